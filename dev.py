@@ -21,6 +21,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import NoReturn
@@ -237,6 +238,19 @@ def need_java() -> None:
         )
 
 
+def keep_bytecode() -> None:
+    """Let processes started from here keep what they compile, in .venv, where nothing else does.
+
+    The tests start a thousand processes. Where PYTHONDONTWRITEBYTECODE is set, each would compile
+    every module that it imports again, which takes longer than most of them run.
+    """
+    if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
+        kept = VENV / "bytecode"
+        # Environments and copies in temporary folders have new names each time.
+        shutil.rmtree(f"{kept}{tempfile.gettempdir()}", ignore_errors=True)
+        os.environ.setdefault("PYTHONPYCACHEPREFIX", str(kept))
+
+
 def become(command: list[str]) -> NoReturn:
     """Turn this process into the command, so that signals reach it directly."""
     sys.stdout.flush()
@@ -257,6 +271,7 @@ def run(verb: str, arguments: list[str]) -> int:
     set_up("all")
     if verb != "setup":
         os.chdir(ROOT)
+        keep_bytecode()
         become([str(PYTHON), *COMMANDS[verb], *arguments])
     print(f"Tidegate is set up: {VENV / 'bin' / 'tidegate'}")
     return 0

@@ -68,7 +68,11 @@ def compared(clients: int, rows: int) -> Iterator[Figure]:
     for name, found in measured.items():
         middle = statistics.median(found)
         what = f"{name}: {clients} clients, {rows} rows a flush"
-        yield what, middle, f"us CPU/event, {middle / least:.1f} x C ({min(found):.2f} to {max(found):.2f})"
+        yield (
+            what,
+            middle,
+            f"us CPU/event, {middle / least:.1f} x C ({min(found):.2f} to {max(found):.2f})",
+        )
 
 
 def cpu_us_an_event(server: Server, clients: int, rows: int) -> float:
@@ -144,7 +148,14 @@ class Server:
 @contextlib.contextmanager
 def load_on(server: Server, clients: int) -> Iterator[Load]:
     """Connect so many clients to a server, and wait until each of them listens."""
-    command = ["127.0.0.1", str(server.port), str(clients), server.request, server.marker, server.ready]
+    command = [
+        "127.0.0.1",
+        str(server.port),
+        str(clients),
+        server.request,
+        server.marker,
+        server.ready,
+    ]
     with running([str(built("load")), *command], LOAD_CORE) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"

@@ -19,8 +19,9 @@ from pathlib import Path
 import httpx2
 
 from bench.store import NDJSON
-from tests.faults.stages.children import TIDEGATE, free_port
-from tests.faults.stages.stage import redis_binary
+from tests.faults.setups.children import TIDEGATE
+from tests.faults.setups.gateway import redis_binary
+from tests.support.ports import lasting_port
 from tidegate.pipeline.definitions.stream import read_definitions
 from tidegate.pipeline.spark.session import open_session
 from tidegate.pipeline.streams.checkpoint import Checkpoint
@@ -127,7 +128,7 @@ def _running(
 
 @contextlib.contextmanager
 def _redis(folder: Path) -> Iterator[str]:
-    port = free_port()
+    port = lasting_port()
     words = ["--port", str(port), "--dir", str(folder), "--appendonly", "yes", "--save", ""]
     server = subprocess.Popen([str(redis_binary()), *words], stdout=subprocess.DEVNULL)
     try:

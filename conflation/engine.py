@@ -287,29 +287,15 @@ class Engine:
         return outputs
 
     def sent(self, flush: SharedFlush, member: Member) -> bool:
-        """Count a flush as taken by a member that is sent it; True: send it.
-
-        False: something has come between since the flush was announced, so the session takes for
-        itself.
-        """
-        session = self._registry.get(member.session)
-        if session is None or not session.shares(flush.lane, flush.batch):
-            return False
-        member.position = flush.batch.position
-        member.delivered += flush.batch.messages()
-        member.note(flush.batch.frames)
-        self._queue_limits.taken(session)
-        session.ready = False
-        return True
+        """Count a flush as taken by a member; False: something has come between, let it `take`."""
+        session = self._registry.sent(flush, member)
+        if session is not None:
+            self._queue_limits.taken(session)
+        return session is not None
 
     def events(self) -> list[Event]:
         """Return the events since the last call, for the driver to act on."""
         return self._registry.events()
-
-    @property
-    def has_events(self) -> bool:
-        """True if `events` would return any."""
-        return self._registry.has_events
 
     # --- Questions: asking changes nothing
 

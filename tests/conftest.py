@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from tests.support.buses import BusServer, bus_server
+from tests.support.clocks.steady import steady
 from tests.support.outside import redis_server
-from tests.support.steady import steady
 from tidegate.app.http.protocol import GatewayProtocol
 
 

@@ -1,8 +1,7 @@
 """What `python3 dev.py test` runs once everything is set up: the linters, then pytest.
 
-Tests that start real processes and watch the clock run after the others and one at a time; those of
-Spark wait as long as they work and mind no neighbour: two at a time, and the files whole, as each
-process starts a Spark of its own once. The last line printed is the sum over all runs.
+No test minds a neighbour, so two run at a time. Those of Spark run last, and the files whole, as
+each process starts a Spark of its own once. The last line printed is the sum over all runs.
 """
 
 from __future__ import annotations
@@ -11,41 +10,47 @@ import os
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from xml.etree import ElementTree
 
-ROOT = Path(__file__).resolve().parents[1]
+from dev import ROOT, keep_bytecode
+
 BIN = Path(sys.executable).parent
 CHECKED = ("tidegate", "pyspark_tidegate", "tests", "bench", "examples", "requirements", "dev.py")
 PRODUCT = ("app", "clients", "conflation", "keys", "pipeline", "pyspark_tidegate")
 RUNS = [
-    ["-n", "2", "-m", "not (spark or browser or slow)"],
+    ["-n", "2", "--dist", "worksteal", "-m", "not spark"],
     ["-n", "2", "--dist", "loadfile", "-m", "spark"],
-    ["-m", "(browser or slow) and not spark"],
 ]
 NOTHING_SELECTED = 5  # pytest's exit code when a run's markers fit no test
 
 
 def lint() -> bool:
-    """Runs every linter, the later ones also after a failure; true when all are content.
-
-    The figures of the product come last.
-    """
+    """Run every linter, two at a time, and print what each says; true when all are content."""
     typed = [name for name in CHECKED if name.endswith(".py") or any((ROOT / name).rglob("*.py"))]
+    commands: list[list[str | Path]] = [
+        # What takes longest comes first, because a single core checks the types.
+        [BIN / "mypy", *typed],
+        [BIN / "ruff", "check"],
+        [BIN / "ruff", "format", "--check"],
+        [BIN / "lint-imports"],
+        [BIN / "deptry", *PRODUCT],
+        [sys.executable, "-m", "tests.architecture.figures"],
+    ]
     content = True
-    for name, *arguments in (
-        ["ruff", "check"],
-        ["ruff", "format", "--check"],
-        ["mypy", *typed],
-        ["lint-imports"],
-        ["deptry", *PRODUCT],
-    ):
-        print(f"--- {name} {arguments[0] if name == 'ruff' else ''}", flush=True)
-        content &= subprocess.run([BIN / name, *arguments], cwd=ROOT).returncode == 0
-    print("--- figures", flush=True)
-    figures = [sys.executable, "-m", "tests.architecture.figures"]
-    content &= subprocess.run(figures, cwd=ROOT).returncode == 0
+    with ThreadPoolExecutor(2) as pool:
+        for command, ended in zip(commands, pool.map(_linted, commands), strict=True):
+            words = [Path(command[0]).name, *map(str, command[1:3])]
+            print(f"--- {' '.join(words)}\n{ended.stdout}", end="", flush=True)
+            content &= ended.returncode == 0
     return content
+
+
+def _linted(command: list[str | Path]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
 
 
 def count_tests(report: Path) -> dict[str, int]:
@@ -87,6 +92,7 @@ def run_tests(runs: list[list[str]], content: bool) -> int:
 
 def main(arguments: list[str]) -> int:
     """Linters and all tests; with arguments, only the tests that they select."""
+    keep_bytecode()
     if arguments == ["--lint"]:
         return 0 if lint() else 1
     if arguments:

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -231,3 +232,26 @@ def test_set_up_mends_links_first(set_up: Path) -> None:
     (set_up / "tidegate" / "app").write_text("../app")
     assert run_dev(set_up, "demo", "--no-spark")[0] == 0
     assert (set_up / "tidegate" / "app").readlink() == Path("../app")
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ({"PYTHONDONTWRITEBYTECODE": "1"}, ":{root}/.venv/bytecode"),
+        ({"PYTHONDONTWRITEBYTECODE": "1", "PYTHONPYCACHEPREFIX": "/mine"}, ":/mine"),
+        ({}, ":"),
+    ],
+)
+def test_what_is_compiled_is_kept_where_only_the_project_looks(
+    set_up: Path, given: dict[str, str], kept: str
+) -> None:
+    write_script(
+        set_up / ".venv" / "bin" / "python",
+        'echo "$PYTHONDONTWRITEBYTECODE:$PYTHONPYCACHEPREFIX"',
+    )
+    stamp = set_up / ".venv" / "tidegate-setup"
+    stamp.write_text(stamp.read_text().replace("base", "all"))
+    old = Path(f"{set_up}/.venv/bytecode{tempfile.gettempdir()}", "of-an-older-run")
+    old.mkdir(parents=True)
+    assert run_dev(set_up, "test", **given)[:2] == (0, kept.format(root=set_up) + "\n")
+    assert old.exists() != bool(given)

@@ -7,8 +7,7 @@ import contextlib
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from itertools import islice
+from collections.abc import Callable, Sequence
 
 from tidegate.app.delivery.backpressure import (
     PATIENCE_S,
@@ -16,8 +15,9 @@ from tidegate.app.delivery.backpressure import (
     PublishBackpressure,
     split_publish,
 )
+from tidegate.app.delivery.fanout import FlushWriter, StreamScheduler
 from tidegate.app.delivery.notices import WriteContext
-from tidegate.app.delivery.timers import IdleTask, StreamScheduler, Timer
+from tidegate.app.delivery.timers import IdleTask, Timer
 from tidegate.app.http.counters import Counters
 from tidegate.app.http.logs import event as log_event
 from tidegate.app.http.logs import shown_id
@@ -213,6 +213,20 @@ class Driver:
         self._backpressure.taken(member.session)
         return True
 
+    def _send(self, flush: SharedFlush, member: Member, now_s: float) -> bool:
+        """Have a flush written to a member's stream; False: the stream takes for itself."""
+        consumer = self._consumers.get(member.session)
+        if consumer is None:  # its peer has left meanwhile
+            return False
+        if consumer.on_flush is not None and consumer.on_flush(flush, member, now_s):
+            return True
+        consumer.wake()
+        return False
+
+    def _sent(self, streams: int, seconds: float) -> None:
+        self.figures.wrote_alike(streams, seconds)
+        self.settle()
+
     def settle(self) -> None:
         """Dispatch the engine's events and re-arm the timer; follows each call into the engine."""
         for event in self.engine.events():
@@ -221,7 +235,7 @@ class Driver:
                     if (consumer := self._consumers.get(event.session)) is not None:
                         consumer.wake()
                 case SharedFlush():
-                    self.streams.call_soon(FlushWriter(self, event, self._consumers))
+                    self.streams.call_soon(FlushWriter(event, self._send, self._sent, self.streams))
                 case SessionClosed():
                     self._note_closed(event)
                 case RecordsExpired() if self.on_expired is not None:
@@ -264,42 +278,6 @@ class Driver:
         """Return the clock's time, never less than before."""
         self._latest = max(self._latest, self._clock())
         return self._latest
-
-
-MEMBERS_AT_ONCE = 16
-
-
-class FlushWriter:
-    """Writes one flush to the streams of its members, some in each call, until all have it."""
-
-    __slots__ = ("_consumers", "_driver", "_flush", "_members")
-
-    def __init__(
-        self, driver: Driver, flush: SharedFlush, consumers: Mapping[str, Consumer]
-    ) -> None:
-        self._driver = driver
-        self._flush = flush
-        self._consumers = consumers
-        self._members = iter(flush.members)
-
-    def __call__(self) -> None:
-        """Write to the next members; a stream that cannot take the flush as it is takes itself."""
-        driver, flush = self._driver, self._flush
-        began, now_s, written = driver.now(), asyncio.get_running_loop().time(), 0
-        members = list(islice(self._members, MEMBERS_AT_ONCE))
-        for member in members:
-            consumer = self._consumers.get(member.session)
-            if consumer is None:
-                continue
-            if consumer.on_flush is not None and consumer.on_flush(flush, member, now_s):
-                written += 1
-            else:
-                consumer.wake()
-        driver.figures.wrote_alike(written, driver.now() - began)
-        if len(members) == MEMBERS_AT_ONCE:
-            driver.streams.call_soon(self)
-        if driver.engine.has_events:
-            driver.settle()
 
 
 class Consumer:

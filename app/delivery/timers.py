@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import heapq
-import itertools
 import logging
 import random
 from collections.abc import Callable
@@ -80,76 +78,6 @@ class IdleTask:
         is_idle = asyncio.get_running_loop().time() <= due_s + LATE_S
         if not is_idle or self._step():
             self.look()
-
-
-# How long streams may write before the loop looks at everything else; asked once in SLICE streams,
-# because the clock costs as much as a short write.
-TURN_S = 0.005
-SLICE = 32
-
-
-class StreamScheduler:
-    """Calls the streams that have something to write, and those whose time has come.
-
-    A flush wakes thousands of streams at once. They write in turns of a few milliseconds, so that
-    other requests wait for a turn and not for the flush. Times are kept in one heap with one timer:
-    a stream has no timer of its own.
-    """
-
-    def __init__(self) -> None:
-        self._ready: dict[Callable[[], None], None] = {}
-        self._is_called = False
-        self._due: list[tuple[float, int, Callable[[], None]]] = []
-        self._numbers = (
-            itertools.count()
-        )  # streams that are due together have no order of their own
-        self._timer: asyncio.TimerHandle | None = None
-
-    def call_soon(self, stream: Callable[[], None]) -> None:
-        """Call a stream in the loop's next turn, once however often this is asked."""
-        self._ready[stream] = None
-        if not self._is_called:
-            self._is_called = True
-            asyncio.get_running_loop().call_soon(self._turn)
-
-    def call_at(self, due_s: float, stream: Callable[[], None]) -> None:
-        """Call a stream at a time of the loop's clock, in seconds."""
-        heapq.heappush(self._due, (due_s, next(self._numbers), stream))
-        if self._due[0][2] is stream:
-            self._arm()
-
-    def _turn(self) -> None:
-        loop = asyncio.get_running_loop()
-        end = loop.time() + TURN_S
-        ready, self._ready = self._ready, {}
-        streams = iter(ready)
-        for stream in streams:
-            stream()
-            for other in itertools.islice(streams, SLICE - 1):
-                other()
-            if loop.time() > end:
-                break
-        rest = dict.fromkeys(streams)
-        rest.update(self._ready)
-        self._ready = rest
-        self._is_called = bool(rest)
-        if rest:
-            loop.call_soon(self._turn)
-
-    def _arm(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = None
-        if self._due:
-            loop = asyncio.get_running_loop()
-            self._timer = loop.call_at(self._due[0][0], self._look)
-
-    def _look(self) -> None:
-        self._timer = None
-        now = asyncio.get_running_loop().time()
-        while self._due and self._due[0][0] <= now:
-            self.call_soon(heapq.heappop(self._due)[2])
-        self._arm()
 
 
 class Backoff:

@@ -78,10 +78,10 @@ class Counters:
     auto_changes: Counter[str] = field(default_factory=Counter)
     left: int = 0
 
-    def wrote_alike(self, streams: int, duration_ns: int) -> None:
+    def wrote_alike(self, streams: int, seconds: float) -> None:
         """Count a flush that went to several streams, one after the other, in this time."""
         if streams:
-            self.write.note(duration_ns / streams / NS_PER_S, times=streams)
+            self.write.note(seconds / streams, times=streams)
 
     def wrote(self, size_bytes: int, duration_ns: int) -> None:
         """Count what a stream wrote at once, and how long its socket took to have room again."""

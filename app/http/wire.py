@@ -1,15 +1,19 @@
-"""Bytes that are written without the application: events of a stream, and answers of refusals."""
+"""HTTP/1.1 and event streams as bytes, without the application: headers, events, refusals."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from http import HTTPStatus
+from typing import Final
 
 import msgspec
 
 from tidegate.app.http.problems import MEDIA_TYPE, STREAMS, Problem
 
+Fields = Sequence[tuple[bytes, bytes]]
+
+UPGRADE_FIELDS: Final = frozenset({b"connection", b"upgrade", b"http2-settings"})
 HEARTBEAT = b": heartbeat\n\n"
 FIELD, END = b"data: ", b"\n\n"
 RETRY_MS = (1_000, 5_000)
@@ -72,3 +76,38 @@ def answer_bytes(status: int, media_type: str, body: bytes, headers: Mapping[str
     head = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}"]
     head += [f"{name}: {value}" for name, value in lines.items()]
     return "\r\n".join(head).encode("latin-1") + b"\r\n\r\n" + body
+
+
+def head_problem(version: str, target: bytes, fields: Fields) -> Problem | None:
+    """Return the problem of a request's header, if any; names of `fields` are lower-case."""
+    names = [name for name, _ in fields]
+    codings = [value.lower() for name, value in fields if name == b"transfer-encoding"]
+    if version not in {"1.0", "1.1"}:
+        return Problem("message-invalid", "The gateway speaks HTTP/1.1.")
+    if names.count(b"host") != 1:
+        return Problem("host-not-allowed", "A request has one Host header.", status=400)
+    if codings not in ([], [b"chunked"]) or (codings and b"content-length" in names):
+        return Problem("message-invalid", "A body has a length or is chunked, nothing else.")
+    if not target.startswith(b"/"):
+        return _absolute_target_problem(target, fields)
+    return None
+
+
+def without_upgrade(method: bytes, target: bytes, version: str, fields: Fields) -> bytes:
+    """Return the header without the fields that ask for another protocol."""
+    lines = [b"%b %b HTTP/%b" % (method, target, version.encode())]
+    lines += [b"%b: %b" % field for field in fields if field[0] not in UPGRADE_FIELDS]
+    if any(name == b"connection" and b"close" in value.lower() for name, value in fields):
+        lines.append(b"connection: close")
+    return b"\r\n".join([*lines, b"", b""])
+
+
+def _absolute_target_problem(target: bytes, fields: Fields) -> Problem | None:
+    """Refuse a whole URL (proxies send one) that names another host than the Host header."""
+    scheme, _, rest = target.partition(b"://")
+    host = next(value for name, value in fields if name == b"host")
+    if scheme.lower() not in {b"http", b"https"}:
+        return Problem("message-invalid", "The request's target is no path.")
+    if rest.partition(b"/")[0].lower() != host.lower():
+        return Problem("host-not-allowed", "The target names another host.", status=400)
+    return None

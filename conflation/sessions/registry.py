@@ -217,18 +217,24 @@ class SessionRegistry:
             topic = subscriber.topic
             self.emit(SharedFlush(topic.name, topic.epoch, lane, batch, together))
 
-    def get(self, session_id: str) -> Session | None:
-        """Return a session, or None if there is none."""
-        return self._sessions.get(session_id)
+    def sent(self, flush: SharedFlush, member: Member) -> Session | None:
+        """Count a flush as taken by a member; None: something has come between, so it may not be.
+
+        Returns:
+            The member's session.
+        """
+        session = self._sessions.get(member.session)
+        if session is None or not session.shares(flush.lane, flush.batch):
+            return None
+        member.position = flush.batch.position
+        member.delivered += flush.batch.messages()
+        member.note(flush.batch.frames)
+        session.ready = False
+        return session
 
     def emit(self, event: Event) -> None:
         """Add an event for the shell to act on."""
         self._events.append(event)
-
-    @property
-    def has_events(self) -> bool:
-        """True if `events` would return any."""
-        return bool(self._events)
 
     def events(self) -> list[Event]:
         """Return the events since the last call."""

@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 
 from tidegate.keys.errors import KeyInvalid
 from tidegate.keys.filter import Filter
+from tidegate.keys.jsontext import items
 from tidegate.keys.projection import Projection
 from tidegate.keys.spec import canonical_scalar
-from tidegate.keys.jsontext import items
 from tidegate.pipeline.columns.conflation import NEVER_MS, REASONS, Conflation
 from tidegate.pipeline.columns.filtering import BatchFilter
 from tidegate.pipeline.columns.intake import Intake

@@ -12,8 +12,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.keys.filter import Filter
-from tidegate.keys.path import FieldPath
-from tidegate.keys.spec import read_fields
 from tidegate.keys.jsontext import (
     Members,
     canonical_number,
@@ -23,6 +21,8 @@ from tidegate.keys.jsontext import (
     string,
     written,
 )
+from tidegate.keys.path import FieldPath
+from tidegate.keys.spec import read_fields
 from tidegate.pipeline.columns.filtering import BatchFilter
 from tidegate.pipeline.columns.rows import SENT, arrow_schema, shard_of
 from tidegate.pipeline.views.groups import ARROW_SENT, UNMATCHED

@@ -9,8 +9,8 @@ from unittest import mock
 import pytest
 import pytest_asyncio
 
-from tests.support.bad_case import MESSAGE_BYTES_MAX, REQUEST_BYTES_MAX, Bad
-from tests.support.bad_requests import GROUPS
+from tests.support.cases.case import MESSAGE_BYTES_MAX, REQUEST_BYTES_MAX, Bad
+from tests.support.cases.requests import GROUPS
 from tests.support.gateways import Running, running_gateway
 from tests.support.sessions import opened
 from tests.support.wire import exchange

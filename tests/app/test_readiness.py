@@ -12,7 +12,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.buses import PREFIXES, bus_server
-from tests.support.deadlines import HANGS_S
+from tests.support.deadlines import LOOPS_S
 from tests.support.gateways import Running, running_gateway
 from tests.support.rules import rule
 from tidegate.app.stores.memory import MemoryStore
@@ -37,13 +37,13 @@ async def readiness(gateway: Running) -> str:
 
 
 async def until_it_says(gateway: Running, reason: str) -> None:
-    async with asyncio.timeout(HANGS_S):
+    async with asyncio.timeout(LOOPS_S):
         while not (await readiness(gateway)).endswith(reason):
             await asyncio.sleep(0.05)
 
 
 async def until_ready(gateway: Running) -> None:
-    async with asyncio.timeout(HANGS_S):
+    async with asyncio.timeout(LOOPS_S):
         while await readiness(gateway):
             await asyncio.sleep(0.05)
 
@@ -97,7 +97,7 @@ async def test_a_bus_that_refuses_writes_is_told_until_it_takes_them() -> None:
             (server.folder / "dump.rdb" / "in-the-way").mkdir(parents=True)
             await ask("CONFIG SET", "save", "3600 1")
             await ask("BGSAVE")
-            async with asyncio.timeout(HANGS_S):
+            async with asyncio.timeout(LOOPS_S):
                 while await publishes(gateway, 1) == 200:
                     await asyncio.sleep(0.02)
             assert "the bus takes no writes: it cannot save to its disk" in await readiness(gateway)

@@ -11,7 +11,15 @@ from dev import ROOT
 
 PACKAGES = ("keys", "conflation", "app", "pipeline", "pyspark_tidegate", "clients")
 PURE = ("keys", "conflation")
-MODULE_LINES_MAX = 550
+MODULE_LINES_MAX = 400
+STILL_LONGER = {
+    "app/http/protocol.py": 428,
+    "app/sessions/session.py": 407,
+    "conflation/lanes/accumulate.py": 409,
+    "conflation/lanes/lane.py": 409,
+    "tests/conflation/sessions/test_lane_change.py": 424,
+}
+"""Modules of more than one noun, with their lines: they may shrink, and none may join them."""
 FUNCTION_LINES_MAX = 60
 
 BANNED_WORDS = {"manager", "handler", "helper", "util"}  # also in the plural, and inside a name
@@ -46,9 +54,17 @@ def modules(*folders: str) -> list[Path]:
 
 def long_modules(tree: ast.Module, text: str) -> Iterator[str]:
     """A module of more lines than one noun needs."""
-    lines = text.count("\n")
-    if lines > MODULE_LINES_MAX:
+    if (lines := text.count("\n")) > MODULE_LINES_MAX:
         yield f"{lines} lines, at most {MODULE_LINES_MAX}"
+
+
+def grown_modules(paths: list[Path]) -> list[str]:
+    """Return what `long_modules` finds, without those that are known and did not grow."""
+    allowed = {ROOT / name: lines for name, lines in STILL_LONGER.items()}
+    return findings(
+        long_modules,
+        [path for path in paths if path.read_text().count("\n") > allowed.get(path, 0)],
+    )
 
 
 def long_functions(tree: ast.Module, text: str) -> Iterator[str]:

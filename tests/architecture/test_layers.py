@@ -13,7 +13,7 @@ import pytest
 
 from dev import ROOT
 from tests.architecture.rules import PACKAGES
-from tests.support.copies import copy_product
+from tests.support.planted.copies import copy_product
 
 # Where an import is planted, and the module that must not be seen from there.
 VIOLATIONS = [

@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.clients.support.streams import plain, scripted
-from tests.support.fault_proxy import fault_proxy
 from tests.support.gateways import Running, running_gateway
+from tests.support.network.fault_proxy import fault_proxy
 from tidegate.clients.answers import Published
 from tidegate.clients.errors import GatewayProblem, GatewayUnreachable
 from tidegate.clients.gateway import Gateway

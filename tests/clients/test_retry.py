@@ -84,7 +84,7 @@ def test_a_failure_is_reported_once_and_retried_after_growing_pauses() -> None:
 
 def test_a_pause_is_as_long_as_the_gateway_asked_for() -> None:
     out = GatewayUnreachable("out")
-    out.retry_after_s = 3.0  # type: ignore[attr-defined]
+    out.retry_after_s = 3.0  # type: ignore[attr-defined] # as the transport sets it
     attempts = Attempts(out, LOST)
     assert attempts.run() == "here"
     assert attempts.waits_s == [3.25, 0.5]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import Phase, assume, example, given, settings
 from hypothesis import strategies as st
 
-from tests.support.fluid import Load, Pipe, Play
+from tests.support.network.fluid import Load, Pipe, Play
 from tests.support.profiles import examples
 from tests.support.rules import rule
 from tidegate.conflation.auto import STEPS_NS, Decision

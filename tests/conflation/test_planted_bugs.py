@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from dev import ROOT
-from tests.support.copies import copy_product
 from tests.support.deadlines import computed
-from tests.support.planted import MACHINES, PLANTED
-from tests.support.search import FOUND
+from tests.support.planted.bugs import MACHINES, PLANTED
+from tests.support.planted.copies import copy_product
+from tests.support.planted.search import FOUND
 
 # The rarest is found by the 1,238th; what is found ends the search, so that a larger bound is free.
 EXAMPLES_MAX = 4_000
@@ -30,8 +30,10 @@ def copy(tmp_path: Path) -> Path:
 
 def search(copy: Path, machine: str, examples: int) -> subprocess.CompletedProcess[str]:
     """A state machine in a process of its own, over the copy."""
-    environment = {**os.environ, "PYTHONPATH": f"{copy}{os.pathsep}{ROOT}"}
-    arguments = ["-P", "-m", "tests.support.search", str(copy), machine, str(examples)]
+    # The copy runs once, so nobody reads bytecode of it again.
+    once = {"PYTHONPATH": f"{copy}{os.pathsep}{ROOT}", "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {**os.environ, **once}
+    arguments = ["-P", "-m", "tests.support.planted.search", str(copy), machine, str(examples)]
     return computed(arguments, cwd=copy, environment=environment)
 
 

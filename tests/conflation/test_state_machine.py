@@ -1,6 +1,7 @@
 """The engine against the naive model, under every order of calls that hypothesis thinks of.
 
-What is compared stands in tests/support/mirror.py and follower.py; here is what can happen.
+tests/support/models has what is compared, in engine_lockstep.py and engine_subscriber.py; here is
+what can happen.
 """
 
 from __future__ import annotations
@@ -10,29 +11,29 @@ import json
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from tests.support.mirror import PLENTY, Mirror
-from tests.support.model import MILLISECOND, LaneWish, Replica
+from tests.support.models.engine_lockstep import PLENTY, EngineLockstep
+from tests.support.models.engine_model import MILLISECOND, LaneSpec, Replica
 from tests.support.profiles import examples
 from tidegate.conflation.outputs import CloseReason
 
 SECOND = 1_000 * MILLISECOND
 TOPICS = {"px": ("k", "g"), "log": ()}
-EVERY_MESSAGE = LaneWish("conflation=none")
+EVERY_MESSAGE = LaneSpec("conflation=none")
 KEYED = (
     EVERY_MESSAGE,
-    LaneWish("conflation=100ms", 100 * MILLISECOND),
-    LaneWish("conflation=1s", SECOND, tells_first=True),
-    LaneWish("conflation=1s,pace=key", SECOND, pace="key", tells_first=True),
-    LaneWish("conflation=70ms,pace=key", 70 * MILLISECOND, pace="key"),
-    LaneWish("conflation=1s,conflation_key=[/k]", SECOND, ("k",)),
+    LaneSpec("conflation=100ms", 100 * MILLISECOND),
+    LaneSpec("conflation=1s", SECOND, tells_first=True),
+    LaneSpec("conflation=1s,pace=key", SECOND, pace="key", tells_first=True),
+    LaneSpec("conflation=70ms,pace=key", 70 * MILLISECOND, pace="key"),
+    LaneSpec("conflation=1s,conflation_key=[/k]", SECOND, ("k",)),
     EVERY_MESSAGE,
-    LaneWish("conflation=100ms,conflation_key=[/c],pace=key", 100 * MILLISECOND, ("c",), "key"),
+    LaneSpec("conflation=100ms,conflation_key=[/c],pace=key", 100 * MILLISECOND, ("c",), "key"),
 )
 PLAIN = (
     EVERY_MESSAGE,
-    LaneWish("conflation=1s,conflation_key=[/k]", SECOND, ("k",)),
-    LaneWish("conflation=70ms,conflation_key=[/c,/k],pace=key", 70_000_000, ("c", "k"), "key"),
-    LaneWish("conflation=100ms,conflation_key=[/none]", 100 * MILLISECOND, ("none",)),
+    LaneSpec("conflation=1s,conflation_key=[/k]", SECOND, ("k",)),
+    LaneSpec("conflation=70ms,conflation_key=[/c,/k],pace=key", 70_000_000, ("c", "k"), "key"),
+    LaneSpec("conflation=100ms,conflation_key=[/none]", 100 * MILLISECOND, ("none",)),
 )
 LIMITS = ((8, PLENTY), (1_000, 700), (3, PLENTY), (12, PLENTY))
 STEPS_NS = tuple(round(ms * MILLISECOND) for ms in (0, 1, 3.5, 49, 100, 333, 1_000))
@@ -47,87 +48,89 @@ class EngineMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.mirror = Mirror()
+        self.lockstep = EngineLockstep()
 
     @initialize(
         off=st.sets(st.sampled_from(list(TOPICS))),
         kept_max=st.sampled_from((1_000, 8)),
         limits=PICK,
-        wishes=st.lists(st.tuples(PICK, st.booleans(), PICK), min_size=1, max_size=6),
+        lane_specs=st.lists(st.tuples(PICK, st.booleans(), PICK), min_size=1, max_size=6),
     )
     def begin(
-        self, off: set[str], kept_max: int, limits: int, wishes: list[tuple[int, bool, int]]
+        self, off: set[str], kept_max: int, limits: int, lane_specs: list[tuple[int, bool, int]]
     ) -> None:
         """A fast taker and two slow ones with some subscriptions."""
         for name, fields in TOPICS.items():
-            self.mirror.define(name, fields, "off" if name in off else "conflate", kept_max)
-        self.mirror.open_session(True, (1_000, PLENTY))
+            self.lockstep.define(name, fields, "off" if name in off else "conflate", kept_max)
+        self.lockstep.open_session(True, (1_000, PLENTY))
         self.open_session(False, limits)
         self.open_session(False, limits + 1)
-        for session, plain, wish in wishes:
-            self.subscribe(session, plain, wish, 0)
+        for session, plain, lane_spec in lane_specs:
+            self.subscribe(session, plain, lane_spec, 0)
 
-    @precondition(lambda self: len(self.mirror.sessions) < 2 or self.rarely())
+    @precondition(lambda self: len(self.lockstep.sessions) < 2 or self.rarely())
     @rule(fast=st.booleans(), pick=PICK)
     def open_session(self, fast: bool, pick: int) -> None:
-        self.mirror.open_session(fast, LIMITS[pick % len(LIMITS)])
+        self.lockstep.open_session(fast, LIMITS[pick % len(LIMITS)])
 
     @rule(bursts=st.lists(st.tuples(st.booleans(), LETTERS, STEP), min_size=1, max_size=6))
     def traffic(self, bursts: list[tuple[bool, list[int], int]]) -> None:
         """Messages with time in between, every deadline served as it comes."""
         for plain, letters, step_ns in bursts:
             self.publish(plain, letters)
-            self.mirror.serve()
-            self.mirror.advance(step_ns)
+            self.lockstep.serve()
+            self.lockstep.advance(step_ns)
 
     @rule(plain=st.booleans(), letters=LETTERS, late_ns=STEP)
     def publish_late(self, plain: bool, letters: list[int], late_ns: int) -> None:
         """A driver that is late publishes before it serves what has fallen due."""
-        self.mirror.now += late_ns
+        self.lockstep.now += late_ns
         self.publish(plain, letters)
 
-    @rule(session=PICK, plain=st.booleans(), wish=PICK, command=PICK)
-    def subscribe(self, session: int, plain: bool, wish: int, command: int) -> None:
+    @rule(session=PICK, plain=st.booleans(), lane_spec=PICK, command=PICK)
+    def subscribe(self, session: int, plain: bool, lane_spec: int, command: int) -> None:
         commands = ("subscribe",) if plain else ("subscribe", "sow_and_subscribe", "sow")
         chosen = commands[command % len(commands)]
-        self.join(session, "log" if plain else "px", wish_of(plain, wish), chosen)
+        self.join(session, "log" if plain else "px", lane_spec_of(plain, lane_spec), chosen)
 
-    @precondition(lambda self: self.mirror.all_followers() and self.rarely(2))
+    @precondition(lambda self: self.lockstep.all_subscribers() and self.rarely(2))
     @rule(session=PICK, pick=PICK, letters=LETTERS)
     def join_a_busy_lane(self, session: int, pick: int, letters: list[int]) -> None:
         """Somebody joins a lane that holds something."""
-        found = self.mirror.all_followers()
+        found = self.lockstep.all_subscribers()
         _, other = found[pick % len(found)]
         self.publish(not other.topic.key, letters)
-        self.join(session, other.topic.name, other.wish, "subscribe")
+        self.join(session, other.topic.name, other.lane_spec, "subscribe")
 
-    @precondition(lambda self: self.mirror.marks and self.rarely(3))
+    @precondition(lambda self: self.lockstep.marks and self.rarely(3))
     @rule(session=PICK, mark=st.integers(0, 40))
     def resume(self, session: int, mark: int) -> None:
         """A client comes back with the last id that it saw, and what it held then."""
-        seen = self.mirror.marks[mark % len(self.mirror.marks)]
+        seen = self.lockstep.marks[mark % len(self.lockstep.marks)]
         place = (seen.epoch, seen.offset)
-        self.join(session, seen.topic, seen.wish, "subscribe", place, seen.replica.copy())
+        self.join(session, seen.topic, seen.lane_spec, "subscribe", place, seen.replica.copy())
 
     @precondition(lambda self: self.rarely())
-    @rule(session=PICK, plain=st.booleans(), wish=PICK, offset=st.integers(0, 40), ours=PICK)
-    def resume_anywhere(self, session: int, plain: bool, wish: int, offset: int, ours: int) -> None:
+    @rule(session=PICK, plain=st.booleans(), lane_spec=PICK, offset=st.integers(0, 40), ours=PICK)
+    def resume_anywhere(
+        self, session: int, plain: bool, lane_spec: int, offset: int, ours: int
+    ) -> None:
         """A client comes with a bookmark of which it holds nothing, real or made up."""
         name = "log" if plain else "px"
-        place = (self.mirror.topics[name].epoch if ours else "strange", offset)
-        self.join(session, name, wish_of(plain, wish), "subscribe", place)
+        place = (self.lockstep.topics[name].epoch if ours else "strange", offset)
+        self.join(session, name, lane_spec_of(plain, lane_spec), "subscribe", place)
 
-    @precondition(lambda self: len(self.mirror.all_followers()) > 2 or self.rarely())
+    @precondition(lambda self: len(self.lockstep.all_subscribers()) > 2 or self.rarely())
     @rule(pick=PICK)
     def unsubscribe(self, pick: int) -> None:
-        if found := self.mirror.all_followers():
-            self.mirror.unsubscribe(*found[pick % len(found)])
+        if found := self.lockstep.all_subscribers():
+            self.lockstep.unsubscribe(*found[pick % len(found)])
 
-    @precondition(lambda self: self.mirror.sessions and self.rarely())
+    @precondition(lambda self: self.lockstep.sessions and self.rarely())
     @rule(pick=PICK, reason=st.sampled_from((None, CloseReason.SHUTDOWN)))
     def close(self, pick: int, reason: CloseReason | None) -> None:
-        sessions = list(self.mirror.sessions.values())
-        self.mirror.close(sessions[pick % len(sessions)], reason)
+        sessions = list(self.lockstep.sessions.values())
+        self.lockstep.close(sessions[pick % len(sessions)], reason)
 
     @precondition(lambda self: self.rarely())
     @rule(plain=st.booleans(), conflates=st.booleans(), kept_max=st.integers(1, 30), drop=PICK)
@@ -135,43 +138,43 @@ class EngineMachine(RuleBasedStateMachine):
         """A new policy and history; now and then the topic goes first and comes back empty."""
         name = "log" if plain else "px"
         if drop < 3:
-            self.mirror.drop(name)
-        self.mirror.define(name, TOPICS[name], "conflate" if conflates else "off", kept_max)
-        self.mirror.check()
+            self.lockstep.drop(name)
+        self.lockstep.define(name, TOPICS[name], "conflate" if conflates else "off", kept_max)
+        self.lockstep.check()
 
     @rule(step_ns=STEP)
     def advance(self, step_ns: int) -> None:
-        self.mirror.advance(step_ns)
+        self.lockstep.advance(step_ns)
 
     @rule(step_ns=STEP)
     def advance_late(self, step_ns: int) -> None:
         """All that fell due meanwhile at once."""
-        self.mirror.now += step_ns
-        self.mirror.serve()
+        self.lockstep.now += step_ns
+        self.lockstep.serve()
 
-    @precondition(lambda self: self.mirror.model_deadline() is not None and self.rarely(2))
+    @precondition(lambda self: self.lockstep.model_deadline() is not None and self.rarely(2))
     @rule(early_ns=st.sampled_from((0, 0, 1)))
     def advance_to_deadline(self, early_ns: int) -> None:
-        deadline = self.mirror.model_deadline()
+        deadline = self.lockstep.model_deadline()
         assert deadline is not None
-        self.mirror.now = max(self.mirror.now, deadline - early_ns)
-        self.mirror.serve()
+        self.lockstep.now = max(self.lockstep.now, deadline - early_ns)
+        self.lockstep.serve()
 
-    @precondition(lambda self: self.mirror.sessions)
+    @precondition(lambda self: self.lockstep.sessions)
     @rule(pick=PICK, bytes_max=st.sampled_from((1, 60, 150, 400, PLENTY)))
     def take_a_piece(self, pick: int, bytes_max: int) -> None:
-        sessions = list(self.mirror.sessions.values())
-        self.mirror.take(sessions[pick % len(sessions)], bytes_max)
-        self.mirror.check()
+        sessions = list(self.lockstep.sessions.values())
+        self.lockstep.take(sessions[pick % len(sessions)], bytes_max)
+        self.lockstep.check()
 
     @precondition(lambda self: self.rarely())
     @rule()
     def settle(self) -> None:
-        self.mirror.settle()
+        self.lockstep.settle()
 
     def teardown(self) -> None:
-        self.mirror.settle()
-        self.mirror.replay()
+        self.lockstep.settle()
+        self.lockstep.replay()
 
     # --- small things -----------------------------------------------------------------------------
 
@@ -179,24 +182,24 @@ class EngineMachine(RuleBasedStateMachine):
         self,
         session_pick: int,
         name: str,
-        wish: LaneWish,
+        lane_spec: LaneSpec,
         command: str,
         place: tuple[str, int] | None = None,
         replica: Replica | None = None,
     ) -> None:
-        sessions = list(self.mirror.sessions.values())
+        sessions = list(self.lockstep.sessions.values())
         if sessions:
             session = sessions[session_pick % len(sessions)]
-            topic = self.mirror.topics[name]
-            self.mirror.join(session, topic, wish, command, place, replica)
+            topic = self.lockstep.topics[name]
+            self.lockstep.join(session, topic, lane_spec, command, place, replica)
 
     def publish(self, plain: bool, letters: list[int]) -> None:
         payloads = [self.payload(letter) for letter in letters]
-        self.mirror.publish("log" if plain else "px", payloads)
+        self.lockstep.publish("log" if plain else "px", payloads)
 
     def payload(self, letter: int) -> bytes:
         """A message of one of few keys; some are longer than others."""
-        serial = self.mirror.fresh("")
+        serial = self.lockstep.fresh("")
         fields = {"k": "abc"[letter % 3], "g": "XY"[letter // 3 % 2], "v": serial}
         if letter // 6 % 3:
             fields["c"] = str(letter // 6 % 3)
@@ -204,10 +207,10 @@ class EngineMachine(RuleBasedStateMachine):
 
     def rarely(self, one_in: int = 8) -> bool:
         """Whether it is the turn of something that happens seldom."""
-        return len(self.mirror.calls) % one_in == 0
+        return len(self.lockstep.calls) % one_in == 0
 
 
-def wish_of(plain: bool, pick: int) -> LaneWish:
+def lane_spec_of(plain: bool, pick: int) -> LaneSpec:
     """One of the options that a topic with or without key can be asked with."""
     table = PLAIN if plain else KEYED
     return table[pick % len(table)]

@@ -1,7 +1,7 @@
 """Reducers and mergers on slow readers that change lanes: no message is lost, none told twice.
 
 Interval, pace, filter and rules change at any moment, as PATCH and `auto` change them. The judge
-stands in tests/support/conserved.py.
+stands in tests/support/models/conservation.py.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from typing import ClassVar
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from tests.support.conserved import MERGER, OTHER_REDUCE, REDUCE, Account, Asked
+from tests.support.models.conservation import MERGER, OTHER_REDUCE, REDUCE, Account, Asked
+from tests.support.models.expected import expected
 from tests.support.profiles import examples
 from tests.support.world import PLENTY, World
 from tidegate.keys.spec import KeySpec
@@ -37,7 +38,7 @@ class ConservedMachine(RuleBasedStateMachine):
     """Topics without rules, with a merger, with `match`, and one that always conflates."""
 
     topics: ClassVar[tuple[str, ...]] = ("plain", "merged", "always", "matched")
-    wishes: ClassVar[dict[str, tuple[Asked, ...]]] = {
+    lane_specs: ClassVar[dict[str, tuple[Asked, ...]]] = {
         "plain": asked(
             f"conflation=50ms,{REDUCE},receipt",
             f"conflation=100ms,{REDUCE},receipt",
@@ -78,14 +79,14 @@ class ConservedMachine(RuleBasedStateMachine):
 
     @initialize(picks=st.lists(st.tuples(PICK, PICK, st.booleans()), min_size=1, max_size=2))
     def begin(self, picks: list[tuple[int, int, bool]]) -> None:
-        for topic, wish, fast in picks:
-            self.join(topic, wish, fast, 0)
+        for topic, lane_spec, fast in picks:
+            self.join(topic, lane_spec, fast, 0)
 
     @precondition(lambda self: len(self.accounts) < 3)
-    @rule(topic=PICK, wish=PICK, fast=st.booleans(), command=PICK)
-    def join(self, topic: int, wish: int, fast: bool, command: int) -> None:
+    @rule(topic=PICK, lane_spec=PICK, fast=st.booleans(), command=PICK)
+    def join(self, topic: int, lane_spec: int, fast: bool, command: int) -> None:
         name = self.topics[topic % len(self.topics)]
-        wanted = self.wishes[name][wish % len(self.wishes[name])]
+        wanted = self.lane_specs[name][lane_spec % len(self.lane_specs[name])]
         self.joins += 1
         session = f"s{self.joins}"
         self.world.session(session, messages_max=8 if name in self.counts else 1_000)
@@ -126,7 +127,7 @@ class ConservedMachine(RuleBasedStateMachine):
     def change(self, pick: int, to: int) -> None:
         """Rules change-1 and change-2."""
         account = self.accounts[pick % len(self.accounts)]
-        table = self.wishes[account.topic]
+        table = self.lane_specs[account.topic]
         wanted = table[to % len(table)]
         subscription = self.world.wish(
             wanted.options, topic=account.topic, wanted=wanted.filter_text, command=account.command
@@ -138,7 +139,7 @@ class ConservedMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.accounts)
     @rule(pick=PICK, bytes_max=st.sampled_from((1, 100, 250, PLENTY)))
     def take_a_piece(self, pick: int, bytes_max: int) -> None:
-        self.hear(self.accounts[pick % len(self.accounts)], bytes_max)
+        self.receive(self.accounts[pick % len(self.accounts)], bytes_max)
         self.look()
 
     def say(self, topic: str, letters: list[int]) -> None:
@@ -154,10 +155,11 @@ class ConservedMachine(RuleBasedStateMachine):
                     account.matched(self.serial, offset, value)
         self.world.publish(*documents, topic=topic)
 
-    def hear(self, account: Account, bytes_max: int) -> bool:
+    def receive(self, account: Account, bytes_max: int) -> bool:
         outputs = self.world.take_once(bytes_max, account.session)
         for output in outputs:
-            account.hear(output)
+            with expected():
+                account.receive(output)
         return bool(outputs)
 
     def look(self) -> None:
@@ -167,7 +169,7 @@ class ConservedMachine(RuleBasedStateMachine):
             if not rows:  # its queue is full of what is never conflated: it is given up
                 self.accounts.remove(account)
                 continue
-            while account.fast and self.hear(account, PLENTY):
+            while account.fast and self.receive(account, PLENTY):
                 pass
             account.check(self.world.engine.session_stats(account.session).subscriptions[0])
 
@@ -177,7 +179,7 @@ class ConservedMachine(RuleBasedStateMachine):
             return
         self.world.wait("3s")
         for account in self.accounts:
-            while self.hear(account, 300):
+            while self.receive(account, 300):
                 pass
             (row,) = self.world.engine.session_stats(account.session).subscriptions
             account.check_settled(row)
@@ -188,7 +190,7 @@ class ReceiptMachine(ConservedMachine):
 
     topics: ClassVar[tuple[str, ...]] = ("plain", "last", "merged")
     counts: ClassVar[tuple[str, ...]] = ("last",)
-    wishes: ClassVar[dict[str, tuple[Asked, ...]]] = {
+    lane_specs: ClassVar[dict[str, tuple[Asked, ...]]] = {
         "plain": asked(
             f"conflation=50ms,{REDUCE},receipt,oof",
             f"conflation=350ms,pace=key,{REDUCE},receipt,oof",

@@ -1,14 +1,15 @@
 """Removals, filters and every message: who is told that a key has left, and when.
 
-What is compared stands in tests/support/stage.py and consumer.py, what can happen in players.py.
+tests/support/models has what is compared, in lockstep.py and subscriber.py, and what can happen,
+in machine.py.
 """
 
 from __future__ import annotations
 
-from tests.support.naive import Focus
-from tests.support.players import Removing
+from tests.support.models.boards import Focus
+from tests.support.models.lane_spec import LaneSpec
+from tests.support.models.machine import RemovalMachine
 from tests.support.profiles import examples
-from tests.support.wishes import Wish
 
 ALL = Focus()
 GROUP_X = Focus("/g = 'X'", lambda value: value["g"] == "X")
@@ -16,26 +17,26 @@ HIGH = Focus("/n > 1", lambda value: value["n"] > 1)
 BOTH = Focus("/g IN ('X', 'Y') AND /n > 0", lambda value: value["g"] != "Z" and value["n"] > 0)
 
 
-class FocusMachine(Removing):
+class FocusMachine(RemovalMachine):
     """One keyed topic whose records change, leave, and come back."""
 
-    wishes = (
-        Wish(GROUP_X, 100, oof=True),
-        Wish(ALL, 100, oof=True),
-        Wish(HIGH, 1_000, oof=True),
-        Wish(GROUP_X, 0, oof=True),
-        Wish(ALL, 0, oof=True),
-        Wish(GROUP_X, 100, "key", oof=True),
-        Wish(BOTH, 100, oof=True, counted=True),
-        Wish(HIGH, 100),
-        Wish(GROUP_X, 1_000, delta=True, oof=True, dropped=("p",)),
-        Wish(BOTH, 0, delta=True, oof=True),
-        Wish(ALL, 100, delta=True, no_empties=True, oof=True),
-        Wish(ALL, 100, oof=True, dropped=("n", "p")),
-        Wish(BOTH, 0),
-        Wish(GROUP_X, 100, "key"),
-        Wish(HIGH, 70, "key", leading=True, oof=True),
-        Wish(ALL, 1_000),
+    lane_specs = (
+        LaneSpec(GROUP_X, 100, oof=True),
+        LaneSpec(ALL, 100, oof=True),
+        LaneSpec(HIGH, 1_000, oof=True),
+        LaneSpec(GROUP_X, 0, oof=True),
+        LaneSpec(ALL, 0, oof=True),
+        LaneSpec(GROUP_X, 100, "key", oof=True),
+        LaneSpec(BOTH, 100, oof=True, counted=True),
+        LaneSpec(HIGH, 100),
+        LaneSpec(GROUP_X, 1_000, delta=True, oof=True, dropped=("p",)),
+        LaneSpec(BOTH, 0, delta=True, oof=True),
+        LaneSpec(ALL, 100, delta=True, no_empties=True, oof=True),
+        LaneSpec(ALL, 100, oof=True, dropped=("n", "p")),
+        LaneSpec(BOTH, 0),
+        LaneSpec(GROUP_X, 100, "key"),
+        LaneSpec(HIGH, 70, "key", leading=True, oof=True),
+        LaneSpec(ALL, 1_000),
     )
 
 

@@ -14,8 +14,17 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
+from tests.support.models.expected import expected
+from tests.support.models.queues import (
+    Farewell,
+    Fields,
+    QueuedRow,
+    Queues,
+    Reader,
+    TopicQueues,
+    written,
+)
 from tests.support.profiles import examples
-from tests.support.queues import Farewell, Fields, Queues, Reader, Told, TopicQueues, written
 from tidegate.conflation.definition import Definition, History, Priority, QueuePolicy
 from tidegate.conflation.engine import Engine
 from tidegate.conflation.frame import Frame, Row, receipt_of
@@ -32,19 +41,8 @@ from tidegate.conflation.outputs import (
 from tidegate.conflation.sessions.session import QueueLimits
 from tidegate.keys.spec import KeySpec
 
-pytestmark = pytest.mark.rule(
-    "queue-5",
-    "queue-6",
-    "queue-7",
-    "queue-8",
-    "queue-9",
-    "merge-4",
-    "queue-4",
-    "queue-10",
-    "queue-11",
-    "queue-3",
-)
-
+RULES = "queue-3 queue-4 queue-5 queue-6 queue-7 queue-8 queue-9 queue-10 queue-11 merge-4"
+pytestmark = pytest.mark.rule(*RULES.split())
 
 PLENTY = 1 << 30
 POLICIES = ("off", "conflate", "always", "unsubscribe")
@@ -70,7 +68,7 @@ class PolicyMachine(RuleBasedStateMachine):
         replaces=st.booleans(),
         tidies=st.sets(st.sampled_from(POLICIES)),
         limits=PICK,
-        wishes=st.lists(st.tuples(PICK, PICK, PICK), min_size=3, max_size=8),
+        lane_specs=st.lists(st.tuples(PICK, PICK, PICK), min_size=3, max_size=8),
     )
     def begin(
         self,
@@ -78,7 +76,7 @@ class PolicyMachine(RuleBasedStateMachine):
         replaces: bool,
         tidies: set[str],
         limits: int,
-        wishes: list[tuple[int, int, int]],
+        lane_specs: list[tuple[int, int, int]],
     ) -> None:
         """Only the topic that conflates keeps places; elsewhere nothing takes another's."""
         for policy, rank in zip(POLICIES, ranks, strict=True):
@@ -89,8 +87,8 @@ class PolicyMachine(RuleBasedStateMachine):
             self.engine.define_topic(policy, self.definition(topic), "e")
         for number in range(3):
             self.open_session(limits + number, number // 2)
-        for session, topic_pick, wish in wishes:
-            self.subscribe(session, topic_pick, wish)
+        for session, topic_pick, lane_spec in lane_specs:
+            self.subscribe(session, topic_pick, lane_spec)
 
     @precondition(lambda self: len(self.sessions) < 3)
     @rule(limits=PICK, pace=PICK)
@@ -103,16 +101,16 @@ class PolicyMachine(RuleBasedStateMachine):
             name, QueueLimits(messages_max, bytes_max), lasts=True, conflated=conflated
         )
 
-    @rule(session=PICK, topic=PICK, wish=PICK)
-    def subscribe(self, session: int, topic: int, wish: int) -> None:
+    @rule(session=PICK, topic=PICK, lane_spec=PICK)
+    def subscribe(self, session: int, topic: int, lane_spec: int) -> None:
         """Every message, deltas of it where they come one by one, or an interval."""
         found = self.pick(session)
         chosen = self.topics[POLICIES[topic % 4]]
         if found is None or len(found.readers) >= 5:
             return
         always = chosen.policy == "always" and found.conflated
-        delta = wish % 3 == 1 and chosen.policy != "always"
-        interval = wish % 4 == 3
+        delta = lane_spec % 3 == 1 and chosen.policy != "always"
+        interval = lane_spec % 4 == 3
         name = self.fresh("sub")
         found.readers[name] = Reader(name, chosen, delta and not interval, interval, always)
         subscription = decide(
@@ -218,7 +216,7 @@ class PolicyMachine(RuleBasedStateMachine):
         touched = [place for place, offset in self.conflated_to().items() if before[place] < offset]
         assert len(touched) == done
         long = [session for session in self.long_sessions() if self.has_raw(session)]
-        eligible = {session.name: fullness(session) for session in long}
+        eligible = {session.name: session.fullness() for session in long}
         for session_name, name in touched:
             session = self.sessions[session_name]
             assert eligible[session_name] == max(eligible.values())
@@ -245,31 +243,32 @@ class PolicyMachine(RuleBasedStateMachine):
         """One take; whether it brought anything."""
         outputs = self.engine.take(session.name, bytes_max)
         served: list[int] = []
-        for output in outputs:
-            match output:
-                case Rows():
-                    self.hear_rows(session, output, served)
-                case GroupEnd(name=name):
-                    session.readers[name].begun = True
-                case Unsubscribed(name=name, reason=reason):
-                    self.hear_end(session, ("unsubscribed", name, reason))
-                case Goodbye(reason=why):
-                    assert self.next_line(session) == ("goodbye", why.value)
-                    assert output is outputs[-1], "nothing follows a goodbye"
-                    assert not session.outbox
-                    del self.sessions[session.name]
-                    return False
+        with expected():
+            for output in outputs:
+                match output:
+                    case Rows():
+                        self.receive_rows(session, output, served)
+                    case GroupEnd(name=name):
+                        session.readers[name].begun = True
+                    case Unsubscribed(name=name, reason=reason):
+                        self.receive_end(session, ("unsubscribed", name, reason))
+                    case Goodbye(reason=why):
+                        assert self.next_line(session) == ("goodbye", why.value)
+                        assert output is outputs[-1], "nothing follows a goodbye"
+                        assert not session.outbox
+                        del self.sessions[session.name]
+                        return False
         for reader in session.readers.values():
             if reader.rows() and served:
                 assert reader.topic.rank >= max(served), "a higher priority waits"
         session.note_level()
         return bool(outputs)
 
-    def hear_rows(self, session: Queues, output: Rows, served: list[int]) -> None:
+    def receive_rows(self, session: Queues, output: Rows, served: list[int]) -> None:
         line = session.outbox[0] if session.outbox else None
         if isinstance(line, Farewell) and line.reader.name == output.name and line.rows:
             for frame in output.batch.frames:
-                self.hear(line.reader, line.rows.pop(0), frame)
+                self.receive(line.reader, line.rows.pop(0), frame)
             return
         assert not session.outbox, "who comes and goes is told first"
         reader = session.readers[output.name]
@@ -277,10 +276,10 @@ class PolicyMachine(RuleBasedStateMachine):
             return
         served.append(reader.topic.rank)
         for frame in output.batch.frames:
-            self.hear(reader, reader.next_row(), frame)
+            self.receive(reader, reader.next_row(), frame)
         assert (output.batch.low_water is None) == bool(reader.rows()), "an id means all is out"
 
-    def hear(self, reader: Reader, row: Told, frame: Frame) -> None:
+    def receive(self, reader: Reader, row: QueuedRow, frame: Frame) -> None:
         """The very row, and for deltas one that leads from what is held to what it says."""
         assert (frame.offset, frame.payload) == (row.offset, written(row.value))
         patch = frame.patch if isinstance(frame, Row) else None
@@ -290,15 +289,16 @@ class PolicyMachine(RuleBasedStateMachine):
         if row.patch is not None and row.changes is not None:
             assert {**reader.holds[row.key], **row.changes} == row.value, "a delta without its base"
         reader.holds[row.key] = row.value
-        reader.heard.append(row.offset)
+        reader.received.append(row.offset)
         if reader.topic.policy == "off":
-            assert reader.heard == list(range(reader.heard[0], row.offset + 1)), "unbroken"
+            assert reader.received == list(range(reader.received[0], row.offset + 1)), "unbroken"
 
-    def hear_end(self, session: Queues, told: tuple[str, str, str]) -> None:
+    def receive_end(self, session: Queues, told: tuple[str, str, str]) -> None:
         """Who ends at one time does so in the order of the turns that they had."""
         line = self.next_line(session)
         if line != told:
-            at = session.outbox.index(told)
+            with expected():
+                at = session.outbox.index(told)
             others = [line, *islice(session.outbox, at)]
             assert all(other[0] == told[0] and other[2] == told[2] for other in others)
             session.outbox[at] = line
@@ -335,12 +335,13 @@ class PolicyMachine(RuleBasedStateMachine):
                 assert figures[0] <= session.messages_max, "I5"
                 assert figures[1] <= session.bytes_max, "I5"
             for row in stats.subscriptions:
-                reader = session.readers[row.name]
+                with expected():
+                    reader = session.readers[row.name]
                 assert row.matched == row.delivered + row.conflated + row.waiting, "I17"
                 assert row.conflated >= 0
                 if not reader.interval:
-                    expected = (reader.matched, reader.delivered, len(reader.rows()))
-                    assert (row.matched, row.delivered, row.waiting) == expected
+                    due = (reader.matched, reader.delivered, len(reader.rows()))
+                    assert (row.matched, row.delivered, row.waiting) == due
         for topic in self.topics:
             sums = self.engine.topic_stats(topic)
             seen = sums.delivered + sums.conflated + sums.dropped + sums.waiting
@@ -392,12 +393,6 @@ class PolicyMachine(RuleBasedStateMachine):
             for reader in session.readers.values()
             if reader.topic.policy == "conflate"
         )
-
-
-def fullness(session: Queues) -> float:
-    """The share of its limits that is taken."""
-    messages, size = session.fills()
-    return max(messages / session.messages_max, size / session.bytes_max)
 
 
 TestPolicyMachine = PolicyMachine.TestCase

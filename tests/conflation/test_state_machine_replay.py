@@ -1,6 +1,7 @@
 """Bookmarks: replays at a speed, resumes by their three ways, and records that expire.
 
-What is compared stands in tests/support/stage.py and consumer.py, what can happen in players.py.
+tests/support/models has what is compared, in lockstep.py and subscriber.py, and what can happen,
+in machine.py.
 """
 
 from __future__ import annotations
@@ -11,12 +12,18 @@ from dataclasses import dataclass
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from tests.support.listener import RatedReplay, ScriptLine
-from tests.support.naive import MILLISECOND, Chronicle, Event, Focus, Value
-from tests.support.players import PICK, Removing
+from tests.support.models.boards import MILLISECOND, Event, Focus, TopicModel, Value
+from tests.support.models.lane_spec import LaneSpec
+from tests.support.models.lockstep import (
+    SECOND,
+    Lockstep,
+    journal_script,
+    script_line,
+    snapshot_script,
+)
+from tests.support.models.machine import PICK, RemovalMachine
+from tests.support.models.replica import RatedReplay, ScriptLine
 from tests.support.profiles import examples
-from tests.support.stage import SECOND, Stage, journal_script, script_line, snapshot_script
-from tests.support.wishes import Wish
 from tidegate.conflation.frame import RemovalReason
 from tidegate.conflation.subscription import Replay
 from tidegate.keys.text.bookmark import Bookmark
@@ -44,109 +51,119 @@ RATES: tuple[tuple[Rate | None, GapNs], ...] = (
 )
 
 
-class ReplayMachine(Removing):
+class ReplayMachine(RemovalMachine):
     """Bookmark subscriptions that read the journal at a speed, then go on live (rule resume-8)."""
 
-    wishes = (Wish(ALL, 0), Wish(HIGH, 0), Wish(ALL, 100), Wish(HIGH, 1_000))
+    lane_specs = (LaneSpec(ALL, 0), LaneSpec(HIGH, 0), LaneSpec(ALL, 100), LaneSpec(HIGH, 1_000))
 
     @rule()
     def sleep(self) -> None:
         """A driver that is very late: no more than a second is made up for."""
-        self.stage.now += 3 * SECOND
-        self.stage.serve()
+        self.lockstep.now += 3 * SECOND
+        self.lockstep.serve()
 
-    @precondition(lambda self: len(self.stage.consumers) < 6)
+    @precondition(lambda self: len(self.lockstep.subscribers) < 6)
     @rule(pick=PICK, start=st.integers(-2, 40), rate=PICK)
     def replay(self, pick: int, start: int, rate: int) -> None:
-        wish = self.wishes[pick % len(self.wishes)]
+        lane_spec = self.lane_specs[pick % len(self.lane_specs)]
         chosen, gap_ns = RATES[rate % len(RATES)]
-        member = self.stage.enter(self.topic, wish, fast=True, snapshot=False)
+        member = self.lockstep.enter(self.topic, lane_spec, fast=True, snapshot=False)
         after = max(0, min(start, self.topic.head))
-        member.replay = RatedReplay(gap_ns, self.stage.now)
+        member.replay = RatedReplay(gap_ns, self.lockstep.now)
         member.cut = after
         member.script.append(("resumed", "replay", self.topic.head - after))
-        journal = self.topic.events(wish.focus, after)
-        member.script.extend(journal_script(wish, journal))
+        journal = self.topic.events(lane_spec.focus, after)
+        member.script.extend(journal_script(lane_spec, journal))
         member.cut = self.topic.head
         place = Bookmark("e", after) if start >= 0 else None
         replay = Replay(place, rate=chosen)
-        self.stage.subscribe(member, replay=replay)
+        self.lockstep.subscribe(member, replay=replay)
 
 
 @dataclass(frozen=True)
 class Mark:
     """An id, and what a client held with it."""
 
-    wish: Wish
+    lane_spec: LaneSpec
     offset: int
     holds: dict[str, Value]
 
 
-class ResumeMachine(Removing):
+class ResumeMachine(RemovalMachine):
     """Clients that come back with an id that they saw (rules resume-2, resume-4 and resume-5)."""
 
-    wishes = (
-        *(Wish(ALL, 100), Wish(ALL, 100, oof=True), Wish(HIGH, 100), Wish(ALL, 0), Wish(HIGH, 0)),
-        *(Wish(HIGH, 100, oof=True), Wish(ALL, 1_000, "key"), Wish(ALL, 333, oof=True, delta=True)),
-        Wish(Focus(order_text="/n", rank=lambda value: value["n"], top=2), 100, oof=True),
+    lane_specs = (
+        *(
+            LaneSpec(ALL, 100),
+            LaneSpec(ALL, 100, oof=True),
+            LaneSpec(HIGH, 100),
+            LaneSpec(ALL, 0),
+            LaneSpec(HIGH, 0),
+        ),
+        *(
+            LaneSpec(HIGH, 100, oof=True),
+            LaneSpec(ALL, 1_000, "key"),
+            LaneSpec(ALL, 333, oof=True, delta=True),
+        ),
+        LaneSpec(Focus(order_text="/n", rank=lambda value: value["n"], top=2), 100, oof=True),
     )
 
-    @precondition(lambda self: 0 < len(self.stage.consumers) < 6)
+    @precondition(lambda self: 0 < len(self.lockstep.subscribers) < 6)
     @rule(pick=PICK)
     def resume(self, pick: int) -> None:
-        members = list(self.stage.consumers.values())
+        members = list(self.lockstep.subscribers.values())
         other = members[pick % len(members)]
         if other.script or not other.snapshot:
             return
-        mark = Mark(other.wish, other.mark, dict(other.holds))
-        self.stage.leave(other)
-        self.stage.advance(pick % 3 * 50 * MILLISECOND)
-        member = self.stage.enter(self.topic, mark.wish, fast=True, snapshot=True)
+        mark = Mark(other.lane_spec, other.mark, dict(other.holds))
+        self.lockstep.leave(other)
+        self.lockstep.advance(pick % 3 * 50 * MILLISECOND)
+        member = self.lockstep.enter(self.topic, mark.lane_spec, fast=True, snapshot=True)
         member.holds = mark.holds
         member.script.extend(resume_script(self.topic, mark))
         member.fresh.update(mark.holds)
-        self.stage.subscribe(member, resume=Bookmark("e", mark.offset))
+        self.lockstep.subscribe(member, resume=Bookmark("e", mark.offset))
         assert not member.script
-        if mark.wish.oof:
-            live = self.topic.live(mark.wish.focus, self.topic.head)
-            shown = {own: mark.wish.shown(value) for own, (_, value) in live.items()}
+        if mark.lane_spec.oof:
+            live = self.topic.live(mark.lane_spec.focus, self.topic.head)
+            shown = {own: mark.lane_spec.shown(value) for own, (_, value) in live.items()}
             assert member.holds == shown, "the very board after a resume"
 
 
-def resume_script(topic: Chronicle, mark: Mark) -> list[ScriptLine]:
+def resume_script(topic: TopicModel, mark: Mark) -> list[ScriptLine]:
     """By which way a client goes on, and with which rows."""
-    wish, gap = mark.wish, topic.head - mark.offset
-    if wish.focus.derived or (wish.oof and wish.focus.filter_text):
-        return [("resumed", "snapshot", gap), *snapshot_script(topic, wish)]
+    lane_spec, gap = mark.lane_spec, topic.head - mark.offset
+    if lane_spec.focus.derived or (lane_spec.oof and lane_spec.focus.filter_text):
+        return [("resumed", "snapshot", gap), *snapshot_script(topic, lane_spec)]
     events = topic.events(ALL, mark.offset)
-    if not wish.interval_ms:
-        told = [e for e in events if not e.gone and wish.focus.matches(e.value)]
-        return [("resumed", "replay", gap), *(script_line(wish, event) for event in told)]
+    if not lane_spec.interval_ms:
+        told = [e for e in events if not e.gone and lane_spec.focus.matches(e.value)]
+        return [("resumed", "replay", gap), *(script_line(lane_spec, event) for event in told)]
     rows: list[Event] = []
     for own in {event.key for event in events}:
         said = [event for event in events if event.key == own]
         puts = [event for event in said if not event.gone]
-        alone = [put for put in puts if put.exempt and wish.focus.matches(put.value)]
-        rows += [put for put in alone if put is not puts[-1] or (said[-1].gone and wish.oof)]
-        if said[-1].gone and wish.oof:
+        alone = [put for put in puts if put.exempt and lane_spec.focus.matches(put.value)]
+        rows += [put for put in alone if put is not puts[-1] or (said[-1].gone and lane_spec.oof)]
+        if said[-1].gone and lane_spec.oof:
             rows.append(said[-1])
-        elif puts and wish.focus.matches(puts[-1].value):
+        elif puts and lane_spec.focus.matches(puts[-1].value):
             rows.append(puts[-1])
     rows.sort(key=lambda event: event.offset)
-    return [("resumed", "changes", gap), *(script_line(wish, event) for event in rows)]
+    return [("resumed", "changes", gap), *(script_line(lane_spec, event) for event in rows)]
 
 
-class ExpiryMachine(Removing):
+class ExpiryMachine(RemovalMachine):
     """Records that are not published again for a second are removed (rule removal-3)."""
 
-    wishes = (Wish(ALL, 100, oof=True), Wish(HIGH, 0, oof=True), Wish(ALL, 100))
+    lane_specs = (LaneSpec(ALL, 100, oof=True), LaneSpec(HIGH, 0, oof=True), LaneSpec(ALL, 100))
 
-    def make_topic(self) -> Chronicle:
-        self.stage = ExpiringStage()
-        return self.stage.define("px", ("k",), expiration_ns=SECOND)
+    def make_topic(self) -> TopicModel:
+        self.lockstep = ExpiringStage()
+        return self.lockstep.define("px", ("k",), expiration_ns=SECOND)
 
 
-class ExpiringStage(Stage):
+class ExpiringStage(Lockstep):
     """The shell's part: what is announced as expired is removed, if it has not changed since."""
 
     def serve(self) -> None:

@@ -1,16 +1,17 @@
 """Lanes that look at every message: counts, deltas, reducers, mergers, match, never, flush_on.
 
-What is compared stands in tests/support/stage.py and consumer.py, what can happen in players.py.
+tests/support/models has what is compared, in lockstep.py and subscriber.py, and what can happen,
+in machine.py.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from tests.support.naive import Chronicle, Focus, Value, compact
-from tests.support.players import Players, Removing
+from tests.support.models.boards import Focus, TopicModel, Value, compact
+from tests.support.models.lane_spec import LaneSpec
+from tests.support.models.machine import LanguageMachine, RemovalMachine
 from tests.support.profiles import examples
-from tests.support.wishes import Wish
 from tidegate.keys.merging import Merger, Verdict
 from tidegate.keys.reducers import Reduce
 
@@ -62,34 +63,34 @@ REDUCE = Reduce.parse("[/n:sum,/n:max@top,/g:first,/g:append@gs]")
 MERGER = Merger("tests:merged", merged)
 
 
-class SlotMachine(Removing):
+class SlotMachine(RemovalMachine):
     """A keyed topic, and every option for which a lane must look at every message."""
 
-    wishes = (
-        Wish(ALL, 100, counted=True),
-        Wish(ALL, 100, "key", counted=True),
-        Wish(ALL, 100, delta=True),
-        Wish(ALL, 1_000, delta=True, no_empties=True, counted=True),
-        Wish(ALL, 100, "key", delta=True, dropped=("g",)),
-        Wish(ALL, 100, "key", leading=True, counted=True),
-        Wish(HIGH, 333, "key", leading=True, delta=True),
-        Wish(ALL, 100, merge=REDUCE, combine=reduce_all),
-        Wish(ALL, 1_000, "key", merge=REDUCE, combine=reduce_all, counted=True),
-        Wish(ALL, 100, merge=MERGER, combine=merge_all, stays=is_kept_out),
-        Wish(ALL, 1_000, "key", merge=MERGER, combine=merge_all, stays=is_kept_out),
-        Wish(ALL, 100, match_fields=("g",)),
-        Wish(ALL, 1_000, "key", match_fields=("g",), counted=True),
-        Wish(ALL, 1_000, match_fields=("g",), merge=REDUCE, combine=reduce_all, replaces=True),
-        Wish(ALL, 100, replaces=True),
-        Wish(HIGH, 1_000, "key", replaces=True),
-        Wish(ALL, 100, never_text=TEXTS[0], never=TEXTS[1]),
-        Wish(ALL, 1_000, "key", never_text=TEXTS[0], never=TEXTS[1], counted=True),
-        Wish(ALL, 1_000, flush_text=TEXTS[0], flushes=TEXTS[1]),
-        Wish(ALL, 1_000, "key", delta=True, flush_text=TEXTS[0], flushes=TEXTS[1]),
-        Wish(ALL, 0, delta=True),
-        Wish(ALL, 0, delta=True, no_empties=True, dropped=("p",)),
-        Wish(BY_G, 100, counted=True),
-        Wish(ALL, 100),
+    lane_specs = (
+        LaneSpec(ALL, 100, counted=True),
+        LaneSpec(ALL, 100, "key", counted=True),
+        LaneSpec(ALL, 100, delta=True),
+        LaneSpec(ALL, 1_000, delta=True, no_empties=True, counted=True),
+        LaneSpec(ALL, 100, "key", delta=True, dropped=("g",)),
+        LaneSpec(ALL, 100, "key", leading=True, counted=True),
+        LaneSpec(HIGH, 333, "key", leading=True, delta=True),
+        LaneSpec(ALL, 100, merge=REDUCE, combine=reduce_all),
+        LaneSpec(ALL, 1_000, "key", merge=REDUCE, combine=reduce_all, counted=True),
+        LaneSpec(ALL, 100, merge=MERGER, combine=merge_all, stays=is_kept_out),
+        LaneSpec(ALL, 1_000, "key", merge=MERGER, combine=merge_all, stays=is_kept_out),
+        LaneSpec(ALL, 100, match_fields=("g",)),
+        LaneSpec(ALL, 1_000, "key", match_fields=("g",), counted=True),
+        LaneSpec(ALL, 1_000, match_fields=("g",), merge=REDUCE, combine=reduce_all, replaces=True),
+        LaneSpec(ALL, 100, replaces=True),
+        LaneSpec(HIGH, 1_000, "key", replaces=True),
+        LaneSpec(ALL, 100, never_text=TEXTS[0], never=TEXTS[1]),
+        LaneSpec(ALL, 1_000, "key", never_text=TEXTS[0], never=TEXTS[1], counted=True),
+        LaneSpec(ALL, 1_000, flush_text=TEXTS[0], flushes=TEXTS[1]),
+        LaneSpec(ALL, 1_000, "key", delta=True, flush_text=TEXTS[0], flushes=TEXTS[1]),
+        LaneSpec(ALL, 0, delta=True),
+        LaneSpec(ALL, 0, delta=True, no_empties=True, dropped=("p",)),
+        LaneSpec(BY_G, 100, counted=True),
+        LaneSpec(ALL, 100),
     )
 
     def payload(self, letter: int) -> bytes:
@@ -102,24 +103,24 @@ class SlotMachine(Removing):
         return compact(value)
 
 
-class PlainSlotMachine(Players):
+class PlainSlotMachine(LanguageMachine):
     """A topic without key: rows are named by the conflation key."""
 
-    wishes = (
-        Wish(BY_K, 100, counted=True),
-        Wish(BY_K, 1_000, "key", counted=True),
-        Wish(BY_K, 100, delta=True),
-        Wish(Focus(fields=("g", "k")), 100, "key"),
-        Wish(BY_K, 1_000, merge=REDUCE, combine=reduce_all),
-        Wish(BY_K, 100, match_fields=("g",), replaces=True),
-        Wish(BY_K, 100),
-        Wish(Focus("/n > 0", HIGH.matches, ("k",)), 100),
-        Wish(BY_K, 333, never_text=TEXTS[0], never=TEXTS[1], delta=True),
-        Wish(Focus(fields=()), 0),
+    lane_specs = (
+        LaneSpec(BY_K, 100, counted=True),
+        LaneSpec(BY_K, 1_000, "key", counted=True),
+        LaneSpec(BY_K, 100, delta=True),
+        LaneSpec(Focus(fields=("g", "k")), 100, "key"),
+        LaneSpec(BY_K, 1_000, merge=REDUCE, combine=reduce_all),
+        LaneSpec(BY_K, 100, match_fields=("g",), replaces=True),
+        LaneSpec(BY_K, 100),
+        LaneSpec(Focus("/n > 0", HIGH.matches, ("k",)), 100),
+        LaneSpec(BY_K, 333, never_text=TEXTS[0], never=TEXTS[1], delta=True),
+        LaneSpec(Focus(fields=()), 0),
     )
 
-    def make_topic(self) -> Chronicle:
-        return self.stage.define("log", ())
+    def make_topic(self) -> TopicModel:
+        return self.lockstep.define("log", ())
 
 
 TestSlotMachine = SlotMachine.TestCase

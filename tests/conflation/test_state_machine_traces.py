@@ -15,7 +15,7 @@ from tests.conflation.test_state_machine_changes import ChangeMachine
 from tests.conflation.test_state_machine_replay import ReplayMachine
 from tests.conflation.test_state_machine_slots import PlainSlotMachine, SlotMachine
 from tests.conflation.test_state_machine_windows import GroupMachine, WindowMachine
-from tests.support.players import PICK, Players
+from tests.support.models.machine import PICK, LanguageMachine
 from tests.support.profiles import examples
 from tidegate.conflation.outputs import Output, Rows
 from tidegate.conflation.tracing.decisions import Decision, DecisionKind
@@ -25,7 +25,7 @@ from tidegate.conflation.tracing.replay import Trace, replay, same
 pytestmark = pytest.mark.rule("trace-1")
 
 
-class Traced(Players):
+class Traced(LanguageMachine):
     """A player whose members may be traced, each once at most."""
 
     def __init__(self) -> None:
@@ -33,17 +33,17 @@ class Traced(Players):
         self.recorders: dict[str, TraceRecorder] = {}
         self.calls: dict[str, list[Call]] = {}
 
-    @precondition(lambda self: self.stage.consumers)
+    @precondition(lambda self: self.lockstep.subscribers)
     @rule(pick=PICK)
     def trace(self, pick: int) -> None:
         """From now on, whatever is held, queued or owed."""
-        members = list(self.stage.consumers.values())
+        members = list(self.lockstep.subscribers.values())
         member = members[pick % len(members)]
-        engine = self.stage.engine
+        engine = self.lockstep.engine
         subscriber = engine.subscriber(member.session, (member.name, self.topic.name))
         if subscriber is None or member.session in self.recorders or len(self.recorders) >= 10:
             return
-        recorder = begin_recording(engine.watchers, subscriber, self.stage.now, lambda: None)
+        recorder = begin_recording(engine.watchers, subscriber, self.lockstep.now, lambda: None)
         self.recorders[member.session] = recorder
 
     @rule()

@@ -1,16 +1,17 @@
 """Windows and groups: boards whose rows are not simply messages.
 
-What is compared stands in tests/support/stage.py and consumer.py, what can happen in players.py.
+tests/support/models has what is compared, in lockstep.py and subscriber.py, and what can happen,
+in machine.py.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.support.naive import Focus, Value
-from tests.support.players import Removing
+from tests.support.models.boards import Focus, Value
+from tests.support.models.lane_spec import LaneSpec
+from tests.support.models.machine import RemovalMachine
 from tests.support.profiles import examples
-from tests.support.wishes import Wish
 
 
 def total(values: list[Value]) -> Value:
@@ -30,35 +31,35 @@ GROUPS = Focus(grouping="g", projection_text=PROJECTION, project=total)
 HIGH_GROUPS = replace(GROUPS, filter_text=HIGH.filter_text, matches=HIGH.matches)
 
 
-class WindowMachine(Removing):
+class WindowMachine(RemovalMachine):
     """Records come into view and are pushed out."""
 
-    wishes = (
-        Wish(UP, 100, oof=True),
-        Wish(replace(DOWN, skip=1), 100, oof=True),
-        Wish(replace(HIGH_UP, top=1), 1_000, oof=True),
-        Wish(UP, 0, oof=True),
-        Wish(replace(HIGH_DOWN, skip=1), 0, oof=True, dropped=("p",)),
-        Wish(Focus(top=1), 100, oof=True),
-        Wish(DOWN, 100, "key", oof=True, counted=True),
-        Wish(DOWN, 333, oof=True, delta=True),
-        Wish(UP, 0, oof=True, delta=True),
-        Wish(Focus(top=2, skip=1), 100),
+    lane_specs = (
+        LaneSpec(UP, 100, oof=True),
+        LaneSpec(replace(DOWN, skip=1), 100, oof=True),
+        LaneSpec(replace(HIGH_UP, top=1), 1_000, oof=True),
+        LaneSpec(UP, 0, oof=True),
+        LaneSpec(replace(HIGH_DOWN, skip=1), 0, oof=True, dropped=("p",)),
+        LaneSpec(Focus(top=1), 100, oof=True),
+        LaneSpec(DOWN, 100, "key", oof=True, counted=True),
+        LaneSpec(DOWN, 333, oof=True, delta=True),
+        LaneSpec(UP, 0, oof=True, delta=True),
+        LaneSpec(Focus(top=2, skip=1), 100),
     )
 
 
-class GroupMachine(Removing):
+class GroupMachine(RemovalMachine):
     """One row for each group of the records that match."""
 
-    wishes = (
-        Wish(GROUPS, 100, oof=True),
-        Wish(GROUPS, 0, oof=True),
-        Wish(HIGH_GROUPS, 1_000, oof=True),
-        Wish(GROUPS, 333, "key", oof=True),
-        Wish(HIGH_GROUPS, 100, delta=True, oof=True),
-        Wish(HIGH_GROUPS, 0, delta=True, no_empties=True),
-        Wish(GROUPS, 100),
-        Wish(GROUPS, 100, counted=True),
+    lane_specs = (
+        LaneSpec(GROUPS, 100, oof=True),
+        LaneSpec(GROUPS, 0, oof=True),
+        LaneSpec(HIGH_GROUPS, 1_000, oof=True),
+        LaneSpec(GROUPS, 333, "key", oof=True),
+        LaneSpec(HIGH_GROUPS, 100, delta=True, oof=True),
+        LaneSpec(HIGH_GROUPS, 0, delta=True, no_empties=True),
+        LaneSpec(GROUPS, 100),
+        LaneSpec(GROUPS, 100, counted=True),
     )
 
 

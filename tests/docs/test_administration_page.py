@@ -53,7 +53,11 @@ async def test_the_file_on_the_page_can_be_used(tmp_path: Path) -> None:
 async def test_the_examples_can_be_used() -> None:
     steps = await planned(ROOT / "examples" / "topics")
     assert [step.declared.name for step in steps] == [
-        "market.ticks", "market.ticks.1s", "market.volume", "trade.fills", "trade.log",
-    ]  # fmt: skip
+        "market.ticks",
+        "market.ticks.1s",
+        "market.volume",
+        "trade.fills",
+        "trade.log",
+    ]
     own_key = [str(path) for path in steps[1].after.key_spec.paths]
     assert own_key == ["/tickerId", "/exchange", "/type"]

@@ -39,8 +39,11 @@ def test_four_prices_come_as_one(tmp_path: Path) -> None:
     environment = {k: v for k, v in os.environ.items() if not k.startswith("TIDEGATE_")}
     serve = subprocess.Popen(
         [TIDEGATE, "serve", "--data", ":memory:", "--port", "0"],
-        stdout=subprocess.PIPE, text=True, cwd=tmp_path, env=environment,
-    )  # fmt: skip
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+        env=environment,
+    )
     try:
         assert serve.stdout is not None
         address = serve.stdout.readline().split()[-1]
@@ -48,9 +51,12 @@ def test_four_prices_come_as_one(tmp_path: Path) -> None:
         publish = block_with("printf")
         run(create, address)
         with subprocess.Popen(
-            here(listen, address), shell=True, stdout=subprocess.PIPE, text=True,
+            here(listen, address),
+            shell=True,
+            stdout=subprocess.PIPE,
+            text=True,
             start_new_session=True,
-        ) as listening:  # fmt: skip
+        ) as listening:
             assert listening.stdout is not None
             lines = iter(listening.stdout)
             while not next(lines).startswith("event: group_end"):
@@ -73,6 +79,9 @@ def here(command: str, address: str) -> str:
 
 def run(command: str, address: str) -> None:
     subprocess.run(
-        here(command, address).replace("curl ", "curl -sSf ", 1), shell=True, check=True,
-        stdout=subprocess.DEVNULL, timeout=HANGS_S,
-    )  # fmt: skip
+        here(command, address).replace("curl ", "curl -sSf ", 1),
+        shell=True,
+        check=True,
+        stdout=subprocess.DEVNULL,
+        timeout=HANGS_S,
+    )

@@ -10,11 +10,11 @@ import pytest
 from tests.docs.filter_examples import Example as FilterExample
 from tests.docs.filter_examples import answer, example_of, examples
 from tests.docs.rules import rules
+from tests.docs.stories import play
 from tests.docs.test_options_page import Example as OptionsExample
 from tests.docs.test_options_page import answer_to
 from tests.docs.test_options_page import examples as options_examples
 from tests.support.commands import parsed
-from tests.support.stories import play
 
 STORIES = [
     pytest.param(story, id=f"{rule.id}, story {number}")

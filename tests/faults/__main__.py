@@ -14,12 +14,12 @@ from functools import partial
 from pathlib import Path
 
 from tests.faults.catalogue import FAULTS, Fault, Outcome, play
+from tests.faults.crash_runs import CrashRuns, Tally, crash_of
 from tests.faults.kinds.redis_faults import redis_killed
 from tests.faults.report import Progress, Section, catalogue_rows, crash_rows, tell, write
-from tests.faults.stages.stage import CannotRun, embedded, on_redis
-from tests.faults.voyage import Tally, Voyage, crash_of
+from tests.faults.setups.gateway import CannotRun, embedded, on_redis
 
-RUNS_PER_VOYAGE = 10
+RUNS_PER_STORE = 10
 PARTS = {
     "embedded": "kill -9 of the gateway, embedded store",
     "everysec": "kill -9 of Redis, AOF everysec",
@@ -90,12 +90,12 @@ async def crashes(
     """
     stage_of = embedded if part == "embedded" else partial(on_redis, fsync=part)
     while tally.runs < runs:
-        length = min(RUNS_PER_VOYAGE, runs - tally.runs)
-        async with stage_of(seed) as stage:
-            crash = crash_of(stage.gateway) if part == "embedded" else redis_killed(stage)
-            voyage = Voyage(stage.gateway.address, crash, seed)
-            tally.add(await voyage.sail(length, (0.01, load_s_max), told))
-            tally.findings += stage.findings
+        length = min(RUNS_PER_STORE, runs - tally.runs)
+        async with stage_of(seed) as setup:
+            crash = crash_of(setup.gateway) if part == "embedded" else redis_killed(setup)
+            crash_runs = CrashRuns(setup.gateway.address, crash, seed)
+            tally.add(await crash_runs.run(length, (0.01, load_s_max), told))
+            tally.findings += setup.findings
         seed += 1
 
 
@@ -115,7 +115,7 @@ def _arguments(words: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--seconds", type=float, default=0.5, help="of load before a crash, at most (0.5)"
     )
-    parser.add_argument("--seed", type=int, default=1, help="of the first voyage (1)")
+    parser.add_argument("--seed", type=int, default=1, help="of the first crash_runs (1)")
     parser.add_argument("--only", action="append", choices=[*PARTS], help="only these crashes")
     parser.add_argument("--catalogue", action="store_true", help="play the other faults instead")
     parser.add_argument(

@@ -9,7 +9,8 @@ from functools import partial
 
 import httpx2
 
-from tests.faults.judges.writer import Refused
+from tests.faults.checks.writer import Refused
+from tests.faults.crash_runs import Crash, CrashRuns, Tally
 from tests.faults.kinds import (
     cluster_faults,
     gateway_faults,
@@ -19,10 +20,9 @@ from tests.faults.kinds import (
     sink_faults,
 )
 from tests.faults.kinds.starts import UNFIT, start_on
-from tests.faults.stages.children import DidNotStart
-from tests.faults.stages.stage import CannotRun, Stage, embedded, on_redis
-from tests.faults.voyage import Crash, Tally, Voyage
-from tests.support.fault_proxy import Line
+from tests.faults.setups.children import DidNotStart
+from tests.faults.setups.gateway import CannotRun, Setup, embedded, on_redis
+from tests.support.network.fault_proxy import Line
 
 LOAD_S = 0.5
 KEPT = "nothing acknowledged is lost, doubled or reordered"
@@ -68,39 +68,39 @@ async def play(fault: Fault, seed: int, *, short: bool = False) -> Outcome:
         return Outcome([f"it broke off: {type(error).__name__} {error}"])
 
 
-def voyage(
-    stage_of: Callable[[int], AbstractAsyncContextManager[Stage]],
-    crash_of: Callable[[Stage, bool], Crash],
+def crashing(
+    stage_of: Callable[[int], AbstractAsyncContextManager[Setup]],
+    crash_of: Callable[[Setup, bool], Crash],
     *,
     keeps: bool = True,
     load_s: float = LOAD_S,
-    judge: Callable[[Voyage, Stage], None] | None = None,
+    judge: Callable[[CrashRuns, Setup], None] | None = None,
 ) -> Callable[[int, bool], Awaitable[Outcome]]:
-    """A fault in the midst of writers and watchers, with everything held against the ledgers."""
+    """A fault in the midst of writers and subscribers, with everything held against the ledgers."""
 
     async def play_it(seed: int, short: bool) -> Outcome:
-        async with stage_of(seed) as stage:
-            sailing = Voyage(stage.gateway.address, crash_of(stage, short), seed, keeps=keeps)
-            tally = await sailing.sail(1, (load_s, load_s), lambda: None)
+        async with stage_of(seed) as setup:
+            crash_runs = CrashRuns(setup.gateway.address, crash_of(setup, short), seed, keeps=keeps)
+            tally = await crash_runs.run(1, (load_s, load_s), lambda: None)
             if judge is not None:
-                judge(sailing, stage)
+                judge(crash_runs, setup)
             back_s = max(tally.ready_s)
-            figures = [*stage.figures, f"back after {back_s:.2f} s"]
-            return Outcome([*stage.findings, *tally.findings], figures, tally)
+            figures = [*setup.figures, f"back after {back_s:.2f} s"]
+            return Outcome([*setup.findings, *tally.findings], figures, tally)
 
     return play_it
 
 
 def pipeline(
-    stage_of: Callable[[int], AbstractAsyncContextManager[Stage]],
-    play_on: Callable[[Stage, bool], Awaitable[None]],
+    stage_of: Callable[[int], AbstractAsyncContextManager[Setup]],
+    play_on: Callable[[Setup, bool], Awaitable[None]],
 ) -> Callable[[int, bool], Awaitable[Outcome]]:
     """A fault of a running pipeline; what its sink has is held against what was published."""
 
     async def play_it(seed: int, short: bool) -> Outcome:
-        async with stage_of(seed) as stage:
-            await play_on(stage, short)
-            return Outcome(stage.findings, stage.figures)
+        async with stage_of(seed) as setup:
+            await play_on(setup, short)
+            return Outcome(setup.findings, setup.figures)
 
     return play_it
 
@@ -111,40 +111,44 @@ async def refused_starts(seed: int, short: bool) -> Outcome:
     return Outcome([finding for finding in found if finding], [f"{len(UNFIT)} kinds"])
 
 
-def told_out(sailing: Voyage, stage: Stage) -> None:
+def told_out(crash_runs: CrashRuns, setup: Setup) -> None:
     """Streams say that the bus is out, and that it is back."""
-    for watcher in sailing.watchers:
-        status = [out for visit in watcher.visits for out in visit.status]
-        stage.expect(status[:1] == [True], f"{watcher.options}: no status said that the bus is out")
-        stage.expect(status[-1:] == [False], f"{watcher.options}: no status said that it is back")
+    for subscriber in crash_runs.subscribers:
+        status = [out for visit in subscriber.visits for out in visit.status]
+        setup.expect(
+            status[:1] == [True], f"{subscriber.options}: no status said that the bus is out"
+        )
+        setup.expect(
+            status[-1:] == [False], f"{subscriber.options}: no status said that it is back"
+        )
 
 
-def farewells(sailing: Voyage, stage: Stage) -> None:
+def farewells(crash_runs: CrashRuns, setup: Setup) -> None:
     """Streams end with a goodbye."""
-    for watcher in sailing.watchers:
-        said = watcher.visits[0].goodbye
-        stage.expect(said == "SHUTDOWN", f"{watcher.options}: the goodbye said {said!r}")
+    for subscriber in crash_runs.subscribers:
+        said = subscriber.visits[0].goodbye
+        setup.expect(said == "SHUTDOWN", f"{subscriber.options}: the goodbye said {said!r}")
 
 
-def no_burst(sailing: Voyage, stage: Stage) -> None:
+def no_burst(crash_runs: CrashRuns, setup: Setup) -> None:
     """No key comes oftener than its interval (I2)."""
-    stage.findings += sailing.rate_findings()
+    setup.findings += crash_runs.rate_findings()
 
 
-def _stopped(seconds: float, short_s: float) -> Callable[[Stage, bool], Crash]:
-    return lambda stage, short: gateway_faults.stopped(stage, short_s if short else seconds, 2.5)
+def _stopped(seconds: float, short_s: float) -> Callable[[Setup, bool], Crash]:
+    return lambda setup, short: gateway_faults.stopped(setup, short_s if short else seconds, 2.5)
 
 
-def _redis_stopped(seconds: float) -> Callable[[Stage, bool], Crash]:
-    return lambda stage, short: redis_faults.redis_stopped(stage, seconds)
+def _redis_stopped(seconds: float) -> Callable[[Setup, bool], Crash]:
+    return lambda setup, short: redis_faults.redis_stopped(setup, seconds)
 
 
-def _line(line: Line) -> Callable[[Stage, bool], Crash]:
-    return lambda stage, short: redis_faults.slow_line(stage, line, 1.0 if short else 5.0)
+def _line(line: Line) -> Callable[[Setup, bool], Crash]:
+    return lambda setup, short: redis_faults.slow_line(setup, line, 1.0 if short else 5.0)
 
 
-def _plain(crash_of: Callable[[Stage], Crash]) -> Callable[[Stage, bool], Crash]:
-    return lambda stage, short: crash_of(stage)
+def _plain(crash_of: Callable[[Setup], Crash]) -> Callable[[Setup, bool], Crash]:
+    return lambda setup, short: crash_of(setup)
 
 
 POWER = partial(embedded, strace=True, TIDEGATE_DURABILITY="power")
@@ -158,66 +162,66 @@ ALWAYS = partial(on_redis, fsync="always")
 gateway, bus, spark = gateway_faults, redis_faults, pipeline_faults
 
 FAULTS = [
-    Fault("F1", "kill -9 of the gateway", KEPT, voyage(embedded, _plain(gateway.killed))),
+    Fault("F1", "kill -9 of the gateway", KEPT, crashing(embedded, _plain(gateway.killed))),
     Fault(
         "F2", "SIGTERM of the gateway", f"{KEPT}; a goodbye, and an end in time",
-        voyage(embedded, _plain(gateway.terminated), judge=farewells),
+        crashing(embedded, _plain(gateway.terminated), judge=farewells),
     ),
     Fault(
         "F3", "SIGSTOP of the gateway", f"{KEPT}; no burst afterwards",
-        voyage(embedded, _stopped(10.0, 1.0), judge=no_burst),
+        crashing(embedded, _stopped(10.0, 1.0), judge=no_burst),
     ),
     Fault("F4a", "kill -9 of Redis, AOF everysec", KEPT,
-          voyage(on_redis, _plain(bus.redis_killed))),
-    Fault("F4b", "kill -9 of Redis, AOF always", KEPT, voyage(ALWAYS, _plain(bus.redis_killed))),
+          crashing(on_redis, _plain(bus.redis_killed))),
+    Fault("F4b", "kill -9 of Redis, AOF always", KEPT, crashing(ALWAYS, _plain(bus.redis_killed))),
     Fault("F4c", "kill -9 of Redis right after a lost reply", KEPT,
-          voyage(on_redis, _plain(bus.reply_lost_and_killed))),
+          crashing(on_redis, _plain(bus.reply_lost_and_killed))),
     Fault("F5a", "loss of power, embedded store, durability=power", KEPT,
-          voyage(POWER, _plain(gateway.power_lost))),
+          crashing(POWER, _plain(gateway.power_lost))),
     Fault("F5b", "loss of power, embedded store, durability=process", TOLD,
-          voyage(NO_POWER, _plain(gateway.power_lost), keeps=False, load_s=8.0)),
-    Fault("F6a", "SIGSTOP of Redis for 1 s", KEPT, voyage(on_redis, _redis_stopped(1.0))),
+          crashing(NO_POWER, _plain(gateway.power_lost), keeps=False, load_s=8.0)),
+    Fault("F6a", "SIGSTOP of Redis for 1 s", KEPT, crashing(on_redis, _redis_stopped(1.0))),
     Fault(
         "F6b", "SIGSTOP of Redis for 12 s", f"{KEPT}; 503, not ready, streams are told",
-        voyage(on_redis, _redis_stopped(12.0), judge=told_out),
+        crashing(on_redis, _redis_stopped(12.0), judge=told_out),
     ),
-    Fault("F7", "replies of Redis are lost", KEPT, voyage(on_redis, _plain(bus.replies_lost))),
+    Fault("F7", "replies of Redis are lost", KEPT, crashing(on_redis, _plain(bus.replies_lost))),
     Fault(
         "F8", "the road to Redis is a black hole", f"{KEPT}; 503, not ready, streams are told",
-        voyage(on_redis, _plain(bus.half_open), judge=told_out),
+        crashing(on_redis, _plain(bus.half_open), judge=told_out),
     ),
-    Fault("F9a", "FLUSHALL", TOLD, voyage(on_redis, _plain(bus.flushed), keeps=False)),
+    Fault("F9a", "FLUSHALL", TOLD, crashing(on_redis, _plain(bus.flushed), keeps=False)),
     Fault("F9b", "a topic's stream is deleted", TOLD,
-          voyage(on_redis, _plain(bus.stream_deleted), keeps=False)),
+          crashing(on_redis, _plain(bus.stream_deleted), keeps=False)),
     Fault(
         "F9c", "older files of Redis are restored, AOF everysec", TOLD,
-        voyage(on_redis, lambda stage, _: bus.older_restored(stage, 0.3), keeps=False),
+        crashing(on_redis, lambda setup, _: bus.older_restored(setup, 0.3), keeps=False),
     ),
     Fault(
         "F9d", "older files of Redis are restored, AOF always", TOLD,
-        voyage(ALWAYS, lambda stage, _: bus.older_restored(stage, 0.3), keeps=False),
+        crashing(ALWAYS, lambda setup, _: bus.older_restored(setup, 0.3), keeps=False),
     ),
     Fault("F10", "Redis is out of memory", f"{KEPT}; 503, and taken again afterwards",
-          voyage(on_redis, _plain(bus.out_of_memory))),
+          crashing(on_redis, _plain(bus.out_of_memory))),
     Fault("F11", "a Redis that evicts or keeps nothing", "refused with exit 78 and one sentence",
           refused_starts),
     Fault(
         "F12a", "the embedded store's disk is full", f"{KEPT}; 503, and taken again afterwards",
-        voyage(partial(embedded, disk_kb=SMALL_DISK_KB), _plain(gateway.disk_full)),
+        crashing(partial(embedded, disk_kb=SMALL_DISK_KB), _plain(gateway.disk_full)),
     ),
     Fault(
         "F12b", "the disk of Redis is full", f"{KEPT}; 503, and taken again afterwards",
-        voyage(partial(on_redis, disk_kb=SMALL_DISK_KB), _plain(bus.redis_disk_full)),
+        crashing(partial(on_redis, disk_kb=SMALL_DISK_KB), _plain(bus.redis_disk_full)),
     ),
     Fault("F13", "failover to a replica that is behind", TOLD,
-          voyage(on_redis, _plain(bus.failed_over), keeps=False)),
+          crashing(on_redis, _plain(bus.failed_over), keeps=False)),
     Fault("F14a", "Redis answers after 200 ms and up to 150 more", KEPT,
-          voyage(on_redis, _line(SLOW))),
-    Fault("F14b", "the road to Redis carries 10 kB/s", KEPT, voyage(on_redis, _line(THIN))),
-    Fault("F14c", "Redis's bytes come one by one", KEPT, voyage(on_redis, _line(SLICED))),
+          crashing(on_redis, _line(SLOW))),
+    Fault("F14b", "the road to Redis carries 10 kB/s", KEPT, crashing(on_redis, _line(THIN))),
+    Fault("F14c", "Redis's bytes come one by one", KEPT, crashing(on_redis, _line(SLICED))),
     Fault(
         "F14d", "ten resets a second", KEPT,
-        voyage(on_redis, lambda stage, short: bus.resets(stage, 1.0 if short else 5.0, 0.1)),
+        crashing(on_redis, lambda setup, short: bus.resets(setup, 1.0 if short else 5.0, 0.1)),
     ),
     Fault("F25a", "kill -9 of the Spark driver at six points of a batch", SUNK,
           pipeline(embedded, spark.driver_killed)),

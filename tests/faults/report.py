@@ -14,8 +14,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tests.faults.catalogue import Fault, Outcome
-from tests.faults.judges.oracle import Kind
-from tests.faults.voyage import Tally
+from tests.faults.checks.oracle import Kind
+from tests.faults.crash_runs import Tally
 
 ROOT = Path(__file__).resolve().parents[2]
 FINDINGS_SHOWN_MAX = 20
@@ -74,7 +74,7 @@ def crash_rows(tally: Tally) -> list[Row]:
         *broken,
         ("everything that was found wrong", f"{len(tally.findings):,}"),
         ("way up until ready, p50 / p99 / most", _seconds(tally.ready_s)),
-        ("then every watcher has caught up after", _seconds(tally.caught_up_s)),
+        ("then every subscriber has caught up after", _seconds(tally.caught_up_s)),
     ]
 
 

@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.support.deadlines import HANGS_S
-from tests.support.fault_proxy import BLACK_HOLE, STALLED, FaultProxy, Line, fault_proxy
 from tests.support.gateways import eventually
+from tests.support.network.fault_proxy import BLACK_HOLE, STALLED, FaultProxy, Line, fault_proxy
 
 pytestmark = pytest.mark.usefixtures("steady")
 

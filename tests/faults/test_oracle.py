@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.faults.judges.ledger import Answer, Ident, Ledger, Level, Request
-from tests.faults.judges.oracle import Entry, Kind, judge_journal, judge_records, judge_world
+from tests.faults.checks.ledger import Answer, Ident, Ledger, Level, Request
+from tests.faults.checks.oracle import Entry, Kind, judge_journal, judge_records, judge_world
 
 Journal = list[Entry]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.faults.catalogue import FAULTS, Outcome
-from tests.faults.judges.ledger import Ident
-from tests.faults.judges.oracle import Finding, Kind
+from tests.faults.checks.ledger import Ident
+from tests.faults.checks.oracle import Finding, Kind
+from tests.faults.crash_runs import Tally
 from tests.faults.report import Section, catalogue_rows, crash_rows, write
-from tests.faults.voyage import Tally
 
 PAGE = "# Evidence\n\nWords.\n\n## One\n\nold\n\n## Two\n\nstays\n"
 

@@ -83,8 +83,11 @@ def _diff(folder: Path, kind: str, seeds: Iterable[int]) -> int:
         if ours == theirs:
             continue
         status = 1
-        _write(difflib.unified_diff(theirs, ours, f"{folder} {seed}", f"here {seed}",
-                                    n=CONTEXT_LINES, lineterm=""))  # fmt: skip
+        _write(
+            difflib.unified_diff(
+                theirs, ours, f"{folder} {seed}", f"here {seed}", n=CONTEXT_LINES, lineterm=""
+            )
+        )
     return status
 
 

@@ -81,6 +81,10 @@ class History:
         piece = self.messages[len(self.messages) - min(journal, len(self.messages)) :]
         exempts = [one.offset for one in self.messages if one.exempt]
         return {
-            "head": self.head, "records": records, "horizon": horizon, "journal": piece,
-            "dropped_through": self.head - len(piece), "exempt_through": max(exempts, default=0),
-        }  # fmt: skip
+            "head": self.head,
+            "records": records,
+            "horizon": horizon,
+            "journal": piece,
+            "dropped_through": self.head - len(piece),
+            "exempt_through": max(exempts, default=0),
+        }

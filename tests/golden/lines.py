@@ -77,20 +77,23 @@ def event_of(event: Event) -> tuple[str, dict[str, Any]]:
             reason = None if event.reason is None else str(event.reason)
             return "closed", {"session": event.session, "reason": reason}
         case RecordsExpired():
-            return "expired", {
-                "topic": event.topic, "epoch": event.epoch, "through": event.through
-            }  # fmt: skip
+            return "expired", {"topic": event.topic, "epoch": event.epoch, "through": event.through}
         case QueueCrossed():
             return "crossed", {
-                "session": event.session, "upper": event.upper,
-                "messages": event.messages, "bytes": event.bytes,
-            }  # fmt: skip
+                "session": event.session,
+                "upper": event.upper,
+                "messages": event.messages,
+                "bytes": event.bytes,
+            }
         case HistoryWanted():
             name, topic = event.subscriber
             return "past", {
-                "session": event.session, "name": name, "topic": topic,
-                "epoch": event.epoch, "after": event.after,
-            }  # fmt: skip
+                "session": event.session,
+                "name": name,
+                "topic": topic,
+                "epoch": event.epoch,
+                "after": event.after,
+            }
         case SharedFlush():
             return "ready together", {"sessions": [member.session for member in event.members]}
 

@@ -259,9 +259,11 @@ def auto_lines(seed: int) -> Iterator[str]:
             unsent -= int(unsent * drained)
             flush_bytes = 0 if chance.random() < 0.1 else chance.choice((90, 900, 9_000))
             seen = {
-                "flush_bytes": flush_bytes, "unsent_bytes": unsent,
-                "round_trip_ns": chance.choice((0, 1_000_000, 40_000_000)), "is_full": is_full,
-            }  # fmt: skip
+                "flush_bytes": flush_bytes,
+                "unsent_bytes": unsent,
+                "round_trip_ns": chance.choice((0, 1_000_000, 40_000_000)),
+                "is_full": is_full,
+            }
             yield f"> socket {now} {json.dumps(seen)}"
             yield from auto.observe(now, seen)
             unsent += flush_bytes

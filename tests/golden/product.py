@@ -371,9 +371,12 @@ class AutoInterval:
         flush_bytes = seen["flush_bytes"]
         self._sent.left(seen["unsent_bytes"])
         observation = self._sent.observed(
-            now, self._state.interval_ns,
-            round_trip_ns=seen["round_trip_ns"], flush_bytes=flush_bytes, is_full=seen["is_full"],
-        )  # fmt: skip
+            now,
+            self._state.interval_ns,
+            round_trip_ns=seen["round_trip_ns"],
+            flush_bytes=flush_bytes,
+            is_full=seen["is_full"],
+        )
         self._state, decision = step(self._state, observation)
         if flush_bytes:
             self._sent.wrote(now, flush_bytes)
@@ -389,6 +392,10 @@ def _kept(kept: dict[str, Any]) -> RestoredTopic:
     records = [frame_of(message) for message in kept["records"]]
     journal = [frame_of(message) for message in kept["journal"]]
     return RestoredTopic(
-        kept["head"], records, kept["horizon"], journal,
-        kept["dropped_through"], kept["exempt_through"],
-    )  # fmt: skip
+        kept["head"],
+        records,
+        kept["horizon"],
+        journal,
+        kept["dropped_through"],
+        kept["exempt_through"],
+    )

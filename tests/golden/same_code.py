@@ -219,9 +219,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--paths", type=Path)
     given = parser.parse_args(arguments)
     found = compare(
-        given.old, given.new, given.packages,
-        renames=_table(given.renames), paths=_table(given.paths),
-    )  # fmt: skip
+        given.old,
+        given.new,
+        given.packages,
+        renames=_table(given.renames),
+        paths=_table(given.paths),
+    )
     for difference in found:
         sys.stdout.write(f"{difference}\n")
     return 1 if found else 0

@@ -14,12 +14,12 @@ def wire_transcript(seed: int) -> Iterator[str]:
     disabled = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
-        story = run(make_plan(seed))
+        record = run(make_plan(seed))
     finally:
         logging.disable(disabled)
-    for client in story.clients:
-        for visit in client.visits:
-            yield f"> client {client.plan.number} at {visit.began_ns} last {visit.last_id!r}"
-            yield f"status {visit.status} ended {visit.ended_ns} orderly {visit.orderly}"
-            for sent in visit.socket.sents:
+    for client in record.clients:
+        for one in client.connections:
+            yield f"> client {client.plan.number} at {one.began_ns} last {one.last_id!r}"
+            yield f"status {one.status} ended {one.ended_ns} orderly {one.orderly}"
+            for sent in one.socket.sents:
                 yield f"@ {sent.asked_ns} {sent.wrote_ns} {sent.text!r}"

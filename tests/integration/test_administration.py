@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.support.gateways import Running, running_gateway
-from tests.support.linearizable import Operation, State, linearizable
+from tests.support.models.linearizable import Operation, State, linearizable
 from tests.support.rules import rule
 from tidegate.app.stores.store import Item, TopicRecord
 from tidegate.app.topics.ingest import Form, Ingest

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.support.deadlines import HANGS_S
+from tests.support.deadlines import LOOPS_S
 from tests.support.gateways import Running, running_gateway
 from tests.support.rules import rule
 from tidegate.app.gateway import Gateway
@@ -127,7 +127,7 @@ class Story:
 
     async def until(self, reason: set[str], count: int) -> None:
         """Read until so many decisions for these reasons have been told."""
-        async with asyncio.timeout(HANGS_S):
+        async with asyncio.timeout(LOOPS_S):
             while sum(told["reason"] in reason for told in self.told) < count:
                 await self.read()
 
@@ -178,7 +178,7 @@ async def test_a_fast_reader_of_large_flushes_stays_at_the_shortest_interval() -
     async with played() as (_, stream):
         stream.bytes_per_s = None
         story = Story(stream)
-        async with asyncio.timeout(HANGS_S):
+        async with asyncio.timeout(LOOPS_S):
             while len(story.flushes) < 60:
                 await story.read()
     assert story.told == []

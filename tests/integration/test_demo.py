@@ -6,10 +6,10 @@ import signal
 
 import pytest
 
+from tests.support.clocks.stopwatch import Stopwatch
 from tests.support.commands import address_of, start
 from tests.support.deadlines import HANGS_S
 from tests.support.outside import require_java
-from tests.support.stopwatch import Stopwatch
 
 CLEAN_END_S_MAX = 5.0
 

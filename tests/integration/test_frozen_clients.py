@@ -15,10 +15,10 @@ import psutil
 import pytest
 
 from tests.support.children import ended, serving
-from tests.support.deadlines import HANGS_S
+from tests.support.clocks.stopwatch import Stopwatch
+from tests.support.deadlines import LOOPS_S
 from tests.support.gateways import Remote, Stream, client_of
 from tests.support.sessions import attached, opened, subscribed
-from tests.support.stopwatch import Stopwatch
 from tidegate.clients.sse import Event
 
 POLICIES = ("conflate", "always", "unsubscribe", "off")
@@ -68,7 +68,7 @@ class Client:
     async def until_newest(self, last: int) -> None:
         """Read until it has of every key what was published last."""
         newest = {version % KEYS: version for version in range(last - KEYS + 1, last + 1)}
-        async with asyncio.timeout(HANGS_S):
+        async with asyncio.timeout(LOOPS_S):
             while self.newest != newest:
                 await self.next()
 
@@ -120,7 +120,7 @@ async def published(remote: Remote, policy: str, first: int, count: int) -> int:
 
 async def shown_as(client: Client, state: str) -> dict[str, Any]:
     """Wait until its session stands so, as anybody sees it who asks."""
-    async with asyncio.timeout(HANGS_S):
+    async with asyncio.timeout(LOOPS_S):
         while (shown := await client.view())["state"] != state:
             await asyncio.sleep(0.01)
     return shown

@@ -11,9 +11,9 @@ import psutil
 import pytest
 
 from tests.support.children import ended, serving
-from tests.support.deadlines import HANGS_S
+from tests.support.clocks.stopwatch import Stopwatch
+from tests.support.deadlines import LOOPS_S
 from tests.support.gateways import Remote, client_of, eventually, running_gateway
-from tests.support.stopwatch import Stopwatch
 
 CROWD = 200
 OPTIONS = ("conflation=none", "conflation=50ms", "conflation=50ms,pace=key", "conflation=50ms,oof")
@@ -48,7 +48,7 @@ async def crowd_comes_and_is_cut(remote: Remote, process: psutil.Process, count:
     """The greatest memory seen meanwhile."""
     cut = "tidegate_connections_given_up_total"
     before, greatest_bytes = await figure(remote, cut), 0
-    async with frozen_crowd(remote, count), asyncio.timeout(HANGS_S):
+    async with frozen_crowd(remote, count), asyncio.timeout(LOOPS_S):
         version = 0
         while await figure(remote, cut) < before + count:
             version += 1
@@ -103,7 +103,7 @@ async def test_no_task_and_no_session_stays_behind_a_frozen_crowd() -> None:
         await eventually(lambda: not running.server.server_state.tasks, "it has ended")
         tasks = len(asyncio.all_tasks())
         figures = running.server.figures
-        async with frozen_crowd(running, 100), asyncio.timeout(HANGS_S):
+        async with frozen_crowd(running, 100), asyncio.timeout(LOOPS_S):
             version = 0
             while figures.given_up < 100:
                 version += 1

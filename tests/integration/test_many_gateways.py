@@ -20,11 +20,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.buses import BusServer
 from tests.support.children import ended, runs, serving
-from tests.support.deadlines import HANGS_S
+from tests.support.clocks.stopwatch import Stopwatch
+from tests.support.deadlines import HANGS_S, LOOPS_S
 from tests.support.gateways import Remote, Stream, client_of, eventually
 from tests.support.rules import rule
 from tests.support.sessions import Follower, attached, opened, subscribed
-from tests.support.stopwatch import Stopwatch
 
 pytestmark = [pytest.mark.redis, pytest.mark.slow]
 
@@ -46,7 +46,7 @@ class Child(Remote):
 
     async def knows(self, topic: str = "px") -> None:
         """Wait until a topic that another gateway has made is known here."""
-        async with asyncio.timeout(HANGS_S):
+        async with asyncio.timeout(LOOPS_S):
             while (await self.http.get(f"/v1/topics/{topic}")).status_code != 200:
                 await asyncio.sleep(0.01)
 
@@ -128,7 +128,7 @@ async def test_a_gateway_that_is_killed_takes_its_sessions_along(redis_bus: BusS
             assert (await event_of(plain, "resumed"))["mode"] == "changes"
             assert await plain.values(1) == [{"k": 2, "v": 2}]
         codes = set()
-        async with asyncio.timeout(HANGS_S):
+        async with asyncio.timeout(LOOPS_S):
             while "session-unknown" not in codes:
                 answer = await b.http.get(f"/v1/sessions/{session}")
                 codes.add(answer.json()["code"])
@@ -170,7 +170,7 @@ async def test_a_list_names_who_does_not_answer(redis_bus: BusServer) -> None:
         answer = await b.http.patch(f"/v1/sessions/{session}", json={"conflated": False})
         assert (answer.status_code, answer.json()["code"]) == (503, "bus-unavailable")
         a.process.send_signal(signal.SIGCONT)
-        async with asyncio.timeout(HANGS_S):
+        async with asyncio.timeout(LOOPS_S):
             while (await listed(b))["missing"]:
                 await asyncio.sleep(0.05)
         view = (await b.http.get(f"/v1/sessions/{session}")).json()
@@ -189,7 +189,7 @@ async def test_while_the_bus_is_out_it_is_told(redis_bus: BusServer) -> None:
             assert (await a.http.get(f"/v1/sessions/{session}")).status_code == 200
         finally:
             redis_bus.start()
-        async with asyncio.timeout(HANGS_S):
+        async with asyncio.timeout(LOOPS_S):
             while (await b.http.get(f"/v1/sessions/{session}")).status_code != 200:
                 await asyncio.sleep(0.05)
 
@@ -206,7 +206,7 @@ async def who(address: str) -> str:
 async def all_of(address: str, count: int) -> set[str]:
     """The gateways at an address, once so many have answered."""
     found: set[str] = set()
-    async with asyncio.timeout(HANGS_S):
+    async with asyncio.timeout(LOOPS_S):
         while len(found) < count:
             with contextlib.suppress(httpx2.TransportError):
                 found.add(await who(address))
@@ -226,7 +226,7 @@ async def workers_up(address: str) -> dict[str, float]:
 
 async def all_up(address: str) -> None:
     """Wait for a scrape to which both workers have answered in time."""
-    async with asyncio.timeout(HANGS_S):
+    async with asyncio.timeout(LOOPS_S):
         while await workers_up(address) != {"1": 1.0, "2": 1.0}:
             await asyncio.sleep(0.05)
 
@@ -246,7 +246,7 @@ async def test_two_workers_are_one_address(redis_bus: BusServer) -> None:
         workers = psutil.Process(both.process.pid).children()
         workers[0].send_signal(signal.SIGKILL)
         assert len(await all_of(both.address, 2) | ids) >= 2
-        async with asyncio.timeout(HANGS_S):
+        async with asyncio.timeout(LOOPS_S):
             while (await who(both.address)) in ids:
                 await asyncio.sleep(0)
         await all_up(both.address)

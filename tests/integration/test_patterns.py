@@ -54,8 +54,11 @@ async def test_snapshots_of_several_topics_say_whose_they_are() -> None:
     assert names(events)[-1] == "goodbye"
     groups = [json.loads(event.text) for event in events if event.name.startswith("group")]
     assert sorted((group["topic"], group["rows"]) for group in groups) == [
-        ("a.1", 1), ("a.1", 1), ("a.2", 1), ("a.2", 1)
-    ]  # fmt: skip
+        ("a.1", 1),
+        ("a.1", 1),
+        ("a.2", 1),
+        ("a.2", 1),
+    ]
 
 
 async def test_a_topic_made_later_joins() -> None:
@@ -70,9 +73,12 @@ async def test_a_topic_made_later_joins() -> None:
         assert joined.name == "subscribed"
         [lane] = (await running.http.get("/v1/lanes")).json()["lanes"]
         assert json.loads(joined.text) == {
-            "sub": "s1", "topic": "px.a.b", "lane": lane["lane"],
-            "options": "conflation=20ms,conflation_key=[/k],pace=batch", "bookmark": None,
-        }  # fmt: skip
+            "sub": "s1",
+            "topic": "px.a.b",
+            "lane": lane["lane"],
+            "options": "conflation=20ms,conflation_key=[/k],pace=batch",
+            "bookmark": None,
+        }
         assert names(await stream.until("group_end")) == ["group_begin", "group_end"]
         await running.publish({"k": 1}, topic="px.a.b")
         rows = await batches(stream, "px.a.b")
@@ -115,8 +121,10 @@ async def test_a_topic_that_does_not_fit_is_refused_at_first_and_passed_over_lat
             assert filtered_out.name == "error"
             told = json.loads(filtered_out.text)
             assert (told["sub"], told["topic"], told["code"]) == (
-                "s1", "px.plain", "options-invalid"
-            )  # fmt: skip
+                "s1",
+                "px.plain",
+                "options-invalid",
+            )
             await running.topic("px.keyed")
             assert (await stream.next()).name == "subscribed"
 
@@ -174,8 +182,9 @@ async def test_a_reader_of_a_pattern_comes_back_to_its_session() -> None:
         assert names(rows) == ["resumed", "message", "resumed", "message"]
         told = [json.loads(event.text) for event in rows]
         assert [(each["topic"], each["mode"]) for each in told[::2]] == [
-            ("px.a", "replay"), ("px.b", "replay")
-        ]  # fmt: skip
+            ("px.a", "replay"),
+            ("px.b", "replay"),
+        ]
         assert [each["rows"][0]["value"]["k"] for each in told[1::2]] == [2, 4]
 
 
@@ -203,8 +212,11 @@ async def test_a_reader_whose_session_is_gone_goes_on_from_its_places() -> None:
     assert [each["topic"] for each in told if each.get("reason") == "REMOVED"] == ["px.gone"]
     modes = {each["topic"]: each["mode"] for each in told if "mode" in each}
     assert modes == dict.fromkeys(("px.busy", "px.quiet", "px.new"), "replay")
-    values = {each["topic"]: [row["value"]["v"] for row in each["rows"]]
-              for each in told if "rows" in each}  # fmt: skip
+    values = {
+        each["topic"]: [row["value"]["v"] for row in each["rows"]]
+        for each in told
+        if "rows" in each
+    }
     assert values == {"px.busy": [2], "px.quiet": [3], "px.new": [4]}
 
 

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.commands import address_of, command, environment, start
-from tests.support.deadlines import HANGS_S
+from tests.support.deadlines import HANGS_S, LOOPS_S
+from tests.support.ports import lasting_port
 from tidegate.clients.answers import Published
 from tidegate.clients.gateway import Gateway
 
@@ -28,7 +29,7 @@ def serving(folder: Path, address: str = "") -> Iterator[str]:
 
     `address`: that of one before it, in whose place it comes.
     """
-    port = address.rpartition(":")[2] or "0"
+    port = address.rpartition(":")[2] or str(lasting_port())
     process = start("serve", "--port", port, "--data", str(folder))
     try:
         yield address_of(process)
@@ -52,9 +53,12 @@ def test_a_file_on_its_way_outlives_its_gateway(tmp_path: Path) -> None:
             gateway.put_topic("log", {"type": "series"})
             publishing = subprocess.Popen(
                 command("publish", "log", str(file), *arguments),
-                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(),
-            )  # fmt: skip
-            give_up_at = time.monotonic() + HANGS_S
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                env=environment(),
+            )
+            give_up_at = time.monotonic() + LOOPS_S
             while gateway.topic("log")["messages_in"] < LINES // 3:
                 assert time.monotonic() < give_up_at
                 time.sleep(0.02)

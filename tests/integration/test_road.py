@@ -82,8 +82,10 @@ async def test_a_deleted_topic_ends_its_streams() -> None:
                 unsubscribed, goodbye = await stream.rest()
                 assert unsubscribed.name == "unsubscribed"
                 assert json.loads(unsubscribed.text) == {
-                    "sub": "s1", "topic": "px", "reason": "REMOVED"
-                }  # fmt: skip
+                    "sub": "s1",
+                    "topic": "px",
+                    "reason": "REMOVED",
+                }
                 assert goodbye.name == "goodbye"
                 assert json.loads(goodbye.text) == {"reason": "UNSUBSCRIBED", "reconnect": False}
             back = await running.http.get(
@@ -140,8 +142,9 @@ async def test_a_queue_that_overflows_on_a_topic_that_never_conflates_ends_with_
                 await running.publish({"k": 1, "pad": pad})
             events = await stream.rest()
         assert json.loads(events[-1].text) == {
-            "reason": "MESSAGE_QUEUE_LIMIT_REACHED", "reconnect": True
-        }  # fmt: skip
+            "reason": "MESSAGE_QUEUE_LIMIT_REACHED",
+            "reconnect": True,
+        }
         assert set(names(events[:-1])) == {"message"}
         await running.publish({"k": 2})
         async with running.subscribe("conflation=none", last_id=stream.last_id) as back:

@@ -38,13 +38,19 @@ async def view(remote: Remote, session: str) -> dict[str, Any]:
 
 MODES = [
     ("conflation=50ms", "sow_and_subscribe", "changes", [{"k": 1, "v": 9}, {"k": 2, "v": 5}]),
-    ("", "subscribe", "replay", [{"k": 1, "v": v} for v in (3, 4)] + [
-        {"k": 2, "v": 5}, {"k": 1, "v": 9}
-    ]),
-    ("conflation=50ms,conflation_key=[/v]", "subscribe", "replay", [
-        {"k": 1, "v": 3}, {"k": 1, "v": 4}, {"k": 2, "v": 5}, {"k": 1, "v": 9}
-    ]),
-]  # fmt: skip
+    (
+        "",
+        "subscribe",
+        "replay",
+        [{"k": 1, "v": v} for v in (3, 4)] + [{"k": 2, "v": 5}, {"k": 1, "v": 9}],
+    ),
+    (
+        "conflation=50ms,conflation_key=[/v]",
+        "subscribe",
+        "replay",
+        [{"k": 1, "v": 3}, {"k": 1, "v": 4}, {"k": 2, "v": 5}, {"k": 1, "v": 9}],
+    ),
+]
 
 
 @pytest.mark.parametrize(("options", "command", "mode", "wanted"), MODES)
@@ -148,8 +154,9 @@ async def test_every_message_that_was_missed_is_more_than_may_wait() -> None:
         async with attached(running, session, left_at) as stream:
             [goodbye] = await stream.rest()
             assert json.loads(goodbye.text) == {
-                "reason": "MESSAGE_QUEUE_LIMIT_REACHED", "reconnect": True
-            }  # fmt: skip
+                "reason": "MESSAGE_QUEUE_LIMIT_REACHED",
+                "reconnect": True,
+            }
         await away(running, session)
         back, _ = await followed(running, session, stream.last_id, s1=11)
     assert back.values("s1") == list(range(11))
@@ -171,8 +178,9 @@ async def test_a_topic_that_unsubscribes_does_so_for_what_was_missed() -> None:
         await running.publish({"k": 1}, topic="fx")
         back, last_id = await followed(running, session, left_at, s3=1)
         assert [(each["sub"], each["reason"]) for each in back.ended] == [
-            ("s1", "BACK_PRESSURE"), ("s2", "BACK_PRESSURE")
-        ]  # fmt: skip
+            ("s1", "BACK_PRESSURE"),
+            ("s2", "BACK_PRESSURE"),
+        ]
         again, _ = await followed(running, session, last_id)
         assert again.ended == []
         granted = await subscribed(running, session, topic="px", command="subscribe")
@@ -262,9 +270,12 @@ async def test_what_becomes_of_sessions_is_a_topic() -> None:
     async with running_gateway(session_retention="300ms") as running:
         await running.topic("px")
         async with running.subscribe(
-            "oof", topic="tidegate.sessions", command="subscribe", filter='/event != "opened"',
+            "oof",
+            topic="tidegate.sessions",
+            command="subscribe",
+            filter='/event != "opened"',
             format="envelope",
-        ) as stream:  # fmt: skip
+        ) as stream:
             session = await opened(running)
             async with attached(running, session):
                 attached_at = await last(stream)
@@ -274,8 +285,11 @@ async def test_what_becomes_of_sessions_is_a_topic() -> None:
         assert all(each["value"]["session"] == session for each in (attached_at, lost, closed))
         assert (gone["op"], gone["key"]) == ("oof", [session])
         for method, path in (
-            ("POST", "messages"), ("DELETE", "sow?key=[]"), ("DELETE", ""), ("PUT", ""),
-        ):  # fmt: skip
+            ("POST", "messages"),
+            ("DELETE", "sow?key=[]"),
+            ("DELETE", ""),
+            ("PUT", ""),
+        ):
             address = f"/v1/topics/tidegate.sessions/{path}".rstrip("/")
             answer = await running.http.request(method, address)
             assert (answer.status_code, answer.json()["code"]) == (403, "topic-read-only"), method

@@ -106,8 +106,9 @@ async def test_what_a_session_missed_is_found_when_its_reader_is_back() -> None:
         assert back.values("s1") == [{"k": 1, "v": 3}]
         assert back.values("s2") == ["b", "c"]
         assert [(each["sub"], each["mode"], each["closed"]) for each in back.resumed] == [
-            ("s1", "changes", None), ("s2", "replay", None)
-        ]  # fmt: skip
+            ("s1", "changes", None),
+            ("s2", "replay", None),
+        ]
 
 
 async def test_a_session_that_nobody_comes_back_to_is_forgotten() -> None:

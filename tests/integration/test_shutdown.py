@@ -12,9 +12,9 @@ import psutil
 import pytest
 
 from tests.support.children import ended, serving
-from tests.support.deadlines import HANGS_S
+from tests.support.clocks.stopwatch import Stopwatch
+from tests.support.deadlines import LOOPS_S
 from tests.support.gateways import client_of
-from tests.support.stopwatch import Stopwatch
 
 END_S_MAX = 3.0  # the promise itself
 SHORT = {"TIDEGATE_WRITE_TIMEOUT": "2s", "TIDEGATE_QUEUE_MESSAGES_MAX": "100"}
@@ -64,7 +64,7 @@ async def test_frozen_and_slow_clients_hold_nobody_up() -> None:
         ):
             before_bytes = resident_bytes(process)
             waits_s, cut = [], 0.0
-            deadline = time.monotonic() + HANGS_S
+            deadline = time.monotonic() + LOOPS_S
             version = 0
             while cut < 3 or version < 150:
                 assert time.monotonic() < deadline, "the frozen ones are not cut"

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.deadlines import HANGS_S
+from tests.support.deadlines import LOOPS_S
 from tests.support.gateways import Running, Stream, eventually, names, running_gateway
 from tests.support.rules import rule
 from tidegate.clients.replica import Replica, patched
@@ -92,8 +92,10 @@ async def test_removals_and_their_reasons(options: str) -> None:
             await removed(running, 2)
             left = await stream.next()
             assert json.loads(left.text) == {
-                "reason": "deleted", "key": [2], "value": {"k": 2, "v": 1}
-            }  # fmt: skip
+                "reason": "deleted",
+                "key": [2],
+                "value": {"k": 2, "v": 1},
+            }
 
 
 async def test_a_record_that_expires_is_told() -> None:
@@ -103,8 +105,11 @@ async def test_a_record_that_expires_is_told() -> None:
             await running.publish({"k": 1})
             [row, gone] = await stream.values(2)
     assert (row["op"], gone["op"], gone["reason"], gone["key"]) == (
-        "publish", "oof", "expired", [1]
-    )  # fmt: skip
+        "publish",
+        "oof",
+        "expired",
+        [1],
+    )
 
 
 async def test_without_oof_no_removal_is_told() -> None:
@@ -162,9 +167,12 @@ async def test_what_envelopes_show() -> None:
         [journalled] = (await running.http.get("/v1/topics/px/messages")).text.splitlines()
     assert with_time["timestamp"] == json.loads(journalled)["timestamp"]
     assert with_key == {
-        "topic": "px", "op": "publish", "key": [1], "bookmark": published["last"],
+        "topic": "px",
+        "op": "publish",
+        "key": [1],
+        "bookmark": published["last"],
         "value": {"k": 1},
-    }  # fmt: skip
+    }
     assert without_key == {name: with_key[name] for name in with_key if name != "key"}
 
 
@@ -296,7 +304,7 @@ async def test_a_peer_that_reads_late_is_told_so() -> None:
         async with running.frozen(options, query="&command=subscribe") as wire:
             wire.thaw()
             parser, causes = Parser(), list[str]()
-            async with asyncio.timeout(HANGS_S):
+            async with asyncio.timeout(LOOPS_S):
                 while "client" not in causes:  # it takes less than there is, so some is not taken
                     await running.publish(*[{"k": k, "pad": "x" * 50_000} for k in range(10)])
                     told = parser.feed(await wire.reader.read(1 << 16))

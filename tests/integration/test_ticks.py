@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests.support.children import serving
-from tests.support.deadlines import HANGS_S
+from tests.support.deadlines import LOOPS_S
 from tests.support.gateways import Remote, Stream, client_of
 from tests.support.outside import require_ticks
 
@@ -50,7 +50,7 @@ class Follower:
 
     async def follow(self, stream: Stream) -> None:
         """Until the replica is what it must become."""
-        async with asyncio.timeout(HANGS_S):
+        async with asyncio.timeout(LOOPS_S):
             while self.replica != self.expected:
                 event = await stream.next()
                 if event.name == "message":

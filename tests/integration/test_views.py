@@ -7,7 +7,7 @@ import json
 from typing import Any
 from urllib.parse import quote
 
-from tests.support.deadlines import HANGS_S
+from tests.support.deadlines import LOOPS_S
 from tests.support.gateways import Running, running_gateway
 from tests.support.rules import rule
 
@@ -17,7 +17,7 @@ SLOW = {"topic": "px", "interval": "100ms"}
 async def until_sow(running: Running, topic: str, wanted: object) -> None:
     """Wait until a topic's records are these; every change of them is an event."""
     async with (
-        asyncio.timeout(HANGS_S),
+        asyncio.timeout(LOOPS_S),
         running.subscribe("oof", topic=topic, format="envelope") as stream,
     ):
         while await running.sow(topic) != wanted:
@@ -36,8 +36,12 @@ async def test_a_conflated_topic_holds_the_newest_of_each_key() -> None:
         shown = (await running.http.get("/v1/topics/slow")).json()
         assert (shown["key"], shown["retain"]) == (["/k"], True)
         assert shown["source"] == {
-            **SLOW, "filter": None, "grouping": None, "projection": None, "engine": "gateway"
-        }  # fmt: skip
+            **SLOW,
+            "filter": None,
+            "grouping": None,
+            "projection": None,
+            "engine": "gateway",
+        }
         for v in range(20):
             await running.publish({"k": 1, "v": v}, {"k": 2, "v": -v})
         await until_sow(running, "slow", [{"k": 1, "v": 19}, {"k": 2, "v": -19}])
@@ -55,9 +59,10 @@ async def test_subscribers_of_a_view_see_its_groups() -> None:
         await running.topic("totals", key=(), source={**SLOW, **shape, "filter": "/qty > 0"})
         async with running.subscribe("conflation=none", topic="totals", command="subscribe") as it:
             await running.publish(
-                {"k": 1, "sym": "A", "qty": 5}, {"k": 2, "sym": "A", "qty": 7},
+                {"k": 1, "sym": "A", "qty": 5},
+                {"k": 2, "sym": "A", "qty": 7},
                 {"k": 3, "sym": "A", "qty": 0},
-            )  # fmt: skip
+            )
             assert await it.values(1) == [{"sym": "A", "qty": 12, "orders": 2}]
             await running.publish({"k": 2, "sym": "A", "qty": 0})
             assert await it.values(1) == [{"sym": "A", "qty": 5, "orders": 1}]

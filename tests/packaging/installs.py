@@ -8,13 +8,13 @@ import sysconfig
 from pathlib import Path
 from zipfile import ZipFile
 
-ENDS_S_MAX = 100
+from tests.support.deadlines import HANGS_S
 
 
 def build(target: str, source: Path, folder: Path) -> Path:
     """Build a `wheel` or an `sdist` from a source tree: the file. Needs no network."""
     command = [sys.executable, "-m", "hatchling", "build", "-t", target, "-d", str(folder)]
-    subprocess.run(command, cwd=source, check=True, capture_output=True, timeout=ENDS_S_MAX)
+    subprocess.run(command, cwd=source, check=True, capture_output=True, timeout=HANGS_S)
     (built,) = folder.glob("*.whl" if target == "wheel" else "*.tar.gz")
     return built
 
@@ -40,7 +40,7 @@ def install(wheel: Path, folder: Path) -> Path:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
     python = folder / "bin" / "python"
     pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "-q"]
-    subprocess.run([*pip, "--no-deps", "--no-index", str(wheel)], check=True, timeout=ENDS_S_MAX)
+    subprocess.run([*pip, "--no-deps", "--no-index", str(wheel)], check=True, timeout=HANGS_S)
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     borrowed = folder / "lib" / version / "site-packages" / "borrowed.pth"
     borrowed.write_text(sysconfig.get_path("purelib") + "\n")

@@ -14,8 +14,9 @@ from urllib.request import urlopen
 import pytest
 
 from dev import ROOT
-from tests.packaging.installs import ENDS_S_MAX, build, contents, install
+from tests.packaging.installs import build, contents, install
 from tests.support.commands import address_of
+from tests.support.deadlines import HANGS_S
 from tests.support.outside import require_java
 
 FOLDERS = ("app", "clients", "conflation", "keys", "pipeline")
@@ -61,7 +62,7 @@ class Installed:
             capture_output=True,
             cwd=self.own,
             env=self.variables(),
-            timeout=ENDS_S_MAX,
+            timeout=HANGS_S,
         )
         assert ended.returncode == 0, ended.stderr.decode()
         return ended.stdout.decode()
@@ -87,7 +88,7 @@ class Installed:
             yield address
         finally:
             process.terminate()
-            process.communicate(timeout=ENDS_S_MAX)
+            process.communicate(timeout=HANGS_S)
 
 
 @pytest.fixture(scope="module")
@@ -134,7 +135,7 @@ def test_gateway_command_line_and_client_work(installed: Installed) -> None:
     with installed.serving() as address:
         rows = installed.run("python", "-c", CLIENT, address).splitlines()
         assert sorted(rows) == ['{"id": "a", "price": 3}', '{"id": "b", "price": 2}']
-        with urlopen(f"{address}/", timeout=ENDS_S_MAX) as page:
+        with urlopen(f"{address}/", timeout=HANGS_S) as page:
             assert b"<html" in page.read()
 
 

@@ -9,26 +9,26 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode
 
-from tests.simulation.heard import Ear, Heard
-from tests.simulation.line import Line, Socket
+from tests.simulation.events import EventParser, ReceivedEvent
+from tests.simulation.link import Link, Socket
 from tests.simulation.plan import ClientPlan
-from tests.support.virtual_loop import VirtualLoop
+from tests.support.clocks.virtual_loop import VirtualLoop
 from tidegate.app.http.problems import TRANSPORT_EXTENSION
 
 Application = Callable[..., Any]
 
 
 @dataclass(slots=True, eq=False)
-class Visit:
+class Connection:
     """One connection, from the request to its end, as client and socket saw it."""
 
     last_id: str
     began_ns: int
     gateway: int
-    ear: Ear
+    parser: EventParser
     socket: Socket
     status: int | None = None
-    heard: list[Heard] = field(default_factory=list)
+    received: list[ReceivedEvent] = field(default_factory=list)
     ended_ns: int | None = None
     orderly: bool = False
 
@@ -43,7 +43,7 @@ class Client:
 
     def __init__(self, plan: ClientPlan, loop: VirtualLoop, high_bytes: int) -> None:
         self.plan = plan
-        self.visits: list[Visit] = []
+        self.connections: list[Connection] = []
         self.is_done = False
         self.serving: list[asyncio.Task[Any]] = []
         self._loop = loop
@@ -55,16 +55,16 @@ class Client:
 
     def started(self, status: int) -> None:
         """The answer's status."""
-        self.visits[-1].status = status
+        self.connections[-1].status = status
 
-    def heard(self, text: bytes) -> None:
+    def received(self, text: bytes) -> None:
         """Bytes arrived."""
-        visit = self.visits[-1]
-        visit.heard += visit.ear.hear(text, self._loop.now_ns)
+        connection = self.connections[-1]
+        connection.received += connection.parser.feed(text, self._loop.now_ns)
 
     def closed(self, *, orderly: bool) -> None:
         """Nothing more will."""
-        self.visits[-1].ended_ns, self.visits[-1].orderly = self._loop.now_ns, orderly
+        self.connections[-1].ended_ns, self.connections[-1].orderly = self._loop.now_ns, orderly
         self._closed.set()
 
     # What it does
@@ -75,47 +75,55 @@ class Client:
         """Connect again and again."""
         await asyncio.sleep(self.plan.begins_ns / 1e9)
         last_id = ""
-        for line_at in self.plan.lines(faults_end):
+        for line_at in self.plan.links(faults_end):
             app, gateway = application()
-            self._visit(app, gateway, last_id, line_at(self._loop.now_ns))
+            self._connection(app, gateway, last_id, line_at(self._loop.now_ns))
             await self._closed.wait()
-            visit = self.visits[-1]
-            last_id = visit.ear.last_id
-            if visit.status == 204 or (visit.heard and _is_final(visit.heard[-1])):
+            connection = self.connections[-1]
+            last_id = connection.parser.last_id
+            if connection.status == 204 or (
+                connection.received and _is_final(connection.received[-1])
+            ):
                 self.is_done = True
                 return
-            wait_ms = visit.ear.retry_ms if visit.orderly else None
+            wait_ms = connection.parser.retry_ms if connection.orderly else None
             await asyncio.sleep((wait_ms or self._chance.choice((1, 50, 500, 1_500))) / 1_000)
 
     def leave(self) -> None:
         """Hang up, and do not come back."""
-        if self.visits and self.visits[-1].ended_ns is None:
-            self.visits[-1].socket.hang_up()
+        if self.connections and self.connections[-1].ended_ns is None:
+            self.connections[-1].socket.hang_up()
 
     def heal(self) -> None:
-        """From now on its line is a good one."""
-        if self.visits:
-            self.visits[-1].socket.heal()
+        """From now on its link is a good one."""
+        if self.connections:
+            self.connections[-1].socket.heal()
 
-    def _visit(self, app: Application, gateway: int, last_id: str, line: Line) -> None:
+    def _connection(self, app: Application, gateway: int, last_id: str, link: Link) -> None:
         self._closed.clear()
-        socket = Socket(self._loop, line, self._high_bytes, self)
-        self.visits.append(Visit(last_id, self._loop.now_ns, gateway, Ear(last_id), socket))
+        socket = Socket(self._loop, link, self._high_bytes, self)
+        self.connections.append(
+            Connection(last_id, self._loop.now_ns, gateway, EventParser(last_id), socket)
+        )
         serving = app(scope_of(self.plan, last_id, socket), socket.receive, socket.send)
         self.serving.append(self._loop.create_task(serving))
 
 
-def _is_final(heard: Heard) -> bool:
-    return heard.name == "goodbye" and not heard.document["reconnect"]
+def _is_final(received: ReceivedEvent) -> bool:
+    return received.name == "goodbye" and not received.document["reconnect"]
 
 
 def scope_of(plan: ClientPlan, last_id: str, socket: Socket) -> dict[str, Any]:
     """The request as a server would hand it over."""
-    wish = plan.wish
-    given = {"options": wish.options, "command": wish.command, "format": wish.form}
-    if wish.filter_text:
-        given["filter"] = wish.filter_text
-    path = f"/v1/topics/{wish.topic.name}/subscribe"
+    subscription = plan.subscription
+    given = {
+        "options": subscription.options,
+        "command": subscription.command,
+        "format": subscription.form,
+    }
+    if subscription.filter_text:
+        given["filter"] = subscription.filter_text
+    path = f"/v1/topics/{subscription.topic.name}/subscribe"
     headers = [(b"host", b"localhost"), (b"accept", b"text/event-stream")]
     if last_id:
         headers.append((b"last-event-id", last_id.encode()))

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.simulation.line import Line
-from tests.support.virtual_loop import SECOND
+from tests.simulation.link import Link
+from tests.support.clocks.virtual_loop import SECOND
 
 MS = SECOND // 1_000
 INTERVALS = (("50ms", 50), ("100ms", 100), ("250ms", 250), ("1s", 1_000))
@@ -35,7 +35,7 @@ class TopicPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Act:
+class Step:
     """What a publisher does after a wait: publish values, or delete keys."""
 
     wait_ns: int
@@ -48,11 +48,11 @@ class PublisherPlan:
     """One publisher of one topic."""
 
     topic: str
-    acts: tuple[Act, ...]
+    acts: tuple[Step, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class SubscriptionPlan:
     """What a client asks for, as text and as what it means."""
 
     topic: TopicPlan
@@ -95,16 +95,16 @@ class ClientPlan:
     """One client; `seed` is of the lines that its connections have."""
 
     number: int
-    wish: Wish
+    subscription: SubscriptionPlan
     begins_ns: int
     temper: str
     seed: int
 
-    def lines(self, until_ns: int) -> Iterator[Callable[[int], Line]]:
+    def links(self, until_ns: int) -> Iterator[Callable[[int], Link]]:
         """For each connection, by the time when it is made, what it will be like."""
         chance = random.Random(self.seed)
         while True:
-            yield lambda now: _line(chance, self.temper, now, until_ns)
+            yield lambda now: _link(chance, self.temper, now, until_ns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,11 +174,11 @@ def _client(
 ) -> ClientPlan:
     begins_ns = 0 if chance.random() < 0.4 else chance.randint(0, ends_ns * 9 // 10)
     temper = chance.choice(("good", "good", "slow", "stalling", "leaving", "leaving", "mixed"))
-    wish = _wish(chance, chance.choice(topics))
-    return ClientPlan(number, wish, begins_ns, temper, chance.getrandbits(32))
+    subscription = _subscription(chance, chance.choice(topics))
+    return ClientPlan(number, subscription, begins_ns, temper, chance.getrandbits(32))
 
 
-def _wish(chance: random.Random, topic: TopicPlan) -> Wish:
+def _subscription(chance: random.Random, topic: TopicPlan) -> SubscriptionPlan:
     name, interval_ms = ("", 0) if chance.random() < 0.3 else chance.choice(INTERVALS)
     interval_ns = interval_ms * MS
     pace = chance.choice(("batch", "batch", "batch", "key", "leading")) if interval_ms else "none"
@@ -195,7 +195,7 @@ def _wish(chance: random.Random, topic: TopicPlan) -> Wish:
     options += {"key": ["pace=key"], "leading": ["edge=leading"]}.get(pace, [])
     options += ["oof"] if oof else []
     paced = pace in ("key", "leading")
-    return Wish(
+    return SubscriptionPlan(
         topic,
         ",".join(options),
         command,
@@ -208,13 +208,13 @@ def _wish(chance: random.Random, topic: TopicPlan) -> Wish:
     )
 
 
-def _line(chance: random.Random, temper: str, now: int, until_ns: int) -> Line:
+def _link(chance: random.Random, temper: str, now: int, until_ns: int) -> Link:
     """One connection's luck; nothing goes wrong once faults have ended."""
     latency_ns = chance.choice((0, 0, 1, 20)) * MS
     if temper == "mixed":
         temper = chance.choice(("good", "slow", "stalling", "leaving"))
     if temper == "good" or now >= until_ns:
-        return Line(latency_ns=latency_ns)
+        return Link(latency_ns=latency_ns)
     rate = None
     if temper == "slow" or chance.random() < 0.3:
         rate = chance.choice((2_000, 10_000, 50_000))
@@ -223,7 +223,7 @@ def _line(chance: random.Random, temper: str, now: int, until_ns: int) -> Line:
         start = now + chance.randint(0, 1_000) * MS
         stalls = [(start, start + chance.choice((60, 300, 900, 5_000)) * MS)]
     leaves = temper == "leaving" or chance.random() < 0.15
-    return Line(
+    return Link(
         rate,
         latency_ns,
         chance.choice((512, 4 << 10, 16 << 10)),
@@ -242,29 +242,29 @@ def _publisher(
     style = chance.choice(("steady", "steady", "bursts", "hot", "rotation"))
     if style == "rotation":
         return PublisherPlan(topic.name, tuple(_rotation(chance, serials, ends_ns)))
-    acts: list[Act] = []
+    acts: list[Step] = []
     at = 0
     while at < ends_ns:
         wait_ns, count = _rhythm(chance, style)
         at += wait_ns
         if topic.keyed and chance.random() < 0.12:
             twice = dict.fromkeys(chance.choice(keys) for _ in range(2))
-            acts.append(Act(wait_ns, deletes=tuple(twice)))
+            acts.append(Step(wait_ns, deletes=tuple(twice)))
             continue
         hot = keys[:1] if style == "hot" and chance.random() < 0.8 else keys
         values = (_value(chance, chance.choice(hot), next(serials), pad) for _ in range(count))
-        acts.append(Act(wait_ns, tuple(values)))
+        acts.append(Step(wait_ns, tuple(values)))
     return PublisherPlan(topic.name, tuple(acts))
 
 
-def _rotation(chance: random.Random, serials: Iterator[int], ends_ns: int) -> Iterator[Act]:
+def _rotation(chance: random.Random, serials: Iterator[int], ends_ns: int) -> Iterator[Step]:
     """Large values of many keys in turn, and small ones of a key that never rests."""
     wait_ns, pad = chance.choice((5, 10)) * MS, chance.choice((400, 2_000))
     keys = chance.choice((5, 40))
     for turn in range(ends_ns // wait_ns):
         hot = _value(chance, "hot", next(serials), 0)
         cold = _value(chance, f"k{turn % keys}", next(serials), pad)
-        yield Act(wait_ns, (hot, cold))
+        yield Step(wait_ns, (hot, cold))
 
 
 def _rhythm(chance: random.Random, style: str) -> tuple[int, int]:

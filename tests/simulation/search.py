@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tests.simulation.judge import judge
+from tests.simulation.checks import check
 from tests.simulation.plan import make_plan
-from tests.simulation.told import Broken
 from tests.simulation.world import run
 
 FOUND = 3
@@ -20,30 +18,41 @@ class Search:
 
     seeds: int = 0
     clients: int = 0
-    visits: int = 0
+    connections: int = 0
     broken: str = ""
 
     def __str__(self) -> str:
-        seen = f"{self.seeds} seeds, {self.clients} clients, {self.visits} connections"
+        seen = f"{self.seeds} seeds, {self.clients} clients, {self.connections} connections"
         return f"{seen}: {self.broken or 'nothing found'}"
 
 
+def failed_assertion(error: BaseException) -> AssertionError | None:
+    """Return the first failed assertion in an error, also of a group: tasks raise theirs in one."""
+    if isinstance(error, BaseExceptionGroup):
+        return next(filter(None, map(failed_assertion, error.exceptions)), None)
+    return error if isinstance(error, AssertionError) else None
+
+
 def search(seeds: Iterable[int], clients_min: int | None = None) -> Search:
-    """Until one is broken, the seeds end, or that many clients were seen."""
+    """Search until an invariant is broken, the seeds end, or that many clients were seen.
+
+    An exception that is no broken invariant is raised, with a note that names the seed.
+    """
     found = Search()
     for seed in seeds:
         if clients_min is not None and found.clients >= clients_min:
             break
         found.seeds += 1
+        again = f"again: python -m tests.simulation {seed}"
         try:
-            story = run(make_plan(seed))
-            found.clients += len(story.clients)
-            found.visits += sum(len(client.visits) for client in story.clients)
-            judge(story)
-        except Broken as broken:
-            found.broken = f"{broken}\nagain: python -m tests.simulation {seed}"
-            break
-        except Exception:
-            found.broken = f"{traceback.format_exc(-3)}\nagain: python -m tests.simulation {seed}"
+            record = run(make_plan(seed))
+            found.clients += len(record.clients)
+            found.connections += sum(len(client.connections) for client in record.clients)
+            check(record)
+        except Exception as error:
+            if (broken := failed_assertion(error)) is None:
+                error.add_note(again)
+                raise
+            found.broken = f"{broken}\n{again}"
             break
     return found

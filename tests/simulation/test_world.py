@@ -10,7 +10,7 @@ import pytest
 
 from dev import ROOT
 from tests.simulation.plan import make_plan
-from tests.simulation.world import Story, run
+from tests.simulation.world import Record, run
 from tests.support.deadlines import computed
 
 SEEDS = range(9_000_000, 9_000_006)
@@ -45,11 +45,11 @@ def test_steps_of_the_wall_clock_change_nothing(seed: int) -> None:
     assert written(run(stepped)) == written(run(steady))
 
 
-def written(story: Story) -> list[tuple[int, bytes]]:
+def written(record: Record) -> list[tuple[int, bytes]]:
     """What was sent, and when, without what tells of the wall clock."""
     return [
         (sent.asked_ns, TIMES.sub(b"", sent.text))
-        for client in story.clients
-        for visit in client.visits
-        for sent in visit.socket.sents
+        for client in record.clients
+        for connection in client.connections
+        for sent in connection.socket.sents
     ]

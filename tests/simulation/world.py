@@ -16,9 +16,9 @@ from fastapi import FastAPI
 
 from tests.simulation.client import Application, Client
 from tests.simulation.ledger import OWN, LedgerStore, Life
-from tests.simulation.plan import CALM_NS, Act, Plan, PublisherPlan, TopicPlan
+from tests.simulation.plan import CALM_NS, Plan, PublisherPlan, Step, TopicPlan
+from tests.support.clocks.virtual_loop import SECOND, VirtualLoop, virtual_loop
 from tests.support.servers import edge_settings
-from tests.support.virtual_loop import SECOND, VirtualLoop, virtual_loop
 from tidegate.app.definitions.mergers import Mergers
 from tidegate.app.definitions.topic import TopicDefinition
 from tidegate.app.gateway import Gateway
@@ -44,7 +44,7 @@ def application() -> FastAPI:
 
 
 @dataclass(slots=True, eq=False)
-class Story:
+class Record:
     """All that was seen of a world, for the judges."""
 
     plan: Plan
@@ -63,9 +63,11 @@ class Story:
         """Every byte that was written, by whom and when."""
         found = hashlib.blake2b(digest_size=16)
         for client in self.clients:
-            for visit in client.visits:
-                found.update(f"{client.plan.number} {visit.began_ns} {visit.status}\n".encode())
-                for sent in visit.socket.sents:
+            for connection in client.connections:
+                found.update(
+                    f"{client.plan.number} {connection.began_ns} {connection.status}\n".encode()
+                )
+                for sent in connection.socket.sents:
                     found.update(f"{sent.asked_ns} {sent.wrote_ns} ".encode() + sent.text)
         return found.hexdigest()
 
@@ -80,17 +82,19 @@ class World:
         self.settings = settings
         high_bytes = settings.write_buffer_bytes_max
         self.clients = [Client(client, loop, high_bytes) for client in plan.clients]
-        self.story = Story(plan, self.clients, {})
+        self.record = Record(plan, self.clients, {})
         self.serial = 0
         self.wall_shift_ms = 0
 
-    async def run(self) -> Story:
+    async def run(self) -> Record:
         """The whole of it: noise, calm, the end."""
         await self._build()
         for at_ns, shift_ms in self.plan.wall_steps:
             self.loop.call_at_ns(at_ns, self._step_wall, shift_ms)
-        living = [asyncio.create_task(client.live(self._door, self.plan.faults_end_ns))
-                  for client in self.clients]  # fmt: skip
+        living = [
+            asyncio.create_task(client.live(self._door, self.plan.faults_end_ns))
+            for client in self.clients
+        ]
         self.loop.call_at_ns(self.plan.faults_end_ns, self._heal)
         async with asyncio.TaskGroup() as noise:
             for publisher in self.plan.publishers:
@@ -98,7 +102,7 @@ class World:
             for at_ns, trouble in self.plan.troubles:
                 noise.create_task(self._make_trouble(at_ns, trouble))
         self._heal()
-        self.story.calm_ns = self.loop.now_ns
+        self.record.calm_ns = self.loop.now_ns
         await asyncio.sleep(CALM_NS / SECOND)
         self._look()
         for task in living:
@@ -107,13 +111,13 @@ class World:
             client.leave()
         await asyncio.sleep(1)
         await self._look_back()
-        return self.story
+        return self.record
 
     # The gateway
 
     async def _build(self) -> None:
         store = LedgerStore()
-        store.lives = self.story.lives
+        store.lives = self.record.lives
         self.gateway = Gateway.build(
             self.settings, store=store, clock=lambda: self.loop.now_ns, wall_ms=self._wall_ms
         )
@@ -131,8 +135,8 @@ class World:
         document = TopicDefinition.parse(json.dumps(topic.document).encode(), Mergers())
         entry, _ = await self.gateway.catalog.put(topic.name, document)
         epoch = entry.record.epoch
-        self.story.lives.setdefault(epoch, Life(topic.name, epoch))
-        self.story.epochs[topic.name] = epoch
+        self.record.lives.setdefault(epoch, Life(topic.name, epoch))
+        self.record.epochs[topic.name] = epoch
 
     def _note_times(self, gateway: Gateway) -> None:
         """When the engine takes each message in, the ledger notes it."""
@@ -141,7 +145,7 @@ class World:
 
         def noted(topic_name: str, frames: Sequence[Frame], now: Instant) -> None:
             if not topic_name.startswith(OWN):
-                entries = self.story.lives[engine.topic(topic_name).epoch].entries
+                entries = self.record.lives[engine.topic(topic_name).epoch].entries
                 for frame in frames:
                     entries[frame.offset - 1].at_ns = self.loop.now_ns
             publish(topic_name, frames, now)
@@ -169,7 +173,7 @@ class World:
             with contextlib.suppress(EngineError, Problem):  # the topic is away
                 await self._act(publisher.topic, act)
 
-    async def _act(self, topic: str, act: Act) -> None:
+    async def _act(self, topic: str, act: Step) -> None:
         gateway = self.gateway
         entry = gateway.catalog.get(topic)
         if act.deletes:
@@ -182,10 +186,10 @@ class World:
         texts = [json.dumps(value, separators=(",", ":")).encode() for value in act.values]
         checked = await gateway.ingest.check(entry, b"\n".join(texts), LINES)
         appended = await gateway.ingest.publish(entry, checked, None)
-        life = self.story.lives[entry.record.epoch]
+        life = self.record.lives[entry.record.epoch]
         written = [one.text.encode() for one in life.after(appended.first - 1, appended.last)]
         if written != texts:
-            self.story.complaints.append(f"I1: {topic}: what was published is not what was kept")
+            self.record.complaints.append(f"I1: {topic}: what was published is not what was kept")
 
     async def _make_trouble(self, at_ns: int, trouble: str) -> None:
         await asyncio.sleep(at_ns / SECOND)
@@ -205,8 +209,8 @@ class World:
 
     def _abort_all(self) -> None:
         for client in self.clients:
-            if client.visits and client.visits[-1].ended_ns is None:
-                client.visits[-1].socket.abort()
+            if client.connections and client.connections[-1].ended_ns is None:
+                client.connections[-1].socket.abort()
 
     # What is seen
 
@@ -219,35 +223,35 @@ class World:
                     figures.queued_messages > self.settings.queue_messages_max
                     or figures.queued_bytes > self.settings.queue_bytes_max
                 ):
-                    self.story.complaints.append(f"I5: a queue of {figures.queued_messages}")
+                    self.record.complaints.append(f"I5: a queue of {figures.queued_messages}")
 
     def _look(self) -> None:
         """All is quiet: what the engine says of itself."""
         engine = self.gateway.driver.engine
-        self.story.settled_ns = self.loop.now_ns
-        self.story.stats = engine.stats()
+        self.record.settled_ns = self.loop.now_ns
+        self.record.stats = engine.stats()
         for session in list(self.gateway.driver._consumers):
             with contextlib.suppress(EngineError):
-                self.story.sessions[session] = engine.session_stats(session)
+                self.record.sessions[session] = engine.session_stats(session)
 
     async def _look_back(self) -> None:
         """Everybody has left: nothing may be left of them."""
-        story = self.story
-        story.final_stats = self.gateway.driver.engine.stats()
-        story.complaints += [str(failure) for failure in self.loop.failures]
+        record = self.record
+        record.final_stats = self.gateway.driver.engine.stats()
+        record.complaints += [str(failure) for failure in self.loop.failures]
         for client in self.clients:
             for task in client.serving:
                 if not task.done():
-                    story.complaints.append(f"I20: client {client.plan.number}: a request hangs")
+                    record.complaints.append(f"I20: client {client.plan.number}: a request hangs")
                 elif (error := task.exception()) is not None:
-                    story.complaints.append(f"client {client.plan.number}: {error!r}")
+                    record.complaints.append(f"client {client.plan.number}: {error!r}")
         if self.gateway.driver._consumers:
-            story.complaints.append("I17: consumers are left behind")
+            record.complaints.append("I17: consumers are left behind")
         await self.gateway.aclose()
 
 
-def run(plan: Plan) -> Story:
-    """The story of a plan, the same every time."""
+def run(plan: Plan) -> Record:
+    """The record of a plan, the same every time."""
     application()  # made once for all stories, and by none of them
     loop = virtual_loop(plan.seed)
     with seeded(plan.seed):

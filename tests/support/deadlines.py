@@ -1,4 +1,4 @@
-"""The one deadline of waits for events: only what hangs meets it.
+"""The deadlines of waits for events: only what hangs meets them.
 
 What a busy machine takes is no fault, so no test bounds computation by the clock. Promises about
 time are measured with `stopwatch.py`, and searches are bounded by CPU time with `computed`.
@@ -12,7 +12,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-HANGS_S = 300.0  # pytest's own timeout, in pyproject.toml, is longer: this one says what is missing
+HANGS_S = 300.0  # of a wait for one event
+LOOPS_S = 2 * HANGS_S
+"""Deadline of a block of several waits. With one of `HANGS_S` a block would always end before
+the wait inside it that hangs, and nobody could see which one that is. pytest's own is longer."""
 CPU_S_MAX = 300  # ten times what the longest search takes
 
 

@@ -172,9 +172,14 @@ class World:
         self._subscribed += 1
         name = f"sub{self._subscribed}"
         wish = self.wish(
-            options, topic=topic, command=command, resume=resume, counted=counted, wanted=wanted,
+            options,
+            topic=topic,
+            command=command,
+            resume=resume,
+            counted=counted,
+            wanted=wanted,
             order=order,
-        )  # fmt: skip
+        )
         self.engine.subscribe(session, name, wish, self.now)
         return name
 

@@ -11,7 +11,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.support.archived import keep, kept_in_steps
+from tests.app.archive.archived import keep, kept_in_steps
 from tests.support.deadlines import HANGS_S
 from tests.support.gateways import Running, Stream, running_gateway
 from tests.support.rules import rule

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.archived import keep
+from tests.app.archive.archived import keep
 from tests.support.gateways import Running, running_gateway
 from tests.support.rules import rule
 from tidegate.app.archive.as_of import time_of

@@ -146,8 +146,8 @@ def test_archiving_is_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
     words = ["journal", "ticks", "--to", "a", "--available-now", "--interval", "1m"]
     wish = handed_on(monkeypatch, *words, "--checkpoint=-c", "--master=local[1]")
     assert (wish.topic, wish.archive, wish.checkpoint) == ("ticks", Path("a"), Path("-c"))
-    assert (wish.manner.available_now, wish.compact, wish.interval) == (True, False, "1m")
-    assert wish.manner.master == "local[1]"
+    assert (wish.options.available_now, wish.compact, wish.interval) == (True, False, "1m")
+    assert wish.options.master == "local[1]"
     assert handed_on(monkeypatch, "journal", "t", "--to=a", "--compact").compact
 
 

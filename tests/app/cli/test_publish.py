@@ -13,9 +13,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.support.commands import command, environment, run
-from tests.support.deadlines import HANGS_S
-from tests.support.fault_proxy import fault_proxy
+from tests.support.deadlines import HANGS_S, LOOPS_S
 from tests.support.gateways import running_gateway
+from tests.support.network.fault_proxy import fault_proxy
 from tests.support.outside import require_ticks
 from tidegate.app.cli.lines import Line
 from tidegate.app.cli.publish import LINES_PER_REQUEST, batches, parse_rate
@@ -74,7 +74,7 @@ def test_what_arrives_on_standard_input_is_published_at_once(gateway: Gateway) -
     assert process.stdin is not None
     process.stdin.write(b"1\n")
     process.stdin.flush()
-    give_up_at = time.monotonic() + HANGS_S
+    give_up_at = time.monotonic() + LOOPS_S
     while gateway.topic("t")["messages_in"] < 1:
         assert time.monotonic() < give_up_at
         time.sleep(0.02)

@@ -10,7 +10,8 @@ import pytest
 
 from tests.clients.support.streams import plain, scripted, stream
 from tests.support.commands import address_of, run, start
-from tests.support.deadlines import HANGS_S
+from tests.support.deadlines import HANGS_S, LOOPS_S
+from tests.support.ports import lasting_port
 from tidegate.app.cli.main import main
 from tidegate.clients.gateway import Gateway
 
@@ -141,9 +142,9 @@ def test_a_topic_that_stays_missing_is_1_in_one_line(
 
 @pytest.mark.slow
 def test_it_comes_back_when_the_gateway_does() -> None:
-    first = start("serve", "--port", "0")
+    port = str(lasting_port())
+    first = start("serve", "--port", port)
     address = address_of(first)
-    port = address.rpartition(":")[2]
     follower = publish_and_follow(address, b"1")
     assert follower.stdout is not None
     assert follower.stdout.readline() == "1\n"
@@ -173,7 +174,7 @@ def publish_and_follow(address: str, text: bytes) -> subprocess.Popen[str]:
 
 
 def await_subscription(gateway: Gateway, topic: str = "prices") -> None:
-    give_up_at = time.monotonic() + HANGS_S
+    give_up_at = time.monotonic() + LOOPS_S
     while gateway.topic(topic)["subscriptions"] < 1:
         assert time.monotonic() < give_up_at
         time.sleep(0.02)

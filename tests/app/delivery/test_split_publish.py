@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.stage import PLENTY
+from tests.support.models.lockstep import PLENTY
 from tidegate.app.delivery.backpressure import SLICE_MESSAGES_MAX, split_publish
 from tidegate.conflation.frame import Frame
 from tidegate.conflation.sessions.session import QueueLimits

@@ -5,7 +5,7 @@ import asyncio
 from starlette.types import Receive, Scope, Send
 
 from tests.support.deadlines import HANGS_S
-from tests.support.edge_app import edge_app
+from tests.support.network.edge_app import edge_app
 from tests.support.servers import edge_settings, running
 from tests.support.wire import connected, request
 from tidegate.app.http.connection import connection_of

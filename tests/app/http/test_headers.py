@@ -7,8 +7,8 @@ import pytest
 import pytest_asyncio
 
 from tests.app.http.test_requests import BAD_NAMES, asked
-from tests.support.deadlines import HANGS_S
-from tests.support.edge_app import edge_app
+from tests.support.deadlines import LOOPS_S
+from tests.support.network.edge_app import edge_app
 from tests.support.servers import edge_settings, running_server
 from tests.support.wire import connected, exchange, request
 from tidegate.app.http.middleware import check_path, host_rule
@@ -47,7 +47,7 @@ async def test_a_header_that_a_route_sets_is_left_alone(address: str) -> None:
 
 
 async def test_a_stream_is_not_held_back(address: str) -> None:
-    async with connected(address) as wire, asyncio.timeout(HANGS_S):
+    async with connected(address) as wire, asyncio.timeout(LOOPS_S):
         await wire.send(request("/calm/"))
         await wire.read_until(b"hello\n")
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.edge_app import edge_app
+from tests.support.network.edge_app import edge_app
 from tests.support.servers import edge_settings, running_server
 from tests.support.wire import exchange, request
 

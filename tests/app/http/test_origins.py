@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from tests.support.edge_app import edge_app
+from tests.support.network.edge_app import edge_app
 from tests.support.rules import rule
 from tests.support.servers import edge_settings, running_server
 from tests.support.wire import Answer, exchange, request

@@ -9,7 +9,7 @@ import pytest_asyncio
 from fastapi import FastAPI
 from pydantic import BaseModel, ConfigDict
 
-from tests.support.edge_app import edge_app
+from tests.support.network.edge_app import edge_app
 from tests.support.rules import rule
 from tests.support.servers import edge_settings, running_server
 from tests.support.wire import connected, exchange, parse_answer, request

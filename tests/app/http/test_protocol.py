@@ -13,11 +13,11 @@ import pytest
 import pytest_asyncio
 from starlette.types import Receive, Scope, Send
 
+from tests.support.clocks.steady import steady
 from tests.support.deadlines import HANGS_S
-from tests.support.edge_app import Streams, edge_app
+from tests.support.network.edge_app import Streams, edge_app
 from tests.support.rules import rule
 from tests.support.servers import edge_settings, running
-from tests.support.steady import steady
 from tests.support.wire import Wire, connected, exchange, get, parse_answer, post, read_all, request
 from tidegate.app.http.server import Server
 

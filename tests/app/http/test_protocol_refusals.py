@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from tests.support.edge_app import edge_app
+from tests.support.network.edge_app import edge_app
 from tests.support.servers import edge_settings, running
 from tests.support.wire import exchange, get, parse_answer, post, read_all, request
 from tidegate.app.http.server import Server

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tidegate.app.http.protocol import Fields, head_problem, without_upgrade
+from tidegate.app.http.wire import Fields, head_problem, without_upgrade
 
 HOST = (b"host", b"localhost:1")
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from tests.support.deadlines import HANGS_S
-from tests.support.edge_app import Streams, edge_app
+from tests.support.clocks.stopwatch import Stopwatch
+from tests.support.deadlines import HANGS_S, LOOPS_S
+from tests.support.network.edge_app import Streams, edge_app
 from tests.support.servers import edge_settings, running, running_server
-from tests.support.stopwatch import Stopwatch
 from tests.support.wire import Wire, connected, exchange, request
 from tidegate.app.http.listener import CannotListen, open_listener
 from tidegate.app.http.server import StartFailed, serve
@@ -28,7 +28,7 @@ STOP_S_MAX = 3.0
 async def gateway_process(**variables: str) -> AsyncIterator[tuple[Process, str]]:
     """A gateway process of its own without an engine, and its address."""
     environment = {**os.environ, "TIDEGATE_PORT": "0", "TIDEGATE_DATA": ":memory:", **variables}
-    command = (sys.executable, "-m", "tests.support.edge_app")
+    command = (sys.executable, "-m", "tests.support.network.edge_app")
     process = await asyncio.create_subprocess_exec(
         *command, cwd=ROOT, env=environment, stdout=PIPE, stderr=PIPE
     )
@@ -150,7 +150,7 @@ async def test_a_farewell_that_hangs_has_the_grace_and_no_more() -> None:
         await asyncio.Event().wait()
 
     settings = edge_settings(shutdown_grace="50ms")
-    async with asyncio.timeout(HANGS_S):
+    async with asyncio.timeout(LOOPS_S):
         async with running_server(edge_app(settings), settings, on_shutdown=hang):
             pass
 

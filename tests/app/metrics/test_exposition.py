@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tests.app.metrics.samples import samples
 from tests.support.gateways import Running, eventually, running_gateway
 from tests.support.rules import rule
-from tests.support.samples import samples
 from tidegate.app.metrics.exposition import families
 
 
@@ -132,7 +132,8 @@ async def test_a_scrape_is_no_publish_and_changes_no_answer() -> None:
     for is_watched in (False, True):
         async with running_gateway() as running:
             await running.topic()
-            options = "conflation=300ms,projection=[/g,SUM(/v) AS /v],grouping=[/g]"
+            # Long enough for a busy machine to publish and scrape twice within one interval.
+            options = "conflation=3s,projection=[/g,SUM(/v) AS /v],grouping=[/g]"
             async with running.subscribe(options, command="sow_and_subscribe") as stream:
                 for group, value in (("X", 1), ("Y", 2)):
                     await running.publish({"k": 1, "g": group, "v": value})

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.app.metrics.samples import samples
 from tests.support.gateways import eventually, running_gateway
-from tests.support.samples import samples
 from tidegate.app.http.counters import Counters, Histogram
 from tidegate.app.http.problems import Problem
 from tidegate.app.metrics.exposition import exposition

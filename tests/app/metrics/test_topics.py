@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 
+from tests.app.metrics.samples import samples
 from tests.support.gateways import running_gateway
-from tests.support.samples import samples
 from tidegate.app.definitions.topic import TopicDefinition
 from tidegate.app.metrics.exposition import exposition
 from tidegate.app.metrics.topics import OTHERS, TopicTable, topic_families, topic_table

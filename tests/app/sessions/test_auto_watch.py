@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from tests.support.clocks import Clock
+from tests.support.clocks.manual import Clock
 from tests.support.place import parsed
 from tests.support.rules import rule
 from tests.support.servers import edge_settings

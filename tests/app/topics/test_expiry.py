@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.clocks import Clock
+from tests.support.clocks.manual import Clock
 from tests.support.place import Place
 from tests.support.rules import rule
 from tidegate.app.stores.store import Appended

@@ -8,39 +8,39 @@ from urllib.parse import urlsplit
 import psutil
 
 from tests.faults.kinds.pipeline_faults import IN_STAGE, MESSAGES, finish, is_connected
-from tests.faults.stages.pipeline_stage import PipelineChild, publish
-from tests.faults.stages.stage import Stage
-from tests.support.spark_cluster import ENVIRONMENT, spark_cluster
-from tests.support.turnstile import turnstile
+from tests.faults.setups.gateway import Setup
+from tests.faults.setups.pipeline import PipelineChild, publish
+from tests.support.external.spark_cluster import ENVIRONMENT, spark_cluster
+from tests.support.network.turnstile import turnstile
 
 EXECUTOR = "CoarseGrainedExecutorBackend"
 
 
-async def executor_killed(stage: Stage, short: bool) -> None:
+async def executor_killed(setup: Setup, short: bool) -> None:
     """`kill -9` of the Python worker that stages a batch, then of the executor of another.
 
     Spark gives the task to another; the stream itself is not started again.
     """
-    await publish(stage.gateway.address, 0, MESSAGES)
-    with spark_cluster(stage.folder) as cluster:
-        async with turnstile(stage.gateway.address) as relay:
+    await publish(setup.gateway.address, 0, MESSAGES)
+    with spark_cluster(setup.folder) as cluster:
+        async with turnstile(setup.gateway.address) as relay:
             words = ("--master", cluster.master, "--no-restart")
             hold = relay.hold(IN_STAGE(1))
             async with PipelineChild(
-                stage.folder, relay.address, *words, before=ENVIRONMENT
+                setup.folder, relay.address, *words, before=ENVIRONMENT
             ) as running:
                 for kills_executor in (False, True):
                     reached = await running.gets_to(hold.reached)
-                    stage.expect(reached, f"no batch was staged: {running.logged[-500:]}")
+                    setup.expect(reached, f"no batch was staged: {running.logged[-500:]}")
                     worker, executor = _who_asks(relay.address)
                     (executor if kills_executor else worker).kill()
                     at_place, hold = hold, relay.hold(IN_STAGE(1))
                     at_place.released.set()
-                stage.expect(await running.gets_to(hold.reached), "no batch was staged")
+                setup.expect(await running.gets_to(hold.reached), "no batch was staged")
                 hold.released.set()
-                await finish(stage, running)
-        stage.figures.append(f"{len(cluster.executors())} executors were started")
-        stage.expect(len(cluster.executors()) > 2, "no executor was started for the one killed")
+                await finish(setup, running)
+        setup.figures.append(f"{len(cluster.executors())} executors were started")
+        setup.expect(len(cluster.executors()) > 2, "no executor was started for the one killed")
 
 
 def _who_asks(address: str) -> tuple[psutil.Process, psutil.Process]:

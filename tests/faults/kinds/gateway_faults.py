@@ -11,81 +11,81 @@ import signal
 import sqlite3
 from pathlib import Path
 
+from tests.faults.crash_runs import Crash, crash_of
 from tests.faults.kinds import power
-from tests.faults.stages.stage import OK, Stage
-from tests.faults.stages.world import define
-from tests.faults.voyage import Crash, crash_of
-from tests.support.stopwatch import Stopwatch
+from tests.faults.setups.gateway import OK, Setup
+from tests.faults.setups.held import define
+from tests.support.clocks.stopwatch import Stopwatch
 
 END_S_MAX = 6.0  # CONTRACT promises 3; as much again is a busy machine's
 NOTICED_S_MAX = 10.0
 BALLAST_BYTES = 64 << 10
 
 
-def killed(stage: Stage) -> Crash:
+def killed(setup: Setup) -> Crash:
     """`kill -9`, and now and then again while it starts."""
-    return crash_of(stage.gateway)
+    return crash_of(setup.gateway)
 
 
-def terminated(stage: Stage) -> Crash:
+def terminated(setup: Setup) -> Crash:
     """SIGTERM: it says goodbye, ends with 0 in time, and starts again."""
 
     async def crash(_: random.Random) -> float:
-        with Stopwatch(stage.gateway.pid) as watch:
-            stage.gateway.signal(signal.SIGTERM)
-            status = await stage.gateway.ended()
-        stage.expect(status == 0, f"it ended with {status}")
-        stage.expect(watch.taken_s <= END_S_MAX, f"it took {watch.taken_s:.1f} s to end")
-        stage.figures.append(f"ended after {watch.taken_s:.2f} s")
-        return await stage.gateway.start()
+        with Stopwatch(setup.gateway.pid) as watch:
+            setup.gateway.signal(signal.SIGTERM)
+            status = await setup.gateway.ended()
+        setup.expect(status == 0, f"it ended with {status}")
+        setup.expect(watch.taken_s <= END_S_MAX, f"it took {watch.taken_s:.1f} s to end")
+        setup.figures.append(f"ended after {watch.taken_s:.2f} s")
+        return await setup.gateway.start()
 
     return crash
 
 
-def stopped(stage: Stage, seconds: float, after_s: float) -> Crash:
+def stopped(setup: Setup, seconds: float, after_s: float) -> Crash:
     """SIGSTOP for some seconds; the load goes on for a while afterwards."""
 
     async def crash(_: random.Random) -> float:
-        stage.gateway.signal(signal.SIGSTOP)
+        setup.gateway.signal(signal.SIGSTOP)
         await asyncio.sleep(seconds)
-        stage.gateway.signal(signal.SIGCONT)
-        back_s = await stage.back()
+        setup.gateway.signal(signal.SIGCONT)
+        back_s = await setup.back()
         await asyncio.sleep(after_s)
         return back_s
 
     return crash
 
 
-def disk_full(stage: Stage) -> Crash:
+def disk_full(setup: Setup) -> Crash:
     """The store's disk fills up, publishing is refused, room is made, and it is killed too."""
-    ballast = stage.folder / "store" / "ballast"
+    ballast = setup.folder / "store" / "ballast"
 
     async def crash(chance: random.Random) -> float:
         fill(ballast)
-        refused = await stage.in_time(stage.refuses, NOTICED_S_MAX)
-        stage.expect(refused, "a full disk is not told as 503 bus-unavailable")
-        alive = await stage.status("/healthz")
-        stage.expect(alive == OK, f"/healthz answers {alive}")
+        refused = await setup.in_time(setup.refuses, NOTICED_S_MAX)
+        setup.expect(refused, "a full disk is not told as 503 bus-unavailable")
+        alive = await setup.status("/healthz")
+        setup.expect(alive == OK, f"/healthz answers {alive}")
         ballast.unlink()
-        stage.figures.append(f"accepted again after {await stage.back():.2f} s")
-        return await crash_of(stage.gateway)(chance)
+        setup.figures.append(f"accepted again after {await setup.back():.2f} s")
+        return await crash_of(setup.gateway)(chance)
 
     return crash
 
 
-def power_lost(stage: Stage) -> Crash:
+def power_lost(setup: Setup) -> Crash:
     """Loss of power: `kill -9`, and of the files only what was synced is sure to be left."""
-    store, trace = stage.folder / "store", stage.folder / "trace"
+    store, trace = setup.folder / "store", setup.folder / "trace"
     disk = power.Disk(store)
 
     async def crash(chance: random.Random) -> float:
-        pid = stage.gateway.pid
-        await stage.gateway.kill()
+        pid = setup.gateway.pid
+        await setup.gateway.kill()
         disk.follow(await power.noted(trace, pid))
-        stage.figures.append(f"{disk.lose_power(chance)} writes lost")
+        setup.figures.append(f"{disk.lose_power(chance)} writes lost")
         note_another_start(store / "tidegate.db")
-        took_s = await stage.gateway.start()
-        async with stage.client() as http:  # a definition may be lost too
+        took_s = await setup.gateway.start()
+        async with setup.client() as http:  # a definition may be lost too
             await define(http)
         return took_s
 

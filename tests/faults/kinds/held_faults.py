@@ -16,15 +16,15 @@ from pathlib import Path
 from typing import Any
 
 from tests.faults.kinds.pipeline_faults import OF_STAGES
-from tests.faults.stages.pipeline_stage import (
+from tests.faults.setups.gateway import Setup
+from tests.faults.setups.pipeline import (
     ROWS_PER_BATCH,
     PipelineChild,
     messages_of,
     publish_lines,
 )
-from tests.faults.stages.stage import Stage
 from tests.pipeline.event_time import Timed, event_deliveries
-from tests.support.turnstile import Hold, Turnstile, turnstile
+from tests.support.network.turnstile import Hold, Turnstile, turnstile
 
 HELD, VIEW = "held", "view"
 MESSAGES, KEYS = 300, 7
@@ -83,49 +83,49 @@ SHORT = (BEFORE_COMMIT, AFTER_END)
 FULL = (BEFORE_COMMIT, AFTER_COMMIT, BEFORE_END, AFTER_END)
 
 
-async def held_state_killed(stage: Stage, short: bool) -> None:
+async def held_state_killed(setup: Setup, short: bool) -> None:
     """`kill -9` of the driver between what it holds and its commit, and after that."""
-    published = _published(stage)
-    await publish_lines(stage.gateway.address, [one.body or b"" for one in published])
-    async with turnstile(stage.gateway.address) as relay:
+    published = _published(setup)
+    await publish_lines(setup.gateway.address, [one.body or b"" for one in published])
+    async with turnstile(setup.gateway.address) as relay:
         late: list[Hold] = []
         for kill in SHORT if short else FULL:
-            late = await _killed(stage, relay, kill, late)
-        await _ends(stage, relay)
+            late = await _killed(setup, relay, kill, late)
+        await _ends(setup, relay)
     expected = {HELD: _deliveries(published), VIEW: _counts(published)}
     for sink, rows in expected.items():
-        found = _by_key(await messages_of(stage.gateway.address, sink))
-        stage.findings += judge(sink, found, rows)
-        stage.figures.append(f"{sink}: {sum(map(len, found.values()))} rows")
+        found = _by_key(await messages_of(setup.gateway.address, sink))
+        setup.findings += judge(sink, found, rows)
+        setup.figures.append(f"{sink}: {sum(map(len, found.values()))} rows")
 
 
-async def _killed(stage: Stage, relay: Turnstile, kill: Kill, late: list[Hold]) -> list[Hold]:
+async def _killed(setup: Setup, relay: Turnstile, kill: Kill, late: list[Hold]) -> list[Hold]:
     """A run that is killed where it stands; what an earlier one asked arrives meanwhile."""
-    holds = [relay.hold(hold) for hold in kill.holds(stage.chance)]
-    async with _running(stage, relay) as running:
+    holds = [relay.hold(hold) for hold in kill.holds(setup.chance)]
+    async with _running(setup, relay) as running:
         for hold in holds:
             reached = await running.gets_to(hold.reached)
-            stage.expect(reached, f"{kill.name}: it did not get there: {running.logged[-500:]}")
+            setup.expect(reached, f"{kill.name}: it did not get there: {running.logged[-500:]}")
         if kill is BEFORE_COMMIT:
-            stage.expect(_holds_more(stage.folder), "nothing was held that is not committed")
+            setup.expect(_holds_more(setup.folder), "nothing was held that is not committed")
         for hold in late:
             hold.released.set()
     return holds
 
 
-async def _ends(stage: Stage, relay: Turnstile) -> None:
+async def _ends(setup: Setup, relay: Turnstile) -> None:
     """Run to the end; once more where Spark's worker did not start in ten seconds."""
     for _ in range(RUNS_MAX):
-        async with _running(stage, relay) as running:
+        async with _running(setup, relay) as running:
             status = await running.exit_status()
         if TOO_BUSY not in running.logged:
             break
-        stage.figures.append("started again: the machine was too busy for a worker")
-    stage.expect(status == 0, f"it ended with {status}: {running.logged[-500:]}")
+        setup.figures.append("started again: the machine was too busy for a worker")
+    setup.expect(status == 0, f"it ended with {status}: {running.logged[-500:]}")
 
 
-def _running(stage: Stage, relay: Turnstile) -> PipelineChild:
-    return PipelineChild(stage.folder, relay.address, "--available-now", toml=TOML)
+def _running(setup: Setup, relay: Turnstile) -> PipelineChild:
+    return PipelineChild(setup.folder, relay.address, "--available-now", toml=TOML)
 
 
 def _holds_more(folder: Path) -> bool:
@@ -136,9 +136,9 @@ def _holds_more(folder: Path) -> bool:
     return max(held, default=-1) > max(done, default=-1)
 
 
-def _published(stage: Stage) -> list[Timed]:
+def _published(setup: Setup) -> list[Timed]:
     """Numbered messages of a few keys, not in the order of their times."""
-    chance, found = stage.chance, []
+    chance, found = setup.chance, []
     for n in range(MESSAGES):
         time_ms = 1_000_000 + n * STEP_MS + chance.randrange(JITTER_MS)
         body = b'{"k":"%d","n":%d,"t":%d}' % (n % KEYS, n, time_ms)

@@ -10,7 +10,8 @@ from urllib.parse import urlsplit
 
 import psutil
 
-from tests.faults.stages.pipeline_stage import (
+from tests.faults.setups.gateway import Setup
+from tests.faults.setups.pipeline import (
     NEWEST,
     RAW,
     ROWS_PER_BATCH,
@@ -20,10 +21,9 @@ from tests.faults.stages.pipeline_stage import (
     publish,
     sunk,
 )
-from tests.faults.stages.stage import Stage
-from tests.faults.stages.waiting import happens
+from tests.faults.setups.waiting import happens
 from tests.support.deadlines import HANGS_S
-from tests.support.turnstile import Hold, Turnstile, turnstile
+from tests.support.network.turnstile import Hold, Turnstile, turnstile
 
 MESSAGES = 500
 SOME_BATCHES_MAX = 2
@@ -56,108 +56,108 @@ PLACES: dict[str, Place] = {
 """Places of a batch at which the driver is killed; the sixth, after Spark's, is no request."""
 
 
-async def driver_killed(stage: Stage, short: bool) -> None:
+async def driver_killed(setup: Setup, short: bool) -> None:
     """`kill -9` of the whole driver at six points, each from the checkpoint of the one before."""
-    await publish(stage.gateway.address, 0, MESSAGES)
-    async with turnstile(stage.gateway.address) as relay:
+    await publish(setup.gateway.address, 0, MESSAGES)
+    async with turnstile(setup.gateway.address) as relay:
         late: Hold | None = None
         for name, place in PLACES.items():
-            async with PipelineChild(stage.folder, relay.address) as running:
-                hold = relay.hold(place(stage.chance.randrange(1, 1 + SOME_BATCHES_MAX)))
+            async with PipelineChild(setup.folder, relay.address) as running:
+                hold = relay.hold(place(setup.chance.randrange(1, 1 + SOME_BATCHES_MAX)))
                 reached = await running.gets_to(hold.reached)
-                stage.expect(reached, f"{name}: it did not get there: {running.logged[-500:]}")
+                setup.expect(reached, f"{name}: it did not get there: {running.logged[-500:]}")
                 if late is not None:  # what a dead driver asked arrives only now
                     late.released.set()
             late = hold
-        async with PipelineChild(stage.folder, relay.address) as running:
+        async with PipelineChild(setup.folder, relay.address) as running:
             before = _last_noted(running)
             noted = await happens(lambda: _last_noted(running) > before, HANGS_S)
-            stage.expect(noted, f"no batch was noted: {running.logged[-500:]}")
-        await _arrives(stage, relay)
+            setup.expect(noted, f"no batch was noted: {running.logged[-500:]}")
+        await _arrives(setup, relay)
 
 
-async def workers_killed(stage: Stage, short: bool) -> None:
+async def workers_killed(setup: Setup, short: bool) -> None:
     """`kill -9` of the Python workers in the midst of a batch; the short way of those that ask.
 
     Without the daemons that start workers Spark fails some times more, and each time the stream
     waits longer: a minute in all.
     """
-    await publish(stage.gateway.address, 0, MESSAGES)
-    async with turnstile(stage.gateway.address) as relay:
-        hold = relay.hold(IN_STAGE(stage.chance.randrange(SOME_BATCHES_MAX)))
-        async with PipelineChild(stage.folder, relay.address) as running:
-            stage.expect(await running.gets_to(hold.reached), "no batch was staged")
+    await publish(setup.gateway.address, 0, MESSAGES)
+    async with turnstile(setup.gateway.address) as relay:
+        hold = relay.hold(IN_STAGE(setup.chance.randrange(SOME_BATCHES_MAX)))
+        async with PipelineChild(setup.folder, relay.address) as running:
+            setup.expect(await running.gets_to(hold.reached), "no batch was staged")
             killed = _kill_workers(running.pid, urlsplit(relay.address).port if short else None)
-            stage.figures.append(f"{killed} Python workers killed")
-            stage.expect(killed > 0, "there was no Python worker")
+            setup.figures.append(f"{killed} Python workers killed")
+            setup.expect(killed > 0, "there was no Python worker")
             hold.released.set()
-            await finish(stage, running)
+            await finish(setup, running)
 
 
-async def gateway_restarted(stage: Stage, short: bool) -> None:
+async def gateway_restarted(setup: Setup, short: bool) -> None:
     """`kill -9` of the gateway, and of Redis where there is one, in the midst of two batches."""
-    await publish(stage.gateway.address, 0, MESSAGES)
-    async with turnstile(stage.gateway.address) as relay:
+    await publish(setup.gateway.address, 0, MESSAGES)
+    async with turnstile(setup.gateway.address) as relay:
         hold = relay.hold(IN_STAGE(1))
-        async with PipelineChild(stage.folder, relay.address) as running:
+        async with PipelineChild(setup.folder, relay.address) as running:
             for place in (BEFORE_COMMIT, AFTER_COMMIT):
-                stage.expect(await running.gets_to(hold.reached), "no batch got there")
-                await stage.gateway.kill()
-                if stage.redis_child is not None:
-                    await stage.redis.kill()
-                    await stage.redis.start()
-                await stage.gateway.start()
+                setup.expect(await running.gets_to(hold.reached), "no batch got there")
+                await setup.gateway.kill()
+                if setup.redis_child is not None:
+                    await setup.redis.kill()
+                    await setup.redis.start()
+                await setup.gateway.start()
                 at_place = hold
                 hold = relay.hold(place(1))
                 at_place.released.set()
-            stage.expect(await running.gets_to(hold.reached), "no batch got there")
+            setup.expect(await running.gets_to(hold.reached), "no batch got there")
             hold.released.set()
-            await finish(stage, running)
+            await finish(setup, running)
 
 
-async def older_run_wakes(stage: Stage, short: bool) -> None:
+async def older_run_wakes(setup: Setup, short: bool) -> None:
     """A driver is stopped in a batch, a second takes over its checkpoint, the first wakes up."""
-    await publish(stage.gateway.address, 0, MESSAGES)
-    async with turnstile(stage.gateway.address) as relay:
+    await publish(setup.gateway.address, 0, MESSAGES)
+    async with turnstile(setup.gateway.address) as relay:
         hold = relay.hold(BEFORE_COMMIT(1))
-        async with PipelineChild(stage.folder, relay.address) as first:
-            stage.expect(await first.gets_to(hold.reached), "no batch got there")
-            async with PipelineChild(stage.folder, relay.address) as refused:
+        async with PipelineChild(setup.folder, relay.address) as first:
+            setup.expect(await first.gets_to(hold.reached), "no batch got there")
+            async with PipelineChild(setup.folder, relay.address) as refused:
                 status = await refused.exit_status()
-            stage.expect(status == EXIT_IN_USE, f"a second driver was let in: {status}")
+            setup.expect(status == EXIT_IN_USE, f"a second driver was let in: {status}")
             first.signal_all(signal.SIGSTOP)
             (first.checkpoint / "lock").unlink()  # as on another machine, where nobody sees it
-            await _arrives(stage, relay)
+            await _arrives(setup, relay)
             # Where it slept longer than a request may take it begins again: with these.
-            await publish(stage.gateway.address, MESSAGES, MESSAGES + ROWS_PER_BATCH)
+            await publish(setup.gateway.address, MESSAGES, MESSAGES + ROWS_PER_BATCH)
             first.signal_all(signal.SIGCONT)
             hold.released.set()
             status = await first.exit_status()
-            stage.expect(status == EXIT_FENCED, f"the older run ended with {status}")
-            stage.expect("[producer-fenced]" in first.logged, f"it said {first.logged[-500:]}")
-        numbers = await sunk(stage.gateway.address)
-        stage.expect(len(numbers) == MESSAGES, f"the sink has {len(numbers)} messages")
-        stage.findings += judge(numbers, MESSAGES)
+            setup.expect(status == EXIT_FENCED, f"the older run ended with {status}")
+            setup.expect("[producer-fenced]" in first.logged, f"it said {first.logged[-500:]}")
+        numbers = await sunk(setup.gateway.address)
+        setup.expect(len(numbers) == MESSAGES, f"the sink has {len(numbers)} messages")
+        setup.findings += judge(numbers, MESSAGES)
 
 
-async def _arrives(stage: Stage, relay: Turnstile) -> None:
+async def _arrives(setup: Setup, relay: Turnstile) -> None:
     """A run that nothing happens to brings everything."""
-    async with PipelineChild(stage.folder, relay.address) as running:
-        await finish(stage, running)
+    async with PipelineChild(setup.folder, relay.address) as running:
+        await finish(setup, running)
 
 
-async def finish(stage: Stage, running: PipelineChild) -> None:
+async def finish(setup: Setup, running: PipelineChild) -> None:
     """Wait until the sink has everything, stop, and hold it against the ledger."""
-    address, began_at = stage.gateway.address, time.monotonic()
+    address, began_at = setup.gateway.address, time.monotonic()
 
     async def is_done() -> bool:
         return running.ended or await has_all(address, MESSAGES)
 
     await happens(is_done, HANGS_S)
-    stage.figures.append(f"all there after {time.monotonic() - began_at:.1f} s")
+    setup.figures.append(f"all there after {time.monotonic() - began_at:.1f} s")
     status = await running.stop()
-    stage.expect(status == 0, f"it ended with {status}: {running.logged[-500:]}")
-    stage.findings += judge(await sunk(address), MESSAGES)
+    setup.expect(status == 0, f"it ended with {status}: {running.logged[-500:]}")
+    setup.findings += judge(await sunk(address), MESSAGES)
 
 
 def _last_noted(running: PipelineChild) -> int:

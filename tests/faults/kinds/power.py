@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.faults.stages.waiting import happens
+from tests.faults.setups.waiting import happens
 from tests.support.deadlines import HANGS_S
 
 CALLS = "write,pwrite64,fsync,fdatasync,ftruncate,rename,unlink"

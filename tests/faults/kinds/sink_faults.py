@@ -6,8 +6,8 @@ import asyncio
 
 import pyarrow as pa
 
-from tests.faults.stages.pipeline_stage import NEWEST, judge, sunk
-from tests.faults.stages.stage import Stage
+from tests.faults.setups.gateway import Setup
+from tests.faults.setups.pipeline import NEWEST, judge, sunk
 from tidegate.pipeline.columns.rows import SENT, arrow_schema
 from tidegate.pipeline.connection import gateway_at
 from tidegate.pipeline.errors import GatewayRefused
@@ -18,33 +18,33 @@ ROWS, BATCHES = 40, 6
 QUERY = "0a"
 
 
-async def batches_again(stage: Stage, short: bool) -> None:
+async def batches_again(setup: Setup, short: bool) -> None:
     """Every batch comes twice, the second time in other parts; then all of them, by a newer run."""
-    letters = DeadLetters(str(stage.folder / "dead"))
-    writer = TopicWriter(stage.gateway.address, NEWEST, "s", {"key": ["/k"]}, letters)
-    await asyncio.to_thread(_write_all, writer, stage)
-    stage.findings += judge(await sunk(stage.gateway.address), ROWS * BATCHES)
+    letters = DeadLetters(str(setup.folder / "dead"))
+    writer = TopicWriter(setup.gateway.address, NEWEST, "s", {"key": ["/k"]}, letters)
+    await asyncio.to_thread(_write_all, writer, setup)
+    setup.findings += judge(await sunk(setup.gateway.address), ROWS * BATCHES)
 
 
-def _write_all(writer: TopicWriter, stage: Stage) -> None:
+def _write_all(writer: TopicWriter, setup: Setup) -> None:
     writer.prepare()
     for number in range(BATCHES):
         receipt = _write(writer, Batch(number, 1, QUERY), 1)
-        stage.expect(receipt.published == ROWS, f"batch {number} was not taken: {receipt}")
+        setup.expect(receipt.published == ROWS, f"batch {number} was not taken: {receipt}")
         receipt = _write(writer, Batch(number, 1, QUERY), 4)
-        stage.expect(receipt.repeated == ROWS, f"batch {number} was taken again: {receipt}")
+        setup.expect(receipt.repeated == ROWS, f"batch {number} was taken again: {receipt}")
     numbers = [*range(BATCHES)]
-    stage.chance.shuffle(numbers)
+    setup.chance.shuffle(numbers)
     for number in numbers:
         receipt = _write(writer, Batch(number, 2, QUERY), 3)
-        stage.expect(receipt.repeated == ROWS, f"older batch {number} was taken: {receipt}")
+        setup.expect(receipt.repeated == ROWS, f"older batch {number} was taken: {receipt}")
     try:
         _write(writer, Batch(BATCHES, 1, QUERY), 1)
     except GatewayRefused as error:
-        stage.expect("[producer-fenced]" in str(error), f"an older run was told {error}")
+        setup.expect("[producer-fenced]" in str(error), f"an older run was told {error}")
     else:
-        stage.expect(False, "an older run was let in")
-    stage.figures.append(f"{BATCHES} batches came {BATCHES * 3} times")
+        setup.expect(False, "an older run was let in")
+    setup.figures.append(f"{BATCHES} batches came {BATCHES * 3} times")
 
 
 def _write(writer: TopicWriter, batch: Batch, parts: int) -> Receipt:

@@ -6,8 +6,8 @@ import contextlib
 import tempfile
 from pathlib import Path
 
-from tests.faults.stages.children import DidNotStart, GatewayChild, RedisChild
-from tests.faults.stages.stage import redis_binary
+from tests.faults.setups.children import DidNotStart, GatewayChild, RedisChild
+from tests.faults.setups.gateway import redis_binary
 
 UNUSABLE = 78
 UNFIT: dict[str, tuple[str | None, tuple[str, ...], dict[str, str]]] = {

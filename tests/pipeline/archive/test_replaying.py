@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import pytest
 
+from tidegate.clients.answers import Published
 from tidegate.clients.errors import GatewayProblem
 from tidegate.clients.gateway import Gateway
-from tidegate.clients.answers import Published
 from tidegate.keys.text.rate import Rate, parse_rate
 from tidegate.pipeline.archive.recorded import Recorded, RecordedPlace, Spot
 from tidegate.pipeline.archive.replaying import (

@@ -15,7 +15,7 @@ import pytest
 from py4j.protocol import Py4JNetworkError
 
 from tests.support.deadlines import HANGS_S
-from tests.support.kafka import free_ports
+from tests.support.ports import lasting_port
 from tests.support.rules import rule
 from tidegate.clients.errors import GatewayError, GatewayProblem, GatewayUnreachable
 from tidegate.clients.retry import Retry
@@ -146,7 +146,7 @@ def test_the_terminal_each_gateway_and_prometheus_get_the_status(
             told.append((self._gateway.base_url, "told"))
 
     monkeypatch.setattr(module, "Reporter", Kept)
-    [port] = free_ports(1)
+    port = lasting_port()
     options = RunOptions(metrics_port=port)
     with status_sinks(
         options, {"http://b", "http://a"}, lambda now: now.name, said.append

@@ -20,7 +20,13 @@ from tests.pipeline.journals import Journals
 from tests.pipeline.naive_newest import newest_by_key
 from tests.pipeline.read_out import bodies, drained
 from tests.support.deadlines import HANGS_S
-from tests.support.kafka import PARTITIONS, Broker, broker_jars, connector_folder, kafka_broker
+from tests.support.external.kafka import (
+    PARTITIONS,
+    Broker,
+    broker_jars,
+    connector_folder,
+    kafka_broker,
+)
 from tests.support.outside import require_java
 from tests.support.rules import rule
 from tidegate.keys.spec import KeySpec

@@ -14,8 +14,8 @@ import pytest
 from tests.pipeline.children import Child
 from tests.pipeline.journals import Journals
 from tests.support.deadlines import HANGS_S
+from tests.support.external.spark_cluster import ENVIRONMENT, spark_cluster
 from tests.support.outside import require_java
-from tests.support.spark_cluster import ENVIRONMENT, spark_cluster
 from tidegate.pipeline.errors import SparkUnavailable
 from tidegate.pipeline.spark import session
 from tidegate.pipeline.spark.session import missing_package, pack_ours

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.faults.stages.stage import CannotRun, small_disk
+from tests.faults.setups.gateway import CannotRun, small_disk
 from tests.pipeline.journals import Journals, Topic
 from tests.support.outside import require
 from tests.support.rules import rule

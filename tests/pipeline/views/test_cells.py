@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tests.support.profiles import examples
 from tests.support.rules import rule
 from tidegate.keys.filter.values import Scalar
-from tidegate.keys.projection import Projection
 from tidegate.keys.jsontext import exact
+from tidegate.keys.projection import Projection
 from tidegate.pipeline.views.cells import (
     WORD,
     CellReader,

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from tests.support.profiles import examples
 from tests.support.rules import rule
+from tidegate.keys.jsontext import exact
 from tidegate.keys.projection import Aggregate, Moments, Projection
 from tidegate.keys.reducers import Reducer
-from tidegate.keys.jsontext import exact
 from tidegate.pipeline.views.cells import CellReader, Members
 from tidegate.pipeline.views.partials import Extreme, moments, parts_of
 

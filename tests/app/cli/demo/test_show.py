@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.support.clocks.stopwatch import Stopwatch
 from tests.support.commands import address_of, start
 from tests.support.deadlines import HANGS_S
-from tests.support.stopwatch import Stopwatch
 from tidegate.clients.gateway import Gateway
 from tidegate.clients.sse import Event
 

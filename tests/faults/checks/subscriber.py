@@ -1,0 +1,207 @@
+"""Watchers: clients that stay subscribed through every outage, and remember what they were sent."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import httpx2
+
+from tests.faults.checks.ledger import Ident
+from tests.faults.checks.oracle import Entry, World
+from tidegate.clients.replica import Replica
+from tidegate.clients.sse import Event, Parser
+
+AGAIN_S = 0.05
+SILENCE_S_MAX = 40.0
+
+
+class Seen(NamedTuple):
+    """A row as it was sent: its op, its epoch, what it is, and when it came."""
+
+    op: str
+    epoch: str
+    entry: Entry
+    at_s: float = 0.0
+
+
+@dataclass(slots=True, eq=False)
+class Visit:
+    """One connection.
+
+    `last_id`: that it resumed after. `modes`: of every `resumed`. `status`: whether the source
+    was told to be out, each time. `silent_epochs`: what began without a word.
+    """
+
+    last_id: str
+    modes: list[str] = field(default_factory=list)
+    rows: list[Seen] = field(default_factory=list)
+    status: list[bool] = field(default_factory=list)
+    silent_epochs: list[str] = field(default_factory=list)
+    goodbye: str = ""
+    epoch: str = ""
+    is_told: bool = False
+
+    def take_row(self, seen: Seen) -> None:
+        """Note a row; an epoch that nobody announced is noted too."""
+        if seen.epoch != self.epoch and not self.is_told:
+            self.silent_epochs.append(seen.epoch)
+        self.epoch, self.is_told = seen.epoch, False
+        self.rows.append(seen)
+
+
+class Subscriber:
+    """One subscription in format `envelope`, opened again and again with its last id.
+
+    Attributes:
+        replica: what it holds by now.
+        visits: every connection that said `hello`.
+    """
+
+    def __init__(self, topic: str, options: str, command: str = "") -> None:
+        self.topic = topic
+        self.options = options
+        self.replica = Replica()
+        self.visits: list[Visit] = []
+        self.last_id = ""
+        self._params = {"options": options, "format": "envelope"}
+        if command:
+            self._params["command"] = command
+
+    async def watch(self, http: httpx2.AsyncClient) -> None:
+        """Read until cancelled."""
+        while True:
+            with contextlib.suppress(httpx2.HTTPError, TimeoutError):
+                await self._visit(http)
+            await asyncio.sleep(AGAIN_S)
+
+    def world(self) -> World:
+        """What it holds, as the state of the world."""
+        return {row["k"]: ident_of(row) for row in self.replica.values.values()}
+
+    @property
+    def head(self) -> int:
+        """The highest offset that it was sent, or resumed after."""
+        rows = self.visits[-1].rows if self.visits else []
+        return max(offset_of(self.last_id), rows[-1].entry.offset if rows else 0)
+
+    async def _visit(self, http: httpx2.AsyncClient) -> None:
+        headers = {"Last-Event-ID": self.last_id} if self.last_id else {}
+        path = f"/v1/topics/{self.topic}/subscribe"
+        async with http.stream("GET", path, params=self._params, headers=headers) as answer:
+            if answer.status_code != httpx2.codes.OK:
+                return
+            visit = Visit(self.last_id)
+            parser = Parser(self.last_id)
+            async for chunk in answer.aiter_raw():
+                for event in parser.feed(chunk):
+                    self._take(visit, event)
+                self.last_id = parser.last_id
+
+    def _take(self, visit: Visit, event: Event) -> None:
+        document = json.loads(event.text)
+        match event.name:
+            case "hello":
+                self.visits.append(visit)
+                visit.epoch = epoch_of(visit.last_id)
+                visit.is_told = not visit.last_id
+            case "resumed":
+                visit.modes.append(document["mode"])
+                visit.is_told = True
+            case "status":
+                visit.status.append(document["stale_since"] is not None)
+            case "goodbye":
+                visit.goodbye = document["reason"]
+            case "message":
+                now = time.monotonic()
+                for row in document.get("rows", [document]):
+                    visit.take_row(Seen(row["op"], epoch_of(row["bookmark"]), entry_of(row), now))
+        self.replica.take(event)
+        self.last_id = event.id
+
+
+def judge_visits(subscriber: Subscriber, epoch: str, journal: Sequence[Entry]) -> Iterator[str]:
+    """What is wrong with what a subscriber of every message was sent in an epoch, in sentences.
+
+    No gap, no repeat of what its id covered, nothing that the journal does not have.
+    """
+    at = {entry.offset: entry for entry in journal}
+    seen = 0
+    for number, visit in enumerate(subscriber.visits):
+        for silent in visit.silent_epochs:
+            yield f"visit {number}: epoch {silent} began without a word"
+        rows = [row.entry for row in visit.rows if row.epoch == epoch and row.op != "snapshot"]
+        same = epoch_of(visit.last_id) == epoch
+        if number and same and visit.modes[:1] != ["replay"]:
+            yield f"visit {number} resumed by {visit.modes or 'nothing'}, not by replay"
+        for before, entry in pairwise(rows):
+            if entry.offset != before.offset + 1:
+                yield f"visit {number}: {entry.offset} follows {before.offset}"
+        if rows and seen and rows[0].offset > seen + 1 and "snapshot" not in visit.modes:
+            yield f"visit {number} begins at {rows[0].offset}, before it came up to {seen}"
+        if rows and same and rows[0].offset <= offset_of(visit.last_id):
+            yield f"visit {number} repeats {rows[0].offset}, resumed after {visit.last_id}"
+        for entry in rows:
+            if at.get(entry.offset) != entry:
+                yield f"visit {number} was sent {entry}, and the journal has {at.get(entry.offset)}"
+        seen = max([seen, *(entry.offset for entry in rows)])
+
+
+def judge_rate(subscriber: Subscriber, interval_s: float, leeway_s: float) -> Iterator[str]:
+    """Where a key came twice in less than an interval, some leeway for the road given.
+
+    What a resume sends does not count, nor does the first flush after it.
+    """
+    for number, visit in enumerate(subscriber.visits):
+        last: dict[str, tuple[float, bool]] = {}
+        for row in (row for row in visit.rows if row.op != "snapshot"):
+            before_s, counts = last.get(row.entry.key, (0.0, False))
+            if counts and row.at_s - before_s < interval_s - leeway_s:
+                apart_s = row.at_s - before_s
+                yield f"visit {number}: {row.entry.key} came twice within {apart_s:.3f} s"
+            last[row.entry.key] = row.at_s, row.entry.key in last
+
+
+def epoch_of(bookmark: str) -> str:
+    """Its epoch; empty where there is no bookmark."""
+    return bookmark.rpartition("-")[0]
+
+
+def offset_of(bookmark: str) -> int:
+    """Its offset; 0 where there is no bookmark."""
+    return int(bookmark.rpartition("-")[2] or 0)
+
+
+def entry_of(envelope: dict[str, Any]) -> Entry:
+    """An envelope as a row of the journal."""
+    offset = offset_of(envelope["bookmark"])
+    record = (envelope["key"] or [""])[0]  # a topic that was made without its definition has none
+    return Entry(offset, record, None if envelope["op"] == "oof" else ident_of(envelope["value"]))
+
+
+def ident_of(row: dict[str, Any]) -> Ident:
+    """Who wrote a message."""
+    return Ident(row["w"], row["n"], row["i"])
+
+
+@contextlib.asynccontextmanager
+async def subscribing(address: str, subscribers: Sequence[Subscriber]) -> AsyncIterator[None]:
+    """Watchers that read meanwhile."""
+    limits = httpx2.Limits(max_connections=None)
+    reading = httpx2.Timeout(SILENCE_S_MAX)
+    async with httpx2.AsyncClient(
+        base_url=address, timeout=reading, limits=limits, trust_env=False
+    ) as http:
+        tasks = [asyncio.create_task(subscriber.watch(http)) for subscriber in subscribers]
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,67 @@
+"""What a subscriber got is compared with the journal: no gap, no repeat, nothing made up."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.faults.checks.ledger import Ident
+from tests.faults.checks.oracle import Entry
+from tests.faults.checks.subscriber import Seen, Subscriber, Visit, judge_rate, judge_visits
+
+
+def entry(offset: int, index: int = 0) -> Entry:
+    return Entry(offset, "k", Ident("w", offset, index))
+
+
+def visit(last_id: str, mode: str, *offsets: int, index: int = 0, op: str = "publish") -> Visit:
+    rows = [Seen(op, "e", entry(offset, index)) for offset in offsets]
+    return Visit(last_id, [mode] if mode else [], rows)
+
+
+FIRST = visit("", "", 3, 4, 5)
+
+CASES: dict[str, tuple[Visit, str]] = {
+    "it goes on": (visit("e-5", "replay", 6, 7), ""),
+    "what came after the id is repeated": (visit("e-4", "replay", 5, 6, 7), ""),
+    "nothing was missed": (visit("e-5", "replay"), ""),
+    "another epoch begins with a snapshot": (visit("d-5", "snapshot", 6, 7), ""),
+    "a gap": (visit("e-5", "replay", 7), "begins at 7"),
+    "a gap in the midst": (visit("e-5", "replay", 6, 8), "8 follows 6"),
+    "a repeat of what the id covers": (visit("e-5", "replay", 5, 6), "repeats 5"),
+    "a silent beginning": (visit("e-5", "", 6, 7), "resumed by nothing"),
+    "a snapshot without a cause": (visit("e-5", "snapshot", 6, 7), "resumed by ['snapshot']"),
+    "what was lost afterwards": (visit("e-5", "replay", 6, 7, index=1), "the journal has"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_second_visit(case: str) -> None:
+    subscriber = Subscriber("t", "conflation=none")
+    second, wrong = CASES[case]
+    subscriber.visits = [FIRST, second]
+    found = list(judge_visits(subscriber, "e", [entry(offset) for offset in range(1, 9)]))
+    assert (not found) if not wrong else any(wrong in sentence for sentence in found), found
+
+
+def test_an_epoch_begins_with_a_word() -> None:
+    visit = Visit("d-5", epoch="d")
+    visit.take_row(Seen("publish", "d", entry(6)))
+    visit.take_row(Seen("publish", "e", entry(7)))
+    visit.is_told = True
+    visit.take_row(Seen("snapshot", "f", entry(8)))
+    assert visit.silent_epochs == ["e"]
+
+
+@pytest.mark.parametrize(
+    ("times_s", "right"),
+    [
+        ((0.0, 0.1, 1.1), True),  # the first is the end of a resume
+        ((0.0, 0.1, 0.5), False),
+        ((0.0, 0.5, 1.5, 2.5), True),
+        ((0.0, 0.5, 1.5, 1.6), False),
+    ],
+)
+def test_a_key_that_comes_too_often_is_found(times_s: tuple[float, ...], right: bool) -> None:
+    subscriber = Subscriber("t", "conflation=1s")
+    subscriber.visits = [Visit("", [], [Seen("publish", "e", entry(1), at_s) for at_s in times_s])]
+    assert (not list(judge_rate(subscriber, 1.0, 0.2))) is right
