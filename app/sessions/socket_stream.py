@@ -262,11 +262,12 @@ class SocketStream(asyncio.Protocol):
         transport = self._line.transport
         self._is_closing = True
         transport.write(LAST_CHUNK)
-        if transport.can_write_eof() and not transport.is_closing():
+        try:
             transport.write_eof()
-            self._call_at(self._loop.time() + LINGER_S)
-        else:
+        except (OSError, NotImplementedError):  # the peer has reset the connection, or it is TLS
             transport.close()
+        else:
+            self._call_at(self._loop.time() + LINGER_S)
         self._writer.reader.close()
 
     def _linger(self, now_s: float) -> None:

@@ -13,7 +13,7 @@ from hypothesis.stateful import precondition, rule
 
 from tests.conflation.test_state_machine_changes import ChangeMachine
 from tests.conflation.test_state_machine_replay import ReplayMachine
-from tests.conflation.test_state_machine_slots import PlainSlotMachine, SlotMachine
+from tests.conflation.test_state_machine_stateful import PlainStatefulMachine, StatefulMachine
 from tests.conflation.test_state_machine_windows import GroupMachine, WindowMachine
 from tests.support.models.machine import PICK, LanguageMachine
 from tests.support.profiles import examples
@@ -79,11 +79,11 @@ def check(decisions: Sequence[Decision], given: Sequence[Output]) -> None:
     assert [(d.board_key, d.offset) for d in told] == [(row.key, row.offset) for row in rows]
 
 
-class TracedSlotMachine(Traced, SlotMachine):
+class TracedSlotMachine(Traced, StatefulMachine):
     pass
 
 
-class TracedPlainSlotMachine(Traced, PlainSlotMachine):
+class TracedPlainStatefulMachine(Traced, PlainStatefulMachine):
     pass
 
 
@@ -105,7 +105,7 @@ class TracedReplayMachine(Traced, ReplayMachine):
 
 TestTracedSlots = TracedSlotMachine.TestCase
 TestTracedSlots.settings = examples(60, nightly=3_000, steps=30)
-TestTracedPlainSlots = TracedPlainSlotMachine.TestCase
+TestTracedPlainSlots = TracedPlainStatefulMachine.TestCase
 TestTracedPlainSlots.settings = examples(20, nightly=1_000, steps=30)
 TestTracedChanges = TracedChangeMachine.TestCase
 TestTracedChanges.settings = examples(60, nightly=3_000, steps=30)

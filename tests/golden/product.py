@@ -1,7 +1,7 @@
 """The product as the golden transcripts know it: its verbs in, lines of text out.
 
-Only this module and `lines` name what the product is made of. When a step of a restructuring moves
-or renames something, change these two and keep the text; then the recorded hashes still compare.
+Only this module, `definitions` and `lines` name what the product is made of. When something is moved
+or renamed, change these and keep the text; then the recorded hashes still compare.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tests.golden.definitions import definition_of, frame_of
 from tests.golden.history import Message
 from tests.golden.lines import (
     Lines,
@@ -22,15 +23,21 @@ from tests.golden.lines import (
     topic_stats_line,
 )
 from tidegate.conflation.auto import InFlight, State, step
-from tidegate.conflation.definition import Definition, History, Kind, Priority, QueuePolicy
 from tidegate.conflation.engine import Engine
 from tidegate.conflation.errors import EngineError
-from tidegate.conflation.frame import Frame, RemovalReason, RestoredTopic, Tombstone
+from tidegate.conflation.frame import RestoredTopic
 from tidegate.conflation.lanes.lane import Member
 from tidegate.conflation.options.grant import Request, grant
 from tidegate.conflation.options.print import granted, spelled
 from tidegate.conflation.options.table import Options
-from tidegate.conflation.outputs import CloseReason, Goodbye, HistoryWanted, Rows, SharedFlush
+from tidegate.conflation.outputs import (
+    CloseReason,
+    Goodbye,
+    HistoryWanted,
+    Output,
+    Rows,
+    SharedFlush,
+)
 from tidegate.conflation.sessions.session import QueueLimits
 from tidegate.conflation.subscription import Auto, Subscription
 from tidegate.conflation.topics.recorded import estimate
@@ -38,9 +45,6 @@ from tidegate.conflation.topics.topic import Archived
 from tidegate.conflation.tracing.recorder import TraceRecorder, begin_recording, end_recording
 from tidegate.conflation.tracing.replay import Trace
 from tidegate.keys.errors import KeysError
-from tidegate.keys.merging import Matcher, Merger, Verdict
-from tidegate.keys.reducers import Reduce
-from tidegate.keys.spec import KeySpec
 from tidegate.keys.text.bookmark import Bookmark
 
 PLENTY = 1 << 30
@@ -51,56 +55,6 @@ def refusal(error: Exception) -> str:
     """The stable code and the position; the text is for people and may change."""
     code = getattr(error, "code", "internal")
     return f"refused {code} at {getattr(error, 'position', None)}"
-
-
-def merged(current: Any, new: Any) -> Any:
-    """All four verdicts of a registered merger, by what the new message says."""
-    match new.get("n"):
-        case 0 | 4:
-            return {**current, **new, "sum": current.get("sum", 0) + 1}
-        case 1:
-            return Verdict.KEEP_CURRENT
-        case 2:
-            return Verdict.KEEP_NEW
-    return Verdict.NO_CONFLATION
-
-
-def matches(current: Any, new: Any) -> bool:
-    """Values of one sign."""
-    return bool((current.get("n") or 0) > 1) == bool((new.get("n") or 0) > 1)
-
-
-MERGER = Merger("golden:merged", merged)
-MATCHER = Matcher("golden:matches", matches)
-
-
-def definition_of(given: dict[str, Any]) -> Definition:
-    """A topic's definition from plain values."""
-    merge, match = given["merge"], given["match"]
-    expiration_ms = given["expiration_ms"]
-    return Definition(
-        History(*given["history"]),
-        KeySpec.of(f"/{name}" for name in given["key"]),
-        QueuePolicy(given["policy"]),
-        Kind(given["kind"]),
-        retains=given["retains"],
-        values_only=given["values_only"],
-        merge=MERGER if merge == "merger" else Reduce.parse(merge) if merge else None,
-        match=MATCHER if match == "matcher" else KeySpec.parse(match) if match else None,
-        replaces=given["replaces"],
-        expiration_ns=None if expiration_ms is None else expiration_ms * 1_000_000,
-        priority=Priority(given["priority"]),
-        tidies=given["tidies"],
-    )
-
-
-def frame_of(message: Message, *, removes: bool = True) -> Frame:
-    """A message as it is published; a removal says why."""
-    if message.gone and removes:
-        return Tombstone(
-            message.offset, b"", message.key, message.at_ms, reason=RemovalReason(message.gone)
-        )
-    return Frame(message.offset, message.payload, message.key, message.at_ms, exempt=message.exempt)
 
 
 @dataclass(slots=True)
@@ -282,8 +236,7 @@ class Product:
 
     def take(self, session: str, bytes_max: int) -> tuple[list[str], bool]:
         """The lines, and whether there may be more."""
-        rows = self._shared_rows(session) if self._shares else None
-        outputs = self._engine.take(session, bytes_max) if rows is None else [rows]
+        outputs = self._shared_rows(session) or self._engine.take(session, bytes_max)
         goes_on = bool(outputs) and not any(isinstance(out, Goodbye) for out in outputs)
         return [line for output in outputs for line in output_lines(output)], goes_on
 
@@ -298,13 +251,15 @@ class Product:
                 found.append(event_of(event))
         return found
 
-    def _shared_rows(self, session: str) -> Rows | None:
+    def _shared_rows(self, session: str) -> list[Output]:
         """What was announced to several sessions, if it is still all that there is to take."""
         flush, member = self._flushes.pop(session, (None, None))
-        if flush is None or member is None or not self._engine.sent(flush, member):
-            return None
+        if not self._shares or flush is None or member is None:
+            return []
+        if not self._engine.sent(flush, member):
+            return []
         self.shared += 1
-        return Rows(member.name, flush.topic, flush.epoch, "publish", flush.batch)
+        return [Rows(member.name, flush.topic, flush.epoch, "publish", flush.batch)]
 
     def bring(self, wanted: dict[str, Any], piece: Sequence[Message], now: int) -> Lines:
         subscriber = (wanted["name"], wanted["topic"])

@@ -66,7 +66,7 @@ def test_a_signal_waits_until_the_pipeline_listens(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "there is nothing to run"),
+        ([], "nothing to run"),
         (["a.toml", "--checkpoints", "c"], "--checkpoints goes with --topics"),
         (["a.toml", "--gateway", "http://g"], "--gateway goes with --topics"),
     ],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.app.metrics.samples import samples
@@ -92,8 +94,12 @@ async def test_tasks_come_and_go() -> None:
     async with running_gateway() as running:
         await running.topic()
         before = (await samples(running))["tidegate_tasks"]
+        task = asyncio.create_task(asyncio.Event().wait())
+        assert (await samples(running))["tidegate_tasks"] == before + 1
+        task.cancel()
         async with running.subscribe():
-            assert (await samples(running))["tidegate_tasks"] > before
+            found = (await samples(running))["tidegate_tasks"]
+            assert found == before, "a stream that waits has no task"
         await eventually(lambda: not running.gateway.driver.engine.stats().sessions, "it leaves")
 
 

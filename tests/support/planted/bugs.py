@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.planted.lanes import ENGINE, FOCUS, LANES, SLOTS, SLOTTED, Planted
+from tests.support.planted.lanes import ENGINE, FOCUS, LANES, SLOTTED, STATEFUL, Planted
 from tests.support.planted.queues import POLICIES, QUEUES
 from tests.support.planted.sums import CONSERVED, RECEIPTS, SUMS
 
@@ -87,7 +87,7 @@ BOARDS: dict[str, Planted] = {
         "            if True:",
     ),
     "a nearer deadline is not noted": (
-        SLOTS,
+        STATEFUL,
         "conflation/topics/feed.py",
         "            if lane.deadline != before:",
         "            if before is None and lane.deadline is not None:",
@@ -114,7 +114,7 @@ MEMBERS: dict[str, Planted] = {
         "            pass",
     ),
     "a large answer loses a row between its pieces": (
-        SLOTS,
+        STATEFUL,
         "conflation/sessions/rows.py",
         "        since, self.sent = self.sent, self.sent + len(rows)",
         "        since, self.sent = self.sent, min(self.sent + len(rows) + 1, len(self.rows))",
@@ -261,7 +261,7 @@ PLANTED = LANES | SLOTTED | BOARDS | MEMBERS | BEGINNINGS | QUEUES | SUMS
 MACHINES = (
     ENGINE,
     FOCUS,
-    SLOTS,
+    STATEFUL,
     WINDOWS,
     GROUPS,
     CHANGES,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 ENGINE = "test_state_machine:EngineMachine"
 FOCUS = "test_state_machine_focus:FocusMachine"
-SLOTS = "test_state_machine_entries:SlotMachine"
+STATEFUL = "test_state_machine_stateful:StatefulMachine"
 
 Planted = tuple[str, str, str, str]
 
@@ -70,19 +70,19 @@ LANES: dict[str, Planted] = {
         "                if not self.id.oof:",
     ),
     "flush_on lets nothing go": (
-        SLOTS,
+        STATEFUL,
         "conflation/lanes/stateful.py",
         "            self._released.append(entries)",
         "            pass",
     ),
     "a leading key goes at once always": (
-        SLOTS,
+        STATEFUL,
         "conflation/lanes/stateful.py",
         "            if last is None or now - last >= self.id.interval_ns:",
         "            if last is None or now - last >= 0:",
     ),
     "what matches never is conflated": (
-        SLOTS,
+        STATEFUL,
         "conflation/lanes/stateful.py",
         "        sealed = not frame.removed and (frame.exempt or never)",
         "        sealed = not frame.removed and frame.exempt",
@@ -118,19 +118,19 @@ LANES: dict[str, Planted] = {
 
 SLOTTED: dict[str, Planted] = {
     "an entry is not moved to its newest message": (
-        SLOTS,
+        STATEFUL,
         "conflation/lanes/pending.py",
         "                entry.order = part.frame.offset",
         "                entry.order = entry.opened",
     ),
     "match is not looked at": (
-        SLOTS,
+        STATEFUL,
         "conflation/lanes/pending.py",
         "        return self._match_of is None or entry.match == self._match(part)",
         "        return True",
     ),
     "parts from before a join are told again": (
-        SLOTS,
+        STATEFUL,
         "conflation/lanes/pending.py",
         "            if part.joins < since_join:",
         "            if part.joins < since_join - 1:",
@@ -148,13 +148,13 @@ SLOTTED: dict[str, Planted] = {
         "        return False",
     ),
     "reducers see the last message only": (
-        SLOTS,
+        STATEFUL,
         "conflation/lanes/accumulate.py",
         "            accumulator = self.accumulator.join(later.accumulator)",
         "            accumulator = later.accumulator",
     ),
     "a delta is that of the last message": (
-        SLOTS,
+        STATEFUL,
         "conflation/lanes/accumulate.py",
         "            patch = patches.compose(self.patch, later.patch)",
         "            patch = later.patch",
@@ -175,7 +175,7 @@ SLOTTED: dict[str, Planted] = {
         "            if kept and not _unseen(kept[-1], flush):",
     ),
     "an empty delta is sent": (
-        SLOTS,
+        STATEFUL,
         "conflation/lanes/delta.py",
         "        if is_empty and not entry.sealed and not entry.was_joined:",
         "        if is_empty and entry.sealed and not entry.was_joined:",
@@ -187,7 +187,7 @@ SLOTTED: dict[str, Planted] = {
         "        return complete",
     ),
     "a delta compares what is not selected": (
-        SLOTS,
+        STATEFUL,
         "conflation/lanes/delta.py",
         "        return payload if self._select is None else self._select.apply(payload)",
         "        return payload",
@@ -199,13 +199,13 @@ SLOTTED: dict[str, Planted] = {
         "        return Receipt(self.messages + other.messages, other.first, self.first_ms)",
     ),
     "a merger keeps the new for the current": (
-        SLOTS,
+        STATEFUL,
         "conflation/lanes/accumulate.py",
         "                return self",
         "                return MergerAccumulator(self.merger, payload)",
     ),
     "a message that a merger keeps moves to the end": (
-        SLOTS,
+        STATEFUL,
         "conflation/lanes/pending.py",
         "            if not self._replaces and not joined.keeps_place(earlier):",
         "            if not self._replaces:",

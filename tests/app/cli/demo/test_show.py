@@ -58,7 +58,7 @@ def test_a_signal_ends_it_cleanly_with_streams_open(number: signal.Signals, code
             rows.close()
             out, err = process.communicate(timeout=HANGS_S)
     assert watch.taken_s < CLEAN_END_S_MAX
-    assert (process.returncode, "Traceback" in err) == (code, False)
+    assert (process.returncode, "Traceback" in err) == (code, False), err
     assert counts(out.splitlines()[-1])
 
 

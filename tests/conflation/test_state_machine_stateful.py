@@ -63,7 +63,7 @@ REDUCE = Reduce.parse("[/n:sum,/n:max@top,/g:first,/g:append@gs]")
 MERGER = Merger("tests:merged", merged)
 
 
-class SlotMachine(RemovalMachine):
+class StatefulMachine(RemovalMachine):
     """A keyed topic, and every option for which a lane must look at every message."""
 
     lane_specs = (
@@ -103,7 +103,7 @@ class SlotMachine(RemovalMachine):
         return compact(value)
 
 
-class PlainSlotMachine(LanguageMachine):
+class PlainStatefulMachine(LanguageMachine):
     """A topic without key: rows are named by the conflation key."""
 
     lane_specs = (
@@ -123,7 +123,7 @@ class PlainSlotMachine(LanguageMachine):
         return self.lockstep.define("log", ())
 
 
-TestSlotMachine = SlotMachine.TestCase
-TestSlotMachine.settings = examples(100, nightly=6_000, steps=30)
-TestPlainSlotMachine = PlainSlotMachine.TestCase
-TestPlainSlotMachine.settings = examples(30, nightly=2_000, steps=30)
+TestStatefulMachine = StatefulMachine.TestCase
+TestStatefulMachine.settings = examples(100, nightly=6_000, steps=30)
+TestPlainStatefulMachine = PlainStatefulMachine.TestCase
+TestPlainStatefulMachine.settings = examples(30, nightly=2_000, steps=30)
