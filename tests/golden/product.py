@@ -1,6 +1,6 @@
 """The product as the golden transcripts know it: its verbs in, lines of text out.
 
-Only this module, `definitions` and `lines` name what the product is made of. When something is moved
+Only this module, `definitions` and `lines` name parts of the product. When something is moved
 or renamed, change these and keep the text; then the recorded hashes still compare.
 """
 
