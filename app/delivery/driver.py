@@ -15,7 +15,7 @@ from tidegate.app.delivery.backpressure import (
     PublishBackpressure,
     split_publish,
 )
-from tidegate.app.delivery.fanout import FlushWriter, StreamScheduler
+from tidegate.app.delivery.fanout import FlushWriter, Offer, StreamScheduler
 from tidegate.app.delivery.notices import WriteContext
 from tidegate.app.delivery.timers import IdleTask, Timer
 from tidegate.app.http.counters import Counters
@@ -213,15 +213,17 @@ class Driver:
         self._backpressure.taken(member.session)
         return True
 
-    def _send(self, flush: SharedFlush, member: Member, now_s: float) -> bool:
-        """Have a flush written to a member's stream; False: the stream takes for itself."""
-        consumer = self._consumers.get(member.session)
-        if consumer is None:  # its peer has left meanwhile
-            return False
-        if consumer.on_flush is not None and consumer.on_flush(flush, member, now_s):
-            return True
-        consumer.wake()
-        return False
+    def _share(self, flush: SharedFlush) -> None:
+        """Have a flush written to the streams that can; wake the others at once."""
+        offers: list[tuple[Offer, Member]] = []
+        for member in flush.members:
+            consumer = self._consumers.get(member.session)
+            if consumer is not None and consumer.on_flush is not None:
+                offers.append((consumer.offer, member))
+            elif consumer is not None:
+                consumer.wake()
+        if offers:
+            self.streams.call_soon(FlushWriter(flush, offers, self._sent, self.streams))
 
     def _sent(self, streams: int, seconds: float) -> None:
         self.figures.wrote_alike(streams, seconds)
@@ -235,7 +237,7 @@ class Driver:
                     if (consumer := self._consumers.get(event.session)) is not None:
                         consumer.wake()
                 case SharedFlush():
-                    self.streams.call_soon(FlushWriter(event, self._send, self._sent, self.streams))
+                    self._share(event)
                 case SessionClosed():
                     self._note_closed(event)
                 case RecordsExpired() if self.on_expired is not None:
@@ -333,6 +335,13 @@ class Consumer:
         if self._woken is None:
             self._woken = asyncio.Event()
         return self._woken
+
+    def offer(self, flush: SharedFlush, member: Member, now_s: float) -> bool:
+        """Have the stream write a shared flush; False: it takes for itself."""
+        if self.on_flush is not None and self.on_flush(flush, member, now_s):
+            return True
+        self.wake()
+        return False
 
     @property
     def has_notices(self) -> bool:

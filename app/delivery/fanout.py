@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from tidegate.conflation.lanes.lane import Member
 from tidegate.conflation.outputs import SharedFlush
@@ -83,37 +83,40 @@ class StreamScheduler:
 MEMBERS_AT_ONCE = 16
 
 
+Offer = Callable[[SharedFlush, Member, float], bool]
+"""Has a member's stream write a flush, at a time of the loop's clock; False if it did not."""
+
+
 class FlushWriter:
     """Writes one flush to the streams of its members, some in each call, until all have it.
 
     Args:
         flush: what is written.
-        send: writes it to one member's stream, at a time of the loop's clock; False if it did not.
+        offers: the members, and what offers it to the stream of each.
         sent: is called after some members, with how many were written to and how long that took, in
             seconds.
         streams: calls again while members are left.
     """
 
-    __slots__ = ("_flush", "_members", "_send", "_sent", "_streams")
+    __slots__ = ("_flush", "_offers", "_sent", "_streams")
 
     def __init__(
         self,
         flush: SharedFlush,
-        send: Callable[[SharedFlush, Member, float], bool],
+        offers: Iterable[tuple[Offer, Member]],
         sent: Callable[[int, float], None],
         streams: StreamScheduler,
     ) -> None:
         self._flush = flush
-        self._send = send
+        self._offers = iter(offers)
         self._sent = sent
         self._streams = streams
-        self._members = iter(flush.members)
 
     def __call__(self) -> None:
         """Write to the next members."""
         began_s = asyncio.get_running_loop().time()
-        members = list(itertools.islice(self._members, MEMBERS_AT_ONCE))
-        written = sum(self._send(self._flush, member, began_s) for member in members)
-        if len(members) == MEMBERS_AT_ONCE:
+        offers = list(itertools.islice(self._offers, MEMBERS_AT_ONCE))
+        written = sum(offer(self._flush, member, began_s) for offer, member in offers)
+        if len(offers) == MEMBERS_AT_ONCE:
             self._streams.call_soon(self)
         self._sent(written, asyncio.get_running_loop().time() - began_s)

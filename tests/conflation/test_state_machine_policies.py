@@ -41,9 +41,10 @@ from tidegate.conflation.outputs import (
 from tidegate.conflation.sessions.session import QueueLimits
 from tidegate.keys.spec import KeySpec
 
-RULES = "queue-3 queue-4 queue-5 queue-6 queue-7 queue-8 queue-9 queue-10 queue-11 merge-4"
-pytestmark = pytest.mark.rule(*RULES.split())
-
+pytestmark = [
+    pytest.mark.rule("queue-3", "queue-4", "queue-5", "queue-6", "queue-7"),
+    pytest.mark.rule("queue-8", "queue-9", "queue-10", "queue-11", "merge-4"),
+]
 PLENTY = 1 << 30
 POLICIES = ("off", "conflate", "always", "unsubscribe")
 PRIORITIES = (Priority.HIGH, Priority.DEFAULT, Priority.LOW)

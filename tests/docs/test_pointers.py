@@ -17,11 +17,7 @@ FOLDERS = (
 # Paths in code font: `app/http/`, `tests/app/stores`, and file names such as `writer.py`.
 POINTER = re.compile(r"`(\w[\w./-]*)`")
 IS_FILE = re.compile(r"[\w/-]+\.(py|md|yml|json)")
-OUTDATED = {"pipeline.md"}  # its table names modules from before the rooms of `pipeline/`
-PAGES = [
-    ROOT / "README.md",
-    *(page for page in sorted((ROOT / "docs").rglob("*.md")) if page.name not in OUTDATED),
-]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def pointers(page: str) -> Iterator[str]:
@@ -46,12 +42,6 @@ EXISTING = existing()
 def test_files_and_folders_that_a_page_names_exist(page: Path) -> None:
     named = pointers(page.read_text("utf-8"))
     assert sorted({each for each in named if each.rstrip("/") not in EXISTING}) == []
-
-
-@pytest.mark.parametrize("name", sorted(OUTDATED))
-def test_an_outdated_page_is_still_outdated(name: str) -> None:
-    named = pointers((ROOT / "docs" / name).read_text("utf-8"))
-    assert {each for each in named if each.rstrip("/") not in EXISTING}, f"{name} can be checked"
 
 
 def test_a_wrong_pointer_is_found() -> None:

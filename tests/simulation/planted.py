@@ -40,11 +40,11 @@ PLANTED: dict[str, Planted] = {
     ),
     "a flush goes twice": (
         "conflation/lanes/interval.py",
-        "        told = self.board.rows(since, oof=self.id.oof)",
-        "        told = self.board.rows(max(since - 1, self.board.horizon), oof=self.id.oof)",
+        "        changed = self.board.rows(since, oof=self.id.oof)",
+        "        changed = self.board.rows(max(since - 1, self.board.horizon), oof=self.id.oof)",
     ),
     "what was sent ahead of its turn comes again": (
-        "conflation/lanes/member.py",
+        "conflation/lanes/lane.py",
         "                    self.ahead[board_key] = newest.offset",
         "                    pass",
     ),

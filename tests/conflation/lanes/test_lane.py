@@ -147,7 +147,7 @@ def say(board: Board, text: str, *, exempt: bool = False) -> None:
         board.put(made.key, Frame(made.offset, made.payload, made.key, 0, exempt))
 
 
-@rule("interval-11")
+@rule("interval-10")
 def test_keys_have_their_turn_in_the_order_of_its_begin() -> None:
     board = a_board("a1 b1 c1")
     going = CatchUp(board.rows(0), board.head)
@@ -180,7 +180,7 @@ def test_a_piece_has_the_size_of_what_is_sent() -> None:
     assert not going.is_over
 
 
-@rule("interval-11")
+@rule("interval-10")
 def test_nothing_goes_ahead_of_what_is_not_to_be_conflated() -> None:
     """Neither the message itself, nor what replaced it."""
     board = a_board("a1 b1")
@@ -205,7 +205,7 @@ def test_a_queue_is_in_publication_order() -> None:
     assert tokens(row for _, row in board.rows(going.position)) == "b2"
 
 
-@rule("interval-11")
+@rule("interval-10")
 def test_of_a_key_that_left_the_last_value_goes() -> None:
     """With what took its place, and was taken away itself."""
     board = a_board("a1 b1")
