@@ -144,10 +144,15 @@ class Receipt(msgspec.Struct, frozen=True, gc=False):
     first_ms: int
 
     def then(self, other: Receipt) -> Receipt:
-        """Join a later receipt; that of no message has no first."""
+        """Return both together; nothing has no first.
+
+        Mostly this one is the older. Over several changes of options it need not be: what an
+        earlier lane had not reported may reach a later one behind what that lane has seen since.
+        """
         if not self.messages or not other.messages:
             return self if self.messages else other
-        return Receipt(self.messages + other.messages, self.first, self.first_ms)
+        oldest = self if self.first <= other.first else other
+        return Receipt(self.messages + other.messages, oldest.first, oldest.first_ms)
 
     def on(self, frame: Frame, patch: bytes | None = None) -> Frame:
         """Return the row that a frame becomes; the frame if it stands for itself alone."""

@@ -242,3 +242,19 @@ TestReceiptMachine = ReceiptMachine.TestCase
 TestReceiptMachine.settings = examples(100, nightly=6_000, steps=30)
 TestConservedMachine = ConservedMachine.TestCase
 TestConservedMachine.settings = examples(100, nightly=6_000, steps=30)
+
+
+def test_the_first_message_is_known_after_several_changes() -> None:
+    """What an early lane did not report reached a later one behind what that had seen since."""
+    machine = ReceiptMachine()
+    machine.begin(picks=[(1, 0, False)])
+    machine.publish(letters=[1], pick=0)
+    machine.publish(letters=[0], pick=0)
+    machine.change(pick=0, to=1)
+    machine.change(pick=0, to=0)
+    machine.publish(letters=[0], pick=0)
+    machine.remove(keys=["a"], pick=0)
+    machine.change(pick=0, to=12)
+    machine.publish(letters=[0], pick=0)
+    machine.come_and_go(keys="ABaa", pick=0, step="0ms")
+    machine.teardown()
