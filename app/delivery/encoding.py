@@ -310,6 +310,11 @@ def chunk(text: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(text), text)
 
 
+def body_bytes(framed: bytes) -> int:
+    """Return the size of the text in a chunk."""
+    return len(framed) - framed.index(b"\r\n") - 2 * len(b"\r\n")
+
+
 def _headed(rows: Rows, style: Style, ids: EventIds) -> bytes:
     """Encode rows of a session of several subscriptions: its own lines and the shared text."""
     text = rows_text(rows, style)

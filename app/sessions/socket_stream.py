@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from tidegate.app.delivery.driver import Driver
-from tidegate.app.delivery.encoding import chunk
+from tidegate.app.delivery.encoding import body_bytes, chunk
 from tidegate.app.http.connection import Connection, WriteDeadline
 from tidegate.app.http.protocol import HandedOver
 from tidegate.app.sessions.event_writer import EventWriter
@@ -33,6 +33,13 @@ def look_interval_s(write_timeout_s: float, farewell_s: float) -> float:
     """Return how often a stream that waits to write looks at its deadline."""
     look_s = min(write_timeout_s / LOOKS_PER_TIMEOUT, farewell_s / LOOKS_PER_FAREWELL)
     return max(LOOK_S_MIN, look_s)
+
+
+def write_deadline(settings: Settings, taken_mark: int, now_s: float) -> WriteDeadline:
+    """Begin the deadline of a stream that waits to write, in either of its forms."""
+    farewell_s = settings.shutdown_grace.seconds
+    timeout_s = settings.write_timeout.seconds
+    return WriteDeadline(timeout_s, taken_mark, now_s, farewell_s=farewell_s)
 
 
 class SocketStream(asyncio.Protocol):
@@ -160,11 +167,10 @@ class SocketStream(asyncio.Protocol):
         framed = self._writer.shared(flush)
         if not framed or not driver.sent(flush, member):
             return False
-        self._sent_bytes += len(framed)
-        line.transport.write(framed)
-        line.write_watch.wrote(line.connection)
-        self._writer.wrote_shared(len(framed), now_s)
-        driver.figures.write_bytes.note(len(framed))
+        size_bytes = body_bytes(framed)
+        self._put(line, framed, size_bytes)
+        self._writer.wrote_shared(size_bytes, now_s)
+        driver.figures.write_bytes.note(size_bytes)
         if self._is_full():
             self._wait_for_room()
         return True
@@ -201,9 +207,12 @@ class SocketStream(asyncio.Protocol):
             self._call_at(now_s + self._writer.wait_s(now_s))
 
     def _write(self, text: bytes) -> None:
-        line, framed = self._line, chunk(text)
-        assert line is not None
-        self._sent_bytes += len(framed)
+        assert self._line is not None
+        self._put(self._line, chunk(text), len(text))
+
+    def _put(self, line: HandedOver, framed: bytes, size_bytes: int) -> None:
+        """Hand a chunk to the transport; its body's size counts, as under any other server."""
+        self._sent_bytes += size_bytes
         line.transport.write(framed)
         line.write_watch.wrote(line.connection)
 
@@ -227,12 +236,7 @@ class SocketStream(asyncio.Protocol):
         settings = self._settings
         now_s = self._loop.time()
         if self._deadline is None:
-            self._deadline = WriteDeadline(
-                settings.write_timeout.seconds,
-                self._line.connection.taken_mark,
-                now_s,
-                farewell_s=settings.shutdown_grace.seconds,
-            )
+            self._deadline = write_deadline(settings, self._line.connection.taken_mark, now_s)
         look_s = look_interval_s(settings.write_timeout.seconds, settings.shutdown_grace.seconds)
         self._call_at(now_s + self._writer.auto.wait_s(look_s))
 

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from tidegate.app.delivery.notices import Heartbeat
-from tidegate.app.http.connection import Connection, WriteDeadline, connection_of
+from tidegate.app.http.connection import Connection, connection_of
 from tidegate.app.http.middleware import logged_when_over
 from tidegate.app.http.problems import Problem
 from tidegate.app.http.protocol import GatewayProtocol, protocol_of
@@ -22,7 +22,7 @@ from tidegate.app.sessions.auto_watch import AutoWatch
 from tidegate.app.sessions.event_writer import EventWriter
 from tidegate.app.sessions.reader import Reader
 from tidegate.app.sessions.session import Session
-from tidegate.app.sessions.socket_stream import SocketStream, look_interval_s
+from tidegate.app.sessions.socket_stream import SocketStream, look_interval_s, write_deadline
 from tidegate.conflation.outputs import CloseReason
 
 logger = logging.getLogger("tidegate.stream")
@@ -100,12 +100,7 @@ class EventStream(EventSourceResponse):
         A send that was cancelled can be repeated: uvicorn waits for room first, and writes then.
         """
         settings, auto = self._settings, self._auto
-        deadline = WriteDeadline(
-            settings.write_timeout.seconds,
-            self._taken_mark(),
-            anyio.current_time(),
-            farewell_s=settings.shutdown_grace.seconds,
-        )
+        deadline = write_deadline(settings, self._taken_mark(), anyio.current_time())
         look_s = look_interval_s(settings.write_timeout.seconds, settings.shutdown_grace.seconds)
         while True:
             with anyio.move_on_after(auto.wait_s(look_s)) as wait:

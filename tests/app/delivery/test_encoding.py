@@ -13,7 +13,15 @@ from hypothesis import strategies as st
 
 from tests.support.noted import PLAIN_IDS
 from tests.support.profiles import examples
-from tidegate.app.delivery.encoding import NOTHING, Format, Style, encode, rows_text
+from tidegate.app.delivery.encoding import (
+    NOTHING,
+    Format,
+    Style,
+    body_bytes,
+    chunk,
+    encode,
+    rows_text,
+)
 from tidegate.app.http.wire import event
 from tidegate.clients.sse import Event, Parser
 from tidegate.conflation.definition import Kind
@@ -305,3 +313,9 @@ def test_text_and_binary_are_read_as_published(line_text: str, binary: bytes) ->
     assert read.text == re.sub("\r\n|\r", "\n", line_text)
     [read] = Parser().feed(text(rows(Frame(6, binary)), kind=Kind.BINARY))
     assert base64.b64decode(read.text) == binary
+
+
+@pytest.mark.parametrize("size_bytes", [1, 15, 16, 4_096])
+def test_a_chunk_has_the_size_of_its_text(size_bytes: int) -> None:
+    """The log and the metrics count what a client reads, whatever frames it."""
+    assert body_bytes(chunk(b"\r" * size_bytes)) == size_bytes
