@@ -195,8 +195,8 @@ SLOTTED: dict[str, Planted] = {
     "the first message of a row is the later one": (
         ENGINE,
         "conflation/frame.py",
-        "        return Receipt(self.messages + other.messages, self.first, self.first_ms)",
-        "        return Receipt(self.messages + other.messages, other.first, self.first_ms)",
+        "        oldest = self if self.first <= other.first else other",
+        "        oldest = other",
     ),
     "a merger keeps the new for the current": (
         STATEFUL,
