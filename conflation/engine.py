@@ -286,12 +286,13 @@ class Engine:
         session.ready = bool(outputs)
         return outputs
 
-    def sent(self, flush: SharedFlush, member: Member) -> bool:
-        """Count a flush as taken by a member; False: something has come between, let it `take`."""
-        session = self._registry.sent(flush, member)
-        if session is not None:
-            self._queue_limits.taken(session)
-        return session is not None
+    def sent(self, flush: SharedFlush, members: Sequence[Member]) -> list[bool]:
+        """Count a flush as taken by members; False: something has come between, let it `take`."""
+        sessions = self._registry.sent(flush, members)
+        for session in sessions:
+            if session is not None and session.is_crossed:
+                self._queue_limits.taken(session)
+        return [session is not None for session in sessions]
 
     def events(self) -> list[Event]:
         """Return the events since the last call, for the driver to act on."""

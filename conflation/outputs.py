@@ -123,10 +123,10 @@ class SessionReady:
 
 @dataclass(frozen=True, slots=True)
 class SharedFlush:
-    """A flush is all that the sessions of these members have to take, and for each it is the same.
+    """A lane has flushed, and the sessions of these members waited for nothing before.
 
-    It announces each of them, as `SessionReady` does one. The shell may send it to a member for
-    which `Engine.sent` returns True, in place of a take.
+    It announces each of them, as `SessionReady` does one. The shell may send the batch as it is to
+    a member for which `Engine.sent` returns True, in place of a take.
     """
 
     topic: str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from tidegate.conflation.engine import Engine
 from tidegate.conflation.frame import Frame
@@ -41,6 +41,11 @@ class PublishBackpressure:
     def taken(self, session: str) -> None:
         """Wake the publishers: a session has taken something."""
         self._given_up.discard(session)
+        self._taken.set()
+
+    def all_taken(self, sessions: Iterable[str]) -> None:
+        """Wake the publishers: each of these sessions has taken something."""
+        self._given_up.difference_update(sessions)
         self._taken.set()
 
     def forget(self, session: str) -> None:

@@ -15,7 +15,7 @@ from tidegate.app.delivery.backpressure import (
     PublishBackpressure,
     split_publish,
 )
-from tidegate.app.delivery.fanout import FlushWriter, Offer, StreamScheduler
+from tidegate.app.delivery.fanout import FlushWriter, StreamScheduler, Wakeup
 from tidegate.app.delivery.notices import WriteContext
 from tidegate.app.delivery.timers import IdleTask, Timer
 from tidegate.app.http.counters import Counters
@@ -25,7 +25,6 @@ from tidegate.conflation.definition import Definition
 from tidegate.conflation.engine import Engine
 from tidegate.conflation.errors import SessionUnknown
 from tidegate.conflation.frame import Frame, RestoredTopic
-from tidegate.conflation.lanes.lane import Member
 from tidegate.conflation.outputs import (
     CloseReason,
     HistoryWanted,
@@ -75,6 +74,7 @@ class Driver:
         # The engine's time never goes back, not even behind a timer that rang a little early.
         self._latest: Instant = 0
         self._consumers: dict[str, Consumer] = {}
+        self._wakeups: dict[str, Wakeup] = {}  # of the consumers
         self._backpressure = PublishBackpressure(engine, limits)
         self.streams = StreamScheduler()
         self._timer = Timer(self.now, self._advance)
@@ -132,6 +132,7 @@ class Driver:
         self.engine.open_session(session, limits, lasts=lasts, conflated=conflated)
         self._backpressure.note_limits(session, limits)
         consumer = self._consumers[session] = Consumer(self, session)
+        self._wakeups[session] = consumer.wakeup
         return consumer
 
     def subscribe(
@@ -191,6 +192,7 @@ class Driver:
         # With a reason the stream still has a goodbye to take, and closes the session after that.
         if reason is None:
             self._consumers.pop(session, None)
+            self._wakeups.pop(session, None)
             self._backpressure.forget(session)
         self.settle()
 
@@ -206,27 +208,16 @@ class Driver:
         self._backpressure.taken(session)
         self.settle()
 
-    def sent(self, flush: SharedFlush, member: Member) -> bool:
-        """Count a flush as taken by a member; True: its stream writes it now."""
-        if not self.engine.sent(flush, member):
-            return False
-        self._backpressure.taken(member.session)
-        return True
+    def _write(self, flush: SharedFlush) -> None:
+        """Have a flush written to the streams that rest, in turns; the others take for themselves."""
+        self.streams.call_soon(
+            FlushWriter(flush, self.engine, self._wakeups, self._sent, self.streams)
+        )
 
-    def _share(self, flush: SharedFlush) -> None:
-        """Have a flush written to the streams that can; wake the others at once."""
-        offers: list[tuple[Offer, Member]] = []
-        for member in flush.members:
-            consumer = self._consumers.get(member.session)
-            if consumer is not None and consumer.on_flush is not None:
-                offers.append((consumer.offer, member))
-            elif consumer is not None:
-                consumer.wake()
-        if offers:
-            self.streams.call_soon(FlushWriter(flush, offers, self._sent, self.streams))
-
-    def _sent(self, streams: int, seconds: float) -> None:
-        self.figures.wrote_alike(streams, seconds)
+    def _sent(self, sessions: list[str], sizes_bytes: list[int], seconds: float) -> None:
+        if sessions:
+            self._backpressure.all_taken(sessions)
+            self.figures.wrote_alike(sizes_bytes, seconds)
         self.settle()
 
     def settle(self) -> None:
@@ -234,10 +225,10 @@ class Driver:
         for event in self.engine.events():
             match event:
                 case SessionReady():
-                    if (consumer := self._consumers.get(event.session)) is not None:
-                        consumer.wake()
+                    if (wakeup := self._wakeups.get(event.session)) is not None:
+                        wakeup.wake()
                 case SharedFlush():
-                    self._share(event)
+                    self._write(event)
                 case SessionClosed():
                     self._note_closed(event)
                 case RecordsExpired() if self.on_expired is not None:
@@ -285,20 +276,19 @@ class Driver:
 class Consumer:
     """A session's end at the driver: takes its outputs, and waits for more.
 
-    `is_over`: another consumer has replaced this one, or the peer is gone; only the notices that
-    were sent before are left. `close_reason`: why the engine closed the session. `on_woken`: called
-    in place of waking whoever waits. `on_flush`: writes a shared flush, at a time of the loop's
-    clock; False where it cannot.
+    Attributes:
+        wakeup: how its stream learns that there is something to take.
+        is_over: another consumer has replaced this one, or the peer is gone; only the notices that
+            were sent before are left.
+        close_reason: why the engine closed the session.
     """
 
     def __init__(self, driver: Driver, session: str) -> None:
         self.session = session
+        self.wakeup = Wakeup()
         self.is_over = False
         self.close_reason: CloseReason | None = None
-        self.on_woken: Callable[[], None] | None = None
-        self.on_flush: Callable[[SharedFlush, Member, float], bool] | None = None
         self._driver = driver
-        self._woken: asyncio.Event | None = None
         self._notices: deque[bytes] = deque()
 
     def take(self, bytes_max: int) -> list[Output]:
@@ -312,46 +302,10 @@ class Consumer:
         self._driver.taken(self.session)
         return outputs
 
-    async def wait(self, seconds_max: float) -> bool:
-        """Wait until there are outputs or notices; return False after `seconds_max`."""
-        woken = self._event()
-        try:
-            async with asyncio.timeout(seconds_max):
-                await woken.wait()
-        except TimeoutError:
-            return False
-        woken.clear()
-        return True
-
-    def wake(self) -> None:
-        """Wake the stream: the session has outputs or notices."""
-        if self.on_woken is None:
-            self._event().set()
-        else:
-            self.on_woken()
-
-    def _event(self) -> asyncio.Event:
-        # Made at its first use: most streams are called and wait for nothing.
-        if self._woken is None:
-            self._woken = asyncio.Event()
-        return self._woken
-
-    def offer(self, flush: SharedFlush, member: Member, now_s: float) -> bool:
-        """Have the stream write a shared flush; False: it takes for itself."""
-        if self.on_flush is not None and self.on_flush(flush, member, now_s):
-            return True
-        self.wake()
-        return False
-
-    @property
-    def has_notices(self) -> bool:
-        """True if `notices` would return any."""
-        return bool(self._notices)
-
     def send(self, notice: bytes) -> None:
         """Send an event that is not the engine's, before the next outputs."""
         self._notices.append(notice)
-        self.wake()
+        self.wakeup.wake()
 
     def notices(self) -> bytes:
         """Return the events sent since the last call."""

@@ -6,14 +6,75 @@ import asyncio
 import heapq
 import itertools
 from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple
 
+from tidegate.app.delivery.encoding import Style, body_bytes, shared_chunk
+from tidegate.conflation.engine import Engine
 from tidegate.conflation.lanes.lane import Member
 from tidegate.conflation.outputs import SharedFlush
 
-# How long streams may write before the loop looks at everything else; asked once in SLICE streams,
-# because the clock costs as much as a short write.
-TURN_S = 0.005
-SLICE = 32
+# How long streams may write before the loop looks at everything else.
+TURN_S: Final = 0.005
+# A larger flush would be copied into the buffer of each peer that is slow: streams take it in parts.
+FLUSH_BYTES_MAX: Final = 1 << 20
+# So many members are written to between two looks at the clock: less than a millisecond.
+MEMBERS_AT_ONCE: Final = 32
+
+INFINITY: Final = float("inf")
+
+
+class Resting(NamedTuple):
+    """A stream that has written all it had, has room, and needs no look at what it writes next.
+
+    Args:
+        style: how it writes rows.
+        write: writes a chunk with a body of so many bytes, at a time of the loop's clock.
+    """
+
+    style: Style
+    write: Callable[[bytes, int, float], None]
+
+
+class Wakeup:
+    """How the stream of one session learns that there is something to write.
+
+    Attributes:
+        on_woken: called in place of waking whoever waits.
+        resting: how a flush may be written past the stream. A stream sets it when it comes to rest;
+            whatever wakes the stream ends the rest.
+    """
+
+    __slots__ = ("_woken", "on_woken", "resting")
+
+    def __init__(self) -> None:
+        self.on_woken: Callable[[], None] | None = None
+        self.resting: Resting | None = None
+        # Made at its first use: most streams are called and wait for nothing.
+        self._woken: asyncio.Event | None = None
+
+    def wake(self) -> None:
+        """Wake the stream: its session has outputs or notices."""
+        self.resting = None
+        if self.on_woken is None:
+            self._event().set()
+        else:
+            self.on_woken()
+
+    async def wait(self, seconds_max: float) -> bool:
+        """Wait until the stream is woken; return False after `seconds_max`."""
+        woken = self._event()
+        try:
+            async with asyncio.timeout(seconds_max):
+                await woken.wait()
+        except TimeoutError:
+            return False
+        woken.clear()
+        return True
+
+    def _event(self) -> asyncio.Event:
+        if self._woken is None:
+            self._woken = asyncio.Event()
+        return self._woken
 
 
 class StreamScheduler:
@@ -28,10 +89,10 @@ class StreamScheduler:
         self._ready: dict[Callable[[], None], None] = {}
         self._is_called = False
         self._due: list[tuple[float, int, Callable[[], None]]] = []
-        self._numbers = (
-            itertools.count()
-        )  # streams that are due together have no order of their own
+        # Streams that are due at the same time have no order of their own.
+        self._numbers = itertools.count()
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_due_s = INFINITY
 
     def call_soon(self, stream: Callable[[], None]) -> None:
         """Call a stream in the loop's next turn, once however often this is asked."""
@@ -43,80 +104,112 @@ class StreamScheduler:
     def call_at(self, due_s: float, stream: Callable[[], None]) -> None:
         """Call a stream at a time of the loop's clock, in seconds."""
         heapq.heappush(self._due, (due_s, next(self._numbers), stream))
-        if self._due[0][2] is stream:
+        if due_s < self._timer_due_s:
             self._arm()
 
     def _turn(self) -> None:
         loop = asyncio.get_running_loop()
-        end = loop.time() + TURN_S
-        ready, self._ready = self._ready, {}
-        streams = iter(ready)
-        for stream in streams:
+        end_s = loop.time() + TURN_S
+        # One that is not done asks again, and comes after the others that are ready.
+        while self._ready:
+            stream = next(iter(self._ready))
+            del self._ready[stream]
             stream()
-            for other in itertools.islice(streams, SLICE - 1):
-                other()
-            if loop.time() > end:
+            if loop.time() > end_s:
                 break
-        rest = dict.fromkeys(streams)
-        rest.update(self._ready)
-        self._ready = rest
-        self._is_called = bool(rest)
-        if rest:
+        self._is_called = bool(self._ready)
+        if self._ready:
             loop.call_soon(self._turn)
 
     def _arm(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = None
+        self._timer, self._timer_due_s = None, INFINITY
         if self._due:
-            loop = asyncio.get_running_loop()
-            self._timer = loop.call_at(self._due[0][0], self._look)
+            self._timer_due_s = self._due[0][0]
+            self._timer = asyncio.get_running_loop().call_at(self._timer_due_s, self._look)
 
     def _look(self) -> None:
-        self._timer = None
-        now = asyncio.get_running_loop().time()
-        while self._due and self._due[0][0] <= now:
+        now_s = asyncio.get_running_loop().time()
+        while self._due and self._due[0][0] <= now_s:
             self.call_soon(heapq.heappop(self._due)[2])
         self._arm()
-
-
-MEMBERS_AT_ONCE = 16
-
-
-Offer = Callable[[SharedFlush, Member, float], bool]
-"""Has a member's stream write a flush, at a time of the loop's clock; False if it did not."""
 
 
 class FlushWriter:
     """Writes one flush to the streams of its members, some in each call, until all have it.
 
+    A stream at rest gets the lane's bytes as they are: for each member this costs one question to
+    the engine and one write. Any other stream is woken and takes for itself.
+
     Args:
         flush: what is written.
-        offers: the members, and what offers it to the stream of each.
-        sent: is called after some members, with how many were written to and how long that took, in
-            seconds.
+        engine: says which members the flush is still for.
+        wakeups: by session.
+        sent: called after some members, with the sessions written to, the bytes of each body and
+            how long it took in all, in seconds.
         streams: calls again while members are left.
     """
 
-    __slots__ = ("_flush", "_offers", "_sent", "_streams")
+    __slots__ = ("_chunks", "_engine", "_flush", "_members", "_sent", "_streams", "_wakeups")
 
     def __init__(
         self,
         flush: SharedFlush,
-        offers: Iterable[tuple[Offer, Member]],
-        sent: Callable[[int, float], None],
+        engine: Engine,
+        wakeups: dict[str, Wakeup],
+        sent: Callable[[list[str], list[int], float], None],
         streams: StreamScheduler,
     ) -> None:
         self._flush = flush
-        self._offers = iter(offers)
+        self._engine = engine
+        self._wakeups = wakeups
         self._sent = sent
         self._streams = streams
+        self._members = iter(flush.members)
+        self._chunks: dict[str, tuple[bytes, int]] = {}
 
     def __call__(self) -> None:
         """Write to the next members."""
-        began_s = asyncio.get_running_loop().time()
-        offers = list(itertools.islice(self._offers, MEMBERS_AT_ONCE))
-        written = sum(offer(self._flush, member, began_s) for offer, member in offers)
-        if len(offers) == MEMBERS_AT_ONCE:
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        members = list(itertools.islice(self._members, MEMBERS_AT_ONCE))
+        sessions, sizes_bytes = [], []
+        for member, (style, write) in self._taken(members):
+            framed, size_bytes = self._chunk(style)
+            write(framed, size_bytes, began_s)
+            sessions.append(member.session)
+            sizes_bytes.append(size_bytes)
+        if len(members) == MEMBERS_AT_ONCE:
             self._streams.call_soon(self)
-        self._sent(written, asyncio.get_running_loop().time() - began_s)
+        self._sent(sessions, sizes_bytes, loop.time() - began_s)
+
+    def _taken(self, members: Iterable[Member]) -> list[tuple[Member, Resting]]:
+        """Return the members that the flush is for as it is, and wake the others."""
+        at_rest: list[tuple[Member, Resting]] = []
+        wakeups = self._wakeups
+        is_large = self._flush.batch.payload_bytes > FLUSH_BYTES_MAX
+        for member in members:
+            wakeup = wakeups.get(member.session)
+            if wakeup is None:
+                continue  # its stream has ended
+            if wakeup.resting is None or is_large:
+                wakeup.wake()
+            else:
+                at_rest.append((member, wakeup.resting))
+        asked = [member for member, _ in at_rest]
+        answers = self._engine.sent(self._flush, asked)
+        if all(answers):
+            return at_rest
+        for member, is_taken in zip(asked, answers, strict=True):
+            if not is_taken:
+                wakeups[member.session].wake()
+        return list(itertools.compress(at_rest, answers))
+
+    def _chunk(self, style: Style) -> tuple[bytes, int]:
+        """Return the flush as a style writes it, and the size of its body."""
+        chunk = self._chunks.get(style.variant)
+        if chunk is None:
+            framed = shared_chunk(self._flush, style)
+            chunk = self._chunks[style.variant] = framed, body_bytes(framed)
+        return chunk

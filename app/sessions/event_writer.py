@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from tidegate.app.delivery.encoding import shared_chunk
+from tidegate.app.delivery.encoding import Style
 from tidegate.app.delivery.notices import Heartbeat, Progress, late_events
 from tidegate.app.http.wire import HEARTBEAT, jittered_retry_ms
 from tidegate.app.sessions.auto_watch import AutoWatch
 from tidegate.app.sessions.reader import SMALL_BUFFERS_BYTES, Reader
-from tidegate.conflation.outputs import Goodbye, Output, SharedFlush
+from tidegate.conflation.outputs import Goodbye, Output
 
 # A socket that has taken everything gets a whole flush at once, the bytes that its lane shares.
 # One with a backlog gets little at a time, so that newer values conflate those not sent yet.
@@ -51,21 +51,20 @@ class EventWriter:
         # What may be on its way: what was when the kernel was asked, and what was written since.
         self._unsent_bytes_max = 0
 
-    def shared(self, flush: SharedFlush) -> bytes:
-        """Return the chunk that a flush is for this stream as for others; empty: ask `next`.
+    @property
+    def plain_style(self) -> Style | None:
+        """How flushes are written while nothing else is due; None: each of them asks `next`.
 
-        `next` serves streams with options that look at each write, and whatever waits besides.
+        `next` serves streams with options that look at each write, and those that are behind.
         """
-        style = self.reader.plain_style
-        if style is None or self._was_full or self._unsent_bytes_max > SMALL_BUFFERS_BYTES:
-            return b""
-        return shared_chunk(flush, style)
+        if self._was_full or self._unsent_bytes_max > SMALL_BUFFERS_BYTES:
+            return None
+        return self.reader.plain_style
 
-    def wrote_shared(self, size_bytes: int, now_s: float) -> None:
-        """Note that a shared chunk was written: what `next` and `wrote` do, in short."""
+    def wrote_at_rest(self, size_bytes: int, now_s: float) -> None:
+        """Note that flushes of so many bytes were written past `next`, the last one then."""
         self._unsent_bytes_max += size_bytes
         self._heartbeat.wrote(now_s)
-        self._is_behind = False
 
     def next(self, now_s: float) -> bytes:
         """Return what to write now; empty: nothing until the stream is woken, or time goes by."""

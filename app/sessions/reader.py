@@ -115,7 +115,7 @@ class Reader:
         kind = self._driver.engine.topic(topic).definition.kind
         style = Style(form, kind, subscription, cut, ids=self._cursor is None)
         self.styles[name, topic] = style
-        self.revision += 1
+        self._restyled()
         return style
 
     def change(self, name: str, subscription: Subscription, *, turns: bool) -> None:
@@ -125,9 +125,14 @@ class Reader:
             self._driver.change(self.consumer.session, name, subscription)
         if subscriber in self.styles:
             self.styles[subscriber] = replace(self.styles[subscriber], subscription=subscription)
-        self.revision += 1
+        self._restyled()
         if turns:
             self._turning.add(subscriber)
+
+    def _restyled(self) -> None:
+        self.revision += 1
+        # A stream at rest would write the next flush as its subscriptions were.
+        self.consumer.wakeup.resting = None
 
     def unsubscribe(self, name: str) -> bool:
         """End a subscription in the engine; return False if the engine has no subscriber of it."""

@@ -7,13 +7,14 @@ from collections.abc import Callable
 from typing import Final
 
 from tidegate.app.delivery.driver import Driver
-from tidegate.app.delivery.encoding import body_bytes, chunk
+from tidegate.app.delivery.encoding import chunk
+from tidegate.app.delivery.fanout import INFINITY, Resting
 from tidegate.app.http.connection import Connection, WriteDeadline
 from tidegate.app.http.protocol import HandedOver
 from tidegate.app.sessions.event_writer import EventWriter
+from tidegate.app.sessions.reader import SMALL_BUFFERS_BYTES
 from tidegate.app.settings import Settings
-from tidegate.conflation.lanes.lane import Member
-from tidegate.conflation.outputs import CloseReason, SharedFlush
+from tidegate.conflation.outputs import CloseReason
 from tidegate.keys.text.duration import Instant
 
 LOOKS_PER_TIMEOUT: Final = 10
@@ -25,7 +26,6 @@ LOOK_S_MIN: Final = 0.02
 LINGER_S: Final = 1.0
 RECEIVED_BYTES_MAX: Final = 1 << 20
 
-INFINITY: Final = float("inf")
 LAST_CHUNK: Final = b"0\r\n\r\n"
 
 
@@ -58,8 +58,8 @@ class SocketStream(asyncio.Protocol):
 
     __slots__ = (
         "_call", "_deadline", "_driver", "_due_s", "_is_closing", "_is_paused", "_line", "_loop",
-        "_on_ended", "_received_bytes", "_sent_bytes", "_settings", "_unnoted", "_writer",
-        "_writing_began",
+        "_on_ended", "_received_bytes", "_rest_bytes", "_rest_wrote_s", "_sent_bytes", "_settings",
+        "_unnoted", "_wakeup", "_writer", "_writing_began",
     )  # fmt: skip
 
     def __init__(
@@ -76,6 +76,7 @@ class SocketStream(asyncio.Protocol):
         self._on_ended = on_ended
         self._sent_bytes = 0
         self._loop = asyncio.get_running_loop()
+        self._wakeup = writer.reader.consumer.wakeup
         self._call = self._pump  # one object, by which the scheduler knows the stream
         self._due_s = INFINITY
         self._is_paused = False
@@ -84,6 +85,9 @@ class SocketStream(asyncio.Protocol):
         self._unnoted = 0  # bytes of the text whose writing is under way
         self._writing_began: Instant = 0
         self._received_bytes = 0
+        # Written at rest since the last pump: how much, and when the last of it.
+        self._rest_bytes = 0
+        self._rest_wrote_s = 0.0
 
     def begin(self, line: HandedOver) -> None:
         """Write the first event, and all that is there; the answer's header has been written."""
@@ -91,8 +95,7 @@ class SocketStream(asyncio.Protocol):
         self._is_paused = line.is_paused
         reader = self._writer.reader
         reader.connection = line.connection
-        reader.consumer.on_woken = self._woken
-        reader.consumer.on_flush = self._flushed
+        self._wakeup.on_woken = self._woken
         self._write(self._writer.hello)
         if self._is_paused:
             self._wait_for_room()
@@ -129,6 +132,7 @@ class SocketStream(asyncio.Protocol):
     def pause_writing(self) -> None:
         """Write no more until the peer has taken what waits."""
         self._is_paused = True
+        self._wakeup.resting = None
 
     def resume_writing(self) -> None:
         """Go on writing."""
@@ -144,7 +148,7 @@ class SocketStream(asyncio.Protocol):
         assert line is not None
         if line.connection.is_given_up:
             reader.consumer.give_up(CloseReason.WRITE_TIMEOUT)
-        reader.consumer.on_woken = reader.consumer.on_flush = None
+        self._wakeup.on_woken = self._wakeup.resting = None
         reader.close()
         self._is_closing = True
         self._due_s = -INFINITY  # entries that are still in the heap find nothing to do
@@ -157,27 +161,27 @@ class SocketStream(asyncio.Protocol):
         if not self._is_paused and not self._is_closing:
             self._driver.streams.call_soon(self._call)
 
-    def _flushed(self, flush: SharedFlush, member: Member, now_s: float) -> bool:
-        """Write a flush that many streams get, if this one has room and nothing else to write."""
-        line, driver, consumer = self._line, self._driver, self._writer.reader.consumer
-        if line is None or self._is_paused or self._is_closing or consumer.has_notices:
-            return False
-        if line.transport.get_write_buffer_size():
-            return False
-        framed = self._writer.shared(flush)
-        if not framed or not driver.sent(flush, member):
-            return False
-        size_bytes = body_bytes(framed)
-        self._put(line, framed, size_bytes)
-        self._writer.wrote_shared(size_bytes, now_s)
-        driver.figures.write_bytes.note(size_bytes)
-        if self._is_full():
+    def _write_flush(self, framed: bytes, size_bytes: int, now_s: float) -> None:
+        """Write a flush that many streams get, while this one rests."""
+        # Every stream pays for each call here at every flush: what can wait is noted by `_pump`.
+        line = self._line
+        assert line is not None
+        line.transport.write(framed)
+        line.write_watch.wrote(line.connection)
+        self._sent_bytes += size_bytes
+        self._rest_bytes += size_bytes
+        self._rest_wrote_s = now_s
+        if self._is_paused:
             self._wait_for_room()
-        return True
+        elif self._rest_bytes > SMALL_BUFFERS_BYTES:
+            self._wakeup.wake()
 
     def _pump(self) -> None:
         """Write what there is until there is nothing more, or no room."""
         now_s = self._loop.time()
+        if self._rest_bytes:
+            self._writer.wrote_at_rest(self._rest_bytes, self._rest_wrote_s)
+            self._rest_bytes = 0
         if self._due_s <= now_s:
             self._due_s = INFINITY
         if self._is_closing:
@@ -201,10 +205,14 @@ class SocketStream(asyncio.Protocol):
         self._wait_for_room()
 
     def _rest(self, now_s: float) -> None:
-        if self._writer.is_over:
+        writer = self._writer
+        if writer.is_over:
             self._finish()
-        else:
-            self._call_at(now_s + self._writer.wait_s(now_s))
+            return
+        self._call_at(now_s + writer.wait_s(now_s))
+        style = writer.plain_style
+        if style is not None:
+            self._wakeup.resting = Resting(style, self._write_flush)
 
     def _write(self, text: bytes) -> None:
         assert self._line is not None

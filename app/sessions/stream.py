@@ -86,7 +86,7 @@ class EventStream(EventSourceResponse):
             text = writer.next(anyio.current_time())
             if not text:
                 if not writer.is_over:
-                    await self._consumer.wait(writer.wait_s(anyio.current_time()))
+                    await self._consumer.wakeup.wait(writer.wait_s(anyio.current_time()))
                 continue
             began = driver.now()
             yield text  # which takes as long as the peer does

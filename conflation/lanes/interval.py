@@ -53,7 +53,7 @@ class IntervalLane(Lane):
         return member.cut < row.offset <= member.position and not _is_midway(member)
 
     def in_step(self, member: Member, batch: Batch) -> bool:
-        return member.catch_up is None and super().in_step(member, batch)
+        return member.catch_up is None and batch.since == member.position
 
     def pending(self, member: Member) -> list[Pair]:
         shown = self._shown

@@ -148,6 +148,11 @@ class Member:
         self.based = None
         self.remember()
 
+    @property
+    def is_plain(self) -> bool:
+        """True if any row may go to it as it goes to all."""
+        return self.sent is None and self.based is None and not self.unreported
+
     def knows(self, frames: Iterable[Frame]) -> bool:
         """Return True if rows may go to this member as they go to all."""
         if self.unreported and any(frame.key in self.unreported for frame in frames):
@@ -363,7 +368,7 @@ class Lane(ABC):
         return (
             batch.position == self.position >= member.released
             and self.in_step(member, batch)
-            and member.knows(batch.frames)
+            and (member.is_plain or member.knows(batch.frames))
         )
 
     def _own_terms(self, member: Member, batch: Batch) -> Batch:

@@ -201,36 +201,44 @@ class SessionRegistry:
             self._events.append(SessionReady(session.id))
 
     def announce(self, lane: Lane) -> None:
-        """Announce a flush: once for all members that get it as it is, and each other session."""
-        batch, together = lane.batch, list[Member]()
+        """Announce a flush: once for all sessions that wait for nothing else yet."""
+        batch, members = lane.batch, list[Member]()
+        has_rows = batch is not None and bool(batch.frames)
         for member in lane.members.values():
             session = self._sessions[member.session]
             if session.ready:
                 continue
-            if batch is not None and batch.frames and session.shares(lane, batch):
+            if has_rows:
                 session.ready = True
-                together.append(member)
+                members.append(member)
             else:
                 self.wake(session)
-        if together and batch is not None:
-            [subscriber] = self._sessions[together[0].session].subscribers.values()
-            topic = subscriber.topic
-            self.emit(SharedFlush(topic.name, topic.epoch, lane, batch, together))
+        if members and batch is not None:
+            topic = self.subscriber_of(members[0]).topic
+            self.emit(SharedFlush(topic.name, topic.epoch, lane, batch, members))
 
-    def sent(self, flush: SharedFlush, member: Member) -> Session | None:
-        """Count a flush as taken by a member; None: something has come between, so it may not be.
+    def sent(self, flush: SharedFlush, members: Iterable[Member]) -> list[Session | None]:
+        """Count a flush as taken by members; those for whom it is not all there is are left out.
 
         Returns:
-            The member's session.
+            The session of each member that has it now, None in the place of the others.
         """
-        session = self._sessions.get(member.session)
-        if session is None or not session.shares(flush.lane, flush.batch):
-            return None
-        member.position = flush.batch.position
-        member.delivered += flush.batch.messages()
-        member.note(flush.batch.frames)
-        session.ready = False
-        return session
+        lane, batch = flush.lane, flush.batch
+        frames, messages, position = batch.frames, batch.messages(), batch.position
+        taken: list[Session | None] = []
+        for member in members:
+            session = self._sessions.get(member.session)
+            # Asked now and not at the flush: between them anything may have come for the session.
+            if session is None or not session.shares(lane, batch):
+                taken.append(None)
+                continue
+            member.position = position
+            member.delivered += messages
+            if not member.is_plain:
+                member.note(frames)
+            session.ready = False
+            taken.append(session)
+        return taken
 
     def emit(self, event: Event) -> None:
         """Add an event for the shell to act on."""

@@ -256,7 +256,7 @@ class Product:
         flush, member = self._flushes.pop(session, (None, None))
         if not self._shares or flush is None or member is None:
             return []
-        if not self._engine.sent(flush, member):
+        if not all(self._engine.sent(flush, [member])):
             return []
         self.shared += 1
         return [Rows(member.name, flush.topic, flush.epoch, "publish", flush.batch)]

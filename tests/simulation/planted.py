@@ -60,8 +60,8 @@ PLANTED: dict[str, Planted] = {
     ),
     "who is woken late is late": (
         "app/delivery/driver.py",
-        "                        consumer.wake()",
-        "                        asyncio.get_running_loop().call_later(0.002, consumer.wake)",
+        "                        wakeup.wake()",
+        "                        asyncio.get_running_loop().call_later(0.002, wakeup.wake)",
     ),
     "a nearer deadline does not move the timer": (
         "app/delivery/timers.py",

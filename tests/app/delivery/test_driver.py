@@ -71,7 +71,7 @@ class Stage:
 
 async def woken(consumer: Consumer) -> list[str]:
     """Everything that a consumer can take once it is woken."""
-    assert await consumer.wait(HANGS_S)
+    assert await consumer.wakeup.wait(HANGS_S)
     taken: list[Output] = []
     while outputs := consumer.take(PLENTY):
         taken += outputs
@@ -97,7 +97,7 @@ async def test_nobody_is_woken_for_nothing() -> None:
     stage = Stage()
     consumer = stage.open("conflation=1h")
     await stage.say("a1")
-    assert not await consumer.wait(0.01)
+    assert not await consumer.wakeup.wait(0.01)
 
 
 async def test_an_interval_ends_by_the_loops_timer() -> None:
@@ -134,7 +134,7 @@ async def test_a_nearer_deadline_takes_the_timer_over() -> None:
     quick = stage.open("conflation=5ms", session="quick")
     await stage.say("a2")
     assert await woken(quick) == ["a2"]
-    assert not await slow.wait(0.001)
+    assert not await slow.wakeup.wait(0.001)
 
 
 async def test_when_the_nearest_has_gone_the_next_is_armed() -> None:
@@ -165,7 +165,7 @@ async def test_equal_subscriptions_take_the_same_batch() -> None:
     await stage.say("a1")
     batches = []
     for consumer in consumers:
-        assert await consumer.wait(HANGS_S)
+        assert await consumer.wakeup.wait(HANGS_S)
         [rows] = consumer.take(PLENTY)
         assert isinstance(rows, Rows)
         batches.append(rows.batch)
@@ -226,7 +226,7 @@ async def read(
     consumer: Consumer, taken: list[Output], *, turns: int = 0, bytes_max: int = PLENTY
 ) -> None:
     """A stream: takes, and needs some turns of the loop to write what it took."""
-    while await consumer.wait(HANGS_S):
+    while await consumer.wakeup.wait(HANGS_S):
         while outputs := consumer.take(bytes_max):
             taken += outputs
             for _ in range(turns):
@@ -306,7 +306,7 @@ async def test_what_the_shell_has_to_say_wakes_the_stream_once() -> None:
     consumer = stage.open()
     consumer.send(b"one")
     consumer.send(b"two")
-    assert await consumer.wait(HANGS_S)
+    assert await consumer.wakeup.wait(HANGS_S)
     assert consumer.notices() == b"onetwo"
     assert consumer.notices() == b""
 
