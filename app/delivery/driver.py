@@ -209,7 +209,7 @@ class Driver:
         self.settle()
 
     def _write(self, flush: SharedFlush) -> None:
-        """Have a flush written to the streams that rest, in turns; the others take for themselves."""
+        """Have a flush written to the streams that rest; the others take for themselves."""
         self.streams.call_soon(
             FlushWriter(flush, self.engine, self._wakeups, self._sent, self.streams)
         )

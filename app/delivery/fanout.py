@@ -15,7 +15,7 @@ from tidegate.conflation.outputs import SharedFlush
 
 # How long streams may write before the loop looks at everything else.
 TURN_S: Final = 0.005
-# A larger flush would be copied into the buffer of each peer that is slow: streams take it in parts.
+# A larger flush would be copied into the buffer of each slow peer: streams take it in parts.
 FLUSH_BYTES_MAX: Final = 1 << 20
 # So many members are written to between two looks at the clock: less than a millisecond.
 MEMBERS_AT_ONCE: Final = 32

@@ -116,7 +116,8 @@ class DerivedTopic:
         self._stopped = True
         self._driver.close(self._session)
         if self._consumer is not None:
-            self._consumer.wakeup.wake()  # a closed session wakes nobody, and the task waits for an hour
+            # A closed session wakes nobody, and the task would wait for an hour.
+            self._consumer.wakeup.wake()
         if self._task is not None:
             await self._task
 

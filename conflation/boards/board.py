@@ -180,7 +180,8 @@ class Board:
 
         A board that is stored as its newest frames alone has lost these.
         """
-        return max((self.exempt_through, *(frame.offset for frame in self._exempt[-1:])))
+        # They stand in the order in which they were replaced, and an older one may be the last.
+        return max((self.exempt_through, *(frame.offset for frame in self._exempt)))
 
     def restore(self, rows: Iterable[Pair], horizon: int, exempt_through: int) -> None:
         """Restore a board from its newest frames, oldest first.

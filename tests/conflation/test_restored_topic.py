@@ -206,6 +206,18 @@ def test_replaced_messages_that_were_not_to_be_conflated_are_told_from_the_journ
     assert resumed(after, 2, "conflation=1s")[0].startswith("resumed by changes")
 
 
+@rule("cluster-1")
+def test_an_exempt_message_counts_although_an_older_one_was_replaced_after_it() -> None:
+    world = World()
+    world.topic()
+    shelf = Shelf(world)
+    world.say("a1 b1", exempt=True)
+    world.say("b2 a2")  # in this order: the older exempt message is replaced last
+    shelf.look()
+    assert resumed(world, 1, "conflation=1s")[1:] == ["b1 b2 a2"]
+    assert resumed(restarted(shelf.kept()), 1, "conflation=1s")[1:] == ["b1 b2 a2"]
+
+
 STEPS = st.lists(
     st.one_of(
         st.sampled_from(["a", "b", "c"]).map(lambda name: ("say", name)),
