@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 
 from tidegate.app.delivery.backpressure import (
@@ -283,13 +282,15 @@ class Consumer:
         close_reason: why the engine closed the session.
     """
 
+    __slots__ = ("_driver", "_notices", "close_reason", "is_over", "session", "wakeup")
+
     def __init__(self, driver: Driver, session: str) -> None:
         self.session = session
         self.wakeup = Wakeup()
         self.is_over = False
         self.close_reason: CloseReason | None = None
         self._driver = driver
-        self._notices: deque[bytes] = deque()
+        self._notices: list[bytes] = []
 
     def take(self, bytes_max: int) -> list[Output]:
         """Return the outputs to send now; empty: wait for more."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
+import math
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
@@ -19,6 +20,11 @@ TURN_S: Final = 0.005
 FLUSH_BYTES_MAX: Final = 1 << 20
 # So many members are written to between two looks at the clock: less than a millisecond.
 MEMBERS_AT_ONCE: Final = 32
+
+# A time that is further away than this is put off to the next multiple of GROUP_S: to wake the
+# loop costs more than a heartbeat, and nobody misses a heartbeat by so little.
+GROUPED_S: Final = 1.0
+GROUP_S: Final = 0.05
 
 INFINITY: Final = float("inf")
 
@@ -81,16 +87,15 @@ class StreamScheduler:
     """Calls the streams that have something to write, and those whose time has come.
 
     A flush wakes thousands of streams at once. They write in turns of a few milliseconds, so that
-    other requests wait for a turn and not for the flush. Times are kept in one heap with one timer:
-    a stream has no timer of its own.
+    other requests wait for a turn and not for the flush. One timer serves all: idle streams, which
+    wait for their heartbeats, are called in groups.
     """
 
     def __init__(self) -> None:
         self._ready: dict[Callable[[], None], None] = {}
         self._is_called = False
-        self._due: list[tuple[float, int, Callable[[], None]]] = []
-        # Streams that are due at the same time have no order of their own.
-        self._numbers = itertools.count()
+        self._due: dict[float, list[Callable[[], None]]] = {}
+        self._times: list[float] = []  # a heap of the times in `_due`
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due_s = INFINITY
 
@@ -102,8 +107,15 @@ class StreamScheduler:
             asyncio.get_running_loop().call_soon(self._turn)
 
     def call_at(self, due_s: float, stream: Callable[[], None]) -> None:
-        """Call a stream at a time of the loop's clock, in seconds."""
-        heapq.heappush(self._due, (due_s, next(self._numbers), stream))
+        """Call a stream at a time of the loop's clock, in seconds, or a little later."""
+        if due_s > asyncio.get_running_loop().time() + GROUPED_S:
+            due_s = math.ceil(due_s / GROUP_S) * GROUP_S
+        streams = self._due.get(due_s)
+        if streams is not None:
+            streams.append(stream)
+            return
+        self._due[due_s] = [stream]
+        heapq.heappush(self._times, due_s)
         if due_s < self._timer_due_s:
             self._arm()
 
@@ -125,14 +137,15 @@ class StreamScheduler:
         if self._timer is not None:
             self._timer.cancel()
         self._timer, self._timer_due_s = None, INFINITY
-        if self._due:
-            self._timer_due_s = self._due[0][0]
+        if self._times:
+            self._timer_due_s = self._times[0]
             self._timer = asyncio.get_running_loop().call_at(self._timer_due_s, self._look)
 
     def _look(self) -> None:
         now_s = asyncio.get_running_loop().time()
-        while self._due and self._due[0][0] <= now_s:
-            self.call_soon(heapq.heappop(self._due)[2])
+        while self._times and self._times[0] <= now_s:
+            for stream in self._due.pop(heapq.heappop(self._times)):
+                self.call_soon(stream)
         self._arm()
 
 

@@ -93,6 +93,8 @@ class Progress:
     `ids`: of a session of several subscriptions.
     """
 
+    __slots__ = ("_ids", "_sent", "_styles")
+
     def __init__(self, styles: Styles, ids: EventIds | None = None) -> None:
         self._styles = styles
         self._ids = ids
@@ -141,6 +143,8 @@ class Heartbeat:
 
     A heartbeat fills a silence of `heartbeat_s`. Progress is checked once a second, and at least as
     often as heartbeats are due.
+    __slots__ = ("_heartbeat_s", "_looked_at", "_progress_s", "_wrote_at")
+
     """
 
     def __init__(self, heartbeat_s: float, now: float) -> None:

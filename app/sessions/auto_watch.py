@@ -27,6 +27,11 @@ class AutoWatch:
         subscriptions: the session's, by name.
     """
 
+    __slots__ = (
+        "_began", "_driver", "_found_at", "_in_flight", "_reader", "_round_trip_ns",
+        "_subscriptions", "_watched",
+    )  # fmt: skip
+
     def __init__(
         self, driver: Driver, reader: Reader, subscriptions: Mapping[str, SessionSubscription]
     ) -> None:
@@ -36,7 +41,8 @@ class AutoWatch:
         self._watched: list[SessionSubscription] = []
         # The reader's revision for which `_watched` was found; none at first.
         self._found_at = -1
-        self._in_flight = InFlight()
+        # Only a stream with `auto` has one: most have none, and it is not small.
+        self._in_flight: InFlight | None = None
         self._began: Instant = 0
         self._round_trip_ns = 0
 
@@ -57,6 +63,8 @@ class AutoWatch:
         now = self._now()
         if not is_full:  # a write that waits for room began at its first look
             self._began = now
+        if self._in_flight is None:
+            self._in_flight = InFlight()
         # Asked once for all subscriptions: each question is a system call.
         self._in_flight.left(connection.unsent_bytes)
         self._round_trip_ns = connection.round_trip_ns
@@ -70,7 +78,7 @@ class AutoWatch:
 
     def wrote(self, size_bytes: int) -> None:
         """Note that bytes were handed to the socket, perhaps after a wait."""
-        if self._watched:
+        if self._watched and self._in_flight is not None:
             self._in_flight.wrote(self._began, size_bytes)
 
     def wait_s(self, seconds_max: float) -> float:
@@ -90,6 +98,7 @@ class AutoWatch:
         *,
         is_full: bool,
     ) -> None:
+        assert self._in_flight is not None, "a look comes first"
         seen = self._in_flight.observed(
             now, auto.state.interval_ns,
             round_trip_ns=self._round_trip_ns, flush_bytes=flush_bytes, is_full=is_full,

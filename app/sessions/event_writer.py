@@ -66,6 +66,10 @@ class EventWriter:
         self._unsent_bytes_max += size_bytes
         self._heartbeat.wrote(now_s)
 
+    def owes_heartbeat(self, now_s: float) -> bool:
+        """Return whether the stream has been silent for as long as it may be."""
+        return self._heartbeat.heartbeat_due(now_s)
+
     def next(self, now_s: float) -> bytes:
         """Return what to write now; empty: nothing until the stream is woken, or time goes by."""
         if self.is_over:

@@ -39,6 +39,12 @@ class Reader:
         on_closed: called once the peer is gone.
     """
 
+    __slots__ = (
+        "_cursor", "_driver", "_encoded_number", "_heartbeat_ms", "_left", "_note_end",
+        "_on_closed", "_on_subscriber_left", "_turning", "_waiting_bytes", "came_after",
+        "connection", "consumer", "ids", "revision", "styles",
+    )  # fmt: skip
+
     def __init__(
         self,
         driver: Driver,
@@ -65,7 +71,7 @@ class Reader:
         self._note_end = note_end
         self._on_closed = on_closed
         # Subscribers that change to other rows: bookmarks of their old rows are no ids.
-        self._turning: set[SubscriberId] = set()
+        self._turning: list[SubscriberId] = []
         # Subscribers that have ended; their styles go with the next call of `encoded`.
         self._left: list[SubscriberId] = []
         # The cursor as of the last encoded outputs, for `confirm`.
@@ -126,8 +132,8 @@ class Reader:
         if subscriber in self.styles:
             self.styles[subscriber] = replace(self.styles[subscriber], subscription=subscription)
         self._restyled()
-        if turns:
-            self._turning.add(subscriber)
+        if turns and subscriber not in self._turning:
+            self._turning.append(subscriber)
 
     def _restyled(self) -> None:
         self.revision += 1
@@ -184,7 +190,7 @@ class Reader:
             found = self._engine_subscriber(subscriber)
             if found is not None and found.is_changing:
                 return ""
-            self._turning.discard(subscriber)
+            self._turning.remove(subscriber)
         return self._cursor.move(subscriber, bookmark)
 
     def _end_id(self, subscriber: SubscriberId, end: Unsubscribed) -> str:
@@ -197,7 +203,8 @@ class Reader:
             self._cursor.end(subscriber)
             self._on_subscriber_left(end)
             self._left.append(subscriber)
-            self._turning.discard(subscriber)
+            if subscriber in self._turning:
+                self._turning.remove(subscriber)
         return self._note_end(end)
 
     # The peer

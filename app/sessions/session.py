@@ -6,7 +6,6 @@ its stream. A kept session has a cursor for its ids, and waits for its reader to
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 
@@ -62,6 +61,12 @@ class Session:
     ended with BACK_PRESSURE; they begin again after a transfer to another gateway.
     """
 
+    __slots__ = (
+        "asked", "closed", "conflated", "context", "cursor", "endings", "evicted",
+        "has_ended", "id", "lasts", "limits", "named", "on_attached", "on_left",
+        "opened_ms", "pattern", "reader", "replaced", "was_read",
+    )  # fmt: skip
+
     def __init__(
         self,
         context: SessionContext,
@@ -87,7 +92,7 @@ class Session:
         self.cursor = Cursor(session_id) if kept else None
         self.endings: list[tuple[int, Unsubscribed]] = []
         self.evicted: dict[SubscriberId, SessionSubscription] = {}
-        self.replaced: deque[int] = deque(maxlen=ENDINGS_MAX)
+        self.replaced: tuple[int, ...] = ()
         self.closed: CloseReason | None = None
         self.has_ended = False
         self.was_read = False
@@ -125,11 +130,14 @@ class Session:
             came_after=closed,
             on_subscriber_left=self._subscriber_left,
             note_end=self.note_end,
-            on_closed=lambda: self.on_left(self),
+            on_closed=self._reader_closed,
         )
         if self.context.outage.is_on:  # other streams were notified when it began
             consumer.send(self.context.outage.notice())
         return self.reader
+
+    def _reader_closed(self) -> None:
+        self.on_left(self)
 
     def replace_reader(self, retry_ms: int) -> None:
         """Close the reader with the goodbye REPLACED; that goodbye's id is not let in again."""
@@ -274,7 +282,7 @@ class Session:
         if self.cursor is None:
             return ""
         id_text = self.cursor.note()
-        self.replaced.append(self.cursor.number)
+        self.replaced = (*self.replaced, self.cursor.number)[-ENDINGS_MAX:]
         return id_text
 
     def note_end(self, end: Unsubscribed) -> str:

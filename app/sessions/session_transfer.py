@@ -160,7 +160,7 @@ def deserialize(
     session.closed, session.was_read = transfer.closed, transfer.was_read
     session.has_ended, session.named = transfer.has_ended, transfer.named
     session.endings = [(at, Unsubscribed(*packed)) for at, *packed in transfer.endings]
-    session.replaced.extend(transfer.replaced)
+    session.replaced = tuple(transfer.replaced)
     for each in transfer.asked:
         _unpack_asked(session, each)
     for topic, each in transfer.evicted:

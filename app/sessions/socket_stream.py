@@ -11,6 +11,7 @@ from tidegate.app.delivery.encoding import chunk
 from tidegate.app.delivery.fanout import INFINITY, Resting
 from tidegate.app.http.connection import Connection, WriteDeadline
 from tidegate.app.http.protocol import HandedOver
+from tidegate.app.http.wire import HEARTBEAT
 from tidegate.app.sessions.event_writer import EventWriter
 from tidegate.app.sessions.reader import SMALL_BUFFERS_BYTES
 from tidegate.app.settings import Settings
@@ -27,6 +28,7 @@ LINGER_S: Final = 1.0
 RECEIVED_BYTES_MAX: Final = 1 << 20
 
 LAST_CHUNK: Final = b"0\r\n\r\n"
+HEARTBEAT_CHUNK: Final = chunk(HEARTBEAT)
 
 
 def look_interval_s(write_timeout_s: float, farewell_s: float) -> float:
@@ -97,6 +99,7 @@ class SocketStream(asyncio.Protocol):
         reader.connection = line.connection
         self._wakeup.on_woken = self._woken
         self._write(self._writer.hello)
+        self._writer.hello = b""  # an idle stream keeps no bytes
         if self._is_paused:
             self._wait_for_room()
         else:
@@ -184,6 +187,9 @@ class SocketStream(asyncio.Protocol):
             self._rest_bytes = 0
         if self._due_s <= now_s:
             self._due_s = INFINITY
+        if self._wakeup.resting is not None:
+            self._beat(now_s)
+            return
         if self._is_closing:
             self._linger(now_s)
             return
@@ -203,6 +209,14 @@ class SocketStream(asyncio.Protocol):
                 self._written()
             now_s = self._loop.time()
         self._wait_for_room()
+
+    def _beat(self, now_s: float) -> None:
+        """Send the heartbeat that a stream at rest owes by now: nothing else can be due for it."""
+        if self._writer.owes_heartbeat(now_s):
+            self._driver.figures.wrote(len(HEARTBEAT), 0)
+            self._write_flush(HEARTBEAT_CHUNK, len(HEARTBEAT), now_s)
+            self._writer.wrote_at_rest(0, now_s)
+        self._call_at(now_s + self._writer.wait_s(now_s))
 
     def _rest(self, now_s: float) -> None:
         writer = self._writer

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -64,6 +63,11 @@ class Session:
             one since.
     """
 
+    __slots__ = (
+        "conflated", "ended", "id", "is_crossed", "lasts", "limits", "outbox", "ready",
+        "subscribers", "unsent_bytes",
+    )  # fmt: skip
+
     def __init__(
         self, session_id: str, limits: QueueLimits, *, lasts: bool = False, conflated: bool = True
     ) -> None:
@@ -72,7 +76,8 @@ class Session:
         self.lasts = lasts
         self.conflated = conflated
         self.subscribers: dict[SubscriberId, Subscriber] = {}
-        self.outbox: deque[Output | Drain] = deque()
+        # No deque, which takes 760 bytes while it is empty, as this mostly is.
+        self.outbox: list[Output | Drain] = []
         self.ready = False
         self.ended: CloseReason | None = None
         self.unsent_bytes = 0
@@ -122,7 +127,7 @@ class Session:
                 room -= _payload_bytes(outputs[-1:])
                 if not first.rows.is_out:
                     continue
-            self.outbox.popleft()  # only now: it stays first while it has rows left
+            del self.outbox[0]  # only now: it stays first while it has rows left
         return outputs, room
 
     def _rank(self, subscriber_id: SubscriberId) -> int:
