@@ -48,7 +48,14 @@ SENT = (
     "first_ms long, removed string, refused string, due_ns long"
 )
 DELIVERIES = SENT + ", first long"
-_KINDS = {"string": pa.string(), "long": pa.int64(), "binary": pa.binary()}
+# PySpark's `StructType.fromDDL` asks a running session, and executors have none.
+_KINDS = {
+    "string": pa.string(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "binary": pa.binary(),
+    "array<string>": pa.list_(pa.string()),
+}
 
 
 def arrow_schema(columns: str) -> pa.Schema:
@@ -68,15 +75,7 @@ def file_name(file: str) -> str:
 # are in order of publication, and so are blocks by `part` and `row`.
 
 ROWS = "stream int, part string, row long, clock_ns long, block binary"
-ARROW_ROWS = pa.schema(
-    [
-        ("stream", pa.int32()),
-        ("part", pa.string()),
-        ("row", pa.int64()),
-        ("clock_ns", pa.int64()),
-        ("block", pa.binary()),
-    ]
-)
+ARROW_ROWS = arrow_schema(ROWS)
 ORDER = ("stream", "part", "row")
 # LZ4 costs little and cuts what a shuffle writes to disk.
 _LZ4 = pa.ipc.IpcWriteOptions(compression="lz4")

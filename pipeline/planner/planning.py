@@ -34,6 +34,7 @@ from tidegate.pipeline.columns.rows import (
     ORDER,
     ROWS,
     Block,
+    arrow_schema,
     bound_batches,
     packed,
     split,
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 
 
 TALLIES = "kind string, place int, tally string"
-ARROW_TALLIES = pa.schema([("kind", pa.string()), ("place", pa.int32()), ("tally", pa.string())])
+ARROW_TALLIES = arrow_schema(TALLIES)
 
 
 @dataclass(frozen=True, slots=True)

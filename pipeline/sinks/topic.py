@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.clients.gateway import Gateway
+from tidegate.pipeline.columns.rows import arrow_schema
 from tidegate.pipeline.connection import Stages, gateway_at
 from tidegate.pipeline.errors import CheckpointMismatch, GatewayRefused
 from tidegate.pipeline.sinks.sink import (
@@ -86,14 +87,6 @@ PRODUCER_PREFIX = "tidegate.pipeline."
 WORKED_OFF_MAX = 4
 STAGED_AHEAD_S_MAX = 600.0  # far below the hour for which a gateway keeps a stage
 REPORT = "messages long, staged long, refused long, stages array<string>"
-ARROW_REPORT = pa.schema(
-    [
-        ("messages", pa.int64()),
-        ("staged", pa.int64()),
-        ("refused", pa.int64()),
-        ("stages", pa.list_(pa.string())),
-    ]
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +160,8 @@ class TopicWriter:
                 for each in batches:
                     staging.take(each)
                 staging.end()
-            yield pa.RecordBatch.from_pylist([asdict(staging.report())], schema=ARROW_REPORT)
+            report = asdict(staging.report())
+            yield pa.RecordBatch.from_pylist([report], schema=arrow_schema(REPORT))
 
         if batch.is_first and not self._restated(batch):
             self._require_unknown(batch)

@@ -84,7 +84,7 @@ def _plain(field: bytes | None) -> str | None:
 
 ROUTED = f"{SENT}, side long, link string, moved long, home long"
 ARROW_ROUTED = arrow_schema(ROUTED)
-LINKS = pa.schema([("key", pa.string()), ("link", pa.string())])
+LINKS = arrow_schema("key string, link string")
 ALONE = "\0"
 
 
@@ -151,12 +151,9 @@ class Routes:
 
 # --- the joined records of one task: all records of some links, of both sides
 
-JOINED = pa.schema(
-    [
-        ("side", pa.int64()), ("link", pa.string()), ("key", pa.string()), ("file", pa.string()),
-        ("block", pa.int64()), ("position", pa.int64()), ("value", pa.binary()),
-    ]
-)  # fmt: skip
+JOINED = arrow_schema(
+    "side long, link string, key string, file string, block long, position long, value binary"
+)
 ORDER = [("file", "ascending"), ("block", "ascending"), ("position", "ascending")]
 APART = "\n"
 

@@ -8,6 +8,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from tests.pipeline.journals import Journals, Removed
 from tests.support.rules import rule
+from tidegate.pipeline.columns.rows import shard_of
 from tidegate.pipeline.definitions.toml import RECORDS
 from tidegate.pipeline.errors import (
     CheckpointMismatch,
@@ -17,7 +18,6 @@ from tidegate.pipeline.errors import (
 )
 from tidegate.pipeline.format import journal
 from tidegate.pipeline.format import reader as slices
-from tidegate.pipeline.format.envelope import shard_of
 from tidegate.pipeline.format.options import ReadOptions
 from tidegate.pipeline.format.reader import (
     JournalEdge,
