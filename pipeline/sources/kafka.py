@@ -13,24 +13,24 @@ import subprocess
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from xml.sax.saxutils import quoteattr
 
 import msgspec
 import pyarrow as pa
+from pyspark import __version__
+from pyspark.find_spark_home import _find_spark_home
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
+from pyspark.sql.pandas.functions import arrow_udf
 
 from tidegate.keys.errors import KeyInvalid, KeysError
 from tidegate.keys.jsontext import check_json
 from tidegate.keys.spec import KeyOf, KeySpec, canonical_key, record_key
 from tidegate.keys.text.bookmark import START
+from tidegate.pipeline.definitions.source import KafkaSource
 from tidegate.pipeline.errors import SparkUnavailable
 from tidegate.pipeline.spark.jvm import java_command
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from tidegate.pipeline.definitions.source import KafkaSource
-
 
 # --- the connector: Java packages that Spark's distribution lacks
 #
@@ -75,8 +75,6 @@ def fetch_jars(
 
 
 def _ivy() -> Path:
-    from pyspark.find_spark_home import _find_spark_home
-
     jars = sorted(Path(_find_spark_home(), "jars").glob("ivy-*.jar"))
     if not jars:
         raise SparkUnavailable("this Spark has no Ivy among its jars: name a folder of jars")
@@ -133,8 +131,6 @@ def connector_jars(source: KafkaSource) -> list[Path]:
     """
     if isinstance(source.connector, Path):
         return sorted(source.connector.glob("*.jar"))
-    from pyspark import __version__
-
     module = CONNECTOR.format(version=source.connector or __version__)
     try:
         return fetch_jars([module], without=IN_SPARK)
@@ -149,9 +145,6 @@ def read_kafka(spark: SparkSession, source: KafkaSource, spec: KeySpec) -> DataF
 
     A tombstone whose key names no record of `spec` has the body `null`, which is no record either.
     """
-    from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
-    from pyspark.sql.pandas.functions import arrow_udf
-
     reader = (
         spark.readStream.format("kafka")
         .options(**dict(source.options))

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import msgspec
 import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
@@ -25,14 +25,9 @@ from pyspark.sql.types import StructType
 
 from tidegate.keys.text.bookmark import START
 from tidegate.pipeline.columns.rows import PUBLISHED, arrow_schema
+from tidegate.pipeline.definitions.source import RedisSource
 from tidegate.pipeline.errors import SourceLost
 from tidegate.pipeline.redis_server import RedisServer
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from tidegate.pipeline.definitions.source import RedisSource
-
 
 # --- the entries of a stream, read by id; Redis 6.2 or newer
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame, SparkSession
 
 from tidegate.pipeline.definitions.source import (
     FilesSource,
@@ -13,17 +14,12 @@ from tidegate.pipeline.definitions.source import (
     RedisSource,
     TopicSource,
 )
+from tidegate.pipeline.definitions.stream import StreamDefinition
 from tidegate.pipeline.errors import DefinitionInvalid
 from tidegate.pipeline.format.source import TidegateSource
 from tidegate.pipeline.sources.files import read_files
 from tidegate.pipeline.sources.kafka import connector_jars, read_kafka
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from tidegate.pipeline.definitions.source import TopicSource
-    from tidegate.pipeline.definitions.stream import StreamDefinition
-
+from tidegate.pipeline.sources.redis_stream import read_redis
 
 # --- a gateway topic; its positions are the order of publication
 
@@ -75,15 +71,12 @@ def read_topic(
     )
 
 
-# --- the source of a definition
-
-# Made rows for trying out, as a stream of PUBLISHED rows: what a row says is its number's doing.
+# --- rows made for trying out: a row follows from its number, the same in every attempt
 #
 #     {"symbol":"S7","sequence":1234,"price":103.41,"ts":1795000000000}
 #
 # Spark's own `rate` counts them; a checkpoint knows when it began, and what was due in a pause
-# comes
-# after it.
+# comes after it.
 
 
 def read_rate(spark: SparkSession, source: RateSource) -> DataFrame:
@@ -109,6 +102,9 @@ def made(counted: DataFrame, source: RateSource) -> DataFrame:
         "CAST(NULL AS STRING) AS removed",
         "CAST(NULL AS STRING) AS refused",
     )
+
+
+# --- the source of a definition
 
 
 def jars_of(definitions: Iterable[StreamDefinition]) -> list[Path]:
@@ -144,9 +140,6 @@ def open_source(spark: SparkSession, definition: StreamDefinition) -> DataFrame:
         case RateSource() as source:
             return read_rate(spark, source)
         case RedisSource() as source:
-            # Its module imports Spark, which the command line does without for as long as it can.
-            from tidegate.pipeline.sources.redis_stream import read_redis
-
             return read_redis(spark, source)
 
 

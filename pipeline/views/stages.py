@@ -13,18 +13,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
 
 from tidegate.pipeline.columns.rows import SENT, arrow_schema
 from tidegate.pipeline.views.groups import PARTS, Groups, Records, View, newest
 from tidegate.pipeline.views.joins import ROUTED, Join, Pairs, Routes, Side
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
 
 ROUTES = ("lefts", "rights")
 CHANGED = f"{SENT}, side long, home long"
@@ -155,8 +153,6 @@ def _grouped(parts: DataFrame, view_batch: ViewBatch) -> DataFrame:
 
 def _sharded(rows: DataFrame, stage: Stage, columns: str, shards: int) -> DataFrame:
     """Move rows to the tasks of their `home`; each task has a row, so its state is always read."""
-    from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
-
     # Without a row a task is not run, and what its shard holds would not be carried on.
     marks = rows.sparkSession.range(shards).withColumnRenamed("id", "home")
     marked = rows.unionByName(marks, allowMissingColumns=True)
