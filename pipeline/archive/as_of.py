@@ -73,6 +73,7 @@ def place_at(path: Path, part: Part, time_ms: int) -> int:
         ArchiveUnusable: it is no whole Parquet file.
     """
     clock, place = RecordedClock(part.stamp_ms), part.first - 1
+    # Two narrow columns of one file: values stay unread until Spark reads them.
     names = ["position", "timestamp_ms"]
     try:
         with pq.ParquetFile(path) as file:

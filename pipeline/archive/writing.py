@@ -32,6 +32,7 @@ def archive_rows(read: pa.RecordBatch, epoch: str) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=ROWS)
 
 
+# A reader that wants some of its rows decodes a row group as a whole.
 ROW_GROUP_ROWS = 20_000
 ROW_GROUP_BYTES = 16 * 1024 * 1024
 REPORT = "name string, stamp_ms long, epoch string, first long, last long"

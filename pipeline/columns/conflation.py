@@ -20,6 +20,7 @@ from tidegate.pipeline.columns.reading import TimeField
 # The rules are the engine's for a lane that sees every message: intervals by interval-4 to
 # interval-6, counts and first messages by delta-6, reducers and mergers by merge-6.
 
+# Numbers, for they stand in columns; PUT is the only one that is no reason.
 PUT, DELETED, UNMATCHED, EXPIRED = range(4)
 REASONS = (None, "deleted", "match", "expired")
 FOREVER_NS = 2**63 - 1

@@ -98,6 +98,7 @@ def require_history(path: Path) -> bool:
     if not names:
         raise HistoryUnreadable(f"{path}: there is no file in this folder")
     parquet = [name.endswith(".parquet") for name in names]
+    # Two kinds would be two readers, and no order between their messages.
     if any(parquet) and not all(parquet):
         raise HistoryUnreadable(f"{path}: holds Parquet and other files; plan them apart")
     return all(parquet)
@@ -116,6 +117,7 @@ def read_history(spark: SparkSession, path: Path) -> DataFrame:
         F.col("_metadata.file_block_start").alias("block"),
     ]
     if not require_history(path):
+        # By default Spark ends lines at \r too, which may stand between the tokens of a message.
         reader = spark.read.option("lineSep", "\n").option("recursiveFileLookup", True)
         lines = reader.format("text").load(_address(path))
         return lines.select(*place, F.col("value").cast("binary").alias("line"), _no_time())

@@ -108,6 +108,7 @@ class Intake:
             there, texts = np.flatnonzero(gone == PUT), self.texts
             keys = [texts[code] for code in codes[there].tolist()]
             matching = self._filter.matching(bodies.drop_null().to_pylist(), keys)
+            # Not dropped: a record that stops to match is removed where removals are sent.
             gone[there[~matching]] = UNMATCHED
             bodies = pc.if_else(pa.array(gone == PUT), bodies, pa.scalar(None, pa.binary()))
         return _messages(part, piece, codes, times_ns, gone, bodies)
@@ -132,6 +133,7 @@ class Intake:
                 times_ns[there] = found_ns
         known_rows = np.flatnonzero(np.asarray(keys.is_valid()))
         if len(known_rows):
+            # Keys come again and again: only distinct ones are looked up in Python.
             encoded = keys.drop_null().dictionary_encode()
             code_of = self._reader.codes[0].code
             known = np.array([code_of(text) for text in encoded.dictionary.to_pylist()], np.int64)
@@ -172,6 +174,7 @@ def _messages(
     reasons: tuple[str, ...] = (),
 ) -> Messages:
     positions = np.asarray(piece.column("position"))
+    # The clock so far, which shards need: they see a part of the messages only.
     greatest_ns = np.maximum.accumulate(times_ns)
     published_ms = np.asarray(pc.fill_null(piece.column("time_ms"), NEVER_MS))
     return Messages(
@@ -206,6 +209,8 @@ def combine(batches: Iterator[pa.RecordBatch], conflation: Conflation) -> Iterat
         if found.reasons:
             yield refused(found)
             continue
+        # Another task may have a block that lies between two of this task's: one row over both
+        # would be merged before or after it as a whole, out of order.
         if found.part != part:
             yield from shard.combined()
             part = found.part

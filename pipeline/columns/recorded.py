@@ -76,6 +76,7 @@ def by_shards(messages: DataFrame, asked: Conflation) -> DataFrame:
     """
     bound_batches(messages)
     partitions = int(messages.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
+    # More shards than tasks would only make more blocks to sort.
     shards = partitions if asked.interval.pace is Pace.KEY else 1
     cut = partial(cut_messages, conflation=asked, shards=shards)
     blocks = messages.mapInArrow(cut, ROWS).repartition(partitions, "stream")
@@ -87,6 +88,7 @@ def conflate_blocks(
     batches: Iterator[pa.RecordBatch], conflation: Conflation
 ) -> Iterator[pa.RecordBatch]:
     """Yield the deliveries of one task's shards, whose blocks come in order."""
+    # A task may have several shards: Spark assigns them by a hash, which leaves other tasks empty.
     for stream, blocks in groupby(unpacked(batches), lambda block: block.stream):
         if stream == REFUSED:
             yield from map(refused, map(Messages.set_aside, blocks))

@@ -223,7 +223,7 @@ class Messages:
 
 
 BOUNDS = {
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",  # Spark's default is 10,000
     "spark.sql.execution.arrow.maxBytesPerBatch": str(64 * 1024 * 1024),
 }
 

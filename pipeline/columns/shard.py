@@ -21,7 +21,7 @@ from tidegate.pipeline.columns.conflation import (
 from tidegate.pipeline.columns.intervals import Column, Pace
 from tidegate.pipeline.columns.rows import DELIVERIES, Messages, arrow_schema
 
-ROWS_MAX = 10_000
+ROWS_MAX = 10_000  # of a batch on its way back to Spark, whose Java holds one at a time
 _SCHEMA = arrow_schema(DELIVERIES)
 
 
@@ -227,6 +227,7 @@ def restored(table: pa.Table, conflation: Conflation, now_ns: int | None = None)
     shard = Shard(conflation, None if now_ns is None else max(now_ns, passed_ns))
     conflator, timeline = shard.conflator, shard.timeline
     timeline.greatest_ns, timeline.passed_ns = int(notes[GREATEST]), passed_ns
+    # Tables of streams that began without this note are still read.
     conflator.bodies.failures = int(notes.get(FAILURES, 0))
     kinds = np.array(table.column("kind").to_pylist(), dtype=object)
     conflator.held = _loaded(shard, table, kinds == HELD)

@@ -25,6 +25,7 @@ from tidegate.pipeline.errors import DefinitionInvalid
 COLUMNS = 'columns, such as ["SUM(/qty) AS /qty", "/price"]'
 PAIRS = 'pairs of fields, left and right, such as [["/symbol", "/ticker"]]'
 SHAPE = ("grouping", "projection")
+# A view keeps the newest of each record and sends removals anyway: nothing is merged or held.
 NOT_WITH = ("time", "merge", "reduce", "oof")
 
 
@@ -163,6 +164,7 @@ def _side(table: TomlTable, text: str, place: str) -> FieldPath:
 def _place(table: TomlTable) -> FieldPath:
     expected = "the field for the right record, such as /quote"
     place = read_path(table, "as", expected)
+    # An array may be too short for the place, and JSON has no hole to fill it up with.
     if any(isinstance(step, int) for step in place.steps):
         raise table.wrong("as", expected, str(place))
     return place

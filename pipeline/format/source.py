@@ -39,6 +39,7 @@ class TidegateSource(SentToExecutors, DataSource):
     @classmethod
     def name(cls) -> str:
         """Return the format's name."""
+        # Spark looks for a module `pyspark_<name>` with a class `DefaultSource`.
         return "tidegate"
 
     def schema(self) -> str:
@@ -62,6 +63,7 @@ class TidegateSource(SentToExecutors, DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name
         """Return a writer of a stream, which publishes each batch in one step, once."""
         options = WriteOptions.of(self.options)
+        # By time, so that the newest start wins: what an older driver still commits is refused.
         return stream_writer(options, schema, options.run or self._started_ms, overwrite=overwrite)
 
 

@@ -28,8 +28,9 @@ from tidegate.pipeline.planner.chart import write_chart
 from tidegate.pipeline.planner.planning import Choice, Plan, Question, answered, planned
 from tidegate.pipeline.spark.session import spark_session
 
-CHOICES_MAX = 1_000
+CHOICES_MAX = 1_000  # every choice holds a row for each key, and counts each message
 CHARTS = frozenset({".svg", ".png"})
+# Java's words for a gzip that is damaged, which depend on where it is.
 DAMAGED = ("EOFException", "ZipException", "not a gzip file", "not in GZIP", "invalid stored block")
 
 

@@ -116,6 +116,7 @@ def cut_blocks(batches: Iterator[pa.RecordBatch], question: Question) -> Iterato
     Raises:
         HistoryInvalid: a line is no message, or has no time.
     """
+    # One reader for all keys that are asked about: each line is decoded once.
     reader = MessageReader(question.keys, question.time)
     for part, row, piece in lines_by_block(batches):
         sizes, times_ns, codes = _read(reader, piece, part, row)
@@ -193,6 +194,7 @@ def _tallies(
     for block in blocks:
         known = [numbers.setdefault(text, len(numbers)) for text in block.keys]
         codes, sizes = np.array(known, np.int64)[block.codes], np.asarray(block.values)
+        # A later block may begin before an earlier one ended: recorded clocks do not run back.
         times_ns = np.maximum(block.times_ns, clock_ns)
         clock_ns = max(clock_ns, block.clock_ns)
         for _, tally in choices:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 END = "_end"
 """Sorts behind the name of its batch with any ending; "-" would sort before "."."""
-END_ROWS = 1_000_000_000_000
+END_ROWS = 1_000_000_000_000  # more rows than a batch can have
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +140,7 @@ class DeadLetterFile:
 
     def end(self) -> None:
         """Give the file its name."""
+        # Of two attempts of a task the later one wins; their lines are the same.
         if self._file is not None:
             self._file.close()
             self._unfinished().replace(self.to.path(self.batch))
@@ -169,6 +170,7 @@ def _letter(refused: str, file: str | None, position: int, value: bytes) -> byte
         "reason": refused,
         "file": file_name(file or "") or None,
         "row": position,
+        # A line may be refused for being no UTF-8, and its letter is JSON.
         "line": value.decode("utf-8", "backslashreplace"),
     }
     return msgspec.json.encode(letter) + b"\n"

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 # --- the records that a topic has when a stream begins from the records of its source
 
 
+# Digests and not values: the task holds one for each record of the topic.
 DIGEST_BYTES = 16
 
 
@@ -84,7 +85,7 @@ def _digest(value: bytes) -> bytes:
 
 
 PRODUCER_PREFIX = "tidegate.pipeline."
-WORKED_OFF_MAX = 4
+WORKED_OFF_MAX = 4  # partitions that one task reads after one another faster than a stage starts
 STAGED_AHEAD_S_MAX = 600.0  # far below the hour for which a gateway keeps a stage
 REPORT = "messages long, staged long, refused long, stages array<string>"
 
@@ -134,6 +135,7 @@ class TopicWriter:
             if found is None:
                 gateway.put_topic(self.topic, self.definition)
                 found = gateway.find_topic(self.topic) or {}
+            # Messages would be refused one by one, or replace records of another key.
             elif found.get("key") != self.definition["key"]:
                 raise GatewayRefused(
                     f"topic {self.topic} exists with key {found.get('key')}, "
@@ -179,11 +181,14 @@ class TopicWriter:
         Raises:
             GatewayRefused: a newer run of the stream has committed, or stages are gone.
         """
+        # Only the stages of attempts that Spark took: what others staged expires at the gateway.
         stages = [name for report in reports for name in report.stages]
         staged = sum(report.staged for report in reports)
         is_new, sent_at_s = False, 0.0
         if stages:
             producer = self.producer(batch)
+            # A batch that compares with the topic finds less to do when it comes again, so its
+            # rows differ: under the batch's own number they would pass for a repetition.
             number = batch.run if self._restated(batch) else batch.number
             with gateway_at(self.gateway) as gateway:
                 done = gateway.commit(self.topic, producer, batch.run, number, stages)
@@ -248,6 +253,7 @@ class Staging:
         sent = rows.filter(pc.is_null(rows.column("refused")))
         columns = (sent.column(name).to_pylist() for name in ("key", "value", "removed"))
         for record, value, removed in zip(*columns, strict=True):
+            # A stream that begins anew would else send every record to every subscriber again.
             if self._existing is not None and not self._existing.differs(record, value):
                 continue
             if removed is None:

@@ -38,7 +38,7 @@ from tidegate.pipeline.spark.jvm import java_command
 # packages in `~/.ivy2`. It runs in a process of its own, so a package that cannot be fetched is one
 # sentence and not a Spark that fails to start.
 
-FETCH_SECONDS_MAX = 600
+FETCH_SECONDS_MAX = 600  # the first time only: Ivy keeps what it has fetched
 NOT_FOUND = re.compile(r"::\s+(\S+#\S+;\S+): (.*\S)")
 
 
@@ -150,6 +150,7 @@ def read_kafka(spark: SparkSession, source: KafkaSource, spec: KeySpec) -> DataF
         .options(**dict(source.options))
         .option("kafka.bootstrap.servers", source.brokers)
         .option("subscribe", source.kafka_topic)
+        # Of a query's first start only: later ones continue from the checkpoint.
         .option("startingOffsets", "earliest" if source.start == START else "latest")
     )
     if source.rows_per_batch is not None:

@@ -25,8 +25,9 @@ from tidegate.pipeline.streams.shard_state import ShardBatch, ShardState, confla
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-LINE_BYTES_MAX = 1024 * 1024
-PARTS_PER_INTERVAL = 10
+LINE_BYTES_MAX = 1024 * 1024  # the gateway's default for a message, which would refuse longer ones
+PARTS_PER_INTERVAL = 10  # a row goes out at most a tenth of an interval late
+# Each batch has a fixed cost, even an empty one; with more than a second rows would grow old.
 TRIGGER_MS_MIN, TRIGGER_MS_MAX = 50, 1_000
 
 
@@ -52,6 +53,8 @@ def way_of(asked: Conflation) -> PlanKind:
     """Return the plan of a running stream."""
     if asked.time is not None:
         return PlanKind.TIMED
+    # A removal must know whether its record was there, which may be an earlier batch's doing; a
+    # merger may decline, and then what it gave before must stand apart.
     if asked.interval.pace is Pace.KEY or asked.sends_removals or asked.merger:
         return PlanKind.HELD
     return PlanKind.LATEST
@@ -63,6 +66,7 @@ def plan_latest(messages: DataFrame, asked: Conflation) -> DataFrame:
     Only one row for each key and task is shuffled, not the messages.
     """
     rows = messages.mapInArrow(partial(combine, conflation=asked), DELIVERIES)
+    # By key, so that one task sees all rows of it; sorted, for the last of them is the newest.
     in_order = rows.repartition("key").sortWithinPartitions("file", "block", "position")
     return in_order.mapInArrow(partial(merge, conflation=asked), DELIVERIES)
 
@@ -128,6 +132,7 @@ class ConflatedBatches:
 
     def forget(self, batch: Batch) -> None:
         """Remove what was held before the batch before."""
+        # Not the last one: Spark repeats a batch whose end it has not noted, from the same state.
         self._held.forget(batch.number)
 
     @property

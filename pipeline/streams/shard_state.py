@@ -131,6 +131,7 @@ class ShardState:
         """Return the sum of a note over the newest tables; skip tables that go away meanwhile."""
         found = 0
         for path in [] if self.last is None else self.last.glob("*.arrow"):
+            # Figures are read by the main thread while the query removes old tables.
             with suppress(CheckpointMismatch):
                 found += int(self.notes(path).get(note, 0))
         return found

@@ -99,13 +99,12 @@ class Stream:
     @property
     def held_keys(self) -> int | None:
         """How many keys wait for the end of their interval; None where none can."""
-        return self._batches.held_keys if isinstance(self._batches, ConflatedBatches) else None
+        return self._batches.held_keys
 
     @property
     def merger_failures(self) -> int | None:
         """How often its merger has failed since its checkpoint began; None where it has none."""
-        batches = self._batches
-        return batches.merger_failures if isinstance(batches, ConflatedBatches) else None
+        return self._batches.merger_failures
 
     @property
     def working_s(self) -> float | None:
@@ -164,6 +163,8 @@ class Stream:
 
         assert spark is not None, "it was started"
         batch = Batch(batches.unended or 0, self._run, query, is_end=True)
+        # Outside of any query: Spark has no batch for what is held when its input has ended. A kill
+        # between the write and the note repeats it, under the same number.
         try:
             self._count(self._sink.write(batches.ended(spark, batch), batch))
         except PySparkException as error:
@@ -201,6 +202,7 @@ class Stream:
         return min(trigger_ms, LOOK_EVERY_MS) if self._pacing.holds else trigger_ms
 
     def _count(self, receipt: Receipt) -> None:
+        # The query's thread counts, the main thread reports.
         with self._lock:
             self._totals = self._totals.with_batch(
                 messages=receipt.messages,

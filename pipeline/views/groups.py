@@ -89,12 +89,14 @@ class Records:
         `value` is null for a record that is gone. Rows are in order of publication.
         """
         keys = changes.column("key").combine_chunks()
+        # Over columns: the table has every record, of which a batch changes few.
         is_changed = pc.is_in(self.table.column("key"), keys)
         fresh = self._fresh(changes, batch)
         groups_before = _groups_by_key(self.table.filter(is_changed), keys)
         groups_now = _groups_by_key(fresh, keys)
         touched: dict[str, GroupChange] = {}
         for change, before, now in zip(changes.to_pylist(), groups_before, groups_now, strict=True):
+            # Both the group that a record leaves and the one that it reaches get a new row.
             for group in dict.fromkeys(each for each in (before, now) if each is not None):
                 counts = group == now or now is None
                 touched.setdefault(group, GroupChange()).add(change, counts=counts)

@@ -58,6 +58,7 @@ class ViewBatch:
     def records(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Turn CHANGED into PARTS."""
         for shard, rows in _by_shard(batches, CHANGED):
+            # First: a dead letter belongs to its batch even if the stage itself has nothing to do.
             yield _refused(rows, PARTS)
             yield self._group_parts(shard, newest(_records(rows)))
 

@@ -82,7 +82,7 @@ class Play:
 
     @property
     def state(self) -> State:
-        return self.supervised.condition().state
+        return self.supervised.status().state
 
 
 def query(*, active: bool, exception: str | None, message: str = "") -> SimpleNamespace:
@@ -104,7 +104,7 @@ def test_a_failed_stream_is_started_again_after_a_pause() -> None:
     assert (play.starts, play.state) == (1, State.WAITING)
     play.pass_s(0.1)
     assert (play.starts, play.state) == (2, State.RUNNING)
-    now = play.supervised.condition()
+    now = play.supervised.status()
     assert (now.restarts, now.error, now.held) == (1, "s: no room", 5)
     assert now.merger_failures == 2
     assert not play.supervised.is_over
@@ -116,7 +116,7 @@ def test_a_stream_at_rest_tells_of_its_newest_batch() -> None:
     batch = {"batchId": 7, "durationMs": {"triggerExecution": 900, "addBatch": 800}}
     idle = {"batchId": 8, "durationMs": {"triggerExecution": 4}}
     for play.stream.query.lastProgress in (batch, idle):
-        assert play.supervised.condition().pace == Pace(batch=7, batch_s=0.9)
+        assert play.supervised.status().pace == Pace(batch=7, batch_s=0.9)
 
 
 def test_pauses_grow_until_a_batch_was_done() -> None:

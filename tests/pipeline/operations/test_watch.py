@@ -55,7 +55,7 @@ class Actor:
     def is_over(self) -> bool:
         return self._looks <= 0
 
-    def condition(self) -> StreamStatus:
+    def status(self) -> StreamStatus:
         return StreamStatus(self.name, State.ENDED if self.is_over else State.RUNNING)
 
 
@@ -141,8 +141,8 @@ def test_the_terminal_each_gateway_and_prometheus_get_the_status(
         def run(self) -> None:
             pass
 
-        def tell(self, conditions: object) -> None:
-            assert conditions == NOW
+        def tell(self, statuses: object) -> None:
+            assert statuses == NOW
             told.append((self._gateway.base_url, "told"))
 
     monkeypatch.setattr(module, "Reporter", Kept)
@@ -312,7 +312,7 @@ def test_queries_end_with_a_last_status_unless_the_start_was_cut_off(
     happened: list[str] = []
     stream = cast(
         Any,
-        SimpleNamespace(end=lambda: happened.append("ended"), condition=lambda: StreamStatus("s")),
+        SimpleNamespace(end=lambda: happened.append("ended"), status=lambda: StreamStatus("s")),
     )
     sink = StatusSink(lambda _: happened.append("told"), 3.0)
 
