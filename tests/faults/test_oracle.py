@@ -105,7 +105,7 @@ def test_what_was_only_processed_may_be_lost_and_may_not_be_torn() -> None:
     assert [finding.kind for finding in half] == [Kind.TORN]
 
 
-def test_what_was_acknowledged_before_a_loss_that_was_told_may_be_gone() -> None:
+def test_what_was_acknowledged_before_an_announced_loss_may_be_gone() -> None:
     ledger, journal = story()
     later = renumbered(journal[3:])
     assert {finding.kind for finding in judge_journal(ledger, "new", later)} == {Kind.LOST}
@@ -120,7 +120,7 @@ def test_what_was_acknowledged_before_a_loss_that_was_told_may_be_gone() -> None
     [
         pytest.param(2.9, "old-7", False, id="under way, in the epoch that ended"),
         pytest.param(2.9, "new-1", True, id="under way, in the epoch that began"),
-        pytest.param(3.1, "old-7", True, id="sent after it was told"),
+        pytest.param(3.1, "old-7", True, id="sent after it was announced"),
     ],
 )
 def test_an_answer_may_be_on_its_way_when_its_epoch_ends(

@@ -99,8 +99,8 @@ def test_what_does_not_match_is_gone_with_its_body() -> None:
 
 @rule("pipeline-5")
 def test_a_removal_says_why_or_counts_as_deleted() -> None:
-    told = ("deleted", "expired", "match", None, "entitlement")
-    rows = [(at, at, "[1]", None, why) for at, why in enumerate(told, 1)]
+    steps = ("deleted", "expired", "match", None, "entitlement")
+    rows = [(at, at, "[1]", None, why) for at, why in enumerate(steps, 1)]
     found, _ = taken(Conflation(KeySpec.of(["/k"]), SECOND), *rows, (9, 9, "[1]", b"{}"))
     assert found.gone.tolist() == [DELETED, EXPIRED, UNMATCHED, DELETED, DELETED, PUT]
 
@@ -276,9 +276,9 @@ def test_lines_that_are_not_utf_8_are_set_aside() -> None:
 @settings(deadline=None)
 @given(steps, cuts)
 def test_shards_deliver_what_one_task_does(
-    pace: Pace, reduce: str, oof: bool, told: list[tuple[str, int | None, int]], edges: list[int]
+    pace: Pace, reduce: str, oof: bool, steps: list[tuple[str, int | None, int]], edges: list[int]
 ) -> None:
-    messages = recorded(told)
+    messages = recorded(steps)
     asked, _ = conflation(pace, WANTED, reduce, oof=oof)
     shards = 3 if pace is Pace.KEY else 1
     blocks = [

@@ -31,8 +31,8 @@ odd = st.sampled_from(
 
 
 @given(st.lists(st.one_of(records, records, records, odd), min_size=1, max_size=8))
-def test_keys_are_those_of_the_closures_and_bad_lines_are_found(told: list[str]) -> None:
-    lines = [text.encode() for text in told]
+def test_keys_are_those_of_the_closures_and_bad_lines_are_found(written: list[str]) -> None:
+    lines = [text.encode() for text in written]
     bad = [index for index, line in enumerate(lines) if not is_message(line)]
     for time in (None, TIME):
         reader = MessageReader(SPECS, time)

@@ -58,11 +58,11 @@ def taken(into: Shard, asked: Conflation, *bodies: bytes) -> list[dict[str, obje
         if each.reasons:
             found += refused(each).to_pylist()
         else:
-            found += [row for told in into.add(each, intake.texts) for row in told.to_pylist()]
-    return found + [row for told in into.close() for row in told.to_pylist()]
+            found += [row for steps in into.add(each, intake.texts) for row in steps.to_pylist()]
+    return found + [row for steps in into.close() for row in steps.to_pylist()]
 
 
-def test_a_row_tells_where_its_messages_stood() -> None:
+def test_a_row_shows_where_its_messages_stood() -> None:
     asked = plain(Pace.BATCH)
     [row] = taken(Shard(asked, 0), asked, b'{"k":1,"n":1}', b" ", b'{"k":1,"n":2}')
     assert row == {
@@ -97,13 +97,13 @@ def test_rows_come_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     into = Shard(asked, 0)
     assert taken(into, asked, *(b'{"k":%d}' % n for n in range(10))) == []
     into.now_ns = 2 * SECOND
-    assert [told.num_rows for told in into.close()] == [4, 4, 2]
+    assert [steps.num_rows for steps in into.close()] == [4, 4, 2]
     assert np.array([*into.close()]).size == 0
 
 
 TICKS = 12_000
 
-Told = list[tuple[str, int | None, int]]
+Steps = list[tuple[str, int | None, int]]
 steps = st.lists(
     st.tuples(
         st.sampled_from("abc"), st.one_of(st.none(), st.integers(0, 9), st.integers(0, 9)),
@@ -114,10 +114,10 @@ steps = st.lists(
 cuts = st.lists(st.integers(0, 30), max_size=5)
 
 
-def timed(told: Told) -> list[Timed]:
+def timed(steps: Steps) -> list[Timed]:
     """Messages from key, value (None: a removal) and the step of time before each."""
     time_ms, found = 1_000, []
-    for position, (name, value, step) in enumerate(told, start=1):
+    for position, (name, value, step) in enumerate(steps, start=1):
         time_ms += step
         body = b'{"k":"%s","v":%d,"t":%d}' % (name.encode(), value or 0, time_ms)
         key = f'["{name}"]'
@@ -173,7 +173,7 @@ def saved_between(
 @example([("a", 9, 0), ("b", 5, 60), ("a", 7, -30), ("a", None, 0), ("a", 8, -60)], [2, 3], 75)
 @example([("a", 6, 0), ("a", 7, 0), ("a", 9, 0)], [3, 3], 0)  # the merger would now take both
 def test_event_time_is_the_engine_on_messages_put_in_order(
-    pace: Pace, rules: str, oof: bool, told: Told, edges: list[int], lateness_ms: int
+    pace: Pace, rules: str, oof: bool, steps: Steps, edges: list[int], lateness_ms: int
 ) -> None:
     asked, options = conflation(pace, WANTED, rules, oof=oof)
     asked = replace(
@@ -182,7 +182,7 @@ def test_event_time_is_the_engine_on_messages_put_in_order(
         lateness_ns=lateness_ms * MILLISECOND_NS,
         sets_aside=True,
     )
-    messages = timed(told)
+    messages = timed(steps)
     sent = saved_between(asked, pieces(messages, edges))
     expected = event_deliveries(messages, lateness_ms, options, WANTED, merger=merger_of(rules))
     assert sorted((row for each in sent for row in each), key=str) == sorted(expected, key=str)
@@ -198,10 +198,10 @@ def test_event_time_is_the_engine_on_messages_put_in_order(
 @example([("a", 6, 0), ("a", 7, 0)], [1], [0, 42, 0, 0, 0, 0])  # declined, and due with the first
 @example([("a", 6, 0), ("a", 7, 0), ("a", 9, 0)], [3, 3], [0, 15, 42, 0, 0, 0])
 def test_processing_time_is_the_engine_that_is_given_batches(
-    pace: Pace, rules: str, oof: bool, told: Told, edges: list[int], waits: list[int]
+    pace: Pace, rules: str, oof: bool, steps: Steps, edges: list[int], waits: list[int]
 ) -> None:
     asked, options = conflation(pace, WANTED, rules, oof=oof)
-    parts = pieces(timed(told), edges)
+    parts = pieces(timed(steps), edges)
     nows_ms = [1_000 + sum(waits[: at + 1]) for at in range(len(parts))]
     sent = saved_between(asked, parts, [now * MILLISECOND_NS for now in nows_ms])
     recorded = [
@@ -240,7 +240,7 @@ def test_recorded_ticks_with_a_filter_reducers_removals_and_late_ones(pace: Pace
 
 
 @rule("pipeline-2", "pipeline-3", "pipeline-4")
-def test_what_is_held_tells_when_it_is_due() -> None:
+def test_what_is_held_shows_when_it_is_due() -> None:
     asked, _ = conflation(Pace.KEY, "", "", oof=False)
     shard = Shard(asked, 1_000 * MILLISECOND_NS)
     assert int(saved(shard).schema.metadata[DUE]) == 2**63 - 1
@@ -258,8 +258,8 @@ def test_failures_of_a_merger_are_counted_on() -> None:
     asked, _ = conflation(Pace.KEY, "", "tests.pipeline.merger:failing", oof=False)
     shard, intake = Shard(asked, 1_000), Intake(asked)
     for failures in (1, 3, 5):
-        told = timed([("a", 1, 0), ("a", 2, 0)])
-        for each in intake.messages(iter([batch(told)])):
+        steps = timed([("a", 1, 0), ("a", 2, 0)])
+        for each in intake.messages(iter([batch(steps)])):
             assert list(shard.add(each, intake.texts)) == []
         shard = restored(saved(shard), asked, 1_000)
         assert int(saved(shard).schema.metadata[FAILURES]) == failures

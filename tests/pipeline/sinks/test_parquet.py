@@ -145,8 +145,8 @@ def test_the_rows_of_a_frame_stand_in_order_and_plain_spark_reads_them(
     ]
     rows.append(rows[0] | {"refused": "no", "key": None})
     frame = spark.createDataFrame(rows[::-1], SENT).repartition(4)
-    told = writer.write(frame, batch(0))
-    assert (told.messages, told.published, told.refused) == (102, 50, 1)
+    shown = writer.write(frame, batch(0))
+    assert (shown.messages, shown.published, shown.refused) == (102, 50, 1)
     assert writer.write(frame, batch(0)).repeated == 50
     read = spark.read.parquet(str(tmp_path / "out")).orderBy("batch", "row").collect()
     assert [row.position for row in read] == list(range(50))
@@ -194,7 +194,7 @@ def test_a_stream_that_is_run_again_from_its_checkpoint_adds_nothing_twice(
     ]
 
 
-def test_a_row_tells_what_was_sent_and_where_it_comes_from(tmp_path: Path) -> None:
+def test_a_row_has_what_was_sent_and_where_it_comes_from(tmp_path: Path) -> None:
     [report] = drafted(tmp_path, ROWS).report().to_pylist()
     unfinished = str(tmp_path / ".s-q-7.3.0")
     assert report == {"messages": 6, "written": 2, "refused": 1, "unfinished": unfinished}
@@ -214,8 +214,8 @@ def test_a_row_tells_what_was_sent_and_where_it_comes_from(tmp_path: Path) -> No
         "block": 3,
         "position": 9,
     }
-    told = {name: second[name] for name in ("row", "key", "value", "removed", "file")}
-    assert told == {"row": 2, "key": '["b"]', "value": None, "removed": "deleted", "file": None}
+    shown = {name: second[name] for name in ("row", "key", "value", "removed", "file")}
+    assert shown == {"row": 2, "key": '["b"]', "value": None, "removed": "deleted", "file": None}
     assert (tmp_path / "dead" / "batch-000000007.ndjson").exists()
 
 
@@ -226,7 +226,7 @@ def test_readers_pass_over_a_draft(tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == 2
 
 
-def test_nothing_to_tell_is_no_file(tmp_path: Path) -> None:
+def test_nothing_to_write_is_no_file(tmp_path: Path) -> None:
     [report] = drafted(tmp_path, ROWS[2:]).report().to_pylist()
     assert report == {"messages": 1, "written": 0, "refused": 1, "unfinished": None}
     assert [path.name for path in tmp_path.iterdir()] == ["dead"]

@@ -79,7 +79,7 @@ def test_removals_are_staged_in_their_place(
 ) -> None:
     monkeypatch.setattr(connection, "STAGE_MESSAGES_MAX", 2)
     topic = journals.topic("newest")
-    told = [
+    given = [
         (None, "deleted"),
         (b"1", None),
         (b"2", None),
@@ -89,7 +89,7 @@ def test_removals_are_staged_in_their_place(
     ]
     rows = [
         {"key": f'["{at}"]', "value": value, "removed": removed, "messages": 1}
-        for at, (value, removed) in enumerate(told)
+        for at, (value, removed) in enumerate(given)
     ]
     table = pa.RecordBatch.from_pylist(rows, schema=arrow_schema(SENT))
     receipt = write(writer_to(journals, tmp_path), batch(1), table)
@@ -215,14 +215,14 @@ def test_a_first_batch_restates_the_topic_as_often_as_it_comes(
     writer = replace(writer_to(journals, tmp_path), restates=True)
     rows = [{"key": f'["{at}"]', "value": b"%d" % at, "messages": 1} for at in range(2)]
     batch_rows = pa.RecordBatch.from_pylist(rows, schema=arrow_schema(SENT))
-    for run, told in ((5, [b"1", Removed(b'["gone"]')]), (6, [])):
+    for run, given in ((5, [b"1", Removed(b'["gone"]')]), (6, [])):
         first = batch(0, run)
         with gateway_at(writer.gateway) as gateway:
             existing = ExistingRecords.of(gateway, "newest")
             staging = Staging(writer, gateway, first, 0, existing)
             staging.take(batch_rows)
             staging.end()
-        assert writer.commit([staging.report()], first).published == len(told)
+        assert writer.commit([staging.report()], first).published == len(given)
         topic.records = {b'["0"]': (1, b"0"), b'["1"]': (3, b"1")}
     assert topic.values == [b"1", Removed(b'["gone"]')]
     [publication] = topic.publications

@@ -107,7 +107,7 @@ def laid_down(folder: Path, messages: list[Timed], numbers: range) -> None:
         os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))  # their order
 
 
-class World:
+class FileStream:
     """A stream over files of PUBLISHED rows, and all that it has sent."""
 
     def __init__(
@@ -155,9 +155,9 @@ def asked(pace: Pace, *more: str) -> str:
 
 
 def options(pace: Pace, *more: str) -> str:
-    told = f"conflation={INTERVAL_MS}ms,pace={pace}"
+    parts = f"conflation={INTERVAL_MS}ms,pace={pace}"
     rules = [] if MERGE in more else [f"reduce={REDUCERS}"]
-    return ",".join([told, *rules, *(["oof"] if OOF in more else [])])
+    return ",".join([parts, *rules, *(["oof"] if OOF in more else [])])
 
 
 EVENT = f'oof = true\ntime = {{field = "/t", watermark = "{LATENESS_MS}ms"}}'
@@ -171,15 +171,15 @@ def test_event_time_whatever_the_batches_are(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pace: Pace
 ) -> None:
     messages = shared_case()
-    world = World(spark, tmp_path, asked(pace, EVENT), monkeypatch)
+    files = FileStream(spark, tmp_path, asked(pace, EVENT), monkeypatch)
     laid_down(tmp_path / "in", messages, range(FILES))
-    world.run()
+    files.run()
     expected = event_deliveries(messages, LATENESS_MS, options(pace, OOF), WANTED)
     assert {row.removed for row in expected} == {None, *REMOVED}
-    assert world.sent == sorted(expected, key=str)
-    assert len(world.sink.rows) == FILES + 1
-    assert all(world.sink.rows.values())
-    rerun = world.run()
+    assert files.sent == sorted(expected, key=str)
+    assert len(files.sink.rows) == FILES + 1
+    assert all(files.sink.rows.values())
+    rerun = files.run()
     assert rerun.totals.batches == 0  # the end is once
 
 
@@ -200,21 +200,21 @@ def test_processing_time_by_the_log_of_spark(
     pace: Pace, more: tuple[str, ...], way: PlanKind,
 ) -> None:  # fmt: skip
     messages = shared_case()
-    world = World(spark, tmp_path, asked(pace, *more), monkeypatch)
+    files = FileStream(spark, tmp_path, asked(pace, *more), monkeypatch)
     laid_down(tmp_path / "in", messages, range(FILES))
-    stream = world.run()
-    assert ConflatedBatches(world.definition).way is way
+    stream = files.run()
+    assert ConflatedBatches(files.definition).way is way
     size = MESSAGES // FILES
-    log = world.definition.checkpoint / "spark"
-    told = [
+    log = files.definition.checkpoint / "spark"
+    parts = [
         (now, [Recorded(one.position, now, *one[2:]) for one in messages[low:][:size]])
         for low, now in ((n * size, batch_time_ms(log, n)) for n in range(FILES))
     ]
     expected = batch_deliveries(
-        told, options(pace, *more), WANTED, batch_is_interval=pace is Pace.BATCH,
+        parts, options(pace, *more), WANTED, batch_is_interval=pace is Pace.BATCH,
         merger=merger_of(MERGER if MERGE in more else ""),
     )  # fmt: skip
-    found = [[row._replace(due_ns=0) for row in rows] for rows in world.sink.rows.values()]
+    found = [[row._replace(due_ns=0) for row in rows] for rows in files.sink.rows.values()]
     if way is PlanKind.LATEST:
         expected = expected[:-1]
     if MERGE in more:
@@ -250,23 +250,23 @@ def test_an_interrupted_end_is_continued_and_a_loss_is_an_error(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     messages = shared_case()
-    world = World(spark, tmp_path, asked(Pace.KEY, EVENT), monkeypatch)
+    files = FileStream(spark, tmp_path, asked(Pace.KEY, EVENT), monkeypatch)
     laid_down(tmp_path / "in", messages, range(2))
-    world.run()
-    before = dict(world.sink.rows)
+    files.run()
+    before = dict(files.sink.rows)
     # What a kill leaves behind between the sink's commit and the note of it.
-    (world.definition.checkpoint / "held" / "ended").unlink()
+    (files.definition.checkpoint / "held" / "ended").unlink()
     # A batch that was written and not noted comes again, from what its predecessor held.
-    (world.definition.checkpoint / "spark" / "commits" / "1").unlink()
+    (files.definition.checkpoint / "spark" / "commits" / "1").unlink()
     laid_down(tmp_path / "in", messages, range(2, FILES))
-    world.run(to_the_end=False)
-    assert list(world.sink.rows) == [*before, "000000002", "000000003"]
-    held = world.definition.checkpoint / "held"
+    files.run(to_the_end=False)
+    assert list(files.sink.rows) == [*before, "000000002", "000000003"]
+    held = files.definition.checkpoint / "held"
     assert sorted(path.name for path in held.glob("0*")) == ["000000002", "000000003"]
     for table in (held / "000000003").iterdir():
         table.unlink()
     laid_down(tmp_path / "in", messages, range(FILES, FILES + 1))
-    failed = world.run(to_the_end=False)
+    failed = files.run(to_the_end=False)
     assert failed.query is not None
     error = from_spark("s", str(failed.query.exception()))
     assert isinstance(error, CheckpointMismatch)

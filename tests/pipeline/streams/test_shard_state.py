@@ -110,7 +110,7 @@ def conflated(folder: Path, number: int, *bodies: bytes, is_end: bool = False) -
     rows = [{"file": f"{number}", "block": 0, "body": body} for body in bodies]
     published = pa.RecordBatch.from_pylist(rows, schema=arrow_schema(PUBLISHED))
     blocks = cut_messages(iter([published]), ASKED, 1)
-    found = [row for told in conflate_shards(blocks, shard_batch) for row in told.to_pylist()]
+    found = [row for page in conflate_shards(blocks, shard_batch) for row in page.to_pylist()]
     return [row["refused"] or (row["key"], row["messages"]) for row in found]
 
 
