@@ -228,7 +228,7 @@ async def refused(setup: Setup, within_s: float = NOTICED_S_MAX) -> None:
 
 
 async def out(setup: Setup) -> None:
-    """Answers say that the bus is out: publishing, `/readyz` answer 503, `/healthz` 200 (I26)."""
+    """Publishing and `/readyz` say that the bus is out with 503, `/healthz` answers 200 (I26)."""
     await refused(setup)
 
     async def is_not_ready() -> bool:
