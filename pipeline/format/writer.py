@@ -182,25 +182,6 @@ class TopicBatchWriter(SentToExecutors, DataSourceArrowWriter):
         """Do nothing: the gateway forgets uncommitted stages after an hour."""
 
 
-def stream_writer(
-    options: WriteOptions, schema: StructType, run: int, *, overwrite: bool
-) -> TopicStreamWriter:
-    """Return a writer for a topic, which exists then.
-
-    Raises:
-        DefinitionInvalid: columns that make no message, or output mode complete.
-        GatewayRefused, GatewayUnreachable: the topic is not there, or has another key.
-    """
-    _check(options, schema, overwrite=overwrite)
-    return TopicStreamWriter(options, run)
-
-
-def batch_writer(options: WriteOptions, schema: StructType, *, overwrite: bool) -> TopicBatchWriter:
-    """Return a writer as `stream_writer` does, for one frame."""
-    _check(options, schema, overwrite=overwrite)
-    return TopicBatchWriter(options)
-
-
 def commit_stages(
     options: WriteOptions, messages: Sequence[WriterCommitMessage | None], run: int, number: int
 ) -> bool:
@@ -227,7 +208,13 @@ def commit_stages(
     return not done.duplicate
 
 
-def _check(options: WriteOptions, schema: StructType, *, overwrite: bool) -> None:
+def make_ready(options: WriteOptions, schema: StructType, *, overwrite: bool) -> None:
+    """Check columns and topic before a frame or a stream is written; create a missing topic.
+
+    Raises:
+        DefinitionInvalid: columns that make no message, or output mode complete.
+        GatewayRefused, GatewayUnreachable: the topic is not there, or has another key.
+    """
     if overwrite:
         raise DefinitionInvalid(
             "a topic is added to: use mode append (of a stream, output mode append or update)"

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -19,7 +19,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.clients.gateway import Gateway
-from tidegate.pipeline.columns.rows import arrow_schema
 from tidegate.pipeline.connection import Stages, gateway_at
 from tidegate.pipeline.errors import CheckpointMismatch, GatewayRefused
 from tidegate.pipeline.sinks.sink import (
@@ -27,7 +26,10 @@ from tidegate.pipeline.sinks.sink import (
     DeadLetterFile,
     DeadLetters,
     Receipt,
+    Report,
     attempt,
+    receipt_of,
+    reports_of,
     wait_until,
 )
 
@@ -87,17 +89,6 @@ def _digest(value: bytes) -> bytes:
 PRODUCER_PREFIX = "tidegate.pipeline."
 WORKED_OFF_MAX = 4  # partitions that one task reads after one another faster than a stage starts
 STAGED_AHEAD_S_MAX = 600.0  # far below the hour for which a gateway keeps a stage
-REPORT = "messages long, staged long, refused long, stages array<string>"
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """The report of one task: messages read, rows staged, lines refused, stages in order."""
-
-    messages: int
-    staged: int
-    refused: int
-    stages: list[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,16 +153,14 @@ class TopicWriter:
                 for each in batches:
                     staging.take(each)
                 staging.end()
-            report = asdict(staging.report())
-            yield pa.RecordBatch.from_pylist([report], schema=arrow_schema(REPORT))
+            yield staging.report().rows()
 
         if batch.is_first and not self._restated(batch):
             self._require_unknown(batch)
         # Stages expire after an hour: with long intervals do not stage too early.
         waited_s = wait_until(batch.not_before_s - STAGED_AHEAD_S_MAX)
         # The topic gets rows in the order in which the task stages them.
-        in_order = _in_one_task(rows).sortWithinPartitions("due_ns", "file", "block", "position")
-        reports = [Report(*row) for row in in_order.mapInArrow(stage_task, REPORT).collect()]
+        reports = reports_of(_in_one_task(rows), stage_task)
         waited_s += wait_until(batch.not_before_s)
         return replace(self.commit(reports, batch), waited_s=waited_s)
 
@@ -182,8 +171,7 @@ class TopicWriter:
             GatewayRefused: a newer run of the stream has committed, or stages are gone.
         """
         # Only the stages of attempts that Spark took: what others staged expires at the gateway.
-        stages = [name for report in reports for name in report.stages]
-        staged = sum(report.staged for report in reports)
+        stages = [name for report in reports for name in report.names]
         is_new, sent_at_s = False, 0.0
         if stages:
             producer = self.producer(batch)
@@ -194,13 +182,7 @@ class TopicWriter:
                 done = gateway.commit(self.topic, producer, batch.run, number, stages)
                 is_new = not done.duplicate
             sent_at_s = time.monotonic()
-        return Receipt(
-            messages=sum(report.messages for report in reports),
-            published=staged if is_new else 0,
-            repeated=0 if is_new else staged,
-            refused=sum(report.refused for report in reports),
-            sent_at_s=sent_at_s,
-        )
+        return receipt_of(reports, is_new=is_new, sent_at_s=sent_at_s)
 
     def _require_unknown(self, batch: Batch) -> None:
         """Refuse a checkpoint that is older than the topic: its new batches would count as sent."""

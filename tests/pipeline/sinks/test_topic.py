@@ -16,8 +16,8 @@ from tidegate.pipeline import connection
 from tidegate.pipeline.columns.rows import SENT, arrow_schema
 from tidegate.pipeline.connection import gateway_at
 from tidegate.pipeline.errors import GatewayRefused
-from tidegate.pipeline.sinks.sink import Batch, DeadLetters, Receipt
-from tidegate.pipeline.sinks.topic import ExistingRecords, Report, Staging, TopicWriter
+from tidegate.pipeline.sinks.sink import Batch, DeadLetters, Receipt, Report
+from tidegate.pipeline.sinks.topic import ExistingRecords, Staging, TopicWriter
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -129,7 +129,7 @@ def test_an_attempt_that_spark_did_not_take_publishes_nothing(
     assert len(topic.stages) == 2
     assert writer.commit(reports[1:], batch(0)).published == 4
     assert topic.values == [b"%d" % at for at in range(4)]
-    assert list(topic.stages) == reports[0].stages
+    assert list(topic.stages) == reports[0].names
 
 
 def test_a_driver_that_was_killed_before_its_commit_leaves_nothing_behind(
