@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import groupby
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +24,7 @@ from tidegate.pipeline.columns.filtering import BatchFilter
 from tidegate.pipeline.columns.history import lines_by_block, stripped, wrong_line
 from tidegate.pipeline.columns.intervals import MILLISECOND_NS, Column
 from tidegate.pipeline.columns.reading import LineInvalidError, MessageReader
-from tidegate.pipeline.columns.rows import Messages, packed, split
+from tidegate.pipeline.columns.rows import Messages, packed, split, unpacked
 from tidegate.pipeline.columns.shard import Shard, refused
 
 REFUSED = -1
@@ -200,6 +201,29 @@ def cut_messages(
             continue
         parts = enumerate(split(found.codes, intake.texts, shards))
         yield packed([found.block(shard, *part) for shard, part in parts])
+
+
+def conflate_blocks(
+    batches: Iterator[pa.RecordBatch],
+    opened: Callable[[int], Shard],
+    ended: Callable[[int, Shard], Iterator[pa.RecordBatch]],
+) -> Iterator[pa.RecordBatch]:
+    """Yield the deliveries of one task's shards, whose blocks (`rows.ROWS`) come in order.
+
+    Args:
+        batches: the blocks.
+        opened: returns the shard of a number, with what it holds.
+        ended: yields what goes out of a shard after its last block.
+    """
+    # A task may have several shards: Spark assigns them by a hash, which leaves other tasks empty.
+    for number, blocks in groupby(unpacked(batches), lambda block: block.stream):
+        if number == REFUSED:
+            yield from map(refused, map(Messages.set_aside, blocks))
+            continue
+        shard = opened(number)
+        for block in blocks:
+            yield from shard.add(Messages.of_block(block), block.keys)
+        yield from ended(number, shard)
 
 
 def combine(batches: Iterator[pa.RecordBatch], conflation: Conflation) -> Iterator[pa.RecordBatch]:

@@ -11,22 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from itertools import groupby
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from tidegate.pipeline.columns.conflation import Conflation
-from tidegate.pipeline.columns.intake import REFUSED, Intake, cut_messages
+from tidegate.pipeline.columns.intake import Intake, conflate_blocks, cut_messages
 from tidegate.pipeline.columns.intervals import Pace
-from tidegate.pipeline.columns.rows import (
-    DELIVERIES,
-    ORDER,
-    ROWS,
-    Messages,
-    bound_batches,
-    unpacked,
-)
+from tidegate.pipeline.columns.rows import DELIVERIES, ORDER, ROWS, bound_batches
 from tidegate.pipeline.columns.shard import Shard, refused
 
 if TYPE_CHECKING:
@@ -81,22 +73,16 @@ def by_shards(messages: DataFrame, asked: Conflation) -> DataFrame:
     cut = partial(cut_messages, conflation=asked, shards=shards)
     blocks = messages.mapInArrow(cut, ROWS).repartition(partitions, "stream")
     in_order = blocks.sortWithinPartitions(*ORDER)
-    return in_order.mapInArrow(partial(conflate_blocks, conflation=asked), DELIVERIES)
+    return in_order.mapInArrow(partial(conflate_in_shards, conflation=asked), DELIVERIES)
 
 
-def conflate_blocks(
+def conflate_in_shards(
     batches: Iterator[pa.RecordBatch], conflation: Conflation
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the deliveries of one task's shards, whose blocks come in order."""
-    # A task may have several shards: Spark assigns them by a hash, which leaves other tasks empty.
-    for stream, blocks in groupby(unpacked(batches), lambda block: block.stream):
-        if stream == REFUSED:
-            yield from map(refused, map(Messages.set_aside, blocks))
-            continue
-        shard = Shard(conflation)
-        for block in blocks:
-            yield from shard.add(Messages.of_block(block), block.keys)
-        yield from shard.finish()
+    """Yield the deliveries of one task's blocks; each shard begins and ends in this task."""
+    return conflate_blocks(
+        batches, lambda number: Shard(conflation), lambda number, shard: shard.finish()
+    )
 
 
 def conflate_in_place(

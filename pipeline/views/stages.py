@@ -29,6 +29,7 @@ CHANGED = f"{SENT}, side long, home long"
 """The newest of a record that one task knows of, and by its key the shard of it."""
 
 
+# A Protocol, because the tables are those of streams, which import the views.
 class Tables(Protocol):
     """The tables that stages keep: of the batch before, and of this one."""
 

@@ -35,7 +35,7 @@ from tidegate.pipeline.columns.conflation import DELETED, EXPIRED, PUT, UNMATCHE
 from tidegate.pipeline.columns.intake import Intake, combine, cut_messages, merge
 from tidegate.pipeline.columns.intervals import MILLISECOND_NS, Interval, Pace
 from tidegate.pipeline.columns.reading import TimeField
-from tidegate.pipeline.columns.recorded import conflate_blocks, conflate_in_place
+from tidegate.pipeline.columns.recorded import conflate_in_place, conflate_in_shards
 from tidegate.pipeline.columns.rows import PUBLISHED, Messages, arrow_schema
 from tidegate.pipeline.errors import HistoryInvalid
 
@@ -290,7 +290,7 @@ def test_shards_deliver_what_one_task_does(
         return
     table = pa.Table.from_batches(blocks)
     in_order = table.sort_by([(name, "ascending") for name in ("stream", "part", "row")])
-    found = conflator_rows(conflate_blocks(iter(in_order.to_batches()), asked))
+    found = conflator_rows(conflate_in_shards(iter(in_order.to_batches()), asked))
     assert sorted(found, key=str) == sorted(
         conflator_rows(conflate_in_place(iter([recorded_batch(messages)]), asked)), key=str
     )
