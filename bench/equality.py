@@ -127,13 +127,14 @@ def main() -> int:
 
 
 def is_equal(spark: SparkSession, folder: Path, case: Case, lines: list[bytes]) -> bool:
-    """Print and return if Spark and the engine deliver the same rows."""
+    """Return whether Spark and the engine deliver the same rows, and print it."""
     messages = mixed(islice(lines, MIXED)) if case.is_mixed else timed(lines)
     size = -(-len(messages) // FILES)
     if case.is_mixed:
         write_files_with_removals(folder / case.name, messages, size)
     else:
         write_files(folder / case.name, lines, size)
+    # Sorted by key and last position: rows of several shards have no order among them.
     found = sorted(streamed(spark, folder, case, size), key=in_order)
     expected = sorted(expected_rows(messages, case, size), key=in_order)
     same = found == expected
