@@ -25,7 +25,7 @@ from tests.pipeline.event_time import Timed, event_deliveries
 from tests.pipeline.mixed_ticks import KEY, REDUCERS, WANTED, mixed, timed
 from tidegate.pipeline.columns.intervals import Pace
 from tidegate.pipeline.definitions.stream import StreamDefinition, read_definitions
-from tidegate.pipeline.sinks.sink import Batch, Receipt
+from tidegate.pipeline.sinks.sink import Batch, BatchResult
 from tidegate.pipeline.spark.session import open_session
 from tidegate.pipeline.streams.checkpoint import Checkpoint
 from tidegate.pipeline.streams.stream import Stream
@@ -108,10 +108,10 @@ class Folder:
         """Do nothing: a new folder needs no preparation."""
         return ""
 
-    def write(self, rows: DataFrame, batch: Batch) -> Receipt:
+    def write(self, rows: DataFrame, batch: Batch) -> BatchResult:
         """Write the rows in Spark's tasks, under the label of the batch."""
         rows.select(*COLUMNS).write.parquet(str(self.path / batch.label))
-        return Receipt()
+        return BatchResult()
 
 
 def main() -> int:

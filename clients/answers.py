@@ -1,4 +1,4 @@
-"""Answers of a gateway: JSON objects, lines, receipts, refusals."""
+"""Answers of a gateway: JSON objects, lines, results of a publish, refusals."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class TopicsPage:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """The receipt of a publish: number of messages, bookmarks of the first and the last.
+    """The result of a publish: number of messages, bookmarks of the first and the last.
 
-    With `duplicate` the request had been published before. The receipt of one with an idempotency
+    With `duplicate` the request had been published before. The result of one with an idempotency
     key is then the first one's; a numbered one has no messages and no bookmarks.
     """
 

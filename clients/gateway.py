@@ -324,7 +324,6 @@ class Gateway:
         opened = fields_of(self._transport.ask("POST", "/v1/sessions", json=body))
         address = f"/v1/sessions/{opened['session']}"
 
-        # The session knows its own part of the address only, so it cannot reach another session.
         def ask(method: str, path: str, document: Fields | None) -> Fields:
             given = {} if document is None else {"json": document}
             answer = self._transport.ask(method, address + path, **given)

@@ -123,7 +123,7 @@ def streams_of(
     """
     streams, unfit = [], []
     for each in declarations(topics):
-        # Two streams would fence each other: one topic has one producer with numbers.
+        # Two streams of one topic would fence each other.
         if each.topic["topic"] in taken:
             continue
         try:

@@ -107,7 +107,7 @@ class JournalEdge:
         after = self.resolve(start, end)
         if after == 0 and self._options.start == RECORDS:
             # What the journal no longer has is read from the state of the world, the rest as
-            # messages: together each record once or more, and none from before its newest.
+            # messages: together they have the newest message of each record.
             first = self._journal().first
             known = last if first is None else min(last, split_bookmark(first)[1] - 1)
             journal_slices = self._even(epoch, known, last)

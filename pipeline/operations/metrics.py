@@ -14,7 +14,7 @@ from tidegate.pipeline.errors import UsageInvalid
 from tidegate.pipeline.operations.status import State, StreamStatus
 
 PREFIX = "tidegate_pipeline_"
-LABEL = "query"  # as Spark calls a running stream in its own metrics
+LABEL = "query"  # as Spark calls a running stream
 PORT_MAX = 65_535
 
 

@@ -25,13 +25,13 @@ from tidegate.pipeline.columns.rows import arrow_schema, file_name
 from tidegate.pipeline.errors import CheckpointMismatch, DefinitionInvalid, StreamFailed
 from tidegate.pipeline.sinks.sink import (
     Batch,
+    BatchResult,
     DeadLetterFile,
     DeadLetters,
-    Receipt,
     Report,
     attempt,
-    receipt_of,
     reports_of,
+    result_of,
     wait_until,
 )
 
@@ -137,7 +137,7 @@ class ParquetWriter:
             raise DefinitionInvalid(f"{self.folder}: {error.strerror or error}") from None
         return ""
 
-    def write(self, rows: DataFrame, batch: Batch) -> Receipt:
+    def write(self, rows: DataFrame, batch: Batch) -> BatchResult:
         """Write a batch's rows; only counts and the name of a file come to the driver."""
 
         def write_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -152,7 +152,7 @@ class ParquetWriter:
         waited_s = wait_until(batch.not_before_s)
         return replace(self.finish(reports, batch), waited_s=waited_s)
 
-    def finish(self, reports: Sequence[Report], batch: Batch) -> Receipt:
+    def finish(self, reports: Sequence[Report], batch: Batch) -> BatchResult:
         """Give the file that a task has written the batch's name, unless there is such a file.
 
         Raises:
@@ -162,7 +162,7 @@ class ParquetWriter:
         unfinished = [Path(name) for each in reports for name in each.names]
         is_new = all(self._name(path, self.path(batch)) for path in unfinished)
         sent_at_s = time.monotonic() if unfinished else 0.0
-        return receipt_of(reports, is_new=is_new, sent_at_s=sent_at_s)
+        return result_of(reports, is_new=is_new, sent_at_s=sent_at_s)
 
     def path(self, batch: Batch) -> Path:
         """Return the file of a batch; a stream with a new checkpoint has other files."""

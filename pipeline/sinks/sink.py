@@ -56,7 +56,7 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class Receipt:
+class BatchResult:
     """The result of a micro-batch.
 
     `messages` its rows stand for; `published` rows it wrote; `repeated` rows that an earlier try
@@ -102,10 +102,10 @@ def reports_of(rows: DataFrame, task: Task) -> list[Report]:
     return [Report(*row) for row in in_order.mapInArrow(task, REPORT).collect()]
 
 
-def receipt_of(reports: Sequence[Report], *, is_new: bool, sent_at_s: float) -> Receipt:
+def result_of(reports: Sequence[Report], *, is_new: bool, sent_at_s: float) -> BatchResult:
     """Return what tasks have done together; `is_new` unless an earlier try had done it."""
     written = sum(report.written for report in reports)
-    return Receipt(
+    return BatchResult(
         messages=sum(report.messages for report in reports),
         published=written if is_new else 0,
         repeated=0 if is_new else written,
@@ -131,7 +131,7 @@ class Sink(Protocol):
             PipelineError: it is there, and not what the stream asks for.
         """
 
-    def write(self, rows: DataFrame, batch: Batch) -> Receipt:
+    def write(self, rows: DataFrame, batch: Batch) -> BatchResult:
         """Write rows (`columns.rows.SENT`) in order of due time and publication, in one step.
 
         A batch that was written before, by whichever attempt, driver or run, is written no more.

@@ -23,13 +23,13 @@ from tidegate.pipeline.connection import Stages, gateway_at
 from tidegate.pipeline.errors import CheckpointMismatch, GatewayRefused
 from tidegate.pipeline.sinks.sink import (
     Batch,
+    BatchResult,
     DeadLetterFile,
     DeadLetters,
-    Receipt,
     Report,
     attempt,
-    receipt_of,
     reports_of,
+    result_of,
     wait_until,
 )
 
@@ -134,7 +134,7 @@ class TopicWriter:
                 )
         return str(found.get("epoch") or "")
 
-    def write(self, rows: DataFrame, batch: Batch) -> Receipt:
+    def write(self, rows: DataFrame, batch: Batch) -> BatchResult:
         """Publish a batch's rows; counts and names of stages come to the driver, no messages.
 
         Waiting for `not_before_s` keeps two batches from bringing a key twice within an interval.
@@ -164,7 +164,7 @@ class TopicWriter:
         waited_s += wait_until(batch.not_before_s)
         return replace(self.commit(reports, batch), waited_s=waited_s)
 
-    def commit(self, reports: Sequence[Report], batch: Batch) -> Receipt:
+    def commit(self, reports: Sequence[Report], batch: Batch) -> BatchResult:
         """Publish what tasks have staged, in the order of their reports, unless it has been.
 
         Raises:
@@ -182,7 +182,7 @@ class TopicWriter:
                 done = gateway.commit(self.topic, producer, batch.run, number, stages)
                 is_new = not done.duplicate
             sent_at_s = time.monotonic()
-        return receipt_of(reports, is_new=is_new, sent_at_s=sent_at_s)
+        return result_of(reports, is_new=is_new, sent_at_s=sent_at_s)
 
     def _require_unknown(self, batch: Batch) -> None:
         """Refuse a checkpoint that is older than the topic: its new batches would count as sent."""

@@ -11,7 +11,7 @@ from tidegate.pipeline.definitions.stream import ParquetSink, StreamDefinition, 
 from tidegate.pipeline.errors import from_spark
 from tidegate.pipeline.operations.status import Totals
 from tidegate.pipeline.sinks.parquet import ParquetWriter
-from tidegate.pipeline.sinks.sink import Batch, DeadLetters, Receipt, Sink
+from tidegate.pipeline.sinks.sink import Batch, BatchResult, DeadLetters, Sink
 from tidegate.pipeline.sinks.topic import TopicWriter
 from tidegate.pipeline.streams.batches import ConflatedBatches
 from tidegate.pipeline.streams.checkpoint import Checkpoint
@@ -180,19 +180,19 @@ class Stream:
         batch = Batch(number, self._run, query, self._pacing.not_before_s, is_first=is_first)
         self._begun_s = begun_s
         try:
-            receipt = self._sink.write(self._batches.rows(messages, batch), batch)
+            result = self._sink.write(self._batches.rows(messages, batch), batch)
         except Py4JError as error:
             # In one sentence: Spark searches the text of what py4j raises by a regex whose depth is
             # the text's length, and the query's thread dies of it without a word.
             raise from_spark(self.definition.name, str(error)) from None
         finally:
             self._begun_s = None
-        self._count(receipt)
+        self._count(result)
         self._batches.forget(batch)
         now_s = time.monotonic()
-        self._pacing.worked(now_s - begun_s - receipt.waited_s, receipt.sent_at_s)
+        self._pacing.worked(now_s - begun_s - result.waited_s, result.sent_at_s)
         # An Event instead of a sleep: the end of the stream must not wait for an interval.
-        if receipt.sent_at_s:
+        if result.sent_at_s:
             self._leaving.wait(self._pacing.slack_s(now_s))
 
     @property
@@ -201,14 +201,14 @@ class Stream:
         trigger_ms = self._batches.trigger_ms
         return min(trigger_ms, LOOK_EVERY_MS) if self._pacing.holds else trigger_ms
 
-    def _count(self, receipt: Receipt) -> None:
+    def _count(self, result: BatchResult) -> None:
         # The query's thread counts, the main thread reports.
         with self._lock:
             self._totals = self._totals.with_batch(
-                messages=receipt.messages,
-                published=receipt.published,
-                repeated=receipt.repeated,
-                refused=receipt.refused,
+                messages=result.messages,
+                published=result.published,
+                repeated=result.repeated,
+                refused=result.refused,
             )
 
 

@@ -17,7 +17,7 @@ from tidegate.pipeline.errors import CheckpointMismatch, DefinitionInvalid, Stre
 from tidegate.pipeline.operations.status import Totals
 from tidegate.pipeline.sinks import parquet as module
 from tidegate.pipeline.sinks.parquet import COLUMNS, ParquetWriter
-from tidegate.pipeline.sinks.sink import Batch, DeadLetters, Receipt, Report
+from tidegate.pipeline.sinks.sink import Batch, BatchResult, DeadLetters, Report
 from tidegate.pipeline.streams.checkpoint import Checkpoint
 from tidegate.pipeline.streams.stream import Stream
 
@@ -61,8 +61,8 @@ def test_a_batch_that_is_early_waits_which_is_no_work(
     early = replace(batch(1), not_before_s=42.0)
     writer = writer_to(tmp_path)
     writer.prepare()
-    receipt = writer.write(spark.createDataFrame([], SENT), early)
-    assert (receipt.waited_s, waits) == (7.0, {})
+    result = writer.write(spark.createDataFrame([], SENT), early)
+    assert (result.waited_s, waits) == (7.0, {})
 
 
 def test_a_batch_is_there_once_however_often_it_comes(tmp_path: Path) -> None:
@@ -85,8 +85,8 @@ def test_rows_of_an_end_stand_between_its_batch_and_the_next(tmp_path: Path) -> 
     pieces = [ROWS[:2], ROWS[:1], ROWS[:1]]
     for attempt in range(2):
         for each, piece in zip(batches, pieces, strict=True):
-            receipt = writer.finish([written(tmp_path, piece, attempt, each)], each)
-            assert (receipt.published, receipt.repeated)[attempt] == len(piece)
+            result = writer.finish([written(tmp_path, piece, attempt, each)], each)
+            assert (result.published, result.repeated)[attempt] == len(piece)
     files = [writer.path(each).name for each in batches]
     assert [name for name in seen(tmp_path) if not name.startswith(".")] == files
     places = [
@@ -119,8 +119,8 @@ def test_a_batch_with_other_rows_is_not_taken_for_the_one_that_is_there(
 
 
 def test_a_batch_without_rows_is_no_file(tmp_path: Path) -> None:
-    assert writer_to(tmp_path).finish([], batch(7)) == Receipt()
-    assert writer_to(tmp_path).finish([Report(1, 0, 1, [])], batch(7)) == Receipt(1, 0, 0, 1)
+    assert writer_to(tmp_path).finish([], batch(7)) == BatchResult()
+    assert writer_to(tmp_path).finish([Report(1, 0, 1, [])], batch(7)) == BatchResult(1, 0, 0, 1)
     assert seen(tmp_path) == []
 
 
@@ -150,7 +150,7 @@ def test_the_rows_of_a_frame_stand_in_order_and_plain_spark_reads_them(
     read = spark.read.parquet(str(tmp_path / "out")).orderBy("batch", "row").collect()
     assert [row.position for row in read] == list(range(50))
     assert {(row.batch, row.value) for row in read} == {(0, "{}")}
-    assert writer.write(frame.where("key = 'none'"), batch(1)) == Receipt()
+    assert writer.write(frame.where("key = 'none'"), batch(1)) == BatchResult()
 
 
 @pytest.mark.spark

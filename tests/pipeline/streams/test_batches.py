@@ -40,7 +40,7 @@ from tidegate.pipeline.columns.reading import TimeField
 from tidegate.pipeline.columns.rows import DELIVERIES, PUBLISHED, arrow_schema
 from tidegate.pipeline.definitions.stream import read_definitions
 from tidegate.pipeline.errors import CheckpointMismatch, DefinitionInvalid, from_spark
-from tidegate.pipeline.sinks.sink import Batch, Receipt
+from tidegate.pipeline.sinks.sink import Batch, BatchResult
 from tidegate.pipeline.streams import batches
 from tidegate.pipeline.streams.batches import (
     ConflatedBatches,
@@ -73,10 +73,10 @@ class Collected:
         """Nothing to make."""
         return ""
 
-    def write(self, rows: DataFrame, batch: Batch) -> Receipt:
+    def write(self, rows: DataFrame, batch: Batch) -> BatchResult:
         found = [delivered(row.asDict()) for row in rows.collect()]
         assert self.rows.setdefault(batch.label, found) == found
-        return Receipt(published=len(found))
+        return BatchResult(published=len(found))
 
 
 def shared_case() -> list[Timed]:
