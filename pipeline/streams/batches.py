@@ -32,9 +32,9 @@ TRIGGER_MS_MIN, TRIGGER_MS_MAX = 50, 1_000
 
 
 class PlanKind(StrEnum):
-    """How a running stream conflates: the cheapest way that is correct for its definition.
+    """How a running stream conflates: the cheapest plan that is correct for its definition.
 
-    No way keeps state inside Spark. State that spans batches is one row for each held key, in the
+    No plan keeps state inside Spark. State that spans batches is one row for each held key, in the
     task that reads that key's messages.
     """
 
@@ -49,7 +49,7 @@ class PlanKind(StrEnum):
     """Event time: messages wait for the watermark in the shard of their key."""
 
 
-def way_of(asked: Conflation) -> PlanKind:
+def plan_of(asked: Conflation) -> PlanKind:
     """Return the plan of a running stream."""
     if asked.time is not None:
         return PlanKind.TIMED
@@ -82,7 +82,7 @@ class ConflatedBatches:
         self._definition = definition
         self._held = ShardState(definition.checkpoint / "held")
         self._asked = asked_of(definition)
-        self.way = way_of(self._asked)
+        self.plan = plan_of(self._asked)
 
     @property
     def trigger_ms(self) -> int:
@@ -95,7 +95,7 @@ class ConflatedBatches:
     @property
     def held_keys(self) -> int | None:
         """How many keys wait for the end of their interval; None where a batch is an interval."""
-        return None if self.way is PlanKind.LATEST else self._held.total(KEYS)
+        return None if self.plan is PlanKind.LATEST else self._held.total(KEYS)
 
     @property
     def merger_failures(self) -> int | None:
@@ -118,7 +118,7 @@ class ConflatedBatches:
             _require_own_key(self._definition)
         messages = open_source(spark, self._definition)
         # With pace=batch a batch is an interval: nothing is due between two batches.
-        if self.way is PlanKind.HELD and not self.is_paced:
+        if self.plan is PlanKind.HELD and not self.is_paced:
             from tidegate.pipeline.streams.clock import due_batches
 
             messages = messages.unionByName(due_batches(spark, self._held))
@@ -126,7 +126,7 @@ class ConflatedBatches:
 
     def rows(self, messages: DataFrame, batch: Batch) -> DataFrame:
         """Return DELIVERIES of a batch."""
-        if self.way is PlanKind.LATEST:
+        if self.plan is PlanKind.LATEST:
             return plan_latest(messages, self._asked)
         return conflated(messages, self._shard_batch(messages.sparkSession, batch))
 
@@ -138,7 +138,7 @@ class ConflatedBatches:
     @property
     def unended(self) -> int | None:
         """The last batch, if what was held after it has not gone out."""
-        last = None if self.way is PlanKind.LATEST else self._held.last_number
+        last = None if self.plan is PlanKind.LATEST else self._held.last_number
         return None if last == self._held.ended else last
 
     @property
@@ -158,7 +158,7 @@ class ConflatedBatches:
     def _shard_batch(self, spark: SparkSession, batch: Batch) -> ShardBatch:
         before = self._held.before(batch)
         # pace=batch has one interval for all keys, so one shard must see all of them.
-        shares = self.way is PlanKind.TIMED and self._asked.interval.pace is Pace.BATCH
+        shares = self.plan is PlanKind.TIMED and self._asked.interval.pace is Pace.BATCH
         partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
         return ShardBatch(
             asked=self._asked,
@@ -166,7 +166,7 @@ class ConflatedBatches:
             batch=batch,
             before=before,
             shards=self._held.shards(before, 1 if shares else partitions),
-            now_ms=None if self.way is PlanKind.TIMED else self._now_ms(batch),
+            now_ms=None if self.plan is PlanKind.TIMED else self._now_ms(batch),
         )
 
     def _now_ms(self, batch: Batch) -> int:

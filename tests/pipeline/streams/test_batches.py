@@ -47,7 +47,7 @@ from tidegate.pipeline.streams.batches import (
     PlanKind,
     batch_time_ms,
     plan_latest,
-    way_of,
+    plan_of,
 )
 from tidegate.pipeline.streams.checkpoint import Checkpoint
 from tidegate.pipeline.streams.stream import Stream
@@ -187,7 +187,7 @@ def test_event_time_whatever_the_batches_are(
 @rule("pipeline-1", "pipeline-3", "pipeline-4", "pipeline-5")
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("pace", "more", "way"),
+    ("pace", "more", "plan"),
     [
         (Pace.BATCH, (), PlanKind.LATEST),
         (Pace.BATCH, (OOF,), PlanKind.HELD),
@@ -197,13 +197,13 @@ def test_event_time_whatever_the_batches_are(
 )
 def test_processing_time_by_the_log_of_spark(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    pace: Pace, more: tuple[str, ...], way: PlanKind,
+    pace: Pace, more: tuple[str, ...], plan: PlanKind,
 ) -> None:  # fmt: skip
     messages = shared_case()
     files = FileStream(spark, tmp_path, asked(pace, *more), monkeypatch)
     laid_down(tmp_path / "in", messages, range(FILES))
     stream = files.run()
-    assert ConflatedBatches(files.definition).way is way
+    assert ConflatedBatches(files.definition).plan is plan
     size = MESSAGES // FILES
     log = files.definition.checkpoint / "spark"
     parts = [
@@ -215,7 +215,7 @@ def test_processing_time_by_the_log_of_spark(
         merger=merger_of(MERGER if MERGE in more else ""),
     )  # fmt: skip
     found = [[row._replace(due_ns=0) for row in rows] for rows in files.sink.rows.values()]
-    if way is PlanKind.LATEST:
+    if plan is PlanKind.LATEST:
         expected = expected[:-1]
     if MERGE in more:
         keys = [row.key for row in found[0]]
@@ -297,7 +297,7 @@ def test_spark_agrees_with_one_pass_and_shuffles_only_winners(spark: SparkSessio
 
 
 @pytest.mark.parametrize(
-    ("pace", "oof", "time", "way"),
+    ("pace", "oof", "time", "plan"),
     [
         (Pace.BATCH, False, None, PlanKind.LATEST),
         (Pace.BATCH, True, None, PlanKind.HELD),
@@ -306,10 +306,10 @@ def test_spark_agrees_with_one_pass_and_shuffles_only_winners(spark: SparkSessio
     ],
 )
 def test_a_running_stream_holds_only_what_it_must(
-    pace: Pace, oof: bool, time: TimeField | None, way: PlanKind
+    pace: Pace, oof: bool, time: TimeField | None, plan: PlanKind
 ) -> None:
-    assert way_of(replace(conflation(pace, "", "", oof=oof)[0], time=time)) is way
+    assert plan_of(replace(conflation(pace, "", "", oof=oof)[0], time=time)) is plan
 
 
 def test_a_merger_sees_the_messages_of_a_key_in_their_order() -> None:
-    assert way_of(conflation(Pace.BATCH, "", MERGER, oof=False)[0]) is PlanKind.HELD
+    assert plan_of(conflation(Pace.BATCH, "", MERGER, oof=False)[0]) is PlanKind.HELD
