@@ -98,7 +98,7 @@ def read_view(table: TomlTable, folder: Path) -> ViewDefinition | None:
 
 
 def _record_key(table: TomlTable, projection: Projection | None) -> KeySpec | None:
-    """Return what tells source records apart; joined, ungrouped records use the stream's key."""
+    """Return the fields that identify source records; without grouping it is the stream's key."""
     if projection is None:
         if table.has("record_key"):
             raise DefinitionInvalid(f"{table.where('record_key')}: only with grouping, else key")

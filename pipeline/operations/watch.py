@@ -118,7 +118,7 @@ def status_sinks(
         for gateway in sorted(gateways):
             reporter = Reporter(gateway, say)
             opened.enter_context(reporting(reporter))
-            found.append(StatusSink(reporter.tell, PROGRESS_EVERY_S))
+            found.append(StatusSink(reporter.publish, PROGRESS_EVERY_S))
         if options.metrics_port is not None:
             # Import it only here: the base installation has no Prometheus client.
             from tidegate.pipeline.operations.metrics import MetricsSink, serving_metrics
@@ -150,7 +150,7 @@ class Reporter:
         self._woken = threading.Event()
         self._ended = False
 
-    def tell(self, statuses: Sequence[StreamStatus]) -> None:
+    def publish(self, statuses: Sequence[StreamStatus]) -> None:
         """Publish this status as soon as possible, and no older one; return at once."""
         self._newest = statuses
         self._woken.set()

@@ -125,7 +125,7 @@ class ViewBatches:
 
 
 def _sides(definition: StreamDefinition, view: ViewDefinition) -> list[StreamDefinition]:
-    """Return the definition for each source, with the fields that tell its records apart as key."""
+    """Return the definition for each source, with the fields that identify its records as key."""
     own = definition.key if view.projection is None else view.record_key
     sides = [replace(definition, key=own or KeySpec())]
     if view.join is not None:

@@ -143,7 +143,7 @@ def test_the_world_is_what_the_journal_comes_to() -> None:
         assert {finding.kind for finding in judge_world(journal, wrong)} == {Kind.WORLD}
 
 
-def test_of_what_the_journal_does_not_tell_the_world_may_be_right() -> None:
+def test_the_world_may_be_right_where_the_journal_has_nothing() -> None:
     _, journal = story()
     world = {"a": Ident("w", 3, 0), "b": Ident("w", 1, 1), "c": Ident("w", 3, 1)}
     assert judge_world(journal[3:], world) == []

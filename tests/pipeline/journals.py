@@ -71,7 +71,7 @@ class Journals:
         self.address = ""
         self.refusals: list[int] = []
         self.lists = 0
-        self.tells_epoch = True
+        self.gives_epoch = True
         self.hold_after: int | None = None
         self.held = threading.Event()
 
@@ -98,7 +98,7 @@ class Journals:
             "last": topic.bookmark(last) if last else None,
             "messages": last - topic.trimmed,
         }
-        epoch = {"epoch": topic.epoch} if self.tells_epoch else {}
+        epoch = {"epoch": topic.epoch} if self.gives_epoch else {}
         return JSONResponse({**topic.definition, **epoch, "journal": ends})
 
     async def listed(self, request: Request) -> Response:

@@ -141,7 +141,7 @@ def test_the_terminal_each_gateway_and_prometheus_get_the_status(
         def run(self) -> None:
             pass
 
-        def tell(self, statuses: object) -> None:
+        def publish(self, statuses: object) -> None:
             assert statuses == NOW
             reported.append((self._gateway.base_url, "reported"))
 
@@ -229,9 +229,9 @@ def test_the_last_status_is_published_again_at_the_end(monkeypatch: pytest.Monke
     said: list[str] = []
     reporter = Reporter("http://127.0.0.1:1", said.append)
     with reporting(reporter):
-        reporter.tell([STATUS])
+        reporter.publish([STATUS])
         assert gateway.asked.acquire(timeout=HANGS_S)
-        reporter.tell([STATUS])
+        reporter.publish([STATUS])
     assert gateway.reported[-1][:3] == ("tidegate.pipelines", "tidegate.pipeline.ticks.state", 1500)
     assert said == []
 
@@ -244,7 +244,7 @@ def test_a_gateway_that_refuses_gets_nothing_more(
     said: list[str] = []
     reporter = Reporter("http://127.0.0.1:1", said.append)
     with reporting(reporter):
-        reporter.tell([STATUS])
+        reporter.publish([STATUS])
         assert gateway.asked.acquire(timeout=HANGS_S)
     assert gateway.reported == []
     [line] = said

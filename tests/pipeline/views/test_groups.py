@@ -225,7 +225,7 @@ def test_a_task_gives_the_newest_of_each_record_and_removals_and_what_is_none() 
 
 
 @rule("view-10")
-def test_without_fields_of_a_key_a_message_tells_its_own() -> None:
+def test_without_fields_of_a_key_a_message_has_its_own() -> None:
     found = newest_of(
         KeySpec(), published(('["a"]', b"{}"), ('["a"]', b"[]")), published((None, b"{}"))
     )
