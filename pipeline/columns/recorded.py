@@ -18,7 +18,14 @@ import pyarrow as pa
 from tidegate.pipeline.columns.conflation import Conflation
 from tidegate.pipeline.columns.intake import Intake, conflate_blocks, cut_messages
 from tidegate.pipeline.columns.intervals import Pace
-from tidegate.pipeline.columns.rows import DELIVERIES, ORDER, ROWS, bound_batches
+from tidegate.pipeline.columns.rows import (
+    DELIVERIES,
+    ORDER,
+    ROWS,
+    bound_batches,
+    published,
+    shuffle_partitions,
+)
 from tidegate.pipeline.columns.shard import Shard, refused
 
 if TYPE_CHECKING:
@@ -43,16 +50,7 @@ def conflate_recorded(messages: DataFrame, asked: Conflation, *, by_key: bool = 
 
 def recorded_lines(lines: DataFrame) -> DataFrame:
     """Return the lines of a history (`history.SCHEMA`) as PUBLISHED rows."""
-    return lines.selectExpr(
-        "file",
-        "block",
-        "CAST(NULL AS LONG) AS position",
-        "time_ms",
-        "CAST(NULL AS STRING) AS key",
-        "line AS body",
-        "CAST(NULL AS STRING) AS removed",
-        "CAST(NULL AS STRING) AS refused",
-    )
+    return published(lines, file="file", block="block", time_ms="time_ms", body="line")
 
 
 def in_place(messages: DataFrame, asked: Conflation) -> DataFrame:
@@ -67,7 +65,7 @@ def by_shards(messages: DataFrame, asked: Conflation) -> DataFrame:
     With `pace=batch` all keys share one interval, so one shard has all messages.
     """
     bound_batches(messages)
-    partitions = int(messages.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
+    partitions = shuffle_partitions(messages.sparkSession)
     # More shards than tasks would only make more blocks to sort.
     shards = partitions if asked.interval.pace is Pace.KEY else 1
     cut = partial(cut_messages, conflation=asked, shards=shards)

@@ -15,6 +15,7 @@ from tidegate.keys.text.duration import parse_interval, whole_ms
 from tidegate.pipeline.columns.history import read_history, require_history
 from tidegate.pipeline.columns.intervals import MILLISECOND_NS, Pace
 from tidegate.pipeline.columns.reading import TimeField, Unit
+from tidegate.pipeline.columns.rows import shuffle_partitions
 from tidegate.pipeline.errors import (
     EXIT_DONE,
     HistoryInvalid,
@@ -86,7 +87,7 @@ def make_plan(arguments: PlanArguments) -> Plan:
         raise UsageInvalid("--time-field is missing, such as --time-field /ts")
     with spark_session(arguments.master) as spark:
         try:
-            shards = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
+            shards = shuffle_partitions(spark)
             question = Question(tuple(specs.values()), tuple(texts), paces, time, shards)
             answer = answered(planned(read_history(spark, arguments.path), question), question)
         except PipelineError:

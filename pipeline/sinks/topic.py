@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.clients.gateway import Gateway
+from tidegate.pipeline.columns.rows import shuffle_partitions
 from tidegate.pipeline.connection import Stages, gateway_at
 from tidegate.pipeline.errors import CheckpointMismatch, GatewayRefused
 from tidegate.pipeline.sinks.sink import (
@@ -265,6 +266,6 @@ def _in_one_task(rows: DataFrame) -> DataFrame:
 
     A stage less is a tenth of a second; many partitions gain more from their own tasks.
     """
-    partitions = int(rows.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
+    partitions = shuffle_partitions(rows.sparkSession)
     # coalesce runs the few partitions one by one in that task; repartition keeps their own tasks.
     return rows.coalesce(1) if partitions <= WORKED_OFF_MAX else rows.repartition(1)

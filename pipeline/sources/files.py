@@ -31,7 +31,7 @@ from tidegate.pipeline.columns.history import (
     quoted,
     wrong_line,
 )
-from tidegate.pipeline.columns.rows import PUBLISHED
+from tidegate.pipeline.columns.rows import published
 from tidegate.pipeline.definitions.source import FileFormat, FilesSource
 from tidegate.pipeline.errors import DefinitionInvalid, HistoryUnreadable, innermost
 
@@ -210,13 +210,10 @@ def _place() -> dict[str, Column]:
 
 
 def _published(rows: DataFrame, **columns: Column) -> DataFrame:
-    """Return PUBLISHED rows with these columns; the others are null."""
+    """Return PUBLISHED rows with these columns; reasons of a refusal get the gateway's code."""
     if "refused" in columns:
         columns["refused"] = F.concat(F.lit(f"{JsonInvalid.code}: "), columns["refused"])
-    spelled = (column.split(" ") for column in PUBLISHED.split(", "))
-    return rows.select(
-        *(columns.get(name, F.lit(None)).cast(kind).alias(name) for name, kind in spelled)
-    )
+    return published(rows, **columns)
 
 
 def _address(spark: SparkSession, pattern: str) -> str:

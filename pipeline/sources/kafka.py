@@ -28,6 +28,7 @@ from tidegate.keys.errors import KeyInvalid, KeysError
 from tidegate.keys.jsontext import check_json
 from tidegate.keys.spec import KeyOf, KeySpec, canonical_key, record_key
 from tidegate.keys.text.bookmark import START
+from tidegate.pipeline.columns.rows import published
 from tidegate.pipeline.definitions.source import KafkaSource
 from tidegate.pipeline.errors import SparkUnavailable
 from tidegate.pipeline.spark.jvm import java_command
@@ -162,20 +163,14 @@ def read_kafka(spark: SparkSession, source: KafkaSource, spec: KeySpec) -> DataF
     by_columns: Any = arrow_udf  # its hints ask for what it has a default for
     # Only a tombstone's key goes to Python; the others are null there.
     tombstone = F.expr("CASE WHEN value IS NULL THEN coalesce(key, CAST('' AS BINARY)) END")
-    return (
-        reader.load()
-        .withColumn("removed", by_columns(removed_by, "string")(tombstone))
-        .selectExpr(
-            "topic AS file",
-            "CAST(partition AS LONG) AS block",
-            "offset AS position",
-            "unix_millis(timestamp) AS time_ms",
-            "removed AS key",
-            "CASE WHEN value IS NULL AND removed IS NULL THEN CAST('null' AS BINARY) ELSE value END"
-            " AS body",
-            "CAST(NULL AS STRING) AS removed",
-            "CAST(NULL AS STRING) AS refused",
-        )
+    return published(
+        reader.load().withColumn("named", by_columns(removed_by, "string")(tombstone)),
+        file="topic",
+        block="partition",
+        position="offset",
+        time_ms="unix_millis(timestamp)",
+        key="named",
+        body="IF(value IS NULL AND named IS NULL, CAST('null' AS BINARY), value)",
     )
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
+from tidegate.pipeline.columns.rows import published
 from tidegate.pipeline.definitions.source import (
     FilesSource,
     KafkaSource,
@@ -59,15 +60,15 @@ def read_topic(
 
     `with_keys`: the topic's own keys are the records', whatever fields these have.
     """
-    return journal_rows(spark, source, gateway).selectExpr(
-        "'' AS file",
-        "CAST(0 AS LONG) AS block",
-        "offset AS position",
-        "timestamp_ms AS time_ms",
-        "key" if with_keys else "IF(removed IS NULL, NULL, key) AS key",
-        "CAST(value AS BINARY) AS body",
-        "removed",
-        "CAST(NULL AS STRING) AS refused",
+    return published(
+        journal_rows(spark, source, gateway),
+        file="''",
+        block="0",
+        position="offset",
+        time_ms="timestamp_ms",
+        key="key" if with_keys else "IF(removed IS NULL, NULL, key)",
+        body="value",
+        removed="removed",
     )
 
 
@@ -87,20 +88,18 @@ def read_rate(spark: SparkSession, source: RateSource) -> DataFrame:
 
 def made(counted: DataFrame, source: RateSource) -> DataFrame:
     """Return rows of a counter (`value`, `timestamp`); the same for the same source."""
-    return counted.selectExpr(
-        "'rate' AS file",
-        "CAST(0 AS LONG) AS block",
-        "value + 1 AS position",
-        "unix_millis(timestamp) AS time_ms",
-        "CAST(NULL AS STRING) AS key",
-        f"""CAST(to_json(named_struct(
+    return published(
+        counted,
+        file="'rate'",
+        block="0",
+        position="value + 1",
+        time_ms="unix_millis(timestamp)",
+        body=f"""to_json(named_struct(
             'symbol', concat('S', pmod(xxhash64(value, {source.seed}L), {source.keys}L)),
             'sequence', value,
             'price', 100 + pmod(xxhash64({source.seed}L, value), 1000L) / 100,
             'ts', unix_millis(timestamp)
-        )) AS BINARY) AS body""",
-        "CAST(NULL AS STRING) AS removed",
-        "CAST(NULL AS STRING) AS refused",
+        ))""",
     )
 
 

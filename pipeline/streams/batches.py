@@ -12,7 +12,7 @@ import msgspec
 from tidegate.pipeline.columns.conflation import Conflation
 from tidegate.pipeline.columns.intake import combine, merge
 from tidegate.pipeline.columns.intervals import MILLISECOND_NS, Interval, Pace
-from tidegate.pipeline.columns.rows import DELIVERIES
+from tidegate.pipeline.columns.rows import DELIVERIES, shuffle_partitions
 from tidegate.pipeline.columns.shard import FAILURES, KEYS
 from tidegate.pipeline.connection import gateway_at
 from tidegate.pipeline.definitions.source import TopicSource
@@ -159,7 +159,7 @@ class ConflatedBatches:
         before = self._held.before(batch)
         # pace=batch has one interval for all keys, so one shard must see all of them.
         shares = self.plan is PlanKind.TIMED and self._asked.interval.pace is Pace.BATCH
-        partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
+        partitions = shuffle_partitions(spark)
         return ShardBatch(
             asked=self._asked,
             held=self._held,

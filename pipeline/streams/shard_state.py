@@ -32,6 +32,7 @@ from tidegate.pipeline.columns.rows import (
     Block,
     Messages,
     bound_batches,
+    part_of,
 )
 from tidegate.pipeline.columns.shard import Shard, restored, saved
 from tidegate.pipeline.errors import CheckpointMismatch
@@ -182,7 +183,7 @@ def _number(path: Path) -> int:
 
 NONE = np.zeros(0, np.int64)
 NOTHING = Messages(
-    "\0" + "0" * 19, 0, EARLIEST_NS, NONE, NONE, NONE, NONE, NONE, NONE, pa.array([], pa.binary())
+    part_of("", 0), 0, EARLIEST_NS, NONE, NONE, NONE, NONE, NONE, NONE, pa.array([], pa.binary())
 )
 
 

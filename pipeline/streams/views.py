@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from tidegate.keys.spec import KeySpec
-from tidegate.pipeline.columns.rows import PUBLISHED, SENT, arrow_schema, bound_batches
+from tidegate.pipeline.columns.rows import (
+    PUBLISHED,
+    SENT,
+    arrow_schema,
+    bound_batches,
+    shuffle_partitions,
+)
 from tidegate.pipeline.definitions.stream import StreamDefinition
 from tidegate.pipeline.definitions.view import JoinDefinition, ViewDefinition
 from tidegate.pipeline.sinks.sink import Batch, attempt
@@ -118,7 +124,7 @@ class ViewBatches:
 
     def _shards(self, messages: DataFrame, batch: Batch) -> int:
         """Return the number of shards: as before, or one for each task of a shuffle."""
-        new = int(messages.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
+        new = shuffle_partitions(messages.sparkSession)
         # Any stage will do: all of a batch's stages have as many shards.
         held = ShardState(self._folder / ("groups" if self._view else "pairs"))
         return held.shards(held.before(batch), new)

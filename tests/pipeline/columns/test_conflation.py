@@ -10,11 +10,12 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.pipeline.engine_deliveries import Delivered, Recorded, delivered, engine_deliveries
 from tests.pipeline.merger import MERGER
+from tests.support.profiles import examples
 from tests.support.rules import rule
 from tidegate.keys.filter import Filter
 from tidegate.keys.merging import Merger
@@ -172,7 +173,7 @@ def conflation(pace: Pace, wanted: str, rules: str, *, oof: bool) -> tuple[Confl
 @pytest.mark.parametrize("rules", ["", REDUCERS, MERGER])
 @pytest.mark.parametrize("wanted", ["", WANTED])
 @pytest.mark.parametrize("pace", Pace)
-@settings(deadline=None)
+@examples(100, nightly=1_000)
 @given(steps, cuts)
 @example([("a", 5, 0), ("a", None, 0), ("a", 5, 0)], [])  # declined after a removal
 @example([("a", 9, 0), ("a", None, 1), ("a", 8, 60), ("a", None, 60), ("a", None, 60)], [])

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.pipeline.naive_plan import by_batch, by_key
+from tests.support.profiles import examples
 from tidegate.pipeline.columns.intervals import (
     MILLISECOND_NS,
     Interval,
@@ -20,6 +21,7 @@ steps = st.lists(st.tuples(st.integers(0, 4), st.sampled_from([0, 0, 1, 3, 40, 2
 
 
 @pytest.mark.parametrize("pace", Pace)
+@examples(100, nightly=1_000)
 @given(steps, st.integers(1, 90))
 def test_runs_are_what_a_loop_over_messages_finds(
     pace: Pace, steps: list[tuple[int, int]], interval_ms: int

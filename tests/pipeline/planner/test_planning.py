@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 import msgspec
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.pipeline.naive_plan import Counted, by_batch, by_key, messages
 from tests.support.outside import require_ticks
+from tests.support.profiles import examples
 from tidegate.keys.path import FieldPath
 from tidegate.keys.spec import KeySpec
 from tidegate.pipeline.columns.history import read_history
@@ -66,7 +67,7 @@ def plain(lines: list[bytes], fields: tuple[str, ...], pace: Pace, interval_ns: 
     return count(messages(lines, fields, "t"), interval_ns)
 
 
-@settings(deadline=None)
+@examples(100, nightly=1_000)
 @given(steps, st.lists(st.integers(0, 50), max_size=4), st.randoms(use_true_random=False))
 def test_tasks_in_any_order_agree_with_a_loop_over_all_lines(
     document: list[tuple[int, int, int]], edges: list[int], chance: object
