@@ -57,6 +57,7 @@ def payloads() -> list[bytes]:
 
 def ns_each(work: Callable[[], object], count: int, repeats: int = 3) -> float:
     """Return the nanoseconds of one of `count` pieces of work, the best of some runs."""
+    # The best run: whatever else the machine does only adds time.
     times: list[float] = []
     for _ in range(repeats):
         started = time.perf_counter_ns()

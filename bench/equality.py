@@ -25,7 +25,7 @@ from tests.pipeline.event_time import Timed, event_deliveries
 from tests.pipeline.mixed_ticks import KEY, REDUCERS, WANTED, mixed, timed
 from tidegate.pipeline.columns.intervals import Pace
 from tidegate.pipeline.definitions.stream import StreamDefinition, read_definitions
-from tidegate.pipeline.sinks.sink import Batch, Receipt
+from tidegate.pipeline.sinks.sink import Batch, BatchResult
 from tidegate.pipeline.spark.session import open_session
 from tidegate.pipeline.streams.checkpoint import Checkpoint
 from tidegate.pipeline.streams.stream import Stream
@@ -108,10 +108,10 @@ class Folder:
         """Do nothing: a new folder needs no preparation."""
         return ""
 
-    def write(self, rows: DataFrame, batch: Batch) -> Receipt:
+    def write(self, rows: DataFrame, batch: Batch) -> BatchResult:
         """Write the rows in Spark's tasks, under the label of the batch."""
         rows.select(*COLUMNS).write.parquet(str(self.path / batch.label))
-        return Receipt()
+        return BatchResult()
 
 
 def main() -> int:
@@ -127,13 +127,14 @@ def main() -> int:
 
 
 def is_equal(spark: SparkSession, folder: Path, case: Case, lines: list[bytes]) -> bool:
-    """Print and return if Spark and the engine deliver the same rows."""
+    """Return whether Spark and the engine deliver the same rows, and print it."""
     messages = mixed(islice(lines, MIXED)) if case.is_mixed else timed(lines)
     size = -(-len(messages) // FILES)
     if case.is_mixed:
         write_files_with_removals(folder / case.name, messages, size)
     else:
         write_files(folder / case.name, lines, size)
+    # Sorted by key and last position: rows of several shards have no order among them.
     found = sorted(streamed(spark, folder, case, size), key=in_order)
     expected = sorted(expected_rows(messages, case, size), key=in_order)
     same = found == expected

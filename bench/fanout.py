@@ -41,14 +41,14 @@ Figure = tuple[str, float, str]
 
 
 def figures() -> Iterator[Figure]:
-    """Name, value, unit; the medians of several rounds, the servers in turn."""
+    """Yield name, value and unit: the medians of several rounds, the servers in turn."""
     for clients in CLIENTS:
         for rows in ROWS:
             yield from compared(clients, rows)
 
 
 def compared(clients: int, rows: int) -> Iterator[Figure]:
-    """CPU of each server an event, and Tidegate's in terms of the C writer's."""
+    """Yield each server's CPU time of an event, and its ratio to the C writer's."""
     kinds: dict[str, Callable[[], contextlib.AbstractContextManager[Server]]] = {
         "C writer": c_writer,
         "Redis pub/sub": redis_server,
@@ -61,6 +61,7 @@ def compared(clients: int, rows: int) -> Iterator[Figure]:
         servers = {name: stack.enter_context(start()) for name, start in kinds.items()}
         for server in servers.values():
             server.load = stack.enter_context(load_on(server, clients))
+        # In turn, so that other load of the machine affects each server alike.
         for _ in range(ROUNDS):
             for name, server in servers.items():
                 measured[name].append(cpu_us_an_event(server, clients, rows))
@@ -76,7 +77,7 @@ def compared(clients: int, rows: int) -> Iterator[Figure]:
 
 
 def cpu_us_an_event(server: Server, clients: int, rows: int) -> float:
-    """Microseconds of the server's CPU for each event that arrived, over several flushes."""
+    """Return the server's CPU microseconds for each event that arrived, over several flushes."""
     assert server.load is not None
     server.flush(rows)  # whatever is made at the first time is made
     time.sleep(5 * FLUSH_S)
@@ -109,7 +110,7 @@ class Load:
     process: subprocess.Popen[str]
 
     def counted(self) -> tuple[int, int, int]:
-        """Events, bytes and closed connections so far."""
+        """Return the events, bytes and closed connections so far."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.write("?\n")
@@ -140,7 +141,7 @@ class Server:
     load: Load | None = field(default=None)
 
     def cpu_us(self) -> float:
-        """Its time on the processor so far, with that of its threads."""
+        """Return its CPU time so far, with that of its threads, in microseconds."""
         times = self.process.cpu_times()
         return float(times.user + times.system) * 1e6
 
@@ -234,7 +235,7 @@ def tidegate(options: str = "conflation=10ms") -> Iterator[Server]:
 
 
 def row(key: int, number: int) -> bytes:
-    """One message: an event of ROW_BYTES with its field name and its end."""
+    """Return a message whose event, with field name and end, has ROW_BYTES."""
     head = f'{{"k":"{key}","n":{number},"text":"'
     return (head + "x" * (ROW_BYTES - len("data: \n\n") - len(head) - 2) + '"}').encode()
 

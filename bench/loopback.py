@@ -49,6 +49,7 @@ async def _measure(address: str, server: psutil.Process) -> list[tuple[str, floa
         for subscribers in (0, SUBSCRIBERS):
             streams = [asyncio.create_task(_listen(client)) for _ in range(subscribers)]
             await asyncio.sleep(1 if subscribers else 0)
+            # CPU time too: the publisher shares the cores, so wall time alone blames the server.
             started, cpu_s = time.perf_counter(), sum(server.cpu_times()[:2])
             for body in bodies:
                 answer = await client.post(

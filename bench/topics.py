@@ -71,6 +71,7 @@ def figures() -> Iterator[Figure]:
 
 def _throughput(stream: Stream) -> Iterator[Figure]:
     assert stream.query is not None
+    # Without the first: it starts the Python workers, and a long stream has one first batch only.
     batches = [batch for batch in stream.query.recentProgress if batch["numInputRows"]][1:]
     messages = sum(batch["numInputRows"] for batch in batches)
     took_ms = sum(batch["durationMs"]["triggerExecution"] for batch in batches)

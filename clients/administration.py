@@ -54,6 +54,7 @@ class Administration:
         only_new: bool = False,
     ) -> Defined:
         """Create a topic, or replace its definition; `only_new`: refuse one that is there."""
+        # RFC 9110, 13.1.2: `*` matches whatever is there.
         headers = _match(if_match) | ({"If-None-Match": "*"} if only_new else {})
         return _defined(self._ask("PUT", topic_path(topic), json=definition, headers=headers))
 
@@ -70,6 +71,7 @@ class Administration:
 
     def sessions(self) -> Iterator[Fields]:
         """Yield every open session, by id; they are fetched in pages."""
+        # The gateway gives the address of the next page: it knows where the last one ended.
         following: str | None = f"{SESSIONS}?limit={SESSIONS_PER_PAGE}"
         while following:
             page = fields_of(self._ask("GET", following))
@@ -95,6 +97,7 @@ def _defined(answer: httpx2.Response) -> Defined:
 
 
 def _nothing(answer: httpx2.Response) -> None:
+    # A proxy or another server may say 200 to anything; nothing was deleted then.
     if answer.status_code != NO_CONTENT:
         raise AnswerInvalid(f"{answer.request.url} did not answer as a Tidegate gateway does")
 

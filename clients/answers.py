@@ -1,4 +1,4 @@
-"""Answers of a gateway: JSON objects, lines, receipts, refusals."""
+"""Answers of a gateway: JSON objects, lines, results of a publish, refusals."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class TopicsPage:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """The receipt of a publish: number of messages, bookmarks of the first and the last.
+    """The result of a publish: number of messages, bookmarks of the first and the last.
 
-    With `duplicate` the request had been published before. The receipt of one with an idempotency
+    With `duplicate` the request had been published before. The result of one with an idempotency
     key is then the first one's; a numbered one has no messages and no bookmarks.
     """
 
@@ -64,6 +64,7 @@ class Published:
 def problem_of(answer: httpx2.Response) -> GatewayProblem:
     """Return the refusal in an answer; without a problem document its status decides."""
     said = _decoded(answer.content) or {}
+    # Seconds only: a gateway sends no date, and a proxy's clock may differ from ours.
     retry_after = answer.headers.get("retry-after", "")
     in_seconds = retry_after.isascii() and retry_after.isdigit()
     return GatewayProblem(
@@ -97,6 +98,7 @@ def require_media_type(answer: httpx2.Response, *accepted: str) -> None:
     """
     sent = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
     if sent not in accepted:
+        # Unread, it would keep its connection from the pool.
         answer.close()
         raise AnswerInvalid(
             f"{answer.request.url} answered {sent or 'nothing'}, not {accepted[0]}: "
@@ -106,6 +108,7 @@ def require_media_type(answer: httpx2.Response, *accepted: str) -> None:
 
 def split_lines(chunks: Iterator[bytes]) -> Iterator[bytes]:
     """Yield the lines of a body that arrives in pieces; blank lines are skipped."""
+    # A list, joined at the end of a line: adding to bytes would copy a long line for each piece.
     pieces: list[bytes] = []
     for chunk in chunks:
         first, *others = chunk.split(b"\n")
@@ -124,4 +127,5 @@ def _decoded(content: bytes) -> Fields | None:
 
 
 def _whole(number: object) -> int | None:
+    # True is an int to Python, and no position.
     return number if isinstance(number, int) and not isinstance(number, bool) else None

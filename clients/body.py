@@ -15,7 +15,7 @@ from typing import Final, Self
 
 import httpx2
 
-CHUNKS_WAITING_MAX = 8
+CHUNKS_WAITING_MAX = 8  # httpx2 gives what one read of the socket gave, at most 64 KiB
 
 
 class Silence(Exception):
@@ -71,6 +71,7 @@ class BodyReader:
         try:
             for chunk in chunks:
                 self._arrived.put(chunk)
+                # After the put: it may have waited until the reader left.
                 if self._closed.is_set():
                     break
         except httpx2.HTTPError as error:
@@ -78,6 +79,7 @@ class BodyReader:
         finally:
             with contextlib.suppress(httpx2.HTTPError):
                 self._answer.close()
+            # Always, or a reader that waits would wait for ever.
             self._arrived.put(last)
 
     def _wake(self) -> None:

@@ -38,6 +38,7 @@ class GatewayProblem(GatewayError):
         line: int | None = None,
         retry_after_s: float | None = None,
     ) -> None:
+        # Python builds a copied or pickled exception again from these arguments.
         super().__init__(status, code, title, detail, position, line)
         self.status = status
         self.code = code
@@ -51,6 +52,7 @@ class GatewayProblem(GatewayError):
         where = "" if self.line is None else f", line {self.line}"
         where += "" if self.position is None else f", position {self.position}"
         detail = f": {self.detail}" if self.detail else ""
+        # On one line, whatever a proxy has put into its answer: logs and terminals take lines.
         return " ".join(f"{self.title} [{self.code}{where}]{detail}".split())
 
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from tempfile import TemporaryFile
 from typing import Self
+from urllib.parse import quote
 
 import httpx2
 
 from tidegate.clients import DEFAULT_ADDRESS
 from tidegate.clients.administration import Administration
 from tidegate.clients.answers import Fields, Journal, Published, TopicsPage, fields_of
-from tidegate.clients.errors import AnswerInvalid, GatewayProblem
+from tidegate.clients.errors import GatewayProblem
 from tidegate.clients.retry import PATIENCE_S, TOPIC_UNKNOWN, Retry, Trouble
 from tidegate.clients.session import Session
-from tidegate.clients.subscription import NO_CONTENT, Places, Subscription
+from tidegate.clients.subscription import NO_CONTENT, Places, Subscription, request_of
 from tidegate.clients.transport import (
     ANSWER_SECONDS_MAX,
     NDJSON,
@@ -25,8 +26,8 @@ from tidegate.clients.transport import (
     topic_path,
 )
 
-PIECE_BYTES = 4 * 1024 * 1024
-TOPICS_PER_PAGE = 1000
+PIECE_BYTES = 4 * 1024 * 1024  # read at once from a file that may be larger than memory
+TOPICS_PER_PAGE = 1000  # the gateway's most
 
 
 class Gateway:
@@ -81,13 +82,11 @@ class Gateway:
 
     def put_topic(self, topic: str, definition: Fields) -> bool:
         """Create or replace a topic; return True if it is new."""
-        answer = self._transport.ask("PUT", topic_path(topic), json=definition)
-        fields_of(answer)
-        return answer.status_code == 201
+        return self.administration.put_topic(topic, definition).is_new
 
     def topic(self, topic: str) -> Fields:
         """Return a topic's definition and live figures."""
-        return fields_of(self._transport.ask("GET", topic_path(topic)))
+        return self.administration.topic(topic).document
 
     def find_topic(self, topic: str) -> Fields | None:
         """Return a topic as `topic` does; None if there is no such topic."""
@@ -100,14 +99,14 @@ class Gateway:
 
     def topics(self, prefix: str = "") -> Iterator[Fields]:
         """Yield every topic whose name begins with `prefix`, by name; fetched in pages."""
-        params: dict[str, str | int] = {"limit": TOPICS_PER_PAGE}
+        first = f"/v1/topics?limit={TOPICS_PER_PAGE}"
         if prefix:
-            params["prefix"] = prefix
-        page = fields_of(self._transport.ask("GET", "/v1/topics", params=params))
-        yield from page["topics"]
-        while page.get("next"):
-            page = fields_of(self._transport.ask("GET", page["next"]))
+            first += f"&prefix={quote(prefix, safe='')}"
+        following: str | None = first
+        while following:
+            page = fields_of(self._transport.ask("GET", following))
             yield from page["topics"]
+            following = page.get("next")
 
     def topics_page(self, address: str, known: str) -> TopicsPage | None:
         """Return a page of the list of topics; None if its entity tag is still `known`."""
@@ -120,9 +119,7 @@ class Gateway:
 
     def delete_topic(self, topic: str) -> None:
         """Delete a topic and its messages; its subscriptions end."""
-        answer = self._transport.ask("DELETE", topic_path(topic))
-        if answer.status_code != NO_CONTENT:
-            raise AnswerInvalid(f"{answer.request.url} did not delete as a Tidegate gateway does")
+        self.administration.delete_topic(topic)
 
     # Messages
 
@@ -158,6 +155,7 @@ class Gateway:
         self, topic: str, body: bytes, producer: str, sequence: int, media_type: str = NDJSON
     ) -> Published:
         """Publish a body under a number, once: NDJSON envelopes, or one message as it is."""
+        # Lines may be removals, which only an envelope can say; a single message goes as it is.
         post = Post.of([body], producer=producer, sequence=sequence, media_type=media_type)
         return Published.of(self._post(topic, post, None, enveloped=media_type == NDJSON))
 
@@ -245,7 +243,7 @@ class Gateway:
             self._transport.fetch(f"{topic_path(topic)}/sow", {"format": "envelope"}, file)
             file.seek(0)
             while piece := file.read(PIECE_BYTES):
-                yield piece + file.readline()
+                yield piece + file.readline()  # up to the end of the line that it has cut
 
     # Subscriptions
 
@@ -276,21 +274,21 @@ class Gateway:
             seconds_max: end after this time.
             trouble: called with a sentence when the connection is lost; see Subscription.
         """
-        query = {
-            "options": options or None,
-            "filter": filter_text,
-            "order_by": order_by,
-            "command": command,
-            "format": format_name,
-        }
-        params = {name: text for name, text in query.items() if text is not None}
-
+        params = request_of(
+            options=options or None,
+            filter=filter_text,
+            order_by=order_by,
+            command=command,
+            format=format_name,
+        )
         path = f"{topic_path(topic)}/subscribe"
+        # Ids of a pattern's stream end with its session; the places in each topic outlive it.
         places = Places() if "*" in topic or ">" in topic else None
 
         def connect(after: str) -> httpx2.Response:
             if after or places is None or not places.text or command == "sow":
                 return self._transport.open_stream("GET", path, after, params=params)
+            # The body takes as many places as a pattern has topics; a query has 8 KiB.
             return self._transport.open_stream(
                 "POST", path, json={**params, "bookmarks": places.text}
             )
@@ -343,8 +341,8 @@ class Gateway:
 
         `request` takes what a subscription takes: options, filter, order_by, command.
         """
-        texts = {name: text for name, text in request.items() if text is not None}
-        return fields_of(self._transport.ask("POST", "/v1/explain", json={"topic": topic, **texts}))
+        body = {"topic": topic, **request_of(**request)}
+        return fields_of(self._transport.ask("POST", "/v1/explain", json=body))
 
     def _post(
         self, topic: str, post: Post, trouble: Trouble | None, *, enveloped: bool = False

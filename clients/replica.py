@@ -66,6 +66,7 @@ class Replica:
         match event.name:
             case "message":
                 return [self._apply(row) for row in _rows(_decoded(event))]
+            # A snapshot has all records: one that it leaves out is gone, without a removal.
             case "group_begin" | "unsubscribed":
                 self._forget(_decoded(event).get("topic"))
         return []
@@ -79,6 +80,7 @@ class Replica:
             return Change(topic, fields, op, None)
         value = row["value"]
         if op == "delta":
+            # A guess would be wrong for good: deltas after it build on it.
             if place not in self._values:
                 raise AnswerInvalid(f"a delta came for a record of {topic} that is not held")
             value = patched(self._values[place], value)
@@ -91,6 +93,7 @@ class Replica:
 
 
 def _rows(document: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    # Format `batch` has many rows in an event, `envelope` is one itself.
     for row in document.get("rows", [document]):
         if not {"topic", "op", "value"} <= row.keys():
             raise AnswerInvalid("a message of the stream is no envelope")

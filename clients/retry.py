@@ -110,12 +110,15 @@ class Retry:
                 if not is_worth_retrying(error):
                     raise
                 now, is_first = self._clock(), give_up_at is None
+                # From the first failure on: a slow answer is not held against the retries.
                 give_up_at = now + self.seconds_max if give_up_at is None else give_up_at
                 wait_s = backoff.wait_s(getattr(error, "retry_after_s", None) or 0.0)
+                # Now and not after the wait: the caller would get the same error later.
                 if now + wait_s >= give_up_at:
                     raise
                 if is_first and on_retry is not None:
                     on_retry(error)
+            # Outside of `except`: what a pause raises, such as a stop, is no effect of the failure.
             self._pause(wait_s)
 
 

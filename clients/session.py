@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Self
 
-import msgspec
-
 from tidegate.clients.answers import Fields
 from tidegate.clients.replica import Change, Replica
 from tidegate.clients.sse import Event
-from tidegate.clients.subscription import Subscription
+from tidegate.clients.subscription import Subscription, request_of
 
 Ask = Callable[[str, str, Fields | None], Fields]
 """Method, what follows the session's address, and the body; the answer's object, if any."""
@@ -62,16 +60,15 @@ class Session:
         Raises:
             GatewayProblem: refused; nothing was added.
         """
-        request = {
-            "topic": topic,
-            "options": options or None,
-            "filter": filter_text,
-            "order_by": order_by,
-            "command": command,
-            "format": format_name,
-        }
-        body = {name: text for name, text in request.items() if text is not None}
-        name: str = self._ask("POST", "/subscriptions", body)["sub"]
+        body = request_of(
+            options=options or None,
+            filter=filter_text,
+            order_by=order_by,
+            command=command,
+            format=format_name,
+        )
+        name: str = self._ask("POST", "/subscriptions", {"topic": topic, **body})["sub"]
+        # The reading thread may have met the name first: its replica has rows by now.
         self.replicas.setdefault(name, Replica())
         return name
 
@@ -97,6 +94,7 @@ class Session:
         """Return the session's state and its subscriptions."""
         return self._ask("GET", "", None)
 
+    # Without a request: it is called where the gateway may not answer.
     def stop(self) -> None:
         """Stop reading, at once also where another thread waits; the gateway keeps the session."""
         self._events.close()
@@ -121,16 +119,9 @@ class Session:
         return map(self._applied, self._events)
 
     def _applied(self, event: Event) -> SessionEvent:
-        document = _decoded(event)
-        sub = document.get("sub")
+        # A row in format `value` does not name its subscription, so no replica can take it.
+        sub = event.fields.get("sub")
         if not isinstance(sub, str):
             return SessionEvent(event, None, [])
         changes = self.replicas.setdefault(sub, Replica()).take(event)
         return SessionEvent(event, sub, changes)
-
-
-def _decoded(event: Event) -> Fields:
-    try:
-        return msgspec.json.decode(event.text, type=dict[str, Any])
-    except msgspec.DecodeError:
-        return {}  # a message in format value, which does not name its subscription

@@ -12,12 +12,15 @@ and reports `retry` only with the next event.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
+
+import msgspec
 
 from tidegate.clients.errors import AnswerInvalid
 
-EVENT_BYTES_MAX = 64 * 1024 * 1024
+EVENT_BYTES_MAX = 64 * 1024 * 1024  # a server that never ends a line must not fill the memory
 BOM = b"\xef\xbb\xbf"
-RETRY_DIGITS_MAX = 9
+RETRY_DIGITS_MAX = 9  # eleven days in ms: more digits are no wait that anybody meant
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +30,14 @@ class Event:
     name: str
     text: str
     id: str = ""
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The JSON object of its text; empty where the text is none, as a bare value may be."""
+        try:
+            return msgspec.json.decode(self.text, type=dict[str, Any])
+        except msgspec.DecodeError:
+            return {}
 
 
 class Parser:
@@ -103,6 +114,7 @@ class Parser:
             self._texts.append(content)
         elif name == "event":
             self._name = content
+        # The standard ignores such an id: a header, which has to carry it back, cannot hold NUL.
         elif name == "id" and "\0" not in content:
             self._next_id = content
         elif name == "retry" and content.isascii() and content.isdigit():

@@ -22,11 +22,16 @@ from tidegate.clients.retry import Backoff, Outage, Trouble
 from tidegate.clients.sse import Event, Parser
 
 HEARTBEATS_OF_SILENCE_MAX = 2.5  # one late heartbeat is no loss, two missing ones are
-HELLO_SECONDS_MAX = 30.0
-NO_CONTENT = 204
+HELLO_SECONDS_MAX = 30.0  # until `hello` gives the heartbeat, by which silence is judged
+NO_CONTENT = 204  # the standard's word for "do not reconnect"
 SESSION_UNKNOWN = "session-unknown"
 
 Connect = Callable[[str], httpx2.Response]
+
+
+def request_of(**fields: str | None) -> dict[str, str]:
+    """Return the fields of a request that are given: an absent one leaves the gateway's default."""
+    return {name: text for name, text in fields.items() if text is not None}
 
 
 class Subscription:
@@ -181,6 +186,7 @@ class Subscription:
 
     def _record_failure(self, error: GatewayProblem | GatewayUnreachable) -> None:
         """Raise the failure of a first attempt; record a later one while there is hope."""
+        # Most likely a wrong address or options: waiting would hide the reason.
         if self.connections == 0:
             raise error
         is_gone = isinstance(error, GatewayProblem) and error.code == SESSION_UNKNOWN
@@ -236,12 +242,13 @@ class Places:
         match event.name:
             case "hello":
                 self._places.clear()
-                for entry in _fields_if_json(event).get("subscriptions", ()):
+                # A pattern's `hello` lists the topics that match now, and no others.
+                for entry in event.fields.get("subscriptions", ()):
                     self._begin(entry)
             case "subscribed":
-                self._begin(_fields_if_json(event))
+                self._begin(event.fields)
             case "unsubscribed":
-                self._places.pop(_fields_if_json(event).get("topic", ""), None)
+                self._places.pop(event.fields.get("topic", ""), None)
             case _ if event.id != self._id:
                 self._move(event)
         self._id = event.id
@@ -253,23 +260,16 @@ class Places:
     def _move(self, event: Event) -> None:
         place = event.id.partition("~")[2]
         if place:
-            topic = self._topics.get(_epoch(place)) or _fields_if_json(event).get("topic")
+            topic = self._topics.get(_epoch(place)) or event.fields.get("topic")
             if isinstance(topic, str):
                 self._put(topic, place)
 
     def _put(self, topic: str, place: str) -> None:
         self._places[topic] = place
+        # Rows in format `value` do not name their topic; the epoch in their id does from now on.
         if place != NOWHERE:
             self._topics[_epoch(place)] = topic
 
 
 def _epoch(place: str) -> str:
     return place.rpartition("-")[0]
-
-
-def _fields_if_json(event: Event) -> dict[str, Any]:
-    try:
-        fields = msgspec.json.decode(event.text)
-    except msgspec.DecodeError:
-        return {}
-    return fields if isinstance(fields, dict) else {}

@@ -16,7 +16,7 @@ from tidegate.clients.errors import GatewayProblem, GatewayUnreachable
 from tidegate.clients.retry import Retry, Trouble
 from tidegate.clients.subscription import HELLO_SECONDS_MAX, NO_CONTENT
 
-ANSWER_SECONDS_MAX = 60.0
+ANSWER_SECONDS_MAX = 60.0  # a commit of a million messages takes a while
 CONNECT_SECONDS_MAX = 5.0
 EVENT_STREAM = "text/event-stream"
 JSON = "application/json"
@@ -85,6 +85,7 @@ class Transport:
         params = {name: value for name, value in query.items() if value is not None}
         answer = self._send(self._http.build_request("GET", path, params=params))
         require_media_type(answer, NDJSON, JSON)
+        # A retry would yield again what was yielded already.
         try:
             yield from split_lines(answer.iter_bytes())
         except httpx2.HTTPError as error:

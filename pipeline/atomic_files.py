@@ -19,6 +19,7 @@ def written(path: Path, unfinished: Path | None = None) -> Iterator[BinaryIO]:
     beside = unfinished or path.with_suffix(".unfinished")
     with beside.open("wb") as file:
         yield file
+        # Without fsync a file system may keep the rename and lose the content: an empty file.
         file.flush()
         os.fsync(file.fileno())
     # The content is on the disk before the name points to it; then the folder's entry follows.

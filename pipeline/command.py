@@ -87,7 +87,7 @@ def with_run_options(function: Callable[..., int]) -> Callable[..., int]:
 
 
 @click.group(
-    no_args_is_help=False,
+    no_args_is_help=False,  # a verb that is missing is one sentence too, with exit code 2
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 def pipeline() -> None:
@@ -159,6 +159,7 @@ def plan(
     """Compare what intervals cost and save, on NDJSON, .gz, Parquet, or a folder of them."""
     from tidegate.pipeline.planner.plan import PlanArguments, plan
 
+    # Other names inside: one that may be given several times is singular on the command line.
     return plan(
         PlanArguments(
             path=path,

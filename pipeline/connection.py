@@ -12,6 +12,8 @@ from tidegate.clients.gateway import Gateway
 from tidegate.clients.retry import Retry
 from tidegate.pipeline import errors
 
+# Longer than a gateway's restart. A local Spark does not repeat a failed task (its master URL would
+# have to ask for it), so this is the only retry that a task's request gets.
 PATIENCE_S = 60.0
 PATIENT = Retry(PATIENCE_S)
 """Every request of a stream may be repeated: stages and commits have names and numbers."""
@@ -93,6 +95,7 @@ def reported_retry(
 
 # --- stages: messages kept at the gateway until one commit publishes them
 
+# Far below the gateway's `request_bytes_max`. A stage is also what one lost answer costs to repeat.
 STAGE_MESSAGES_MAX = 10_000
 STAGE_BYTES_MAX = 8 * 1024 * 1024
 
@@ -127,12 +130,13 @@ class Stages:
         if is_full or self._bytes + len(line) >= STAGE_BYTES_MAX:
             self.end()
         self._lines.append((line, is_envelope))
-        self._bytes += len(line) + 1
+        self._bytes += len(line) + 1  # with its line break
 
     def end(self) -> None:
         """Send what is left."""
         if not self._lines:
             return
+        # A request that is sent again has the same name, and so replaces what it stored before.
         name = f"{self._name}.{len(self.names)}"
         body, enveloped = body_of(self._lines)
         self._gateway.stage(self._topic, [body], name, self._producer, enveloped=enveloped)

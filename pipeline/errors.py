@@ -121,18 +121,7 @@ _QUERY = re.compile(
 _LOGS = re.compile("SQLSTATE: XXKST|CONCURRENT_STREAM_LOG_UPDATE|Failed to read log file")
 _KINDS = {
     kind.__name__: kind
-    for kind in (
-        ArchiveUnusable,
-        CheckpointMismatch,
-        DefinitionInvalid,
-        SourceLost,
-        GatewayRefused,
-        GatewayUnreachable,
-        HistoryInvalid,
-        RunFenced,
-        SparkUnavailable,
-        StreamFailed,
-    )
+    for kind in (*PipelineError.__subclasses__(), *GatewayRefused.__subclasses__())
 }
 
 

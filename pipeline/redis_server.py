@@ -21,6 +21,7 @@ from tidegate.clients.retry import Retry
 from tidegate.pipeline.connection import PATIENT
 from tidegate.pipeline.errors import DefinitionInvalid, GatewayRefused, GatewayUnreachable
 
+# As the client of a gateway has them: both sources show an outage after the same time.
 ANSWER_SECONDS_MAX = 60.0
 CONNECT_SECONDS_MAX = 5.0
 
@@ -68,6 +69,7 @@ class RedisServer:
 
     def _asked(self, commands: Sequence[Sequence[object]]) -> list[Any]:
         try:
+            # MULTI and EXEC only around several commands: one command is a transaction anyway.
             with self._redis.pipeline(transaction=len(commands) > 1) as made:
                 step: Any = made  # its own types leave out what RESP2 settles
                 for words in commands:

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
 
 from tidegate.keys.archived import Part, reach
 from tidegate.keys.errors import TextInvalid
@@ -18,9 +19,6 @@ from tidegate.keys.text.time import parse_time
 from tidegate.pipeline.archive.folder import TopicFolder
 from tidegate.pipeline.archive.recorded import RecordedClock
 from tidegate.pipeline.errors import ArchiveUnusable, UsageInvalid
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 
 def sow_as_of(
@@ -41,8 +39,6 @@ def sow_as_of(
         UsageInvalid: the time is none.
         ArchiveUnusable: the archive does not reach back that far, or is damaged.
     """
-    from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
-
     time_ms = _milliseconds(time)
     folder = TopicFolder(Path(archive), topic)
     parts = _until(folder, time_ms)
@@ -77,6 +73,7 @@ def place_at(path: Path, part: Part, time_ms: int) -> int:
         ArchiveUnusable: it is no whole Parquet file.
     """
     clock, place = RecordedClock(part.stamp_ms), part.first - 1
+    # Two narrow columns of one file: values stay unread until Spark reads them.
     names = ["position", "timestamp_ms"]
     try:
         with pq.ParquetFile(path) as file:

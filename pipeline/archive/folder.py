@@ -166,7 +166,7 @@ def exchange_paths(one: Path, other: Path) -> None:
 
 # --- compaction: neighbours of one day become one file, in order
 
-TARGET_BYTES = 128 * 1024 * 1024
+TARGET_BYTES = 128 * 1024 * 1024  # as Spark cuts files for its tasks (maxPartitionBytes)
 FILES_MAX = 32
 """So many small files of a day are left alone while a topic is being archived."""
 

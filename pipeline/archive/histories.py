@@ -138,6 +138,7 @@ def _decoded(batch: pa.RecordBatch, name: str, before: int) -> list[dict[str, An
     try:
         rows: list[dict[str, Any]] = batch.to_pylist()
     except UnicodeDecodeError:
+        # Arrow does not say which row it was, so look for it one by one: this ends the command.
         bad = next(at for at in range(batch.num_rows) if not _is_text(batch.slice(at, 1)))
         spot = Spot(name, "row", before + bad + 1)
         raise HistoryInvalid(f"{spot}: a text is not valid UTF-8") from None
@@ -157,6 +158,7 @@ def _numbered(
 ) -> Iterator[Recorded]:
     clock = RecordedClock()
     for number, (spot, text, time_ms) in enumerate(lines, 1):
+        # Those before `behind` too: the clock of later ones follows from their times.
         _check(spot, text)
         if time is not None:
             time_ms = _time_ms(text, time, spot)
@@ -187,6 +189,7 @@ def _time_ms(text: bytes, time: TimeField, spot: Spot) -> int:
 def _topic_folders(path: Path) -> dict[str, TopicFolder]:
     """Return the topics of an archive; the folder of one topic counts as an archive too."""
     prefix = topic_folder("")
+    # `topic=NAME`, as Hive partitions a table, so that Spark and others find a column in it.
     found = [path] if path.name.startswith(prefix) else sorted(path.glob(f"{prefix}*"))
     names = [(each, each.name.removeprefix(prefix)) for each in found]
     return {name: TopicFolder(each.parent, name) for each, name in names}

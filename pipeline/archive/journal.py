@@ -101,6 +101,7 @@ def archive_topic(
     """
     interval_ms = _interval_ms(arguments)
     folder = TopicFolder(arguments.archive, arguments.topic)
+    # `locked` would create the folder of a name that was misspelt.
     if arguments.compact and not folder.path.exists():
         raise UsageInvalid(f"{arguments.archive}: has no archive of topic {arguments.topic}")
     with folder.locked():
@@ -131,6 +132,7 @@ def _run(
 ) -> None:
     """Start Spark and archive until the end."""
     options = arguments.options
+    # The status is published over HTTP, which an archive that reads from Redis has no address for.
     gateways = [] if arguments.source.is_bus else [arguments.gateway]
     with ExitStack() as opened:
         sinks = opened.enter_context(status_sinks(options, gateways, progress_line, report))

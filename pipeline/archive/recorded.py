@@ -98,7 +98,7 @@ class History(NamedTuple):
 
 # --- an archive's messages in order of publication, also while it is written and compacted
 
-ROWS_AT_ONCE = 5_000
+ROWS_AT_ONCE = 5_000  # as Python objects, so not a whole row group
 COLUMNS = ["position", "timestamp_ms", "key", "value", "reason"]
 
 

@@ -72,6 +72,8 @@ def replay(arguments: ReplayArguments) -> int:
     """
     stop = Stop()
     try:
+        # The first signal ends a replay behind the request under way, the second at once: the next
+        # run then sends that request again under its number.
         with stop.listening(), suppress(Stopped), stop.cutting_off(signals=2):
             publish(
                 arguments,
@@ -145,6 +147,7 @@ def publish(
                     replaying.send(request)
                     progress.look(replaying.line)
         except PipelineError as error:
+            # Of the same type, for that decides the exit code.
             raise type(error)(f"{error} ({replaying.line()})") from error
         except Stopped:
             pass  # what is noted is sent again the next time

@@ -12,20 +12,15 @@ import pyarrow.parquet as pq
 
 from tidegate.keys.archived import COLUMNS, DAY_MS, Part
 from tidegate.pipeline.atomic_files import sync
+from tidegate.pipeline.columns.rows import arrow_schema
 from tidegate.pipeline.errors import ArchiveUnusable
 
 # --- rows of format "tidegate" as rows of an archive
 
-ROWS = pa.schema(
-    [
-        ("epoch", pa.string()),
-        ("position", pa.int64()),
-        ("timestamp_ms", pa.int64()),
-        ("key", pa.string()),
-        ("value", pa.string()),
-        ("reason", pa.string()),
-    ]
+ROWS = arrow_schema(
+    "epoch string, position long, timestamp_ms long, key string, value string, reason string"
 )
+# The gateway reads archives too, and knows the columns from `keys`, which has no Arrow.
 assert tuple(ROWS.names) == COLUMNS
 _READ = ("offset", "timestamp_ms", "key", "value", "removed")
 
@@ -37,18 +32,11 @@ def archive_rows(read: pa.RecordBatch, epoch: str) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=ROWS)
 
 
+# A reader that wants some of its rows decodes a row group as a whole.
 ROW_GROUP_ROWS = 20_000
 ROW_GROUP_BYTES = 16 * 1024 * 1024
 REPORT = "name string, stamp_ms long, epoch string, first long, last long"
-ARROW_REPORT = pa.schema(
-    [
-        ("name", pa.string()),
-        ("stamp_ms", pa.int64()),
-        ("epoch", pa.string()),
-        ("first", pa.int64()),
-        ("last", pa.int64()),
-    ]
-)
+ARROW_REPORT = arrow_schema(REPORT)
 
 
 class Edge(NamedTuple):

@@ -20,6 +20,7 @@ from tidegate.pipeline.columns.reading import TimeField
 # The rules are the engine's for a lane that sees every message: intervals by interval-4 to
 # interval-6, counts and first messages by delta-6, reducers and mergers by merge-6.
 
+# Numbers, for they stand in columns; PUT is the only one that is no reason.
 PUT, DELETED, UNMATCHED, EXPIRED = range(4)
 REASONS = (None, "deleted", "match", "expired")
 FOREVER_NS = 2**63 - 1
@@ -95,7 +96,7 @@ class Conflator:
         self.held = Rows.none(bodies)
         self.there = np.zeros(0, np.bool_)
         self.unsent: dict[int, Rows] = {}
-        self._tells_removals = sends_removals
+        self._sends_removals = sends_removals
 
     def add(self, rows: Rows, until_ns: int) -> Deliveries:
         """Take the next messages in order of publication; return what is due by now.
@@ -122,7 +123,7 @@ class Conflator:
 
     def _effective(self, rows: Rows) -> Rows:
         """Drop removals of absent keys; note for each row whether its key was there before."""
-        if not self._tells_removals:
+        if not self._sends_removals:
             return rows.take(np.flatnonzero(rows.gone == PUT), self.bodies)
         count = int(rows.codes.max(initial=-1)) + 1
         if count > len(self.there):

@@ -23,7 +23,7 @@ from tidegate.keys.filter.tree import And, Compare, Field, In, Is, Literal, Node
 from tidegate.keys.path import FieldPath
 from tidegate.pipeline.columns.intervals import Column
 
-EXACT_MAX = 2**53
+EXACT_MAX = 2**53  # beyond it neighbouring integers are one double
 
 Values = dict[FieldPath, list[Any]]
 
@@ -133,6 +133,7 @@ def _either(left: Truth, right: Truth) -> Truth:
 
 
 def _is_judged(constant: object) -> bool:
+    # The language compares the bytes of UTF-8: with an ASCII constant Python's texts compare alike.
     if isinstance(constant, str):
         return constant != "" and constant.isascii()
     # bool is an int to isinstance, and not a number to the filter language.

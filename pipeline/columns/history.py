@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidegate.pipeline.columns.rows import file_name
+from tidegate.pipeline.columns.rows import file_and_block, file_name, part_of
 from tidegate.pipeline.errors import HistoryInvalid, HistoryUnreadable
 
 if TYPE_CHECKING:
@@ -98,6 +98,7 @@ def require_history(path: Path) -> bool:
     if not names:
         raise HistoryUnreadable(f"{path}: there is no file in this folder")
     parquet = [name.endswith(".parquet") for name in names]
+    # Two kinds would be two readers, and no order between their messages.
     if any(parquet) and not all(parquet):
         raise HistoryUnreadable(f"{path}: holds Parquet and other files; plan them apart")
     return all(parquet)
@@ -116,6 +117,7 @@ def read_history(spark: SparkSession, path: Path) -> DataFrame:
         F.col("_metadata.file_block_start").alias("block"),
     ]
     if not require_history(path):
+        # By default Spark ends lines at \r too, which may stand between the tokens of a message.
         reader = spark.read.option("lineSep", "\n").option("recursiveFileLookup", True)
         lines = reader.format("text").load(_address(path))
         return lines.select(*place, F.col("value").cast("binary").alias("line"), _no_time())
@@ -148,7 +150,7 @@ def lines_by_block(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, int
             here = (piece.column("file")[0].as_py(), piece.column("block")[0].as_py())
             row = row if here == before else 0
             before = here
-            yield f"{here[0]}\0{here[1]:019}", row, piece
+            yield part_of(*here), row, piece
             row += length
 
 
@@ -166,9 +168,9 @@ def stripped(lines: pa.Array) -> pa.Array:
 
 def wrong_line(part: str, number: int, reason: str) -> HistoryInvalid:
     """Return the error for a line, from 1, of a part as `lines_by_block` names it."""
-    file, _, start = part.rpartition("\0")
+    file, start = file_and_block(part)
     name = file_name(file).rpartition("/")[2] or "messages"
-    place = f"line {number}" if int(start) == 0 else f"line {number} after byte {int(start)}"
+    place = f"line {number}" if start == 0 else f"line {number} after byte {start}"
     return HistoryInvalid(f"{name}, {place}: {reason}")
 
 

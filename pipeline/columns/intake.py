@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import groupby
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +24,7 @@ from tidegate.pipeline.columns.filtering import BatchFilter
 from tidegate.pipeline.columns.history import lines_by_block, stripped, wrong_line
 from tidegate.pipeline.columns.intervals import MILLISECOND_NS, Column
 from tidegate.pipeline.columns.reading import LineInvalidError, MessageReader
-from tidegate.pipeline.columns.rows import Messages, packed, split
+from tidegate.pipeline.columns.rows import Messages, packed, split, unpacked
 from tidegate.pipeline.columns.shard import Shard, refused
 
 REFUSED = -1
@@ -108,6 +109,7 @@ class Intake:
             there, texts = np.flatnonzero(gone == PUT), self.texts
             keys = [texts[code] for code in codes[there].tolist()]
             matching = self._filter.matching(bodies.drop_null().to_pylist(), keys)
+            # Not dropped: a record that stops to match is removed where removals are sent.
             gone[there[~matching]] = UNMATCHED
             bodies = pc.if_else(pa.array(gone == PUT), bodies, pa.scalar(None, pa.binary()))
         return _messages(part, piece, codes, times_ns, gone, bodies)
@@ -132,6 +134,7 @@ class Intake:
                 times_ns[there] = found_ns
         known_rows = np.flatnonzero(np.asarray(keys.is_valid()))
         if len(known_rows):
+            # Keys come again and again: only distinct ones are looked up in Python.
             encoded = keys.drop_null().dictionary_encode()
             code_of = self._reader.codes[0].code
             known = np.array([code_of(text) for text in encoded.dictionary.to_pylist()], np.int64)
@@ -172,6 +175,7 @@ def _messages(
     reasons: tuple[str, ...] = (),
 ) -> Messages:
     positions = np.asarray(piece.column("position"))
+    # The clock so far, which shards need: they see a part of the messages only.
     greatest_ns = np.maximum.accumulate(times_ns)
     published_ms = np.asarray(pc.fill_null(piece.column("time_ms"), NEVER_MS))
     return Messages(
@@ -199,6 +203,29 @@ def cut_messages(
         yield packed([found.block(shard, *part) for shard, part in parts])
 
 
+def conflate_blocks(
+    batches: Iterator[pa.RecordBatch],
+    opened: Callable[[int], Shard],
+    ended: Callable[[int, Shard], Iterator[pa.RecordBatch]],
+) -> Iterator[pa.RecordBatch]:
+    """Yield the deliveries of one task's shards, whose blocks (`rows.ROWS`) come in order.
+
+    Args:
+        batches: the blocks.
+        opened: returns the shard of a number, with what it holds.
+        ended: yields what goes out of a shard after its last block.
+    """
+    # A task may have several shards: Spark assigns them by a hash, which leaves other tasks empty.
+    for number, blocks in groupby(unpacked(batches), lambda block: block.stream):
+        if number == REFUSED:
+            yield from map(refused, map(Messages.set_aside, blocks))
+            continue
+        shard = opened(number)
+        for block in blocks:
+            yield from shard.add(Messages.of_block(block), block.keys)
+        yield from ended(number, shard)
+
+
 def combine(batches: Iterator[pa.RecordBatch], conflation: Conflation) -> Iterator[pa.RecordBatch]:
     """Yield one task's PUBLISHED rows as DELIVERIES with saved values, and refused lines."""
     intake, shard, part = Intake(conflation), Shard(conflation, now_ns=0), ""
@@ -206,6 +233,8 @@ def combine(batches: Iterator[pa.RecordBatch], conflation: Conflation) -> Iterat
         if found.reasons:
             yield refused(found)
             continue
+        # Another task may have a block that lies between two of this task's: one row over both
+        # would be merged before or after it as a whole, out of order.
         if found.part != part:
             yield from shard.combined()
             part = found.part

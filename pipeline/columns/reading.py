@@ -33,6 +33,7 @@ from tidegate.pipeline.columns.intervals import MILLISECOND_NS, Column
 # --- times in messages: numbers of seconds or milliseconds, or ISO 8601, as nanoseconds
 
 
+# Milliseconds reach 1e11 in 1973, where seconds reach 1e8: since then no number has two meanings.
 SECONDS_FROM, SECONDS_BELOW = 1e8, 1e11
 NS_BELOW = 2**63 - 2**53  # an interval more must not overflow
 
@@ -143,6 +144,7 @@ class KeyCodes:
             OverflowError: an integer beyond 64 bits, which is a key by its own spelling.
             ValueError: a record lacks a field.
         """
+        # Every message is a look-up in C; Python runs for keys that are new to the task.
         codes = list(map(self._known.get, fields))
         if None in codes:
             for field in set(fields) - self._known.keys():

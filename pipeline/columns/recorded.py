@@ -11,21 +11,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from itertools import groupby
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from tidegate.pipeline.columns.conflation import Conflation
-from tidegate.pipeline.columns.intake import REFUSED, Intake, cut_messages
+from tidegate.pipeline.columns.intake import Intake, conflate_blocks, cut_messages
 from tidegate.pipeline.columns.intervals import Pace
 from tidegate.pipeline.columns.rows import (
     DELIVERIES,
     ORDER,
     ROWS,
-    Messages,
     bound_batches,
-    unpacked,
+    published,
+    shuffle_partitions,
 )
 from tidegate.pipeline.columns.shard import Shard, refused
 
@@ -51,16 +50,7 @@ def conflate_recorded(messages: DataFrame, asked: Conflation, *, by_key: bool = 
 
 def recorded_lines(lines: DataFrame) -> DataFrame:
     """Return the lines of a history (`history.SCHEMA`) as PUBLISHED rows."""
-    return lines.selectExpr(
-        "file",
-        "block",
-        "CAST(NULL AS LONG) AS position",
-        "time_ms",
-        "CAST(NULL AS STRING) AS key",
-        "line AS body",
-        "CAST(NULL AS STRING) AS removed",
-        "CAST(NULL AS STRING) AS refused",
-    )
+    return published(lines, file="file", block="block", time_ms="time_ms", body="line")
 
 
 def in_place(messages: DataFrame, asked: Conflation) -> DataFrame:
@@ -75,26 +65,22 @@ def by_shards(messages: DataFrame, asked: Conflation) -> DataFrame:
     With `pace=batch` all keys share one interval, so one shard has all messages.
     """
     bound_batches(messages)
-    partitions = int(messages.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
+    partitions = shuffle_partitions(messages.sparkSession)
+    # More shards than tasks would only make more blocks to sort.
     shards = partitions if asked.interval.pace is Pace.KEY else 1
     cut = partial(cut_messages, conflation=asked, shards=shards)
     blocks = messages.mapInArrow(cut, ROWS).repartition(partitions, "stream")
     in_order = blocks.sortWithinPartitions(*ORDER)
-    return in_order.mapInArrow(partial(conflate_blocks, conflation=asked), DELIVERIES)
+    return in_order.mapInArrow(partial(conflate_in_shards, conflation=asked), DELIVERIES)
 
 
-def conflate_blocks(
+def conflate_in_shards(
     batches: Iterator[pa.RecordBatch], conflation: Conflation
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the deliveries of one task's shards, whose blocks come in order."""
-    for stream, blocks in groupby(unpacked(batches), lambda block: block.stream):
-        if stream == REFUSED:
-            yield from map(refused, map(Messages.set_aside, blocks))
-            continue
-        shard = Shard(conflation)
-        for block in blocks:
-            yield from shard.add(Messages.of_block(block), block.keys)
-        yield from shard.finish()
+    """Yield the deliveries of one task's blocks; each shard begins and ends in this task."""
+    return conflate_blocks(
+        batches, lambda number: Shard(conflation), lambda number, shard: shard.finish()
+    )
 
 
 def conflate_in_place(

@@ -37,7 +37,8 @@ import pyarrow as pa
 from tidegate.pipeline.columns.intervals import Column
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column as SparkColumn
+    from pyspark.sql import DataFrame, SparkSession
 
 PUBLISHED = (
     "file string, block long, position long, time_ms long, key string, body binary, "
@@ -48,13 +49,45 @@ SENT = (
     "first_ms long, removed string, refused string, due_ns long"
 )
 DELIVERIES = SENT + ", first long"
-_KINDS = {"string": pa.string(), "long": pa.int64(), "binary": pa.binary()}
+# PySpark's `StructType.fromDDL` asks a running session, and executors have none.
+_KINDS = {
+    "string": pa.string(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "binary": pa.binary(),
+    "array<string>": pa.list_(pa.string()),
+}
 
 
 def arrow_schema(columns: str) -> pa.Schema:
     """Return the Arrow schema of columns in Spark's spelling."""
     pairs = (column.split(" ") for column in columns.split(", "))
     return pa.schema([(name, _KINDS[kind]) for name, kind in pairs])
+
+
+def published(rows: DataFrame, **columns: SparkColumn | str) -> DataFrame:
+    """Return PUBLISHED rows with these columns, each a Spark column or SQL; the others are null."""
+    # Here, because a replay imports this module, and does without Spark.
+    from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
+
+    made = {name: F.expr(it) if isinstance(it, str) else it for name, it in columns.items()}
+    spelled = (column.split(" ") for column in PUBLISHED.split(", "))
+    return rows.select(
+        *(made.get(name, F.lit(None)).cast(kind).alias(name) for name, kind in spelled)
+    )
+
+
+def part_of(file: str, block: int) -> str:
+    """Return a block of a file as one text; these sort in order of publication."""
+    # Nineteen digits, as many as a long has: texts of one length sort as their numbers do.
+    return f"{file}\0{block:019}"
+
+
+def file_and_block(part: str) -> tuple[str, int]:
+    """Return what `part_of` has made one text of."""
+    # From the right: a `file` may have NULs itself, before its name.
+    file, _, block = part.rpartition("\0")
+    return file, int(block)
 
 
 def file_name(file: str) -> str:
@@ -68,15 +101,7 @@ def file_name(file: str) -> str:
 # are in order of publication, and so are blocks by `part` and `row`.
 
 ROWS = "stream int, part string, row long, clock_ns long, block binary"
-ARROW_ROWS = pa.schema(
-    [
-        ("stream", pa.int32()),
-        ("part", pa.string()),
-        ("row", pa.int64()),
-        ("clock_ns", pa.int64()),
-        ("block", pa.binary()),
-    ]
-)
+ARROW_ROWS = arrow_schema(ROWS)
 ORDER = ("stream", "part", "row")
 # LZ4 costs little and cuts what a shuffle writes to disk.
 _LZ4 = pa.ipc.IpcWriteOptions(compression="lz4")
@@ -224,9 +249,14 @@ class Messages:
 
 
 BOUNDS = {
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",  # Spark's default is 10,000
     "spark.sql.execution.arrow.maxBytesPerBatch": str(64 * 1024 * 1024),
 }
+
+
+def shuffle_partitions(spark: SparkSession) -> int:
+    """Return how many tasks a shuffle makes: as many as there are cores, unless it is set."""
+    return int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
 
 
 def bound_batches(messages: DataFrame) -> None:

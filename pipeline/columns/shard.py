@@ -19,9 +19,15 @@ from tidegate.pipeline.columns.conflation import (
     Rows,
 )
 from tidegate.pipeline.columns.intervals import Column, Pace
-from tidegate.pipeline.columns.rows import DELIVERIES, Messages, arrow_schema
+from tidegate.pipeline.columns.rows import (
+    DELIVERIES,
+    Messages,
+    arrow_schema,
+    file_and_block,
+    part_of,
+)
 
-ROWS_MAX = 10_000
+ROWS_MAX = 10_000  # of a batch on its way back to Spark, whose Java holds one at a time
 _SCHEMA = arrow_schema(DELIVERIES)
 
 
@@ -74,7 +80,7 @@ class Shard:
         """Take what others have combined of later messages, in processing time."""
         count = rows.num_rows
         keys, files, blocks = (rows.column(name).to_pylist() for name in ("key", "file", "block"))
-        parts = [f"{file}\0{block:019}" for file, block in zip(files, blocks, strict=True)]
+        parts = list(map(part_of, files, blocks))
         messages, lasts, firsts = (
             np.asarray(rows.column(name)) for name in ("messages", "position", "first")
         )
@@ -168,11 +174,7 @@ def named(texts: dict[str, int], codes: Column) -> pa.Array:
 
 def placed(parts: dict[str, int], codes: Column) -> dict[str, pa.Array]:
     """Return the columns `file` and `block` of the parts that codes number."""
-    files, blocks = [], []
-    for part in parts:
-        file, _, block = part.rpartition("\0")
-        files.append(file)
-        blocks.append(int(block))
+    files, blocks = zip(*map(file_and_block, parts), strict=True) if parts else ((), ())
     places = pa.array(codes)
     return {
         "file": pa.array(files, pa.string()).take(places),
@@ -227,6 +229,7 @@ def restored(table: pa.Table, conflation: Conflation, now_ns: int | None = None)
     shard = Shard(conflation, None if now_ns is None else max(now_ns, passed_ns))
     conflator, timeline = shard.conflator, shard.timeline
     timeline.greatest_ns, timeline.passed_ns = int(notes[GREATEST]), passed_ns
+    # Tables of streams that began without this note are still read.
     conflator.bodies.failures = int(notes.get(FAILURES, 0))
     kinds = np.array(table.column("kind").to_pylist(), dtype=object)
     conflator.held = _loaded(shard, table, kinds == HELD)
@@ -271,7 +274,7 @@ def _there(shard: Shard, schema: pa.Schema) -> pa.Table:
 def _loaded(shard: Shard, table: pa.Table, chosen: Column) -> Rows:
     found = table.filter(pa.array(chosen, pa.bool_())).combine_chunks()
     keys, files, blocks = (found.column(name).to_pylist() for name in ("key", "file", "block"))
-    parts = [f"{file}\0{block:019}" for file, block in zip(files, blocks, strict=True)]
+    parts = list(map(part_of, files, blocks))
     value = found.column("value")
     return Rows(
         codes=numbered(shard.keys, keys),

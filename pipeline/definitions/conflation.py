@@ -78,10 +78,12 @@ def read_conflation(table: TomlTable, key_spec: KeySpec) -> ConflationDefinition
         DefinitionInvalid: the place, and what was expected there.
     """
     pace = table.text("pace", default=Pace.BATCH, expected="batch or key")
+    # Pace(pace) would say what is wrong in Python's words, and not what was expected.
     if pace not in list(Pace):
         raise table.wrong("pace", "batch or key", pace)
     merge = _merge(table)
     reduce = merge if isinstance(merge, Reduce) else None
+    # A row with another key would be another record for the sink.
     if reduce is not None and reduce.writes_to(key_spec.paths):
         raise DefinitionInvalid(f"{table.where('reduce')}: a reducer writes to a field of the key")
     return ConflationDefinition(
@@ -149,6 +151,7 @@ def _time(table: TomlTable) -> EventTime | None:
         lateness_ns = parse_duration(watermark)
     except TextInvalid:
         raise inner.wrong("watermark", WATERMARK, watermark) from None
+    # Messages wait in memory for the watermark: more than a day of them is a mistake in the unit.
     if lateness_ns > DAY:
         raise inner.wrong("watermark", WATERMARK, watermark)
     path = read_path(inner, "field", "a field path, such as /ts")

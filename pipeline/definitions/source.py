@@ -16,10 +16,11 @@ from tidegate.pipeline.errors import DefinitionInvalid
 
 # --- Redis, Kafka, and generated rows
 
+# Forms are checked here, before Spark starts: what a library says of them comes from inside a task.
 REDIS_ADDRESS = re.compile(r"(redis|rediss|unix)://\S+")
-ENTRY_ID = re.compile(r"[0-9]{1,20}-[0-9]{1,20}")
+ENTRY_ID = re.compile(r"[0-9]{1,20}-[0-9]{1,20}")  # two numbers of 64 bits
 BROKERS = re.compile(r"[^\s,:]+:[0-9]{1,5}(,[^\s,:]+:[0-9]{1,5})*")
-KAFKA_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+KAFKA_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")  # the legal names, kafka.common.internals.Topic
 VERSION = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+[A-Za-z0-9.-]*")
 ROWS_PER_SECOND_MAX = 1_000_000
 
@@ -148,6 +149,7 @@ def _is_option(name: str, setting: object) -> bool:
 
 # --- files: their format and columns
 
+# Types whose values have one text in JSON. A nested type would need a schema language of its own.
 COLUMN_TYPE = re.compile(
     r"string|boolean|int|long|float|double|date|timestamp|decimal\([0-9]{1,2},[0-9]{1,2}\)"
 )
@@ -196,11 +198,13 @@ class FilesSource:
         content = _format(table, pattern)
         is_csv = content is FileFormat.CSV
         has_header = table.flag("header", default=True) if is_csv else True
+        # NDJSON keeps each line as it is: there are no columns to name.
         schema = () if content is FileFormat.NDJSON else _schema(table)
         # Without names Spark would call the columns _c0, _c1: no key is called so.
         if not has_header and not schema:
             raise table.missing("schema", "the columns of files without a header")
         return cls(
+            # Absolute, for it is a part of the checkpoint's identity, and Spark has its own folder.
             pattern=pattern if "://" in pattern else str(folder.resolve() / pattern),
             topic=_topic(table) if table.has("topic") else None,
             files_per_batch=stream.count("files_per_batch"),
@@ -224,6 +228,7 @@ def _format(table: TomlTable, pattern: str) -> FileFormat:
 
 def _delimiter(table: TomlTable) -> str:
     delimiter = table.text("delimiter", default=",")
+    # Spark's parser would take these for quotes, escapes and the ends of lines.
     if len(delimiter) != 1 or delimiter in '"\\\r\n':
         raise table.wrong("delimiter", "one character, such as ; or \\t", delimiter)
     return delimiter
@@ -275,6 +280,7 @@ class TopicSource:
     @property
     def place(self) -> str:
         """The name of the source in a checkpoint."""
+        # Without the address: gateway and Redis give the same bookmarks, which name the epoch.
         return f"topic {self.topic}"
 
     @classmethod
@@ -322,6 +328,7 @@ def _address(table: TomlTable) -> str:
 
 def _prefix(table: TomlTable) -> str:
     prefix = table.text("prefix", default=REDIS_PREFIX)
+    # Braces delimit the hash tag of a key: in the prefix they would end it early.
     if not prefix or set("{}") & set(prefix):
         raise table.wrong("prefix", "the redis_prefix of the gateways, without braces", prefix)
     return prefix

@@ -83,6 +83,7 @@ class Declaration:
         asked, topic = self.topic["source"], str(self.topic["topic"])
         folder = checkpoints.resolve() / self.name
         wanted, shape = _shape(asked, topic)
+        # A removal has nothing but the source's key, which would name no record of the topic.
         if shape is None and self.keeps_records and self.topic["key"] != self.source["key"]:
             raise DefinitionInvalid(
                 f"topic {topic} is not filled: its key is {self.topic['key']}, that of its source "
@@ -97,6 +98,7 @@ class Declaration:
             interval_ms=whole_ms(parse_interval(asked["interval"])),
             sink=TopicSink(topic, declared=True),
             description="",
+            # Another shape is another folder, so its old state is never read by mistake.
             checkpoint=folder / self._digest_of_shape(),
             dead_letters=folder / "dead",
             view=None if shape is None else ViewDefinition(None, wanted, shape, None),
@@ -107,6 +109,7 @@ class Declaration:
         """Return a digest of all that makes an old checkpoint useless; an interval may change."""
         asked = self.topic["source"]
         identity = [self.topic["epoch"], self.source["epoch"], asked["topic"], self.topic["key"]]
+        # A view takes the newest of each record, however its source merges.
         merge = self.source["merge"] if asked["grouping"] is None else REPLACES
         return _digest([*identity, *(asked[field] for field in SHAPE), merge])
 
@@ -120,6 +123,7 @@ def streams_of(
     """
     streams, unfit = [], []
     for each in declarations(topics):
+        # Two streams of one topic would fence each other.
         if each.topic["topic"] in taken:
             continue
         try:

@@ -67,6 +67,7 @@ def read_sink(table: TomlTable, folder: Path) -> Sink:
         sink = TopicSink(_topic(table))
     elif kind == "parquet":
         path = table.checked("path", str.strip, "a folder")
+        # The driver renames what a task has written; an object store has no rename in one step.
         if "://" in path:
             raise table.wrong("path", "a folder that is mounted", path)
         sink = ParquetSink((folder / path).resolve())
@@ -78,6 +79,7 @@ def read_sink(table: TomlTable, folder: Path) -> Sink:
 
 def _topic(table: TomlTable) -> str:
     topic = table.checked("topic", TOPIC.fullmatch, "a topic name")
+    # The gateway's own topics have keys and publishers of their own.
     if topic.startswith("tidegate."):
         raise table.wrong("topic", "a name outside the gateway's own tidegate.", topic)
     return topic
@@ -140,6 +142,7 @@ def read_definitions(path: Path) -> list[StreamDefinition]:
         DefinitionInvalid: one line with the file, the place and what was expected.
     """
     top = TomlTable(read_toml(path), path.name, "")
+    # The environment, too, is only a default: a file that names its gateway runs alike everywhere.
     gateway = top.text("gateway", default=default_gateway())
     if not re.fullmatch(r"https?://[^\s/]+/?", gateway):
         raise top.wrong("gateway", f"an address such as {DEFAULT_ADDRESS}", gateway)
@@ -198,6 +201,7 @@ def _interval(table: TomlTable) -> tuple[str, int]:
 
 def _folder(table: TomlTable, field: str, folder: Path, default: str) -> Path:
     text = table.text(field, default=default)
+    # Checkpoints need locks and renames, which an object store does not offer.
     if "://" in text:
         raise DefinitionInvalid(
             f"{table.where(field)}: {text[:100]}: a folder that is not mounted is not available yet"
@@ -215,6 +219,7 @@ _PLACES: dict[str, Callable[[StreamDefinition], str]] = {
 def _refuse_shared(file: str, streams: list[StreamDefinition]) -> None:
     """Refuse streams that would overwrite each other's files or topics."""
     for what, place_of in _PLACES.items():
+        # By text: paths are resolved by now, and two spellings of a topic are two topics.
         owners: dict[str, str] = {}
         for stream in streams:
             place = place_of(stream)

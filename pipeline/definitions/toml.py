@@ -17,10 +17,11 @@ from tidegate.keys.path import FieldPath
 from tidegate.keys.spec import KeySpec
 from tidegate.pipeline.errors import DefinitionInvalid
 
-COUNT_MAX = 2**31 - 1
+COUNT_MAX = 2**31 - 1  # Spark reads maxFilesPerTrigger as Java's int
 ALIKE_MIN = 0.66  # finds `kye` for `key`; no two fields of one table are so alike
 SHOWN_MAX = 100
 PLACE_MAX = 200
+# Errors end in logs, where no password may be.
 _CREDENTIALS = re.compile(r"//[^/@\s]*@")
 
 
@@ -73,7 +74,7 @@ class TomlTable:
         """Return whether a field is just this text; take it then."""
         if not self.has(field) or self._left[field] != text:
             return False
-        self.raw(field)
+        self.raw(field)  # taken, or `finish` would call it unknown
         return True
 
     def take(self, field: str, kind: type, expected: str) -> Any:

@@ -25,6 +25,7 @@ from tidegate.pipeline.errors import DefinitionInvalid
 COLUMNS = 'columns, such as ["SUM(/qty) AS /qty", "/price"]'
 PAIRS = 'pairs of fields, left and right, such as [["/symbol", "/ticker"]]'
 SHAPE = ("grouping", "projection")
+# A view keeps the newest of each record and sends removals anyway: nothing is merged or held.
 NOT_WITH = ("time", "merge", "reduce", "oof")
 
 
@@ -97,7 +98,7 @@ def read_view(table: TomlTable, folder: Path) -> ViewDefinition | None:
 
 
 def _record_key(table: TomlTable, projection: Projection | None) -> KeySpec | None:
-    """Return what tells source records apart; joined, ungrouped records use the stream's key."""
+    """Return the fields that identify source records; without grouping it is the stream's key."""
     if projection is None:
         if table.has("record_key"):
             raise DefinitionInvalid(f"{table.where('record_key')}: only with grouping, else key")
@@ -163,6 +164,7 @@ def _side(table: TomlTable, text: str, place: str) -> FieldPath:
 def _place(table: TomlTable) -> FieldPath:
     expected = "the field for the right record, such as /quote"
     place = read_path(table, "as", expected)
+    # An array may be too short for the place, and JSON has no hole to fill it up with.
     if any(isinstance(step, int) for step in place.steps):
         raise table.wrong("as", expected, str(place))
     return place

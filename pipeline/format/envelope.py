@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -11,21 +10,13 @@ import pyarrow as pa
 
 from tidegate.keys.text.bookmark import join_bookmark, split_bookmark
 from tidegate.keys.text.time import parse_time
+from tidegate.pipeline.columns.rows import arrow_schema, shard_of
 from tidegate.pipeline.errors import SourceLost
 
 # --- rows of format "tidegate": a message or removal each, as columns
 
 SCHEMA = "offset long, key string, value string, timestamp_ms long, bookmark string, removed string"
-ROWS = pa.schema(
-    [
-        ("offset", pa.int64()),
-        ("key", pa.string()),
-        ("value", pa.string()),
-        ("timestamp_ms", pa.int64()),
-        ("bookmark", pa.string()),
-        ("removed", pa.string()),
-    ]
-)
+ROWS = arrow_schema(SCHEMA)
 
 
 class Row(NamedTuple):
@@ -64,15 +55,14 @@ def placed_batch(rows: Sequence[Row], epoch: str, positions: Sequence[int]) -> p
 
 def of_shard(batch: pa.RecordBatch, shard: int, shards: int) -> pa.RecordBatch:
     """Return the rows whose keys belong to a shard; rows without key belong to the first one."""
-    keys = batch.column("key").to_pylist()
-    return batch.filter(pa.array([shard_of(text, shards) == shard for text in keys], pa.bool_()))
+    homes = (
+        0 if text is None else shard_of(text, shards) for text in batch.column("key").to_pylist()
+    )
+    return batch.filter(pa.array([home == shard for home in homes], pa.bool_()))
 
 
-def shard_of(key_text: str | None, shards: int) -> int:
-    """Return the shard of a key, the same in every process."""
-    return 0 if key_text is None else zlib.crc32(key_text.encode()) % shards
-
-
+# `gc=False`: an envelope refers to nothing that could refer back to it, and the collector would
+# otherwise walk thousands of them in each page.
 class Envelope(msgspec.Struct, gc=False):
     """One line of the journal; `key` and `value` stay JSON text. A removal has a `reason`."""
 
@@ -124,6 +114,7 @@ def record_batch(body: bytes, epoch: str, last: int) -> pa.RecordBatch:
 
 def _row(envelope: Envelope) -> Row:
     key_text = bytes(envelope.key)
+    # `msgspec.Raw` is the text as it stands in the line: a number keeps its digits.
     return Row(
         None if key_text == b"null" else key_text,
         bytes(envelope.value) if envelope.reason is None else None,

@@ -21,6 +21,7 @@ def unpacked(packed: bytes) -> Any:
     Raises:
         RuntimeError: the executor's Python has no such package; one sentence.
     """
+    # Inside, because the function travels without its module.
     import pickle
     import platform
 
@@ -31,6 +32,7 @@ def unpacked(packed: bytes) -> Any:
             f"the Python of executor {platform.node()} has no package {error.name}: "
             "install tidegate with its requirements on every node"
         ) from None
+    # Without `__init__`, as pickle itself does it: the time when a source started is the driver's.
     traveller = object.__new__(kind)
     traveller.__dict__.update(fields)
     return traveller

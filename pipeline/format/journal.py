@@ -7,20 +7,20 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from types import TracebackType
-from typing import Any, Protocol, Self
+from contextlib import contextmanager
+from typing import Any, Protocol
 
 import msgspec
 import pyarrow as pa
 
 from tidegate.clients.answers import Journal
 from tidegate.clients.errors import GatewayProblem
+from tidegate.clients.gateway import Gateway
 from tidegate.clients.retry import TOPIC_UNKNOWN, Retry
 from tidegate.keys.text.bookmark import START, join_bookmark
 from tidegate.pipeline.connection import PATIENT, gateway_at
 from tidegate.pipeline.errors import GatewayRefused, SourceLost
-from tidegate.pipeline.format.envelope import Row, envelope_batch, record_batch, row_batch
+from tidegate.pipeline.format.envelope import Row, envelope_batch, row_batch
 from tidegate.pipeline.format.options import ReadOptions
 from tidegate.pipeline.redis_server import RedisServer
 
@@ -62,26 +62,20 @@ Spelling = Callable[[bytes], bytes]
 
 
 class BusJournal:
-    """The journal of a topic in Redis or Valkey (a `TopicJournal`); it only ever reads."""
+    """The journal of a topic in Redis or Valkey (a `TopicJournal`); it only ever reads.
 
-    def __init__(self, address: str, prefix: str, topic: str, retry: Retry = PATIENT) -> None:
-        """Connect to nothing yet; all keys begin with `prefix`.
+    All keys begin with `prefix`.
+    """
 
-        Raises:
-            DefinitionInvalid: not the address of a Redis.
-        """
-        self._redis = RedisServer(address, retry)
+    def __init__(self, redis: RedisServer, prefix: str, topic: str) -> None:
+        self._redis = redis
         self._topic = topic
+        # The braces are a hash tag: a Redis Cluster keeps keys with equal tags in one slot, which
+        # a script over two keys and a transaction need.
         self._documents = f"{{{prefix}}}:documents"
         self._state = f"{{{prefix}:{topic}}}:state"
         self._stream = f"{{{prefix}:{topic}}}:stream"
         self._spelled: Spelling | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._redis.__exit__()
 
     def ends(self) -> Journal:
         """Return the ends with one script and three short texts."""
@@ -104,6 +98,7 @@ class BusJournal:
     def _entries(self, epoch: str, after: int, last: int) -> list[Any]:
         """Return entries behind a position: several small ones, or one large one alone."""
         through = min(last, after + MESSAGES_PER_REQUEST_MAX)
+        # One transaction: an epoch that was asked for on its own might not be that of the entries.
         known, entries = self._redis.ask_together(
             ("HGET", self._state, "epoch"),
             ("XRANGE", self._stream, f"({after}-0", f"{through}-0"),
@@ -132,12 +127,14 @@ class BusJournal:
                     f"found {join_bookmark(epoch, first)}: messages between are gone"
                 )
             for offset, item in enumerate(_items(fields[b"i"]), first):
+                # An entry is one publish request; the slice may begin or end in its middle.
                 if offset == due and due <= last:
                     due += 1
                     yield _row(item, timestamp_ms, spell)
 
     def _spelling(self) -> Spelling:
         """Return how a value of the topic's type is written as JSON."""
+        # Once for each task: asking with every page would double the requests.
         if self._spelled is None:
             document = self._redis.ask("HGET", self._documents, self._topic)
             kind = msgspec.json.decode(document or b"{}").get("type", "json")
@@ -161,24 +158,13 @@ def _binary(payload: bytes) -> bytes:
 
 
 # --- the journal at a gateway, and the choice between both
-#
-# Rows and bookmarks are the same, so a checkpoint made one way continues the other way.
 
+# A page becomes one Arrow batch: large enough for columns to pay, small enough for a task's memory.
 MESSAGES_PER_REQUEST_MAX = 5_000
 
 
 class TopicJournal(Protocol):
-    """A topic's journal; its connection ends with the `with` block."""
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-        /,
-    ) -> None: ...
+    """A topic's journal."""
 
     def ends(self) -> Journal:
         """Return the bookmarks of the oldest and the newest message, without any message.
@@ -200,24 +186,11 @@ class TopicJournal(Protocol):
 
 
 class GatewayJournal:
-    """The journal of a topic at a gateway."""
+    """The journal of a topic at a gateway (a `TopicJournal`)."""
 
-    def __init__(self, address: str, topic: str, retry: Retry = PATIENT) -> None:
-        self._opened = ExitStack()
-        self._gateway = self._opened.enter_context(gateway_at(address, retry))
+    def __init__(self, gateway: Gateway, topic: str) -> None:
+        self._gateway = gateway
         self._topic = topic
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-        /,
-    ) -> None:
-        self._opened.__exit__(kind, error, trace)
 
     def ends(self) -> Journal:
         """Return the ends with one small request."""
@@ -237,23 +210,18 @@ class GatewayJournal:
         wanted = min(last - after, MESSAGES_PER_REQUEST_MAX)
         return envelope_batch(self._gateway.journal_page(self._topic, since, wanted), epoch, after)
 
-    def records(self, epoch: str, last: int) -> Iterator[pa.RecordBatch]:
-        """Yield, in pieces, the records that were published up to position `last`.
 
-        Raises:
-            SourceLost: the topic has another epoch.
-            GatewayRefused: it keeps none.
-        """
-        for piece in self._gateway.records(self._topic):
-            yield record_batch(piece, epoch, last)
-
-
-def open_journal(options: ReadOptions, retry: Retry = PATIENT) -> TopicJournal:
-    """Open the journal that the options name; `retry` repeats its requests.
+@contextmanager
+def open_journal(options: ReadOptions, retry: Retry = PATIENT) -> Iterator[TopicJournal]:
+    """Yield the journal that the options name; `retry` repeats its requests.
 
     Raises:
         DefinitionInvalid: not an address.
+        PipelineError: what the gateway refuses in the block.
     """
     if options.is_bus:
-        return BusJournal(options.gateway, options.prefix, options.topic, retry)
-    return GatewayJournal(options.gateway, options.topic, retry)
+        with RedisServer(options.gateway, retry) as redis:
+            yield BusJournal(redis, options.prefix, options.topic)
+    else:
+        with gateway_at(options.gateway, retry) as gateway:
+            yield GatewayJournal(gateway, options.topic)

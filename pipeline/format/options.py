@@ -14,7 +14,7 @@ from tidegate.pipeline.errors import DefinitionInvalid
 
 BUS_SCHEMES = ("redis://", "rediss://", "unix://")
 GATEWAY_SCHEMES = ("http://", "https://")
-SHARDS_MAX = 1_000
+SHARDS_MAX = 1_000  # each reads the whole batch, so more of them only multiply the reading
 READS = {"gateway", "prefix", "topic", "from", "rows_per_batch", "shards"}
 WRITES = {"gateway", "topic", "key", "run"}
 OF_SPARK = {"checkpointlocation", "path", "queryname", "triggerinterval"}
@@ -49,6 +49,7 @@ class ReadOptions:
         if "{" in prefix or "}" in prefix:
             raise DefinitionInvalid("prefix has no braces")
         gateway, start = _address(given), given.get("from", START)
+        # Only the journal is read from Redis; records come from a gateway's state of the world.
         if start == RECORDS and gateway.startswith(BUS_SCHEMES):
             raise DefinitionInvalid("from = records needs the address of a gateway, not of a Redis")
         return cls(

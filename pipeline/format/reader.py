@@ -17,15 +17,18 @@ from pyspark.sql.streaming.datasource import (
 
 from tidegate.clients.answers import Journal
 from tidegate.keys.text.bookmark import START, join_bookmark, split_bookmark
+from tidegate.pipeline.connection import gateway_at
 from tidegate.pipeline.definitions.toml import RECORDS
 from tidegate.pipeline.errors import CheckpointMismatch, DefinitionInvalid, SourceLost
-from tidegate.pipeline.format.envelope import of_shard
+from tidegate.pipeline.format.envelope import of_shard, record_batch
 from tidegate.pipeline.format.executor_check import SentToExecutors
-from tidegate.pipeline.format.journal import GatewayJournal, open_journal
+from tidegate.pipeline.format.journal import open_journal
 from tidegate.pipeline.format.options import ReadOptions
 
 # --- the messages between two bookmarks, cut into slices for tasks
 
+# Each task costs a start and a connection, for which fewer messages would not pay; slices of more
+# would leave cores idle in batches of usual size.
 MESSAGES_PER_TASK_MAX = 20_000
 
 
@@ -103,6 +106,8 @@ class JournalEdge:
         epoch, last = split_bookmark(end)
         after = self.resolve(start, end)
         if after == 0 and self._options.start == RECORDS:
+            # What the journal no longer has is read from the state of the world, the rest as
+            # messages: together they have the newest message of each record.
             first = self._journal().first
             known = last if first is None else min(last, split_bookmark(first)[1] - 1)
             journal_slices = self._even(epoch, known, last)
@@ -115,6 +120,7 @@ class JournalEdge:
 
     def _even(self, epoch: str, after: int, last: int) -> list[JournalSlice]:
         rows = last - after
+        # A position does not say its key, so each shard's task reads the batch and keeps its own.
         if self._options.shards is not None and rows > 0:
             shards = self._options.shards
             return [JournalSlice(epoch, after, last, shard, shards) for shard in range(shards)]
@@ -166,10 +172,12 @@ def read_slice(options: ReadOptions, part: JournalSlice) -> Iterator[pa.RecordBa
     """
     after = part.after
     if part.trimmed:
-        with GatewayJournal(options.gateway, options.topic) as records:
-            yield from records.records(part.epoch, part.last)
+        with gateway_at(options.gateway) as gateway:
+            for piece in gateway.records(options.topic):
+                yield record_batch(piece, part.epoch, part.last)
         return
     with open_journal(options) as journal:
+        # In pages, so that a task holds one page in memory, whatever the length of its slice.
         while after < part.last:
             page = journal.page(part.epoch, after, part.last)
             if page.num_rows == 0:
@@ -227,6 +235,8 @@ class JournalStreamReader(SentToExecutors, DataSourceStreamReader, SupportsTrigg
         """Return the end of the next batch, at most `limit` rows on; `start` if nothing is new."""
         self._newest = newest = self._edge.end()
         last = self._target if self._targeted else newest
+        # Checked at each trigger: Spark takes whatever offset it is given, and a topic that was
+        # made again would be read from the middle.
         after = self._edge.resolve(_bookmark(start), newest)
         if last is None:
             return start
@@ -242,6 +252,7 @@ class JournalStreamReader(SentToExecutors, DataSourceStreamReader, SupportsTrigg
 
     def partitions(self, start: dict[str, str], end: dict[str, str]) -> Sequence[InputPartition]:
         """Return slices of one micro-batch, each small enough for one task."""
+        # Spark asks for an empty range too, when another source of the same query has news.
         if start == end:
             return []
         return self._edge.slices(_bookmark(start), _bookmark(end))

@@ -25,7 +25,7 @@ from tidegate.pipeline.format.envelope import SCHEMA
 from tidegate.pipeline.format.executor_check import SentToExecutors
 from tidegate.pipeline.format.options import ReadOptions, WriteOptions
 from tidegate.pipeline.format.reader import JournalReader, JournalStreamReader
-from tidegate.pipeline.format.writer import batch_writer, stream_writer
+from tidegate.pipeline.format.writer import TopicBatchWriter, TopicStreamWriter, make_ready
 
 
 class TidegateSource(SentToExecutors, DataSource):
@@ -39,6 +39,7 @@ class TidegateSource(SentToExecutors, DataSource):
     @classmethod
     def name(cls) -> str:
         """Return the format's name."""
+        # Spark looks for a module `pyspark_<name>` with a class `DefaultSource`.
         return "tidegate"
 
     def schema(self) -> str:
@@ -57,12 +58,16 @@ class TidegateSource(SentToExecutors, DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return a writer of one batch of messages, published in one step."""
-        return batch_writer(WriteOptions.of(self.options), schema, overwrite=overwrite)
+        options = WriteOptions.of(self.options)
+        make_ready(options, schema, overwrite=overwrite)
+        return TopicBatchWriter(options)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name
         """Return a writer of a stream, which publishes each batch in one step, once."""
         options = WriteOptions.of(self.options)
-        return stream_writer(options, schema, options.run or self._started_ms, overwrite=overwrite)
+        make_ready(options, schema, overwrite=overwrite)
+        # By time, so that the newest start wins: what an older driver still commits is refused.
+        return TopicStreamWriter(options, options.run or self._started_ms)
 
 
 def _require_own(schema: StructType) -> None:

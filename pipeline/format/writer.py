@@ -117,6 +117,7 @@ def stage_rows(options: WriteOptions, producer: str, batches: Iterable[pa.Record
         GatewayRefused, GatewayUnreachable: it could not be done.
     """
     with gateway_at(options.gateway) as gateway:
+        # Random: Spark may run two attempts of a task at once, and takes the stages of one only.
         stages = Stages(gateway, options.topic, producer, f"{producer}.{uuid.uuid4().hex}")
         for batch in batches:
             for text, is_envelope in lines_of(batch):
@@ -153,6 +154,8 @@ class TopicStreamWriter(SentToExecutors, DataSourceStreamArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Publish a batch in one step, unless it has been."""
+        # Spark calls this again with the same number if the driver dies before it has noted the
+        # batch: a data source gets each batch at least once, and must make that once.
         commit_stages(self._options, messages, self._run, batchId)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
@@ -164,6 +167,7 @@ class TopicBatchWriter(SentToExecutors, DataSourceArrowWriter):
 
     def __init__(self, options: WriteOptions) -> None:
         self._options = options
+        # A frame has no query whose id could number it, so a second job publishes again.
         self._producer = PRODUCER_PREFIX + str(uuid.uuid4())
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
@@ -178,25 +182,6 @@ class TopicBatchWriter(SentToExecutors, DataSourceArrowWriter):
         """Do nothing: the gateway forgets uncommitted stages after an hour."""
 
 
-def stream_writer(
-    options: WriteOptions, schema: StructType, run: int, *, overwrite: bool
-) -> TopicStreamWriter:
-    """Return a writer for a topic, which exists then.
-
-    Raises:
-        DefinitionInvalid: columns that make no message, or output mode complete.
-        GatewayRefused, GatewayUnreachable: the topic is not there, or has another key.
-    """
-    _check(options, schema, overwrite=overwrite)
-    return TopicStreamWriter(options, run)
-
-
-def batch_writer(options: WriteOptions, schema: StructType, *, overwrite: bool) -> TopicBatchWriter:
-    """Return a writer as `stream_writer` does, for one frame."""
-    _check(options, schema, overwrite=overwrite)
-    return TopicBatchWriter(options)
-
-
 def commit_stages(
     options: WriteOptions, messages: Sequence[WriterCommitMessage | None], run: int, number: int
 ) -> bool:
@@ -207,6 +192,7 @@ def commit_stages(
         GatewayRefused: more messages than a commit has, or stages that are gone.
         RunFenced: a newer run has committed.
     """
+    # Spark gives None for a task without an answer, and the messages in the order of partitions.
     reports = [report for report in messages if isinstance(report, Staged) and report.stages]
     stages = [name for report in reports for name in report.stages]
     if not stages:
@@ -222,7 +208,13 @@ def commit_stages(
     return not done.duplicate
 
 
-def _check(options: WriteOptions, schema: StructType, *, overwrite: bool) -> None:
+def make_ready(options: WriteOptions, schema: StructType, *, overwrite: bool) -> None:
+    """Check columns and topic before a frame or a stream is written; create a missing topic.
+
+    Raises:
+        DefinitionInvalid: columns that make no message, or output mode complete.
+        GatewayRefused, GatewayUnreachable: the topic is not there, or has another key.
+    """
     if overwrite:
         raise DefinitionInvalid(
             "a topic is added to: use mode append (of a stream, output mode append or update)"

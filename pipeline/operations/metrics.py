@@ -14,7 +14,7 @@ from tidegate.pipeline.errors import UsageInvalid
 from tidegate.pipeline.operations.status import State, StreamStatus
 
 PREFIX = "tidegate_pipeline_"
-LABEL = "query"
+LABEL = "query"  # as Spark calls a running stream
 PORT_MAX = 65_535
 
 
@@ -73,7 +73,7 @@ FIGURES = (
         lambda now: now.merger_failures,
     ),
     Figure(
-        "told_timestamp_seconds",
+        "status_timestamp_seconds",
         "Time of this status; it is old if the command hangs.",
         lambda now: now.at_s,
     ),
@@ -81,26 +81,26 @@ FIGURES = (
 
 
 class MetricsSink(Collector):
-    """The newest conditions, as the main thread saw them; scraped by another."""
+    """The newest status of each stream, set by the main thread and scraped by another."""
 
     def __init__(self) -> None:
-        self._conditions: Sequence[StreamStatus] = ()
+        self._newest: Sequence[StreamStatus] = ()
 
-    def show(self, conditions: Sequence[StreamStatus]) -> None:
+    def show(self, statuses: Sequence[StreamStatus]) -> None:
         """Replace the status that is scraped."""
-        self._conditions = conditions
+        self._newest = statuses
 
     def collect(self) -> Iterator[Metric]:
         """Yield a family for each figure."""
         # One read: the main thread replaces the sequence while a scrape runs.
-        conditions = self._conditions
+        statuses = self._newest
         for figure in FIGURES:
             kind = CounterMetricFamily if figure.rises else GaugeMetricFamily
             family = kind(PREFIX + figure.name, figure.meaning, labels=[LABEL])
-            for condition in conditions:
-                value = figure.of(condition)
+            for status in statuses:
+                value = figure.of(status)
                 if value is not None:
-                    family.add_metric([condition.name], float(value))
+                    family.add_metric([status.name], float(value))
             yield family
 
 
@@ -125,6 +125,7 @@ def serving_metrics(sink: MetricsSink, port: int, host: str) -> Iterator[int]:
     try:
         yield server.server_port
     finally:
+        # In this order: closing the socket first would end the server's loop with a traceback.
         server.shutdown()
         server.server_close()
         thread.join()

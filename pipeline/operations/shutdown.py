@@ -15,6 +15,7 @@ from types import FrameType
 
 from tidegate.pipeline.errors import EXIT_DONE, EXIT_INTERRUPTED
 
+# Java is in a session of its own, so a Ctrl-C at the terminal reaches this process alone.
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 STOPPING = "stopping …"
 

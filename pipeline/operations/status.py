@@ -74,6 +74,7 @@ def pace_of(progress: Mapping[str, Any] | None, before: Pace = Pace()) -> Pace:
     # Spark reports triggers without a batch too; these must not reset the pace.
     if not progress or "addBatch" not in took:
         return before
+    # Only topics have positions that can be subtracted; a clock or files have no lag.
     lags = [lag for source in progress.get("sources", ()) if (lag := _lag(source)) is not None]
     took_ms = took.get("triggerExecution", 0)
     return Pace(
@@ -86,6 +87,7 @@ def pace_of(progress: Mapping[str, Any] | None, before: Pace = Pace()) -> Pace:
 
 def finds_nothing(status: Mapping[str, Any]) -> bool:
     """Return whether a query waits because there is nothing to read (`StreamingQuery.status`)."""
+    # A query that initializes is neither busy nor idle, and Spark says so in its message alone.
     is_busy = status.get("isDataAvailable") or status.get("isTriggerActive")
     return not is_initializing(status) and not is_busy
 

@@ -32,7 +32,7 @@ LOCALHOST = "127.0.0.1"
 START_SECONDS_MAX = 25.0  # a start may need two Pythons, one after the other, of ten seconds each
 LATE_STARTS_MAX = 5
 PAUSE_FIRST_S = 1.0
-PAUSE_MOST_S = 60.0
+PAUSE_MOST_S = 60.0  # so that a stream is back soon after an outage of whatever length
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +150,7 @@ class Supervisor:
         self._gate = gate
         self._mends = mends
         self._monotonic = monotonic
+        # Seeded by the name: streams of one command pause differently, and a test can repeat it.
         self._chance = chance or random.Random(name).random
         self._state = State.STARTING
         self._pace = Pace()
@@ -193,7 +194,7 @@ class Supervisor:
         if self.failure is None:
             self._state = State.ENDED
 
-    def condition(self) -> StreamStatus:
+    def status(self) -> StreamStatus:
         """Return the current status."""
         done, query = self.stream.totals, self.stream.query
         self._pace = pace_of(query.lastProgress if query is not None else None, self._pace)

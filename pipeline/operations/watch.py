@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 WATCH_EVERY_S = 0.1
 LOOK_EVERY_S = 0.05
+# Docker kills a container ten seconds after SIGTERM, and Spark's own end needs a part of them.
 LAST_BATCH_SECONDS_MAX = 4.0
 
 
@@ -52,6 +53,7 @@ def watch(
     """
     for sink in sinks:
         sink.due_s = monotonic() + sink.every_s
+    # By identity of the error: a stream that is started again may fail for the same reason again.
     reported: list[PipelineError] = []
     while not stop.asked:
         if renew is not None:
@@ -76,9 +78,9 @@ def report_status(watched: Sequence[Supervisor], sinks: Sequence[StatusSink]) ->
     """Send the status of all streams to these sinks."""
     if not sinks:
         return
-    conditions = [each.condition() for each in watched]
+    statuses = [each.status() for each in watched]
     for sink in sinks:
-        sink.look(conditions)
+        sink.look(statuses)
 
 
 # --- where the status goes: the terminal, gateways, Prometheus
@@ -107,16 +109,16 @@ def status_sinks(
         UsageInvalid: an address is malformed, or the port is in use.
     """
 
-    def print_lines(conditions: Sequence[StreamStatus]) -> None:
-        for condition in conditions:
-            say(line(condition))
+    def print_lines(statuses: Sequence[StreamStatus]) -> None:
+        for status in statuses:
+            say(line(status))
 
     found = [StatusSink(print_lines, PROGRESS_EVERY_S)]
     with ExitStack() as opened:
         for gateway in sorted(gateways):
             reporter = Reporter(gateway, say)
             opened.enter_context(reporting(reporter))
-            found.append(StatusSink(reporter.tell, PROGRESS_EVERY_S))
+            found.append(StatusSink(reporter.publish, PROGRESS_EVERY_S))
         if options.metrics_port is not None:
             # Import it only here: the base installation has no Prometheus client.
             from tidegate.pipeline.operations.metrics import MetricsSink, serving_metrics
@@ -148,9 +150,9 @@ class Reporter:
         self._woken = threading.Event()
         self._ended = False
 
-    def tell(self, conditions: Sequence[StreamStatus]) -> None:
+    def publish(self, statuses: Sequence[StreamStatus]) -> None:
         """Publish this status as soon as possible, and no older one; return at once."""
-        self._newest = conditions
+        self._newest = statuses
         self._woken.set()
 
     def end(self) -> None:
@@ -167,8 +169,8 @@ class Reporter:
                 self._woken.clear()
                 is_last = self._ended
                 try:
-                    for condition in self._newest:
-                        producer, number, message = message_of(condition)
+                    for status in self._newest:
+                        producer, number, message = message_of(status)
                         self._gateway.publish_body(TOPIC, message, producer, number, JSON)
                 except GatewayError as error:
                     refusal = pipeline_error(error, self._address)
@@ -181,6 +183,7 @@ class Reporter:
 @contextmanager
 def reporting(reporter: Reporter) -> Iterator[None]:
     """Run a reporter's thread during the block; a gateway that hangs does not delay the end."""
+    # A daemon: Python would otherwise wait for a gateway that does not answer.
     thread = threading.Thread(target=reporter.run, name="report status", daemon=True)
     thread.start()
     try:
@@ -225,6 +228,7 @@ def stop_queries(queries: Sequence[StreamingQuery | None]) -> None:
     for query in queries:
         if query is None:
             continue
+        # `stop` interrupts a batch wherever it is; between two batches there is nothing to repeat.
         while query.isActive and query.status["isTriggerActive"] and time.monotonic() < give_up_at:
             time.sleep(LOOK_EVERY_S)
         query.stop()

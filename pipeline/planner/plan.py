@@ -15,6 +15,7 @@ from tidegate.keys.text.duration import parse_interval, whole_ms
 from tidegate.pipeline.columns.history import read_history, require_history
 from tidegate.pipeline.columns.intervals import MILLISECOND_NS, Pace
 from tidegate.pipeline.columns.reading import TimeField, Unit
+from tidegate.pipeline.columns.rows import shuffle_partitions
 from tidegate.pipeline.errors import (
     EXIT_DONE,
     HistoryInvalid,
@@ -28,8 +29,9 @@ from tidegate.pipeline.planner.chart import write_chart
 from tidegate.pipeline.planner.planning import Choice, Plan, Question, answered, planned
 from tidegate.pipeline.spark.session import spark_session
 
-CHOICES_MAX = 1_000
+CHOICES_MAX = 1_000  # every choice holds a row for each key, and counts each message
 CHARTS = frozenset({".svg", ".png"})
+# Java's words for a gzip that is damaged, which depend on where it is.
 DAMAGED = ("EOFException", "ZipException", "not a gzip file", "not in GZIP", "invalid stored block")
 
 
@@ -85,7 +87,7 @@ def make_plan(arguments: PlanArguments) -> Plan:
         raise UsageInvalid("--time-field is missing, such as --time-field /ts")
     with spark_session(arguments.master) as spark:
         try:
-            shards = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
+            shards = shuffle_partitions(spark)
             question = Question(tuple(specs.values()), tuple(texts), paces, time, shards)
             answer = answered(planned(read_history(spark, arguments.path), question), question)
         except PipelineError:

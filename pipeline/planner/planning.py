@@ -34,6 +34,7 @@ from tidegate.pipeline.columns.rows import (
     ORDER,
     ROWS,
     Block,
+    arrow_schema,
     bound_batches,
     packed,
     split,
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 
 
 TALLIES = "kind string, place int, tally string"
-ARROW_TALLIES = pa.schema([("kind", pa.string()), ("place", pa.int32()), ("tally", pa.string())])
+ARROW_TALLIES = arrow_schema(TALLIES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +116,7 @@ def cut_blocks(batches: Iterator[pa.RecordBatch], question: Question) -> Iterato
     Raises:
         HistoryInvalid: a line is no message, or has no time.
     """
+    # One reader for all keys that are asked about: each line is decoded once.
     reader = MessageReader(question.keys, question.time)
     for part, row, piece in lines_by_block(batches):
         sizes, times_ns, codes = _read(reader, piece, part, row)
@@ -192,6 +194,7 @@ def _tallies(
     for block in blocks:
         known = [numbers.setdefault(text, len(numbers)) for text in block.keys]
         codes, sizes = np.array(known, np.int64)[block.codes], np.asarray(block.values)
+        # A later block may begin before an earlier one ended: recorded clocks do not run back.
         times_ns = np.maximum(block.times_ns, clock_ns)
         clock_ns = max(clock_ns, block.clock_ns)
         for _, tally in choices:

@@ -9,7 +9,8 @@ import numpy as np
 
 from tidegate.pipeline.columns.intervals import MILLISECOND_NS, Column, Interval, runs_of
 
-AGES_MAX = 10_000
+AGES_MAX = 10_000  # different ages that a tally keeps, whatever the interval
+# Each shard gives its own: a key is in one shard, so the hottest of all are among them.
 HOT_KEYS = 10
 NOTHING = np.zeros(0, np.int64)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,10 +25,13 @@ from tidegate.pipeline.columns.rows import arrow_schema, file_name
 from tidegate.pipeline.errors import CheckpointMismatch, DefinitionInvalid, StreamFailed
 from tidegate.pipeline.sinks.sink import (
     Batch,
+    BatchResult,
     DeadLetterFile,
     DeadLetters,
-    Receipt,
+    Report,
     attempt,
+    reports_of,
+    result_of,
     wait_until,
 )
 
@@ -42,17 +45,6 @@ COLUMNS = arrow_schema(
     "batch long, row long, key string, value string, removed string, messages long, "
     "first_ms long, due_ns long, file string, block long, position long"
 )
-REPORT = "messages long, written long, refused long, unfinished string"
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """The report of one task: messages read, rows written, lines refused, and its file or None."""
-
-    messages: int
-    written: int
-    refused: int
-    unfinished: str | None
 
 
 @dataclass(slots=True)
@@ -90,11 +82,10 @@ class UnfinishedFile:
             sync(self._unfinished())
         self._refused_lines.end()
 
-    def report(self) -> pa.RecordBatch:
-        """Return what was done so far: a `Report`, as columns `REPORT`."""
-        unfinished = str(self._unfinished()) if self.written else None
-        done = Report(self.messages, self.written, self._refused_lines.count, unfinished)
-        return pa.RecordBatch.from_pylist([asdict(done)], schema=arrow_schema(REPORT))
+    def report(self) -> Report:
+        """Return what was done so far, with the file's name if it has rows."""
+        names = [str(self._unfinished())] if self.written else []
+        return Report(self.messages, self.written, self._refused_lines.count, names)
 
     def _open(self) -> pq.ParquetWriter:
         if self._file is None:
@@ -146,7 +137,7 @@ class ParquetWriter:
             raise DefinitionInvalid(f"{self.folder}: {error.strerror or error}") from None
         return ""
 
-    def write(self, rows: DataFrame, batch: Batch) -> Receipt:
+    def write(self, rows: DataFrame, batch: Batch) -> BatchResult:
         """Write a batch's rows; only counts and the name of a file come to the driver."""
 
         def write_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -154,31 +145,24 @@ class ParquetWriter:
             for each in batches:
                 unfinished.take(each)
             unfinished.end()
-            yield unfinished.report()
+            yield unfinished.report().rows()
 
         # One file for a batch, so that one rename publishes all of it.
-        in_order = rows.repartition(1).sortWithinPartitions("due_ns", "file", "block", "position")
-        reports = [Report(*row) for row in in_order.mapInArrow(write_task, REPORT).collect()]
+        reports = reports_of(rows.repartition(1), write_task)
         waited_s = wait_until(batch.not_before_s)
         return replace(self.finish(reports, batch), waited_s=waited_s)
 
-    def finish(self, reports: Sequence[Report], batch: Batch) -> Receipt:
+    def finish(self, reports: Sequence[Report], batch: Batch) -> BatchResult:
         """Give the file that a task has written the batch's name, unless there is such a file.
 
         Raises:
             CheckpointMismatch: there is, and it has other rows.
             StreamFailed: what an executor has written is not to be seen from here.
         """
-        unfinished = [Path(each.unfinished) for each in reports if each.unfinished]
-        written = sum(report.written for report in reports)
+        unfinished = [Path(name) for each in reports for name in each.names]
         is_new = all(self._name(path, self.path(batch)) for path in unfinished)
-        return Receipt(
-            messages=sum(report.messages for report in reports),
-            published=written if is_new else 0,
-            repeated=0 if is_new else written,
-            refused=sum(report.refused for report in reports),
-            sent_at_s=time.monotonic() if unfinished else 0.0,
-        )
+        sent_at_s = time.monotonic() if unfinished else 0.0
+        return result_of(reports, is_new=is_new, sent_at_s=sent_at_s)
 
     def path(self, batch: Batch) -> Path:
         """Return the file of a batch; a stream with a new checkpoint has other files."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
@@ -11,7 +12,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidegate.pipeline.columns.rows import file_name
+from tidegate.pipeline.columns.rows import arrow_schema, file_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 END = "_end"
 """Sorts behind the name of its batch with any ending; "-" would sort before "."."""
-END_ROWS = 1_000_000_000_000
+END_ROWS = 1_000_000_000_000  # more rows than a batch can have
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class Receipt:
+class BatchResult:
     """The result of a micro-batch.
 
     `messages` its rows stand for; `published` rows it wrote; `repeated` rows that an earlier try
@@ -69,6 +70,48 @@ class Receipt:
     refused: int = 0
     sent_at_s: float = 0.0
     waited_s: float = 0.0
+
+
+# --- what tasks report: only counts and names come to the driver
+
+REPORT = "messages long, written long, refused long, names array<string>"
+Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The report of one task: messages read, rows written, lines refused.
+
+    `names` are those of what it has written, in order: stages, or a file.
+    """
+
+    messages: int
+    written: int
+    refused: int
+    names: list[str]
+
+    def rows(self) -> pa.RecordBatch:
+        """Return the report as the one row that the task gives."""
+        return pa.RecordBatch.from_pylist([asdict(self)], schema=arrow_schema(REPORT))
+
+
+def reports_of(rows: DataFrame, task: Task) -> list[Report]:
+    """Run a task on the executors, over rows in order of due time and publication."""
+    in_order = rows.sortWithinPartitions("due_ns", "file", "block", "position")
+    # `collect` is the action: Spark gives the results of one attempt of each task, in order.
+    return [Report(*row) for row in in_order.mapInArrow(task, REPORT).collect()]
+
+
+def result_of(reports: Sequence[Report], *, is_new: bool, sent_at_s: float) -> BatchResult:
+    """Return what tasks have done together; `is_new` unless an earlier try had done it."""
+    written = sum(report.written for report in reports)
+    return BatchResult(
+        messages=sum(report.messages for report in reports),
+        published=written if is_new else 0,
+        repeated=0 if is_new else written,
+        refused=sum(report.refused for report in reports),
+        sent_at_s=sent_at_s,
+    )
 
 
 def wait_until(moment_s: float) -> float:
@@ -88,7 +131,7 @@ class Sink(Protocol):
             PipelineError: it is there, and not what the stream asks for.
         """
 
-    def write(self, rows: DataFrame, batch: Batch) -> Receipt:
+    def write(self, rows: DataFrame, batch: Batch) -> BatchResult:
         """Write rows (`columns.rows.SENT`) in order of due time and publication, in one step.
 
         A batch that was written before, by whichever attempt, driver or run, is written no more.
@@ -140,6 +183,7 @@ class DeadLetterFile:
 
     def end(self) -> None:
         """Give the file its name."""
+        # Of two attempts of a task the later one wins; their lines are the same.
         if self._file is not None:
             self._file.close()
             self._unfinished().replace(self.to.path(self.batch))
@@ -169,6 +213,7 @@ def _letter(refused: str, file: str | None, position: int, value: bytes) -> byte
         "reason": refused,
         "file": file_name(file or "") or None,
         "row": position,
+        # A line may be refused for being no UTF-8, and its letter is JSON.
         "line": value.decode("utf-8", "backslashreplace"),
     }
     return msgspec.json.encode(letter) + b"\n"

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -19,14 +19,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.clients.gateway import Gateway
+from tidegate.pipeline.columns.rows import shuffle_partitions
 from tidegate.pipeline.connection import Stages, gateway_at
 from tidegate.pipeline.errors import CheckpointMismatch, GatewayRefused
 from tidegate.pipeline.sinks.sink import (
     Batch,
+    BatchResult,
     DeadLetterFile,
     DeadLetters,
-    Receipt,
+    Report,
     attempt,
+    reports_of,
+    result_of,
     wait_until,
 )
 
@@ -37,6 +41,7 @@ if TYPE_CHECKING:
 # --- the records that a topic has when a stream begins from the records of its source
 
 
+# Digests and not values: the task holds one for each record of the topic.
 DIGEST_BYTES = 16
 
 
@@ -83,27 +88,8 @@ def _digest(value: bytes) -> bytes:
 
 
 PRODUCER_PREFIX = "tidegate.pipeline."
-WORKED_OFF_MAX = 4
+WORKED_OFF_MAX = 4  # partitions that one task reads after one another faster than a stage starts
 STAGED_AHEAD_S_MAX = 600.0  # far below the hour for which a gateway keeps a stage
-REPORT = "messages long, staged long, refused long, stages array<string>"
-ARROW_REPORT = pa.schema(
-    [
-        ("messages", pa.int64()),
-        ("staged", pa.int64()),
-        ("refused", pa.int64()),
-        ("stages", pa.list_(pa.string())),
-    ]
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """The report of one task: messages read, rows staged, lines refused, stages in order."""
-
-    messages: int
-    staged: int
-    refused: int
-    stages: list[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +127,7 @@ class TopicWriter:
             if found is None:
                 gateway.put_topic(self.topic, self.definition)
                 found = gateway.find_topic(self.topic) or {}
+            # Messages would be refused one by one, or replace records of another key.
             elif found.get("key") != self.definition["key"]:
                 raise GatewayRefused(
                     f"topic {self.topic} exists with key {found.get('key')}, "
@@ -148,7 +135,7 @@ class TopicWriter:
                 )
         return str(found.get("epoch") or "")
 
-    def write(self, rows: DataFrame, batch: Batch) -> Receipt:
+    def write(self, rows: DataFrame, batch: Batch) -> BatchResult:
         """Publish a batch's rows; counts and names of stages come to the driver, no messages.
 
         Waiting for `not_before_s` keeps two batches from bringing a key twice within an interval.
@@ -167,41 +154,36 @@ class TopicWriter:
                 for each in batches:
                     staging.take(each)
                 staging.end()
-            yield pa.RecordBatch.from_pylist([asdict(staging.report())], schema=ARROW_REPORT)
+            yield staging.report().rows()
 
         if batch.is_first and not self._restated(batch):
             self._require_unknown(batch)
         # Stages expire after an hour: with long intervals do not stage too early.
         waited_s = wait_until(batch.not_before_s - STAGED_AHEAD_S_MAX)
         # The topic gets rows in the order in which the task stages them.
-        in_order = _in_one_task(rows).sortWithinPartitions("due_ns", "file", "block", "position")
-        reports = [Report(*row) for row in in_order.mapInArrow(stage_task, REPORT).collect()]
+        reports = reports_of(_in_one_task(rows), stage_task)
         waited_s += wait_until(batch.not_before_s)
         return replace(self.commit(reports, batch), waited_s=waited_s)
 
-    def commit(self, reports: Sequence[Report], batch: Batch) -> Receipt:
+    def commit(self, reports: Sequence[Report], batch: Batch) -> BatchResult:
         """Publish what tasks have staged, in the order of their reports, unless it has been.
 
         Raises:
             GatewayRefused: a newer run of the stream has committed, or stages are gone.
         """
-        stages = [name for report in reports for name in report.stages]
-        staged = sum(report.staged for report in reports)
+        # Only the stages of attempts that Spark took: what others staged expires at the gateway.
+        stages = [name for report in reports for name in report.names]
         is_new, sent_at_s = False, 0.0
         if stages:
             producer = self.producer(batch)
+            # A batch that compares with the topic finds less to do when it comes again, so its
+            # rows differ: under the batch's own number they would pass for a repetition.
             number = batch.run if self._restated(batch) else batch.number
             with gateway_at(self.gateway) as gateway:
                 done = gateway.commit(self.topic, producer, batch.run, number, stages)
                 is_new = not done.duplicate
             sent_at_s = time.monotonic()
-        return Receipt(
-            messages=sum(report.messages for report in reports),
-            published=staged if is_new else 0,
-            repeated=0 if is_new else staged,
-            refused=sum(report.refused for report in reports),
-            sent_at_s=sent_at_s,
-        )
+        return result_of(reports, is_new=is_new, sent_at_s=sent_at_s)
 
     def _require_unknown(self, batch: Batch) -> None:
         """Refuse a checkpoint that is older than the topic: its new batches would count as sent."""
@@ -254,6 +236,7 @@ class Staging:
         sent = rows.filter(pc.is_null(rows.column("refused")))
         columns = (sent.column(name).to_pylist() for name in ("key", "value", "removed"))
         for record, value, removed in zip(*columns, strict=True):
+            # A stream that begins anew would else send every record to every subscriber again.
             if self._existing is not None and not self._existing.differs(record, value):
                 continue
             if removed is None:
@@ -283,6 +266,6 @@ def _in_one_task(rows: DataFrame) -> DataFrame:
 
     A stage less is a tenth of a second; many partitions gain more from their own tasks.
     """
-    partitions = int(rows.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
+    partitions = shuffle_partitions(rows.sparkSession)
     # coalesce runs the few partitions one by one in that task; repartition keeps their own tasks.
     return rows.coalesce(1) if partitions <= WORKED_OFF_MAX else rows.repartition(1)

@@ -11,10 +11,15 @@ import csv
 import re
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
+from pyspark.sql.types import StringType, StructField, StructType
 
 from tidegate.keys.errors import JsonInvalid
 from tidegate.pipeline.columns.history import (
@@ -26,14 +31,9 @@ from tidegate.pipeline.columns.history import (
     quoted,
     wrong_line,
 )
-from tidegate.pipeline.columns.rows import PUBLISHED
+from tidegate.pipeline.columns.rows import published
 from tidegate.pipeline.definitions.source import FileFormat, FilesSource
 from tidegate.pipeline.errors import DefinitionInvalid, HistoryUnreadable, innermost
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
-    from pyspark.sql.types import StructType
-
 
 # --- CSV: lines that do not fit keep their bytes and are refused with a reason
 #
@@ -96,8 +96,6 @@ def csv_rows(lines: DataFrame, columns: StructType, source: FilesSource) -> Data
 
     Of `lines` columns are `file`, `block`, `position`, `line`, and those that folders' names make.
     """
-    from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
-
     beside = [F.col(quoted(name)) for name in lines.columns[len(LINE) :]]
     if source.has_header:
         cut = partial(without_headers, names=columns.names, delimiter=source.delimiter)
@@ -114,18 +112,12 @@ def csv_rows(lines: DataFrame, columns: StructType, source: FilesSource) -> Data
 
 
 def _parsed(text: Column, columns: StructType, source: FilesSource) -> Column:
-    from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
-    from pyspark.sql.types import StringType, StructField, StructType
-
     kinds = StructType([*columns, StructField(REFUSED, StringType())])
     return F.from_csv(text, kinds.toDDL(), csv_options(source))
 
 
 def _reason(text: Column, columns: StructType, source: FilesSource) -> Column:
     """Return why a line is not a row of these columns; null if it is."""
-    from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
-    from pyspark.sql.types import StringType, StructField, StructType
-
     kinds = dict(source.schema)  # all are texts where it says nothing
     cells = [F.col("row").getField(name) for name in columns.names]
     of_texts = StructType([StructField(name, StringType()) for name in columns.names])
@@ -160,8 +152,6 @@ def read_files(spark: SparkSession, source: FilesSource) -> DataFrame:
         DefinitionInvalid: neither the definition nor a file says which columns there are.
         HistoryUnreadable: Spark makes nothing of the files.
     """
-    from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
-
     reader = spark.readStream
     if source.files_per_batch is not None:
         reader = reader.option("maxFilesPerTrigger", source.files_per_batch)
@@ -178,9 +168,6 @@ def read_files(spark: SparkSession, source: FilesSource) -> DataFrame:
 
 
 def _of_csv(lines: DataFrame, schema: StructType, source: FilesSource) -> DataFrame:
-    from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
-    from pyspark.sql.types import StructType
-
     of_folders = lines.columns[1:]
     place = [column.alias(name) for name, column in _place().items()]
     lines = lines.select(
@@ -196,8 +183,6 @@ def _of_csv(lines: DataFrame, schema: StructType, source: FilesSource) -> DataFr
 
 def _of_parquet(rows: DataFrame) -> dict[str, Column]:
     """Return a row's message: its column `value`, as in archives, or else all its columns."""
-    from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
-
     kinds = dict(rows.dtypes)
     if kinds.get("value") not in {"string", "binary"}:
         columns = [F.col(quoted(name)) for name in rows.columns]
@@ -218,8 +203,6 @@ def _of_parquet(rows: DataFrame) -> dict[str, Column]:
 
 
 def _place() -> dict[str, Column]:
-    from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
-
     came_ms = F.unix_millis("_metadata.file_modification_time").cast("string")
     # No path has a NUL, and it sorts before every character with which a longer name continues.
     file = F.concat_ws("\0", F.lpad(came_ms, TIME_DIGITS, "0"), F.col("_metadata.file_path"))
@@ -227,21 +210,14 @@ def _place() -> dict[str, Column]:
 
 
 def _published(rows: DataFrame, **columns: Column) -> DataFrame:
-    """Return PUBLISHED rows with these columns; the others are null."""
-    from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
-
+    """Return PUBLISHED rows with these columns; reasons of a refusal get the gateway's code."""
     if "refused" in columns:
         columns["refused"] = F.concat(F.lit(f"{JsonInvalid.code}: "), columns["refused"])
-    spelled = (column.split(" ") for column in PUBLISHED.split(", "))
-    return rows.select(
-        *(columns.get(name, F.lit(None)).cast(kind).alias(name) for name, kind in spelled)
-    )
+    return published(rows, **columns)
 
 
 def _address(spark: SparkSession, pattern: str) -> str:
     """Return the path as Spark takes it: one file as a pattern, since it expects a folder."""
-    from py4j.protocol import Py4JJavaError
-
     java: Any = spark.sparkContext
     try:
         path = java._jvm.org.apache.hadoop.fs.Path(pattern)  # noqa: SLF001 - the only way to it
@@ -253,9 +229,6 @@ def _address(spark: SparkSession, pattern: str) -> str:
 
 def _schema(spark: SparkSession, source: FilesSource) -> StructType:
     """Return the columns of the definition, or those of the files that are there."""
-    from pyspark.errors import AnalysisException
-    from pyspark.sql.types import StructType
-
     if source.schema:
         columns = StructType()
         for name, kind in source.schema:

@@ -13,24 +13,25 @@ import subprocess
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from xml.sax.saxutils import quoteattr
 
 import msgspec
 import pyarrow as pa
+from pyspark import __version__
+from pyspark.find_spark_home import _find_spark_home
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
+from pyspark.sql.pandas.functions import arrow_udf
 
 from tidegate.keys.errors import KeyInvalid, KeysError
 from tidegate.keys.jsontext import check_json
 from tidegate.keys.spec import KeyOf, KeySpec, canonical_key, record_key
 from tidegate.keys.text.bookmark import START
+from tidegate.pipeline.columns.rows import published
+from tidegate.pipeline.definitions.source import KafkaSource
 from tidegate.pipeline.errors import SparkUnavailable
 from tidegate.pipeline.spark.jvm import java_command
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from tidegate.pipeline.definitions.source import KafkaSource
-
 
 # --- the connector: Java packages that Spark's distribution lacks
 #
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 # packages in `~/.ivy2`. It runs in a process of its own, so a package that cannot be fetched is one
 # sentence and not a Spark that fails to start.
 
-FETCH_SECONDS_MAX = 600
+FETCH_SECONDS_MAX = 600  # the first time only: Ivy keeps what it has fetched
 NOT_FOUND = re.compile(r"::\s+(\S+#\S+;\S+): (.*\S)")
 
 
@@ -75,8 +76,6 @@ def fetch_jars(
 
 
 def _ivy() -> Path:
-    from pyspark.find_spark_home import _find_spark_home
-
     jars = sorted(Path(_find_spark_home(), "jars").glob("ivy-*.jar"))
     if not jars:
         raise SparkUnavailable("this Spark has no Ivy among its jars: name a folder of jars")
@@ -133,8 +132,6 @@ def connector_jars(source: KafkaSource) -> list[Path]:
     """
     if isinstance(source.connector, Path):
         return sorted(source.connector.glob("*.jar"))
-    from pyspark import __version__
-
     module = CONNECTOR.format(version=source.connector or __version__)
     try:
         return fetch_jars([module], without=IN_SPARK)
@@ -149,14 +146,12 @@ def read_kafka(spark: SparkSession, source: KafkaSource, spec: KeySpec) -> DataF
 
     A tombstone whose key names no record of `spec` has the body `null`, which is no record either.
     """
-    from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
-    from pyspark.sql.pandas.functions import arrow_udf
-
     reader = (
         spark.readStream.format("kafka")
         .options(**dict(source.options))
         .option("kafka.bootstrap.servers", source.brokers)
         .option("subscribe", source.kafka_topic)
+        # Of a query's first start only: later ones continue from the checkpoint.
         .option("startingOffsets", "earliest" if source.start == START else "latest")
     )
     if source.rows_per_batch is not None:
@@ -168,20 +163,14 @@ def read_kafka(spark: SparkSession, source: KafkaSource, spec: KeySpec) -> DataF
     by_columns: Any = arrow_udf  # its hints ask for what it has a default for
     # Only a tombstone's key goes to Python; the others are null there.
     tombstone = F.expr("CASE WHEN value IS NULL THEN coalesce(key, CAST('' AS BINARY)) END")
-    return (
-        reader.load()
-        .withColumn("removed", by_columns(removed_by, "string")(tombstone))
-        .selectExpr(
-            "topic AS file",
-            "CAST(partition AS LONG) AS block",
-            "offset AS position",
-            "unix_millis(timestamp) AS time_ms",
-            "removed AS key",
-            "CASE WHEN value IS NULL AND removed IS NULL THEN CAST('null' AS BINARY) ELSE value END"
-            " AS body",
-            "CAST(NULL AS STRING) AS removed",
-            "CAST(NULL AS STRING) AS refused",
-        )
+    return published(
+        reader.load().withColumn("named", by_columns(removed_by, "string")(tombstone)),
+        file="topic",
+        block="partition",
+        position="offset",
+        time_ms="unix_millis(timestamp)",
+        key="named",
+        body="IF(value IS NULL AND named IS NULL, CAST('null' AS BINARY), value)",
     )
 
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import msgspec
 import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
@@ -25,14 +25,9 @@ from pyspark.sql.types import StructType
 
 from tidegate.keys.text.bookmark import START
 from tidegate.pipeline.columns.rows import PUBLISHED, arrow_schema
+from tidegate.pipeline.definitions.source import RedisSource
 from tidegate.pipeline.errors import SourceLost
 from tidegate.pipeline.redis_server import RedisServer
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from tidegate.pipeline.definitions.source import RedisSource
-
 
 # --- the entries of a stream, read by id; Redis 6.2 or newer
 
@@ -62,6 +57,7 @@ class Entries:
 
     def last(self) -> str:
         """Return the id of the newest entry there ever was; `BEGINNING` if there is no stream."""
+        # XINFO refuses a stream that is not there, in the words of an unknown key.
         if not self._ask("EXISTS", self._stream):
             return BEGINNING
         found: bytes = self._ask("XINFO STREAM", self._stream)["last-generated-id"]
@@ -109,7 +105,7 @@ class Entries:
 
 
 FORMAT = "tidegate-redis"
-ROWS_PER_TASK_MAX = 20_000
+ROWS_PER_TASK_MAX = 20_000  # as for slices of a journal
 ARROW_PUBLISHED = arrow_schema(PUBLISHED)
 
 Offset = dict[str, str | int]
@@ -195,12 +191,14 @@ class EntriesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name
         """Return the end of the next batch, at most `limit` rows on; `start` if nothing is new."""
+        # A connection for each trigger: Spark pickles the reader, and no socket survives that.
         with self._entries() as entries:
             after, read = _parts(start)
             # Trimming leaves no trace in later reads: only the last read entry can prove that none
             # is missing.
             entries.require(after)
             until = self._target or entries.last()
+            # Without a limit the step still counts: only a number of rows shows a trimmed batch.
             bound = limit.max_rows if isinstance(limit, ReadMaxRows) else 2**62
             rows, last = entries.step(after, until, bound)
         return {"id": last, "entries": read + rows}
@@ -218,6 +216,7 @@ class EntriesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 found, last = entries.step(after, until, min(ROWS_PER_TASK_MAX, rows - read))
                 if not found:
                     raise lost(self._options["stream"], after)
+                # With the rows before it, so that a slice numbers its rows without the others.
                 slices.append(EntriesSlice(after, last, read, found))
                 after, read = last, read + found
         return slices
@@ -276,6 +275,7 @@ def entries_batch(
 
 def as_json(fields: Fields) -> bytes:
     """Return all fields of an entry as one JSON object of texts."""
+    # Bytes of Redis may be anything, JSON has only Unicode: others stay readable, none are lost.
     texts = (
         (name.decode("utf-8", "backslashreplace"), text.decode("utf-8", "backslashreplace"))
         for name, text in fields.items()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from pyspark.sql import DataFrame, SparkSession
+
+from tidegate.pipeline.columns.rows import published
 from tidegate.pipeline.definitions.source import (
     FilesSource,
     KafkaSource,
@@ -13,17 +15,12 @@ from tidegate.pipeline.definitions.source import (
     RedisSource,
     TopicSource,
 )
+from tidegate.pipeline.definitions.stream import StreamDefinition
 from tidegate.pipeline.errors import DefinitionInvalid
 from tidegate.pipeline.format.source import TidegateSource
 from tidegate.pipeline.sources.files import read_files
 from tidegate.pipeline.sources.kafka import connector_jars, read_kafka
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from tidegate.pipeline.definitions.source import TopicSource
-    from tidegate.pipeline.definitions.stream import StreamDefinition
-
+from tidegate.pipeline.sources.redis_stream import read_redis
 
 # --- a gateway topic; its positions are the order of publication
 
@@ -63,27 +60,24 @@ def read_topic(
 
     `with_keys`: the topic's own keys are the records', whatever fields these have.
     """
-    return journal_rows(spark, source, gateway).selectExpr(
-        "'' AS file",
-        "CAST(0 AS LONG) AS block",
-        "offset AS position",
-        "timestamp_ms AS time_ms",
-        "key" if with_keys else "IF(removed IS NULL, NULL, key) AS key",
-        "CAST(value AS BINARY) AS body",
-        "removed",
-        "CAST(NULL AS STRING) AS refused",
+    return published(
+        journal_rows(spark, source, gateway),
+        file="''",
+        block="0",
+        position="offset",
+        time_ms="timestamp_ms",
+        key="key" if with_keys else "IF(removed IS NULL, NULL, key)",
+        body="value",
+        removed="removed",
     )
 
 
-# --- the source of a definition
-
-# Made rows for trying out, as a stream of PUBLISHED rows: what a row says is its number's doing.
+# --- rows made for trying out: a row follows from its number, the same in every attempt
 #
 #     {"symbol":"S7","sequence":1234,"price":103.41,"ts":1795000000000}
 #
 # Spark's own `rate` counts them; a checkpoint knows when it began, and what was due in a pause
-# comes
-# after it.
+# comes after it.
 
 
 def read_rate(spark: SparkSession, source: RateSource) -> DataFrame:
@@ -94,21 +88,22 @@ def read_rate(spark: SparkSession, source: RateSource) -> DataFrame:
 
 def made(counted: DataFrame, source: RateSource) -> DataFrame:
     """Return rows of a counter (`value`, `timestamp`); the same for the same source."""
-    return counted.selectExpr(
-        "'rate' AS file",
-        "CAST(0 AS LONG) AS block",
-        "value + 1 AS position",
-        "unix_millis(timestamp) AS time_ms",
-        "CAST(NULL AS STRING) AS key",
-        f"""CAST(to_json(named_struct(
+    return published(
+        counted,
+        file="'rate'",
+        block="0",
+        position="value + 1",
+        time_ms="unix_millis(timestamp)",
+        body=f"""to_json(named_struct(
             'symbol', concat('S', pmod(xxhash64(value, {source.seed}L), {source.keys}L)),
             'sequence', value,
             'price', 100 + pmod(xxhash64({source.seed}L, value), 1000L) / 100,
             'ts', unix_millis(timestamp)
-        )) AS BINARY) AS body""",
-        "CAST(NULL AS STRING) AS removed",
-        "CAST(NULL AS STRING) AS refused",
+        ))""",
     )
+
+
+# --- the source of a definition
 
 
 def jars_of(definitions: Iterable[StreamDefinition]) -> list[Path]:
@@ -144,9 +139,6 @@ def open_source(spark: SparkSession, definition: StreamDefinition) -> DataFrame:
         case RateSource() as source:
             return read_rate(spark, source)
         case RedisSource() as source:
-            # Its module imports Spark, which the command line does without for as long as it can.
-            from tidegate.pipeline.sources.redis_stream import read_redis
-
             return read_redis(spark, source)
 
 

@@ -32,7 +32,7 @@ JAVA_ADVICE = (
 )
 LOOK_EVERY_S = 0.05
 BEGUN_SECONDS_MAX = 30.0
-GONE_SECONDS_MAX = 3.0
+GONE_SECONDS_MAX = 3.0  # its shutdown hooks remove Spark's folders
 LINES_KEPT = 50
 CONNECTION = "connection"
 _PLACE = "_PYSPARK_DRIVER_CONN_INFO_PATH"  # where Spark's Java writes its port and its secret
@@ -182,9 +182,10 @@ def _started(settings: Mapping[str, str], path: Path) -> subprocess.Popen[bytes]
     command += shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
     return subprocess.Popen(
         command,
-        stdin=subprocess.PIPE,
+        stdin=subprocess.PIPE,  # PythonGatewayServer ends when this is closed
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
+        # Not a Connect server: its sessions have no SparkContext, which sends our code.
         env={**os.environ, _PLACE: str(path), "SPARK_CONNECT_MODE": "0"},
         start_new_session=True,
     )

@@ -12,7 +12,7 @@ import msgspec
 from tidegate.pipeline.columns.conflation import Conflation
 from tidegate.pipeline.columns.intake import combine, merge
 from tidegate.pipeline.columns.intervals import MILLISECOND_NS, Interval, Pace
-from tidegate.pipeline.columns.rows import DELIVERIES
+from tidegate.pipeline.columns.rows import DELIVERIES, shuffle_partitions
 from tidegate.pipeline.columns.shard import FAILURES, KEYS
 from tidegate.pipeline.connection import gateway_at
 from tidegate.pipeline.definitions.source import TopicSource
@@ -25,15 +25,16 @@ from tidegate.pipeline.streams.shard_state import ShardBatch, ShardState, confla
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-LINE_BYTES_MAX = 1024 * 1024
-PARTS_PER_INTERVAL = 10
+LINE_BYTES_MAX = 1024 * 1024  # the gateway's default for a message, which would refuse longer ones
+PARTS_PER_INTERVAL = 10  # a row goes out at most a tenth of an interval late
+# Each batch has a fixed cost, even an empty one; with more than a second rows would grow old.
 TRIGGER_MS_MIN, TRIGGER_MS_MAX = 50, 1_000
 
 
 class PlanKind(StrEnum):
-    """How a running stream conflates: the cheapest way that is correct for its definition.
+    """How a running stream conflates: the cheapest plan that is correct for its definition.
 
-    No way keeps state inside Spark. State that spans batches is one row for each held key, in the
+    No plan keeps state inside Spark. State that spans batches is one row for each held key, in the
     task that reads that key's messages.
     """
 
@@ -48,10 +49,12 @@ class PlanKind(StrEnum):
     """Event time: messages wait for the watermark in the shard of their key."""
 
 
-def way_of(asked: Conflation) -> PlanKind:
+def plan_of(asked: Conflation) -> PlanKind:
     """Return the plan of a running stream."""
     if asked.time is not None:
         return PlanKind.TIMED
+    # A removal must know whether its record was there, which may be an earlier batch's doing; a
+    # merger may decline, and then what it gave before must stand apart.
     if asked.interval.pace is Pace.KEY or asked.sends_removals or asked.merger:
         return PlanKind.HELD
     return PlanKind.LATEST
@@ -63,6 +66,7 @@ def plan_latest(messages: DataFrame, asked: Conflation) -> DataFrame:
     Only one row for each key and task is shuffled, not the messages.
     """
     rows = messages.mapInArrow(partial(combine, conflation=asked), DELIVERIES)
+    # By key, so that one task sees all rows of it; sorted, for the last of them is the newest.
     in_order = rows.repartition("key").sortWithinPartitions("file", "block", "position")
     return in_order.mapInArrow(partial(merge, conflation=asked), DELIVERIES)
 
@@ -78,7 +82,7 @@ class ConflatedBatches:
         self._definition = definition
         self._held = ShardState(definition.checkpoint / "held")
         self._asked = asked_of(definition)
-        self.way = way_of(self._asked)
+        self.plan = plan_of(self._asked)
 
     @property
     def trigger_ms(self) -> int:
@@ -91,7 +95,7 @@ class ConflatedBatches:
     @property
     def held_keys(self) -> int | None:
         """How many keys wait for the end of their interval; None where a batch is an interval."""
-        return None if self.way is PlanKind.LATEST else self._held.total(KEYS)
+        return None if self.plan is PlanKind.LATEST else self._held.total(KEYS)
 
     @property
     def merger_failures(self) -> int | None:
@@ -114,7 +118,7 @@ class ConflatedBatches:
             _require_own_key(self._definition)
         messages = open_source(spark, self._definition)
         # With pace=batch a batch is an interval: nothing is due between two batches.
-        if self.way is PlanKind.HELD and not self.is_paced:
+        if self.plan is PlanKind.HELD and not self.is_paced:
             from tidegate.pipeline.streams.clock import due_batches
 
             messages = messages.unionByName(due_batches(spark, self._held))
@@ -122,18 +126,19 @@ class ConflatedBatches:
 
     def rows(self, messages: DataFrame, batch: Batch) -> DataFrame:
         """Return DELIVERIES of a batch."""
-        if self.way is PlanKind.LATEST:
+        if self.plan is PlanKind.LATEST:
             return plan_latest(messages, self._asked)
         return conflated(messages, self._shard_batch(messages.sparkSession, batch))
 
     def forget(self, batch: Batch) -> None:
         """Remove what was held before the batch before."""
+        # Not the last one: Spark repeats a batch whose end it has not noted, from the same state.
         self._held.forget(batch.number)
 
     @property
     def unended(self) -> int | None:
         """The last batch, if what was held after it has not gone out."""
-        last = None if self.way is PlanKind.LATEST else self._held.last_number
+        last = None if self.plan is PlanKind.LATEST else self._held.last_number
         return None if last == self._held.ended else last
 
     @property
@@ -153,15 +158,15 @@ class ConflatedBatches:
     def _shard_batch(self, spark: SparkSession, batch: Batch) -> ShardBatch:
         before = self._held.before(batch)
         # pace=batch has one interval for all keys, so one shard must see all of them.
-        shares = self.way is PlanKind.TIMED and self._asked.interval.pace is Pace.BATCH
-        partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
+        shares = self.plan is PlanKind.TIMED and self._asked.interval.pace is Pace.BATCH
+        partitions = shuffle_partitions(spark)
         return ShardBatch(
             asked=self._asked,
             held=self._held,
             batch=batch,
             before=before,
             shards=self._held.shards(before, 1 if shares else partitions),
-            now_ms=None if self.way is PlanKind.TIMED else self._now_ms(batch),
+            now_ms=None if self.plan is PlanKind.TIMED else self._now_ms(batch),
         )
 
     def _now_ms(self, batch: Batch) -> int:

@@ -50,6 +50,7 @@ def require_whole(folder: Path) -> None:
     newest, done = planned(folder), max(_numbers(folder / "commits"), default=-1)
     if newest < 0 and done < 0:
         return
+    # Spark writes the plan of a batch before it notes its end, so an end without a plan is a loss.
     if done > newest:
         raise _not_whole(folder / "offsets" / str(done), "is gone")
     _require_texts(folder / "metadata", versioned=False)
@@ -153,6 +154,7 @@ class Checkpoint:
     def __enter__(self) -> Self:
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
+            # First the lock: what is checked and counted below must not change meanwhile.
             self._lock = lock(self._folder / "lock")
             self._require_own()
             require_whole(self.spark_folder)
@@ -210,6 +212,7 @@ class Checkpoint:
         text = path.read_bytes().strip() if path.exists() else b""
         last = int(text) if text.isdigit() else 0
         run = max(last + 1, self._wall_ms())
+        # On the disk before it is used: a number that is given twice would fence nobody.
         write(path, b"%d\n" % run)
         return run
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -46,8 +47,6 @@ class ClockSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Return a stream of batches."""
-        from pathlib import Path
-
         return ClockReader(ShardState(Path(self.options["held"])))
 
 
@@ -68,6 +67,7 @@ class ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Stand still: at the end of recorded input all that is held goes out anyway."""
+        # A query of `availableNow` ends when no source has news; a clock would always have some.
         self._stopped = True
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802 - Spark's name

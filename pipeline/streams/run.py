@@ -104,6 +104,7 @@ def run_streams(
             watcher = None if topics is None else _watcher(topics, definitions, runner, report)
             if watcher is not None:
                 watcher.begin()
+        # A run that ends by itself takes the topics that there were at its start.
         renew = None if watcher is None or options.available_now else watcher.look
         watch(runner.members, sinks, stop, report, renew=renew)
         if stop.asked:
@@ -133,6 +134,7 @@ def _watcher(
 
 # --- the topics of a gateway that say `engine: spark`, as they come and go
 
+# An unchanged list is a 304 for each page, so looking often is cheap for both.
 LOOK_EVERY_S = 2.0
 FIRST_PAGE = "/v1/topics?limit=1000"
 
@@ -196,6 +198,7 @@ class SparkTopicWatcher:
 
     def _wanted(self) -> dict[str, StreamDefinition]:
         streams, unfit = self._topics()
+        # Once for each reason: the list is read every two seconds.
         for reason in unfit:
             if reason not in self._unfit:
                 self._say(reason)

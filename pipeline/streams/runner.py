@@ -124,6 +124,7 @@ class StreamRunner:
             PipelineError: one of them does not start.
         """
         for running in self._streams.values():
+            # The supervisors' loop has not begun, so nobody else waits for the gate.
             while not self.gate.is_free():
                 time.sleep(LOOK_EVERY_S)
             running.supervised.begin()
@@ -144,6 +145,7 @@ class StreamRunner:
     def leave(self, name: str, *, forget: bool) -> None:
         """Stop a stream, and with `forget` remove its checkpoint."""
         running = self._streams.pop(name)
+        # In this order: the checkpoint is released, and perhaps removed, when nothing writes to it.
         _stop([running.stream])
         running.close()
         self.members.remove(running.supervised)

@@ -15,7 +15,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,7 +23,7 @@ import pyarrow as pa
 
 from tidegate.pipeline.atomic_files import write, written
 from tidegate.pipeline.columns.conflation import EARLIEST_NS, Conflation
-from tidegate.pipeline.columns.intake import REFUSED, cut_messages
+from tidegate.pipeline.columns.intake import conflate_blocks, cut_messages
 from tidegate.pipeline.columns.intervals import MILLISECOND_NS
 from tidegate.pipeline.columns.rows import (
     DELIVERIES,
@@ -33,9 +32,9 @@ from tidegate.pipeline.columns.rows import (
     Block,
     Messages,
     bound_batches,
-    unpacked,
+    part_of,
 )
-from tidegate.pipeline.columns.shard import Shard, refused, restored, saved
+from tidegate.pipeline.columns.shard import Shard, restored, saved
 from tidegate.pipeline.errors import CheckpointMismatch
 from tidegate.pipeline.sinks.sink import END, Batch, attempt
 
@@ -131,6 +130,7 @@ class ShardState:
         """Return the sum of a note over the newest tables; skip tables that go away meanwhile."""
         found = 0
         for path in [] if self.last is None else self.last.glob("*.arrow"):
+            # Figures are read by the main thread while the query removes old tables.
             with suppress(CheckpointMismatch):
                 found += int(self.notes(path).get(note, 0))
         return found
@@ -183,7 +183,7 @@ def _number(path: Path) -> int:
 
 NONE = np.zeros(0, np.int64)
 NOTHING = Messages(
-    "\0" + "0" * 19, 0, EARLIEST_NS, NONE, NONE, NONE, NONE, NONE, NONE, pa.array([], pa.binary())
+    part_of("", 0), 0, EARLIEST_NS, NONE, NONE, NONE, NONE, NONE, NONE, pa.array([], pa.binary())
 )
 
 
@@ -213,8 +213,10 @@ class ShardBatch:
             return Shard(self.asked, now_ns)
         return restored(self.held.read(self.before, number), self.asked, now_ns)
 
-    def close(self, number: int, shard: Shard) -> None:
-        """Keep a shard for the next batch."""
+    def ended(self, number: int, shard: Shard) -> Iterator[pa.RecordBatch]:
+        """Yield what a shard sends at the end of the batch, then keep it for the next batch."""
+        yield from shard.finish() if self.batch.is_end else shard.close()
+        # After the rows, for these leave the shard; if the task fails its table is written again.
         table = saved(shard)
         notes = {**table.schema.metadata, SHARDS: str(self.shards)}
         noted = table.replace_schema_metadata(notes)
@@ -234,24 +236,10 @@ def conflated_end(spark: SparkSession, shard_batch: ShardBatch) -> DataFrame:
     return _conflated(_empty_blocks(spark, shard_batch), shard_batch)
 
 
-def conflate_shards(
-    batches: Iterator[pa.RecordBatch], shard_batch: ShardBatch
-) -> Iterator[pa.RecordBatch]:
-    """Yield the deliveries of one task's shards, whose blocks come in order."""
-    for number, blocks in groupby(unpacked(batches), lambda block: block.stream):
-        if number == REFUSED:
-            yield from map(refused, map(Messages.set_aside, blocks))
-            continue
-        shard = shard_batch.opened(number)
-        for block in blocks:
-            yield from shard.add(Messages.of_block(block), block.keys)
-        yield from shard.finish() if shard_batch.batch.is_end else shard.close()
-        shard_batch.close(number, shard)
-
-
 def _conflated(blocks: DataFrame, shard_batch: ShardBatch) -> DataFrame:
     in_order = blocks.repartition(shard_batch.shards, "stream").sortWithinPartitions(*ORDER)
-    return in_order.mapInArrow(partial(conflate_shards, shard_batch=shard_batch), DELIVERIES)
+    task = partial(conflate_blocks, opened=shard_batch.opened, ended=shard_batch.ended)
+    return in_order.mapInArrow(task, DELIVERIES)
 
 
 def _empty_blocks(spark: SparkSession, shard_batch: ShardBatch) -> DataFrame:

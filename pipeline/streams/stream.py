@@ -11,7 +11,7 @@ from tidegate.pipeline.definitions.stream import ParquetSink, StreamDefinition, 
 from tidegate.pipeline.errors import from_spark
 from tidegate.pipeline.operations.status import Totals
 from tidegate.pipeline.sinks.parquet import ParquetWriter
-from tidegate.pipeline.sinks.sink import Batch, DeadLetters, Receipt, Sink
+from tidegate.pipeline.sinks.sink import Batch, BatchResult, DeadLetters, Sink
 from tidegate.pipeline.sinks.topic import TopicWriter
 from tidegate.pipeline.streams.batches import ConflatedBatches
 from tidegate.pipeline.streams.checkpoint import Checkpoint
@@ -99,13 +99,12 @@ class Stream:
     @property
     def held_keys(self) -> int | None:
         """How many keys wait for the end of their interval; None where none can."""
-        return self._batches.held_keys if isinstance(self._batches, ConflatedBatches) else None
+        return self._batches.held_keys
 
     @property
     def merger_failures(self) -> int | None:
         """How often its merger has failed since its checkpoint began; None where it has none."""
-        batches = self._batches
-        return batches.merger_failures if isinstance(batches, ConflatedBatches) else None
+        return self._batches.merger_failures
 
     @property
     def working_s(self) -> float | None:
@@ -164,6 +163,8 @@ class Stream:
 
         assert spark is not None, "it was started"
         batch = Batch(batches.unended or 0, self._run, query, is_end=True)
+        # Outside of any query: Spark has no batch for what is held when its input has ended. A kill
+        # between the write and the note repeats it, under the same number.
         try:
             self._count(self._sink.write(batches.ended(spark, batch), batch))
         except PySparkException as error:
@@ -179,19 +180,19 @@ class Stream:
         batch = Batch(number, self._run, query, self._pacing.not_before_s, is_first=is_first)
         self._begun_s = begun_s
         try:
-            receipt = self._sink.write(self._batches.rows(messages, batch), batch)
+            result = self._sink.write(self._batches.rows(messages, batch), batch)
         except Py4JError as error:
             # In one sentence: Spark searches the text of what py4j raises by a regex whose depth is
             # the text's length, and the query's thread dies of it without a word.
             raise from_spark(self.definition.name, str(error)) from None
         finally:
             self._begun_s = None
-        self._count(receipt)
+        self._count(result)
         self._batches.forget(batch)
         now_s = time.monotonic()
-        self._pacing.worked(now_s - begun_s - receipt.waited_s, receipt.sent_at_s)
+        self._pacing.worked(now_s - begun_s - result.waited_s, result.sent_at_s)
         # An Event instead of a sleep: the end of the stream must not wait for an interval.
-        if receipt.sent_at_s:
+        if result.sent_at_s:
             self._leaving.wait(self._pacing.slack_s(now_s))
 
     @property
@@ -200,13 +201,14 @@ class Stream:
         trigger_ms = self._batches.trigger_ms
         return min(trigger_ms, LOOK_EVERY_MS) if self._pacing.holds else trigger_ms
 
-    def _count(self, receipt: Receipt) -> None:
+    def _count(self, result: BatchResult) -> None:
+        # The query's thread counts, the main thread reports.
         with self._lock:
             self._totals = self._totals.with_batch(
-                messages=receipt.messages,
-                published=receipt.published,
-                repeated=receipt.repeated,
-                refused=receipt.refused,
+                messages=result.messages,
+                published=result.published,
+                repeated=result.repeated,
+                refused=result.refused,
             )
 
 

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from tidegate.keys.spec import KeySpec
-from tidegate.pipeline.columns.rows import PUBLISHED, SENT, arrow_schema, bound_batches
+from tidegate.pipeline.columns.rows import (
+    PUBLISHED,
+    SENT,
+    arrow_schema,
+    bound_batches,
+    shuffle_partitions,
+)
 from tidegate.pipeline.definitions.stream import StreamDefinition
 from tidegate.pipeline.definitions.view import JoinDefinition, ViewDefinition
 from tidegate.pipeline.sinks.sink import Batch, attempt
@@ -56,6 +62,12 @@ class ViewBatches:
         CheckpointMismatch: from `rows`, if what the batch before kept is not there.
     """
 
+    # A view sends each change with the batch that brought it: no key waits, and nothing is left to
+    # send at the end.
+    held_keys = None
+    merger_failures = None
+    unended = None
+
     def __init__(self, definition: StreamDefinition, view: ViewDefinition) -> None:
         self._folder = definition.checkpoint / "held"
         self._interval_ms = definition.interval_ms
@@ -78,6 +90,7 @@ class ViewBatches:
 
     def open(self, spark: SparkSession) -> DataFrame:
         """Return the messages of its sources (`PUBLISHED`), and the `side` of each."""
+        # One query over both sources, so that a batch has one state of each.
         frames = [
             open_source(spark, side).selectExpr("*", f"{at} AS side")
             for at, side in enumerate(self._sides)
@@ -100,7 +113,8 @@ class ViewBatches:
     def _changed_records(self, messages: DataFrame, side: int) -> DataFrame:
         """Return the newest of each record of a side that a task has seen, removals too."""
         definition = self._sides[side]
-        # The source's own key must not hide the fields of record_key: keep it for removals only.
+        # A removal has no body, so the source's key is all that names its record. With a message it
+        # must not hide the fields of record_key.
         columns = arrow_schema(PUBLISHED).names
         if definition.key:  # messages have it in their fields; a removal has nothing else
             columns[columns.index("key")] = "CASE WHEN body IS NULL THEN key END AS key"
@@ -110,13 +124,14 @@ class ViewBatches:
 
     def _shards(self, messages: DataFrame, batch: Batch) -> int:
         """Return the number of shards: as before, or one for each task of a shuffle."""
-        new = int(messages.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
+        new = shuffle_partitions(messages.sparkSession)
+        # Any stage will do: all of a batch's stages have as many shards.
         held = ShardState(self._folder / ("groups" if self._view else "pairs"))
         return held.shards(held.before(batch), new)
 
 
 def _sides(definition: StreamDefinition, view: ViewDefinition) -> list[StreamDefinition]:
-    """Return the definition for each source, with the fields that tell its records apart as key."""
+    """Return the definition for each source, with the fields that identify its records as key."""
     own = definition.key if view.projection is None else view.record_key
     sides = [replace(definition, key=own or KeySpec())]
     if view.join is not None:

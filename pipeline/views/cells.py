@@ -26,7 +26,7 @@ from tidegate.pipeline.columns.intervals import Column as Integers
 DIGITS_MAX = 15
 """So many digits every double shows as they were."""
 
-_NOTHING = pa.array([b"null", b'""'], pa.binary())
+_NOTHING = pa.array([b"null", b'""'], pa.binary())  # the empty text is NULL, as in AMPS
 _DIGITS = r"^-?[0-9]+(\.[0-9]+)?$"
 _OPENING = r"^[\[{]"
 

@@ -77,10 +77,11 @@ class Records:
 
     def schema(self) -> pa.Schema:
         """Return the schema of the table."""
-        fields = [("key", pa.string()), ("group", pa.string()), ("batch", pa.int64())]
-        fields += [("file", pa.string()), ("block", pa.int64()), ("position", pa.int64())]
-        cells = [(f"cell_{at}", pa.binary()) for at in range(self._cells.count)]
-        return pa.schema([*fields, *cells])
+        cells = (f", cell_{at} binary" for at in range(self._cells.count))
+        return arrow_schema(
+            "key string, group string, batch long, file string, block long, position long"
+            + "".join(cells)
+        )
 
     def change(self, changes: pa.Table, batch: int) -> pa.RecordBatch:
         """Take the newest of each record that changed (`SENT`); the touched groups as `PARTS`.
@@ -88,12 +89,14 @@ class Records:
         `value` is null for a record that is gone. Rows are in order of publication.
         """
         keys = changes.column("key").combine_chunks()
+        # Over columns: the table has every record, of which a batch changes few.
         is_changed = pc.is_in(self.table.column("key"), keys)
         fresh = self._fresh(changes, batch)
         groups_before = _groups_by_key(self.table.filter(is_changed), keys)
         groups_now = _groups_by_key(fresh, keys)
         touched: dict[str, GroupChange] = {}
         for change, before, now in zip(changes.to_pylist(), groups_before, groups_now, strict=True):
+            # Both the group that a record leaves and the one that it reaches get a new row.
             for group in dict.fromkeys(each for each in (before, now) if each is not None):
                 counts = group == now or now is None
                 touched.setdefault(group, GroupChange()).add(change, counts=counts)
@@ -248,9 +251,7 @@ def _sent(found: Messages, texts: list[str]) -> pa.Table:
 
 # --- the groups of one task: parts come in, and a row goes out for each touched group
 
-HELD = pa.schema(
-    [("key", pa.string()), ("shard", pa.int64()), ("records", pa.int64()), ("part", pa.binary())]
-)
+HELD = arrow_schema("key string, shard long, records long, part binary")
 PLACE = ("file", "block", "position")
 
 Shares = dict[int, dict[str, Any]]

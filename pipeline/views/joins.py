@@ -84,8 +84,8 @@ def _plain(field: bytes | None) -> str | None:
 
 ROUTED = f"{SENT}, side long, link string, moved long, home long"
 ARROW_ROUTED = arrow_schema(ROUTED)
-LINKS = pa.schema([("key", pa.string()), ("link", pa.string())])
-ALONE = "\0"
+LINKS = arrow_schema("key string, link string")
+ALONE = "\0"  # no link begins with it: these are JSON texts
 
 
 class Routes:
@@ -151,14 +151,11 @@ class Routes:
 
 # --- the joined records of one task: all records of some links, of both sides
 
-JOINED = pa.schema(
-    [
-        ("side", pa.int64()), ("link", pa.string()), ("key", pa.string()), ("file", pa.string()),
-        ("block", pa.int64()), ("position", pa.int64()), ("value", pa.binary()),
-    ]
-)  # fmt: skip
+JOINED = arrow_schema(
+    "side long, link string, key string, file string, block long, position long, value binary"
+)
 ORDER = [("file", "ascending"), ("block", "ascending"), ("position", "ascending")]
-APART = "\n"
+APART = "\n"  # between two keys, which are JSON texts on one line
 
 Row = dict[str, Any]
 Rows = dict[str, Row]
@@ -261,6 +258,7 @@ class _Count:
 
 def _paired(lefts: Rows, rights: Rows) -> dict[str, tuple[Row, Row | None]]:
     """Return each left record with each right one, or with None if there is none."""
+    # A left record without a right one has a row too.
     others: list[Row | None] = [*rights.values()] or [None]
     return {
         left["key"] + APART + (right["key"] if right else ""): (left, right)

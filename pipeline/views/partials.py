@@ -35,7 +35,7 @@ from tidegate.pipeline.views.cells import DIGITS_MAX, WORD, Members, are_decimal
 
 # --- exact sums of decimals by group: over columns where these are exact
 
-WHOLE_MAX = 2**63 - 1
+WHOLE_MAX = 2**63 - 1  # numpy's sums wrap around silently beyond it
 
 
 def moments(texts: pa.Array, starts: intervals.Column, *, squared: bool) -> list[Moments]:
@@ -203,6 +203,7 @@ class Distinct:
     def of(self, cells: pa.Array, members: Members) -> list[Part]:
         """Return a list of spellings for each group."""
         return [
+            # Sorted, so that a repeated batch writes the same bytes.
             sorted({canonical_value(text) for text in texts if text is not None})
             for texts in members.parts(cells.to_pylist())
         ]

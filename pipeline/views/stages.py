@@ -13,24 +13,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
 
 from tidegate.pipeline.columns.rows import SENT, arrow_schema
 from tidegate.pipeline.views.groups import PARTS, Groups, Records, View, newest
 from tidegate.pipeline.views.joins import ROUTED, Join, Pairs, Routes, Side
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
 
 ROUTES = ("lefts", "rights")
 CHANGED = f"{SENT}, side long, home long"
 """The newest of a record that one task knows of, and by its key the shard of it."""
 
 
+# A Protocol, because the tables are those of streams, which import the views.
 class Tables(Protocol):
     """The tables that stages keep: of the batch before, and of this one."""
 
@@ -60,6 +59,7 @@ class ViewBatch:
     def records(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Turn CHANGED into PARTS."""
         for shard, rows in _by_shard(batches, CHANGED):
+            # First: a dead letter belongs to its batch even if the stage itself has nothing to do.
             yield _refused(rows, PARTS)
             yield self._group_parts(shard, newest(_records(rows)))
 
@@ -155,8 +155,6 @@ def _grouped(parts: DataFrame, view_batch: ViewBatch) -> DataFrame:
 
 def _sharded(rows: DataFrame, stage: Stage, columns: str, shards: int) -> DataFrame:
     """Move rows to the tasks of their `home`; each task has a row, so its state is always read."""
-    from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
-
     # Without a row a task is not run, and what its shard holds would not be carried on.
     marks = rows.sparkSession.range(shards).withColumnRenamed("id", "home")
     marked = rows.unionByName(marks, allowMissingColumns=True)

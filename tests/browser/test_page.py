@@ -105,14 +105,16 @@ def price_of(page: Page, symbol: str) -> str:
     return row.locator("td").first.inner_text()
 
 
-def test_pipelines_are_offered_once_one_has_told_of_itself(page: Page, gateway: Gateway) -> None:
+def test_pipelines_are_offered_once_one_has_published_its_status(
+    page: Page, gateway: Gateway
+) -> None:
     gateway.put_topic("prices", {"key": ["/symbol"]})
     page.goto(gateway.base_url)
     expect(page.locator("#topic option")).to_have_text(["prices"])
     stands = message_of(StreamStatus("ticks-1s", State.RUNNING, at_s=1.0))
-    with Gateway(gateway.base_url) as told:
+    with Gateway(gateway.base_url) as publisher:
         producer, number, message = stands
-        told.publish_body(TOPIC, message, producer, number, JSON)
+        publisher.publish_body(TOPIC, message, producer, number, JSON)
     expect(page.locator("#topic option")).to_have_text(["prices", TOPIC])
     page.locator("#topic").select_option(TOPIC)
     expect(page.get_by_role("rowheader")).to_have_text(["ticks-1s"])
@@ -204,7 +206,7 @@ def test_the_http_api_is_documented_and_can_be_tried(page: Page, gateway: Gatewa
     assert all(url.startswith((gateway.base_url, "data:")) for url in asked)
 
 
-def test_a_stopped_gateway_is_told(chromium: Browser) -> None:
+def test_a_stopped_gateway_is_shown(chromium: Browser) -> None:
     page = chromium.new_page()
     with serving() as address, Gateway(address) as gateway:
         gateway.publish("log", [b"1"])

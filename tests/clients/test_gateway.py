@@ -107,9 +107,9 @@ def test_a_subscription_brings_the_snapshot_and_what_follows(gateway: Gateway) -
 
 def test_what_subscribing_would_do(gateway: Gateway) -> None:
     gateway.put_topic("t", {"key": ["/id"]})
-    told = gateway.explain("t", options="conflation=1s", filter="/a=1", command=None)
-    assert told["options"] == "conflation=1s,conflation_key=[/id],pace=batch"
-    assert (told["command"], told["filter"]) == ("sow_and_subscribe", "/a = 1")
+    explained = gateway.explain("t", options="conflation=1s", filter="/a=1", command=None)
+    assert explained["options"] == "conflation=1s,conflation_key=[/id],pace=batch"
+    assert (explained["command"], explained["filter"]) == ("sow_and_subscribe", "/a = 1")
 
 
 def test_a_name_with_a_slash_stays_one_name(gateway: Gateway) -> None:

@@ -49,12 +49,12 @@ def test_pauses_of_streams_double_from_a_second_to_a_minute() -> None:
 
 
 class Attempts:
-    """Fails as it is told, then answers; its clock moves with each wait, as long as may be."""
+    """Fails so many times, then answers; its clock moves with each wait, as long as may be."""
 
     def __init__(self, *failures: Exception) -> None:
         self.failures = list(failures)
         self.waits_s: list[float] = []
-        self.told: list[str] = []
+        self.reported: list[str] = []
 
     def ask(self) -> str:
         if self.failures:
@@ -64,7 +64,7 @@ class Attempts:
     def run(self, seconds_max: float = 60.0, *, passes: bool = True) -> str:
         retry = Retry(
             seconds_max,
-            lambda error: self.told.append(str(error)),
+            lambda error: self.reported.append(str(error)),
             self.waits_s.append,
             lambda: sum(self.waits_s),
             longest,
@@ -79,7 +79,7 @@ def test_a_failure_is_reported_once_and_retried_after_growing_pauses() -> None:
     attempts = Attempts(*[LOST] * 6)
     assert attempts.run() == "here"
     assert attempts.waits_s == [0.25, 0.5, 1, 2, 2, 2]
-    assert attempts.told == ["lost"]
+    assert attempts.reported == ["lost"]
 
 
 def test_a_pause_is_as_long_as_the_gateway_asked_for() -> None:
@@ -91,7 +91,7 @@ def test_a_pause_is_as_long_as_the_gateway_asked_for() -> None:
     asked = Attempts(out)
     with pytest.raises(GatewayUnreachable, match="out"):
         asked.run(3.0)
-    assert (asked.waits_s, asked.told) == ([], [])
+    assert (asked.waits_s, asked.reported) == ([], [])
 
 
 def test_it_ends_with_the_last_failure_before_time_is_up() -> None:
@@ -115,7 +115,7 @@ def test_what_does_not_pass_is_raised_at_once(
     attempts = Attempts(failure)
     with pytest.raises(type(failure)):
         attempts.run(seconds_max, passes=passes)
-    assert (attempts.waits_s, attempts.told) == ([], [])
+    assert (attempts.waits_s, attempts.reported) == ([], [])
 
 
 def test_what_a_pause_raises_ends_the_waiting() -> None:
@@ -132,7 +132,7 @@ BUSY = GatewayProblem(503, "bus-unavailable", "The bus is out")
 
 
 class Clock:
-    """Time that moves when it is told to."""
+    """Time that moves when a test says so."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -142,8 +142,8 @@ class Clock:
 
 
 def test_each_kind_of_failure_is_reported_once_an_outage() -> None:
-    told: list[str] = []
-    outage = Outage(told.append)
+    reported: list[str] = []
+    outage = Outage(reported.append)
     refused, cut = GatewayUnreachable("Cannot reach: refused"), GatewayUnreachable("cut")
     for _ in range(2):
         for error in (StreamLost("the stream ended"), refused, cut, BUSY, refused, BUSY):
@@ -151,7 +151,7 @@ def test_each_kind_of_failure_is_reported_once_an_outage() -> None:
             assert outage.error is error
         outage.end()
         assert outage.error is None
-    assert told == ["the stream ended", "Cannot reach: refused", str(BUSY)] * 2
+    assert reported == ["the stream ended", "Cannot reach: refused", str(BUSY)] * 2
 
 
 @pytest.mark.parametrize(
@@ -164,23 +164,23 @@ def test_each_kind_of_failure_is_reported_once_an_outage() -> None:
     ids=lambda error: str(error.code),
 )
 def test_a_hopeless_failure_is_raised_and_not_reported(error: GatewayProblem) -> None:
-    told: list[str] = []
+    reported: list[str] = []
     with pytest.raises(GatewayProblem) as raised:
-        Outage(told.append).record(error)
-    assert (raised.value, told) == (error, [])
+        Outage(reported.append).record(error)
+    assert (raised.value, reported) == (error, [])
 
 
 def test_a_missing_topic_is_waited_for_in_silence_and_then_raised() -> None:
-    told: list[str] = []
+    reported: list[str] = []
     clock = Clock()
-    outage = Outage(told.append, clock)
+    outage = Outage(reported.append, clock)
     for clock.now_s in (5.0, 5.0 + MISSING_SECONDS_MAX - 0.1):
         outage.record(MISSING)
     assert outage.shortened_s(30.0) == pytest.approx(0.1)
     clock.now_s += 0.2
     with pytest.raises(GatewayProblem, match="topic-unknown"):
         outage.record(MISSING)
-    assert told == []
+    assert reported == []
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.profiles import examples
 from tidegate.clients import sse
 from tidegate.clients.errors import AnswerInvalid
 from tidegate.clients.sse import Event, Parser
@@ -36,6 +37,7 @@ def test_a_stream_in_one_piece() -> None:
     assert parser.retry_ms == 1500
 
 
+@examples(100, nightly=1_000)
 @given(st.lists(st.integers(0, len(STREAM)), max_size=20).map(sorted))
 def test_any_cut_gives_the_same_events(cuts: list[int]) -> None:
     parser = Parser()

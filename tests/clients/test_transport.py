@@ -55,14 +55,14 @@ def test_otherwise_only_what_is_published_is() -> None:
 
 
 def test_a_failed_publish_is_reported_once() -> None:
-    told: list[str] = []
+    reported: list[str] = []
     with (
         scripted(plain(503), plain(200, PUBLISHED, "application/json")) as fake,
         Gateway(fake.address) as gateway,
     ):
-        gateway.publish("t", [b"1"], trouble=told.append)
-    assert len(told) == 1
-    assert told[0].endswith("; trying again")
+        gateway.publish("t", [b"1"], trouble=reported.append)
+    assert len(reported) == 1
+    assert reported[0].endswith("; trying again")
 
 
 def test_a_file_holds_an_answer_and_nothing_of_before() -> None:

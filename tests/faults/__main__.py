@@ -16,7 +16,7 @@ from pathlib import Path
 from tests.faults.catalogue import FAULTS, Fault, Outcome, play
 from tests.faults.crash_runs import CrashRuns, Tally, crash_of
 from tests.faults.kinds.redis_faults import redis_killed
-from tests.faults.report import Progress, Section, catalogue_rows, crash_rows, tell, write
+from tests.faults.report import Progress, Section, catalogue_rows, crash_rows, print_findings, write
 from tests.faults.setups.gateway import CannotRun, embedded, on_redis
 
 RUNS_PER_STORE = 10
@@ -55,7 +55,7 @@ def _crashes(given: argparse.Namespace) -> int:
             runs = tally.runs
         words = f"--only {part} --runs {runs} --seconds {given.seconds:g} --seed {given.seed}"
         _publish(given, Section(PARTS[part], _command(words), crash_rows(tally)))
-        tell(tally.findings)
+        print_findings(tally.findings)
         broken += len(tally.findings)
     return broken
 
@@ -76,12 +76,12 @@ def _catalogue(given: argparse.Namespace) -> int:
         if rows:
             _publish(given, Section(title, command, catalogue_rows(rows)))
     for fault, outcome in outcomes:
-        tell([f"{fault.name}: {finding}" for finding in outcome.findings])
+        print_findings([f"{fault.name}: {finding}" for finding in outcome.findings])
     return sum(bool(outcome.findings or outcome.not_run) for _, outcome in outcomes)
 
 
 async def crashes(
-    tally: Tally, part: str, runs: int, load_s_max: float, seed: int, told: Callable[[], None]
+    tally: Tally, part: str, runs: int, load_s_max: float, seed: int, advance: Callable[[], None]
 ) -> None:
     """So many crashes, on a new store after every few; the tally has those of finished stores.
 
@@ -94,7 +94,7 @@ async def crashes(
         async with stage_of(seed) as setup:
             crash = crash_of(setup.gateway) if part == "embedded" else redis_killed(setup)
             crash_runs = CrashRuns(setup.gateway.address, crash, seed)
-            tally.add(await crash_runs.run(length, (0.01, load_s_max), told))
+            tally.add(await crash_runs.run(length, (0.01, load_s_max), advance))
             tally.findings += setup.findings
         seed += 1
 

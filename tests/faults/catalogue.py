@@ -28,7 +28,7 @@ LOAD_S = 0.5
 KEPT = "nothing acknowledged is lost, doubled or reordered"
 SUNK = "the sink topic has every message exactly once, in order"
 STATE = "deliveries of pace=key in event time and the rows of a view: exactly what they have to be"
-TOLD = "every loss is told by a new epoch before anything follows"
+SEEN = "every loss is seen as a new epoch before anything follows"
 SLOW = Line(latency_s=0.2, jitter_s=0.15)
 THIN = Line(bytes_per_s=10_000, slice_bytes=500)
 SLICED = Line(slice_bytes=1)
@@ -111,7 +111,7 @@ async def refused_starts(seed: int, short: bool) -> Outcome:
     return Outcome([finding for finding in found if finding], [f"{len(UNFIT)} kinds"])
 
 
-def told_out(crash_runs: CrashRuns, setup: Setup) -> None:
+def announced_out(crash_runs: CrashRuns, setup: Setup) -> None:
     """Streams say that the bus is out, and that it is back."""
     for subscriber in crash_runs.subscribers:
         status = [out for visit in subscriber.visits for out in visit.status]
@@ -178,27 +178,27 @@ FAULTS = [
           crashing(on_redis, _plain(bus.reply_lost_and_killed))),
     Fault("F5a", "loss of power, embedded store, durability=power", KEPT,
           crashing(POWER, _plain(gateway.power_lost))),
-    Fault("F5b", "loss of power, embedded store, durability=process", TOLD,
+    Fault("F5b", "loss of power, embedded store, durability=process", SEEN,
           crashing(NO_POWER, _plain(gateway.power_lost), keeps=False, load_s=8.0)),
     Fault("F6a", "SIGSTOP of Redis for 1 s", KEPT, crashing(on_redis, _redis_stopped(1.0))),
     Fault(
-        "F6b", "SIGSTOP of Redis for 12 s", f"{KEPT}; 503, not ready, streams are told",
-        crashing(on_redis, _redis_stopped(12.0), judge=told_out),
+        "F6b", "SIGSTOP of Redis for 12 s", f"{KEPT}; 503, not ready, streams say it",
+        crashing(on_redis, _redis_stopped(12.0), judge=announced_out),
     ),
     Fault("F7", "replies of Redis are lost", KEPT, crashing(on_redis, _plain(bus.replies_lost))),
     Fault(
-        "F8", "the road to Redis is a black hole", f"{KEPT}; 503, not ready, streams are told",
-        crashing(on_redis, _plain(bus.half_open), judge=told_out),
+        "F8", "the road to Redis is a black hole", f"{KEPT}; 503, not ready, streams say it",
+        crashing(on_redis, _plain(bus.half_open), judge=announced_out),
     ),
-    Fault("F9a", "FLUSHALL", TOLD, crashing(on_redis, _plain(bus.flushed), keeps=False)),
-    Fault("F9b", "a topic's stream is deleted", TOLD,
+    Fault("F9a", "FLUSHALL", SEEN, crashing(on_redis, _plain(bus.flushed), keeps=False)),
+    Fault("F9b", "a topic's stream is deleted", SEEN,
           crashing(on_redis, _plain(bus.stream_deleted), keeps=False)),
     Fault(
-        "F9c", "older files of Redis are restored, AOF everysec", TOLD,
+        "F9c", "older files of Redis are restored, AOF everysec", SEEN,
         crashing(on_redis, lambda setup, _: bus.older_restored(setup, 0.3), keeps=False),
     ),
     Fault(
-        "F9d", "older files of Redis are restored, AOF always", TOLD,
+        "F9d", "older files of Redis are restored, AOF always", SEEN,
         crashing(ALWAYS, lambda setup, _: bus.older_restored(setup, 0.3), keeps=False),
     ),
     Fault("F10", "Redis is out of memory", f"{KEPT}; 503, and taken again afterwards",
@@ -213,7 +213,7 @@ FAULTS = [
         "F12b", "the disk of Redis is full", f"{KEPT}; 503, and taken again afterwards",
         crashing(partial(on_redis, disk_kb=SMALL_DISK_KB), _plain(bus.redis_disk_full)),
     ),
-    Fault("F13", "failover to a replica that is behind", TOLD,
+    Fault("F13", "failover to a replica that is behind", SEEN,
           crashing(on_redis, _plain(bus.failed_over), keeps=False)),
     Fault("F14a", "Redis answers after 200 ms and up to 150 more", KEPT,
           crashing(on_redis, _line(SLOW))),

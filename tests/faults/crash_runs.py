@@ -77,7 +77,7 @@ class CrashRuns:
             address: of the gateway.
             crash: what happens in each run.
             seed: of all that is left to chance.
-            keeps: whether the fault may cost nothing; else a loss has to be told by a new epoch.
+            keeps: whether the fault may cost nothing; else a loss has to show as a new epoch.
             catch_up_s_max: how long subscribers may take to have what there is.
         """
         self.tally = Tally()
@@ -101,7 +101,9 @@ class CrashRuns:
         self._seldom = Subscriber(LONG, f"conflation={SELDOM_S:g}s,oof")
         self.subscribers = [self._every, *self._newest, self._seldom]
 
-    async def run(self, runs: int, load_s: tuple[float, float], told: Callable[[], None]) -> Tally:
+    async def run(
+        self, runs: int, load_s: tuple[float, float], advance: Callable[[], None]
+    ) -> Tally:
         """Make so many runs; each time the load lasts within these bounds before the crash."""
         async with httpx2.AsyncClient(
             base_url=self._address, timeout=HANGS_S, trust_env=False
@@ -112,7 +114,7 @@ class CrashRuns:
                     async with asyncio.timeout(LOOPS_S):
                         await self._run(http, f"seed {self._seed} run {number}", load_s)
                     self.tally.runs += 1
-                    told()
+                    advance()
             long = await held(http, LONG)
         every = list(judge_visits(self._every, long.epoch, long.journal))
         self.tally.found(f"seed {self._seed}", every)
@@ -133,7 +135,7 @@ class CrashRuns:
             topic: 0.0 if self._keeps or known[topic] == now.epoch else ready_at
             for topic, now in ((LONG, long), (SHORT, short))
         }
-        self.tally.sums["losses told by a new epoch"] += sum(since > 0 for since in owed.values())
+        self.tally.sums["losses seen as a new epoch"] += sum(since > 0 for since in owed.values())
         journal = judge_journal(self._ledgers[LONG], long.epoch, long.journal, owed[LONG])
         self.tally.found(where, journal)
         self.tally.found(where, judge_world(long.journal, long.world))
@@ -145,8 +147,10 @@ class CrashRuns:
             return
         for subscriber in (self._every, *self._newest):
             head = (long if subscriber.topic == LONG else short).head
-            told = f"{subscriber.topic} with {subscriber.options} is at {subscriber.head} of {head}"
-            self.tally.found(where, [f"subscribers never caught up: {told}"])
+            where_now = (
+                f"{subscriber.topic} with {subscriber.options} is at {subscriber.head} of {head}"
+            )
+            self.tally.found(where, [f"subscribers never caught up: {where_now}"])
 
     def _caught_up(self, long: Held, short: Held) -> bool:
         worlds = {LONG: long.world, SHORT: short.world}

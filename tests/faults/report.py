@@ -37,8 +37,8 @@ class Section:
         widths = [max(map(len, column)) for column in zip(*self.rows, strict=True)]
         lines = ["| " + " | ".join(map(str.ljust, row, widths)) + " |" for row in self.rows]
         rule = "|" + "|".join("-" * (width + 2) for width in widths) + "|"
-        told = f"`{self.command}`, {_where()}."
-        return "\n".join([f"## {self.title}", "", told, "", lines[0], rule, *lines[1:], ""])
+        line = f"`{self.command}`, {_where()}."
+        return "\n".join([f"## {self.title}", "", line, "", lines[0], rule, *lines[1:], ""])
 
 
 class Progress:
@@ -48,15 +48,15 @@ class Progress:
         self._what = what
         self._total = total
         self._done = 0
-        self._began_at = self._told_at = time.monotonic()
+        self._began_at = self._printed_at = time.monotonic()
 
     def step(self) -> None:
         """One more is done."""
         self._done += 1
         now = time.monotonic()
         live = sys.stderr.isatty()
-        if live or self._done == self._total or now - self._told_at > EVERY_S:
-            self._told_at = now
+        if live or self._done == self._total or now - self._printed_at > EVERY_S:
+            self._printed_at = now
             text = f"{self._what}: {self._done} of {self._total}, {now - self._began_at:.0f} s"
             ending = "" if live and self._done < self._total else "\n"
             print(f"\r{text}\x1b[K" if live else text, end=ending, file=sys.stderr, flush=True)
@@ -84,12 +84,12 @@ def catalogue_rows(outcomes: Sequence[tuple[Fault, Outcome]]) -> list[Row]:
     for fault, outcome in outcomes:
         wrong = f"**{len(outcome.findings)} wrong**" if outcome.findings else "passed"
         result = f"not run: {outcome.not_run}" if outcome.not_run else wrong
-        told = "; ".join([*outcome.figures, *_acknowledged(outcome.tally)])
-        rows.append((fault.name, fault.what, fault.passes, result, told))
+        figures = "; ".join([*outcome.figures, *_acknowledged(outcome.tally)])
+        rows.append((fault.name, fault.what, fault.passes, result, figures))
     return rows
 
 
-def tell(findings: Sequence[str]) -> None:
+def print_findings(findings: Sequence[str]) -> None:
     """The first of what was wrong."""
     for finding in findings[:FINDINGS_SHOWN_MAX]:
         print(f"- {finding}")

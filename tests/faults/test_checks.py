@@ -37,8 +37,8 @@ def test_rows_of_a_key_are_what_they_have_to_be(sums: list[int], found: list[str
     def rows(sums: list[int]) -> dict[str, list[dict[str, Any]]]:
         return {"a": [{"k": "a", "sum": each} for each in sums]}
 
-    told = [text.replace("{…3}", "{'k': 'a', 'sum': 3}") for text in found]
-    assert list(held_faults.judge("view", rows(sums), rows([1, 3]))) == told
+    expected = [text.replace("{…3}", "{'k': 'a', 'sum': 3}") for text in found]
+    assert list(held_faults.judge("view", rows(sums), rows([1, 3]))) == expected
 
 
 def test_a_key_that_nobody_published_is_found() -> None:

@@ -185,7 +185,7 @@ async def test_the_reply_of_the_nth_request_is_lost_and_its_work_done() -> None:
             assert await another.ask(b"write 3") == b"write 3"
 
 
-async def test_after_a_lost_reply_nobody_can_ask_again_if_so_told() -> None:
+async def test_after_a_lost_reply_nobody_can_ask_again_if_so_set() -> None:
     async with echoing() as (_, proxy), calling(proxy) as caller, calling(proxy) as other:
         assert await other.ask(b"before") == b"before"
         proxy.drop_reply(then_refuse=True)
@@ -200,7 +200,7 @@ async def test_after_a_lost_reply_nobody_can_ask_again_if_so_told() -> None:
             assert await another.ask(b"again") == b"again"
 
 
-async def test_a_reset_cuts_both_ends_and_refuses_while_it_is_told_to() -> None:
+async def test_a_reset_cuts_both_ends_and_refuses_while_it_is_set_to() -> None:
     async with echoing() as (echo, proxy), calling(proxy) as caller:
         assert await caller.ask(b"before") == b"before"
         proxy.refuse()

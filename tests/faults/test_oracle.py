@@ -105,7 +105,7 @@ def test_what_was_only_processed_may_be_lost_and_may_not_be_torn() -> None:
     assert [finding.kind for finding in half] == [Kind.TORN]
 
 
-def test_what_was_acknowledged_before_a_loss_that_was_told_may_be_gone() -> None:
+def test_what_was_acknowledged_before_an_announced_loss_may_be_gone() -> None:
     ledger, journal = story()
     later = renumbered(journal[3:])
     assert {finding.kind for finding in judge_journal(ledger, "new", later)} == {Kind.LOST}
@@ -120,7 +120,7 @@ def test_what_was_acknowledged_before_a_loss_that_was_told_may_be_gone() -> None
     [
         pytest.param(2.9, "old-7", False, id="under way, in the epoch that ended"),
         pytest.param(2.9, "new-1", True, id="under way, in the epoch that began"),
-        pytest.param(3.1, "old-7", True, id="sent after it was told"),
+        pytest.param(3.1, "old-7", True, id="sent after it was announced"),
     ],
 )
 def test_an_answer_may_be_on_its_way_when_its_epoch_ends(
@@ -143,7 +143,7 @@ def test_the_world_is_what_the_journal_comes_to() -> None:
         assert {finding.kind for finding in judge_world(journal, wrong)} == {Kind.WORLD}
 
 
-def test_of_what_the_journal_does_not_tell_the_world_may_be_right() -> None:
+def test_the_world_may_be_right_where_the_journal_has_nothing() -> None:
     _, journal = story()
     world = {"a": Ident("w", 3, 0), "b": Ident("w", 1, 1), "c": Ident("w", 3, 1)}
     assert judge_world(journal[3:], world) == []

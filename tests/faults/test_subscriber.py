@@ -47,7 +47,7 @@ def test_an_epoch_begins_with_a_word() -> None:
     visit = Visit("d-5", epoch="d")
     visit.take_row(Seen("publish", "d", entry(6)))
     visit.take_row(Seen("publish", "e", entry(7)))
-    visit.is_told = True
+    visit.is_announced = True
     visit.take_row(Seen("snapshot", "f", entry(8)))
     assert visit.silent_epochs == ["e"]
 

@@ -120,15 +120,15 @@ class Story:
 
     def __init__(self, stream: Paced) -> None:
         self.stream = stream
-        self.told: list[dict[str, Any]] = []
+        self.decisions: list[dict[str, Any]] = []
         self.flushes: list[int] = []
         self.lateness_s_max = 0.0
         self._interval_ns = parse_duration("50ms")
 
     async def until(self, reason: set[str], count: int) -> None:
-        """Read until so many decisions for these reasons have been told."""
+        """Read until so many decisions for these reasons have arrived."""
         async with asyncio.timeout(LOOPS_S):
-            while sum(told["reason"] in reason for told in self.told) < count:
+            while sum(each["reason"] in reason for each in self.decisions) < count:
                 await self.read()
 
     async def read(self) -> None:
@@ -138,10 +138,10 @@ class Story:
 
     def _take(self, event: Event) -> None:
         if event.name == "conflation":
-            self.told.append(json.loads(event.text))
-            self._interval_ns = parse_duration(self.told[-1]["to"])
+            self.decisions.append(json.loads(event.text))
+            self._interval_ns = parse_duration(self.decisions[-1]["to"])
         elif event.name == "message":
-            self.flushes.append(len(self.told))
+            self.flushes.append(len(self.decisions))
             oldest = min(row["value"]["at"] for row in json.loads(event.text)["rows"])
             lateness_s = now_s() - oldest - self._interval_ns / SECOND
             self.lateness_s_max = max(self.lateness_s_max, lateness_s)
@@ -157,19 +157,24 @@ async def test_a_slow_reader_gets_a_longer_interval_and_a_fast_one_a_shorter_one
         flush_bytes = KEYS * (len(PAD) + 100)
         drain_s = (stream.held_bytes_max + flush_bytes) / SLOW_BYTES_PER_S
         assert story.lateness_s_max <= drain_s + 0.5
-        assert [told["from"] for told in story.told[:4]] == ["50ms", "100ms", "200ms", "500ms"]
-        assert all(told["inputs"]["overdue_bytes"] > 0 for told in story.told[:4])
+        assert [each["from"] for each in story.decisions[:4]] == [
+            "50ms",
+            "100ms",
+            "200ms",
+            "500ms",
+        ]
+        assert all(each["inputs"]["overdue_bytes"] > 0 for each in story.decisions[:4])
         stream.bytes_per_s = None
         await story.until({"quick"}, 1)
-        assert story.told[-1]["inputs"]["calm_ms"] >= 10_000
+        assert story.decisions[-1]["inputs"]["calm_ms"] >= 10_000
         path = f"/v1/sessions/{stream.session.id}/subscriptions/s1/auto"
         view = (await running.http.get(path)).json()
     named = ("from", "to", "reason", "inputs")
     assert [{name: each[name] for name in named} for each in view["decisions"]] == [
-        {name: each[name] for name in named} for each in story.told
+        {name: each[name] for name in named} for each in story.decisions
     ]
-    assert view["interval"] == story.told[-1]["to"]
-    assert all(later["from"] == one["to"] for one, later in pairwise(story.told))
+    assert view["interval"] == story.decisions[-1]["to"]
+    assert all(later["from"] == one["to"] for one, later in pairwise(story.decisions))
 
 
 @rule("auto-2")
@@ -181,4 +186,4 @@ async def test_a_fast_reader_of_large_flushes_stays_at_the_shortest_interval() -
         async with asyncio.timeout(LOOPS_S):
             while len(story.flushes) < 60:
                 await story.read()
-    assert story.told == []
+    assert story.decisions == []

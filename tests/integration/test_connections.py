@@ -51,9 +51,9 @@ async def test_beyond_the_bound_health_checks_alone_are_answered() -> None:
             refused = await exchange(running.address, PUBLISH)
             assert (refused.status, refused.code) == (429, "limit-reached")
             assert 1 <= int(refused.headers["retry-after"]) <= 5
-            told = await exchange(running.address, request("/v1/topics/px/subscribe"))
-            assert told.status == 200
-            [error] = Parser().feed(told.body)
+            answer = await exchange(running.address, request("/v1/topics/px/subscribe"))
+            assert answer.status == 200
+            [error] = Parser().feed(answer.body)
             assert (error.name, json.loads(error.text)["code"]) == ("error", "limit-reached")
             for target in HEALTH:
                 assert (await answered(running.address, target)).status == 200

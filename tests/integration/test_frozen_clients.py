@@ -41,7 +41,7 @@ RESIDENT_GROWTH_MAX = len(POLICIES) * (MESSAGES - FILLING) * len(PAD) // 4
 
 
 class Client:
-    """A subscriber to every message of one topic; it reads only when it is told to."""
+    """A subscriber to every message of one topic; it reads only when a test asks for it."""
 
     def __init__(self, remote: Remote, policy: str, session: str, stream: Stream) -> None:
         self.policy = policy
@@ -64,8 +64,8 @@ class Client:
         """Read up to an event of this name; what it says."""
         while (event := await self.next()).name != name:
             pass
-        told: dict[str, Any] = json.loads(event.text)
-        return told
+        fields: dict[str, Any] = json.loads(event.text)
+        return fields
 
     async def until_newest(self, last: int) -> None:
         """Read until it has of every key what was published last."""
@@ -182,9 +182,9 @@ async def finds_the_newest(client: Client) -> None:
 
 
 async def is_unsubscribed_and_comes_back(remote: Remote, client: Client) -> None:
-    """What was sent before is whole, the rest is gone, and nobody is told twice."""
-    told = await client.until("unsubscribed")
-    assert (told["topic"], told["reason"]) == ("unsubscribe", "BACK_PRESSURE")
+    """What was sent before is whole, the rest is gone, and no end is sent twice."""
+    fields = await client.until("unsubscribed")
+    assert (fields["topic"], fields["reason"]) == ("unsubscribe", "BACK_PRESSURE")
     assert client.versions == list(range(len(client.versions)))
     assert 0 < len(client.versions) < MESSAGES
     assert (await client.view())["subscriptions"] == []

@@ -15,7 +15,7 @@ async def epoch_of(running: Running, topic: str = "px") -> str:
     return str((await running.http.get(f"/v1/topics/{topic}")).json()["epoch"])
 
 
-async def told_by(running: Running, last_id: str) -> list[str]:
+async def events_after(running: Running, last_id: str) -> list[str]:
     async with running.subscribe("conflation=10ms", last_id=last_id) as stream:
         return names(await stream.until("group_end"))
 
@@ -46,7 +46,7 @@ async def test_a_place_that_nobody_can_have_given_has_the_topic_begin_again(
         assert last.startswith(before), "nothing has shown it so far"
         async with running.subscribe("conflation=10ms") as present:
             await present.until("group_end")
-            assert await told_by(running, last) == [
+            assert await events_after(running, last) == [
                 "resumed",
                 "group_begin",
                 "message",
@@ -57,7 +57,7 @@ async def test_a_place_that_nobody_can_have_given_has_the_topic_begin_again(
             assert after != before
             await running.publish({"k": "x"}, {"k": "y"}, {"k": "z"})
             assert [row["k"] for row in await present.values(3)] == ["x", "y", "z"]
-        assert "group_begin" in await told_by(running, last)
+        assert "group_begin" in await events_after(running, last)
     async with running_gateway(data=str(folder)) as running:
         assert await epoch_of(running) == after
         assert await running.sow() == [{"k": key} for key in "axyz"]

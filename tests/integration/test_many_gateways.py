@@ -177,7 +177,7 @@ async def test_a_list_names_who_does_not_answer(redis_bus: BusServer) -> None:
         assert view["conflated"], "who was asked too late did not heed it"
 
 
-async def test_while_the_bus_is_out_it_is_told(redis_bus: BusServer) -> None:
+async def test_while_the_bus_is_out_streams_get_its_status(redis_bus: BusServer) -> None:
     async with gateways(redis_bus) as (a, b):
         session = await opened(a)
         redis_bus.kill()

@@ -95,7 +95,7 @@ async def test_a_topic_that_is_published_into_being_joins_before_its_first_messa
         assert [row["value"] for row in (await batches(stream, "px.new"))["px.new"]] == [1]
 
 
-async def test_a_topic_that_ends_is_told_and_may_come_again() -> None:
+async def test_a_topic_that_ends_is_announced_and_may_come_again() -> None:
     async with running_gateway() as running:
         await running.topic("px.a")
         async with running.subscribe(topic="px.*", command="subscribe") as stream:
@@ -119,8 +119,8 @@ async def test_a_topic_that_does_not_fit_is_refused_at_first_and_passed_over_lat
             await running.topic("px.plain", key=())
             filtered_out = await stream.next()
             assert filtered_out.name == "error"
-            told = json.loads(filtered_out.text)
-            assert (told["sub"], told["topic"], told["code"]) == (
+            notices = json.loads(filtered_out.text)
+            assert (notices["sub"], notices["topic"], notices["code"]) == (
                 "s1",
                 "px.plain",
                 "options-invalid",
@@ -129,7 +129,7 @@ async def test_a_topic_that_does_not_fit_is_refused_at_first_and_passed_over_lat
             assert (await stream.next()).name == "subscribed"
 
 
-async def test_a_peer_that_leaves_is_told_of_no_more_topics() -> None:
+async def test_a_peer_that_leaves_gets_no_more_topics() -> None:
     async with running_gateway() as running:
         stats = running.gateway.driver.engine.stats
         async with running.subscribe(topic="px.*"):
@@ -180,12 +180,12 @@ async def test_a_reader_of_a_pattern_comes_back_to_its_session() -> None:
             assert listed(running) == [("s1", "px.a"), ("s1", "px.b")]
             rows = [await stream.next() for _ in range(4)]
         assert names(rows) == ["resumed", "message", "resumed", "message"]
-        told = [json.loads(event.text) for event in rows]
-        assert [(each["topic"], each["mode"]) for each in told[::2]] == [
+        notices = [json.loads(event.text) for event in rows]
+        assert [(each["topic"], each["mode"]) for each in notices[::2]] == [
             ("px.a", "replay"),
             ("px.b", "replay"),
         ]
-        assert [each["rows"][0]["value"]["k"] for each in told[1::2]] == [2, 4]
+        assert [each["rows"][0]["value"]["k"] for each in notices[1::2]] == [2, 4]
 
 
 @rule("session-11")
@@ -208,13 +208,13 @@ async def test_a_reader_whose_session_is_gone_goes_on_from_its_places() -> None:
         again = running.subscribe(topic="px.*", command="subscribe", bookmarks=text)
         async with again as stream:
             events = [await stream.next() for _ in range(7)]
-    told = [json.loads(event.text) for event in events]
-    assert [each["topic"] for each in told if each.get("reason") == "REMOVED"] == ["px.gone"]
-    modes = {each["topic"]: each["mode"] for each in told if "mode" in each}
+    notices = [json.loads(event.text) for event in events]
+    assert [each["topic"] for each in notices if each.get("reason") == "REMOVED"] == ["px.gone"]
+    modes = {each["topic"]: each["mode"] for each in notices if "mode" in each}
     assert modes == dict.fromkeys(("px.busy", "px.quiet", "px.new"), "replay")
     values = {
         each["topic"]: [row["value"]["v"] for row in each["rows"]]
-        for each in told
+        for each in notices
         if "rows" in each
     }
     assert values == {"px.busy": [2], "px.quiet": [3], "px.new": [4]}

@@ -140,7 +140,7 @@ async def test_an_interval_on_another_key_continues_from_the_journal(topic_key: 
 
 @rule("resume-5")
 async def test_an_interval_on_a_trimmed_plain_topic_says_that_it_starts_anew() -> None:
-    """There are no records to show, so the client is told to drop what it holds."""
+    """There are no records to show, so the client drops what it holds."""
     async with running_gateway() as running:
         await running.topic(key=[], history={"messages": 5})
         replica = Replica("g")

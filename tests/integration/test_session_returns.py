@@ -117,7 +117,7 @@ async def test_an_id_of_another_session_is_refused() -> None:
             assert (answer.status_code, answer.json()["code"]) == (404, "session-unknown")
 
 
-async def test_a_frozen_reader_is_told_why_it_was_cut_when_it_is_back() -> None:
+async def test_a_frozen_reader_learns_why_it_was_cut_when_it_is_back() -> None:
     async with running_gateway(write_timeout="300ms") as running:
         await running.topic("px")
         session = await opened(running)
@@ -142,7 +142,7 @@ async def test_a_frozen_reader_is_told_why_it_was_cut_when_it_is_back() -> None:
 
 @rule("session-4")
 async def test_every_message_that_was_missed_is_more_than_may_wait() -> None:
-    """A policy applies to what was missed; whoever was told so gets it all the same."""
+    """A policy applies to what was missed; a reader that got the notice gets it all the same."""
     async with running_gateway() as running:
         await running.topic("log", key=(), conflation="off")
         session = await opened(running, limits={"messages": 10})
@@ -197,8 +197,8 @@ async def test_a_topic_that_went_meanwhile_has_left_the_session() -> None:
         for topic in ("px", "a.1"):
             await running.http.delete(f"/v1/topics/{topic}")
         async with attached(running, session) as stream:
-            told = [json.loads((await stream.next()).text) for _ in range(2)]
-            assert told == [
+            followed_again = [json.loads((await stream.next()).text) for _ in range(2)]
+            assert followed_again == [
                 {"sub": "s1", "topic": "px", "reason": "REMOVED"},
                 {"sub": "s2", "topic": "a.1", "reason": "REMOVED"},
             ]
@@ -208,7 +208,7 @@ async def test_a_topic_that_went_meanwhile_has_left_the_session() -> None:
 
 
 @rule("session-5")
-async def test_an_end_that_was_not_read_is_told_again_and_one_that_was_is_not() -> None:
+async def test_an_end_that_was_not_read_is_sent_again_and_one_that_was_is_not() -> None:
     async with running_gateway() as running:
         await running.topic("px")
         await running.topic("fx")
@@ -224,10 +224,10 @@ async def test_an_end_that_was_not_read_is_told_again_and_one_that_was_is_not() 
         for last_id, ends in ((after, []), (before, ["s1"])):
             async with attached(running, session, last_id) as stream:
                 await running.publish({"k": 1}, topic="fx")
-                told = Follower()
-                await told.follow(stream, s2=1)
+                followed_again = Follower()
+                await followed_again.follow(stream, s2=1)
             await away(running, session)
-            assert [each["sub"] for each in told.ended] == ends
+            assert [each["sub"] for each in followed_again.ended] == ends
 
 
 async def test_a_sow_that_broke_off_is_begun_again_and_a_finished_one_is_not() -> None:
@@ -253,15 +253,15 @@ async def test_what_a_pattern_took_while_nobody_read_is_not_lost() -> None:
         await subscribed(running, session, topic="px.*", command="subscribe")
         await running.topic("px.a")
         await running.publish({"k": 1}, topic="px.a")
-        told, _ = await followed(running, session, s1=1)
-    assert told.values("s1") == [{"k": 1}]
-    assert told.topics == {"s1": "px.a"}
+        followed_again, _ = await followed(running, session, s1=1)
+    assert followed_again.values("s1") == [{"k": 1}]
+    assert followed_again.topics == {"s1": "px.a"}
 
 
 async def last(stream: Stream) -> dict[str, Any]:
     [value] = await stream.values(1)
-    told: dict[str, Any] = value
-    return told
+    followed_again: dict[str, Any] = value
+    return followed_again
 
 
 @rule("session-7")

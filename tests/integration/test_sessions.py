@@ -26,11 +26,11 @@ async def test_many_subscriptions_on_one_stream() -> None:
             assert [each["topic"] for each in hello["subscriptions"]] == ["px", "fx"]
             await running.publish({"k": 2}, topic="px")
             await running.publish({"k": 3}, topic="fx")
-            told = Follower()
-            await told.follow(stream, s1=2, s2=1)
-        assert told.values("s1") == [{"k": 1}, {"k": 2}]
-        assert told.values("s2") == [{"k": 3}]
-        assert told.topics == {"s1": "px", "s2": "fx"}
+            follower = Follower()
+            await follower.follow(stream, s1=2, s2=1)
+        assert follower.values("s1") == [{"k": 1}, {"k": 2}]
+        assert follower.values("s2") == [{"k": 3}]
+        assert follower.topics == {"s1": "px", "s2": "fx"}
 
 
 async def test_a_subscription_joins_and_leaves_while_the_stream_runs() -> None:
@@ -41,9 +41,9 @@ async def test_a_subscription_joins_and_leaves_while_the_stream_runs() -> None:
             granted = await subscribed(running, session, topic="px", options="conflation=1s")
             event = await stream.next()
             assert (event.name, event.id) == ("subscribed", stream.hello_id)
-            told = json.loads(event.text)
+            follower = json.loads(event.text)
             expected = {name: granted[name] for name in ("sub", "topic", "options", "lane")}
-            assert told == {**expected, "bookmark": None}
+            assert follower == {**expected, "bookmark": None}
             assert names(await stream.until("group_end")) == ["group_begin", "group_end"]
             path = f"/v1/sessions/{session}/subscriptions/s1"
             assert (await running.http.delete(path)).status_code == 204
@@ -78,9 +78,9 @@ async def test_a_new_reader_ends_the_old_one() -> None:
                 assert back.status_code == 204, "its place is taken"
                 assert (await new.next()).name == "resumed"
                 await running.publish({"k": 2})
-                told = Follower()
-                await told.follow(new, s1=1)
-                assert told.values("s1") == [{"k": 2}]
+                follower = Follower()
+                await follower.follow(new, s1=1)
+                assert follower.values("s1") == [{"k": 2}]
                 assert (await view(running, session))["state"] == "attached"
 
 
@@ -91,11 +91,11 @@ async def test_what_a_session_missed_is_found_when_its_reader_is_back() -> None:
         session = await opened(running)
         await subscribed(running, session, topic="px", options="conflation=50ms")
         await subscribed(running, session, topic="log")
-        told = Follower()
+        follower = Follower()
         async with attached(running, session) as stream:
             await running.publish({"k": 1, "v": 1}, {"k": 2, "v": 1})
             await running.publish("a", topic="log")
-            await told.follow(stream, s1=2, s2=1)
+            await follower.follow(stream, s1=2, s2=1)
         await eventually(lambda: running.gateway.sessions.get(session).reader is None, "it leaves")
         assert (await view(running, session))["state"] == "away"
         await running.publish({"k": 1, "v": 2}, {"k": 1, "v": 3})
@@ -131,8 +131,8 @@ async def test_a_session_that_is_closed_stays_closed(is_read: bool) -> None:
         if is_read:
             async with attached(running, session) as stream:
                 assert (await running.http.delete(path)).status_code == 204
-                told = json.loads((await stream.rest())[-1].text)
-                assert told == {"reason": "CLOSED_BY_ADMIN", "reconnect": False}
+                follower = json.loads((await stream.rest())[-1].text)
+                assert follower == {"reason": "CLOSED_BY_ADMIN", "reconnect": False}
         else:
             assert (await running.http.delete(path)).status_code == 204
         shown = await view(running, session)

@@ -75,15 +75,15 @@ class Subscriber(asyncio.Protocol):
     def data_received(self, received: bytes) -> None:
         """Events; the lines of chunked coding between them are fields of no name."""
         for event in self._parser.feed(received):
-            told = json.loads(event.text)
+            document = json.loads(event.text)
             match event.name:
                 case "message":
-                    self._take(told["rows"])
+                    self._take(document["rows"])
                 case "hello":
                     self._began_at = self._latest = offset_of(event.id)
                     self._greeted.set()
                 case "resumed":
-                    self.modes.append(told["mode"])
+                    self.modes.append(document["mode"])
                 case _:
                     raise AssertionError(event)
         self.last_id = self._parser.last_id
@@ -91,7 +91,7 @@ class Subscriber(asyncio.Protocol):
     def _take(self, rows: Iterable[Mapping[str, Any]]) -> None:
         for row in rows:
             offset, key = row["value"]["offset"], row["value"]["k"]
-            assert offset > self._began_at, "it comes again, and its id had told that it was there"
+            assert offset > self._began_at, "it comes again, although its id said that it was there"
             assert offset > self._latest_of.get(key, 0), "an older one of its key"
             if self._options == EVERY_MESSAGE:
                 assert offset == self._latest + 1, "a gap"

@@ -86,9 +86,9 @@ async def test_removals_and_their_reasons(options: str) -> None:
             await running.publish({"k": 1, "v": 2})
             left = await stream.next()
             assert left.name == "oof"
-            told = json.loads(left.text)
-            assert (told["reason"], told["key"]) == ("match", [1])
-            assert told["value"] == {"k": 1, "v": 2 if options == "oof" else 1}
+            row_fields = json.loads(left.text)
+            assert (row_fields["reason"], row_fields["key"]) == ("match", [1])
+            assert row_fields["value"] == {"k": 1, "v": 2 if options == "oof" else 1}
             await removed(running, 2)
             left = await stream.next()
             assert json.loads(left.text) == {
@@ -98,7 +98,7 @@ async def test_removals_and_their_reasons(options: str) -> None:
             }
 
 
-async def test_a_record_that_expires_is_told() -> None:
+async def test_a_record_that_expires_is_sent_as_oof() -> None:
     async with running_gateway() as running:
         await running.topic(expiration="100ms")
         async with running.subscribe("oof", command="subscribe", format="envelope") as stream:
@@ -112,7 +112,7 @@ async def test_a_record_that_expires_is_told() -> None:
     )
 
 
-async def test_without_oof_no_removal_is_told() -> None:
+async def test_without_oof_no_removal_is_sent() -> None:
     async with running_gateway() as running:
         await running.topic()
         async with running.subscribe() as stream:
@@ -131,13 +131,13 @@ async def test_receipts_add_up_to_what_was_published() -> None:
             for n in range(200):
                 await running.publish({"k": n % 7, "v": n}, {"k": n % 3, "v": n})
             last = (await running.publish({"k": "end"}))["last"]
-            told = await stream.values(1)
-            while told[-1]["last"] != last:
-                told += await stream.values(1)
-    assert sum(row["conflated"] for row in told) == 401
-    places = [tuple(int(row[end].split("-")[1]) for end in ("first", "last")) for row in told]
+            row_fields = await stream.values(1)
+            while row_fields[-1]["last"] != last:
+                row_fields += await stream.values(1)
+    assert sum(row["conflated"] for row in row_fields) == 401
+    places = [tuple(int(row[end].split("-")[1]) for end in ("first", "last")) for row in row_fields]
     assert all(first <= last for first, last in places)
-    assert all(row["first"] == row["bookmark"] for row in told)
+    assert all(row["first"] == row["bookmark"] for row in row_fields)
 
 
 async def test_receipts_add_up_when_a_queue_is_conflated() -> None:
@@ -147,10 +147,10 @@ async def test_receipts_add_up_when_a_queue_is_conflated() -> None:
             for n in range(20):
                 await running.publish(*[{"k": k, "v": n} for k in range(60)])
             await running.publish({"k": "end"})
-            told = await stream.values(1)
-            while told[-1]["key"] != ["end"]:
-                told += await stream.values(1)
-    assert sum(row["conflated"] for row in told) == 1_201
+            row_fields = await stream.values(1)
+            while row_fields[-1]["key"] != ["end"]:
+                row_fields += await stream.values(1)
+    assert sum(row["conflated"] for row in row_fields) == 1_201
 
 
 async def test_what_envelopes_show() -> None:
@@ -187,7 +187,7 @@ async def test_selected_fields_alone_are_sent() -> None:
             assert await stream.values(1) == [{"k": 2}]
 
 
-async def test_a_window_tells_what_enters_and_what_leaves() -> None:
+async def test_a_window_sends_what_enters_and_what_leaves() -> None:
     async with running_gateway() as running:
         await running.topic()
         await running.publish(*[{"k": k, "v": k} for k in range(5)])
@@ -205,15 +205,15 @@ async def test_a_window_tells_what_enters_and_what_leaves() -> None:
             assert {value["k"] for value in replica.values.values()} == {0, 4}
 
 
-async def test_groups_are_told_as_one_row_each() -> None:
+async def test_each_group_is_sent_as_one_row() -> None:
     async with running_gateway() as running:
         await running.topic()
         await running.publish({"k": 1, "g": "a", "v": 2}, {"k": 2, "g": "a", "v": 3})
         options = "projection=[/g,SUM(/v) AS /total],grouping=[/g],conflation=20ms"
         async with running.subscribe(options, format="envelope") as stream:
             [_, row, _] = await stream.until("group_end")
-            told = json.loads(row.text)
-            assert (told["key"], told["value"]) == (["a"], {"g": "a", "total": 5})
+            row_fields = json.loads(row.text)
+            assert (row_fields["key"], row_fields["value"]) == (["a"], {"g": "a", "total": 5})
             await running.publish({"k": 1, "g": "a", "v": 10})
             [changed] = await stream.values(1)
             assert changed["value"] == {"g": "a", "total": 13}
@@ -279,7 +279,7 @@ async def test_a_bookmark_of_another_epoch_is_a_snapshot() -> None:
     assert json.loads(events[0].text)["mode"] == "snapshot"
 
 
-async def test_late_rows_are_told() -> None:
+async def test_late_rows_are_announced() -> None:
     """What comes from another gateway may be old on arrival."""
     async with running_gateway() as running:
         await running.topic()
@@ -292,12 +292,12 @@ async def test_late_rows_are_told() -> None:
             assert await stream.values(1) == [{"k": 2}]
             late = await stream.next()
             assert late.name == "late"
-            told = json.loads(late.text)
-            assert (told["sub"], told["cause"]) == ("s1", "source")
-            assert 5 * HOUR_MS <= told["age_ms"] < 6 * HOUR_MS
+            row_fields = json.loads(late.text)
+            assert (row_fields["sub"], row_fields["cause"]) == ("s1", "source")
+            assert 5 * HOUR_MS <= row_fields["age_ms"] < 6 * HOUR_MS
 
 
-async def test_a_peer_that_reads_late_is_told_so() -> None:
+async def test_a_peer_that_reads_late_gets_a_notice() -> None:
     async with running_gateway() as running:
         await running.topic()
         options = "conflation=20ms,max_age=50ms"
@@ -307,11 +307,11 @@ async def test_a_peer_that_reads_late_is_told_so() -> None:
             async with asyncio.timeout(LOOPS_S):
                 while "client" not in causes:  # it takes less than there is, so some is not taken
                     await running.publish(*[{"k": k, "pad": "x" * 50_000} for k in range(10)])
-                    told = parser.feed(await wire.reader.read(1 << 16))
-                    causes += [json.loads(e.text)["cause"] for e in told if e.name == "late"]
+                    row_fields = parser.feed(await wire.reader.read(1 << 16))
+                    causes += [json.loads(e.text)["cause"] for e in row_fields if e.name == "late"]
 
 
-async def test_progress_is_told_where_no_row_could() -> None:
+async def test_progress_is_sent_where_no_row_could_show_it() -> None:
     async with running_gateway() as running:
         await running.topic()
         async with running.subscribe("progress", command="subscribe", filter="/v > 5") as stream:

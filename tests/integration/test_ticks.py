@@ -38,7 +38,7 @@ def newest(rows: list[dict[str, Any]], fields: tuple[str, ...]) -> Rows:
 
 @dataclass
 class Follower:
-    """A subscriber's replica, and how often each key was told."""
+    """A subscriber's replica, and how often each key was sent."""
 
     name: str
     fields: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""A trace against a real server: it tells what the stream beside it gets, and changes nothing."""
+"""A trace against a real server: it shows what the stream beside it gets, and changes nothing."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def offset(row: dict[str, Any]) -> int:
 
 @rule("trace-1", "trace-4")
 @pytest.mark.parametrize("options", LANES)
-async def test_what_is_told_as_delivered_is_what_was_sent(options: str) -> None:
+async def test_what_a_trace_calls_delivered_was_sent(options: str) -> None:
     """Rules trace-1 and trace-4, over lanes of all three kinds."""
     wanted = ",".join(filter(None, (options, "receipt")))
     async with running_gateway() as running:

@@ -1,6 +1,6 @@
 """Definitions that a gateway cannot use cost their own topic and nothing else: real processes.
 
-Rules topic-13 to topic-16 are told here.
+Rules topic-13 to topic-16 are shown here.
 """
 
 from __future__ import annotations
@@ -126,12 +126,12 @@ def test_a_definition_that_cannot_be_used_costs_its_topic_only(tmp_path: Path) -
         assert publish(http, "good", {"k": 2})["first"].endswith("-2")
         ready = http.get("/readyz")
         assert (ready.status_code, ready.json()["status"]) == (200, "ready")
-        told = {each["topic"]: each for each in ready.json()["topics"]}
-        assert told.keys() == unread.keys()
-        assert "(field expiration)" in told["long"]["reason"]
+        unusable = {each["topic"]: each for each in ready.json()["topics"]}
+        assert unusable.keys() == unread.keys()
+        assert "(field expiration)" in unusable["long"]["reason"]
         listed = {each["topic"]: each for each in http.get("/v1/topics").json()["topics"]}
         assert listed["good"]["state"] == "served"
-        for topic, fault in told.items():
+        for topic, fault in unusable.items():
             shown = http.get(f"/v1/topics/{topic}")
             assert shown.status_code == 200
             assert shown.json() == listed[topic]
@@ -148,7 +148,7 @@ def test_a_definition_that_cannot_be_used_costs_its_topic_only(tmp_path: Path) -
             http.get("/v1/lanes?topic=long"),
         ):
             assert (answer.status_code, answer.json()["code"]) == (503, "not-ready")
-            assert told["long"]["reason"] in answer.json()["detail"]
+            assert unusable["long"]["reason"] in answer.json()["detail"]
         new = http.put("/v1/topics/long", json={}, headers={"If-None-Match": "*"})
         assert (new.status_code, new.json()["code"]) == (412, "precondition-failed")
 
@@ -241,8 +241,8 @@ def test_a_topic_that_another_gateway_cannot_use_is_not_replaced_there(
             publish(a, "m", {"k": k})
         shown = a.get("/v1/topics/m")
         for _ in range(2):
-            told = publish(b, "m", {"k": 99}, 503)
-            assert told["code"] == "not-ready"
+            refused = publish(b, "m", {"k": 99}, 503)
+            assert refused["code"] == "not-ready"
         there = b.get("/v1/topics/m")
         assert (there.status_code, there.json()["state"]) == (200, "unusable")
         assert there.headers["etag"] == shown.headers["etag"]

@@ -35,8 +35,8 @@ class Delivered(NamedTuple):
 def delivered(row: dict[str, Any]) -> Delivered:
     """A row of the pipeline (`DELIVERIES`) as one of the engine's."""
     value = None if row["value"] is None else bytes(row["value"])
-    told = (row["messages"], value, row["removed"], row["due_ns"])
-    return Delivered(row["key"], row["first"], row["position"], *told)
+    rest = (row["messages"], value, row["removed"], row["due_ns"])
+    return Delivered(row["key"], row["first"], row["position"], *rest)
 
 
 def engine_deliveries(

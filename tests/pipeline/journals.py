@@ -1,7 +1,7 @@
 """A real HTTP server with the journal side of a gateway, in memory, that tests can look into.
 
 It speaks what a stream needs, as the contract has it: topics, the journal, stages and commits.
-Unlike a gateway it can be told to fail, to hold an answer back, and to trim a journal.
+Unlike a gateway it can be made to fail, to hold an answer back, and to trim a journal.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Journals:
         self.address = ""
         self.refusals: list[int] = []
         self.lists = 0
-        self.tells_epoch = True
+        self.gives_epoch = True
         self.hold_after: int | None = None
         self.held = threading.Event()
 
@@ -98,19 +98,19 @@ class Journals:
             "last": topic.bookmark(last) if last else None,
             "messages": last - topic.trimmed,
         }
-        epoch = {"epoch": topic.epoch} if self.tells_epoch else {}
+        epoch = {"epoch": topic.epoch} if self.gives_epoch else {}
         return JSONResponse({**topic.definition, **epoch, "journal": ends})
 
     async def listed(self, request: Request) -> Response:
         self.lists += 1
         after, limit = request.query_params.get("after", ""), int(request.query_params["limit"])
         names = sorted(name for name in self.topics if name > after)
-        told = [{"topic": name, **self.topics[name].definition} for name in names[:limit]]
-        etag = f'W/"{hash(json.dumps(told))}"'
+        answer = [{"topic": name, **self.topics[name].definition} for name in names[:limit]]
+        etag = f'W/"{hash(json.dumps(answer))}"'
         if request.headers.get("if-none-match") == etag:
             return Response(status_code=304)
         more = f"/v1/topics?limit={limit}&after={names[limit - 1]}" if names[limit:] else None
-        return JSONResponse({"topics": told, "next": more}, headers={"ETag": etag})
+        return JSONResponse({"topics": answer, "next": more}, headers={"ETag": etag})
 
     async def records(self, request: Request) -> Response:
         topic = self.topics[request.path_params["topic"]]
@@ -166,8 +166,8 @@ class Journals:
         if sequence <= topic.highest.get(producer, -1):
             topic.repeats += 1
             self._forget(topic, asked["stages"])
-            told = {"topic": request.path_params["topic"], "messages": 0, "duplicate": True}
-            return JSONResponse(told)
+            answer = {"topic": request.path_params["topic"], "messages": 0, "duplicate": True}
+            return JSONResponse(answer)
         if not all(name in topic.stages for name in asked["stages"]):
             return problem(412, "precondition-failed")
         values = [value for name in asked["stages"] for value in topic.stages[name]]
@@ -188,8 +188,8 @@ class Journals:
 def _line(value: bytes, bookmark: bytes) -> bytes:
     if isinstance(value, Removed):
         why = b'"reason":"%s","value":{"v":"gone"}' % value.reason.encode()
-        told = (bytes(value), bookmark, why)
-        return b'{"topic":"t","op":"oof","key":%s,"bookmark":"%s",%s}\n' % told
+        answer = (bytes(value), bookmark, why)
+        return b'{"topic":"t","op":"oof","key":%s,"bookmark":"%s",%s}\n' % answer
     head = b'{"topic":"t","op":"publish","key":["k"],"bookmark":"%s"' % bookmark
     return head + b',"value":%s}\n' % value
 

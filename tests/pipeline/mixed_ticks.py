@@ -33,8 +33,8 @@ def mixed(lines: Iterable[bytes]) -> list[Timed]:
         assert time_ms is not None
         assert body is not None
         late_ms = number % 7 * LATE_STEP_MS if number % LATE_EVERY == 0 else 0
-        told = body.replace(b'"ts":%d' % time_ms, b'"ts":%d' % (time_ms - late_ms))
-        found.append(Timed(len(found) + 1, time_ms - late_ms, record, told))
+        late = body.replace(b'"ts":%d' % time_ms, b'"ts":%d' % (time_ms - late_ms))
+        found.append(Timed(len(found) + 1, time_ms - late_ms, record, late))
         if number % REMOVED_EVERY == 0:
             found.append(Timed(len(found) + 1, None, record, None))
     return found

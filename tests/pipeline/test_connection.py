@@ -176,8 +176,8 @@ def test_the_journals_ends_are_bookmarks(journals: Journals, gateway: Gateway) -
 
 
 def test_an_outage_is_reported_when_it_begins() -> None:
-    stop, told = Stop(), list[str]()
-    retry = reported_retry("http://a", told.append, stop.pause)
+    stop, reports = Stop(), list[str]()
+    retry = reported_retry("http://a", reports.append, stop.pause)
     calls = 0
 
     def ask() -> str:
@@ -190,16 +190,16 @@ def test_an_outage_is_reported_when_it_begins() -> None:
     for outage in (1, 2):
         calls = 0
         assert retry.call(ask, is_temporary) == "here"
-        assert told == ["cannot reach it: nobody is there; trying again for 60 s"] * outage
+        assert reports == ["cannot reach it: nobody is there; trying again for 60 s"] * outage
 
 
 def test_a_signal_ends_the_wait_for_a_gateway() -> None:
-    stop, told = Stop(), list[str]()
+    stop, reports = Stop(), list[str]()
 
     def ask() -> None:
         stop.ask()
         raise clients_errors.GatewayUnreachable("nobody is there")
 
     with pytest.raises(Stopped):
-        reported_retry("http://a", told.append, stop.pause).call(ask, is_temporary)
-    assert len(told) == 1
+        reported_retry("http://a", reports.append, stop.pause).call(ask, is_temporary)
+    assert len(reports) == 1

@@ -17,16 +17,16 @@ from tests.support.deadlines import HANGS_S
 from tests.support.outside import require_java, require_ticks
 
 KEY = ["/tickerId", "/exchange", "/type"]
-ROWS_PER_BATCH = 2_000
-BATCHES = 25
-KILLED_AFTER = 12
+ROWS_PER_BATCH = 4_000
+BATCHES = 13  # so that their numbers have one digit and two
+KILLED_AFTER = 6
 
 TOML = """\
 gateway = "{address}"
 [pipeline.ticks]
 key = ["/tickerId", "/exchange", "/type"]
 interval = "1s"
-rows_per_batch = 2_000
+rows_per_batch = 4_000
 source = {{kind = "tidegate", topic = "ticks"}}
 sink = {{topic = "ticks.1s"}}
 """

@@ -50,8 +50,8 @@ def test_the_examples_do_what_they_say(spark: SparkSession, tmp_path: Path) -> N
         assert not gateway.commit("ticks", "p", 1, 1, ["s"]).duplicate
         example("read_stream")["main"](address, "ticks", str(tmp_path))
         frame = example("analyse_journal")["moves"](spark, address, "ticks")
-        told = [tuple(row) for row in frame.collect()]
-    assert told == [("A", 2, 1.5, 2.5), ("B", 1, 7.0, 7.0)]
+        found = [tuple(row) for row in frame.collect()]
+    assert found == [("A", 2, 1.5, 2.5), ("B", 1, 7.0, 7.0)]
     rows = spark.read.parquet(str(tmp_path / "ticks")).orderBy("offset").collect()
     assert [row.offset for row in rows] == [1, 2, 3]
     assert sorted((row.tickerId, row.price) for row in rows) == [("A", 1.5), ("A", 2.5), ("B", 7.0)]

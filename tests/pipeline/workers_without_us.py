@@ -1,4 +1,4 @@
-"""Spark whose tasks run in a Python without our package: prints what each use of it is told.
+"""Spark whose tasks run in a Python without our package: writes what Spark answers to each use.
 
 python -m tests.pipeline.workers_without_us GATEWAY FOLDER
 """
@@ -28,7 +28,7 @@ runpy.run_module(sys.argv[0], run_name='__main__', alter_sys=True)" "$@"
 HIDDEN = "spark.sql.execution.pyspark.udf.hideTraceback.enabled"
 
 
-def told(use: Callable[[], object]) -> str:
+def answer(use: Callable[[], object]) -> str:
     """What Spark says before its own stack begins."""
     try:
         use()
@@ -72,9 +72,9 @@ def main(address: str, folder: str) -> None:
         ),
         "write a stream": lambda: written.start().awaitTermination(60),
     }
-    answers = {name: told(use) for name, use in uses.items()}
+    answers = {name: answer(use) for name, use in uses.items()}
     spark.stop()
-    Path(folder, "told.json").write_text(json.dumps(answers))
+    Path(folder, "answers.json").write_text(json.dumps(answers))
 
 
 if __name__ == "__main__":

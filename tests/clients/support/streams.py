@@ -90,7 +90,7 @@ def scripted(*scripts: Script) -> Iterator[Scripted]:
         script.address = f"http://127.0.0.1:{port}"
         started.set()
 
-    server.startup = announced  # type: ignore[method-assign]  # tells when it listens
+    server.startup = announced  # type: ignore[method-assign]  # announces that it listens
     thread = threading.Thread(target=asyncio.run, args=(_serve(server),), daemon=True)
     thread.start()
     try:
@@ -102,7 +102,7 @@ def scripted(*scripts: Script) -> Iterator[Scripted]:
 
 
 async def _serve(server: uvicorn.Server) -> None:
-    """Until it is told to stop; a connection that is there still is cut before the loop ends."""
+    """Until it is stopped; a connection that is there still is cut before the loop ends."""
     await server.serve()
     for connection in list(server.server_state.connections):
         transport = cast("asyncio.Transport | None", connection.transport)

@@ -64,7 +64,7 @@ class Request:
         return self.answer is not None and self.level is Level.PERSISTED
 
     def is_owed(self, since_s: float, epoch: str = "") -> bool:
-        """Whether it was promised, and that no earlier than the last loss that was told.
+        """Whether it was promised, and that no earlier than the last announced loss.
 
         What was under way at that moment may have been answered just before it, in the epoch that
         ended: its answer only came later. `epoch` is the one that began.

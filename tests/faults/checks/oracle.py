@@ -64,7 +64,7 @@ def judge_journal(
 ) -> list[Finding]:
     """What is wrong with a topic's whole journal, read after recovery.
 
-    What was acknowledged before `since_s` may be lost: that was told.
+    What was acknowledged before `since_s` may be lost: that was announced.
     """
     return [
         *_holes(journal),
@@ -80,8 +80,8 @@ def judge_world(journal: Sequence[Entry], world: World) -> list[Finding]:
     Where the journal does not go back to the first message, records may be older than it.
     """
     is_whole = bool(journal) and journal[0].offset == 1
-    told = {entry.key for entry in journal}
-    world = {record: ident for record, ident in world.items() if is_whole or record in told}
+    in_journal = {entry.key for entry in journal}
+    world = {record: ident for record, ident in world.items() if is_whole or record in in_journal}
     folded: dict[str, Ident] = {}
     for entry in journal:
         if entry.ident is None:
@@ -122,8 +122,8 @@ def judge_records(ledger: Ledger, world: World, since_s: float = 0.0) -> list[Fi
         if not promised:
             may_be.append(None)
         if world.get(record) not in may_be:
-            told = f"record {record} is {world.get(record)}, promised was {may_be[0]}"
-            findings.append(Finding(Kind.LOST, told))
+            text = f"record {record} is {world.get(record)}, promised was {may_be[0]}"
+            findings.append(Finding(Kind.LOST, text))
     return findings
 
 
@@ -187,8 +187,8 @@ def _reordered(there: Sequence[tuple[Request, int, int]]) -> Iterator[Finding]:
         while answered and answered[0][0] < request.sent_at_s:
             highest = max(highest, heapq.heappop(answered)[1])
         if first < highest:
-            told = f"request {request.sequence} of {request.writer} at {first} was sent later than"
-            yield Finding(Kind.REORDERED, f"{told} what is at {highest} was acknowledged")
+            text = f"request {request.sequence} of {request.writer} at {first} was sent later than"
+            yield Finding(Kind.REORDERED, f"{text} what is at {highest} was acknowledged")
         if request.answer is not None:
             heapq.heappush(answered, (request.answer.at_s, last))
 

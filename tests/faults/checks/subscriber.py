@@ -36,7 +36,7 @@ class Visit:
     """One connection.
 
     `last_id`: that it resumed after. `modes`: of every `resumed`. `status`: whether the source
-    was told to be out, each time. `silent_epochs`: what began without a word.
+    was said to be out, each time. `silent_epochs`: what began without a word.
     """
 
     last_id: str
@@ -46,13 +46,13 @@ class Visit:
     silent_epochs: list[str] = field(default_factory=list)
     goodbye: str = ""
     epoch: str = ""
-    is_told: bool = False
+    is_announced: bool = False
 
     def take_row(self, seen: Seen) -> None:
         """Note a row; an epoch that nobody announced is noted too."""
-        if seen.epoch != self.epoch and not self.is_told:
+        if seen.epoch != self.epoch and not self.is_announced:
             self.silent_epochs.append(seen.epoch)
-        self.epoch, self.is_told = seen.epoch, False
+        self.epoch, self.is_announced = seen.epoch, False
         self.rows.append(seen)
 
 
@@ -110,10 +110,10 @@ class Subscriber:
             case "hello":
                 self.visits.append(visit)
                 visit.epoch = epoch_of(visit.last_id)
-                visit.is_told = not visit.last_id
+                visit.is_announced = not visit.last_id
             case "resumed":
                 visit.modes.append(document["mode"])
-                visit.is_told = True
+                visit.is_announced = True
             case "status":
                 visit.status.append(document["stale_since"] is not None)
             case "goodbye":

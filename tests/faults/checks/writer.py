@@ -48,7 +48,7 @@ class Writer:
         self._removed = ""
 
     async def write(self, http: httpx2.AsyncClient, until: asyncio.Event) -> None:
-        """Publish without rest, through outages, until told to stop.
+        """Publish without rest, through outages, until `until` is set.
 
         Raises:
             Refused: a request was answered with 4xx, and not because its topic is gone.

@@ -63,7 +63,7 @@ def disk_full(setup: Setup) -> Crash:
     async def crash(chance: random.Random) -> float:
         fill(ballast)
         refused = await setup.in_time(setup.refuses, NOTICED_S_MAX)
-        setup.expect(refused, "a full disk is not told as 503 bus-unavailable")
+        setup.expect(refused, "a full disk is not answered with 503 bus-unavailable")
         alive = await setup.status("/healthz")
         setup.expect(alive == OK, f"/healthz answers {alive}")
         ballast.unlink()

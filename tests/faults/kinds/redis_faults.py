@@ -84,7 +84,7 @@ def reply_lost_and_killed(setup: Setup) -> Crash:
 
 
 def half_open(setup: Setup) -> Crash:
-    """Nothing arrives any more in either direction, and no end is told."""
+    """Nothing arrives any more in either direction, and no end is seen."""
 
     async def crash(_: random.Random) -> float:
         setup.proxy.carry(up=BLACK_HOLE, down=BLACK_HOLE)
@@ -218,17 +218,17 @@ def has_lost(setup: Setup, replies: int) -> bool:
 
 
 async def refused(setup: Setup, within_s: float = NOTICED_S_MAX) -> None:
-    """That nothing can be written is told: publishing answers 503, and `/healthz` 200."""
+    """Refusals say that nothing can be written: publishing answers 503, and `/healthz` 200."""
     began_at = time.monotonic()
     happened = await setup.in_time(setup.refuses, within_s)
     setup.expect(happened, f"publishing answers {await setup.publish()} and not bus-unavailable")
-    setup.figures.append(f"told after {time.monotonic() - began_at:.1f} s")
+    setup.figures.append(f"seen after {time.monotonic() - began_at:.1f} s")
     alive = await setup.status("/healthz")
     setup.expect(alive == OK, f"/healthz answers {alive}")
 
 
 async def out(setup: Setup) -> None:
-    """That the bus is out is told: publishing and `/readyz` answer 503, `/healthz` 200 (I26)."""
+    """Publishing and `/readyz` say that the bus is out with 503, `/healthz` answers 200 (I26)."""
     await refused(setup)
 
     async def is_not_ready() -> bool:

@@ -11,7 +11,7 @@ from tests.faults.setups.pipeline import NEWEST, judge, sunk
 from tidegate.pipeline.columns.rows import SENT, arrow_schema
 from tidegate.pipeline.connection import gateway_at
 from tidegate.pipeline.errors import GatewayRefused
-from tidegate.pipeline.sinks.sink import Batch, DeadLetters, Receipt
+from tidegate.pipeline.sinks.sink import Batch, BatchResult, DeadLetters
 from tidegate.pipeline.sinks.topic import Staging, TopicWriter
 
 ROWS, BATCHES = 40, 6
@@ -29,25 +29,25 @@ async def batches_again(setup: Setup, short: bool) -> None:
 def _write_all(writer: TopicWriter, setup: Setup) -> None:
     writer.prepare()
     for number in range(BATCHES):
-        receipt = _write(writer, Batch(number, 1, QUERY), 1)
-        setup.expect(receipt.published == ROWS, f"batch {number} was not taken: {receipt}")
-        receipt = _write(writer, Batch(number, 1, QUERY), 4)
-        setup.expect(receipt.repeated == ROWS, f"batch {number} was taken again: {receipt}")
+        result = _write(writer, Batch(number, 1, QUERY), 1)
+        setup.expect(result.published == ROWS, f"batch {number} was not taken: {result}")
+        result = _write(writer, Batch(number, 1, QUERY), 4)
+        setup.expect(result.repeated == ROWS, f"batch {number} was taken again: {result}")
     numbers = [*range(BATCHES)]
     setup.chance.shuffle(numbers)
     for number in numbers:
-        receipt = _write(writer, Batch(number, 2, QUERY), 3)
-        setup.expect(receipt.repeated == ROWS, f"older batch {number} was taken: {receipt}")
+        result = _write(writer, Batch(number, 2, QUERY), 3)
+        setup.expect(result.repeated == ROWS, f"older batch {number} was taken: {result}")
     try:
         _write(writer, Batch(BATCHES, 1, QUERY), 1)
     except GatewayRefused as error:
-        setup.expect("[producer-fenced]" in str(error), f"an older run was told {error}")
+        setup.expect("[producer-fenced]" in str(error), f"an older run got {error}")
     else:
         setup.expect(False, "an older run was let in")
     setup.figures.append(f"{BATCHES} batches came {BATCHES * 3} times")
 
 
-def _write(writer: TopicWriter, batch: Batch, parts: int) -> Receipt:
+def _write(writer: TopicWriter, batch: Batch, parts: int) -> BatchResult:
     """A batch of numbered messages, staged by so many attempts."""
     first, size, reports = batch.number * ROWS, -(-ROWS // parts), []
     with gateway_at(writer.gateway) as gateway:

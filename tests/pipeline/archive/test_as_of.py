@@ -29,15 +29,15 @@ def folder(tmp_path: Path) -> TopicFolder:
 @rule("archive-6")
 @pytest.mark.spark
 @pytest.mark.slow
-def test_spark_tells_what_a_gateway_would(spark: SparkSession, folder: TopicFolder) -> None:
-    told = {
+def test_spark_answers_as_a_gateway_would(spark: SparkSession, folder: TopicFolder) -> None:
+    answers = {
         time_ms: sorted(
             (record.key, record.position)
             for record in sow_as_of(spark, folder.path.parent, "px", NOON_MS + time_ms).collect()
         )
         for time_ms in (-1, 0, 1_500, 2_000, DAY_MS, DAY_MS + 1)
     }
-    assert told == {
+    assert answers == {
         -1: [],
         0: [('["a"]', 1)],
         1_500: [('["a"]', 1), ('["b"]', 2)],

@@ -70,7 +70,7 @@ def test_a_topic_is_archived_once_whatever_happens_in_between(
     spark: SparkSession, served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Killed before and after a file is seen, without its checkpoint, anew."""
-    told: list[str] = []
+    reports: list[str] = []
     asked = arguments(tmp_path / "kept", served.address)
     folder = TopicFolder(tmp_path / "kept", "ticks")
     publish, runs = TopicFolder.publish, set[str]()
@@ -89,21 +89,21 @@ def test_a_topic_is_archived_once_whatever_happens_in_between(
         with monkeypatch.context() as patched:
             patched.setattr(TopicFolder, "publish", killed)
             with pytest.raises(Exception, match="killed"):
-                archive_topic(asked, Stop(), told.append, spark)
+                archive_topic(asked, Stop(), reports.append, spark)
         served.remove("ticks", '["a"]')
         served.publish("ticks", {"k": "a", "n": 3})
     assert len(runs) == 2, "a task that outlives its driver writes to no file of the next one"
-    totals = archive_topic(asked, Stop(), told.append, spark)
+    totals = archive_topic(asked, Stop(), reports.append, spark)
     assert totals.messages == 4
     assert positions(folder) == [1, 2, 3, 4, 5, 6]
-    assert told[-1].startswith("journal.ticks: 1 batches, 4 messages in, 4 out, ")
+    assert reports[-1].startswith("journal.ticks: 1 batches, 4 messages in, 4 out, ")
     other = arguments(tmp_path / "kept", served.address, checkpoint=tmp_path / "another")
     served.publish("ticks", {"k": "c", "n": 4})
-    assert archive_topic(other, Stop(), told.append, spark).messages == 1
+    assert archive_topic(other, Stop(), reports.append, spark).messages == 1
     served.drop("ticks")
     served.define("ticks", key=["/k"])
     served.publish("ticks", {"k": "z"})
-    archive_topic(asked, Stop(), told.append, spark)
+    archive_topic(asked, Stop(), reports.append, spark)
     assert positions(folder) == [1, 2, 3, 4, 5, 6, 7, 1]
     plainly_read(spark, tmp_path / "kept")
 
@@ -172,7 +172,7 @@ def test_an_archiver_survives_failures_and_another_epoch_of_its_topic(
             await_line(said, f"ticks has begun again: its epoch is {served.epoch('ticks')}")
             assert seen.get(timeout=HANGS_S) == 1
             while '["journal.ticks"]' not in served.records("tidegate.pipelines"):
-                await_line(said, "journal.ticks: ")  # with each it is told the gateway, too
+                await_line(said, "journal.ticks: ")  # each also goes to the gateway
         finally:
             stop.ask()
         assert archiving.result().messages == 4

@@ -72,23 +72,25 @@ PUBLISHED = [
 
 def test_all_is_published_in_order_removals_too(served: Served, kept: Path) -> None:
     served.define("keyed", key=["/k"])
-    told: list[str] = []
+    reported: list[str] = []
     clock = ManualClock()
     asked = arguments(kept, served.address, "keyed", rate="1x", max_gap="2s")
-    assert publish(asked, clock, told.append).messages == 5
+    assert publish(asked, clock, reported.append).messages == 5
     assert served.values("keyed") == PUBLISHED
     assert round(clock.now_s() - 100, 2) == 2.02
-    assert told == ["keyed: 5 messages published, up to 2024-10-04T12:00:05.001Z"]
-    assert publish(asked, ManualClock(), told.append).messages == 5, "a finished replay begins anew"
+    assert reported == ["keyed: 5 messages published, up to 2024-10-04T12:00:05.001Z"]
+    assert publish(asked, ManualClock(), reported.append).messages == 5, (
+        "a finished replay begins anew"
+    )
     assert len(served.values("keyed")) == 10
 
 
 def test_a_topic_without_key_has_no_records_to_remove(served: Served, kept: Path) -> None:
-    told: list[str] = []
+    reported: list[str] = []
     asked = arguments(kept, served.address, "plain", until_time=str(NOON_MS + 1))
-    assert publish(asked, ManualClock(), told.append) == Totals(2, passed=1, clock_ms=NOON_MS)
+    assert publish(asked, ManualClock(), reported.append) == Totals(2, passed=1, clock_ms=NOON_MS)
     assert served.values("plain") == PUBLISHED[:2]
-    assert "1 removals passed over" in told[-1]
+    assert "1 removals passed over" in reported[-1]
 
 
 class Killed(BaseException):
@@ -224,13 +226,13 @@ def test_what_breaks_off_says_what_was_published(served: Served, tmp_path: Path)
 
 
 def test_the_last_line_of_progress_comes_once(served: Served, kept: Path) -> None:
-    told: list[str] = []
+    reported: list[str] = []
     publish(
         arguments(kept, served.address, "silent", rate="1x", until_time=str(NOON_MS + 5_001)),
         ManualClock(),
-        told.append,
+        reported.append,
     )
-    assert len(told) == len(set(told)) == 1
+    assert len(reported) == len(set(reported)) == 1
 
 
 @pytest.mark.parametrize(
@@ -367,12 +369,12 @@ def test_a_refusal_names_what_was_published(
 
 
 def test_a_line_comes_now_and_then_and_never_twice_in_a_row() -> None:
-    clock, told, lines = ManualClock(), list[str](), iter(["a", "a", "b"])
-    progress = Progress(told.append, clock.now_s)
+    clock, reported, lines = ManualClock(), list[str](), iter(["a", "a", "b"])
+    progress = Progress(reported.append, clock.now_s)
     for waits_s in (1.0, PROGRESS_EVERY_S, PROGRESS_EVERY_S, PROGRESS_EVERY_S):
         clock.wait(waits_s)
         progress.look(lambda: next(lines))
-    assert told == ["a", "b"]
+    assert reported == ["a", "b"]
     progress.say("b")
     progress.say("c")
-    assert told == ["a", "b", "c"]
+    assert reported == ["a", "b", "c"]

@@ -46,7 +46,7 @@ def test_a_file_has_all_that_was_published_and_its_name_says_which(tmp_path: Pat
     assert (part.epoch, part.first, part.last, part.stamp_ms) == ("e1", 4, 6, NOON_MS)
 
 
-def test_a_footer_tells_readers_what_to_skip(tmp_path: Path) -> None:
+def test_a_footer_shows_readers_what_to_skip(tmp_path: Path) -> None:
     folder = TopicFolder(tmp_path, "ticks")
     [path] = archive(folder, [row(at, NOON_MS + at) for at in range(1, 30_001)])
     footer = pq.read_metadata(path)

@@ -89,7 +89,7 @@ def test_settled_slots_stay_apart_and_the_newest_merges_on() -> None:
     assert again == slots == [Slot(b'{"k":1,"v":9}'), Slot(b'{"k":1,"v":2}', is_apart=True)]
     more = slots_of(bodies, bodies.joined(again, begun(bodies, '{"k":1,"v":3}')))
     assert more == [Slot(b'{"k":1,"v":9}'), Slot(b'{"k":1,"v":5}', is_apart=True)]
-    # 4 and 5 would be one, had they not been told apart: what they are made of was 12 and more.
+    # 4 and 5 would be one, had they not been kept apart: what they are made of was 12 and more.
     apart = [Slot(b'{"k":1,"v":4}'), Slot(b'{"k":1,"v":5}', is_apart=True)]
     assert slots_of(bodies, apart) == apart
 

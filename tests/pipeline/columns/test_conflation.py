@@ -10,11 +10,12 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.pipeline.engine_deliveries import Delivered, Recorded, delivered, engine_deliveries
 from tests.pipeline.merger import MERGER
+from tests.support.profiles import examples
 from tests.support.rules import rule
 from tidegate.keys.filter import Filter
 from tidegate.keys.merging import Merger
@@ -48,22 +49,22 @@ def test_a_merger_travels_by_its_name_and_is_found_where_it_works() -> None:
         missing.conflator()
 
 
-def rows(*told: tuple[str, int | None]) -> Rows:
+def rows(*steps: tuple[str, int | None]) -> Rows:
     """Messages of key and time, in order of publication; None is a removal's."""
-    count = len(told)
+    count = len(steps)
     numbers = np.arange(count)
-    times = [EARLIEST_NS if time is None else time for _, time in told]
+    times = [EARLIEST_NS if time is None else time for _, time in steps]
     return Rows(
-        np.array([ord(name) - ord("a") for name, _ in told]), np.array(times), numbers, numbers,
+        np.array([ord(name) - ord("a") for name, _ in steps]), np.array(times), numbers, numbers,
         numbers, numbers, numbers, numbers * 0 + PUT, numbers < 0,
         pa.array([b"%d" % at for at in range(count)], pa.binary()),
     )  # fmt: skip
 
 
-def taken(lateness: int, *told: tuple[str, int | None]) -> list[tuple[int, int]]:
+def taken(lateness: int, *steps: tuple[str, int | None]) -> list[tuple[int, int]]:
     """Place and effective time of each message, in the order of taking; the rest at the end."""
     line = Timeline(lateness, Newest())
-    found = rows(*told)
+    found = rows(*steps)
     greatest = np.maximum.accumulate(found.times_ns)
     first = line.add(found, greatest, int(greatest[-1]))
     last = line.finish()
@@ -75,7 +76,7 @@ def taken(lateness: int, *told: tuple[str, int | None]) -> list[tuple[int, int]]
 @rule("pipeline-1", "pipeline-2")
 @rule("pipeline-1", "pipeline-2")
 @pytest.mark.parametrize(
-    ("lateness", "told", "expected"),
+    ("lateness", "steps", "expected"),
     [
         # Rule pipeline-1: on time within the watermark is in its own place.
         (10, [("a", 100), ("b", 95), ("c", 111)], [(1, 95), (0, 100), (2, 111)]),
@@ -91,9 +92,9 @@ def taken(lateness: int, *told: tuple[str, int | None]) -> list[tuple[int, int]]
     ],
 )  # fmt: skip
 def test_messages_are_taken_in_the_order_of_their_effective_times(
-    lateness: int, told: list[tuple[str, int | None]], expected: list[tuple[int, int]]
+    lateness: int, steps: list[tuple[str, int | None]], expected: list[tuple[int, int]]
 ) -> None:
-    assert taken(lateness, *told) == expected
+    assert taken(lateness, *steps) == expected
 
 
 @rule("pipeline-1", "pipeline-2")
@@ -119,10 +120,10 @@ steps = st.lists(
 cuts = st.lists(st.integers(0, 30), max_size=5)
 
 
-def recorded(told: list[tuple[str, int | None, int]]) -> list[Recorded]:
+def recorded(steps: list[tuple[str, int | None, int]]) -> list[Recorded]:
     """Messages from key, value (None: a removal) and the step of time before each."""
     time_ms, found = 1_000, []
-    for position, (name, value, step) in enumerate(told, start=1):
+    for position, (name, value, step) in enumerate(steps, start=1):
         time_ms += step
         body = None if value is None else b'{"k":"%s","v":%d}' % (name.encode(), value)
         found.append(Recorded(position, time_ms, f'["{name}"]', body, REMOVED[position % 3]))
@@ -130,12 +131,12 @@ def recorded(told: list[tuple[str, int | None, int]]) -> list[Recorded]:
 
 
 def batch(messages: list[Recorded], *, from_bodies: bool = False) -> pa.RecordBatch:
-    told = [
+    steps = [
         {"file": "", "block": 0, "position": one.position, "time_ms": one.time_ms, "body": one.body}
         | {"key": None if from_bodies else one.key, "removed": None if one.body else one.removed}
         for one in messages
     ]
-    return pa.RecordBatch.from_pylist(told, schema=arrow_schema(PUBLISHED))
+    return pa.RecordBatch.from_pylist(steps, schema=arrow_schema(PUBLISHED))
 
 
 def pieces(messages: list[Recorded], edges: list[int]) -> list[pa.RecordBatch]:
@@ -172,7 +173,7 @@ def conflation(pace: Pace, wanted: str, rules: str, *, oof: bool) -> tuple[Confl
 @pytest.mark.parametrize("rules", ["", REDUCERS, MERGER])
 @pytest.mark.parametrize("wanted", ["", WANTED])
 @pytest.mark.parametrize("pace", Pace)
-@settings(deadline=None)
+@examples(100, nightly=1_000)
 @given(steps, cuts)
 @example([("a", 5, 0), ("a", None, 0), ("a", 5, 0)], [])  # declined after a removal
 @example([("a", 9, 0), ("a", None, 1), ("a", 8, 60), ("a", None, 60), ("a", None, 60)], [])
@@ -183,10 +184,10 @@ def test_the_engine_delivers_the_same(
     wanted: str,
     rules: str,
     oof: bool,
-    told: list[tuple[str, int | None, int]],
+    steps: list[tuple[str, int | None, int]],
     edges: list[int],
 ) -> None:
-    messages = recorded(told)
+    messages = recorded(steps)
     asked, options = conflation(pace, wanted, rules, oof=oof)
     merger = merger_of(rules)
     expected = sorted(engine_deliveries(messages, options, wanted, merger=merger), key=str)

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.profiles import examples
 from tidegate.keys.filter import Filter
 from tidegate.pipeline.columns.filtering import BatchFilter
 
@@ -38,24 +39,26 @@ members = st.one_of(
 mixed = st.builds('{{"a":{},"b":{}}}'.format, st.one_of(scalars, odd), st.one_of(texts, odd))
 
 
-def agree(text: str, told: list[str]) -> None:
+def agree(text: str, messages: list[str]) -> None:
     wanted = Filter.parse(text)
-    bodies = [one.encode() for one in told]
+    bodies = [one.encode() for one in messages]
     matches = wanted.matcher("")
     found = BatchFilter(wanted, "").matching(bodies, [""] * len(bodies))
     assert found.tolist() == [matches(body, "") for body in bodies]
 
 
 @pytest.mark.parametrize("text", COLUMNS + CLOSURES)
+@examples(100, nightly=1_000)
 @given(st.lists(members, max_size=6))
-def test_plain_messages_are_judged_alike(text: str, told: list[str]) -> None:
-    agree(text, told)
+def test_plain_messages_are_judged_alike(text: str, messages: list[str]) -> None:
+    agree(text, messages)
 
 
 @pytest.mark.parametrize("text", COLUMNS)
+@examples(100, nightly=1_000)
 @given(st.lists(st.one_of(members, mixed, st.just("[]"), st.just("7")), max_size=5))
-def test_odd_messages_are_left_to_the_closures(text: str, told: list[str]) -> None:
-    agree(text, told)
+def test_odd_messages_are_left_to_the_closures(text: str, messages: list[str]) -> None:
+    agree(text, messages)
 
 
 def test_which_filters_are_columns() -> None:

@@ -101,7 +101,7 @@ def test_parquet_is_known_by_its_name(tmp_path: Path) -> None:
     assert not require_history(tmp_path / "b.ndjson.gz")
 
 
-def told(spark: SparkSession, path: Path) -> list[tuple[str, bytes, int | None]]:
+def lines_of(spark: SparkSession, path: Path) -> list[tuple[str, bytes, int | None]]:
     rows = read_history(spark, path).collect()
     return sorted((row.file.rpartition("/")[2], bytes(row.line), row.time_ms) for row in rows)
 
@@ -112,17 +112,17 @@ def test_text_and_parquet_come_as_lines(spark: SparkSession, tmp_path: Path) -> 
     (texts / "deep").mkdir(parents=True)
     (texts / "a.ndjson").write_bytes(b'{"n":1}\r\n{"n":"\xc3\xa9"}')
     (texts / "deep" / "b b.ndjson.gz").write_bytes(gzip.compress(b'{"n":3}\n'))
-    assert told(spark, texts) == [
+    assert lines_of(spark, texts) == [
         ("a.ndjson", b'{"n":"\xc3\xa9"}', None),
         ("a.ndjson", b'{"n":1}\r', None),
         ("b%20b.ndjson.gz", b'{"n":3}', None),
     ]
     archive = tmp_path / "archive.parquet"
     pq.write_table(pa.table({"value": ['{"n":1}'], "timestamp_ms": [7]}), archive)
-    assert told(spark, archive) == [("archive.parquet", b'{"n":1}', 7)]
+    assert lines_of(spark, archive) == [("archive.parquet", b'{"n":1}', 7)]
     columns = tmp_path / "columns.parquet"
     pq.write_table(pa.table({"n": [1, None], "a.b": ["x", "y"]}), columns)
-    assert told(spark, columns) == [
+    assert lines_of(spark, columns) == [
         ("columns.parquet", b'{"a.b":"y"}', None),
         ("columns.parquet", b'{"n":1,"a.b":"x"}', None),
     ]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.pipeline.columns.test_conflation import (
@@ -26,6 +26,7 @@ from tests.pipeline.columns.test_conflation import (
     batch as recorded_batch,
 )
 from tests.pipeline.naive_newest import identity, newest_by_key
+from tests.support.profiles import examples
 from tests.support.rules import rule
 from tidegate.keys.filter import Filter
 from tidegate.keys.path import FieldPath
@@ -35,7 +36,7 @@ from tidegate.pipeline.columns.conflation import DELETED, EXPIRED, PUT, UNMATCHE
 from tidegate.pipeline.columns.intake import Intake, combine, cut_messages, merge
 from tidegate.pipeline.columns.intervals import MILLISECOND_NS, Interval, Pace
 from tidegate.pipeline.columns.reading import TimeField
-from tidegate.pipeline.columns.recorded import conflate_blocks, conflate_in_place
+from tidegate.pipeline.columns.recorded import conflate_in_place, conflate_in_shards
 from tidegate.pipeline.columns.rows import PUBLISHED, Messages, arrow_schema
 from tidegate.pipeline.errors import HistoryInvalid
 
@@ -99,8 +100,8 @@ def test_what_does_not_match_is_gone_with_its_body() -> None:
 
 @rule("pipeline-5")
 def test_a_removal_says_why_or_counts_as_deleted() -> None:
-    told = ("deleted", "expired", "match", None, "entitlement")
-    rows = [(at, at, "[1]", None, why) for at, why in enumerate(told, 1)]
+    steps = ("deleted", "expired", "match", None, "entitlement")
+    rows = [(at, at, "[1]", None, why) for at, why in enumerate(steps, 1)]
     found, _ = taken(Conflation(KeySpec.of(["/k"]), SECOND), *rows, (9, 9, "[1]", b"{}"))
     assert found.gone.tolist() == [DELETED, EXPIRED, UNMATCHED, DELETED, DELETED, PUT]
 
@@ -187,7 +188,7 @@ def conflate_tasks(tasks: list[list[pa.RecordBatch]], asked: Conflation = ASKED)
     return rows_of(merge(iter(in_order.combine_chunks().to_batches(max_chunksize=7)), asked))
 
 
-@settings(deadline=None)
+@examples(100, nightly=1_000)
 @given(lines, st.lists(st.integers(0, 40), max_size=5), st.randoms(use_true_random=False))
 def test_tasks_in_any_order_agree_with_one_pass_over_all_lines(
     texts: list[str], cuts: list[int], chance: Any
@@ -273,12 +274,12 @@ def test_lines_that_are_not_utf_8_are_set_aside() -> None:
 @pytest.mark.parametrize("oof", [False, True])
 @pytest.mark.parametrize("reduce", ["", REDUCERS])
 @pytest.mark.parametrize("pace", Pace)
-@settings(deadline=None)
+@examples(100, nightly=1_000)
 @given(steps, cuts)
 def test_shards_deliver_what_one_task_does(
-    pace: Pace, reduce: str, oof: bool, told: list[tuple[str, int | None, int]], edges: list[int]
+    pace: Pace, reduce: str, oof: bool, steps: list[tuple[str, int | None, int]], edges: list[int]
 ) -> None:
-    messages = recorded(told)
+    messages = recorded(steps)
     asked, _ = conflation(pace, WANTED, reduce, oof=oof)
     shards = 3 if pace is Pace.KEY else 1
     blocks = [
@@ -290,7 +291,7 @@ def test_shards_deliver_what_one_task_does(
         return
     table = pa.Table.from_batches(blocks)
     in_order = table.sort_by([(name, "ascending") for name in ("stream", "part", "row")])
-    found = conflator_rows(conflate_blocks(iter(in_order.to_batches()), asked))
+    found = conflator_rows(conflate_in_shards(iter(in_order.to_batches()), asked))
     assert sorted(found, key=str) == sorted(
         conflator_rows(conflate_in_place(iter([recorded_batch(messages)]), asked)), key=str
     )

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.pipeline.naive_plan import by_batch, by_key
+from tests.support.profiles import examples
 from tidegate.pipeline.columns.intervals import (
     MILLISECOND_NS,
     Interval,
@@ -20,15 +21,16 @@ steps = st.lists(st.tuples(st.integers(0, 4), st.sampled_from([0, 0, 1, 3, 40, 2
 
 
 @pytest.mark.parametrize("pace", Pace)
+@examples(100, nightly=1_000)
 @given(steps, st.integers(1, 90))
 def test_runs_are_what_a_loop_over_messages_finds(
-    pace: Pace, told: list[tuple[int, int]], interval_ms: int
+    pace: Pace, steps: list[tuple[int, int]], interval_ms: int
 ) -> None:
-    times = np.cumsum([step for _, step in told], dtype=np.int64) * MILLISECOND_NS
-    codes = np.array([code for code, _ in told], np.int64)
+    times = np.cumsum([step for _, step in steps], dtype=np.int64) * MILLISECOND_NS
+    codes = np.array([code for code, _ in steps], np.int64)
     interval = Interval(interval_ms * MILLISECOND_NS, pace)
     runs = runs_of(interval, codes, times)
-    rows = zip(codes.tolist(), times.tolist(), range(len(told)), strict=True)
+    rows = zip(codes.tolist(), times.tolist(), range(len(steps)), strict=True)
     messages = [(str(code), time, place) for code, time, place in rows]
     counted = (by_key if pace is Pace.KEY else by_batch)(messages, interval.interval_ns)
     lasts = runs.order[runs.ends - 1]

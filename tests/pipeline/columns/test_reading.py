@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.profiles import examples
 from tidegate.keys.errors import JsonInvalid
 from tidegate.keys.jsontext import check_json
 from tidegate.keys.path import FieldPath
@@ -30,9 +31,10 @@ odd = st.sampled_from(
 )
 
 
+@examples(100, nightly=1_000)
 @given(st.lists(st.one_of(records, records, records, odd), min_size=1, max_size=8))
-def test_keys_are_those_of_the_closures_and_bad_lines_are_found(told: list[str]) -> None:
-    lines = [text.encode() for text in told]
+def test_keys_are_those_of_the_closures_and_bad_lines_are_found(written: list[str]) -> None:
+    lines = [text.encode() for text in written]
     bad = [index for index, line in enumerate(lines) if not is_message(line)]
     for time in (None, TIME):
         reader = MessageReader(SPECS, time)
@@ -123,6 +125,7 @@ times = st.one_of(
 )
 
 
+@examples(100, nightly=1_000)
 @given(st.sampled_from(Unit), st.lists(times, min_size=1, max_size=5))
 def test_many_times_are_read_as_each_by_itself(unit: Unit, found: list[int | float | str]) -> None:
     field = TimeField(FIELD, unit)

@@ -40,11 +40,11 @@ def rows(frame: DataFrame) -> list[Delivered]:
 
 def shared_messages() -> list[Recorded]:
     """Values 0 to 9 of five keys with removals between, in uneven steps of time."""
-    told: list[tuple[str, int | None, int]] = [
+    steps: list[tuple[str, int | None, int]] = [
         ("abcde"[n * 7 % 5], None if n % 11 == 3 else n * 3 % 10, (0, 1, 7, 19, 40, 41)[n * n % 6])
         for n in range(400)
     ]
-    return recorded(told)
+    return recorded(steps)
 
 
 def frame_of(spark: SparkSession, messages: list[Recorded], parts: int) -> DataFrame:

@@ -10,7 +10,7 @@ from itertools import islice, pairwise
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.pipeline import mixed_ticks
@@ -27,6 +27,7 @@ from tests.pipeline.event_time import Timed, event_deliveries
 from tests.pipeline.merger import MERGER
 from tests.pipeline.mixed_ticks import mixed
 from tests.support.outside import require_ticks
+from tests.support.profiles import examples
 from tests.support.rules import rule
 from tidegate.keys.filter import Filter
 from tidegate.keys.path import FieldPath
@@ -58,11 +59,11 @@ def taken(into: Shard, asked: Conflation, *bodies: bytes) -> list[dict[str, obje
         if each.reasons:
             found += refused(each).to_pylist()
         else:
-            found += [row for told in into.add(each, intake.texts) for row in told.to_pylist()]
-    return found + [row for told in into.close() for row in told.to_pylist()]
+            found += [row for steps in into.add(each, intake.texts) for row in steps.to_pylist()]
+    return found + [row for steps in into.close() for row in steps.to_pylist()]
 
 
-def test_a_row_tells_where_its_messages_stood() -> None:
+def test_a_row_shows_where_its_messages_stood() -> None:
     asked = plain(Pace.BATCH)
     [row] = taken(Shard(asked, 0), asked, b'{"k":1,"n":1}', b" ", b'{"k":1,"n":2}')
     assert row == {
@@ -97,13 +98,13 @@ def test_rows_come_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     into = Shard(asked, 0)
     assert taken(into, asked, *(b'{"k":%d}' % n for n in range(10))) == []
     into.now_ns = 2 * SECOND
-    assert [told.num_rows for told in into.close()] == [4, 4, 2]
+    assert [steps.num_rows for steps in into.close()] == [4, 4, 2]
     assert np.array([*into.close()]).size == 0
 
 
 TICKS = 12_000
 
-Told = list[tuple[str, int | None, int]]
+Steps = list[tuple[str, int | None, int]]
 steps = st.lists(
     st.tuples(
         st.sampled_from("abc"), st.one_of(st.none(), st.integers(0, 9), st.integers(0, 9)),
@@ -114,10 +115,10 @@ steps = st.lists(
 cuts = st.lists(st.integers(0, 30), max_size=5)
 
 
-def timed(told: Told) -> list[Timed]:
+def timed(steps: Steps) -> list[Timed]:
     """Messages from key, value (None: a removal) and the step of time before each."""
     time_ms, found = 1_000, []
-    for position, (name, value, step) in enumerate(told, start=1):
+    for position, (name, value, step) in enumerate(steps, start=1):
         time_ms += step
         body = b'{"k":"%s","v":%d,"t":%d}' % (name.encode(), value or 0, time_ms)
         key = f'["{name}"]'
@@ -167,13 +168,13 @@ def saved_between(
 @pytest.mark.parametrize("oof", [False, True])
 @pytest.mark.parametrize("rules", ["", REDUCERS, MERGER])
 @pytest.mark.parametrize("pace", Pace)
-@settings(deadline=None)
+@examples(100, nightly=1_000)
 @given(steps, cuts, st.sampled_from([0, 20, 75, 1_000]))
 @example([("a", 5, 0), ("a", None, 0), ("a", 5, 0)], [], 0)  # declined after a removal
 @example([("a", 9, 0), ("b", 5, 60), ("a", 7, -30), ("a", None, 0), ("a", 8, -60)], [2, 3], 75)
 @example([("a", 6, 0), ("a", 7, 0), ("a", 9, 0)], [3, 3], 0)  # the merger would now take both
 def test_event_time_is_the_engine_on_messages_put_in_order(
-    pace: Pace, rules: str, oof: bool, told: Told, edges: list[int], lateness_ms: int
+    pace: Pace, rules: str, oof: bool, steps: Steps, edges: list[int], lateness_ms: int
 ) -> None:
     asked, options = conflation(pace, WANTED, rules, oof=oof)
     asked = replace(
@@ -182,7 +183,7 @@ def test_event_time_is_the_engine_on_messages_put_in_order(
         lateness_ns=lateness_ms * MILLISECOND_NS,
         sets_aside=True,
     )
-    messages = timed(told)
+    messages = timed(steps)
     sent = saved_between(asked, pieces(messages, edges))
     expected = event_deliveries(messages, lateness_ms, options, WANTED, merger=merger_of(rules))
     assert sorted((row for each in sent for row in each), key=str) == sorted(expected, key=str)
@@ -192,16 +193,16 @@ def test_event_time_is_the_engine_on_messages_put_in_order(
 @pytest.mark.parametrize("oof", [False, True])
 @pytest.mark.parametrize("rules", ["", REDUCERS, MERGER])
 @pytest.mark.parametrize("pace", Pace)
-@settings(deadline=None)
+@examples(100, nightly=1_000)
 @given(steps, cuts, st.lists(st.sampled_from([0, 1, 15, 39, 40, 42, 90]), min_size=6, max_size=6))
 @example([("a", 5, 0), ("a", None, 0), ("a", 5, 0)], [], [0] * 6)  # declined after a removal
 @example([("a", 6, 0), ("a", 7, 0)], [1], [0, 42, 0, 0, 0, 0])  # declined, and due with the first
 @example([("a", 6, 0), ("a", 7, 0), ("a", 9, 0)], [3, 3], [0, 15, 42, 0, 0, 0])
 def test_processing_time_is_the_engine_that_is_given_batches(
-    pace: Pace, rules: str, oof: bool, told: Told, edges: list[int], waits: list[int]
+    pace: Pace, rules: str, oof: bool, steps: Steps, edges: list[int], waits: list[int]
 ) -> None:
     asked, options = conflation(pace, WANTED, rules, oof=oof)
-    parts = pieces(timed(told), edges)
+    parts = pieces(timed(steps), edges)
     nows_ms = [1_000 + sum(waits[: at + 1]) for at in range(len(parts))]
     sent = saved_between(asked, parts, [now * MILLISECOND_NS for now in nows_ms])
     recorded = [
@@ -240,7 +241,7 @@ def test_recorded_ticks_with_a_filter_reducers_removals_and_late_ones(pace: Pace
 
 
 @rule("pipeline-2", "pipeline-3", "pipeline-4")
-def test_what_is_held_tells_when_it_is_due() -> None:
+def test_what_is_held_shows_when_it_is_due() -> None:
     asked, _ = conflation(Pace.KEY, "", "", oof=False)
     shard = Shard(asked, 1_000 * MILLISECOND_NS)
     assert int(saved(shard).schema.metadata[DUE]) == 2**63 - 1
@@ -258,8 +259,8 @@ def test_failures_of_a_merger_are_counted_on() -> None:
     asked, _ = conflation(Pace.KEY, "", "tests.pipeline.merger:failing", oof=False)
     shard, intake = Shard(asked, 1_000), Intake(asked)
     for failures in (1, 3, 5):
-        told = timed([("a", 1, 0), ("a", 2, 0)])
-        for each in intake.messages(iter([batch(told)])):
+        steps = timed([("a", 1, 0), ("a", 2, 0)])
+        for each in intake.messages(iter([batch(steps)])):
             assert list(shard.add(each, intake.texts)) == []
         shard = restored(saved(shard), asked, 1_000)
         assert int(saved(shard).schema.metadata[FAILURES]) == failures

@@ -28,8 +28,8 @@ SLOW: dict[str, Any] = {
 
 
 def stream(topic: dict[str, Any] = SLOW, source: dict[str, Any] = PX, **asked: Any) -> Any:
-    told = {**topic, "source": {**topic["source"], **asked}}
-    return Declaration(told, source).stream("http://g/", Path("/c"))
+    changed = {**topic, "source": {**topic["source"], **asked}}
+    return Declaration(changed, source).stream("http://g/", Path("/c"))
 
 
 @rule("pipeline-12")

@@ -12,7 +12,6 @@ from tidegate.pipeline.format.envelope import (
     envelope_batch,
     of_shard,
     row_batch,
-    shard_of,
 )
 
 FIRST = b'{"topic":"t","op":"publish","key":["IBM",7],"bookmark":"e1-5","value":{"px" : 1.0e0}}\n'
@@ -63,7 +62,6 @@ def test_no_rows_are_a_batch_too() -> None:
 
 
 def test_a_key_is_of_one_shard_in_every_process() -> None:
-    assert [shard_of(text, 4) for text in ('["a"]', '["b"]', '["c"]', None)] == [0, 1, 2, 0]
     rows = [Row(text, b"1", 7, None) for text in (b'["a"]', b'["b"]', b'["c"]', None)]
     batch = row_batch(rows, "e", 0)
     assert [of_shard(batch, shard, 4)["offset"].to_pylist() for shard in range(4)] == [

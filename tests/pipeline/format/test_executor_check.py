@@ -75,9 +75,9 @@ def test_a_spark_whose_tasks_lack_it_says_so(journals: Journals, tmp_path: Path)
     words = ["-m", "tests.pipeline.workers_without_us", journals.address, str(tmp_path)]
     with Child([sys.executable, *words], tmp_path) as spark:
         assert spark.wait(HANGS_S) == 0, spark.output()
-    told = json.loads((tmp_path / "told.json").read_text())
-    assert sorted(told) == ["read", "read a stream", "write", "write a stream"]
-    for use, said in told.items():
+    answers = json.loads((tmp_path / "answers.json").read_text())
+    assert sorted(answers) == ["read", "read a stream", "write", "write a stream"]
+    for use, said in answers.items():
         assert SENTENCE in said, use
         assert "Traceback" not in said, use
     assert journals.topics["t"].publications == []

@@ -103,11 +103,11 @@ async def fill(running: Running) -> None:
 async def test_both_ways_give_the_same_rows(bus: BusServer, shards: int | None) -> None:
     async with gateways(bus, 1) as [running]:
         await fill(running)
-        told, read = [
+        expected, read = [
             await asyncio.to_thread(all_rows, way)
             for way in ways(running, bus, "px", shards=shards)
         ]
-        assert read == told
+        assert read == expected
         assert sorted(row["offset"] for row in read) == list(range(1, 72))
         assert {row["removed"] for row in read} == {None, "deleted", "match"}
 
@@ -119,13 +119,13 @@ async def test_a_slice_may_begin_and_end_within_a_request(
     monkeypatch.setattr(busjournal, "MESSAGES_PER_REQUEST_MAX", 5)
     async with gateways(bus, 1) as [running]:
         await fill(running)
-        told, read = ways(running, bus, "px")
+        expected, read = ways(running, bus, "px")
         epoch = running.gateway.catalog.get("px").record.epoch
         for after, last in ((0, 3), (2, 9), (20, 30), (66, 68), (67, 71), (70, 71)):
             part = JournalSlice(epoch, after, last)
             found = await asyncio.to_thread(rows_of, read, part)
             assert [row["offset"] for row in found] == list(range(after + 1, last + 1))
-            assert found == await asyncio.to_thread(rows_of, told, part)
+            assert found == await asyncio.to_thread(rows_of, expected, part)
 
 
 @pytest.mark.redis
@@ -141,8 +141,10 @@ async def test_texts_and_bytes_are_spelled_as_the_gateway_does(
             await running.http.post(
                 "/v1/topics/raw/messages", content=body, headers={"Content-Type": content}
             )
-        told, read = [await asyncio.to_thread(all_rows, way) for way in ways(running, bus, "raw")]
-        assert read == told
+        expected, read = [
+            await asyncio.to_thread(all_rows, way) for way in ways(running, bus, "raw")
+        ]
+        assert read == expected
         assert [row["key"] for row in read] == [None, None]
 
 
@@ -150,10 +152,10 @@ async def test_texts_and_bytes_are_spelled_as_the_gateway_does(
 async def test_an_empty_topic_has_a_place_to_begin_and_none_has_not(bus: BusServer) -> None:
     async with gateways(bus, 1) as [running]:
         await running.topic()
-        told, read = [
+        expected, read = [
             await asyncio.to_thread(JournalEdge(way).initial) for way in ways(running, bus, "px")
         ]
-        assert read == told
+        assert read == expected
         assert split_bookmark(read)[1] == 0
         for way in ways(running, bus, "none"):
             with pytest.raises(GatewayRefused, match="has no topic none"):
@@ -202,11 +204,12 @@ async def test_no_value_crosses_the_wire_for_the_ends(bus: BusServer) -> None:
         await running.topic()
         await running.publish({"k": 1, "text": "x" * 500_000})
         prefix = running.gateway.settings.redis_prefix
-        with BusJournal(bus.url, prefix, "px") as journal:
-            before = sent_bytes(journal)
+        read = ReadOptions(bus.url, "px", prefix)
+        with open_journal(read) as journal, RedisServer(bus.url) as admin:
+            before = sent_bytes(admin)
             ends = await asyncio.to_thread(journal.ends)
             assert ends.first == ends.last
-            assert sent_bytes(journal) - before < 10_000
+            assert sent_bytes(admin) - before < 10_000
 
 
 @pytest.mark.redis
@@ -225,6 +228,6 @@ async def test_the_user_of_the_page_may_read_and_no_more(bus: BusServer) -> None
             redis.ask("DEL", f"{{{prefix}:px}}:stream")
 
 
-def sent_bytes(journal: BusJournal) -> int:
+def sent_bytes(admin: RedisServer) -> int:
     """What the server has sent to anybody so far."""
-    return int(journal._redis.ask("INFO", "stats")["total_net_output_bytes"])
+    return int(admin.ask("INFO", "stats")["total_net_output_bytes"])

@@ -27,7 +27,7 @@ def test_every_option_is_heard() -> None:
     assert WriteOptions.of(written) == WriteOptions("http://127.0.0.1:8080", "t", ("/a", "/b"), 7)
 
 
-def test_a_key_is_spelled_as_its_topic_tells_it() -> None:
+def test_a_key_is_spelled_as_its_topic_shows_it() -> None:
     """Else the topic that was made with it would be refused at the next start."""
     assert WriteOptions.of({"topic": "t", "key": "$.a, /b/c"}).fields == ("/a", "/b/c")
 

@@ -8,6 +8,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from tests.pipeline.journals import Journals, Removed
 from tests.support.rules import rule
+from tidegate.pipeline.columns.rows import shard_of
 from tidegate.pipeline.definitions.toml import RECORDS
 from tidegate.pipeline.errors import (
     CheckpointMismatch,
@@ -17,7 +18,6 @@ from tidegate.pipeline.errors import (
 )
 from tidegate.pipeline.format import journal
 from tidegate.pipeline.format import reader as slices
-from tidegate.pipeline.format.envelope import shard_of
 from tidegate.pipeline.format.options import ReadOptions
 from tidegate.pipeline.format.reader import (
     JournalEdge,
@@ -89,16 +89,16 @@ def test_a_stream_starts_at_from(journals: Journals, given: str, expected: dict[
     assert reader(journals, **{"from": given}).initialOffset() == expected
 
 
-@pytest.mark.parametrize("tells_epoch", [True, False])
+@pytest.mark.parametrize("gives_epoch", [True, False])
 @pytest.mark.parametrize("given", ["epoch", "now"])
 def test_a_stream_on_an_empty_topic_starts_with_its_first_message(
-    journals: Journals, given: str, tells_epoch: bool
+    journals: Journals, given: str, gives_epoch: bool
 ) -> None:
-    journals.tells_epoch = tells_epoch
+    journals.gives_epoch = gives_epoch
     journals.topic("t")
     stream = reader(journals, **{"from": given})
     start = stream.initialOffset()
-    assert start == (at(0) if tells_epoch else {"bookmark": "epoch"})
+    assert start == (at(0) if gives_epoch else {"bookmark": "epoch"})
     assert stream.latestOffset(start, ReadAllAvailable()) == start
     assert stream.partitions(start, start) == []
     journals.topic("t", LINES)
@@ -123,7 +123,7 @@ def test_another_epoch_of_the_topic_is_an_error(journals: Journals) -> None:
     with pytest.raises(SourceLost, match=r"another epoch of topic t \(epoch e1, now e2\)"):
         reader(journals).latestOffset(at(3), ReadAllAvailable())
     topic.values.clear()
-    journals.tells_epoch = False
+    journals.gives_epoch = False
     with pytest.raises(SourceLost, match=r"another epoch of topic t \(epoch e1, now that of an"):
         reader(journals).latestOffset(at(3), ReadAllAvailable())
 

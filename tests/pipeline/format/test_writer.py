@@ -22,11 +22,10 @@ from tidegate.pipeline.format.writer import (
     Line,
     Staged,
     TopicStreamWriter,
-    batch_writer,
     commit_stages,
     lines_of,
+    make_ready,
     stage_rows,
-    stream_writer,
 )
 
 VALUE = StructType().add("value", StringType())
@@ -41,7 +40,7 @@ def staged(journals: Journals, *values: str) -> Staged:
 
 
 def of_run(journals: Journals, run: int) -> TopicStreamWriter:
-    return stream_writer(WriteOptions(journals.address, "t"), VALUE, run, overwrite=False)
+    return TopicStreamWriter(WriteOptions(journals.address, "t"), run)
 
 
 def test_a_batch_is_published_in_the_order_of_partitions_once(journals: Journals) -> None:
@@ -84,13 +83,13 @@ def test_one_batch_is_one_commit_or_none(
 def test_the_topic_is_made_with_its_key_where_one_is_given(journals: Journals) -> None:
     options = WriteOptions(journals.address, "t", ("/a", "/b"))
     for _ in range(2):
-        batch_writer(options, VALUE, overwrite=False)
+        make_ready(options, VALUE, overwrite=False)
     assert journals.topics["t"].definition["key"] == ["/a", "/b"]
     other = WriteOptions(journals.address, "t", ("/a",))
     with pytest.raises(GatewayRefused, match="exists with key"):
-        batch_writer(other, VALUE, overwrite=False)
+        make_ready(other, VALUE, overwrite=False)
     with pytest.raises(GatewayRefused, match=r"has no topic u .*option\(\"key\""):
-        batch_writer(WriteOptions(journals.address, "u"), VALUE, overwrite=False)
+        make_ready(WriteOptions(journals.address, "u"), VALUE, overwrite=False)
 
 
 @pytest.mark.parametrize(
@@ -105,13 +104,13 @@ def test_the_topic_is_made_with_its_key_where_one_is_given(journals: Journals) -
 def test_columns_make_messages(journals: Journals, schema: StructType, said: str) -> None:
     journals.topic("t")
     with pytest.raises(DefinitionInvalid, match=said):
-        batch_writer(WriteOptions(journals.address, "t"), schema, overwrite=False)
+        make_ready(WriteOptions(journals.address, "t"), schema, overwrite=False)
 
 
 def test_nothing_is_overwritten(journals: Journals) -> None:
     journals.topic("t")
     with pytest.raises(DefinitionInvalid, match="added to"):
-        batch_writer(WriteOptions(journals.address, "t"), VALUE, overwrite=True)
+        make_ready(WriteOptions(journals.address, "t"), VALUE, overwrite=True)
 
 
 @rule("publish-10")

@@ -39,7 +39,8 @@ def test_every_figure_of_every_stream_is_scraped() -> None:
             "running": 1, "failed": 0, "batches_total": 7, "messages_total": 100,
             "published_total": 70, "repeated_total": 3, "dead_letters_total": 2,
             "restarts_total": 1, "batch": 6, "batch_seconds": 0.25, "rows_per_second": 50.5,
-            "lag_messages": 12, "held_keys": 5, "merger_failures": 4, "told_timestamp_seconds": 99,
+            "lag_messages": 12, "held_keys": 5, "merger_failures": 4,
+            "status_timestamp_seconds": 99,
         }.items()
     }  # fmt: skip
     assert found[f'{PREFIX}failed{{query="failed"}}'] == 1

@@ -31,8 +31,8 @@ from tidegate.pipeline.operations.supervisor import (
 
 
 @dataclass
-class Play:
-    """A stream whose query fails as it is told, under a clock that is set by hand."""
+class FakeStream:
+    """A stream whose query fails on request, under a clock that is set by hand."""
 
     restarts: bool = True
     now_s: float = 0.0
@@ -82,7 +82,7 @@ class Play:
 
     @property
     def state(self) -> State:
-        return self.supervised.condition().state
+        return self.supervised.status().state
 
 
 def query(*, active: bool, exception: str | None, message: str = "") -> SimpleNamespace:
@@ -96,60 +96,60 @@ def query(*, active: bool, exception: str | None, message: str = "") -> SimpleNa
 
 @rule("pipeline-9")
 def test_a_failed_stream_is_started_again_after_a_pause() -> None:
-    play = Play()
-    play.supervised.begin()
-    play.fail(GatewayUnreachable)
-    assert play.said == ["s: no room; it is started again in 1 s"]
-    play.pass_s(0.9)
-    assert (play.starts, play.state) == (1, State.WAITING)
-    play.pass_s(0.1)
-    assert (play.starts, play.state) == (2, State.RUNNING)
-    now = play.supervised.condition()
+    fake = FakeStream()
+    fake.supervised.begin()
+    fake.fail(GatewayUnreachable)
+    assert fake.said == ["s: no room; it is started again in 1 s"]
+    fake.pass_s(0.9)
+    assert (fake.starts, fake.state) == (1, State.WAITING)
+    fake.pass_s(0.1)
+    assert (fake.starts, fake.state) == (2, State.RUNNING)
+    now = fake.supervised.status()
     assert (now.restarts, now.error, now.held) == (1, "s: no room", 5)
     assert now.merger_failures == 2
-    assert not play.supervised.is_over
+    assert not fake.supervised.is_over
 
 
-def test_a_stream_at_rest_tells_of_its_newest_batch() -> None:
-    play = Play()
-    play.supervised.begin()
+def test_a_stream_at_rest_shows_its_newest_batch() -> None:
+    fake = FakeStream()
+    fake.supervised.begin()
     batch = {"batchId": 7, "durationMs": {"triggerExecution": 900, "addBatch": 800}}
     idle = {"batchId": 8, "durationMs": {"triggerExecution": 4}}
-    for play.stream.query.lastProgress in (batch, idle):
-        assert play.supervised.condition().pace == Pace(batch=7, batch_s=0.9)
+    for fake.stream.query.lastProgress in (batch, idle):
+        assert fake.supervised.status().pace == Pace(batch=7, batch_s=0.9)
 
 
 def test_pauses_grow_until_a_batch_was_done() -> None:
-    play = Play()
-    play.supervised.begin()
+    fake = FakeStream()
+    fake.supervised.begin()
     for pause in (1, 2, 4):
-        play.fail(StreamFailed)
-        play.pass_s(pause)
-    assert play.starts == 4
-    play.stream.totals = Totals(batches=5)
-    play.fail(StreamFailed)
-    assert play.said[-1].endswith("started again in 1 s")
+        fake.fail(StreamFailed)
+        fake.pass_s(pause)
+    assert fake.starts == 4
+    fake.stream.totals = Totals(batches=5)
+    fake.fail(StreamFailed)
+    assert fake.said[-1].endswith("started again in 1 s")
 
 
 @rule("pipeline-9")
 def test_pauses_are_spread_and_each_stream_has_its_own() -> None:
     """What has failed at one moment is not all started again at another."""
-    play = Play(chance=0.4)
-    play.supervised.begin()
-    play.fail(StreamFailed)
-    play.pass_s(1.1)
-    assert play.starts == 1
-    play.pass_s(0.1)
-    assert play.starts == 2
+    fake = FakeStream(chance=0.4)
+    fake.supervised.begin()
+    fake.fail(StreamFailed)
+    fake.pass_s(1.1)
+    assert fake.starts == 1
+    fake.pass_s(0.1)
+    assert fake.starts == 2
 
 
 @rule("pipeline-9")
 def test_streams_are_started_again_one_by_one() -> None:
     gate = StartGate()
-    first, second = Play(gate=gate), Play(gate=gate)
-    for play in (first, second):
-        play.supervised.begin()
-        play.fail(StreamFailed)
+    first, second = FakeStream(gate=gate), FakeStream(gate=gate)
+    for fake in (first, second):
+        fake.supervised.begin()
+        fake.fail(StreamFailed)
     first.pass_s(1)
     first.stream.query.status = {"message": "Initializing sources"}
     second.pass_s(1)
@@ -160,73 +160,73 @@ def test_streams_are_started_again_one_by_one() -> None:
 
 
 def test_one_that_is_looked_at_before_it_was_begun_starts_at_its_turn() -> None:
-    play = Play()
-    play.gate.take(cast(Any, query(active=True, exception=None, message="Initializing sources")))
-    play.pass_s(0)
-    assert (play.starts, play.state) == (0, State.STARTING)
-    play.gate.take(None)
-    play.pass_s(0)
-    assert (play.starts, play.state) == (1, State.RUNNING)
+    fake = FakeStream()
+    fake.gate.take(cast(Any, query(active=True, exception=None, message="Initializing sources")))
+    fake.pass_s(0)
+    assert (fake.starts, fake.state) == (0, State.STARTING)
+    fake.gate.take(None)
+    fake.pass_s(0)
+    assert (fake.starts, fake.state) == (1, State.RUNNING)
 
 
 @rule("pipeline-10")
 def test_a_busy_machine_is_given_time_even_where_nothing_is_started_again() -> None:
-    play = Play(restarts=False)
-    play.supervised.begin()
+    fake = FakeStream(restarts=False)
+    fake.supervised.begin()
     for _ in range(LATE_STARTS_MAX):
-        play.fail(WorkerLate)
-        assert play.state is State.WAITING
-        play.pass_s(60)
-    play.fail(WorkerLate)
-    assert play.state is State.FAILED
+        fake.fail(WorkerLate)
+        assert fake.state is State.WAITING
+        fake.pass_s(60)
+    fake.fail(WorkerLate)
+    assert fake.state is State.FAILED
 
 
 @rule("pipeline-10")
 def test_a_busy_machine_is_given_time_for_a_first_start() -> None:
-    play = Play(restarts=False, fails_to_start=WorkerLate("s: too much is going on"))
-    play.supervised.begin()
-    assert play.said == ["s: too much is going on; it is started again in 1 s"]
-    play.fails_to_start = None
-    play.pass_s(1)
-    assert play.state is State.RUNNING
+    fake = FakeStream(restarts=False, fails_to_start=WorkerLate("s: too much is going on"))
+    fake.supervised.begin()
+    assert fake.said == ["s: too much is going on; it is started again in 1 s"]
+    fake.fails_to_start = None
+    fake.pass_s(1)
+    assert fake.state is State.RUNNING
 
 
 @pytest.mark.parametrize(("restarts", "state"), [(True, State.WAITING), (False, State.FAILED)])
 def test_a_stream_may_know_what_mends_it(restarts: bool, state: State) -> None:
-    play = Play(mended=SourceLost, restarts=restarts)
-    play.supervised.begin()
-    play.fail(SourceLost)
-    assert play.state is state
-    play = Play(mended=SourceLost)
-    play.supervised.begin()
-    play.fail(CheckpointMismatch)
-    assert play.state is State.FAILED
+    fake = FakeStream(mended=SourceLost, restarts=restarts)
+    fake.supervised.begin()
+    fake.fail(SourceLost)
+    assert fake.state is state
+    fake = FakeStream(mended=SourceLost)
+    fake.supervised.begin()
+    fake.fail(CheckpointMismatch)
+    assert fake.state is State.FAILED
 
 
 def test_a_start_that_fails_counts_as_well() -> None:
-    play = Play()
-    play.supervised.begin()
-    play.fail(StreamFailed)
-    play.fails_to_start = GatewayUnreachable("s: nobody answers")
-    play.pass_s(1)
-    assert play.said[-1] == "s: nobody answers; it is started again in 2 s"
-    play.fails_to_start = CheckpointMismatch("s: not its own")
-    play.pass_s(2)
-    assert play.state is State.FAILED
-    assert play.supervised.failure is play.fails_to_start
+    fake = FakeStream()
+    fake.supervised.begin()
+    fake.fail(StreamFailed)
+    fake.fails_to_start = GatewayUnreachable("s: nobody answers")
+    fake.pass_s(1)
+    assert fake.said[-1] == "s: nobody answers; it is started again in 2 s"
+    fake.fails_to_start = CheckpointMismatch("s: not its own")
+    fake.pass_s(2)
+    assert fake.state is State.FAILED
+    assert fake.supervised.failure is fake.fails_to_start
 
 
 @rule("pipeline-10")
 @pytest.mark.parametrize("kind", [CheckpointMismatch, SourceLost, RunFenced, SparkUnavailable])
 def test_what_no_start_mends_ends_it_at_once(kind: type[PipelineError]) -> None:
-    play = Play()
-    play.supervised.begin()
-    play.fail(kind)
-    assert play.state is State.FAILED
-    assert type(play.supervised.failure) is kind
-    assert play.said == []
-    play.pass_s(100)
-    assert play.starts == 1
+    fake = FakeStream()
+    fake.supervised.begin()
+    fake.fail(kind)
+    assert fake.state is State.FAILED
+    assert type(fake.supervised.failure) is kind
+    assert fake.said == []
+    fake.pass_s(100)
+    assert fake.starts == 1
 
 
 @rule("pipeline-10")
@@ -246,38 +246,38 @@ def test_which_errors_a_start_may_mend(kind: type[PipelineError], may_pass: bool
 
 
 def test_without_restarts_any_failure_is_the_end() -> None:
-    play = Play(restarts=False)
-    play.supervised.begin()
-    play.fail(GatewayUnreachable)
-    assert play.state is State.FAILED
+    fake = FakeStream(restarts=False)
+    fake.supervised.begin()
+    fake.fail(GatewayUnreachable)
+    assert fake.state is State.FAILED
 
 
 def test_a_first_start_that_fails_is_raised() -> None:
-    play = Play(fails_to_start=GatewayUnreachable("nobody"))
+    fake = FakeStream(fails_to_start=GatewayUnreachable("nobody"))
     with pytest.raises(GatewayUnreachable):
-        play.supervised.begin()
+        fake.supervised.begin()
 
 
 def test_one_that_was_stopped_has_ended_unless_it_had_failed() -> None:
-    play = Play()
-    play.supervised.begin()
-    play.supervised.end()
-    assert play.state is State.ENDED
-    play = Play()
-    play.supervised.begin()
-    play.fail(SourceLost)
-    play.supervised.end()
-    assert play.state is State.FAILED
+    fake = FakeStream()
+    fake.supervised.begin()
+    fake.supervised.end()
+    assert fake.state is State.ENDED
+    fake = FakeStream()
+    fake.supervised.begin()
+    fake.fail(SourceLost)
+    fake.supervised.end()
+    assert fake.state is State.FAILED
 
 
 def test_a_query_that_has_read_all_has_ended() -> None:
-    play = Play()
-    play.supervised.begin()
-    play.stream.query.isActive = False
-    play.pass_s(1)
-    assert play.supervised.is_over
-    assert play.state is State.ENDED
-    assert play.supervised.failure is None
+    fake = FakeStream()
+    fake.supervised.begin()
+    fake.stream.query.isActive = False
+    fake.pass_s(1)
+    assert fake.supervised.is_over
+    assert fake.state is State.ENDED
+    assert fake.supervised.failure is None
 
 
 def starting_query(message: str, *, active: bool = True) -> Any:

@@ -55,7 +55,7 @@ class Actor:
     def is_over(self) -> bool:
         return self._looks <= 0
 
-    def condition(self) -> StreamStatus:
+    def status(self) -> StreamStatus:
         return StreamStatus(self.name, State.ENDED if self.is_over else State.RUNNING)
 
 
@@ -135,15 +135,15 @@ def test_the_terminal_each_gateway_and_prometheus_get_the_status(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     said: list[str] = []
-    told: list[tuple[str, str]] = []
+    reported: list[tuple[str, str]] = []
 
     class Kept(Reporter):
         def run(self) -> None:
             pass
 
-        def tell(self, conditions: object) -> None:
-            assert conditions == NOW
-            told.append((self._gateway.base_url, "told"))
+        def publish(self, statuses: object) -> None:
+            assert statuses == NOW
+            reported.append((self._gateway.base_url, "reported"))
 
     monkeypatch.setattr(module, "Reporter", Kept)
     port = lasting_port()
@@ -156,7 +156,7 @@ def test_the_terminal_each_gateway_and_prometheus_get_the_status(
         with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=HANGS_S) as answer:
             text = answer.read().decode()
     assert said == ["a", "b"]
-    assert told == [("http://a", "told"), ("http://b", "told")]
+    assert reported == [("http://a", "reported"), ("http://b", "reported")]
     assert 'tidegate_pipeline_failed{query="b"} 1.0' in text
 
 
@@ -194,7 +194,7 @@ class FakeGateway:
 
     def __init__(self, *troubles: GatewayError) -> None:
         self.troubles = list(troubles)
-        self.told: list[tuple[str, str, int, dict[str, Any]]] = []
+        self.reported: list[tuple[str, str, int, dict[str, Any]]] = []
         self.asked = threading.Semaphore(0)
 
     @contextmanager
@@ -209,7 +209,7 @@ class FakeGateway:
         self.asked.release()
         if self.troubles:
             raise self.troubles.pop(0)
-        self.told.append((topic, producer, sequence, json.loads(message)))
+        self.reported.append((topic, producer, sequence, json.loads(message)))
 
 
 @rule("pipeline-11")
@@ -229,10 +229,10 @@ def test_the_last_status_is_published_again_at_the_end(monkeypatch: pytest.Monke
     said: list[str] = []
     reporter = Reporter("http://127.0.0.1:1", said.append)
     with reporting(reporter):
-        reporter.tell([STATUS])
+        reporter.publish([STATUS])
         assert gateway.asked.acquire(timeout=HANGS_S)
-        reporter.tell([STATUS])
-    assert gateway.told[-1][:3] == ("tidegate.pipelines", "tidegate.pipeline.ticks.state", 1500)
+        reporter.publish([STATUS])
+    assert gateway.reported[-1][:3] == ("tidegate.pipelines", "tidegate.pipeline.ticks.state", 1500)
     assert said == []
 
 
@@ -244,9 +244,9 @@ def test_a_gateway_that_refuses_gets_nothing_more(
     said: list[str] = []
     reporter = Reporter("http://127.0.0.1:1", said.append)
     with reporting(reporter):
-        reporter.tell([STATUS])
+        reporter.publish([STATUS])
         assert gateway.asked.acquire(timeout=HANGS_S)
-    assert gateway.told == []
+    assert gateway.reported == []
     [line] = said
     assert line.startswith(
         "the gateway does not get the status of streams: the gateway at http://1"
@@ -301,8 +301,8 @@ def test_a_batch_may_end_but_is_not_waited_for_without_bound(
 @pytest.mark.parametrize(
     ("error", "done"),
     [
-        (None, ["stopped", "ended", "told"]),
-        (StreamFailed("s"), ["stopped", "ended", "told"]),
+        (None, ["stopped", "ended", "reported"]),
+        (StreamFailed("s"), ["stopped", "ended", "reported"]),
         (CutOff(130), []),
     ],
 )
@@ -312,9 +312,9 @@ def test_queries_end_with_a_last_status_unless_the_start_was_cut_off(
     happened: list[str] = []
     stream = cast(
         Any,
-        SimpleNamespace(end=lambda: happened.append("ended"), condition=lambda: StreamStatus("s")),
+        SimpleNamespace(end=lambda: happened.append("ended"), status=lambda: StreamStatus("s")),
     )
-    sink = StatusSink(lambda _: happened.append("told"), 3.0)
+    sink = StatusSink(lambda _: happened.append("reported"), 3.0)
 
     def play() -> None:
         with ending_in_order(lambda: happened.append("stopped"), [stream], [sink]):

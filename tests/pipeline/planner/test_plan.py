@@ -105,6 +105,6 @@ def test_a_bad_line_is_named_through_all_that_spark_wraps_around_it(
     question = Question((KeySpec.of(["/a"]),), (10**9,), (Pace.BATCH,), None, 1)
     with pytest.raises(Exception, match="HistoryInvalid") as raised:
         answered(planned(read_history(spark, tmp_path), question), question)
-    told = _history_error(Path("a"), str(raised.value))
-    assert str(told) == "a: a.ndjson, line 2: not JSON: Input data was truncated"
-    assert told.exit_code == 1
+    refusal = _history_error(Path("a"), str(raised.value))
+    assert str(refusal) == "a: a.ndjson, line 2: not JSON: Input data was truncated"
+    assert refusal.exit_code == 1

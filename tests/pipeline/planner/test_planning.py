@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 import msgspec
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.pipeline.naive_plan import Counted, by_batch, by_key, messages
 from tests.support.outside import require_ticks
+from tests.support.profiles import examples
 from tidegate.keys.path import FieldPath
 from tidegate.keys.spec import KeySpec
 from tidegate.pipeline.columns.history import read_history
@@ -66,13 +67,13 @@ def plain(lines: list[bytes], fields: tuple[str, ...], pace: Pace, interval_ns: 
     return count(messages(lines, fields, "t"), interval_ns)
 
 
-@settings(deadline=None)
+@examples(100, nightly=1_000)
 @given(steps, st.lists(st.integers(0, 50), max_size=4), st.randoms(use_true_random=False))
 def test_tasks_in_any_order_agree_with_a_loop_over_all_lines(
-    told: list[tuple[int, int, int]], edges: list[int], chance: object
+    document: list[tuple[int, int, int]], edges: list[int], chance: object
 ) -> None:
     time, lines = 1_000, []
-    for a, b, step in told:
+    for a, b, step in document:
         time += step
         lines.append(b'{"a":%d,"b":"%d","t":%d}' % (a, b, time))
     cuts = [0, *sorted(edges), len(lines)]
@@ -194,22 +195,22 @@ def test_each_key_and_pace_has_its_own_and_the_first_is_the_answer() -> None:
     found = plan_of(
         choice(10, 500), choice(100, 0), choice(10, 9, Pace.BATCH), choice(10, 1, key="/b")
     )
-    told = found.document()
-    assert [(one["key"], one["pace"], one["interval"]) for one in told["recommendations"]] == [
+    document = found.document()
+    assert [(one["key"], one["pace"], one["interval"]) for one in document["recommendations"]] == [
         ("/a", "key", "100ms"),
         ("/a", "batch", "10ms"),
         ("/b", "key", "10ms"),
     ]
-    assert told["recommended"] == told["recommendations"][0]
+    assert document["recommended"] == document["recommendations"][0]
 
 
 def test_the_document_has_what_the_contract_says() -> None:
-    told = json.loads(json.dumps(plan_of(choice(10, 280)).document()))
-    assert told["choices"] == [
+    document = json.loads(json.dumps(plan_of(choice(10, 280)).document()))
+    assert document["choices"] == [
         {"key": "/a", "interval": "10ms", "pace": "key", "messages": 280, "bytes": 14_000,
          "saving": 0.72, "age_p50_ms": 7, "age_p99_ms": 7, "keys": 4}
     ]  # fmt: skip
-    assert told["history"] == [
+    assert document["history"] == [
         {"key": "/a", "messages": 1_000, "bytes": 50_000, "keys": 4, "memory_bytes": 200,
          "hot": [{"key": '["IBM"]', "messages": 600}, {"key": '["AIG"]', "messages": 400}]}
     ]  # fmt: skip

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.pipeline.naive_plan import by_batch, by_key
+from tests.support.profiles import examples
 from tidegate.pipeline.columns.intervals import MILLISECOND_NS, Interval, Pace
 from tidegate.pipeline.planner.tally import Hot, IntervalTally, KeyTally, Seen, Sent
 
@@ -18,15 +19,16 @@ cuts = st.lists(st.integers(0, 60), max_size=6)
 
 
 @pytest.mark.parametrize("pace", Pace)
+@examples(100, nightly=1_000)
 @given(steps, cuts, st.integers(1, 90))
 def test_blocks_of_any_size_add_up_to_the_loop(
-    pace: Pace, told: list[tuple[int, int]], edges: list[int], interval_ms: int
+    pace: Pace, steps: list[tuple[int, int]], edges: list[int], interval_ms: int
 ) -> None:
-    codes = np.array([code for code, _ in told], np.int64)
-    times = np.cumsum([step for _, step in told], dtype=np.int64) * MILLISECOND_NS
-    sizes = np.arange(len(told), dtype=np.int64)
+    codes = np.array([code for code, _ in steps], np.int64)
+    times = np.cumsum([step for _, step in steps], dtype=np.int64) * MILLISECOND_NS
+    sizes = np.arange(len(steps), dtype=np.int64)
     tally = IntervalTally(Interval(interval_ms * MILLISECOND_NS, pace))
-    for low, high in pairwise([0, *sorted(edges), len(told)]):
+    for low, high in pairwise([0, *sorted(edges), len(steps)]):
         tally.add(codes[low:high], times[low:high], sizes[low:high])
     sent = tally.finish()
     rows = zip(codes.tolist(), times.tolist(), sizes.tolist(), strict=True)

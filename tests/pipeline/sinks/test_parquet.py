@@ -16,8 +16,8 @@ from tidegate.pipeline.definitions.stream import read_definitions
 from tidegate.pipeline.errors import CheckpointMismatch, DefinitionInvalid, StreamFailed
 from tidegate.pipeline.operations.status import Totals
 from tidegate.pipeline.sinks import parquet as module
-from tidegate.pipeline.sinks.parquet import COLUMNS, ParquetWriter, Report
-from tidegate.pipeline.sinks.sink import Batch, DeadLetters, Receipt
+from tidegate.pipeline.sinks.parquet import COLUMNS, ParquetWriter
+from tidegate.pipeline.sinks.sink import Batch, BatchResult, DeadLetters, Report
 from tidegate.pipeline.streams.checkpoint import Checkpoint
 from tidegate.pipeline.streams.stream import Stream
 
@@ -44,8 +44,7 @@ def batch(number: int, run: int = 3) -> Batch:
 
 
 def written(folder: Path, rows: list[dict[str, object]], attempt: int, of: Batch = BATCH) -> Report:
-    [report] = drafted(folder, rows, attempt, of).report().to_pylist()
-    return Report(**report)
+    return drafted(folder, rows, attempt, of).report()
 
 
 def seen(folder: Path) -> list[str]:
@@ -62,8 +61,8 @@ def test_a_batch_that_is_early_waits_which_is_no_work(
     early = replace(batch(1), not_before_s=42.0)
     writer = writer_to(tmp_path)
     writer.prepare()
-    receipt = writer.write(spark.createDataFrame([], SENT), early)
-    assert (receipt.waited_s, waits) == (7.0, {})
+    result = writer.write(spark.createDataFrame([], SENT), early)
+    assert (result.waited_s, waits) == (7.0, {})
 
 
 def test_a_batch_is_there_once_however_often_it_comes(tmp_path: Path) -> None:
@@ -86,8 +85,8 @@ def test_rows_of_an_end_stand_between_its_batch_and_the_next(tmp_path: Path) -> 
     pieces = [ROWS[:2], ROWS[:1], ROWS[:1]]
     for attempt in range(2):
         for each, piece in zip(batches, pieces, strict=True):
-            receipt = writer.finish([written(tmp_path, piece, attempt, each)], each)
-            assert (receipt.published, receipt.repeated)[attempt] == len(piece)
+            result = writer.finish([written(tmp_path, piece, attempt, each)], each)
+            assert (result.published, result.repeated)[attempt] == len(piece)
     files = [writer.path(each).name for each in batches]
     assert [name for name in seen(tmp_path) if not name.startswith(".")] == files
     places = [
@@ -120,8 +119,8 @@ def test_a_batch_with_other_rows_is_not_taken_for_the_one_that_is_there(
 
 
 def test_a_batch_without_rows_is_no_file(tmp_path: Path) -> None:
-    assert writer_to(tmp_path).finish([], batch(7)) == Receipt()
-    assert writer_to(tmp_path).finish([Report(1, 0, 1, None)], batch(7)) == Receipt(1, 0, 0, 1)
+    assert writer_to(tmp_path).finish([], batch(7)) == BatchResult()
+    assert writer_to(tmp_path).finish([Report(1, 0, 1, [])], batch(7)) == BatchResult(1, 0, 0, 1)
     assert seen(tmp_path) == []
 
 
@@ -130,7 +129,7 @@ def test_a_folder_that_cannot_be_is_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(DefinitionInvalid, match="taken: File exists"):
         writer_to(tmp_path / "taken").prepare()
     with pytest.raises(StreamFailed, match="is not the same folder on all nodes"):
-        writer_to(tmp_path).finish([Report(1, 1, 0, str(tmp_path / ".gone"))], batch(7))
+        writer_to(tmp_path).finish([Report(1, 1, 0, [str(tmp_path / ".gone")])], batch(7))
 
 
 @pytest.mark.spark
@@ -145,13 +144,13 @@ def test_the_rows_of_a_frame_stand_in_order_and_plain_spark_reads_them(
     ]
     rows.append(rows[0] | {"refused": "no", "key": None})
     frame = spark.createDataFrame(rows[::-1], SENT).repartition(4)
-    told = writer.write(frame, batch(0))
-    assert (told.messages, told.published, told.refused) == (102, 50, 1)
+    shown = writer.write(frame, batch(0))
+    assert (shown.messages, shown.published, shown.refused) == (102, 50, 1)
     assert writer.write(frame, batch(0)).repeated == 50
     read = spark.read.parquet(str(tmp_path / "out")).orderBy("batch", "row").collect()
     assert [row.position for row in read] == list(range(50))
     assert {(row.batch, row.value) for row in read} == {(0, "{}")}
-    assert writer.write(frame.where("key = 'none'"), batch(1)) == Receipt()
+    assert writer.write(frame.where("key = 'none'"), batch(1)) == BatchResult()
 
 
 @pytest.mark.spark
@@ -194,10 +193,10 @@ def test_a_stream_that_is_run_again_from_its_checkpoint_adds_nothing_twice(
     ]
 
 
-def test_a_row_tells_what_was_sent_and_where_it_comes_from(tmp_path: Path) -> None:
-    [report] = drafted(tmp_path, ROWS).report().to_pylist()
+def test_a_row_has_what_was_sent_and_where_it_comes_from(tmp_path: Path) -> None:
+    report = drafted(tmp_path, ROWS).report()
     unfinished = str(tmp_path / ".s-q-7.3.0")
-    assert report == {"messages": 6, "written": 2, "refused": 1, "unfinished": unfinished}
+    assert report == Report(6, 2, 1, [unfinished])
     table = pq.ParquetFile(unfinished).read()
     assert table.schema.equals(COLUMNS)
     first, second = table.to_pylist()
@@ -214,8 +213,8 @@ def test_a_row_tells_what_was_sent_and_where_it_comes_from(tmp_path: Path) -> No
         "block": 3,
         "position": 9,
     }
-    told = {name: second[name] for name in ("row", "key", "value", "removed", "file")}
-    assert told == {"row": 2, "key": '["b"]', "value": None, "removed": "deleted", "file": None}
+    shown = {name: second[name] for name in ("row", "key", "value", "removed", "file")}
+    assert shown == {"row": 2, "key": '["b"]', "value": None, "removed": "deleted", "file": None}
     assert (tmp_path / "dead" / "batch-000000007.ndjson").exists()
 
 
@@ -226,7 +225,6 @@ def test_readers_pass_over_a_draft(tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == 2
 
 
-def test_nothing_to_tell_is_no_file(tmp_path: Path) -> None:
-    [report] = drafted(tmp_path, ROWS[2:]).report().to_pylist()
-    assert report == {"messages": 1, "written": 0, "refused": 1, "unfinished": None}
+def test_nothing_to_write_is_no_file(tmp_path: Path) -> None:
+    assert drafted(tmp_path, ROWS[2:]).report() == Report(1, 0, 1, [])
     assert [path.name for path in tmp_path.iterdir()] == ["dead"]

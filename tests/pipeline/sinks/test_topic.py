@@ -16,8 +16,8 @@ from tidegate.pipeline import connection
 from tidegate.pipeline.columns.rows import SENT, arrow_schema
 from tidegate.pipeline.connection import gateway_at
 from tidegate.pipeline.errors import GatewayRefused
-from tidegate.pipeline.sinks.sink import Batch, DeadLetters, Receipt
-from tidegate.pipeline.sinks.topic import ExistingRecords, Report, Staging, TopicWriter
+from tidegate.pipeline.sinks.sink import Batch, BatchResult, DeadLetters, Report
+from tidegate.pipeline.sinks.topic import ExistingRecords, Staging, TopicWriter
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,7 +54,7 @@ def staged(writer: TopicWriter, batch: Batch, rows: pa.RecordBatch, attempt: int
     return staging.report()
 
 
-def write(writer: TopicWriter, batch: Batch, rows: pa.RecordBatch, attempt: int = 0) -> Receipt:
+def write(writer: TopicWriter, batch: Batch, rows: pa.RecordBatch, attempt: int = 0) -> BatchResult:
     return writer.commit([staged(writer, batch, rows, attempt)], batch)
 
 
@@ -66,11 +66,11 @@ def test_a_batch_is_staged_in_pieces_and_published_in_one_step(
     writer = writer_to(journals, tmp_path)
     report = staged(writer, batch(3), winners(10))
     assert (topic.values, len(topic.stages)) == ([], 3)
-    receipt = writer.commit([report], batch(3))
+    result = writer.commit([report], batch(3))
     assert topic.values == [b"%d" % at for at in range(10)]
     [publication] = topic.publications
     assert (publication.producer, publication.run, publication.sequence) == (PRODUCER, 1, 3)
-    assert (receipt.messages, receipt.published, receipt.repeated) == (20, 10, 0)
+    assert (result.messages, result.published, result.repeated) == (20, 10, 0)
     assert topic.stages == {}
 
 
@@ -79,7 +79,7 @@ def test_removals_are_staged_in_their_place(
 ) -> None:
     monkeypatch.setattr(connection, "STAGE_MESSAGES_MAX", 2)
     topic = journals.topic("newest")
-    told = [
+    given = [
         (None, "deleted"),
         (b"1", None),
         (b"2", None),
@@ -89,13 +89,13 @@ def test_removals_are_staged_in_their_place(
     ]
     rows = [
         {"key": f'["{at}"]', "value": value, "removed": removed, "messages": 1}
-        for at, (value, removed) in enumerate(told)
+        for at, (value, removed) in enumerate(given)
     ]
     table = pa.RecordBatch.from_pylist(rows, schema=arrow_schema(SENT))
-    receipt = write(writer_to(journals, tmp_path), batch(1), table)
+    result = write(writer_to(journals, tmp_path), batch(1), table)
     assert topic.values == [Removed(b'["0"]'), b"1", b"2", b"3", b"4", Removed(b'["5"]')]
     assert [type(value) for value in topic.values] == [Removed, *[bytes] * 4, Removed]
-    assert receipt.published == 6
+    assert result.published == 6
 
 
 def test_a_stage_is_bounded_in_bytes(
@@ -114,8 +114,8 @@ def test_a_batch_that_comes_again_is_published_once(journals: Journals, tmp_path
     # Cut into tasks differently, by another run: the number is the batch's all the same.
     again = batch(0, run=2)
     reports = [staged(writer, again, winners(3), attempt) for attempt in (0, 1)]
-    receipt = writer.commit(reports, again)
-    assert (receipt.published, receipt.repeated) == (0, 6)
+    result = writer.commit(reports, again)
+    assert (result.published, result.repeated) == (0, 6)
     assert len(topic.values) == 6
     assert topic.stages == {}
 
@@ -129,7 +129,7 @@ def test_an_attempt_that_spark_did_not_take_publishes_nothing(
     assert len(topic.stages) == 2
     assert writer.commit(reports[1:], batch(0)).published == 4
     assert topic.values == [b"%d" % at for at in range(4)]
-    assert list(topic.stages) == reports[0].stages
+    assert list(topic.stages) == reports[0].names
 
 
 def test_a_driver_that_was_killed_before_its_commit_leaves_nothing_behind(
@@ -156,8 +156,8 @@ def test_lines_that_are_no_records_go_to_the_dead_letters(
 ) -> None:
     topic = journals.topic("newest")
     for attempt in range(2):
-        receipt = write(writer_to(journals, tmp_path), batch(7), winners(1, refused=2), attempt)
-    assert receipt.refused == 2
+        result = write(writer_to(journals, tmp_path), batch(7), winners(1, refused=2), attempt)
+    assert result.refused == 2
     [letters] = (tmp_path / "dead").iterdir()
     assert len(letters.read_bytes().splitlines()) == 2
     assert topic.values == [b"0"]
@@ -186,9 +186,9 @@ def test_the_tasks_of_spark_stage_and_the_driver_commits_when_it_is_time(
     rows = spark.createDataFrame(winners(40).to_pylist(), SENT).repartition(5)
     writer = writer_to(journals, tmp_path)
     not_before_s = time.monotonic() + 0.5
-    receipt = writer.write(rows, Batch(0, 1, "0a", not_before_s))
-    assert receipt.sent_at_s >= not_before_s
-    assert (receipt.messages, receipt.published) == (80, 40)
+    result = writer.write(rows, Batch(0, 1, "0a", not_before_s))
+    assert result.sent_at_s >= not_before_s
+    assert (result.messages, result.published) == (80, 40)
     assert topic.values == [b"%d" % at for at in range(40)]
     assert writer.write(rows.repartition(2), batch(0)).repeated == 40
     assert len(topic.values) == 40
@@ -215,14 +215,14 @@ def test_a_first_batch_restates_the_topic_as_often_as_it_comes(
     writer = replace(writer_to(journals, tmp_path), restates=True)
     rows = [{"key": f'["{at}"]', "value": b"%d" % at, "messages": 1} for at in range(2)]
     batch_rows = pa.RecordBatch.from_pylist(rows, schema=arrow_schema(SENT))
-    for run, told in ((5, [b"1", Removed(b'["gone"]')]), (6, [])):
+    for run, given in ((5, [b"1", Removed(b'["gone"]')]), (6, [])):
         first = batch(0, run)
         with gateway_at(writer.gateway) as gateway:
             existing = ExistingRecords.of(gateway, "newest")
             staging = Staging(writer, gateway, first, 0, existing)
             staging.take(batch_rows)
             staging.end()
-        assert writer.commit([staging.report()], first).published == len(told)
+        assert writer.commit([staging.report()], first).published == len(given)
         topic.records = {b'["0"]': (1, b"0"), b'["1"]': (3, b"1")}
     assert topic.values == [b"1", Removed(b'["gone"]')]
     [publication] = topic.publications

@@ -153,7 +153,7 @@ def test_folders_may_name_columns(spark: SparkSession, tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
-def test_columns_that_nothing_tells_are_asked_for(spark: SparkSession, tmp_path: Path) -> None:
+def test_columns_that_nothing_shows_are_asked_for(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(DefinitionInvalid, match=r"no file shows the columns yet: .* source.schema"):
         read_files(spark, csv(tmp_path))
     (tmp_path / "a.parquet").write_bytes(b"none of it")

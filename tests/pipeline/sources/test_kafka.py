@@ -148,12 +148,12 @@ def test_messages_are_in_order_of_their_partition_until_kafka_has_lost_some(
         here = [row for row in rows if row.block == partition]
         assert [row.position for row in here] == list(range(len(here)))
     assert {row.file for row in rows} == {"raw"}
-    told = [json.loads(body) for body in bodies(rows) if body is not None]
+    records = [json.loads(body) for body in bodies(rows) if body is not None]
     for name in {f"k{at}" for at in range(7)}:
-        numbers = [record["n"] for record in told if record and record["k"] == name]
+        numbers = [record["n"] for record in records if record and record["k"] == name]
         assert numbers == [at for at in range(60) if f"k{at % 7}" == name]
     assert [row.key for row in rows if row.body is None] == ['["gone"]']
-    assert told.count(None) == 1
+    assert records.count(None) == 1
     broker.send("raw", ticks(60, 70))
     onwards = [
         json.loads(body or "")["n"]

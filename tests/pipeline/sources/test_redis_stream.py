@@ -105,15 +105,15 @@ def test_a_batch_is_cut_into_slices_that_know_how_many_they_are(
 ) -> None:
     monkeypatch.setattr(redis_stream, "ROWS_PER_TASK_MAX", 4)
     add(redis, 0, 10)
-    told = reader(source)
-    start = told.initialOffset()
-    end = told.latestOffset(start, told.getDefaultReadLimit())
+    opened = reader(source)
+    start = opened.initialOffset()
+    end = opened.latestOffset(start, opened.getDefaultReadLimit())
     assert end == {"id": "1700000000009-0", "entries": 10}
-    slices = told.partitions(start, end)
+    slices = opened.partitions(start, end)
     assert [part.rows for part in slices if isinstance(part, EntriesSlice)] == [4, 4, 2]
-    rows = [row for part in slices for page in told.read(part) for row in page.to_pylist()]
+    rows = [row for part in slices for page in opened.read(part) for row in page.to_pylist()]
     assert [row["position"] for row in rows] == list(range(1, 11))
-    assert told.partitions(end, end) == []
+    assert opened.partitions(end, end) == []
 
 
 @pytest.mark.redis
@@ -121,15 +121,15 @@ def test_a_batch_is_cut_into_slices_that_know_how_many_they_are(
 @rule("pipeline-6")
 def test_a_repeated_batch_with_fewer_entries_is_an_error(source: RedisSource, redis: Redis) -> None:
     add(redis, 0, 10)
-    told = reader(source)
-    start = told.initialOffset()
-    end = told.latestOffset(start, told.getDefaultReadLimit())
-    [planned] = told.partitions(start, end)
+    opened = reader(source)
+    start = opened.initialOffset()
+    end = opened.latestOffset(start, opened.getDefaultReadLimit())
+    [planned] = opened.partitions(start, end)
     redis.xdel("ticks", "1700000000004-0")
     with pytest.raises(SourceLost, match="no longer holds all entries after 0-0"):
-        list(told.read(planned))
+        list(opened.read(planned))
     with pytest.raises(SourceLost, match="no longer holds all entries after 1700000000009-0"):
-        told.partitions(start, end)
+        opened.partitions(start, end)
 
 
 @pytest.fixture

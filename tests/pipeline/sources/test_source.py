@@ -102,7 +102,7 @@ def test_a_topics_messages_are_one_piece_in_order_of_their_positions(
 
 @rule("view-10", "pipeline-5")
 @pytest.mark.spark
-def test_a_topic_tells_the_keys_of_its_records_if_asked_and_why_one_is_gone(
+def test_a_topic_gives_the_keys_of_its_records_if_asked_and_why_one_is_gone(
     spark: SparkSession, journals: Journals
 ) -> None:
     journals.topic("t", [b"{}", Removed(b'["b"]'), Removed(b'["c"]', "expired")])

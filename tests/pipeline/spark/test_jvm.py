@@ -12,7 +12,7 @@ from tidegate.pipeline.operations.shutdown import CutOff, Stop
 from tidegate.pipeline.spark import jvm as module
 from tidegate.pipeline.spark.jvm import Jvm, require_java
 
-TELLS = """
+REPORTS_PORT = """
 printf '\\0\\0\\022\\147\\0\\0\\0\\003abc' > "$_PYSPARK_DRIVER_CONN_INFO_PATH.part"
 mv "$_PYSPARK_DRIVER_CONN_INFO_PATH.part" "$_PYSPARK_DRIVER_CONN_INFO_PATH"
 """
@@ -79,7 +79,7 @@ def is_gone(process: int) -> bool:
 
 
 def test_pyspark_finds_it_while_it_is_at_hand(spark_home: Path) -> None:
-    submit_does(spark_home, f"{TELLS} cat > /dev/null")
+    submit_does(spark_home, f"{REPORTS_PORT} cat > /dev/null")
     jvm = Jvm({"spark.master": "local"})
     with jvm.at_hand():
         assert (os.environ[PORT], os.environ[SECRET]) == ("4711", "abc")
@@ -93,7 +93,7 @@ def test_pyspark_finds_it_while_it_is_at_hand(spark_home: Path) -> None:
 def test_it_is_in_no_group_of_ours_and_says_nothing_on_the_terminal(
     spark_home: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    submit_does(spark_home, f"echo WARNING; echo loud >&2; {TELLS} cat > /dev/null")
+    submit_does(spark_home, f"echo WARNING; echo loud >&2; {REPORTS_PORT} cat > /dev/null")
     jvm = Jvm({})
     assert os.getsid(pid(spark_home)) == pid(spark_home) != os.getsid(0)
     jvm.end()
@@ -104,7 +104,7 @@ def test_what_does_not_end_by_itself_is_killed(
     spark_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "GONE_SECONDS_MAX", 0.01)
-    submit_does(spark_home, f"{TELLS} exec sleep 1000")
+    submit_does(spark_home, f"{REPORTS_PORT} exec sleep 1000")
     Jvm({}).end()
     assert is_gone(pid(spark_home))
 

@@ -126,7 +126,7 @@ def test_a_signal_while_a_session_is_made_ends_java_and_says_nothing(
     assert capfd.readouterr() == ("", "")
 
 
-def test_what_py4j_tells_the_root_logger_is_not_printed(
+def test_what_py4j_logs_to_the_root_logger_is_not_printed(
     starting: StartingJava, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(module, "_connected", lambda settings: FakeSpark())

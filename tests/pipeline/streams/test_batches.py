@@ -40,14 +40,14 @@ from tidegate.pipeline.columns.reading import TimeField
 from tidegate.pipeline.columns.rows import DELIVERIES, PUBLISHED, arrow_schema
 from tidegate.pipeline.definitions.stream import read_definitions
 from tidegate.pipeline.errors import CheckpointMismatch, DefinitionInvalid, from_spark
-from tidegate.pipeline.sinks.sink import Batch, Receipt
+from tidegate.pipeline.sinks.sink import Batch, BatchResult
 from tidegate.pipeline.streams import batches
 from tidegate.pipeline.streams.batches import (
     ConflatedBatches,
     PlanKind,
     batch_time_ms,
     plan_latest,
-    way_of,
+    plan_of,
 )
 from tidegate.pipeline.streams.checkpoint import Checkpoint
 from tidegate.pipeline.streams.stream import Stream
@@ -73,10 +73,10 @@ class Collected:
         """Nothing to make."""
         return ""
 
-    def write(self, rows: DataFrame, batch: Batch) -> Receipt:
+    def write(self, rows: DataFrame, batch: Batch) -> BatchResult:
         found = [delivered(row.asDict()) for row in rows.collect()]
         assert self.rows.setdefault(batch.label, found) == found
-        return Receipt(published=len(found))
+        return BatchResult(published=len(found))
 
 
 def shared_case() -> list[Timed]:
@@ -107,7 +107,7 @@ def laid_down(folder: Path, messages: list[Timed], numbers: range) -> None:
         os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))  # their order
 
 
-class World:
+class FileStream:
     """A stream over files of PUBLISHED rows, and all that it has sent."""
 
     def __init__(
@@ -155,9 +155,9 @@ def asked(pace: Pace, *more: str) -> str:
 
 
 def options(pace: Pace, *more: str) -> str:
-    told = f"conflation={INTERVAL_MS}ms,pace={pace}"
+    parts = f"conflation={INTERVAL_MS}ms,pace={pace}"
     rules = [] if MERGE in more else [f"reduce={REDUCERS}"]
-    return ",".join([told, *rules, *(["oof"] if OOF in more else [])])
+    return ",".join([parts, *rules, *(["oof"] if OOF in more else [])])
 
 
 EVENT = f'oof = true\ntime = {{field = "/t", watermark = "{LATENESS_MS}ms"}}'
@@ -171,15 +171,15 @@ def test_event_time_whatever_the_batches_are(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pace: Pace
 ) -> None:
     messages = shared_case()
-    world = World(spark, tmp_path, asked(pace, EVENT), monkeypatch)
+    files = FileStream(spark, tmp_path, asked(pace, EVENT), monkeypatch)
     laid_down(tmp_path / "in", messages, range(FILES))
-    world.run()
+    files.run()
     expected = event_deliveries(messages, LATENESS_MS, options(pace, OOF), WANTED)
     assert {row.removed for row in expected} == {None, *REMOVED}
-    assert world.sent == sorted(expected, key=str)
-    assert len(world.sink.rows) == FILES + 1
-    assert all(world.sink.rows.values())
-    rerun = world.run()
+    assert files.sent == sorted(expected, key=str)
+    assert len(files.sink.rows) == FILES + 1
+    assert all(files.sink.rows.values())
+    rerun = files.run()
     assert rerun.totals.batches == 0  # the end is once
 
 
@@ -187,7 +187,7 @@ def test_event_time_whatever_the_batches_are(
 @rule("pipeline-1", "pipeline-3", "pipeline-4", "pipeline-5")
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("pace", "more", "way"),
+    ("pace", "more", "plan"),
     [
         (Pace.BATCH, (), PlanKind.LATEST),
         (Pace.BATCH, (OOF,), PlanKind.HELD),
@@ -197,25 +197,25 @@ def test_event_time_whatever_the_batches_are(
 )
 def test_processing_time_by_the_log_of_spark(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    pace: Pace, more: tuple[str, ...], way: PlanKind,
+    pace: Pace, more: tuple[str, ...], plan: PlanKind,
 ) -> None:  # fmt: skip
     messages = shared_case()
-    world = World(spark, tmp_path, asked(pace, *more), monkeypatch)
+    files = FileStream(spark, tmp_path, asked(pace, *more), monkeypatch)
     laid_down(tmp_path / "in", messages, range(FILES))
-    stream = world.run()
-    assert ConflatedBatches(world.definition).way is way
+    stream = files.run()
+    assert ConflatedBatches(files.definition).plan is plan
     size = MESSAGES // FILES
-    log = world.definition.checkpoint / "spark"
-    told = [
+    log = files.definition.checkpoint / "spark"
+    parts = [
         (now, [Recorded(one.position, now, *one[2:]) for one in messages[low:][:size]])
         for low, now in ((n * size, batch_time_ms(log, n)) for n in range(FILES))
     ]
     expected = batch_deliveries(
-        told, options(pace, *more), WANTED, batch_is_interval=pace is Pace.BATCH,
+        parts, options(pace, *more), WANTED, batch_is_interval=pace is Pace.BATCH,
         merger=merger_of(MERGER if MERGE in more else ""),
     )  # fmt: skip
-    found = [[row._replace(due_ns=0) for row in rows] for rows in world.sink.rows.values()]
-    if way is PlanKind.LATEST:
+    found = [[row._replace(due_ns=0) for row in rows] for rows in files.sink.rows.values()]
+    if plan is PlanKind.LATEST:
         expected = expected[:-1]
     if MERGE in more:
         keys = [row.key for row in found[0]]
@@ -250,23 +250,23 @@ def test_an_interrupted_end_is_continued_and_a_loss_is_an_error(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     messages = shared_case()
-    world = World(spark, tmp_path, asked(Pace.KEY, EVENT), monkeypatch)
+    files = FileStream(spark, tmp_path, asked(Pace.KEY, EVENT), monkeypatch)
     laid_down(tmp_path / "in", messages, range(2))
-    world.run()
-    before = dict(world.sink.rows)
+    files.run()
+    before = dict(files.sink.rows)
     # What a kill leaves behind between the sink's commit and the note of it.
-    (world.definition.checkpoint / "held" / "ended").unlink()
+    (files.definition.checkpoint / "held" / "ended").unlink()
     # A batch that was written and not noted comes again, from what its predecessor held.
-    (world.definition.checkpoint / "spark" / "commits" / "1").unlink()
+    (files.definition.checkpoint / "spark" / "commits" / "1").unlink()
     laid_down(tmp_path / "in", messages, range(2, FILES))
-    world.run(to_the_end=False)
-    assert list(world.sink.rows) == [*before, "000000002", "000000003"]
-    held = world.definition.checkpoint / "held"
+    files.run(to_the_end=False)
+    assert list(files.sink.rows) == [*before, "000000002", "000000003"]
+    held = files.definition.checkpoint / "held"
     assert sorted(path.name for path in held.glob("0*")) == ["000000002", "000000003"]
     for table in (held / "000000003").iterdir():
         table.unlink()
     laid_down(tmp_path / "in", messages, range(FILES, FILES + 1))
-    failed = world.run(to_the_end=False)
+    failed = files.run(to_the_end=False)
     assert failed.query is not None
     error = from_spark("s", str(failed.query.exception()))
     assert isinstance(error, CheckpointMismatch)
@@ -297,7 +297,7 @@ def test_spark_agrees_with_one_pass_and_shuffles_only_winners(spark: SparkSessio
 
 
 @pytest.mark.parametrize(
-    ("pace", "oof", "time", "way"),
+    ("pace", "oof", "time", "plan"),
     [
         (Pace.BATCH, False, None, PlanKind.LATEST),
         (Pace.BATCH, True, None, PlanKind.HELD),
@@ -306,10 +306,10 @@ def test_spark_agrees_with_one_pass_and_shuffles_only_winners(spark: SparkSessio
     ],
 )
 def test_a_running_stream_holds_only_what_it_must(
-    pace: Pace, oof: bool, time: TimeField | None, way: PlanKind
+    pace: Pace, oof: bool, time: TimeField | None, plan: PlanKind
 ) -> None:
-    assert way_of(replace(conflation(pace, "", "", oof=oof)[0], time=time)) is way
+    assert plan_of(replace(conflation(pace, "", "", oof=oof)[0], time=time)) is plan
 
 
 def test_a_merger_sees_the_messages_of_a_key_in_their_order() -> None:
-    assert way_of(conflation(Pace.BATCH, "", MERGER, oof=False)[0]) is PlanKind.HELD
+    assert plan_of(conflation(Pace.BATCH, "", MERGER, oof=False)[0]) is PlanKind.HELD

@@ -83,8 +83,8 @@ def test_an_unreadable_one_is_refused(tmp_path: Path) -> None:
 def test_a_checkpoint_belongs_to_one_epoch_of_the_sink(tmp_path: Path) -> None:
     """Made again, or at another gateway, it has not what was sent before."""
     with Checkpoint(defined(tmp_path)) as checkpoint:
-        for told in ("e1", "e1", ""):  # a sink that tells no life is any
-            checkpoint.require_sink(told)
+        for epoch in ("e1", "e1", ""):  # a sink without an epoch is any
+            checkpoint.require_sink(epoch)
     with (
         Checkpoint(defined(tmp_path)) as checkpoint,
         pytest.raises(CheckpointMismatch, match=r"another epoch of topic newest \(e1, now e2"),

@@ -37,7 +37,7 @@ Damage = Callable[[Path], None]
 
 
 @dataclass
-class Life:
+class CheckpointedStream:
     """A stream of unique keys: what was published, its folder, and what the sink has."""
 
     spark: SparkSession
@@ -84,9 +84,9 @@ class Life:
 
 
 @pytest.fixture(scope="module")
-def lived(
+def recorded(
     spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, tuple[Life, dict[str, Topic]]]:
+) -> dict[str, tuple[CheckpointedStream, dict[str, Topic]]]:
     """For each kind of source a folder whose stream has done three batches, and the topics then."""
     from tests.pipeline.journals import serving
 
@@ -94,32 +94,34 @@ def lived(
     for kind in SOURCES:
         with serving() as journals:
             landing = tmp_path_factory.mktemp("landing")
-            life = Life(spark, journals, tmp_path_factory.mktemp(kind), landing, kind)
-            life.publish(0, BEFORE)
-            assert life.run() is None
-            assert life.sunk() == list(range(BEFORE))
-            made[kind] = (life, journals.topics)
+            copied = CheckpointedStream(
+                spark, journals, tmp_path_factory.mktemp(kind), landing, kind
+            )
+            copied.publish(0, BEFORE)
+            assert copied.run() is None
+            assert copied.sunk() == list(range(BEFORE))
+            made[kind] = (copied, journals.topics)
     return made
 
 
 @pytest.fixture
-def life(
+def copied(
     request: pytest.FixtureRequest,
     spark: SparkSession,
     journals: Journals,
     tmp_path: Path,
-    lived: dict[str, tuple[Life, dict[str, Topic]]],
-) -> Iterator[Life]:
+    recorded: dict[str, tuple[CheckpointedStream, dict[str, Topic]]],
+) -> Iterator[CheckpointedStream]:
     """A copy of one that has done three batches; then more was published."""
     kind = getattr(request, "param", "topic")
-    before, topics = lived[kind]
-    shutil.copytree(before.folder, tmp_path / "life")
+    before, topics = recorded[kind]
+    shutil.copytree(before.folder, tmp_path / "copied")
     journals.topics = copy.deepcopy(topics)
-    life = Life(spark, journals, tmp_path / "life", before.landing, kind)
-    landed = set(life.landing.iterdir())
-    life.publish(BEFORE, BEFORE + AFTER)
-    yield life
-    for path in set(life.landing.iterdir()) - landed:
+    copied = CheckpointedStream(spark, journals, tmp_path / "copied", before.landing, kind)
+    landed = set(copied.landing.iterdir())
+    copied.publish(BEFORE, BEFORE + AFTER)
+    yield copied
+    for path in set(copied.landing.iterdir()) - landed:
         path.unlink()
 
 
@@ -170,27 +172,33 @@ MENDS = [
 
 
 @rule("pipeline-10")
-@pytest.mark.parametrize(("life", "how", "pattern", "said"), FAILS, indirect=["life"])
-def test_a_damaged_state_is_an_error(life: Life, how: Damage, pattern: str, said: str) -> None:
-    damage(life.checkpoint, how, pattern)
-    error = life.run()
-    assert isinstance(error, CheckpointMismatch), f"it went on, and has {len(life.sunk())} messages"
+@pytest.mark.parametrize(("copied", "how", "pattern", "said"), FAILS, indirect=["copied"])
+def test_a_damaged_state_is_an_error(
+    copied: CheckpointedStream, how: Damage, pattern: str, said: str
+) -> None:
+    damage(copied.checkpoint, how, pattern)
+    error = copied.run()
+    assert isinstance(error, CheckpointMismatch), (
+        f"it went on, and has {len(copied.sunk())} messages"
+    )
     assert said in str(error)
     assert "\n" not in str(error)
-    assert life.sunk() == list(range(BEFORE))
+    assert copied.sunk() == list(range(BEFORE))
 
 
-@pytest.mark.parametrize(("life", "how", "pattern"), MENDS, indirect=["life"])
-def test_files_that_are_made_again_cost_nothing(life: Life, how: Damage, pattern: str) -> None:
-    damage(life.checkpoint, how, pattern)
-    assert life.run() is None
-    assert life.sunk() == list(range(BEFORE + AFTER))
+@pytest.mark.parametrize(("copied", "how", "pattern"), MENDS, indirect=["copied"])
+def test_files_that_are_made_again_cost_nothing(
+    copied: CheckpointedStream, how: Damage, pattern: str
+) -> None:
+    damage(copied.checkpoint, how, pattern)
+    assert copied.run() is None
+    assert copied.sunk() == list(range(BEFORE + AFTER))
 
 
-def test_without_a_checkpoint_everything_is_sent_again(life: Life) -> None:
-    shutil.rmtree(life.checkpoint)
-    assert life.run() is None
-    assert life.sunk() == [*range(BEFORE), *range(BEFORE + AFTER)]
+def test_without_a_checkpoint_everything_is_sent_again(copied: CheckpointedStream) -> None:
+    shutil.rmtree(copied.checkpoint)
+    assert copied.run() is None
+    assert copied.sunk() == [*range(BEFORE), *range(BEFORE + AFTER)]
 
 
 def fill(folder: Path) -> None:
@@ -198,18 +206,20 @@ def fill(folder: Path) -> None:
         (folder / "ballast").write_bytes(bytes(1 << 20))
 
 
-def test_a_full_disk_stops_the_stream_until_there_is_room(life: Life, tmp_path: Path) -> None:
+def test_a_full_disk_stops_the_stream_until_there_is_room(
+    copied: CheckpointedStream, tmp_path: Path
+) -> None:
     kept = tmp_path / "kept"
-    life.checkpoint.rename(kept)
-    life.checkpoint.mkdir()
+    copied.checkpoint.rename(kept)
+    copied.checkpoint.mkdir()
     try:
-        with small_disk(life.checkpoint, 256):
-            shutil.copytree(kept, life.checkpoint, dirs_exist_ok=True)
-            assert "no space left" in str(life.run(partial(fill, life.checkpoint))).lower()
-            assert "no space left" in str(life.run())
-            assert life.sunk() == list(range(BEFORE))
-            (life.checkpoint / "ballast").unlink()
-            assert life.run() is None
+        with small_disk(copied.checkpoint, 256):
+            shutil.copytree(kept, copied.checkpoint, dirs_exist_ok=True)
+            assert "no space left" in str(copied.run(partial(fill, copied.checkpoint))).lower()
+            assert "no space left" in str(copied.run())
+            assert copied.sunk() == list(range(BEFORE))
+            (copied.checkpoint / "ballast").unlink()
+            assert copied.run() is None
     except CannotRun as reason:
         require(False, str(reason))
-    assert life.sunk() == list(range(BEFORE + AFTER))
+    assert copied.sunk() == list(range(BEFORE + AFTER))

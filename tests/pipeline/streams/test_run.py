@@ -1,4 +1,4 @@
-"""The pipeline as a process of its own: killed, restarted, told to stop."""
+"""The pipeline as a process of its own: killed, restarted, calls to stop."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from tidegate.pipeline.errors import GatewayUnreachable
 from tidegate.pipeline.streams import run as module
 from tidegate.pipeline.streams.run import Fillable, SparkTopicWatcher, TopicList, Topics, run
 
-FILES = 24
+FILES = 12  # so that numbers of batches have one digit and two
 LINES_PER_FILE = 50
 KEYS = 11
-KILLED_AFTER = 9
+KILLED_AFTER = 5
 
 TOML = """\
 gateway = "{address}"
@@ -182,15 +182,15 @@ def declared(name: str, epoch: str = "e2", **source: Any) -> dict[str, Any]:
 
 
 @dataclass
-class Play:
-    """A gateway's list, the runner, and what each was told; a clock that is set by hand."""
+class FakeRunner:
+    """A gateway's list, the runner, and the calls of the runner; a clock that is set by hand."""
 
     topics: list[dict[str, Any]] = field(default_factory=lambda: [PX])
     restarts: bool = True
     now_s: float = 0.0
     is_out: bool = False
     said: list[str] = field(default_factory=list)
-    told: list[str] = field(default_factory=list)
+    calls: list[str] = field(default_factory=list)
     gone: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -205,85 +205,85 @@ class Play:
         return streams_of(self.topics, "http://g", Path("/c"), {"taken"})
 
     def join(self, definition: Any) -> None:
-        self.told.append(f"join {definition.sink.topic} {definition.interval_text}")
+        self.calls.append(f"join {definition.sink.topic} {definition.interval_text}")
 
     def leave(self, name: str, *, forget: bool) -> None:
-        self.told.append(f"leave {name.rpartition('-')[0]}{' for good' if forget else ''}")
+        self.calls.append(f"leave {name.rpartition('-')[0]}{' for good' if forget else ''}")
 
     def lost(self) -> list[str]:
         return self.gone
 
     def look(self, *topics: dict[str, Any]) -> list[str]:
-        """What the runner is told after two seconds in which topics have become these."""
+        """The calls of the runner after two seconds in which topics have become these."""
         self.topics = [PX, *topics]
-        self.told.clear()
+        self.calls.clear()
         self.now_s += 2.0
         self.watcher.look()
-        return self.told
+        return self.calls
 
 
 @rule("pipeline-14")
 def test_streams_start_and_stop_with_their_topics() -> None:
-    play = Play([PX, declared("a")])
-    play.watcher.begin()
-    assert play.told == ["join a 1s"]
-    assert play.look(declared("a")) == []
-    assert play.look(declared("a"), declared("b")) == ["join b 1s"]
-    assert play.look(declared("b")) == ["leave a for good"]
-    assert play.look(declared("b", "e9")) == ["leave b for good", "join b 1s"]
+    fake = FakeRunner([PX, declared("a")])
+    fake.watcher.begin()
+    assert fake.calls == ["join a 1s"]
+    assert fake.look(declared("a")) == []
+    assert fake.look(declared("a"), declared("b")) == ["join b 1s"]
+    assert fake.look(declared("b")) == ["leave a for good"]
+    assert fake.look(declared("b", "e9")) == ["leave b for good", "join b 1s"]
 
 
 @rule("pipeline-13")
 def test_another_interval_continues_and_another_source_begins_again() -> None:
-    play = Play([PX, declared("a")])
-    play.watcher.begin()
-    assert play.look(declared("a", interval="2s")) == ["leave a", "join a 2s"]
+    fake = FakeRunner([PX, declared("a")])
+    fake.watcher.begin()
+    assert fake.look(declared("a", interval="2s")) == ["leave a", "join a 2s"]
     again = ["leave a for good", "join a 2s"]
-    assert play.look(declared("a", interval="2s", filter="/n > 1")) == again
+    assert fake.look(declared("a", interval="2s", filter="/n > 1")) == again
 
 
 @rule("pipeline-14")
 def test_the_list_is_read_every_two_seconds_and_streams_run_on_without_it() -> None:
-    play = Play([PX, declared("a")])
-    play.watcher.begin()
-    play.topics, play.now_s = [PX], 1.9
-    play.watcher.look()
-    assert play.told == ["join a 1s"]
-    play.is_out = True
-    assert play.look() == play.look() == []
-    assert play.said == ["cannot list the topics; running streams go on: nobody answers"]
-    play.is_out = False
-    assert play.look() == ["leave a for good"]
+    fake = FakeRunner([PX, declared("a")])
+    fake.watcher.begin()
+    fake.topics, fake.now_s = [PX], 1.9
+    fake.watcher.look()
+    assert fake.calls == ["join a 1s"]
+    fake.is_out = True
+    assert fake.look() == fake.look() == []
+    assert fake.said == ["cannot list the topics; running streams go on: nobody answers"]
+    fake.is_out = False
+    assert fake.look() == ["leave a for good"]
 
 
 @rule("pipeline-14")
 def test_no_topic_is_said_once_and_waited_for() -> None:
-    play = Play()
-    play.watcher.begin()
-    play.look()
-    assert play.said == ["no topic says engine: spark; waiting for one"]
-    assert play.look(declared("a")) == ["join a 1s"]
-    play.look()
-    assert len(play.said) == 2
+    fake = FakeRunner()
+    fake.watcher.begin()
+    fake.look()
+    assert fake.said == ["no topic says engine: spark; waiting for one"]
+    assert fake.look(declared("a")) == ["join a 1s"]
+    fake.look()
+    assert len(fake.said) == 2
 
 
 @rule("pipeline-13")
 @pytest.mark.parametrize("restarts", [True, False])
 def test_a_stream_that_lost_its_source_begins_with_the_records(restarts: bool) -> None:
-    play = Play([PX, declared("a")], restarts=restarts)
-    play.watcher.begin()
+    fake = FakeRunner([PX, declared("a")], restarts=restarts)
+    fake.watcher.begin()
     [definition], _ = streams_of([PX, declared("a")], "http://g", Path("/c"), ())
-    play.gone = [definition.name]
-    assert play.look(declared("a")) == (["leave a for good", "join a 1s"] if restarts else [])
+    fake.gone = [definition.name]
+    assert fake.look(declared("a")) == (["leave a for good", "join a 1s"] if restarts else [])
 
 
 @rule("pipeline-12")
 def test_topics_of_the_file_are_left_and_unfit_ones_are_reported_once() -> None:
     other = {**declared("other"), "key": ["/venue"]}
-    play = Play([PX, declared("taken"), other])
-    play.watcher.begin()
-    assert play.look(other) == []
-    assert [line.partition(":")[0] for line in play.said] == [
+    fake = FakeRunner([PX, declared("taken"), other])
+    fake.watcher.begin()
+    assert fake.look(other) == []
+    assert [line.partition(":")[0] for line in fake.said] == [
         "topic other is not filled",
         "no topic says engine",
     ]

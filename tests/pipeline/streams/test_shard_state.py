@@ -10,13 +10,13 @@ import pytest
 from tidegate.keys.path import FieldPath
 from tidegate.keys.spec import KeySpec
 from tidegate.pipeline.columns.conflation import Conflation
-from tidegate.pipeline.columns.intake import cut_messages
+from tidegate.pipeline.columns.intake import conflate_blocks, cut_messages
 from tidegate.pipeline.columns.intervals import Interval, Pace
 from tidegate.pipeline.columns.reading import TimeField
 from tidegate.pipeline.columns.rows import PUBLISHED, arrow_schema
 from tidegate.pipeline.errors import CheckpointMismatch
 from tidegate.pipeline.sinks.sink import Batch
-from tidegate.pipeline.streams.shard_state import SHARDS, ShardBatch, ShardState, conflate_shards
+from tidegate.pipeline.streams.shard_state import SHARDS, ShardBatch, ShardState
 
 
 def batch(number: int, *, is_end: bool = False) -> Batch:
@@ -110,7 +110,11 @@ def conflated(folder: Path, number: int, *bodies: bytes, is_end: bool = False) -
     rows = [{"file": f"{number}", "block": 0, "body": body} for body in bodies]
     published = pa.RecordBatch.from_pylist(rows, schema=arrow_schema(PUBLISHED))
     blocks = cut_messages(iter([published]), ASKED, 1)
-    found = [row for told in conflate_shards(blocks, shard_batch) for row in told.to_pylist()]
+    found = [
+        row
+        for page in conflate_blocks(blocks, shard_batch.opened, shard_batch.ended)
+        for row in page.to_pylist()
+    ]
     return [row["refused"] or (row["key"], row["messages"]) for row in found]
 
 

@@ -163,7 +163,7 @@ as = "/o"
 
 @pytest.mark.spark
 @pytest.mark.parametrize(
-    ("asked", "told"),
+    ("asked", "more"),
     [
         ('key = ["/k"]', {}),
         ('key = ["/k"]\nfilter = "/n>0"', {"filter": "/n > 0"}),
@@ -178,7 +178,7 @@ as = "/o"
     ],
 )
 def test_a_sink_topic_says_how_it_is_made_of_its_source(
-    tmp_path: Path, asked: str, told: dict[str, object]
+    tmp_path: Path, asked: str, more: dict[str, object]
 ) -> None:
     path = tmp_path / "s.toml"
     sink = 'interval = "1s"\nsink = {topic = "newest"}'
@@ -186,7 +186,7 @@ def test_a_sink_topic_says_how_it_is_made_of_its_source(
     path.write_text(f"[pipeline.s]\n{sink}\n{source}\n{asked}\n")
     [definition] = read_definitions(path)
     asked_of_gateway = sink_definition(definition)["source"]
-    assert asked_of_gateway == {"topic": "raw", "interval": "1s", "engine": "spark", **told}
+    assert asked_of_gateway == {"topic": "raw", "interval": "1s", "engine": "spark", **more}
     taken = TopicSource.of(asked_of_gateway).model_dump(mode="json", by_alias=True)
     assert {name: taken[name] for name in asked_of_gateway} == asked_of_gateway
 

@@ -25,7 +25,7 @@ class Message(NamedTuple):
     side: Side = Side.LEFT
 
 
-class Told(NamedTuple):
+class SentRow(NamedTuple):
     """A row: its value, or why it is gone; and how many messages it stands for."""
 
     value: bytes | None
@@ -68,7 +68,7 @@ class Tasks:
         self._position = 1
         self.refused: list[bytes] = []
 
-    def batch(self, messages: list[Message]) -> dict[str, Told]:
+    def batch(self, messages: list[Message]) -> dict[str, SentRow]:
         """One micro-batch; the rows by key."""
         self._kept = Kept(self._kept)
         view_batch = ViewBatch(self._grouped, self._join, self._batch, self._shards, self._kept)
@@ -86,9 +86,9 @@ class Tasks:
         self._position += len(messages)
         self.refused = [row["value"] for row in rows.to_pylist() if row["refused"]]
         found = [row for row in rows.to_pylist() if not row["refused"]]
-        told = {row["key"]: Told(row["value"], row["removed"], row["messages"]) for row in found}
-        assert len(told) == len(found), "a key has two rows"
-        return told
+        sent = {row["key"]: SentRow(row["value"], row["removed"], row["messages"]) for row in found}
+        assert len(sent) == len(found), "a key has two rows"
+        return sent
 
     def _changed(self, messages: list[Message]) -> pa.Table:
         """A row for each message, as tasks would give that have one each."""

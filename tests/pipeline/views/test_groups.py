@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.pipeline.views.tasks import Message, Tasks, Told, view
+from tests.pipeline.views.tasks import Message, SentRow, Tasks, view
 from tests.support.profiles import examples
 from tests.support.rules import rule
 from tests.support.world import World, batches
@@ -138,20 +138,20 @@ def one(record: str, group: str, value: int) -> Message:
 def test_only_changed_groups_have_a_row() -> None:
     tasks = Tasks(view(TOTALS, wanted="/v < 100"), 4)
     assert tasks.batch([one("a", "X", 1), one("b", "Y", 2), one("a", "X", 3)]) == {
-        '["X"]': Told(b'{"g":"X","v":3,"n":1}', None, 2),
-        '["Y"]': Told(b'{"g":"Y","v":2,"n":1}', None, 1),
+        '["X"]': SentRow(b'{"g":"X","v":3,"n":1}', None, 2),
+        '["Y"]': SentRow(b'{"g":"Y","v":2,"n":1}', None, 1),
     }
     assert tasks.batch([]) == {}
-    # A record that moves: the group that it left is told of, its messages count where it is now.
+    # A record that moves: the group that it left gets a row, its messages count where it is now.
     assert tasks.batch([one("a", "Y", 5)]) == {
-        '["X"]': Told(None, "match", 0),
-        '["Y"]': Told(b'{"g":"Y","v":7,"n":2}', None, 1),
+        '["X"]': SentRow(None, "match", 0),
+        '["Y"]': SentRow(b'{"g":"Y","v":7,"n":2}', None, 1),
     }
     # One that matches no more, and one that is removed; a removal of nobody is no newest_records.
     assert tasks.batch([one("a", "Y", 100), Message('["c"]', None)]) == {
-        '["Y"]': Told(b'{"g":"Y","v":2,"n":1}', None, 1)
+        '["Y"]': SentRow(b'{"g":"Y","v":2,"n":1}', None, 1)
     }
-    assert tasks.batch([Message('["b"]', None)]) == {'["Y"]': Told(None, "deleted", 1)}
+    assert tasks.batch([Message('["b"]', None)]) == {'["Y"]': SentRow(None, "deleted", 1)}
     assert tasks.batch([Message('["b"]', None)]) == {}
 
 
@@ -186,23 +186,23 @@ def test_the_newest_is_by_file_block_and_position() -> None:
         row("b", ("1", 10, 1), 20), row("c", ("0", 0, 3), None),
     ]  # fmt: skip
     found = newest(pa.Table.from_pylist(rows, schema=arrow_schema(SENT))).to_pylist()
-    told = [(each["key"], each["value"], each["messages"], each["first_ms"]) for each in found]
-    assert told == [("c", b"3", 3, None), ("b", b"1", 3, 20), ("a", b"1", 10, 20)]
+    newest_of = [(each["key"], each["value"], each["messages"], each["first_ms"]) for each in found]
+    assert newest_of == [("c", b"3", 3, None), ("b", b"1", 3, 20), ("a", b"1", 10, 20)]
 
 
 def test_of_nothing_there_is_nothing() -> None:
     assert newest(arrow_schema(SENT).empty_table()).num_rows == 0
 
 
-def published(*told: tuple[str | None, bytes | None]) -> pa.RecordBatch:
+def published(*newest_of: tuple[str | None, bytes | None]) -> pa.RecordBatch:
     rows = [
         {"file": "f", "block": 0, "key": key, "body": body, "time_ms": 10 - at}
-        for at, (key, body) in enumerate(told)
+        for at, (key, body) in enumerate(newest_of)
     ]
     return pa.RecordBatch.from_pylist(rows, schema=arrow_schema(PUBLISHED))
 
 
-def told(spec: KeySpec, *batches: pa.RecordBatch) -> list[tuple[Any, ...]]:
+def newest_of(spec: KeySpec, *batches: pa.RecordBatch) -> list[tuple[Any, ...]]:
     asked = Conflation(spec, Interval(1, Pace.BATCH), sets_aside=True, line_bytes_max=99)
     names = ("key", "position", "value", "messages", "first_ms", "removed", "refused")
     found = [row for rows in newest_records(iter(batches), asked) for row in rows.to_pylist()]
@@ -210,12 +210,12 @@ def told(spec: KeySpec, *batches: pa.RecordBatch) -> list[tuple[Any, ...]]:
 
 
 @rule("view-10")
-def test_a_task_tells_the_newest_of_each_record_and_removals_and_what_is_none() -> None:
+def test_a_task_gives_the_newest_of_each_record_and_removals_and_what_is_none() -> None:
     rows = published(
         (None, b'{"k":1}'), (None, b'{"k":2}'), ("[1]", None), (None, b" "), (None, b'{"k":1.0}'),
         ("[2]", None),
     )  # fmt: skip
-    found = told(KeySpec.of(["/k"]), rows, published((None, b'{"k":null}')))
+    found = newest_of(KeySpec.of(["/k"]), rows, published((None, b'{"k":null}')))
     assert found == [
         ("[1]", 5, b'{"k":1.0}', 3, 6, None, None),
         ("[2]", 6, None, 2, 5, "deleted", None),
@@ -225,8 +225,10 @@ def test_a_task_tells_the_newest_of_each_record_and_removals_and_what_is_none() 
 
 
 @rule("view-10")
-def test_without_fields_of_a_key_a_message_tells_its_own() -> None:
-    found = told(KeySpec(), published(('["a"]', b"{}"), ('["a"]', b"[]")), published((None, b"{}")))
+def test_without_fields_of_a_key_a_message_has_its_own() -> None:
+    found = newest_of(
+        KeySpec(), published(('["a"]', b"{}"), ('["a"]', b"[]")), published((None, b"{}"))
+    )
     assert found == [
         ('["a"]', 2, b"[]", 2, 9, None, None),
         (None, 3, b"{}", 1, 10, None, "key-missing: the message does not contain its key"),
@@ -236,11 +238,11 @@ def test_without_fields_of_a_key_a_message_tells_its_own() -> None:
 ASKED = view("[SUM(/v) AS /v]")
 
 
-def changes(*told: tuple[str, bytes | None]) -> pa.Table:
+def changes(*newest_of: tuple[str, bytes | None]) -> pa.Table:
     rows = [
         {"key": record, "file": "", "block": 0, "position": at, "value": body, "messages": 1}
         | {"removed": None if body else "deleted"}
-        for at, (record, body) in enumerate(told)
+        for at, (record, body) in enumerate(newest_of)
     ]
     return pa.Table.from_pylist(rows, schema=arrow_schema(SENT))
 
@@ -251,8 +253,11 @@ def test_only_touched_groups_have_parts() -> None:
     records.change(changes(("a", b'{"g":"X","v":1}'), ("b", b'{"g":"Y","v":2}')), 0)
     again = Records(ASKED, 1, 4, records.table)
     found = again.change(changes(("a", b'{"g":"Z","v":1}')), 1).to_pylist()
-    told = [(part["key"], part["records"], part["messages"], part["home"]) for part in found]
-    assert told == [('["X"]', 0, 0, shard_of('["X"]', 4)), ('["Z"]', 1, 1, shard_of('["Z"]', 4))]
+    newest_of = [(part["key"], part["records"], part["messages"], part["home"]) for part in found]
+    assert newest_of == [
+        ('["X"]', 0, 0, shard_of('["X"]', 4)),
+        ('["Z"]', 1, 1, shard_of('["Z"]', 4)),
+    ]
     assert {part["shard"] for part in found} == {1}
     assert again.change(changes(), 2).num_rows == 0
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.pipeline.views.tasks import Message, Tasks, Told, view
+from tests.pipeline.views.tasks import Message, SentRow, Tasks, view
 from tests.support.profiles import examples
 from tests.support.rules import rule
 from tidegate.keys.filter import Filter
@@ -51,7 +51,7 @@ def quote(name: str, ticker: object, bid: int) -> Message:
     return message(Side.RIGHT, name, ticker, bid)
 
 
-class World:
+class JoinModel:
     """All records of both sides, in the order of their last change."""
 
     def __init__(self) -> None:
@@ -105,15 +105,15 @@ def text(link: object) -> str | None:
 def test_a_joined_record_is_the_left_one_with_the_newest_of_the_right(
     shards: int, history: list[list[Message]]
 ) -> None:
-    tasks, world, shown = Tasks(None, shards, JOIN), World(), dict[str, Any]()
+    tasks, model, shown = Tasks(None, shards, JOIN), JoinModel(), dict[str, Any]()
     for messages in history:
-        world.take(messages)
+        model.take(messages)
         for record, row in tasks.batch(messages).items():
             if row.value is None:
                 del shown[record]
             else:
                 shown[record] = json.loads(row.value)
-        assert shown == world.joined()
+        assert shown == model.joined()
 
 
 @rule("view-13")
@@ -123,35 +123,35 @@ def test_a_joined_record_is_the_left_one_with_the_newest_of_the_right(
 @example([[order("a", "A", 1), quote("q", "A", 5)], [Message('["q"]', None, Side.RIGHT)]])
 def test_groups_of_a_join_are_over_all_pairs(shards: int, history: list[list[Message]]) -> None:
     grouped: View = view(COLUMNS, "[/symbol]")
-    tasks, world = Tasks(grouped, shards, JOIN), World()
+    tasks, model = Tasks(grouped, shards, JOIN), JoinModel()
     shown: dict[str, tuple[int | None, int]] = {}
     for messages in history:
-        world.take(messages)
+        model.take(messages)
         for group, row in tasks.batch(messages).items():
             if row.value is None:
                 del shown[group]
             else:
                 found = json.loads(row.value)
                 shown[group] = found["worth"], found["n"]
-        assert shown == world.worth()
+        assert shown == model.worth()
 
 
 @rule("view-11", "view-13")
 def test_either_side_makes_a_row_and_a_message_counts_once() -> None:
     tasks = Tasks(None, 3, JOIN)
     assert tasks.batch([order("a", "A", 1), order("b", "A", 2), quote("q", "B", 5)]) == {
-        '["a"]': Told(b'{"k":"a","symbol":"A","qty":1}', None, 1),
-        '["b"]': Told(b'{"k":"b","symbol":"A","qty":2}', None, 1),
+        '["a"]': SentRow(b'{"k":"a","symbol":"A","qty":1}', None, 1),
+        '["b"]': SentRow(b'{"k":"b","symbol":"A","qty":2}', None, 1),
     }
     bid = b'"quote":{"k":"p","ticker":"A","bid":%d}}'
     assert tasks.batch([quote("p", "A", 6), quote("p", "A", 7)]) == {
-        '["a"]': Told(b'{"k":"a","symbol":"A","qty":1,' + bid % 7, None, 2),
-        '["b"]': Told(b'{"k":"b","symbol":"A","qty":2,' + bid % 7, None, 0),
+        '["a"]': SentRow(b'{"k":"a","symbol":"A","qty":1,' + bid % 7, None, 2),
+        '["b"]': SentRow(b'{"k":"b","symbol":"A","qty":2,' + bid % 7, None, 0),
     }
     assert tasks.batch([]) == {}
     assert tasks.batch([Message('["p"]', None, Side.RIGHT), Message('["b"]', None)]) == {
-        '["a"]': Told(b'{"k":"a","symbol":"A","qty":1}', None, 1),
-        '["b"]': Told(None, "deleted", 1),
+        '["a"]': SentRow(b'{"k":"a","symbol":"A","qty":1}', None, 1),
+        '["b"]': SentRow(None, "deleted", 1),
     }
 
 
@@ -159,7 +159,7 @@ def test_either_side_makes_a_row_and_a_message_counts_once() -> None:
 def test_the_place_of_the_right_record_is_never_the_left_ones_own() -> None:
     tasks = Tasks(None, 1, JOIN)
     found = tasks.batch([Message("a", b'{"quote":1,"symbol":"A"}')])
-    assert found == {"a": Told(b'{"symbol":"A"}', None, 1)}
+    assert found == {"a": SentRow(b'{"symbol":"A"}', None, 1)}
 
 
 LINKS_ON = [("/a", "/x/y"), ("/b", "/z")]
@@ -206,7 +206,7 @@ def changed(body: bytes | None, removed: str | None = None) -> pa.Table:
     return pa.Table.from_pylist([row], schema=arrow_schema(SENT))
 
 
-def told(rows: pa.RecordBatch) -> list[tuple[Any, ...]]:
+def routed(rows: pa.RecordBatch) -> list[tuple[Any, ...]]:
     names = ("link", "value", "messages", "removed", "moved")
     return [tuple(row[name] for name in names) for row in rows.to_pylist()]
 
@@ -218,22 +218,22 @@ def test_a_record_that_moves_leaves_its_old_link_and_counts_at_the_new_one() -> 
     [row] = routes.change(changed(first)).to_pylist()
     assert (row["home"], row["side"]) == (shard_of('["1"]', 4), 0)
     routes = Routes(ROUTES_JOIN, Side.LEFT, 4, routes.table)
-    assert told(routes.change(changed(second))) == [
+    assert routed(routes.change(changed(second))) == [
         ('["2"]', second, 3, None, 0),
         ('["1"]', None, 0, None, 1),
     ]
     nowhere = b'{"n":1}'
-    assert told(routes.change(changed(nowhere)))[0] == (ALONE + "a", nowhere, 3, None, 0)
+    assert routed(routes.change(changed(nowhere)))[0] == (ALONE + "a", nowhere, 3, None, 0)
     # What does not match is gone, and nobody asks twice.
     unmatched = changed(b'{"s":2,"n":0}')
-    assert told(routes.change(unmatched)) == [(ALONE + "a", None, 3, "match", 0)]
-    assert told(routes.change(unmatched)) == []
+    assert routed(routes.change(unmatched)) == [(ALONE + "a", None, 3, "match", 0)]
+    assert routed(routes.change(unmatched)) == []
     assert routes.table.num_rows == 0
 
 
 @rule("view-12")
 def test_a_right_record_without_link_is_dropped() -> None:
     routes = Routes(ROUTES_JOIN, Side.RIGHT, 4, None)
-    assert told(routes.change(changed(b'{"t":null}'))) == []
+    assert routed(routes.change(changed(b'{"t":null}'))) == []
     routes.change(changed(b'{"t":7}'))
-    assert told(routes.change(changed(None, "deleted"))) == [('["7"]', None, 3, "deleted", 0)]
+    assert routed(routes.change(changed(None, "deleted"))) == [('["7"]', None, 3, "deleted", 0)]

@@ -57,14 +57,14 @@ def test_parts_in_any_order_are_the_whole(
     assert parts_of(column).shown(stored) == column.result(bodies)
 
 
-def part(reducer: Reducer, told: Sequence[tuple[str, int, str]]) -> list[Any]:
+def part(reducer: Reducer, records: Sequence[tuple[str, int, str]]) -> list[Any]:
     """The part of one task, from a file, a position and a text of each record."""
-    files, positions, texts = zip(*told, strict=True)
+    files, positions, texts = zip(*records, strict=True)
     columns = {
-        "group": ["g"] * len(told),
-        "batch": [0] * len(told),
+        "group": ["g"] * len(records),
+        "batch": [0] * len(records),
         "file": files,
-        "block": [0] * len(told),
+        "block": [0] * len(records),
         "position": positions,
         "cell_0": pa.array([text.encode() for text in texts], pa.binary()),
     }
@@ -88,7 +88,7 @@ def part(reducer: Reducer, told: Sequence[tuple[str, int, str]]) -> list[Any]:
 def test_the_first_of_equal_values_is_shown(
     reducer: Reducer, tasks: list[list[tuple[str, int, str]]], shown: bytes
 ) -> None:
-    parts = [part(reducer, told) for told in tasks]
+    parts = [part(reducer, records) for records in tasks]
     assert {Extreme(reducer).shown(order) for order in permutations(parts)} == {shown}
 
 

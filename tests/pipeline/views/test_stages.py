@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from tests.pipeline.views.tasks import Kept, Message, Stage, Tasks, Told, view
+from tests.pipeline.views.tasks import Kept, Message, SentRow, Stage, Tasks, view
 from tests.support.rules import rule
 from tidegate.keys.path import FieldPath
 from tidegate.pipeline.columns.rows import SENT, arrow_schema
@@ -98,14 +98,15 @@ def test_spark_makes_the_rows_that_tasks_make(
 ) -> None:
     tasks, begin = Tasks(grouped, SHARDS, join), 1
     for number, messages in enumerate(HISTORY):
-        told = [message for message in messages if join or message.side is Side.LEFT]
+        mine = [message for message in messages if join or message.side is Side.LEFT]
         tables = HeldTables(tmp_path, Batch(number, 1, "q"), SHARDS)
         view_batch = ViewBatch(grouped, join, number, SHARDS, tables)
-        left, right = (changed(spark, told, side, begin) for side in Side)
+        left, right = (changed(spark, mine, side, begin) for side in Side)
         rows = view_rows(left, right if join else None, view_batch).collect()
         found = {
-            row.key: Told(row.value and bytes(row.value), row.removed, row.messages) for row in rows
+            row.key: SentRow(row.value and bytes(row.value), row.removed, row.messages)
+            for row in rows
         }
-        assert found == tasks.batch(told)
+        assert found == tasks.batch(mine)
         assert len(found) == len(rows)
         begin += len(messages)
