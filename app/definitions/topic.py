@@ -18,15 +18,18 @@ from pydantic import (
 
 from tidegate.app.definitions.fields import (
     Expiration,
+    FilledBy,
     History,
+    Match,
+    Merge,
     OptionsText,
     Paths,
     Placement,
+    TopicSource,
     Word,
 )
-from tidegate.app.definitions.mergers import NO_MERGERS, Match, Merge, Mergers
+from tidegate.app.definitions.mergers import NO_MERGERS, Mergers
 from tidegate.app.definitions.schema import Schema, SchemaField
-from tidegate.app.definitions.source import FilledBy, TopicSource
 from tidegate.app.http.bodies import Strict, invalid, read
 from tidegate.app.http.problems import Problem
 from tidegate.conflation import definition as engine

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.rules import rule
-from tidegate.app.definitions.source import FilledBy, TopicSource
+from tidegate.app.definitions.fields import FilledBy, TopicSource
 from tidegate.app.definitions.topic import TopicDefinition
 from tidegate.app.http.problems import Problem
 from tidegate.keys.filter import Filter
