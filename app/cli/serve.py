@@ -107,7 +107,7 @@ def _serve_by_workers(settings: Settings) -> int:
     """Run several gateways, each a process, at one address that this process holds."""
     from tidegate.app.cluster.workers import Workers
     from tidegate.app.http.listener import CannotListen, base_url, hold_address
-    from tidegate.app.http.logs import configure_logging
+    from tidegate.app.http.telemetry import configure_logging
 
     configure_logging(settings.log_level, settings.log_format)
     try:

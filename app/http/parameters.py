@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, ClassVar, Self
+from urllib.parse import unquote_to_bytes
 
 from fastapi import Depends, Path, Request
 from fastapi.routing import APIRoute
@@ -18,12 +19,13 @@ from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaH
 from pydantic_core import CoreSchema, core_schema
 from starlette.types import Scope
 
-from tidegate.app.http.problems import Problem
+from tidegate.app.http.problems import Problem, unknown_field
 from tidegate.app.http.requests import (
     OWN_PREFIX,
     SESSION_ID,
     SUBSCRIPTION_NAME,
     TOPIC_NAME,
+    TOPICS_PATH,
     boolean,
     checked_session_id,
     checked_subscription_name,
@@ -34,9 +36,10 @@ from tidegate.app.http.requests import (
     one_of,
     posted_body,
     query_values,
-    record_key_text,
-    texts_of,
+    raw_path,
 )
+from tidegate.keys.errors import JsonInvalid
+from tidegate.keys.jsontext import check_json, decoded
 
 INVALID = "options-invalid"
 
@@ -112,6 +115,31 @@ class Parameters(BaseModel):
     def given(self) -> dict[str, Any]:
         """Return the values that the request named, by the names that the client knows."""
         return self.model_dump(by_alias=True, exclude_unset=True)
+
+
+def texts_of(body: bytes, parameters: Mapping[str, str]) -> dict[str, str]:
+    """Return the fields of a strict JSON object, all of them texts.
+
+    Args:
+        body: of the request.
+        parameters: name of each field -> code of the problem when it is no text.
+
+    Raises:
+        Problem: options-invalid, or a field's own code with a pointer to it.
+    """
+    try:
+        check_json(body)
+        document = decoded(body)
+    except JsonInvalid as error:
+        raise Problem("options-invalid", f"{error.detail}.", position=error.position) from None
+    if not isinstance(document, dict):
+        raise Problem("options-invalid", "The request is a JSON object.")
+    for name, value in document.items():
+        if name not in parameters:
+            raise unknown_field("options-invalid", document, parameters)
+        if not isinstance(value, str):
+            raise Problem(parameters[name], f"{name} is a text.", pointer=f"/{name}")
+    return document
 
 
 def _header_name(field: str) -> str:
@@ -214,12 +242,25 @@ async def record_key_in_path(
     request: Request,
     record_key: Annotated[str, text(), Path(description='JSON array of the key: ["IBM",7]')],
 ) -> str:
-    """Return the key in the path of a record, decoded strictly from what the client sent.
+    """Return the key in the path of a record, from the path as the client sent it.
 
     Raises:
         Problem: key-invalid.
     """
     return record_key_text(request.scope)
+
+
+def record_key_text(scope: Scope) -> str:
+    """Return what follows `/v1/topics/{topic}/sow/`, decoded once and strictly.
+
+    Raises:
+        Problem: key-invalid when it is no UTF-8.
+    """
+    encoded = raw_path(scope).removeprefix(TOPICS_PATH).split(b"/", 2)[2:]
+    try:
+        return unquote_to_bytes(encoded[0]).decode("utf-8") if encoded else ""
+    except UnicodeDecodeError:
+        raise Problem("key-invalid", "The key in the path is not valid UTF-8.") from None
 
 
 async def strict_request(request: Request) -> None:

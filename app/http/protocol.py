@@ -17,10 +17,15 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from tidegate.app.http.connection import FIGURES_EXTENSION, Connection, WriteWatch
-from tidegate.app.http.counters import ConnectionFigures
-from tidegate.app.http.listener import HEALTH_PATHS, ConnectionLimits
+from tidegate.app.http.connection import (
+    FIGURES_EXTENSION,
+    HEALTH_PATHS,
+    Connection,
+    ConnectionLimits,
+    WriteWatch,
+)
 from tidegate.app.http.problems import STREAMS, TRANSPORT_EXTENSION, Problem
+from tidegate.app.http.telemetry import ConnectionFigures
 from tidegate.app.http.uvicorn_pin import require_known_uvicorn
 from tidegate.app.http.wire import (
     head_problem,

@@ -23,10 +23,10 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
-from tidegate.app.http.counters import ConnectionFigures, Histogram
-from tidegate.app.http.listener import WAITING_CONNECTIONS_MAX, base_url, open_listener
-from tidegate.app.http.logs import configure_logging, event
+from tidegate.app.http.connection import WAITING_CONNECTIONS_MAX
+from tidegate.app.http.listener import base_url, open_listener
 from tidegate.app.http.protocol import protocol_factory
+from tidegate.app.http.telemetry import ConnectionFigures, Histogram, configure_logging, event
 from tidegate.app.settings import Settings
 
 LOOK_EVERY_S = 0.1

@@ -23,9 +23,9 @@ from prometheus_client.registry import Collector
 
 from tidegate.app.cluster.workers import WorkerGroup
 from tidegate.app.gateway import Gateway
-from tidegate.app.http.counters import ConnectionFigures
 from tidegate.app.http.internal_call import Call, Reply
 from tidegate.app.http.problems import Problem
+from tidegate.app.http.telemetry import ConnectionFigures
 from tidegate.app.metrics.families import (
     gateway_families,
     server_families,

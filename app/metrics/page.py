@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import Metric
 
 from tidegate.app.gateway import Gateway
-from tidegate.app.http.counters import ConnectionFigures, Counters
+from tidegate.app.http.telemetry import ConnectionFigures, Counters
 from tidegate.app.metrics.families import (
     gateway_families,
     measured_families,

@@ -11,11 +11,10 @@ from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 
 from tidegate.app.definitions.topic import TopicNotUsable
 from tidegate.app.gateway import Gateway, gateway_of
-from tidegate.app.http.names import TopicPattern, topic_or_pattern
 from tidegate.app.http.openapi import json_body, problems
 from tidegate.app.http.parameters import STRICT, text
 from tidegate.app.http.problems import Problem
-from tidegate.app.http.requests import require_accept
+from tidegate.app.http.requests import TopicPattern, require_accept, topic_or_pattern
 from tidegate.app.routes.models.events import STREAM
 from tidegate.app.routes.models.sessions import Continued, Subscribing
 from tidegate.app.sessions.attach import attach_new

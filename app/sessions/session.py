@@ -12,8 +12,8 @@ from enum import StrEnum
 
 from tidegate.app.delivery.auto import at_interval, requested_document
 from tidegate.app.delivery.encoding import goodbye, unsubscribed
-from tidegate.app.http.names import TopicPattern
 from tidegate.app.http.problems import Problem
+from tidegate.app.http.requests import TopicPattern
 from tidegate.app.http.wire import event
 from tidegate.app.sessions.cursor import Cursor
 from tidegate.app.sessions.reader import Reader

@@ -13,9 +13,9 @@ from starlette.types import Message, Receive, Scope, Send
 
 from tidegate.app.delivery.notices import Heartbeat
 from tidegate.app.http.connection import Connection, connection_of
-from tidegate.app.http.middleware import logged_when_over
 from tidegate.app.http.problems import Problem
 from tidegate.app.http.protocol import GatewayProtocol, protocol_of
+from tidegate.app.http.telemetry import logged_when_over
 from tidegate.app.http.wire import event, jittered_retry_ms
 from tidegate.app.sessions.attach import attach_existing
 from tidegate.app.sessions.auto_watch import AutoWatch

@@ -7,7 +7,7 @@ from datetime import datetime
 
 import pytest
 
-from tidegate.app.http.logs import (
+from tidegate.app.http.telemetry import (
     LIBRARY_LEVELS,
     JsonFormatter,
     OneLineFormatter,

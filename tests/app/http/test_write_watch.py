@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.deadlines import HANGS_S
 from tidegate.app.http.connection import Connection, WriteWatch
-from tidegate.app.http.counters import ConnectionFigures
+from tidegate.app.http.telemetry import ConnectionFigures
 
 pytestmark = pytest.mark.usefixtures("steady")
 

@@ -8,8 +8,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.app.metrics.samples import samples
 from tests.support.gateways import eventually, running_gateway
-from tidegate.app.http.counters import Counters, Histogram
 from tidegate.app.http.problems import Problem
+from tidegate.app.http.telemetry import Counters, Histogram
 from tidegate.app.metrics.exposition import exposition
 from tidegate.app.metrics.families import (
     counter,
