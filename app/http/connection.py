@@ -11,7 +11,7 @@ import socket
 import struct
 import sys
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from starlette.types import Message, Receive, Scope, Send
 
@@ -139,6 +139,23 @@ class Connection:
 
 def _no_requests() -> None:
     """Tell nobody: there is no request that waits."""
+
+
+class HandedOver(NamedTuple):
+    """A connection that a stream has taken over.
+
+    Args:
+        transport: to write to; its buffer is full if `is_paused`.
+        connection: what is below the transport.
+        write_watch: to be told of each write.
+        leave: to be called once the connection is lost.
+    """
+
+    transport: asyncio.Transport
+    connection: Connection
+    write_watch: WriteWatch
+    leave: Callable[[], None]
+    is_paused: bool
 
 
 def connection_of(scope: Scope) -> Connection | None:

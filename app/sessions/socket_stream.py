@@ -8,8 +8,7 @@ from typing import Final
 
 from tidegate.app.delivery.driver import Driver
 from tidegate.app.delivery.encoding import body_bytes, chunk
-from tidegate.app.http.connection import Connection, WriteDeadline
-from tidegate.app.http.protocol import HandedOver
+from tidegate.app.http.connection import Connection, HandedOver, WriteDeadline
 from tidegate.app.sessions.event_writer import EventWriter
 from tidegate.app.settings import Settings
 from tidegate.conflation.lanes.lane import Member
