@@ -19,7 +19,9 @@ from tidegate.app.definitions.mergers import Mergers, MergersInvalid
 from tidegate.app.delivery.driver import Driver, wall_ms
 from tidegate.app.delivery.notices import Outage
 from tidegate.app.http.problems import Problem
+from tidegate.app.http.requests import TopicPattern
 from tidegate.app.sessions.registry import Sessions
+from tidegate.app.sessions.session import Session
 from tidegate.app.sessions.subscribe_request import SessionContext
 from tidegate.app.settings import Settings, SettingsInvalid
 from tidegate.app.stores.memory import MemoryStore
@@ -43,7 +45,8 @@ from tidegate.keys.text.duration import Instant
 if TYPE_CHECKING:  # loaded only where settings ask for them: redis and pyarrow are optional
     from tidegate.app.archive.archive import Archive
     from tidegate.app.cluster.cluster import Cluster
-    from tidegate.app.cluster.peers import Peers
+    from tidegate.app.cluster.connection import BusConnection
+    from tidegate.app.cluster.peers import AnswerCall, Peers
 
 CATCH_UP_S_MAX = 1.0
 STORE_S_MAX = 2.0
@@ -153,6 +156,25 @@ class Gateway:
             archive=_archive(settings, catalog, driver),
         )  # fmt: skip
 
+    def share_sessions(self, bus: BusConnection, handle: AnswerCall) -> Peers:
+        """Share sessions with the other gateways on a bus; `handle` answers their requests.
+
+        Called before `open`: the ids of sessions say from then on which gateway opened them.
+        """
+        from tidegate.app.cluster.peers import Peers
+        from tidegate.app.cluster.session_locations import DeadPeerCleanup
+
+        self.peers = Peers(
+            bus, self.id, self.sessions, handle, self.settings, self.catalog.catch_up
+        )
+        self.peers.set_cleanup(
+            DeadPeerCleanup(
+                self.peers.membership, self.peers.locations, self.catalog, self.driver, self.writer,
+                self.leadership,
+            )
+        )  # fmt: skip
+        return self.peers
+
     async def open_store(self) -> None:
         """Open the store, and compare it with the declared topics; a second call does nothing.
 
@@ -257,6 +279,40 @@ class Gateway:
                 return await self.store.fault()
         except TimeoutError:
             return "the store does not answer in time"
+
+    def live_session(self, session_id: str) -> Session:
+        """Return a session that has not ended.
+
+        Raises:
+            Problem: session-unknown.
+        """
+        found = self.sessions.get(session_id)
+        if found.has_ended:  # it is kept for a while, so that clients can read why it ended
+            raise Problem("session-unknown", "The session has ended.")
+        return found
+
+    async def seek(self, target: str | TopicPattern, place: object) -> None:
+        """Look for the topic of a subscription, which may just have been made at another gateway.
+
+        A pattern takes what is there, and later what comes.
+
+        Raises:
+            Problem: bus-unavailable, as nothing is known of the topic then.
+        """
+        if isinstance(target, str):
+            await self.catalog.seek(target)
+            await self.reach(target, place)
+
+    async def reach(self, topic: str, *places: object) -> None:
+        """Wait until this gateway has what readers at these places need; None is no place.
+
+        A bookmark may come from another gateway, and ask for what only the archive has.
+        """
+        for place in places:
+            if isinstance(place, Bookmark):
+                await self.catch_up(topic, place)
+        if any(place is not None for place in places):
+            await self.look_back(topic)
 
     async def look_back(self, topic: str) -> None:
         """Let the engine know what the archive has of a topic, if there is an archive."""

@@ -84,7 +84,11 @@ def create_app(settings: Settings, *, bus: BusConnection | None = None) -> FastA
         app.mount("/static", StaticFiles(directory=STATIC))
     shared = bus or (None if gateway.bus is None else gateway.bus.connection)
     if shared is not None:
-        _share(app, gateway, shared)
+        from tidegate.app.cluster.forwarding import ForwardToOwner  # redis is optional
+
+        # Calls of other gateways take the same way as requests, all layers included.
+        peers = gateway.share_sessions(shared, partial(perform, app))
+        app.add_middleware(ForwardToOwner, peers=peers)
     install_middleware(app, settings)
     return app
 
@@ -97,26 +101,6 @@ async def console() -> Response:
 async def reference() -> Response:
     """Return the page that shows the HTTP API in Swagger UI, read from /openapi.json."""
     return FileResponse(STATIC / "reference.html")
-
-
-def _share(app: FastAPI, gateway: Gateway, bus: BusConnection) -> None:
-    """Forward requests about other gateways' sessions, and answer theirs."""
-    from tidegate.app.cluster.forwarding import ForwardToOwner
-    from tidegate.app.cluster.peers import Peers
-    from tidegate.app.cluster.session_locations import DeadPeerCleanup
-
-    answered = partial(perform, app)
-    peers = Peers(
-        bus, gateway.id, gateway.sessions, answered, gateway.settings, gateway.catalog.catch_up
-    )
-    peers.set_cleanup(
-        DeadPeerCleanup(
-            peers.membership, peers.locations, gateway.catalog, gateway.driver, gateway.writer,
-            gateway.leadership,
-        )
-    )  # fmt: skip
-    gateway.peers = peers
-    app.add_middleware(ForwardToOwner, peers=peers)
 
 
 async def _answer(request: Request, error: Exception) -> Response:

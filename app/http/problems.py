@@ -19,6 +19,8 @@ STREAMS = ("/subscribe", "/events", "/trace")
 MEDIA_TYPE = "application/problem+json"
 TYPE_PREFIX = "urn:tidegate:problem:"
 TRANSPORT_EXTENSION = "tidegate.transport"
+RETRY_LATER = {"Retry-After": "60"}
+"""For a limit that sessions or topics hold: they are let go by the minute, not by the second."""
 
 PROBLEMS: Final[Mapping[str, tuple[int, str]]] = {
     "topic-unknown": (404, "There is no such topic"),

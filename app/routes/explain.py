@@ -9,11 +9,11 @@ from functools import partial
 from fastapi import APIRouter, Request, Response
 
 from tidegate.app.gateway import Gateway, gateway_of
+from tidegate.app.http.bodies import json_answer
 from tidegate.app.http.openapi import answer, json_body, problems, ref
 from tidegate.app.http.parameters import STRICT
 from tidegate.app.routes.models.operations import Explained
 from tidegate.app.routes.models.sessions import Explaining
-from tidegate.app.routes.sessions import json_answer
 from tidegate.app.sessions.subscribe_request import decided
 from tidegate.conflation.lane_id import LaneId, Window
 from tidegate.conflation.options.parse import assignments
@@ -137,4 +137,4 @@ async def explain(request: Request) -> Response:
     asked = await Explaining.posted(request)
     gateway = gateway_of(request)
     await gateway.catalog.seek(asked.topic)
-    return json_answer(await explained(gateway, asked), 200)
+    return json_answer(await explained(gateway, asked))

@@ -13,6 +13,7 @@ from starlette.responses import StreamingResponse
 from tidegate.app.archive.archive import begun
 from tidegate.app.delivery.encoding import EnvelopeWriter
 from tidegate.app.gateway import Gateway, gateway_of
+from tidegate.app.http.bodies import in_pieces
 from tidegate.app.http.openapi import BOOKMARK, answer, body, json_body, lines_of, problems, ref
 from tidegate.app.http.parameters import (
     STRICT,
@@ -63,7 +64,6 @@ from tidegate.keys.text.bookmark import START, Bookmark
 
 JOURNAL_LIMIT = 1_000
 JOURNAL_LIMIT_MAX = 100_000
-LINES_AT_ONCE = 500  # a write for each line would cost more than the line
 
 _OF_JSON = (JSON, NDJSON, MERGE_PATCH)
 _TAKEN = {Kind.JSON: _OF_JSON, Kind.SERIES: _OF_JSON, Kind.TEXT: (TEXT,), Kind.BINARY: (BYTES,)}
@@ -222,8 +222,7 @@ async def _all_lines(
 
 
 def _lines(writer: EnvelopeWriter, frames: Sequence[Frame]) -> Iterator[bytes]:
-    for start in range(0, len(frames), LINES_AT_ONCE):
-        piece = frames[start : start + LINES_AT_ONCE]
+    for piece in in_pieces(frames):
         yield b"".join(writer.envelope(frame) + b"\n" for frame in piece)
 
 

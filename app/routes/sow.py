@@ -14,6 +14,7 @@ from starlette.types import Scope
 from tidegate.app.archive.as_of import Past, records_as_of, time_of
 from tidegate.app.delivery.encoding import EnvelopeWriter, json_value
 from tidegate.app.gateway import Gateway, gateway_of
+from tidegate.app.http.bodies import in_pieces, json_answer
 from tidegate.app.http.openapi import BOOKMARK, answer, lines_of, problems, ref
 from tidegate.app.http.parameters import (
     STRICT,
@@ -32,7 +33,6 @@ from tidegate.app.http.requests import (
     prefers,
     require_accept,
 )
-from tidegate.app.routes.messages import LINES_AT_ONCE
 from tidegate.app.routes.models.messages import ROW, Deleted, Envelope
 from tidegate.app.topics.publish_request import refuse_retry_key
 from tidegate.app.topics.query import SowQuery, matching
@@ -190,7 +190,7 @@ async def delete_records(
         return await gateway.writer.remove(entry, records, RemovalReason.DELETED)
 
     deleted = await gateway.catalog.with_newest_definition(entry, removed)
-    return Response(msgspec.json.encode({"deleted": deleted}), media_type=JSON)
+    return json_answer({"deleted": deleted})
 
 
 async def _named(
@@ -252,13 +252,13 @@ def _wants_array(scope: Scope) -> bool:
 
 
 def _lines(rows: Sequence[Frame], text: Text) -> Iterator[bytes]:
-    for start in range(0, len(rows), LINES_AT_ONCE):
-        yield b"".join(text(frame) + b"\n" for frame in rows[start : start + LINES_AT_ONCE])
+    for piece in in_pieces(rows):
+        yield b"".join(text(frame) + b"\n" for frame in piece)
 
 
 def _array(rows: Sequence[Frame], text: Text) -> Iterator[bytes]:
     lead = b"["
-    for start in range(0, len(rows), LINES_AT_ONCE):
-        yield lead + b",".join(map(text, rows[start : start + LINES_AT_ONCE]))
+    for piece in in_pieces(rows):
+        yield lead + b",".join(map(text, piece))
         lead = b","
     yield b"]" if rows else b"[]"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Mapping
 from typing import Annotated
 
@@ -38,8 +37,6 @@ from tidegate.conflation.outputs import CloseReason, Unsubscribed
 from tidegate.conflation.subscription import Command
 from tidegate.keys.errors import KeysError
 from tidegate.keys.text.bookmark import Bookmark
-
-_ID = re.compile(r"[A-Za-z0-9._~-]{1,128}", re.ASCII)
 
 router = APIRouter(tags=["subscribing"], dependencies=STRICT)
 _PATTERN = "Name of a topic, or a pattern with `*` (one part) and `>` (the rest)"
@@ -95,7 +92,7 @@ async def _stream(
     request: Request, wanted: str | TopicPattern, asked: Subscribing, continued: Continued
 ) -> Response:
     gateway = gateway_of(request)
-    last_id = last_event_id(continued, asked.last_event_id)
+    last_id = continued.place(asked.last_event_id)
     try:
         if isinstance(wanted, TopicPattern):
             return await _pattern_stream(gateway, wanted, asked, last_id)
@@ -120,11 +117,7 @@ async def _topic_stream(
         return Response(status_code=204)  # as its stream has said
     gateway.catalog.get(name)
     wish = _wish(gateway, asked)
-    for seen in (resume, wish.options.bookmark):
-        if isinstance(seen, Bookmark):
-            await gateway.catch_up(name, seen)
-    if resume is not None or wish.options.bookmark is not None:
-        await gateway.look_back(name)
+    await gateway.reach(name, resume, wish.options.bookmark)
     decisions = decide_target(
         gateway.sessions.context, name, wish, None if resume is None else {name: resume}
     )
@@ -179,8 +172,7 @@ async def _places(
     for topic, place in places.items():
         with contextlib.suppress(TopicNotUsable):  # an event says so; the others go on
             if await gateway.catalog.seek(topic) is not None:
-                await gateway.catch_up(topic, place)
-                await gateway.look_back(topic)
+                await gateway.reach(topic, place)
     return places
 
 
@@ -221,18 +213,3 @@ def _begun(
 
 def _wish(gateway: Gateway, asked: Subscribing, *, many: bool = False) -> SubscribeRequest:
     return SubscribeRequest.parse(asked, gateway.settings.options_characters_max, many=many)
-
-
-def last_event_id(continued: Continued, by_query: str | None) -> str | None:
-    """Return where a reader goes on, by the header or else by the query.
-
-    Raises:
-        Problem: bookmark-invalid.
-    """
-    # A browser that reconnects repeats its address; only the header knows what came since.
-    found = continued.last_event_id or by_query
-    if not found:
-        return None
-    if not _ID.fullmatch(found):
-        raise Problem("bookmark-invalid", "An event id is at most 128 of A-Z a-z 0-9 . _ ~ -.")
-    return found

@@ -14,6 +14,7 @@ from pydantic import Field
 
 from tidegate.app.definitions.topic import TopicDefinition, TopicNotUsable, Unusable
 from tidegate.app.gateway import Gateway, gateway_of
+from tidegate.app.http.bodies import json_answer
 from tidegate.app.http.openapi import ETAG, answer, json_body, problems, ref
 from tidegate.app.http.parameters import (
     STRICT,
@@ -261,4 +262,4 @@ def _answer(
     document: object, status: int, entry: CatalogTopic | Unusable | None = None
 ) -> Response:
     headers = {"ETag": entry.etag} if entry is not None else {}
-    return Response(msgspec.json.encode(document), status, headers, "application/json")
+    return json_answer(document, status, headers)

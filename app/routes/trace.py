@@ -18,11 +18,10 @@ from tidegate.app.delivery.notices import Heartbeat
 from tidegate.app.gateway import Gateway, gateway_of
 from tidegate.app.http.openapi import problems
 from tidegate.app.http.parameters import STRICT, Parameters, SessionPath, SubscriptionPath, text
-from tidegate.app.http.problems import Problem
+from tidegate.app.http.problems import RETRY_LATER, Problem
 from tidegate.app.http.requests import require_accept
 from tidegate.app.http.wire import HEARTBEAT, event
 from tidegate.app.routes.models.events import TRACE
-from tidegate.app.routes.sessions import RETRY_AFTER, live_session_of
 from tidegate.conflation.definition import Kind
 from tidegate.conflation.errors import LimitReached, SessionUnknown
 from tidegate.conflation.frame import Frame, Tombstone, receipt_of
@@ -247,7 +246,7 @@ async def trace(
 ) -> Response:
     """Stream `call`, `decision` and at last `end`, from now on until the subscription ends."""
     require_accept(request.scope, "text/event-stream")
-    asked = live_session_of(request, session).subscription(sub)
+    asked = gateway_of(request).live_session(session).subscription(sub)
     topics = [topic for topic in asked.topics if wanted.topic in (None, topic)]
     if len(topics) != 1:
         raise Problem("topic-unknown", "Say with ?topic= which topic of the subscription is meant.")
@@ -258,7 +257,7 @@ async def trace(
     try:
         return TraceStream(gateway, subscriber)
     except LimitReached as error:
-        raise Problem("limit-reached", f"{error.detail}.", headers=RETRY_AFTER) from error
+        raise Problem("limit-reached", f"{error.detail}.", headers=RETRY_LATER) from error
 
 
 def _traced_subscriber(gateway: Gateway, session: str, name: str, topic: str) -> Subscriber | None:

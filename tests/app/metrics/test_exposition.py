@@ -7,7 +7,7 @@ import pytest
 from tests.app.metrics.samples import samples
 from tests.support.gateways import Running, eventually, running_gateway
 from tests.support.rules import rule
-from tidegate.app.metrics.exposition import families
+from tidegate.app.routes.operations import families
 
 
 async def identity(running: Running, topic: str = "px") -> tuple[float, float, float]:

@@ -6,11 +6,10 @@ import asyncio
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.app.metrics.samples import samples
+from tests.app.metrics.samples import page, samples
 from tests.support.gateways import eventually, running_gateway
 from tidegate.app.http.problems import Problem
 from tidegate.app.http.telemetry import Counters, Histogram
-from tidegate.app.metrics.exposition import exposition
 from tidegate.app.metrics.families import (
     counter,
     counters,
@@ -55,7 +54,7 @@ def test_a_family_has_the_prefix_its_kind_and_its_samples() -> None:
 
 async def test_every_family_has_a_name_of_its_own_and_a_meaning() -> None:
     async with running_gateway() as running:
-        text = (await exposition(running.gateway, running.server.figures)).decode()
+        text = (await page(running)).decode()
     found = list(text_string_to_metric_families(text))
     assert len({family.name for family in found}) == len(found)
     assert all(family.documentation for family in found)
