@@ -199,7 +199,7 @@ def _print_messages(subscription: Subscription, count_max: int | None) -> None:
     for event in subscription:
         if event.name == "hello" and subscription.connections > 1:
             print_note("Reconnected")
-        elif event.name in ("error", "late", "unsubscribed"):
+        elif event.name in ("refused", "late", "unsubscribed"):
             print_note(f"{event.name}: {event.text}")
         elif event.name in PRINTED:
             sys.stdout.write(_one_line(event.text) + "\n")

@@ -7,6 +7,7 @@ a number. `strict_request` refuses the first two for every route, `Read` replace
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -233,9 +234,18 @@ SubscriptionPath = Annotated[
     Read(checked_subscription_name, {"type": "string", "pattern": f"^{SUBSCRIPTION_NAME}$"}),
     Path(description="Name of the subscription in its session"),
 ]
-_EVENT_ID: dict[str, Any] = {"pattern": "^[A-Za-z0-9._~-]{0,128}$"}
-EVENT_ID = text("bookmark-invalid", **_EVENT_ID)
-LAST_EVENT_ID = line("bookmark-invalid", **_EVENT_ID)
+_EVENT_ID = re.compile(r"[A-Za-z0-9._~-]{0,128}", re.ASCII)
+_EVENT_ID_SCHEMA: dict[str, Any] = {"type": "string", "pattern": f"^{_EVENT_ID.pattern}$"}
+
+
+def _checked_event_id(value: str) -> str:
+    if not _EVENT_ID.fullmatch(value):
+        raise Problem("bookmark-invalid", "An event id is at most 128 of A-Z a-z 0-9 . _ ~ -.")
+    return value
+
+
+EVENT_ID = Read(_checked_event_id, _EVENT_ID_SCHEMA, "bookmark-invalid")
+LAST_EVENT_ID = line("bookmark-invalid", reader=_checked_event_id, **_EVENT_ID_SCHEMA)
 
 
 async def record_key_in_path(

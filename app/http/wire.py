@@ -58,7 +58,7 @@ def too_many_connections(path: bytes, accepts: Iterable[bytes]) -> bytes:
     wants_stream = any(EVENT_STREAM.encode() in value.lower() for value in accepts)
     if not wants_stream and not path.endswith(STREAM_ENDINGS):
         return problem_bytes(problem)
-    body = event("error", problem.document(), retry_ms=retry_ms)
+    body = event("refused", problem.document(), retry_ms=retry_ms)
     return answer_bytes(HTTPStatus.OK, f"{EVENT_STREAM}; charset=utf-8", body, {})
 
 

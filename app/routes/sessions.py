@@ -194,7 +194,9 @@ async def events(
 ) -> Response:
     """Stream server-sent events; the stream takes the place of one that is there."""
     require_accept(request.scope, "text/event-stream")
-    number = _number(session, continued.place(place.last_event_id))
+    # The header of a browser that reconnects is newer than the query of its address.
+    last_id = continued.last_event_id or place.last_event_id
+    number = _number(session, last_id) if last_id else None
     try:
         is_let_in = await gateway_of(request).bring(session, number)
     except Problem as problem:  # it passes, and a browser would never retry
@@ -231,14 +233,12 @@ def _opened(gateway: Gateway, opening: SessionDocument) -> Session:
     return session
 
 
-def _number(session: str, last_id: str | None) -> int | None:
+def _number(session: str, last_id: str) -> int:
     """Return where a reader stands by its last event's id, which is one of this session's.
 
     Raises:
         Problem: session-unknown.
     """
-    if last_id is None:
-        return None
     found = parse_cursor(last_id)
     if found is None or found[0] != session:
         raise Problem("session-unknown", "The event is not of this session.")

@@ -92,7 +92,8 @@ async def _stream(
     request: Request, wanted: str | TopicPattern, asked: Subscribing, continued: Continued
 ) -> Response:
     gateway = gateway_of(request)
-    last_id = continued.place(asked.last_event_id)
+    # A browser that reconnects repeats its address; only the header knows what came since.
+    last_id = continued.last_event_id or asked.last_event_id or None
     try:
         if isinstance(wanted, TopicPattern):
             return await _pattern_stream(gateway, wanted, asked, last_id)

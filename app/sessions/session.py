@@ -404,4 +404,4 @@ def _passed_over(name: str, topic: str, error: Problem | EngineError | KeysError
     problem = error
     if not isinstance(problem, Problem):
         problem = Problem(problem.code, f"{problem.detail}.", position=problem.position)
-    return event("error", {"sub": name, "topic": topic, **problem.document()})
+    return event("refused", {"sub": name, "topic": topic, **problem.document()})

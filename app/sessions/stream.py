@@ -141,6 +141,6 @@ def refusal_stream(problem: Problem) -> EventSourceResponse:
     """Return a transient problem as a stream: a browser never retries after a 503."""
 
     async def refusal() -> AsyncIterator[bytes]:
-        yield event("error", problem.document(), retry_ms=jittered_retry_ms())
+        yield event("refused", problem.document(), retry_ms=jittered_retry_ms())
 
     return EventSourceResponse(refusal(), ping=0, sep="\n", headers={"Cache-Control": "no-store"})

@@ -116,7 +116,7 @@ class StatusEvent(TypedDict):
     stale_since: str | None
 
 
-class ErrorEvent(Problem):
+class RefusedEvent(Problem):
     """A problem; with `sub` and `topic` one that a pattern has passed over."""
 
     sub: NotRequired[str]
@@ -152,7 +152,8 @@ EVENTS = {
     "progress": ref(ProgressEvent),
     "unsubscribed": ref(UnsubscribedEvent),
     "status": ref(StatusEvent),
-    "error": ref(ErrorEvent),
+    # Not "error": browsers would mix it up with their own event for a lost connection.
+    "refused": ref(RefusedEvent),
     "goodbye": ref(GoodbyeEvent),
 }
 ROWS = {"anyOf": [ref(BatchEvent), ref(Envelope), {"description": "The message as published"}]}
@@ -244,6 +245,6 @@ TRACE: dict[int | str, dict[str, Any]] = {
 }
 ANSWERED = (
     HelloEvent, SubscribedEvent, OofEvent, GroupEvent, ResumedEvent, LateEvent, ConflationEvent,
-    ProgressEvent, UnsubscribedEvent, StatusEvent, ErrorEvent, GoodbyeEvent, BatchEvent,
+    ProgressEvent, UnsubscribedEvent, StatusEvent, RefusedEvent, GoodbyeEvent, BatchEvent,
     CallEvent, DecisionEvent, EndEvent,
 )  # fmt: skip

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Literal, NotRequired
 
 from pydantic import Field
@@ -16,7 +15,6 @@ from tidegate.app.http.parameters import (
     Headers,
     text,
 )
-from tidegate.app.http.problems import Problem
 from tidegate.app.sessions.documents import (
     SessionOpening,
     SessionTuning,
@@ -27,8 +25,6 @@ from tidegate.app.sessions.subscribe_request import SubscriptionParameters
 from tidegate.conflation.auto import Reason
 from tidegate.conflation.outputs import CloseReason
 from tidegate.conflation.subscription import Command
-
-_EVENT_ID = re.compile(r"[A-Za-z0-9._~-]{1,128}", re.ASCII)
 
 
 class Subscribing(SubscriptionParameters):
@@ -56,20 +52,6 @@ class Continued(Headers):
     last_event_id: Annotated[str | None, LAST_EVENT_ID, Field(description="Continue behind it")] = (
         None
     )
-
-    def place(self, by_query: str | None) -> str | None:
-        """Return where a reader goes on, by the header or else by the query.
-
-        Raises:
-            Problem: bookmark-invalid.
-        """
-        # A browser that reconnects repeats its address; only the header knows what came since.
-        found = self.last_event_id or by_query
-        if not found:
-            return None
-        if not _EVENT_ID.fullmatch(found):
-            raise Problem("bookmark-invalid", "An event id is at most 128 of A-Z a-z 0-9 . _ ~ -.")
-        return found
 
 
 class Queue(TypedDict):

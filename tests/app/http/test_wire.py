@@ -34,6 +34,6 @@ def test_a_stream_is_told_in_a_stream(path: bytes, accept: bytes) -> None:
     assert answer.headers["content-type"].startswith("text/event-stream")
     assert answer.headers["connection"] == "close"
     parser = Parser()
-    [error] = parser.feed(answer.body)
-    assert (error.name, json.loads(error.text)["code"]) == ("error", "limit-reached")
+    [refused] = parser.feed(answer.body)
+    assert (refused.name, json.loads(refused.text)["code"]) == ("refused", "limit-reached")
     assert parser.retry_ms is not None

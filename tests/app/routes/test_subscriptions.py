@@ -245,7 +245,7 @@ async def test_a_pattern_is_one_subscription_among_several() -> None:
             for _ in range(2):
                 await stream.until("group_end")
             await running.topic("px.c", key=())
-            filtered_out = (await stream.until("error"))[-1]
+            filtered_out = (await stream.until("refused"))[-1]
             assert json.loads(filtered_out.text)["topic"] == "px.c"
             await running.topic("px.d")
             assert (await stream.until("subscribed"))[-1].name == "subscribed"
