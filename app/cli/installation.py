@@ -1,4 +1,4 @@
-"""What is installed here: versions, extras, Java, and the completion of the shells."""
+"""The installation: versions, extras, Java, and the completion of the shells."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ Word = Annotated[Choice, StrictType(strict=False)]
 
 
 class Placement(StrEnum):
-    """Where in a queue the survivor stands: at the end, or in the slot of what it replaces."""
+    """The survivor's place in a queue: at the end, or in the slot of the message it replaces."""
 
     APPEND = "append"
     REPLACE = "replace"
@@ -82,6 +82,7 @@ Paths = Annotated[
 def _options(text: str) -> str:
     """Check options by reading them; the text is kept as it is written."""
     try:
+        # Parsed here for its errors only: which options are granted depends on the subscription.
         Options.parse(text)
     except OptionsInvalid as error:
         raise invalid(error.code, f"{error.detail}.", position=error.position) from None
@@ -113,6 +114,7 @@ Expiration = Annotated[DurationNs, AfterValidator(_at_least_1ms)]
 
 
 def _age(text: str) -> str:
+    # Checked and kept as text, like every field of a history.
     parse_duration(text)
     return text
 
@@ -122,6 +124,7 @@ def _size(text: str) -> str:
     return text
 
 
+# The default is a word, so that null can mean "restore the default" in a merge patch.
 REPLACES = "replace"
 
 
@@ -195,7 +198,7 @@ def _is_left_out(value: object) -> bool:
 
 
 class History(Strict):
-    """What the journal keeps; at least one of them."""
+    """Bounds of the journal; at least one of them."""
 
     model_config = ConfigDict(json_schema_extra={"minProperties": 1})
     code = "topic-invalid"
@@ -220,14 +223,14 @@ class History(Strict):
     @model_validator(mode="before")
     @classmethod
     def _check_any(cls, document: Any) -> Any:
-        """Refuse a history that says nothing, or something else."""
+        """Refuse a history without bounds, or with other fields."""
         if not isinstance(document, dict) or not document or document.keys() - set(cls.names()):
             detail = "history has messages, age and bytes, at least one of them."
             raise invalid(cls.code, detail)
         return document
 
     def kept(self, messages_max: int) -> engine.History:
-        """Return the bounds of the journal; `messages_max` holds where it does not say its own."""
+        """Return the bounds of the journal; `messages_max` holds where it has no own."""
         return engine.History(
             messages_max=messages_max if self.messages is None else self.messages,
             bytes_max=None if self.bytes is None else parse_size(self.bytes),
@@ -236,7 +239,7 @@ class History(Strict):
 
 
 class FilledBy(StrEnum):
-    """Who brings the messages: this gateway, or the Spark pipeline."""
+    """The engine that fills a topic: this gateway, or the Spark pipeline."""
 
     GATEWAY = "gateway"
     SPARK = "spark"
@@ -266,6 +269,7 @@ def _bracketed(value: object) -> str:
         return value
     if not isinstance(value, list) or not all(isinstance(part, str) for part in value):
         raise ValueError("is a list of texts")
+    # One parser for both spellings, so that a list and an option's text mean the same.
     return f"[{','.join(value)}]"
 
 
@@ -298,7 +302,9 @@ class TopicSource(Strict):
         PlainSerializer(_columns, return_type=list[str] | str | None),
         Field(description='Columns: ["SUM(/qty) AS /total"]'),
     ] = None
-    engine: Annotated[Word[FilledBy], Field(description="Who fills it")] = FilledBy.GATEWAY
+    engine: Annotated[Word[FilledBy], Field(description="The engine that fills it")] = (
+        FilledBy.GATEWAY
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -306,6 +312,8 @@ class TopicSource(Strict):
         """Refuse one of grouping and projection without the other."""
         view = ("grouping", "projection")
         if isinstance(document, dict):
+            # Before the fields are read: each alone is fine, and the other would be blamed for
+            # nothing.
             missing = [name for name in view if document.get(name) is None]
             if len(missing) == 1:
                 raise invalid(cls.code, "A view has grouping and projection.", f"/{missing[0]}")

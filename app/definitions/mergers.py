@@ -38,7 +38,7 @@ class Mergers:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names that a topic may say."""
+        """The names that a topic may use."""
         return tuple(self._functions)
 
     def merger(self, name: str) -> Merger | None:
@@ -53,6 +53,7 @@ class Mergers:
 
     def _failed(self, name: str, error: Exception) -> None:
         self.failures[name] += 1
+        # A merger fails on each message of a kind, so a line for each would fill the disk.
         if self.failures[name] == 1:
             logger.error("%s failed (logged once): messages stay unconflated", name, exc_info=error)
 
@@ -60,6 +61,7 @@ class Mergers:
 def _imported(name: str) -> Function:
     module_name, _, attribute = name.partition(":")
     try:
+        # Any exception counts: an import runs the operator's code, which may raise anything.
         function = getattr(importlib.import_module(module_name), attribute)
     except Exception as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split())

@@ -30,7 +30,7 @@ ROWS_AT_ONCE = 500
 Headers = Mapping[str, str]
 Row = TypeVar("Row")
 
-# What pydantic found -> the rest of the sentence that begins with the field's name.
+# Type of pydantic's error -> the rest of the sentence that begins with the field's name.
 _REASONS: Mapping[str, str] = {
     "string_type": "is a text",
     "bool_type": "is true or false",
@@ -99,7 +99,7 @@ def _same(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class WrittenAs:
-    """How a field stands in JSON: a `shape`, which `read` takes when it is checked.
+    """The form of a field in JSON: a `shape`, which `read` takes when it is checked.
 
     `show` gives the shape back. Without either the value is the shape itself; so a field whose
     default is None may be left out, and null is refused where the shape has none.

@@ -40,7 +40,7 @@ class Connection:
 
     Args:
         transport: of the connection.
-        on_abort: tells the requests of the connection that it is gone. The transport says so
+        on_abort: ends the requests of the connection. The transport reports the loss
             only in the loop's next turn, and a stream that returns in this one would be taken
             for one that forgot to end its answer.
         figures: counts those that are given up.
@@ -147,7 +147,7 @@ class HandedOver(NamedTuple):
     Args:
         transport: to write to; its buffer is full if `is_paused`.
         connection: what is below the transport.
-        write_watch: to be told of each write.
+        write_watch: needs a call after each write.
         leave: to be called once the connection is lost.
     """
 

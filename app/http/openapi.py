@@ -1,4 +1,4 @@
-"""What /openapi.json says beside the parameters that FastAPI reads from the routes' signatures.
+"""The parts of /openapi.json that FastAPI does not read from the routes' signatures.
 
 Answers are declared and never checked at run time: every route returns a finished response.
 """
@@ -168,7 +168,7 @@ class Api(FastAPI):
 
 def _without_null_defaults(part: Any) -> Any:
     """Return a part of the document without defaults that are null."""
-    # Pydantic gives what may be left out the default null, which a request may not say.
+    # Pydantic gives fields that may be left out the default null, which a request may not send.
     if isinstance(part, dict):
         return {
             name: _without_null_defaults(value)

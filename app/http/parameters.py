@@ -47,9 +47,9 @@ INVALID = "options-invalid"
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """How a parameter's text becomes its value, in place of FastAPI's own rules.
+    """The reading of a parameter: from text to value, in place of FastAPI's own rules.
 
-    `schema`: what /openapi.json says of it. `code`: of the problem when it cannot be read at all;
+    `schema`: its description in /openapi.json. `code`: of the problem if it cannot be read at all;
     `expected`: a sentence for a header that holds something else than a short printable text.
     """
 
@@ -291,7 +291,7 @@ STRICT = (Depends(strict_request),)
 _Known = tuple[type[Parameters], type[Headers]]
 
 _KNOWN: dict[Callable[..., Any], _Known] = {}
-"""What each endpoint declares that was asked for once; a route itself is not hashable."""
+"""Parameters that endpoints declare, found at the first request; routes are not hashable."""
 
 
 def _known(route: APIRoute) -> _Known:
@@ -319,11 +319,11 @@ def described(topic: str, query: type[Parameters], headers: type[Headers]) -> li
 def _described(place: str, model: type[Parameters]) -> Iterator[dict[str, Any]]:
     schema = model.model_json_schema()
     for name, each in schema["properties"].items():
-        told = {key: value for key, value in each.items() if key not in ("description", "title")}
+        shown = {key: value for key, value in each.items() if key not in ("description", "title")}
         yield {
             "name": name,
             "in": place,
             "required": name in schema.get("required", ()),
             "description": each["description"],
-            "schema": told,
+            "schema": shown,
         }

@@ -203,7 +203,7 @@ def _of_validation(error: RequestValidationError) -> Problem:
     code, name = CODE_OF_PLACE.get(str(place), ("message-invalid", "request"))
     reason = str(first["type"]).replace("_", " ")
     if reason == "extra forbidden":
-        path = path[:-1]  # the last part is the client's own word
+        path = path[:-1]  # the last part is the client's own text
     if place == "body" and reason != "json invalid":
         pointer = "".join("/" + reference_token(part) for part in path)
         return Problem(code, f"The body does not fit: {reason}.", pointer=pointer or None)
@@ -213,7 +213,7 @@ def _of_validation(error: RequestValidationError) -> Problem:
 
 def reference_token(part: object) -> str:
     """Return one step of a JSON pointer, shortened."""
-    # It may be the client's own word, and an answer is no place for a megabyte of it.
+    # It may be the client's own text, which could be a megabyte.
     return str(part)[:64].replace("~", "~0").replace("/", "~1")
 
 

@@ -105,7 +105,7 @@ class GatewayProtocol(HttpToolsProtocol):
         self._watch(self.settings.header_deadline.seconds)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Disconnect every request of the connection; uvicorn disconnects only the newest."""
+        """End every request of the connection; uvicorn ends only the newest."""
         self._unwatch()
         if self.connection is not None:
             self._admission.leave(self.connection)
@@ -114,7 +114,7 @@ class GatewayProtocol(HttpToolsProtocol):
         self._unset_keepalive_if_required()
         super().connection_lost(exc)
 
-    def eof_received(self) -> bool:  # type: ignore[override]  # uvicorn's own says nothing
+    def eof_received(self) -> bool:  # type: ignore[override]  # uvicorn's own returns nothing
         """Answer whole requests after the client's end of file, then close the connection.
 
         A stream ends here: nothing else would show that its client has left.

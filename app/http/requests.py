@@ -1,4 +1,4 @@
-"""Strict reading of what a request says: path, query, headers and body.
+"""Strict reading of requests: path, query, headers and body.
 
 The framework is lenient (`1_000` is an int, `%ff` is a character, the last of two parameters
 counts); here everything has one spelling and the rest is a problem.
@@ -323,7 +323,7 @@ def require_no_encoding(scope: Scope) -> None:
     Raises:
         Problem: unsupported-encoding.
     """
-    # What is never inflated can never be a bomb.
+    # A body that is never inflated can never be a decompression bomb.
     for key, value in scope["headers"]:
         if key == b"content-encoding" and value.strip().lower() != b"identity":
             raise Problem("unsupported-encoding", "A request's body comes without encoding.")

@@ -202,7 +202,7 @@ class Server(uvicorn.Server):
                 transport.abort()
         return len(connections)
 
-    # What uvicorn calls
+    # Called by uvicorn
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start the application's lifespan, then accept connections.
@@ -277,7 +277,7 @@ class Server(uvicorn.Server):
             if inspect.isawaitable(said):
                 await asyncio.wait_for(said, self.settings.shutdown_grace.seconds)
         except Exception:
-            logger.exception("the streams could not be told of the shutdown")
+            logger.exception("the streams could not send their goodbye")
 
     async def _connections_end(self, at: float) -> None:
         now = asyncio.get_running_loop().time

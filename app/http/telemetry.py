@@ -136,7 +136,7 @@ class AccessLog:
 
 
 class AccessLine:
-    """What the log says of one request, from its beginning to its end.
+    """The access log's line of one request, from its beginning to its end.
 
     `is_deferred`: the answer goes on after the application has returned; whoever writes it writes
     the line.
@@ -152,7 +152,7 @@ class AccessLine:
     def defer(self) -> Callable[[int], None]:
         """Return what writes the line at the answer's end; it is given the bytes that were sent."""
         self.is_deferred = True
-        # Of the request only this is kept: the rest is many times the memory of an idle stream.
+        # Only this of the request is kept: the rest is many times the memory of an idle stream.
         kept = ("method", "route", "path_params", "client")
         self._scope = {name: self._scope[name] for name in kept if name in self._scope}
 
@@ -229,7 +229,7 @@ class Histogram:
 
     @property
     def count(self) -> int:
-        """How many values were counted."""
+        """The number of counted values."""
         return sum(self._counts)
 
     def cumulative(self) -> Iterator[tuple[float, int]]:
@@ -253,7 +253,7 @@ class Counters:
         store_failures: writes that the store could not do.
         checkpointed_ms: wall time at which all that had been published was in checkpoints.
         auto_changes: steps of `conflation=auto`, by whether the interval became longer.
-        left: sessions whose peer went without a word.
+        left: sessions whose peer closed the connection without ending them.
     """
 
     flush_lateness: Histogram = field(default_factory=Histogram)

@@ -129,7 +129,7 @@ def session_families(
     yield counters("sessions_closed", "Ends of sessions' streams, by why.", "reason", ends)
     yield counters(
         "unsubscribed",
-        "Ends of subscriptions that their sessions were told, by why.",
+        "Ends of subscriptions that their sessions were sent, by reason.",
         "reason",
         {**dict.fromkeys(ENDS, 0), **stats.unsubscribed},
     )

@@ -42,6 +42,7 @@ router = APIRouter(tags=["operations"])
 
 
 @router.get("/healthz", summary="Alive", responses={200: answer("Alive", ref(Alive)), **problems()})
+# It asks no store: a restart does not help a process whose store is out.
 async def healthz() -> Response:
     """Answer 200 as long as the process does."""
     return json_answer({"status": "alive"})
@@ -63,6 +64,7 @@ async def readyz(request: Request) -> Response:
     if reason is not None:
         raise Problem("not-ready", f"The gateway is not ready: {reason}.")
     state: dict[str, Any] = {"status": "ready"}
+    # Ready all the same: one topic at fault must not take the traffic of all others away.
     if found := gateway.faults():
         state["topics"] = [fault._asdict() for fault in found[:FAULTS_SHOWN_MAX]]
         state["topics_at_fault"] = len(found)
@@ -122,7 +124,7 @@ async def families(gateway: Gateway, connections: ConnectionFigures | None = Non
 
 
 class WantedLanes(Parameters):
-    """Which lanes."""
+    """The topic whose lanes to list."""
 
     topic: Annotated[str | None, TOPIC_TEXT, Field(description="Only this topic's")] = None
 
@@ -143,6 +145,7 @@ async def lanes(request: Request, asked: Annotated[WantedLanes, Query()]) -> Res
         entries = gateway.catalog.listed("", "", gateway.settings.topics_max)
         names = [entry.record.name for entry in entries]
     driver = gateway.driver
+    # One time for all lanes, so that their deadlines can be compared.
     now = driver.now()
     topics = [driver.engine.topic(name) for name in names]
     views = [_view(topic, lane, now) for topic in topics for lane in _lanes(topic)]
@@ -162,5 +165,7 @@ def _view(topic: Topic, lane: Lane, now: Instant) -> dict[str, Any]:
         "subscriptions": len(lane.members),
         "interval_ms": lane.id.interval_ns // MILLISECOND,
         "position": str(topic.bookmark(lane.low_water())),
+        # A deadline may have passed while the driver is busy; a client has no use for a negative
+        # time.
         "due_ms": None if due is None else max(0, due - now) // MILLISECOND,
     }

@@ -40,6 +40,7 @@ from tidegate.app.sessions.stream import refusal_stream, session_stream
 from tidegate.app.sessions.view import Page, answer, session_view
 from tidegate.conflation.errors import LimitReached
 
+# Every gateway of a cluster answers with a page, and one of them joins all.
 PAGE_MAX = 1_000
 
 router = APIRouter(tags=["sessions"], dependencies=STRICT)
@@ -52,7 +53,7 @@ def _after(text: str) -> str:
 
 
 class Listed(Parameters):
-    """Which sessions."""
+    """The page of sessions to list."""
 
     limit: Annotated[int, whole("limit", 1, PAGE_MAX), Field(description="At most so many")] = 100
     after: Annotated[
@@ -63,7 +64,7 @@ class Listed(Parameters):
 
 
 class Place(Parameters):
-    """Where the reader of a stream stands."""
+    """The place of a stream's reader."""
 
     last_event_id: Annotated[
         str | None, EVENT_ID, Field(description="Continue behind it, as Last-Event-ID")
@@ -94,11 +95,13 @@ async def open_session(request: Request) -> Response:
     gateway = gateway_of(request)
     # `curl -X POST` without a body asks for a session with nothing special.
     body = await posted_body(request, may_be_empty=True)
+    # The streams are being closed; a client is better sent to another gateway at once.
     if gateway.stopping:
         raise Problem("not-ready", "The gateway is shutting down.")
     characters_max = gateway.settings.options_characters_max
     opening = opening_of(body, gateway.driver.limits, characters_max)
     with pointing("/subscriptions"):
+        # Before topics are looked for, as each of them may cost a question to the bus.
         check_count(len(opening.subscriptions), gateway.settings.session_subscriptions_max)
     for target in opening.subscriptions:
         await gateway.seek(target.topic, target.wish.options.bookmark)
@@ -129,6 +132,8 @@ async def list_sessions(request: Request, asked: Annotated[Listed, Query()]) -> 
         page = page.joined(await gateway.peers.broadcast(Call.of(request.scope)), limit)
     document: dict[str, Any] = {"sessions": page.sessions, "next": None}
     if page.has_more:
+        # By id and not by position: sessions end between two pages, and no other may be passed
+        # over.
         query = {"limit": limit, "after": page.sessions[-1]["session"]}
         document["next"] = "/v1/sessions?" + urlencode(query)
     if page.missing is not None:
@@ -204,6 +209,7 @@ async def events(
     if not is_let_in:
         return Response(status_code=204)
     found = gateway_of(request).sessions.get(session)
+    # Its ids are bookmarks of one topic and say nothing of a session.
     if found.cursor is None:
         detail = "The stream of a plain GET is resumed at its own address."
         raise Problem("session-unknown", detail)
@@ -228,6 +234,7 @@ def _opened(gateway: Gateway, opening: SessionDocument) -> Session:
             with pointing(target.pointer):
                 session.subscribe(target.topic, target.wish)
     except Problem:
+        # A session that was refused halfway must not count, or be listed.
         gateway.sessions.discard(session)
         raise
     return session

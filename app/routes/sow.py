@@ -57,7 +57,7 @@ def _count(least: int, most: int) -> dict[str, Any]:
 
 
 class Shown(Parameters):
-    """How a record is written."""
+    """The form of a record in the answer."""
 
     form: Annotated[
         str, word("format", ("value", "envelope")), Field(alias="format", description="Of a row")
@@ -65,7 +65,7 @@ class Shown(Parameters):
 
 
 class Asked(Shown):
-    """Which records, in what order, as they were when."""
+    """A choice of records, their order, and the time they are shown as of."""
 
     filter: Annotated[
         str | None, text("filter-invalid"), Field(description="Only records that match")
@@ -86,7 +86,7 @@ class Asked(Shown):
 
 
 class Unwanted(Parameters):
-    """Which records go; one of the two."""
+    """The records to delete: by filter or by key."""
 
     filter: Annotated[str | None, text("filter-invalid"), Field(description="Those that match")] = (
         None
@@ -123,6 +123,8 @@ async def read_sow(
     held, board = _records(gateway, entry)
     kind, characters_max = entry.document.kind, gateway.settings.options_characters_max
     query = SowQuery.read(asked.given(), kind, characters_max)
+    # Taken in one step of the loop, so the rows are a state that the topic had, and the bookmark is
+    # its place: subscribing from there misses nothing.
     past = Past(held.bookmark(held.head), board.live())
     if asked.as_of is not None:
         now_ms, archive = gateway.driver.wall_ms(), gateway.archive
@@ -161,6 +163,7 @@ async def read_record(
     frame = board.get(key_of(record_key.encode()))
     if frame is None:
         raise Problem("record-unknown", "There is no record of this key.")
+    # Of the record and not of the topic: a client may hold several records, each of its own age.
     headers = {"Tidegate-Bookmark": str(held.bookmark(frame.offset))}
     return Response(write(frame), media_type=JSON, headers=headers)
 
@@ -216,6 +219,7 @@ async def _named(
 
 
 def _whole_key(entry: CatalogTopic, text: str) -> str:
+    # A key of another width matches no record: 0 deleted would hide the slip.
     found, width = canonical_key(text.encode()), len(entry.document.key_spec.paths)
     if width and len(msgspec.json.decode(found)) != width:
         raise Problem("key-invalid", f"The topic's key has {width} field{'s' * (width > 1)}.")
@@ -230,6 +234,7 @@ async def _entry(request: Request, name: str) -> tuple[Gateway, CatalogTopic]:
 
 def _records(gateway: Gateway, entry: CatalogTopic) -> tuple[Topic, Board]:
     topic = gateway.driver.engine.topic(entry.record.name)
+    # Not 404: the topic is there, and only the wish does not fit it.
     if topic.sow is None:
         raise Problem("options-invalid", "The topic keeps no records: it has no key.")
     return topic, topic.sow.board

@@ -116,6 +116,7 @@ async def _topic_stream(
     is_gone = await gateway.catalog.seek(name) is None
     if is_gone and resume is not None and gateway.catalog.has_ended(resume.epoch):
         return Response(status_code=204)  # as its stream has said
+    # Refuses a topic that is not there, before the parameters are looked at.
     gateway.catalog.get(name)
     wish = _wish(gateway, asked)
     await gateway.reach(name, resume, wish.options.bookmark)
@@ -171,7 +172,7 @@ async def _places(
         if pattern.matches(topic)
     }
     for topic, place in places.items():
-        with contextlib.suppress(TopicNotUsable):  # an event says so; the others go on
+        with contextlib.suppress(TopicNotUsable):  # a `refused` event names it; the others go on
             if await gateway.catalog.seek(topic) is not None:
                 await gateway.reach(topic, place)
     return places

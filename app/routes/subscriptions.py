@@ -54,7 +54,9 @@ async def add_subscription(request: Request, session: SessionPath) -> Response:
     """Add a subscription; 201 with what was granted, and `subscribed` on the stream."""
     body = await posted_body(request)
     found = gateway_of(request).live_session(session)
+    # After the session is known: an ended one is 404, however wrong the body is.
     target = target_of(body, _characters_max(found))
+    # The ids of such a stream have no room for a second topic.
     if found.cursor is None or found.pattern:
         detail = "The session of a plain GET has one subscription; open one with POST for more."
         raise Problem("options-invalid", detail)
@@ -115,6 +117,8 @@ async def patch_subscription(
     asked = found.subscription(sub)
     change = change_of(body, _characters_max(found))
     wish = asked.wish.changed(change.options, change.filter_text, change.order_text)
+    # One call for interval, options, filter and pause: the subscription changes whole or not at
+    # all.
     warnings = found.change(asked.name, wish, paused=change.paused)
     return json_answer(answer(asked, warnings))
 
@@ -132,6 +136,7 @@ async def delete_subscription(
 ) -> Response:
     """End a subscription; 204, and `unsubscribed` on the stream."""
     found = gateway_of(request).live_session(session)
+    # Its queued rows are dropped or still sent, as `tidy_on_unsubscribe` of the topic says.
     found.unsubscribe(sub)
     return Response(status_code=204)
 
@@ -156,6 +161,7 @@ def auto_view(asked: SessionSubscription) -> dict[str, Any]:
 
     A pattern whose topics have intervals of their own has none.
     """
+    # Topics of a pattern follow one connection, so `auto` gives all of them one interval.
     subscriptions = [found.subscription for found in asked.topics.values()]
     bounds = bounds_of(subscriptions)
     if bounds is not None and asked.auto is not None:
