@@ -6,10 +6,10 @@ import asyncio
 import contextlib
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from fastapi import Request
 
@@ -91,10 +91,7 @@ class Gateway:
     checkpoints: Checkpoints = field(init=False)
     declared: list[Step] = field(default_factory=list)
     _is_store_open: bool = False
-    _checkpoint_task: asyncio.Task[None] | None = None
-    _archive_task: asyncio.Task[None] | None = None
-    _expiry_task: asyncio.Task[None] | None = None
-    _sessions_task: asyncio.Task[None] | None = None
+    _tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.checkpoints = Checkpoints(self.store, self.catalog, self.driver)
@@ -133,6 +130,7 @@ class Gateway:
             mergers = Mergers.load(settings.mergers)
         except MergersInvalid as error:
             raise SettingsInvalid(f"mergers: {error}") from None
+        # A store that is given replaces the bus, too: tests give one.
         bus = _bus(settings, mergers) if store is None else None
         store = store or (_store(settings, mergers) if bus is None else bus.store)
         engine = Engine(
@@ -200,20 +198,20 @@ class Gateway:
         expiry = Expiry(self.catalog, self.driver, self.writer, self.leadership)
         # Before the store opens: restored topics report what has expired meanwhile.
         self.driver.on_expired = expiry.note
-        self._expiry_task = asyncio.create_task(expiry.run(), name="expire records")
+        self._start(expiry.run(), "expire records")
         await self.open_store()
+        # Before the bus reads on: it continues each topic from the head that is loaded here.
         await self.catalog.open()
         if self.bus is not None:
             await self.bus.open()
         await open_own(self.catalog)
         await self.catalog.start_filling()  # now that every source is there
         await carry_out(self.declared, self.catalog)
-        self._checkpoint_task = asyncio.create_task(self.checkpoints.run(), name="checkpoints")
+        # Behind the load, or a first checkpoint would replace the one that is being read.
+        self._start(self.checkpoints.run(), "checkpoints")
         if self.archive is not None:
-            self._archive_task = asyncio.create_task(self.archive.run(), name="look at the archive")
-        self._sessions_task = asyncio.create_task(
-            self.sessions.topic.run(), name="publish session events"
-        )
+            self._start(self.archive.run(), "look at the archive")
+        self._start(self.sessions.topic.run(), "publish session events")
         if self.peers is not None:
             await self.peers.open()
         self.ready = True
@@ -228,21 +226,18 @@ class Gateway:
         await self.catalog.filling.aclose()
         if self.bus is not None:
             await self.bus.aclose()
-        running = (
-            self._expiry_task,
-            self._sessions_task,
-            self._checkpoint_task,
-            self._archive_task,
-        )
-        tasks = [it for it in running if it]
-        for task in tasks:
+        for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         if self.archive is not None:
             self.archive.aclose()
         # After every writer has stopped, so that the next start has no journal to apply.
         await self.checkpoints.write()
         await self.store.aclose()
+
+    def _start(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        # Kept: the loop holds its tasks weakly, so one that nobody holds may vanish.
+        self._tasks.append(asyncio.create_task(work, name=name))
 
     def _notify_streams(self, notice: bytes) -> None:
         # The outage and the sessions need each other, so this one is looked up when it is needed.
@@ -321,11 +316,13 @@ class Gateway:
 
     def say_goodbye(self) -> None:
         """Begin a shutdown: close every stream with a goodbye, and turn new ones away."""
+        # First, so that load balancers and new streams go elsewhere while the old ones end.
         self.stopping, self.ready = True, False
         self.driver.close_all(CloseReason.SHUTDOWN)
 
     def new_session_id(self) -> str:
         """Return an unguessable id, safe in a path, an event id and a command line."""
+        # 96 bits: the id is all that a reader needs to take a session over.
         random = f"s{secrets.token_urlsafe(12)}"
         return random if self.peers is None else f"{self.id}.{random}"
 

@@ -65,12 +65,14 @@ def create_app(settings: Settings, *, bus: BusConnection | None = None) -> FastA
         title="Tidegate",
         version=__version__,
         lifespan=lifespan,
+        # A redirect would lose the body of a publish, and every path has one spelling.
         redirect_slashes=False,
         generate_unique_id_function=lambda route: route.name,
         telemetry={"tracing": False, "metrics": False, "logs": False, "operation_spans": False},
     )
     app.components = COMPONENTS
     app.state.gateway = gateway
+    # The engine and keys know no HTTP: their errors carry a code, which becomes a problem here.
     app.add_exception_handler(EngineError, _answer)
     app.add_exception_handler(KeysError, _answer)
     routers = [module.router for module in ROUTES]
@@ -80,6 +82,7 @@ def create_app(settings: Settings, *, bus: BusConnection | None = None) -> FastA
     if (STATIC / "index.html").is_file():
         app.add_api_route("/", console, include_in_schema=False)
         app.add_api_route("/docs", reference, include_in_schema=False)
+        # Before /static, which would take its path.
         app.mount("/static/swagger", StaticFiles(packages=[SWAGGER]))
         app.mount("/static", StaticFiles(directory=STATIC))
     shared = bus or (None if gateway.bus is None else gateway.bus.connection)
@@ -89,6 +92,7 @@ def create_app(settings: Settings, *, bus: BusConnection | None = None) -> FastA
         # Calls of other gateways take the same way as requests, all layers included.
         peers = gateway.share_sessions(shared, partial(perform, app))
         app.add_middleware(ForwardToOwner, peers=peers)
+    # Last, as each layer goes around those that are there.
     install_middleware(app, settings)
     return app
 

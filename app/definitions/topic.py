@@ -82,7 +82,7 @@ class TopicDefinition(Strict):
             description="Policy of a full session queue; the default is conflate, of a series off",
             json_schema_extra=_without_default,
         ),
-    # Overridden for a series by `_default_policy`.
+        # Overridden for a series by `_default_policy`.
     ] = QueuePolicy.CONFLATE
     options: Annotated[OptionsText, Field(description="Default options of its subscriptions")] = ""
     placement: Annotated[

@@ -90,6 +90,8 @@ class SecurityHeaders:
 
 
 def _completed(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    # A route that sets one of them knows better: pages have a policy of their own, assets may be
+    # cached.
     present = {name.lower() for name, _ in headers}
     media_type = next((value for name, value in headers if name.lower() == b"content-type"), b"")
     policy = PAGE_POLICY if media_type.startswith(b"text/html") else API_POLICY
@@ -171,6 +173,7 @@ def allowed_methods(request: Request) -> str:
 
 
 def _methods(route: BaseRoute, scope: Scope) -> set[str]:
+    # A partial match is the right path with another method.
     match, _ = route.matches(scope)
     return set(getattr(route, "methods", None) or ()) if match is not Match.NONE else set()
 
@@ -253,6 +256,7 @@ def check_origin(scope: Scope, allowed: frozenset[str]) -> None:
     """
     if scope["method"] in SAFE_METHODS:
         return
+    # All of them: a second Origin header must not hide behind an allowed first one.
     origins = _values(scope, b"origin")
     if any(origin not in allowed and not _is_own(scope, origin) for origin in origins):
         raise Problem("origin-not-allowed", "A page of another origin may not change anything.")
@@ -266,6 +270,7 @@ def _is_own(scope: Scope, origin: str) -> bool:
     if scheme not in DEFAULT_PORTS:
         return False
     default_port = DEFAULT_PORTS[scheme]
+    # One, as the check of Host has come before.
     [host] = _values(scope, b"host")
     return authority.removesuffix(default_port) == host.removesuffix(default_port)
 

@@ -78,6 +78,7 @@ def answer(
 
 def lines_of(schema: Mapping[str, Any]) -> Content:
     """Describe NDJSON whose lines have the schema; `itemSchema` is of OpenAPI 3.2."""
+    # Both: tools that know only OpenAPI 3.1 see a text.
     return {NDJSON: {"schema": {"type": "string"}, "itemSchema": dict(schema)}}
 
 
@@ -106,6 +107,7 @@ def _event_data(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 def problems(*codes: str) -> Responses:
     """Describe refusals with these codes and those of every operation, by status."""
+    # OpenAPI has one answer a status, and several codes share one.
     by_status: dict[int, list[str]] = {}
     for code in dict.fromkeys((*codes, *EVERYWHERE)):
         by_status.setdefault(PROBLEMS[code][0], []).append(code)

@@ -107,7 +107,9 @@ class Parameters(BaseModel):
             Problem: options-invalid, a parameter's own code with a pointer to it, or what stands
                 against reading the body at all.
         """
+        # Texts as in a query, so that one reader serves GET and POST.
         texts = texts_of(await posted_body(request), cls.codes)
+        # Checked here: pydantic's own error would become a 422 without a code of the contract.
         for name, field in cls.model_fields.items():
             if field.is_required() and name not in texts:
                 raise Problem(cls.codes[name], f"{name} is missing.", pointer=f"/{name}")
@@ -189,6 +191,7 @@ def line(
     """Take a header, without the space around its value (RFC 9110, 5.5)."""
 
     def read(value: str) -> Any:
+        # The space is no part of the value, though FastAPI hands it over.
         return reader(value.strip(" \t"))
 
     return Read(read, {"type": "string"} | schema, code, expected)
@@ -196,6 +199,7 @@ def line(
 
 def word(name: str, choices: Sequence[str], code: str = INVALID) -> Read:
     """Take one of a few words."""
+    # Not an enumeration of pydantic's, whose errors repeat what the client sent.
     reader = partial(one_of, choices=tuple(choices), code=code, what=name)
     return Read(reader, {"type": "string", "enum": [str(choice) for choice in choices]}, code)
 
@@ -266,6 +270,7 @@ def record_key_text(scope: Scope) -> str:
     Raises:
         Problem: key-invalid when it is no UTF-8.
     """
+    # From the raw path: the server's decoding turns %2F of a key into a separator.
     encoded = raw_path(scope).removeprefix(TOPICS_PATH).split(b"/", 2)[2:]
     try:
         return unquote_to_bytes(encoded[0]).decode("utf-8") if encoded else ""

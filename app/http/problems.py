@@ -126,6 +126,7 @@ class Problem(Exception):
         super().__init__(code, detail)
         self.code = code
         self.detail = detail
+        # A KeyError here is a bug: codes are a closed list, which the contract names.
         self.status = PROBLEMS[code][0] if status is None else status
         self.position = position
         self.line = line
@@ -190,6 +191,7 @@ def problem_of(error: Exception) -> Problem:
 
 
 def _of_status(error: HTTPException) -> Problem:
+    # A status that the framework may add later still gets a code that clients know.
     default = "internal" if error.status_code >= 500 else "message-invalid"
     code = CODE_OF_STATUS.get(error.status_code, default)
     detail = DETAILS.get(error.status_code, f"{http.HTTPStatus(error.status_code).phrase}.")
@@ -219,4 +221,5 @@ def reference_token(part: object) -> str:
 
 def _encodable(text: str) -> str:
     """Return a text without lone surrogates, which no encoder takes."""
+    # A name of the client's may hold one, and an answer that cannot be encoded would be a 500.
     return text.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -87,6 +87,7 @@ class TopicPattern:
         """
         *leading, last = text.split(".")
         parts = [_part(part) for part in leading]
+        # `.+` and not `.*`: `px.>` is everything below px, and not px itself.
         parts.append(".+" if last == ">" else _part(last))
         if len(text) > PATTERN_LENGTH_MAX:
             raise Problem(
@@ -96,6 +97,8 @@ class TopicPattern:
 
     def matches(self, topic: str) -> bool:
         """Return True if the pattern matches the topic."""
+        # A subscriber to `>` wants the publishers' topics; the gateway's own would loop its reports
+        # back.
         if topic.startswith(OWN_PREFIX) and not self.text.startswith(OWN_PREFIX):
             return False
         return self.expression.fullmatch(topic) is not None

@@ -78,6 +78,7 @@ class JsonFormatter(logging.Formatter):
         if record.exc_info:
             document["traceback"] = self.formatException(record.exc_info)
         text = msgspec.json.encode(document, enc_hook=str).decode()
+        # Valid JSON may hold characters that a terminal obeys.
         return "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text)
 
 
@@ -94,6 +95,7 @@ def configure_logging(level: str, form: str = "text") -> None:
     output = logging.StreamHandler(sys.stderr)
     output.setFormatter(FORMATTERS[form]())
     root = logging.getLogger()
+    # Replaced and not added: a second call, as in a worker, must not log each line twice.
     root.handlers[:] = [output]
     root.setLevel(level.upper())
     for name, least in LIBRARY_LEVELS.items():
@@ -215,6 +217,7 @@ class Histogram:
 
     def __init__(self, bounds: Sequence[float] = SECONDS) -> None:
         self._bounds = bounds
+        # By bucket and not cumulative: a note then changes one count, and a scrape adds them up.
         self._counts = [0] * (len(bounds) + 1)
         self.total = 0.0
 

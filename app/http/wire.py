@@ -21,6 +21,7 @@ REQUEST_LINE_REST_BYTES: Final = 64  # method, version and spaces around the tar
 UPGRADE_FIELDS: Final = frozenset({b"connection", b"upgrade", b"http2-settings"})
 HEARTBEAT = b": heartbeat\n\n"
 FIELD, END = b"data: ", b"\n\n"
+# Wide enough to spread thousands of clients that were all cut at once.
 RETRY_MS = (1_000, 5_000)
 EVENT_STREAM = "text/event-stream"
 STREAM_ENDINGS = tuple(ending.encode() for ending in STREAMS)
@@ -53,6 +54,7 @@ def too_many_connections(path: bytes, accepts: Iterable[bytes]) -> bytes:
     """
     retry_ms = jittered_retry_ms()
     detail = "The gateway has as many connections as it may."
+    # Whole seconds, rounded up: a client that comes early would be refused again.
     headers = {"Retry-After": str(-(-retry_ms // 1_000))}
     problem = Problem("limit-reached", detail, headers=headers)
     wants_stream = any(EVENT_STREAM.encode() in value.lower() for value in accepts)
@@ -151,6 +153,7 @@ def head_problem(version: str, target: bytes, fields: Fields) -> Problem | None:
         return Problem("message-invalid", "The gateway speaks HTTP/1.1.")
     if names.count(b"host") != 1:
         return Problem("host-not-allowed", "A request has one Host header.", status=400)
+    # A length and a coding at once may be read in two ways (RFC 9112, 6.1): request smuggling.
     if codings not in ([], [b"chunked"]) or (codings and b"content-length" in names):
         return Problem("message-invalid", "A body has a length or is chunked, nothing else.")
     if not target.startswith(b"/"):
@@ -161,6 +164,7 @@ def head_problem(version: str, target: bytes, fields: Fields) -> Problem | None:
 def without_upgrade(method: bytes, target: bytes, version: str, fields: Fields) -> bytes:
     """Return the header without the fields that ask for another protocol."""
     lines = [b"%b %b HTTP/%b" % (method, target, version.encode())]
+    # RFC 9110, 7.8: a server may ignore Upgrade and answer in the protocol of the request.
     lines += [b"%b: %b" % field for field in fields if field[0] not in UPGRADE_FIELDS]
     if any(name == b"connection" and b"close" in value.lower() for name, value in fields):
         lines.append(b"connection: close")

@@ -70,6 +70,7 @@ def check_worker_group(group: WorkerGroup | None, query: bytes) -> dict[str, str
     Raises:
         Problem: not-found for any other caller.
     """
+    # All gateways of a bus get the question, also those at another address.
     if group is None or parse_qs(query).get(b"crew") != [group.id.encode()]:
         raise Problem("not-found", "This worker belongs to another group.")
     return {NUMBER: str(group.number)}
