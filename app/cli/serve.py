@@ -135,7 +135,7 @@ def _serve_by_workers(settings: Settings) -> int:
 def _work(settings: Settings, crew_id: str, line: ParentLink) -> int:
     try:
         return _serve(settings, line, crew_id)
-    # A worker is a forked process: an exception would unwind into the parent's code.
+    # The parent sees a worker's exit status and nothing else, so the sentence is printed here.
     except CommandError as error:
         print_error(str(error))
         return error.exit_code

@@ -109,7 +109,7 @@ class Parameters(BaseModel):
         """
         # Texts as in a query, so that one reader serves GET and POST.
         texts = texts_of(await posted_body(request), cls.codes)
-        # Checked here: pydantic's own error would become a 422 without a code of the contract.
+        # Checked here: pydantic's own error has no code and no pointer.
         for name, field in cls.model_fields.items():
             if field.is_required() and name not in texts:
                 raise Problem(cls.codes[name], f"{name} is missing.", pointer=f"/{name}")

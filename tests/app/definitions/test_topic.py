@@ -102,7 +102,7 @@ def test_a_registered_function_is_merger_and_matcher() -> None:
         ({"retain": None}, False),
     ],
 )
-def test_a_topic_with_a_key_retains_unless_told_not_to(
+def test_a_topic_with_a_key_retains_unless_its_definition_forbids(
     document: dict[str, object], retains: bool
 ) -> None:
     assert parse(document).retains is retains
