@@ -1,4 +1,4 @@
-"""The bus goes away, comes back, or has lost something: every stream gets a status, none a wrong row.
+"""The bus goes away, comes back, or has lost something: every stream gets a status, none bad rows.
 
 Rules cluster-2 to cluster-4 are tested here (I25 and I26).
 """

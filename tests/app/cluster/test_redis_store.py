@@ -196,7 +196,7 @@ async def test_all_who_doubt_get_one_other_epoch(shared: Shared) -> None:
 
 
 async def test_another_topic_takes_the_place_of_one_that_holds_nothing(shared: Shared) -> None:
-    """From then on nothing is appended by the old definition, even if the new one is never announced."""
+    """From then on nothing is appended by the old definition, also if the new one stays unknown."""
     one, other = await shared.store(), await shared.store()
     await one.put_topic(TopicRecord("px", TopicDefinition(), "e1"))
     await heard(other)
