@@ -6,10 +6,10 @@ import asyncio
 import contextlib
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from fastapi import Request
 
@@ -19,7 +19,9 @@ from tidegate.app.definitions.mergers import Mergers, MergersInvalid
 from tidegate.app.delivery.driver import Driver, wall_ms
 from tidegate.app.delivery.notices import Outage
 from tidegate.app.http.problems import Problem
+from tidegate.app.http.requests import TopicPattern
 from tidegate.app.sessions.registry import Sessions
+from tidegate.app.sessions.session import Session
 from tidegate.app.sessions.subscribe_request import SessionContext
 from tidegate.app.settings import Settings, SettingsInvalid
 from tidegate.app.stores.memory import MemoryStore
@@ -43,7 +45,8 @@ from tidegate.keys.text.duration import Instant
 if TYPE_CHECKING:  # loaded only where settings ask for them: redis and pyarrow are optional
     from tidegate.app.archive.archive import Archive
     from tidegate.app.cluster.cluster import Cluster
-    from tidegate.app.cluster.peers import Peers
+    from tidegate.app.cluster.connection import BusConnection
+    from tidegate.app.cluster.peers import AnswerCall, Peers
 
 CATCH_UP_S_MAX = 1.0
 STORE_S_MAX = 2.0
@@ -88,10 +91,7 @@ class Gateway:
     checkpoints: Checkpoints = field(init=False)
     declared: list[Step] = field(default_factory=list)
     _is_store_open: bool = False
-    _checkpoint_task: asyncio.Task[None] | None = None
-    _archive_task: asyncio.Task[None] | None = None
-    _expiry_task: asyncio.Task[None] | None = None
-    _sessions_task: asyncio.Task[None] | None = None
+    _tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.checkpoints = Checkpoints(self.store, self.catalog, self.driver)
@@ -130,6 +130,7 @@ class Gateway:
             mergers = Mergers.load(settings.mergers)
         except MergersInvalid as error:
             raise SettingsInvalid(f"mergers: {error}") from None
+        # A store that is given replaces the bus, too: tests give one.
         bus = _bus(settings, mergers) if store is None else None
         store = store or (_store(settings, mergers) if bus is None else bus.store)
         engine = Engine(
@@ -152,6 +153,25 @@ class Gateway:
             mergers=mergers, arrivals=arrivals, leadership=leadership, bus=bus,
             archive=_archive(settings, catalog, driver),
         )  # fmt: skip
+
+    def share_sessions(self, bus: BusConnection, handle: AnswerCall) -> Peers:
+        """Share sessions with the other gateways on a bus; `handle` answers their requests.
+
+        Called before `open`: the ids of sessions say from then on which gateway opened them.
+        """
+        from tidegate.app.cluster.peers import Peers
+        from tidegate.app.cluster.session_locations import DeadPeerCleanup
+
+        self.peers = Peers(
+            bus, self.id, self.sessions, handle, self.settings, self.catalog.catch_up
+        )
+        self.peers.set_cleanup(
+            DeadPeerCleanup(
+                self.peers.membership, self.peers.locations, self.catalog, self.driver, self.writer,
+                self.leadership,
+            )
+        )  # fmt: skip
+        return self.peers
 
     async def open_store(self) -> None:
         """Open the store, and compare it with the declared topics; a second call does nothing.
@@ -178,20 +198,20 @@ class Gateway:
         expiry = Expiry(self.catalog, self.driver, self.writer, self.leadership)
         # Before the store opens: restored topics report what has expired meanwhile.
         self.driver.on_expired = expiry.note
-        self._expiry_task = asyncio.create_task(expiry.run(), name="expire records")
+        self._start(expiry.run(), "expire records")
         await self.open_store()
+        # Before the bus reads on: it continues each topic from the head that is loaded here.
         await self.catalog.open()
         if self.bus is not None:
             await self.bus.open()
         await open_own(self.catalog)
         await self.catalog.start_filling()  # now that every source is there
         await carry_out(self.declared, self.catalog)
-        self._checkpoint_task = asyncio.create_task(self.checkpoints.run(), name="checkpoints")
+        # Behind the load, or a first checkpoint would replace the one that is being read.
+        self._start(self.checkpoints.run(), "checkpoints")
         if self.archive is not None:
-            self._archive_task = asyncio.create_task(self.archive.run(), name="look at the archive")
-        self._sessions_task = asyncio.create_task(
-            self.sessions.topic.run(), name="publish session events"
-        )
+            self._start(self.archive.run(), "look at the archive")
+        self._start(self.sessions.topic.run(), "publish session events")
         if self.peers is not None:
             await self.peers.open()
         self.ready = True
@@ -206,21 +226,18 @@ class Gateway:
         await self.catalog.filling.aclose()
         if self.bus is not None:
             await self.bus.aclose()
-        running = (
-            self._expiry_task,
-            self._sessions_task,
-            self._checkpoint_task,
-            self._archive_task,
-        )
-        tasks = [it for it in running if it]
-        for task in tasks:
+        for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         if self.archive is not None:
             self.archive.aclose()
         # After every writer has stopped, so that the next start has no journal to apply.
         await self.checkpoints.write()
         await self.store.aclose()
+
+    def _start(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        # Kept: the loop holds its tasks weakly, so one that nobody holds may vanish.
+        self._tasks.append(asyncio.create_task(work, name=name))
 
     def _notify_streams(self, notice: bytes) -> None:
         # The outage and the sessions need each other, so this one is looked up when it is needed.
@@ -258,6 +275,40 @@ class Gateway:
         except TimeoutError:
             return "the store does not answer in time"
 
+    def live_session(self, session_id: str) -> Session:
+        """Return a session that has not ended.
+
+        Raises:
+            Problem: session-unknown.
+        """
+        found = self.sessions.get(session_id)
+        if found.has_ended:  # it is kept for a while, so that clients can read why it ended
+            raise Problem("session-unknown", "The session has ended.")
+        return found
+
+    async def seek(self, target: str | TopicPattern, place: object) -> None:
+        """Look for the topic of a subscription, which may just have been made at another gateway.
+
+        A pattern takes what is there, and later what comes.
+
+        Raises:
+            Problem: bus-unavailable, as nothing is known of the topic then.
+        """
+        if isinstance(target, str):
+            await self.catalog.seek(target)
+            await self.reach(target, place)
+
+    async def reach(self, topic: str, *places: object) -> None:
+        """Wait until this gateway has what readers at these places need; None is no place.
+
+        A bookmark may come from another gateway, and ask for what only the archive has.
+        """
+        for place in places:
+            if isinstance(place, Bookmark):
+                await self.catch_up(topic, place)
+        if any(place is not None for place in places):
+            await self.look_back(topic)
+
     async def look_back(self, topic: str) -> None:
         """Let the engine know what the archive has of a topic, if there is an archive."""
         if self.archive is not None:
@@ -265,11 +316,13 @@ class Gateway:
 
     def say_goodbye(self) -> None:
         """Begin a shutdown: close every stream with a goodbye, and turn new ones away."""
+        # First, so that load balancers and new streams go elsewhere while the old ones end.
         self.stopping, self.ready = True, False
         self.driver.close_all(CloseReason.SHUTDOWN)
 
     def new_session_id(self) -> str:
         """Return an unguessable id, safe in a path, an event id and a command line."""
+        # 96 bits: the id is all that a reader needs to take a session over.
         random = f"s{secrets.token_urlsafe(12)}"
         return random if self.peers is None else f"{self.id}.{random}"
 

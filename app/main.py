@@ -65,12 +65,14 @@ def create_app(settings: Settings, *, bus: BusConnection | None = None) -> FastA
         title="Tidegate",
         version=__version__,
         lifespan=lifespan,
+        # A redirect would lose the body of a publish, and every path has one spelling.
         redirect_slashes=False,
         generate_unique_id_function=lambda route: route.name,
         telemetry={"tracing": False, "metrics": False, "logs": False, "operation_spans": False},
     )
     app.components = COMPONENTS
     app.state.gateway = gateway
+    # The engine and keys know no HTTP: their errors carry a code, which becomes a problem here.
     app.add_exception_handler(EngineError, _answer)
     app.add_exception_handler(KeysError, _answer)
     routers = [module.router for module in ROUTES]
@@ -80,11 +82,17 @@ def create_app(settings: Settings, *, bus: BusConnection | None = None) -> FastA
     if (STATIC / "index.html").is_file():
         app.add_api_route("/", console, include_in_schema=False)
         app.add_api_route("/docs", reference, include_in_schema=False)
+        # Before /static, which would take its path.
         app.mount("/static/swagger", StaticFiles(packages=[SWAGGER]))
         app.mount("/static", StaticFiles(directory=STATIC))
     shared = bus or (None if gateway.bus is None else gateway.bus.connection)
     if shared is not None:
-        _share(app, gateway, shared)
+        from tidegate.app.cluster.forwarding import ForwardToOwner  # redis is optional
+
+        # Calls of other gateways take the same way as requests, all layers included.
+        peers = gateway.share_sessions(shared, partial(perform, app))
+        app.add_middleware(ForwardToOwner, peers=peers)
+    # Last, as each layer goes around those that are there.
     install_middleware(app, settings)
     return app
 
@@ -97,26 +105,6 @@ async def console() -> Response:
 async def reference() -> Response:
     """Return the page that shows the HTTP API in Swagger UI, read from /openapi.json."""
     return FileResponse(STATIC / "reference.html")
-
-
-def _share(app: FastAPI, gateway: Gateway, bus: BusConnection) -> None:
-    """Forward requests about other gateways' sessions, and answer theirs."""
-    from tidegate.app.cluster.forwarding import ForwardToOwner
-    from tidegate.app.cluster.peers import Peers
-    from tidegate.app.cluster.session_locations import DeadPeerCleanup
-
-    answered = partial(perform, app)
-    peers = Peers(
-        bus, gateway.id, gateway.sessions, answered, gateway.settings, gateway.catalog.catch_up
-    )
-    peers.set_cleanup(
-        DeadPeerCleanup(
-            peers.membership, peers.locations, gateway.catalog, gateway.driver, gateway.writer,
-            gateway.leadership,
-        )
-    )  # fmt: skip
-    gateway.peers = peers
-    app.add_middleware(ForwardToOwner, peers=peers)
 
 
 async def _answer(request: Request, error: Exception) -> Response:

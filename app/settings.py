@@ -291,7 +291,7 @@ class Settings(BaseSettings):
     connections_max: CountValue = count_field(
         12_000,
         "Connections open at once, or fewer if the process has fewer file descriptors; beyond it "
-        "only `/healthz`, `/readyz` and `/metrics` answer; others get 429, streams an `error`.",
+        "only `/healthz`, `/readyz` and `/metrics` answer; others get 429, streams a `refused`.",
     )
     connections_per_address_max: CountValue = count_field(
         0, "Connections from one address (IPv6: a /64); 0 for no limit, as behind a proxy.", least=0

@@ -44,6 +44,8 @@ class Archive:
         """
         if not folder.is_dir():
             raise SettingsInvalid(f"archive: there is no folder {folder}")
+        # Found and not imported: the import takes a good part of a second, and only a reader of old
+        # messages needs it.
         if importlib.util.find_spec("pyarrow") is None:
             raise SettingsInvalid(
                 'archive: needs pyarrow, which is not installed: pip install "tidegate[archive]"'
@@ -92,6 +94,8 @@ class Archive:
             ArchiveLost: messages in this range were deleted meanwhile.
         """
         while position < through:
+            # Asked again for each piece: the journal may be trimmed while the pieces before were
+            # sent.
             if topic.journal.dropped_through <= position:
                 frames: Sequence[Frame] = topic.journal.after(position, until=through)
             else:
@@ -140,6 +144,7 @@ class Archive:
         name = wanted.subscriber[1]
         try:
             kind = self._catalog.get(name).document.kind
+            # Only what the journal has dropped: the engine continues from its journal by itself.
             through = self._driver.engine.topic(name).journal.dropped_through
         except (EngineError, Problem):
             return  # the subscriber already got the topic's deletion

@@ -52,12 +52,15 @@ async def records_as_of(
     assert topic.sow is not None, "it keeps records"
     dropped, head, epoch = topic.journal.dropped_through, topic.head, topic.epoch
     frames, live = topic.journal.after(dropped), topic.sow.board.live()
+    # The first frame that is later, not the last that is not: a clock that was set back must not
+    # bring a message before the ones it followed.
     later = next((at for at, frame in enumerate(frames) if frame.timestamp_ms > time_ms), None)
     if later is None and (frames or time_ms >= now_ms):
         return Past(Bookmark(epoch, head), live)
     if not later and (dropped or archive is not None):  # perhaps in an epoch before this one
         return await _before(topic, kind, time_ms, archive)
     changed, known = await _split_journal(frames, later or 0)
+    # With a whole journal a key that is in neither half did not exist at that time.
     unknown = changed - known.keys() if dropped else set()
     if unknown:
         known.update(await _state(topic.name, epoch, dropped, kind, archive, unknown))
@@ -84,6 +87,7 @@ async def _before(topic: Topic, kind: Kind, time_ms: int, archive: Archive | Non
     """Return the records at a time before the journal."""
     if archive is None:
         raise BookmarkExpired("the journal does not reach back to this time")
+    # In two steps, as the time is in the files and the state is by position.
     bookmark = await _find_bookmark(topic, time_ms, archive)
     if not bookmark.offset:
         return Past(bookmark, [])

@@ -40,11 +40,15 @@ def piece(
     bytes_left = PIECE_BYTES_MAX
     try:
         for row in _rows_after(parts, epoch, position):
+            # A gap ends the piece: the caller then finds nothing there and says so, rather than
+            # skipping it.
             if row[0] != position + 1 or row[0] > through:
                 break
             position += 1
             frame = frame_of(row, kind)
             frames.append(frame)
+            # Both bounds: a thousand large values would be held in memory at once, many small ones
+            # are one step of the loop.
             bytes_left -= len(frame.payload)
             if bytes_left <= 0 or len(frames) == PIECE_ROWS_MAX:
                 break

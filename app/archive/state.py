@@ -52,9 +52,12 @@ class StateReader:
             if part.last < position:
                 return  # a gap: the messages in it are unknown
             with opened(parts[part]) as file:
+                # From the newest: the first message found of a key is its state, and older values
+                # are never read.
                 for group in reversed(range(file.num_row_groups)):
                     self._add_group(file, group, position)
                     yield True
+            # The next older part has to end here, or messages between them are missing.
             position = part.first - 1
             self._update_whole(position)
 
@@ -96,6 +99,8 @@ def last_position_at(path: Path, part: Part, time_ms: int) -> int:
         for batch in file.iter_batches(columns=names):
             columns = (batch.column(name).to_pylist() for name in names)
             for position, published_ms in zip(*columns, strict=True):
+                # A gateway's clock may be set back between two messages; their order is that of the
+                # positions.
                 clock_ms = max(clock_ms, published_ms)
                 if clock_ms > time_ms:
                     return last

@@ -27,10 +27,12 @@ def _conflated(topic: Mapping[str, Any]) -> str:
 
 
 def _state(topic: Mapping[str, Any]) -> str:
+    # A topic without a fault leaves the cell empty, so that faults are what the eye finds.
     reason = topic.get("reason")
     return f"{topic['state']}: {reason}" if reason else ""
 
 
+# `get` for all but the name: an unusable topic has neither figures nor, perhaps, a key.
 TOPIC_COLUMNS: Mapping[str, Column] = {
     "topic": lambda topic: topic["topic"],
     "key": lambda topic: topic.get("key", ""),
@@ -65,6 +67,8 @@ def _assignment(
         if not equals or not name.strip():
             raise click.BadParameter(f"expected FIELD=VALUE, not {text!r}.")
         try:
+            # JSON first, so that numbers and null need no quotes; a plain word is no JSON, and a
+            # text then.
             fields[name.strip()] = msgspec.json.decode(value)
         except ValueError:
             fields[name.strip()] = value
@@ -77,6 +81,7 @@ def entity_tag(ctx: click.Context, param: click.Parameter, text: str | None) -> 
         return None
     if not text or not all("!" <= character <= "~" for character in text):
         raise click.BadParameter(f"expected an ETag as `topics show` prints it, not {text!r}.")
+    # A weak tag (`W/"…"`) keeps its own quotes.
     return text if text == "*" or '"' in text else f'"{text}"'
 
 
@@ -120,6 +125,7 @@ FIELD_OPTIONS = (
 
 def field_options(function: Callable[..., int]) -> Callable[..., int]:
     """Add the options of a definition; flags override the file, `--set` overrides both."""
+    # click shows options in the order of decorators, and the last applied comes first.
     for option in reversed(FIELD_OPTIONS):
         function = option(function)
     return function
@@ -166,6 +172,7 @@ def create_topic(topic: str, new: bool, if_match: str | None, gateway: str, **fi
     return DONE
 
 
+# A verb of its own beside `create`, which replaces: what is not named would get its default.
 @topics.command("update")
 @topic_argument
 @field_options
@@ -177,6 +184,7 @@ def update_topic(topic: str, if_match: str | None, gateway: str, **fields: Any) 
     This is a JSON Merge Patch: fields that are not named stay, and null restores a default.
     """
     patch = definition_of(topic, **fields)
+    # An empty patch would succeed and do nothing, most likely for want of a flag.
     if not patch:
         raise UsageInvalid("nothing to change: use --set, --from or the flag of a field")
     with connect(gateway) as client:
@@ -261,10 +269,12 @@ def definition_of(
     """
     definition = {} if file is None else _read(file, topic)
     if key_paths is not None:
+        # An empty text is a definition without a key, which differs from no flag at all.
         definition["key"] = [path.strip() for path in key_paths.split(",") if path.strip()]
     if history is not None:
         definition["history"] = {"messages": history}
     definition |= {name: text for name, text in texts.items() if text is not None}
+    # `--set` last: it is the most specific, and reaches fields that have no flag.
     return definition | assigned
 
 
@@ -286,6 +296,7 @@ def _read(file: str, topic: str) -> dict[str, Any]:
 
 def _table(file: str, document: dict[str, Any], topic: str) -> dict[str, Any]:
     """Return the whole document, or the topic's table of a file for `serve --topics`."""
+    # One file serves both `serve --topics` and this command.
     if "topics" not in document:
         return document
     found = document["topics"].get(topic) if isinstance(document["topics"], dict) else None

@@ -30,6 +30,7 @@ class Seconds(click.ParamType[float]):
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
         """Convert the text to seconds."""
+        # Imported late, like the client below: `--help` and completion wait for every import.
         from tidegate.keys.text.duration import SECOND, parse_duration
 
         if isinstance(value, float):  # click converts a converted default once more
@@ -80,6 +81,7 @@ def connect(gateway: str, patience_s: float = 0.0) -> Gateway:
         return Gateway(gateway, patience_s=patience_s)
     except ValueError as error:
         context = click.get_current_context(silent=True)
+        # The fault is named where it was written: click itself names the flag also for a variable.
         source = context and context.get_parameter_source("gateway")
         named = GATEWAY_VARIABLE if source is ParameterSource.ENVIRONMENT else "--gateway"
         raise click.BadParameter(f"{error}.", ctx=context, param_hint=named) from None

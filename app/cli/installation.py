@@ -1,4 +1,4 @@
-"""What is installed here: versions, extras, Java, and the completion of the shells."""
+"""The installation: versions, extras, Java, and the completion of the shells."""
 
 from __future__ import annotations
 
@@ -84,6 +84,7 @@ def version() -> int:
     return DONE
 
 
+# From the metadata: importing PySpark for its version would take a second.
 def package_version(name: str) -> str | None:
     """Return the version of an installed distribution."""
     try:
@@ -113,6 +114,7 @@ def java_version() -> str | None:
     java = str(Path(home, "bin", "java")) if home else shutil.which("java")
     if java is None or not Path(java).exists():
         return None
+    # Through links: /usr/bin/java points into the installation, whose root has the file.
     release = Path(java).resolve().parents[1] / "release"
     written = release.read_text(errors="replace") if release.is_file() else ""
     found = re.search(r'JAVA_VERSION="([^"]+)"', written)
@@ -186,6 +188,7 @@ def _script(program: click.Command, shell: str) -> str:
 
 def _add_line(file: Path, line: str) -> None:
     text = file.read_text("utf-8") if file.exists() else ""
+    # Looked for as a whole line: the file is the user's, and a second install adds nothing.
     if line not in text.splitlines():
         file.write_text(
             f"{text}{'' if text.endswith(chr(10)) or not text else chr(10)}{line}\n", "utf-8"

@@ -82,6 +82,7 @@ def csv_lines(raw: IO[bytes]) -> Lines:
     Raises:
         UsageInvalid: an empty or repeated name in the header; a row longer or shorter than it.
     """
+    # Spreadsheets begin a file with a byte order mark; `newline=""` leaves quoted line ends to csv.
     text = io.TextIOWrapper(raw, "utf-8-sig", newline="")
     try:
         yield from _objects(csv.reader(text, strict=True))
@@ -95,6 +96,7 @@ def _objects(rows: CsvRows) -> Lines:
         return
     if not all(header) or len(set(header)) != len(header):
         raise UsageInvalid("the first row of the CSV must give each column a name of its own")
+    # Encoded once and not for each row.
     names = [msgspec.json.encode(name) + b":" for name in header]
     for row in rows:
         if not row:

@@ -63,8 +63,11 @@ def serve(config: Path | None, dry_run: bool, **flags: Any) -> int:
     need("serve", "server")
     from tidegate.app.cli.settings import load_settings
 
+    # Imported late, like all below: `--help` needs none of the server's modules.
     settings = load_settings(config, overrides=flags)
+    # Workers share no memory: without a bus each would have topics and sessions of its own.
     if settings.workers > 1 and settings.redis is None:
+        # The exit status tells a wrong command (2) from a wrong configuration (78).
         if flags["workers"] is not None:
             raise UsageInvalid("--workers above 1 needs --redis")
         raise ConfigurationInvalid("workers: above 1 needs redis")
@@ -92,6 +95,8 @@ def _serve(settings: Settings, line: ParentLink | None = None, crew_id: str = ""
             settings,
             on_shutdown=app.state.gateway.say_goodbye,
             on_started=partial(_announce, settings, line),
+            # Before requests: a store that cannot be used ends the command with a sentence and not
+            # with 503s.
             prepare=app.state.gateway.open_store,
             # The kernel spreads connections over the workers' own sockets at the shared address.
             listener=None if line is None else open_listener(settings, shared=True),
@@ -107,10 +112,12 @@ def _serve_by_workers(settings: Settings) -> int:
     """Run several gateways, each a process, at one address that this process holds."""
     from tidegate.app.cluster.workers import Workers
     from tidegate.app.http.listener import CannotListen, base_url, hold_address
-    from tidegate.app.http.logs import configure_logging
+    from tidegate.app.http.telemetry import configure_logging
 
     configure_logging(settings.log_level, settings.log_format)
     try:
+        # Held and not listened on: a worker that dies must not leave connections in a queue of the
+        # parent.
         holder = hold_address(settings)
     except CannotListen as error:
         raise ConfigurationInvalid(str(error)) from None
@@ -128,6 +135,7 @@ def _serve_by_workers(settings: Settings) -> int:
 def _work(settings: Settings, crew_id: str, line: ParentLink) -> int:
     try:
         return _serve(settings, line, crew_id)
+    # The parent sees a worker's exit status and nothing else, so the sentence is printed here.
     except CommandError as error:
         print_error(str(error))
         return error.exit_code
@@ -156,6 +164,7 @@ def _dry_run(settings: Settings) -> int:
     from tidegate.app.stores.store import StoreUnusable
 
     try:
+        # The same plan that a start would carry out, up to the last step.
         steps = asyncio.run(_planned(_as_it_is(settings)))
     except (SettingsInvalid, StoreUnusable, TopicFilesInvalid) as error:
         raise ConfigurationInvalid(str(error)) from None
@@ -170,6 +179,7 @@ def _dry_run(settings: Settings) -> int:
 async def _planned(settings: Settings) -> list[Step]:
     from tidegate.app.gateway import Gateway
 
+    # Opened and never started: no task runs, and no topic changes.
     gateway = Gateway.build(settings)
     await gateway.open_store()
     await gateway.store.aclose()
@@ -238,6 +248,7 @@ def _restore(backup: Path, store_dir: str | None, replaces: bool) -> None:
     from tidegate.app.stores.schema import FolderUnusable
     from tidegate.app.stores.store import StoreUnusable
 
+    # The same layers as `serve`, so that both mean the same folder.
     settings = load_settings(overrides={"data": store_dir})
     if settings.keeps_nothing:
         raise UsageInvalid("--data :memory: keeps nothing, so nothing can be restored into it")

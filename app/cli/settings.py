@@ -30,8 +30,16 @@ from tidegate.keys.text.size import size_text
 
 CONFIG_FILE = "tidegate.toml"
 
-# Other parts of the product read these, so they are not misspelt settings.
-OTHER_VARIABLES = frozenset({"TIDEGATE_GATEWAY", "TIDEGATE_REQUIRE_ALL"})
+# Not misspelt settings: commands read the first, tests read the others and start gateways with them
+# set. TIDEGATE_TICKS would be taken for TIDEGATE_TOPICS.
+OTHER_VARIABLES = frozenset(
+    {
+        "TIDEGATE_GATEWAY",
+        "TIDEGATE_HYPOTHESIS_PROFILE",
+        "TIDEGATE_REQUIRE_ALL",
+        "TIDEGATE_TICKS",
+    }
+)
 
 logger = logging.getLogger("tidegate.settings")
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     Subscribe = Callable[[str | None, Trouble], Subscription]
 
 FORMATS = ("value", "envelope", "batch")
+# Notes about the stream go to standard error: a pipe gets messages and nothing else.
 PRINTED = ("message", "delta", "oof")
 COMMANDS = ("subscribe", "sow_and_subscribe", "sow", "delta_subscribe", "sow_and_delta_subscribe")
 LABEL_WIDTH = 10
@@ -80,6 +81,7 @@ def subscribe(
     if table and format_name is not None:
         raise UsageInvalid("use either --table or --format, not both")
 
+    # Made late, as the table and the lines want another format and another place for notes.
     def subscribed(format_name: str | None, trouble: Trouble) -> Subscription:
         return client.subscribe(
             topic,
@@ -96,6 +98,7 @@ def subscribe(
         connect(gateway) as client,
         pointing(options=options, filter=filter_text, order_by=order_by),
     ):
+        # Who names a format wants to see it, also on a terminal.
         if table or (sys.stdout.isatty() and format_name is None):
             _show_table(topic, subscribed, count)
         else:
@@ -151,6 +154,7 @@ def sow(
             **page,
         )
         for record in records:
+            # Bytes as they came: decoding would change a number's spelling, or fail on a locale.
             sys.stdout.buffer.write(record + b"\n")
     return DONE
 
@@ -197,12 +201,14 @@ def _print_messages(subscription: Subscription, count_max: int | None) -> None:
     """Print each message on a line of its own, flushed at once for the reader of a pipe."""
     printed = 0
     for event in subscription:
+        # A reader of the output has to know that rows may repeat from here.
         if event.name == "hello" and subscription.connections > 1:
             print_note("Reconnected")
-        elif event.name in ("error", "late", "unsubscribed"):
+        elif event.name in ("refused", "late", "unsubscribed"):
             print_note(f"{event.name}: {event.text}")
         elif event.name in PRINTED:
             sys.stdout.write(_one_line(event.text) + "\n")
+            # A pipe is buffered by the block, and a quiet topic would show nothing for minutes.
             sys.stdout.flush()
             printed += 1
             if printed == count_max:
@@ -212,6 +218,7 @@ def _print_messages(subscription: Subscription, count_max: int | None) -> None:
 
 def _one_line(text: str) -> str:
     """Join the two lines of a session's batch; a text message keeps its own lines."""
+    # The gateway sends a session's head line and the lane's shared body as two lines of one event.
     return text.replace("\n", "", 1) if text.startswith('{"sub":') else text
 
 
@@ -219,6 +226,7 @@ def _show_table(topic: str, subscribed: Subscribe, count_max: int | None) -> Non
     from tidegate.app.cli.table import LiveTable
 
     table = LiveTable(topic)
+    # One redraw a flush: the rows of a batch arrive together.
     with subscribed("batch", table.note) as subscription, table:
         for event in subscription:
             table.take(event)
@@ -246,6 +254,7 @@ def _explained(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
         name if value is True else f"{name}={value}" for name, value in found["defaults"].items()
     ]
     yield "by default", ",".join(named) or "nothing"
+    # A sow has no lane and nothing to resume.
     if found["lane"] is not None:
         yield "lane", f"{found['lane']} (now {found['subscribers']:,} on it)"
         yield "resume", found["resume"]

@@ -80,6 +80,8 @@ def _samples(
     taken_at, taken = 0.0, 0
     while True:
         now = time.monotonic()
+        # Polled and not subscribed: figures change all the time, and a session of its own would
+        # show up.
         topics_before, topics = topics, list(client.topics())
         sessions_before, sessions = sessions, list(client.administration.sessions())
         yield {
@@ -89,6 +91,7 @@ def _samples(
         taken, taken_at = taken + 1, now
         if taken == count:
             return
+        # From the sample's begin, so that a slow gateway does not stretch the interval.
         next_at = now + interval
         if ends_at is not None and ends_at < next_at:
             time.sleep(max(0.0, ends_at - time.monotonic()))
@@ -104,6 +107,7 @@ def rated_topics(
     A topic without a previous sample has no rate, nor has a counter that went back: its gateway was
     restarted.
     """
+    # With the epoch: a topic that was made again counts from zero.
     known = {(topic["topic"], topic["epoch"]): topic for topic in before}
     rated: list[Document] = []
     for topic in topics:
@@ -124,6 +128,7 @@ def rated_sessions(
     rated: list[Document] = []
     for session in sessions:
         queued, old = session["queue"]["messages"], known.get(session["session"])
+        # May be negative: a queue that drains is as worth knowing as one that fills.
         rate = None if old is None else round((queued - old) / took_s)
         rated.append({**session, "queued_per_s": rate})
     return sorted(rated, key=lambda it: (-it["queue"]["messages"], it["session"]))
@@ -134,6 +139,7 @@ def _draw(samples: Iterator[dict[str, list[Document]]]) -> None:
     from rich.live import Live
 
     console = Console()
+    # Redrawn with each sample only; rich would otherwise repaint the same page four times a second.
     with Live(console=console, auto_refresh=False) as live:
         for sample in samples:
             live.update(page(sample, console.height - LINES_AROUND), refresh=True)
@@ -145,6 +151,7 @@ def page(sample: dict[str, list[Document]], lines_max: int) -> RenderableType:
     from rich.text import Text
 
     topics, sessions = sample["topics"], sample["sessions"]
+    # A page longer than the terminal would scroll, and Live could not draw over it.
     of_topics = min(len(topics), max(1, lines_max - min(len(sessions), lines_max // 3)))
     of_sessions = max(1, lines_max - of_topics)
     left = [

@@ -17,8 +17,8 @@ from tidegate.app.cluster.connection import (
 from tidegate.app.cluster.redis_store import RedisStore, new_epoch
 from tidegate.app.definitions.topic import TopicDefinition, Unusable
 from tidegate.app.delivery.timers import Backoff
-from tidegate.app.http.logs import event
 from tidegate.app.http.problems import Problem
+from tidegate.app.http.telemetry import event
 from tidegate.app.stores.store import DefinitionsMoved, Stored, TopicRecord
 from tidegate.app.topics.catalog import Catalog
 from tidegate.app.topics.registry import CatalogTopic

@@ -42,6 +42,7 @@ class ForwardToOwner:
         Raises:
             Problem: bus-unavailable; session-unknown for a trace at another gateway.
         """
+        # Behind one address a probe cannot tell otherwise which gateway is not ready.
         if scope["type"] == "http" and scope["path"] in OPERATIONS:
             send = self._with_gateway_id(send)
         session = _session_of(scope)
@@ -52,6 +53,8 @@ class ForwardToOwner:
             await self._refuse_trace(session)
             await self._app(scope, receive, send)
             return
+        # Read whole before the owner is asked: a call is one message on the bus, and may be sent
+        # again.
         body = await read_body(Request(scope, receive), REQUEST_BYTES_MAX)
         call = Call.of(scope, body)
         reply = await self._peers.forward(session, call)

@@ -104,6 +104,7 @@ class TopicLogReader:
         while True:
             raise_if_cancelled()
             try:
+                # All topics after an outage; from then on a few at a time.
                 await self._check(name for name in self._names())
                 while True:
                     raise_if_cancelled()
@@ -125,6 +126,7 @@ class TopicLogReader:
             await self._repair_suspects()
 
     async def _repair_suspects(self) -> None:
+        # Taken first: a topic that becomes suspect during its repair is checked again.
         suspects, self._suspects = self._suspects, {}
         for name, has_gap in suspects.items():
             await self._repair(name, has_gap=has_gap)
@@ -136,6 +138,7 @@ class TopicLogReader:
             await self._check(self._next_in_rotation())
         if self._suspects:
             return
+        # Only once no topic is suspect: until then what is read may belong to another history.
         self._outage.over()
         await self._publish_all(await self._read())
 
@@ -253,6 +256,8 @@ class TopicLogReader:
         record = entry.record
         reported = self._reported.get(name)
         is_current = reported is not None and reported.epoch == record.epoch
+        # A reader may have seen more than this gateway: Redis must not continue below what anybody
+        # got.
         seen = max(self._head(name), reported.offset if reported and is_current else 0)
         epoch = await self._store.confirm_epoch(name, seen)
         self._reported.pop(name, None)

@@ -281,7 +281,7 @@ class Peers:
                         await self.locations.confirm(session.id)
                     raise_if_cancelled()
 
-    # What others ask
+    # Requests of other gateways
 
     async def _handle_call(self, text: bytes) -> bytes:
         session, call = _CALLS.decode(text)

@@ -99,6 +99,7 @@ class RedisStore:
         """
         try:
             await check_persistence(self._connection, survives_power=self._survives_power)
+            # Asked once: a server that does not sync each write may lose what it has replied to.
             self._syncs = await syncs_every_write(self._connection)
             await self.definitions.open()
         except (RedisError, OSError) as error:
@@ -118,6 +119,7 @@ class RedisStore:
         with translate_errors():
             found = await self.definitions.read()
         for stored in found:
+            # A topic that is known keeps its record until the catalog has applied the new one.
             if stored.name not in self._records:
                 self.set_record(stored.name, stored)
         return found
@@ -181,6 +183,7 @@ class RedisStore:
         """
         known = self._records.get(record.name)
         with translate_errors():
+            # The same life of the topic: its messages stay, and only the definition is written.
             if known is not None and known.epoch == record.epoch:
                 await self.definitions.put(record)
             elif known is not None and known.identity != record.identity:
@@ -311,6 +314,7 @@ class RedisStore:
         found: list[Item] = []
         for value in values:
             at_ms, items = (0, b"") if value is None else _unpack_stage(value)
+            # Redis expires it by its own clock, which may be behind this one.
             if at_ms + STAGE_MS <= now_ms:
                 return None
             found += unpack(items)
@@ -322,6 +326,7 @@ class RedisStore:
     async def fault(self) -> str | None:
         """Probe with a write that has no effect; return why Redis rejects it, or None."""
         try:
+            # A write, as a replica or a full Redis still answers reads.
             await self._connection.execute("SET", self._probe, "", "PX", PROBE_MS)
         except ResponseError as error:
             return f"the bus takes no writes: {rejection_reason(error)}"

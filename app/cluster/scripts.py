@@ -29,7 +29,7 @@ local function run(syncs)
 end
 """
 
-# Whether the server may reply before it has written: with `appendfsync everysec` it delays writes
+# Tells if the server may reply before it has written: with `appendfsync everysec` it delays writes
 # while a sync runs. No sync starts between a script and the write that follows it.
 _WAITS: Final = """
 local function waits(syncs)

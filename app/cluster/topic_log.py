@@ -165,6 +165,8 @@ class TopicLog:
     async def _scan_records(self) -> dict[str, Frame]:
         if not self.record.document.retains:
             return {}
+        # A scan may return a record twice or leave out one that changes meanwhile; the stream has
+        # those.
         sow, records = self.keys[2], dict[str, Frame]()
         self.connection.foreign.pop(sow, None)
         scan = self.connection.writer.hscan_iter(sow, count=RECORDS_AT_ONCE)

@@ -81,6 +81,8 @@ def in_order(declared: Mapping[str, Declared]) -> list[Declared]:
     """
     ordered: dict[str, Declared] = {}
     for name in sorted(declared):
+        # The union keeps the place of what is there already, so a source stays before all that it
+        # fills.
         ordered |= _behind_sources(declared[name], declared)
     return list(ordered.values())
 

@@ -10,6 +10,7 @@ from tidegate.app.http.problems import Problem
 Find = Callable[[str], TopicDefinition | None]
 """None: there is no such topic. One that is there and cannot be used is refused by the call."""
 
+# Pointers in the order of `TopicDefinition.identity`.
 _IDENTITY = ("/key", "/type", "/retain")
 
 
@@ -68,7 +69,7 @@ def keeps_messages(
     Raises:
         Problem: topic-conflict where it holds messages that are of another key, type or source.
     """
-    # What is stored fits a definition of the same identity, whatever else was wrong with it.
+    # Stored messages fit any definition of the same identity, whatever else was wrong with it.
     if unusable.identity == document.identity:
         is_filled_anew = unusable.source_topic is None and document.gateway_source is not None
         if has_messages and is_filled_anew:

@@ -1,4 +1,4 @@
-"""The fields `merge` and `match`, and the operator's functions that they may name."""
+"""The operator's functions of the setting `mergers`, which `merge` and `match` of a topic name."""
 
 from __future__ import annotations
 
@@ -6,16 +6,8 @@ import importlib
 import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any
 
-from pydantic import PlainSerializer, PlainValidator, ValidationInfo
-
-from tidegate.app.definitions.fields import Path, paths_of, read_paths
 from tidegate.keys.merging import Function, Matcher, Merger
-from tidegate.keys.reducers import Reduce
-from tidegate.keys.spec import KeySpec
-
-REPLACES = "replace"
 
 logger = logging.getLogger("tidegate.mergers")
 
@@ -46,7 +38,7 @@ class Mergers:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names that a topic may say."""
+        """The names that a topic may use."""
         return tuple(self._functions)
 
     def merger(self, name: str) -> Merger | None:
@@ -61,6 +53,7 @@ class Mergers:
 
     def _failed(self, name: str, error: Exception) -> None:
         self.failures[name] += 1
+        # A merger fails on each message of a kind, so a line for each would fill the disk.
         if self.failures[name] == 1:
             logger.error("%s failed (logged once): messages stay unconflated", name, exc_info=error)
 
@@ -68,6 +61,7 @@ class Mergers:
 def _imported(name: str) -> Function:
     module_name, _, attribute = name.partition(":")
     try:
+        # Any exception counts: an import runs the operator's code, which may raise anything.
         function = getattr(importlib.import_module(module_name), attribute)
     except Exception as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split())
@@ -79,68 +73,3 @@ def _imported(name: str) -> Function:
 
 
 NO_MERGERS = Mergers()
-
-
-def _merge(value: object, info: ValidationInfo) -> Reduce | Merger | None:
-    if value == REPLACES:
-        return None
-    if isinstance(value, dict) and value:
-        return _reduce(value)
-    merger = _mergers(info).merger(value) if isinstance(value, str) else None
-    if merger is None:
-        known = "replace, an object from field path to reducer, or a merger"
-        raise ValueError(f"is {known} that the setting mergers names")
-    return merger
-
-
-def _reduce(reducers: Mapping[str, Any]) -> Reduce:
-    if not all(isinstance(reducer, str) for reducer in reducers.values()):
-        raise ValueError("has a text for each path")
-    reduce = Reduce.of(reducers)
-    # JSON allows a name once, but /a and $.a are two names of one path.
-    if len({one.path for one in reduce.columns}) < len(reduce.columns):
-        raise ValueError("has a path twice")
-    return reduce
-
-
-def _written_merge(merge: Reduce | Merger | None) -> Any:
-    if isinstance(merge, Reduce):
-        return {str(one.path): str(one).removeprefix(f"{one.path}:") for one in merge.columns}
-    return REPLACES if merge is None else str(merge)
-
-
-def _match(value: object, info: ValidationInfo) -> KeySpec | Matcher | None:
-    if value is None:
-        return None
-    if isinstance(value, list) and value:
-        return read_paths(value)
-    matcher = _mergers(info).matcher(value) if isinstance(value, str) else None
-    if matcher is None:
-        known = "null, a list of field paths, or a matcher"
-        raise ValueError(f"is {known} that the setting mergers names")
-    return matcher
-
-
-def _written_match(match: KeySpec | Matcher | None) -> Any:
-    return str(match) if isinstance(match, Matcher) else paths_of(match)
-
-
-def _mergers(info: ValidationInfo) -> Mergers:
-    """Return the functions that `TopicDefinition.parse` was given."""
-    mergers: Mergers = (info.context or {}).get("mergers", NO_MERGERS)
-    return mergers
-
-
-Merge = Annotated[
-    Reduce | Merger | None,
-    PlainValidator(_merge, json_schema_input_type=dict[str, str] | str),
-    PlainSerializer(_written_merge, return_type=dict[str, str] | str),
-]
-"""A reducer of fields, a registered merger, or None: the newest replaces the older ones."""
-
-Match = Annotated[
-    KeySpec | Matcher | None,
-    PlainValidator(_match, json_schema_input_type=list[Path] | str | None),
-    PlainSerializer(_written_match, return_type=list[Path] | str | None),
-]
-"""The fields of queued messages that may conflate, a registered matcher, or None: the key."""

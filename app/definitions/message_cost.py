@@ -63,7 +63,7 @@ class Weight:
 
 @dataclass(frozen=True, slots=True)
 class SchemaCost:
-    """What a message can cost: `root` for the outermost value, `inner` for each value below."""
+    """The cost of a message: `root` for the outermost value, `inner` for each value below."""
 
     root: Weight
     inner: Weight

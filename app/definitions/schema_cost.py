@@ -36,7 +36,7 @@ ODD_NUMBER = 500
 
 @dataclass(slots=True)
 class _Members:
-    """Which schemas a value's members meet: `always`, by `named` member, or the `others`.
+    """The schemas that a value's members meet: `always`, by `named` member, or the `others`.
 
     `hidden` are those of the others that a named member does not meet.
     """
@@ -104,6 +104,7 @@ def cost_of(document: dict[str, Any] | bool) -> SchemaCost:
     """
     edges = _Edges(SchemaDocument(document))
     reached: dict[str, _Place] = {}
+    # From the root, so that definitions which nothing refers to cost nothing.
     waiting = [""]
     while waiting:
         pointer = waiting.pop()
@@ -120,6 +121,7 @@ def cost_of(document: dict[str, Any] | bool) -> SchemaCost:
         for pointer, weight in newer.items():
             _bound_weight(weight, pointer)
         inner = inner.most(newer[""])
+        # Weights of a schema without recursion settle at its depth, long before DEPTH_MAX.
         if newer == weights:
             break
         weights = newer
@@ -151,6 +153,7 @@ class _Edges:
             if known is None:
                 raise SchemaInvalid("the schema refers to itself at the same value", pointer)
             return known
+        # Marks it as open: meeting it again below itself would never end.
         self._wholes[pointer] = None
         own = self._place(pointer)
         if not own.branches and not own.marks:

@@ -18,15 +18,18 @@ from pydantic import (
 
 from tidegate.app.definitions.fields import (
     Expiration,
+    FilledBy,
     History,
+    Match,
+    Merge,
     OptionsText,
     Paths,
     Placement,
+    TopicSource,
     Word,
 )
-from tidegate.app.definitions.mergers import NO_MERGERS, Match, Merge, Mergers
+from tidegate.app.definitions.mergers import NO_MERGERS, Mergers
 from tidegate.app.definitions.schema import Schema, SchemaField
-from tidegate.app.definitions.source import FilledBy, TopicSource
 from tidegate.app.http.bodies import Strict, invalid, read
 from tidegate.app.http.problems import Problem
 from tidegate.conflation import definition as engine
@@ -46,7 +49,7 @@ from tidegate.keys.spec import KeySpec
 DESCRIPTION_CHARACTERS_MAX = 4_096
 
 Identity = tuple[KeySpec, Kind, bool]
-"""What stays while a topic holds messages: its key, its type, and whether it retains."""
+"""The part that stays while a topic holds messages: key, type, and whether it retains."""
 
 
 def _without_default(schema: dict[str, Any]) -> None:
@@ -76,9 +79,10 @@ class TopicDefinition(Strict):
         Word[QueuePolicy],
         Field(
             alias="conflation",
-            description="What a full session queue does: conflate, but of a series off",
+            description="Policy of a full session queue; the default is conflate, of a series off",
             json_schema_extra=_without_default,
         ),
+        # Overridden for a series by `_default_policy`.
     ] = QueuePolicy.CONFLATE
     options: Annotated[OptionsText, Field(description="Default options of its subscriptions")] = ""
     placement: Annotated[
@@ -97,11 +101,10 @@ class TopicDefinition(Strict):
             json_schema_extra={"default": "replace"},
         ),
     ] = None
-    kind: Annotated[Word[Kind], Field(alias="type", description="What its messages are")] = (
-        Kind.JSON
-    )
+    kind: Annotated[Word[Kind], Field(alias="type", description="Kind of its messages")] = Kind.JSON
+    # Three values: null follows the key, which a filled topic gets from its source only later.
     retain: Annotated[
-        bool | None, Field(description="Whether it keeps records; null: if it has a key")
+        bool | None, Field(description="true: it keeps records; null: only if it has a key")
     ] = None
     values_only: Annotated[bool, Field(description="Never deltas")] = False
     priority: Annotated[Word[Priority], Field(description="Which topics of a session go first")] = (
@@ -142,6 +145,8 @@ class TopicDefinition(Strict):
 
     def document(self) -> dict[str, Any]:
         """Return the definition as JSON, defaults included; `parse` reads back the same topic."""
+        # Defaults are written out: a later version with another default must not change a stored
+        # topic.
         return self.model_dump(mode="json", by_alias=True)
 
     @model_validator(mode="before")
@@ -156,7 +161,7 @@ class TopicDefinition(Strict):
     @field_validator("retain")
     @classmethod
     def _normalize_retain(cls, retain: bool | None, info: ValidationInfo) -> bool | None:
-        """Return None where the default says the same."""
+        """Return None where the default means the same."""
         # Equal topics have equal definitions; and a filled topic gets its key, hence its default,
         # from its source later.
         return None if retain is bool(info.data.get("key_spec")) else retain
@@ -180,6 +185,7 @@ class TopicDefinition(Strict):
     def _only_of_json(self) -> list[str]:
         """Return the fields that the topic has and its type cannot use."""
         is_series = self.kind is Kind.SERIES
+        # In the order of the contract, as the first field out of place is the one that is named.
         used = {
             "key": bool(self.key_spec) and not is_series,
             "schema": self.message_schema is not None and not is_series,
@@ -195,6 +201,7 @@ class TopicDefinition(Strict):
             detail = "A series is never conflated; conflation is off or unsubscribe."
             raise invalid("policy-invalid", detail, "/conflation")
         options = Options.parse(self.options)
+        # The position in the options text is known only here, so it goes into the problem by hand.
         if options.given("conflation"):
             position = options.position("conflation")
             detail = "A series is never conflated."
@@ -214,17 +221,18 @@ class TopicDefinition(Strict):
 
     @property
     def retains(self) -> bool:
-        """Whether it has a state of the world: records by key, or its newest message."""
+        """True if it has a state of the world: records by key, or its newest message."""
         return bool(self.key_spec) if self.retain is None else self.retain
 
     @property
     def identity(self) -> Identity:
-        """What stays while a topic holds messages: its key, its type, and whether it retains."""
+        """The part that stays while a topic holds messages."""
         return self.key_spec, self.kind, self.retains
 
     @property
     def gateway_source(self) -> TopicSource | None:
         """The topic that this gateway fills it from, if it does."""
+        # The pipeline fills the topics of engine spark over HTTP, like any publisher.
         source = self.source
         return source if source is not None and source.engine is FilledBy.GATEWAY else None
 
@@ -243,6 +251,8 @@ class TopicDefinition(Strict):
         To the engine a topic that keeps no records is one without a key; its queues are
         conflated by the key all the same.
         """
+        # A topic that retains nothing still conflates its queues by key, so the key travels as
+        # `match`.
         match = self.key_spec if self.key_spec and not self.retains else None
         return Definition(
             engine.History(messages_max) if not self.history else self.history.kept(messages_max),
@@ -254,6 +264,7 @@ class TopicDefinition(Strict):
             merge=self.merge,
             match=match if self.match is None else self.match,
             replaces=self.placement is Placement.REPLACE,
+            # Only records expire: without them there is nothing to remove.
             expiration_ns=self.expiration_ns if self.retains else None,
             priority=self.priority,
             tidies=self.tidies,
@@ -269,6 +280,8 @@ class TopicDefinition(Strict):
         """
         given = self.source
         assert given is not None, "only what is filled takes over a key"
+        # The gateway reads the source's JSON itself; the pipeline brings a finished topic of any
+        # type.
         by_spark = given.engine is FilledBy.SPARK
         if source.kind is not Kind.JSON and not by_spark:
             raise _problem("Only a topic of type json can be conflated.", "/source/topic")
@@ -293,6 +306,7 @@ FIELDS = TopicDefinition.names()
 
 def etag_of(epoch: str, fields: Mapping[str, Any]) -> str:
     """Return the entity tag of a definition's fields."""
+    # Sorted: a definition that was stored with its fields in another order is the same one.
     text = msgspec.json.encode([epoch, fields], order="sorted")
     return '"' + hashlib.blake2b(text, digest_size=8).hexdigest() + '"'
 
@@ -354,10 +368,11 @@ class Unusable:
 
     @property
     def identity(self) -> Identity | None:
-        """What another definition must match to keep the messages; None: unreadable."""
+        """The identity that a new definition must have to keep the messages; None: unreadable."""
         fields = self.fields
         if not fields:
             return None
+        # Only these: the fields that make the definition unusable must not hide its identity.
         known = {name: fields[name] for name in _OF_IDENTITY if name in fields}
         try:
             return TopicDefinition.of(known).identity

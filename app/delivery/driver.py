@@ -17,9 +17,8 @@ from tidegate.app.delivery.backpressure import (
 from tidegate.app.delivery.fanout import FlushWriter, StreamScheduler, Wakeup
 from tidegate.app.delivery.notices import WriteContext
 from tidegate.app.delivery.timers import IdleTask, Timer
-from tidegate.app.http.counters import Counters
-from tidegate.app.http.logs import event as log_event
-from tidegate.app.http.logs import shown_id
+from tidegate.app.http.telemetry import Counters, shown_id
+from tidegate.app.http.telemetry import event as log_event
 from tidegate.conflation.definition import Definition
 from tidegate.conflation.engine import Engine
 from tidegate.conflation.errors import SessionUnknown

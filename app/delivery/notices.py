@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 
 from tidegate.app.delivery.encoding import EventIds, Styles
-from tidegate.app.http.logs import event as log_event
+from tidegate.app.http.telemetry import event as log_event
 from tidegate.app.http.wire import event
 from tidegate.conflation.frame import receipt_of
 from tidegate.conflation.outputs import GroupEnd, Output, Rows

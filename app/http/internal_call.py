@@ -24,6 +24,7 @@ HEADERS_TAKEN = frozenset(
         "if-match",
     )
 )
+# These belong to the connection to this gateway; the one that answers the client sets its own.
 HEADERS_LEFT = frozenset((b"content-length", b"connection", b"date", b"transfer-encoding"))
 HOST = (b"host", b"localhost")
 
@@ -65,6 +66,7 @@ async def perform(app: ASGIApp, call: Call) -> Reply:
 
     async def receive() -> Message:
         nonlocal sent
+        # As a socket does after the body: a route that waits for a disconnect gets one.
         if sent:
             return {"type": "http.disconnect"}
         sent = True
@@ -73,6 +75,8 @@ async def perform(app: ASGIApp, call: Call) -> Reply:
     try:
         await app(_scope(call), receive, answer.send)
     except Exception as error:
+        # The caller is another gateway, not a server: nobody else would turn the exception into an
+        # answer.
         problem = problem_of(error)
         headers = {"content-type": "application/problem+json", **problem.headers}
         return Reply(problem.status, _encoded(headers), problem.body())
@@ -92,6 +96,7 @@ def _scope(call: Call) -> Scope:
         "query_string": call.query,
         "root_path": "",
         "headers": [HOST, length, *call.headers],
+        # The address is known to the gateway that accepted the request, and logged there.
         "client": None,
         "server": None,
         "extensions": {},

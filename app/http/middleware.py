@@ -1,61 +1,28 @@
-"""Puts the outer layers around the application, in the one order that works."""
+"""The layers around the application, each of them pure ASGI: pieces of a stream pass at once."""
 
 from __future__ import annotations
 
+import http
 import logging
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tidegate.app.http.logs import event
-from tidegate.app.http.names import topic_or_pattern
-from tidegate.app.http.problems import HeadAsGet, Problem, install
-from tidegate.app.http.requests import TOPICS_PATH, raw_path, topic_name
+from tidegate.app.http.problems import STREAMS, TRANSPORT_EXTENSION, Problem, problem_of
+from tidegate.app.http.requests import TOPICS_PATH, raw_path, topic_name, topic_or_pattern
+from tidegate.app.http.telemetry import AccessLog
 from tidegate.app.settings import Settings
 
-# A browser sends some requests of any page to any address without asking first: a page of another
-# site could publish text to a topic on this machine. The browser names the page's origin with
-# them, and that is checked.
-SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
-DEFAULT_PORTS = {"http": ":80", "https": ":443"}
+logger = logging.getLogger("tidegate.problems")
 
-
-def check_origin(scope: Scope, allowed: frozenset[str]) -> None:
-    """Refuse changes by pages of another origin; clients other than browsers send none.
-
-    Args:
-        scope: of a request whose Host is one of ours.
-        allowed: origins beside the one that Host names, such as `https://desk.example`.
-
-    Raises:
-        Problem: origin-not-allowed.
-    """
-    if scope["method"] in SAFE_METHODS:
-        return
-    origins = _values(scope, b"origin")
-    if any(origin not in allowed and not _is_own(scope, origin) for origin in origins):
-        raise Problem("origin-not-allowed", "A page of another origin may not change anything.")
-    if not origins and "cross-site" in _values(scope, b"sec-fetch-site"):
-        raise Problem("origin-not-allowed", "A page of another site may not change anything.")
-
-
-def _is_own(scope: Scope, origin: str) -> bool:
-    """Return True for our own origin; a proxy before us may have terminated TLS."""
-    scheme, _, authority = origin.partition("://")
-    if scheme not in DEFAULT_PORTS:
-        return False
-    default_port = DEFAULT_PORTS[scheme]
-    [host] = _values(scope, b"host")
-    return authority.removesuffix(default_port) == host.removesuffix(default_port)
-
-
-def _values(scope: Scope, name: bytes) -> list[str]:
-    return [value.decode("latin-1").lower() for key, value in scope["headers"] if key == name]
-
-
-# The middleware is pure ASGI: pieces of a stream pass through at once.
+WILDCARDS = frozenset({"0.0.0.0", "::"})
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 API_POLICY = b"default-src 'none'; frame-ancestors 'none'"
 PAGE_POLICY = (
@@ -68,6 +35,38 @@ SECURITY_HEADERS = (
     (b"referrer-policy", b"no-referrer"),
     (b"cache-control", b"no-store"),
 )
+# A browser sends some requests of any page to any address without asking first: a page of another
+# site could publish text to a topic on this machine. The browser names the page's origin with
+# them, and that is checked.
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+DEFAULT_PORTS = {"http": ":80", "https": ":443"}
+
+
+def install_middleware(app: FastAPI, settings: Settings) -> None:
+    """Install the middleware; call it after every route and all other middleware.
+
+    From the outside in: access log if configured, security headers, problems for exceptions, checks
+    of Host, origin and path, HEAD as GET, then the application's own.
+    """
+    app.add_middleware(HeadAsGet)
+    app.add_middleware(
+        RequestChecks,
+        is_host_allowed=host_rule(_host_names(settings)),
+        allowed_origins=settings.allowed_origins,
+    )
+    install_problems(app)
+    app.add_middleware(SecurityHeaders)
+    if settings.log_requests:
+        app.add_middleware(AccessLog)
+
+
+def _host_names(settings: Settings) -> tuple[str, ...]:
+    """Return the names that Host may have: those configured, and the listening address.
+
+    A wildcard address does not count: a page of another site could name it to reach this machine.
+    """
+    own = () if settings.host in WILDCARDS else (settings.host.lower(),)
+    return (*settings.allowed_hosts, *own)
 
 
 class SecurityHeaders:
@@ -88,6 +87,95 @@ class SecurityHeaders:
             await send(message)
 
         await self.app(scope, receive, guarded_send)
+
+
+def _completed(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    # A route that sets one of them knows better: pages have a policy of their own, assets may be
+    # cached.
+    present = {name.lower() for name, _ in headers}
+    media_type = next((value for name, value in headers if name.lower() == b"content-type"), b"")
+    policy = PAGE_POLICY if media_type.startswith(b"text/html") else API_POLICY
+    missing = [pair for pair in SECURITY_HEADERS if pair[0] not in present]
+    if b"content-security-policy" not in present:
+        missing.append((b"content-security-policy", policy))
+    return [*headers, *missing]
+
+
+class ProblemMiddleware:
+    """Answers what routes and inner middleware raise with a problem.
+
+    After the answer has begun the connection is cut instead, so that the client sees a broken
+    answer and never a complete wrong one.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Run the app, and answer for it when it raises."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        has_started = False
+
+        async def watched_send(message: Message) -> None:
+            nonlocal has_started
+            has_started = has_started or message["type"] == "http.response.start"
+            await send(message)
+
+        try:
+            await self.app(scope, receive, watched_send)
+        except ClientDisconnect:
+            return  # the client has left
+        except Exception as error:
+            problem = problem_of(error)
+            if problem.code == "internal" or has_started:
+                route = getattr(scope.get("route"), "path", "no route")
+                logger.error("unexpected error in %s %s", scope["method"], route, exc_info=error)
+            if has_started:
+                _abort(scope)
+            else:
+                await problem.response()(scope, receive, send)
+
+
+@dataclass(frozen=True, slots=True)
+class _NoTransport:
+    def abort(self) -> None:
+        """Do nothing: another server has no connection to cut."""
+
+
+def _abort(scope: Scope) -> None:
+    scope.get("extensions", {}).get(TRANSPORT_EXTENSION, _NoTransport()).abort()
+
+
+def install_problems(app: FastAPI) -> None:
+    """Answer every refusal and every error of `app` as a problem."""
+    app.add_exception_handler(Problem, _answer)
+    app.add_exception_handler(HTTPException, _answer)
+    app.add_exception_handler(RequestValidationError, _answer)
+    app.add_middleware(ProblemMiddleware)
+
+
+async def _answer(request: Request, error: Exception) -> Response:
+    problem = problem_of(error)
+    if problem.status == http.HTTPStatus.METHOD_NOT_ALLOWED:
+        problem.headers = {**problem.headers, "Allow": allowed_methods(request)}
+    return problem.response()
+
+
+def allowed_methods(request: Request) -> str:
+    """Return the value of Allow: the methods of all routes of this path."""
+    routes: Sequence[BaseRoute] = getattr(request.app.state, "routes", request.app.routes)
+    found = {method for route in routes for method in _methods(route, request.scope)}
+    if "GET" in found and not request.url.path.endswith(STREAMS):
+        found.add("HEAD")
+    return ", ".join(sorted(found))
+
+
+def _methods(route: BaseRoute, scope: Scope) -> set[str]:
+    # A partial match is the right path with another method.
+    match, _ = route.matches(scope)
+    return set(getattr(route, "methods", None) or ()) if match is not Match.NONE else set()
 
 
 class RequestChecks:
@@ -156,138 +244,53 @@ def host_rule(allowed: tuple[str, ...]) -> Callable[[str], bool]:
     return is_host_allowed
 
 
-def _completed(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    present = {name.lower() for name, _ in headers}
-    media_type = next((value for name, value in headers if name.lower() == b"content-type"), b"")
-    policy = PAGE_POLICY if media_type.startswith(b"text/html") else API_POLICY
-    missing = [pair for pair in SECURITY_HEADERS if pair[0] not in present]
-    if b"content-security-policy" not in present:
-        missing.append((b"content-security-policy", policy))
-    return [*headers, *missing]
+def check_origin(scope: Scope, allowed: frozenset[str]) -> None:
+    """Refuse changes by pages of another origin; clients other than browsers send none.
+
+    Args:
+        scope: of a request whose Host is one of ours.
+        allowed: origins beside the one that Host names, such as `https://desk.example`.
+
+    Raises:
+        Problem: origin-not-allowed.
+    """
+    if scope["method"] in SAFE_METHODS:
+        return
+    # All of them: a second Origin header must not hide behind an allowed first one.
+    origins = _values(scope, b"origin")
+    if any(origin not in allowed and not _is_own(scope, origin) for origin in origins):
+        raise Problem("origin-not-allowed", "A page of another origin may not change anything.")
+    if not origins and "cross-site" in _values(scope, b"sec-fetch-site"):
+        raise Problem("origin-not-allowed", "A page of another site may not change anything.")
 
 
-# The line has the route and not the path: paths hold ids of sessions and keys of records. Queries,
-# headers and bodies are left out. The line of a stream is logged when it ends. Requests that the
-# server refuses before routing are not logged; /metrics counts them.
+def _is_own(scope: Scope, origin: str) -> bool:
+    """Return True for our own origin; a proxy before us may have terminated TLS."""
+    scheme, _, authority = origin.partition("://")
+    if scheme not in DEFAULT_PORTS:
+        return False
+    default_port = DEFAULT_PORTS[scheme]
+    # One, as the check of Host has come before.
+    [host] = _values(scope, b"host")
+    return authority.removesuffix(default_port) == host.removesuffix(default_port)
 
 
-logger = logging.getLogger("tidegate.requests")
-
-LINE_EXTENSION = "tidegate.access-line"
-CUT = 0
-"""The status of a request that ended without an answer."""
+def _values(scope: Scope, name: bytes) -> list[str]:
+    return [value.decode("latin-1").lower() for key, value in scope["headers"] if key == name]
 
 
-class AccessLog:
-    """Logs a `request` event for each request; the outermost middleware."""
+class HeadAsGet:
+    """Routes a HEAD like a GET; the server leaves the body out.
+
+    Not for streams: that would open a session without a reader.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Run the app, and log its status and duration."""
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-        line = scope.setdefault("extensions", {})[LINE_EXTENSION] = AccessLine(scope)
-
-        async def counted_send(message: Message) -> None:
-            line.status = message.get("status", line.status)
-            line.sent_bytes += len(message.get("body", b""))
-            await send(message)
-
-        try:
-            await self.app(scope, receive, counted_send)
-        finally:
-            if not line.is_deferred:
-                line.write()
-
-
-class AccessLine:
-    """What the log says of one request, from its beginning to its end.
-
-    `is_deferred`: the answer goes on after the application has returned; whoever writes it writes
-    the line.
-    """
-
-    def __init__(self, scope: Scope) -> None:
-        self.is_deferred = False
-        self.status = CUT
-        self.sent_bytes = 0
-        self._scope = scope
-        self._began_s = time.monotonic()
-
-    def defer(self) -> Callable[[int], None]:
-        """Return what writes the line at the answer's end; it is given the bytes that were sent."""
-        self.is_deferred = True
-        # Of the request only this is kept: the rest is many times the memory of an idle stream.
-        kept = ("method", "route", "path_params", "client")
-        self._scope = {name: self._scope[name] for name in kept if name in self._scope}
-
-        def ended(sent_bytes: int) -> None:
-            self.sent_bytes += sent_bytes
-            self.write()
-
-        return ended
-
-    def write(self) -> None:
-        """Log the request."""
-        _log(self._scope, self.status, self.sent_bytes, time.monotonic() - self._began_s)
-
-
-def logged_when_over(scope: Scope) -> Callable[[int], None]:
-    """Leave the log's line of a request to the end of its stream; return what writes it then."""
-    line: AccessLine | None = scope.get("extensions", {}).get(LINE_EXTENSION)
-    return _not_logged if line is None else line.defer()
-
-
-def _not_logged(sent_bytes: int) -> None:
-    """Write no line: requests are not logged."""
-
-
-def _log(scope: Scope, status: int, sent_bytes: int, seconds: float) -> None:
-    route = getattr(scope.get("route"), "path", "")
-    figures = {
-        "method": scope["method"],
-        "route": route or None,
-        "topic": scope.get("path_params", {}).get("topic"),
-        "status": status,
-        "bytes": sent_bytes,
-        "duration_ms": round(seconds * 1_000, 3),
-        "client": (scope.get("client") or ("",))[0],
-    }
-    logger.info(
-        "%s %s %d in %.1f ms",
-        scope["method"], route or "no route", status, figures["duration_ms"],
-        extra=event("request", **figures),
-    )  # fmt: skip
-
-
-WILDCARDS = frozenset({"0.0.0.0", "::"})
-
-
-def install_middleware(app: FastAPI, settings: Settings) -> None:
-    """Install the middleware; call it after every route and all other middleware.
-
-    From the outside in: access log if configured, security headers, problems for exceptions, checks
-    of Host, origin and path, HEAD as GET, then the application's own.
-    """
-    app.add_middleware(HeadAsGet)
-    app.add_middleware(
-        RequestChecks,
-        is_host_allowed=host_rule(_host_names(settings)),
-        allowed_origins=settings.allowed_origins,
-    )
-    install(app)
-    app.add_middleware(SecurityHeaders)
-    if settings.log_requests:
-        app.add_middleware(AccessLog)
-
-
-def _host_names(settings: Settings) -> tuple[str, ...]:
-    """Return the names that Host may have: those configured, and the listening address.
-
-    A wildcard address does not count: a page of another site could name it to reach this machine.
-    """
-    own = () if settings.host in WILDCARDS else (settings.host.lower(),)
-    return (*settings.allowed_hosts, *own)
+        """Run the app, as GET where HEAD was asked for."""
+        is_head = scope["type"] == "http" and scope["method"] == "HEAD"
+        if is_head and not scope["path"].endswith(STREAMS):
+            scope = {**scope, "method": "GET"}
+        await self.app(scope, receive, send)

@@ -1,4 +1,4 @@
-"""What /openapi.json says beside the parameters that FastAPI reads from the routes' signatures.
+"""The parts of /openapi.json that FastAPI does not read from the routes' signatures.
 
 Answers are declared and never checked at run time: every route returns a finished response.
 """
@@ -78,6 +78,7 @@ def answer(
 
 def lines_of(schema: Mapping[str, Any]) -> Content:
     """Describe NDJSON whose lines have the schema; `itemSchema` is of OpenAPI 3.2."""
+    # Both: tools that know only OpenAPI 3.1 see a text.
     return {NDJSON: {"schema": {"type": "string"}, "itemSchema": dict(schema)}}
 
 
@@ -106,6 +107,7 @@ def _event_data(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 def problems(*codes: str) -> Responses:
     """Describe refusals with these codes and those of every operation, by status."""
+    # OpenAPI has one answer a status, and several codes share one.
     by_status: dict[int, list[str]] = {}
     for code in dict.fromkeys((*codes, *EVERYWHERE)):
         by_status.setdefault(PROBLEMS[code][0], []).append(code)
@@ -168,7 +170,7 @@ class Api(FastAPI):
 
 def _without_null_defaults(part: Any) -> Any:
     """Return a part of the document without defaults that are null."""
-    # Pydantic gives what may be left out the default null, which a request may not say.
+    # Pydantic gives fields that may be left out the default null, which a request may not send.
     if isinstance(part, dict):
         return {
             name: _without_null_defaults(value)

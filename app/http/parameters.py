@@ -7,10 +7,12 @@ a number. `strict_request` refuses the first two for every route, `Read` replace
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, ClassVar, Self
+from urllib.parse import unquote_to_bytes
 
 from fastapi import Depends, Path, Request
 from fastapi.routing import APIRoute
@@ -18,12 +20,13 @@ from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaH
 from pydantic_core import CoreSchema, core_schema
 from starlette.types import Scope
 
-from tidegate.app.http.problems import Problem
+from tidegate.app.http.problems import Problem, unknown_field
 from tidegate.app.http.requests import (
     OWN_PREFIX,
     SESSION_ID,
     SUBSCRIPTION_NAME,
     TOPIC_NAME,
+    TOPICS_PATH,
     boolean,
     checked_session_id,
     checked_subscription_name,
@@ -34,18 +37,19 @@ from tidegate.app.http.requests import (
     one_of,
     posted_body,
     query_values,
-    record_key_text,
-    texts_of,
+    raw_path,
 )
+from tidegate.keys.errors import JsonInvalid
+from tidegate.keys.jsontext import check_json, decoded
 
 INVALID = "options-invalid"
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """How a parameter's text becomes its value, in place of FastAPI's own rules.
+    """The reading of a parameter: from text to value, in place of FastAPI's own rules.
 
-    `schema`: what /openapi.json says of it. `code`: of the problem when it cannot be read at all;
+    `schema`: its description in /openapi.json. `code`: of the problem if it cannot be read at all;
     `expected`: a sentence for a header that holds something else than a short printable text.
     """
 
@@ -103,7 +107,9 @@ class Parameters(BaseModel):
             Problem: options-invalid, a parameter's own code with a pointer to it, or what stands
                 against reading the body at all.
         """
+        # Texts as in a query, so that one reader serves GET and POST.
         texts = texts_of(await posted_body(request), cls.codes)
+        # Checked here: pydantic's own error has no code and no pointer.
         for name, field in cls.model_fields.items():
             if field.is_required() and name not in texts:
                 raise Problem(cls.codes[name], f"{name} is missing.", pointer=f"/{name}")
@@ -112,6 +118,31 @@ class Parameters(BaseModel):
     def given(self) -> dict[str, Any]:
         """Return the values that the request named, by the names that the client knows."""
         return self.model_dump(by_alias=True, exclude_unset=True)
+
+
+def texts_of(body: bytes, parameters: Mapping[str, str]) -> dict[str, str]:
+    """Return the fields of a strict JSON object, all of them texts.
+
+    Args:
+        body: of the request.
+        parameters: name of each field -> code of the problem when it is no text.
+
+    Raises:
+        Problem: options-invalid, or a field's own code with a pointer to it.
+    """
+    try:
+        check_json(body)
+        document = decoded(body)
+    except JsonInvalid as error:
+        raise Problem("options-invalid", f"{error.detail}.", position=error.position) from None
+    if not isinstance(document, dict):
+        raise Problem("options-invalid", "The request is a JSON object.")
+    for name, value in document.items():
+        if name not in parameters:
+            raise unknown_field("options-invalid", document, parameters)
+        if not isinstance(value, str):
+            raise Problem(parameters[name], f"{name} is a text.", pointer=f"/{name}")
+    return document
 
 
 def _header_name(field: str) -> str:
@@ -160,6 +191,7 @@ def line(
     """Take a header, without the space around its value (RFC 9110, 5.5)."""
 
     def read(value: str) -> Any:
+        # The space is no part of the value, though FastAPI hands it over.
         return reader(value.strip(" \t"))
 
     return Read(read, {"type": "string"} | schema, code, expected)
@@ -167,6 +199,7 @@ def line(
 
 def word(name: str, choices: Sequence[str], code: str = INVALID) -> Read:
     """Take one of a few words."""
+    # Not an enumeration of pydantic's, whose errors repeat what the client sent.
     reader = partial(one_of, choices=tuple(choices), code=code, what=name)
     return Read(reader, {"type": "string", "enum": [str(choice) for choice in choices]}, code)
 
@@ -205,21 +238,44 @@ SubscriptionPath = Annotated[
     Read(checked_subscription_name, {"type": "string", "pattern": f"^{SUBSCRIPTION_NAME}$"}),
     Path(description="Name of the subscription in its session"),
 ]
-_EVENT_ID: dict[str, Any] = {"pattern": "^[A-Za-z0-9._~-]{0,128}$"}
-EVENT_ID = text("bookmark-invalid", **_EVENT_ID)
-LAST_EVENT_ID = line("bookmark-invalid", **_EVENT_ID)
+_EVENT_ID = re.compile(r"[A-Za-z0-9._~-]{0,128}", re.ASCII)
+_EVENT_ID_SCHEMA: dict[str, Any] = {"type": "string", "pattern": f"^{_EVENT_ID.pattern}$"}
+
+
+def _checked_event_id(value: str) -> str:
+    if not _EVENT_ID.fullmatch(value):
+        raise Problem("bookmark-invalid", "An event id is at most 128 of A-Z a-z 0-9 . _ ~ -.")
+    return value
+
+
+EVENT_ID = Read(_checked_event_id, _EVENT_ID_SCHEMA, "bookmark-invalid")
+LAST_EVENT_ID = line("bookmark-invalid", reader=_checked_event_id, **_EVENT_ID_SCHEMA)
 
 
 async def record_key_in_path(
     request: Request,
     record_key: Annotated[str, text(), Path(description='JSON array of the key: ["IBM",7]')],
 ) -> str:
-    """Return the key in the path of a record, decoded strictly from what the client sent.
+    """Return the key in the path of a record, from the path as the client sent it.
 
     Raises:
         Problem: key-invalid.
     """
     return record_key_text(request.scope)
+
+
+def record_key_text(scope: Scope) -> str:
+    """Return what follows `/v1/topics/{topic}/sow/`, decoded once and strictly.
+
+    Raises:
+        Problem: key-invalid when it is no UTF-8.
+    """
+    # From the raw path: the server's decoding turns %2F of a key into a separator.
+    encoded = raw_path(scope).removeprefix(TOPICS_PATH).split(b"/", 2)[2:]
+    try:
+        return unquote_to_bytes(encoded[0]).decode("utf-8") if encoded else ""
+    except UnicodeDecodeError:
+        raise Problem("key-invalid", "The key in the path is not valid UTF-8.") from None
 
 
 async def strict_request(request: Request) -> None:
@@ -240,7 +296,7 @@ STRICT = (Depends(strict_request),)
 _Known = tuple[type[Parameters], type[Headers]]
 
 _KNOWN: dict[Callable[..., Any], _Known] = {}
-"""What each endpoint declares that was asked for once; a route itself is not hashable."""
+"""Parameters that endpoints declare, found at the first request; routes are not hashable."""
 
 
 def _known(route: APIRoute) -> _Known:
@@ -268,11 +324,11 @@ def described(topic: str, query: type[Parameters], headers: type[Headers]) -> li
 def _described(place: str, model: type[Parameters]) -> Iterator[dict[str, Any]]:
     schema = model.model_json_schema()
     for name, each in schema["properties"].items():
-        told = {key: value for key, value in each.items() if key not in ("description", "title")}
+        shown = {key: value for key, value in each.items() if key not in ("description", "title")}
         yield {
             "name": name,
             "in": place,
             "required": name in schema.get("required", ()),
             "description": each["description"],
-            "schema": told,
+            "schema": shown,
         }

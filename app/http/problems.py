@@ -1,4 +1,4 @@
-"""Problems (RFC 9457): one table of codes, and the middleware that answers exceptions.
+"""Problems (RFC 9457): one table of codes, and what an exception becomes.
 
 Codes are the contract's; this table alone has their status. An answer never repeats what a client
 sent, except the name of an unknown field, shortened, in its pointer.
@@ -7,57 +7,20 @@ sent, except the name of an unknown field, shortened, in its pointer.
 from __future__ import annotations
 
 import http
-import logging
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
-from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Match
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 STREAMS = ("/subscribe", "/events", "/trace")
-
-
-class HeadAsGet:
-    """Routes a HEAD like a GET; the server leaves the body out.
-
-    Not for streams: that would open a session without a reader.
-    """
-
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Run the app, as GET where HEAD was asked for."""
-        is_head = scope["type"] == "http" and scope["method"] == "HEAD"
-        if is_head and not scope["path"].endswith(STREAMS):
-            scope = {**scope, "method": "GET"}
-        await self.app(scope, receive, send)
-
-
-def allowed_methods(request: Request) -> str:
-    """Return the value of Allow: the methods of all routes of this path."""
-    routes: Sequence[BaseRoute] = getattr(request.app.state, "routes", request.app.routes)
-    found = {method for route in routes for method in _methods(route, request.scope)}
-    if "GET" in found and not request.url.path.endswith(STREAMS):
-        found.add("HEAD")
-    return ", ".join(sorted(found))
-
-
-def _methods(route: BaseRoute, scope: Scope) -> set[str]:
-    match, _ = route.matches(scope)
-    return set(getattr(route, "methods", None) or ()) if match is not Match.NONE else set()
-
-
 MEDIA_TYPE = "application/problem+json"
 TYPE_PREFIX = "urn:tidegate:problem:"
 TRANSPORT_EXTENSION = "tidegate.transport"
+RETRY_LATER = {"Retry-After": "60"}
+"""For a limit that sessions or topics hold: they are let go by the minute, not by the second."""
 
 PROBLEMS: Final[Mapping[str, tuple[int, str]]] = {
     "topic-unknown": (404, "There is no such topic"),
@@ -135,8 +98,6 @@ CODE_OF_PLACE: Final[Mapping[str, tuple[str, str]]] = {
     "body": ("message-invalid", "body"),
 }
 
-logger = logging.getLogger("tidegate.problems")
-
 
 class Problem(Exception):
     """A refusal. Raise one anywhere below a route; the client gets problem+json.
@@ -165,6 +126,7 @@ class Problem(Exception):
         super().__init__(code, detail)
         self.code = code
         self.detail = detail
+        # A KeyError here is a bug: codes are a closed list, which the contract names.
         self.status = PROBLEMS[code][0] if status is None else status
         self.position = position
         self.line = line
@@ -217,51 +179,6 @@ def unknown_field(
     return Problem(code, detail, pointer=f"{at}/{reference_token(name)}")
 
 
-def install(app: FastAPI) -> None:
-    """Answer every refusal and every error of `app` as a problem."""
-    app.add_exception_handler(Problem, _answer)
-    app.add_exception_handler(HTTPException, _answer)
-    app.add_exception_handler(RequestValidationError, _answer)
-    app.add_middleware(ProblemMiddleware)
-
-
-class ProblemMiddleware:
-    """Answers what routes and inner middleware raise with a problem.
-
-    After the answer has begun the connection is cut instead, so that the client sees a broken
-    answer and never a complete wrong one.
-    """
-
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Run the app, and answer for it when it raises."""
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-        has_started = False
-
-        async def watched_send(message: Message) -> None:
-            nonlocal has_started
-            has_started = has_started or message["type"] == "http.response.start"
-            await send(message)
-
-        try:
-            await self.app(scope, receive, watched_send)
-        except ClientDisconnect:
-            return  # the client has left
-        except Exception as error:
-            problem = problem_of(error)
-            if problem.code == "internal" or has_started:
-                route = getattr(scope.get("route"), "path", "no route")
-                logger.error("unexpected error in %s %s", scope["method"], route, exc_info=error)
-            if has_started:
-                _abort(scope)
-            else:
-                await problem.response()(scope, receive, send)
-
-
 def problem_of(error: Exception) -> Problem:
     """Return the problem for an exception; `internal` for an unexpected one."""
     if isinstance(error, Problem):
@@ -273,14 +190,8 @@ def problem_of(error: Exception) -> Problem:
     return Problem("internal", "The gateway failed to answer; the reason is in its log.")
 
 
-async def _answer(request: Request, error: Exception) -> Response:
-    problem = problem_of(error)
-    if problem.status == http.HTTPStatus.METHOD_NOT_ALLOWED:
-        problem.headers = {**problem.headers, "Allow": allowed_methods(request)}
-    return problem.response()
-
-
 def _of_status(error: HTTPException) -> Problem:
+    # A status that the framework may add later still gets a code that clients know.
     default = "internal" if error.status_code >= 500 else "message-invalid"
     code = CODE_OF_STATUS.get(error.status_code, default)
     detail = DETAILS.get(error.status_code, f"{http.HTTPStatus(error.status_code).phrase}.")
@@ -294,7 +205,7 @@ def _of_validation(error: RequestValidationError) -> Problem:
     code, name = CODE_OF_PLACE.get(str(place), ("message-invalid", "request"))
     reason = str(first["type"]).replace("_", " ")
     if reason == "extra forbidden":
-        path = path[:-1]  # the last part is the client's own word
+        path = path[:-1]  # the last part is the client's own text
     if place == "body" and reason != "json invalid":
         pointer = "".join("/" + reference_token(part) for part in path)
         return Problem(code, f"The body does not fit: {reason}.", pointer=pointer or None)
@@ -304,20 +215,11 @@ def _of_validation(error: RequestValidationError) -> Problem:
 
 def reference_token(part: object) -> str:
     """Return one step of a JSON pointer, shortened."""
-    # It may be the client's own word, and an answer is no place for a megabyte of it.
+    # It may be the client's own text, which could be a megabyte.
     return str(part)[:64].replace("~", "~0").replace("/", "~1")
 
 
 def _encodable(text: str) -> str:
     """Return a text without lone surrogates, which no encoder takes."""
+    # A name of the client's may hold one, and an answer that cannot be encoded would be a 500.
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
-
-
-@dataclass(frozen=True, slots=True)
-class _NoTransport:
-    def abort(self) -> None:
-        """Do nothing: another server has no connection to cut."""
-
-
-def _abort(scope: Scope) -> None:
-    scope.get("extensions", {}).get(TRANSPORT_EXTENSION, _NoTransport()).abort()

@@ -6,10 +6,10 @@ problem and closed.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from enum import Enum
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import httptools
 from starlette.types import Scope
@@ -17,12 +17,19 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from tidegate.app.http.connection import FIGURES_EXTENSION, Connection, WriteWatch
-from tidegate.app.http.counters import ConnectionFigures
-from tidegate.app.http.listener import HEALTH_PATHS, ConnectionLimits
+from tidegate.app.http.connection import (
+    FIGURES_EXTENSION,
+    HEALTH_PATHS,
+    Connection,
+    ConnectionLimits,
+    HandedOver,
+    WriteWatch,
+)
 from tidegate.app.http.problems import STREAMS, TRANSPORT_EXTENSION, Problem
+from tidegate.app.http.telemetry import ConnectionFigures
 from tidegate.app.http.uvicorn_pin import require_known_uvicorn
 from tidegate.app.http.wire import (
+    RequestBounds,
     head_problem,
     problem_bytes,
     too_many_connections,
@@ -41,7 +48,7 @@ LINGER_BYTES_MAX: Final = 1 << 20
 
 # Pipelined requests; more are not read (RFC 9112 allows closing the connection).
 PIPELINE_MAX: Final = 16
-REQUEST_LINE_REST_BYTES: Final = 64  # method, version and spaces around the target
+PIPELINE_FULL: Final = Problem("limit-reached", "Too many requests at once on one connection.")
 NOT_VALID: Final = Problem("message-invalid", "Not a valid HTTP request.")
 
 
@@ -56,23 +63,6 @@ class Stage(Enum):
 
 class Refused(Exception):
     """Stops the parser from inside one of its callbacks; the problem waits in the protocol."""
-
-
-class HandedOver(NamedTuple):
-    """A connection that a stream has taken over.
-
-    Args:
-        transport: to write to; its buffer is full if `is_paused`.
-        connection: what is below the transport.
-        write_watch: to be told of each write.
-        leave: to be called once the connection is lost.
-    """
-
-    transport: asyncio.Transport
-    connection: Connection
-    write_watch: WriteWatch
-    leave: Callable[[], None]
-    is_paused: bool
 
 
 class GatewayProtocol(HttpToolsProtocol):
@@ -101,8 +91,7 @@ class GatewayProtocol(HttpToolsProtocol):
         self._refusal = b""
         self._plain_head: bytes | None = None
         self._running: RequestResponseCycle | None = None
-        self._header_bytes = 0
-        self._bare_bytes = 0  # received since the header began or a body's piece came
+        self._bounds = RequestBounds(settings)
         self._discarded_bytes = 0
 
     # Connection
@@ -116,7 +105,7 @@ class GatewayProtocol(HttpToolsProtocol):
         self._watch(self.settings.header_deadline.seconds)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Disconnect every request of the connection; uvicorn disconnects only the newest."""
+        """End every request of the connection; uvicorn ends only the newest."""
         self._unwatch()
         if self.connection is not None:
             self._admission.leave(self.connection)
@@ -125,7 +114,7 @@ class GatewayProtocol(HttpToolsProtocol):
         self._unset_keepalive_if_required()
         super().connection_lost(exc)
 
-    def eof_received(self) -> bool:  # type: ignore[override]  # uvicorn's own says nothing
+    def eof_received(self) -> bool:  # type: ignore[override]  # uvicorn's own returns nothing
         """Answer whole requests after the client's end of file, then close the connection.
 
         A stream ends here: nothing else would show that its client has left.
@@ -146,10 +135,11 @@ class GatewayProtocol(HttpToolsProtocol):
         # Line ends between requests are passed over, but may not hold an idle connection open.
         if self._stage is Stage.IDLE and (received.strip(b"\r\n") or not self._unanswered()):
             self._enter(Stage.HEAD)
-        self._bare_bytes += len(received)
+        self._bounds.received(len(received))
         try:
             self._feed(received)
-            self._check_bare_bytes()
+            if self._stage in {Stage.HEAD, Stage.BODY}:
+                self._stop_for(self._bounds.silence_problem())
         except (httptools.HttpParserError, Refused):
             self._refuse(self._refusal or problem_bytes(NOT_VALID))
         else:
@@ -218,40 +208,32 @@ class GatewayProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """Begin a request."""
         super().on_message_begin()
-        self._header_bytes = 0
+        self._bounds.begin_header()
         if self._stage is Stage.IDLE:  # it follows another one in the same read
             self._enter(Stage.HEAD)
 
     def on_url(self, url: bytes) -> None:
         """Append a piece of the request's target."""
         super().on_url(url)
-        if len(self.url) > self.settings.uri_bytes_max:
-            self._stop(_uri_too_long(self.settings))
+        self._stop_for(self._bounds.target_problem(self.url))
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Append a header field; ignore trailers."""
         if self._stage is not Stage.HEAD:
             return
-        self._header_bytes += len(name) + len(value) + len(b": \r\n")
-        if (
-            self._header_bytes > self.settings.header_bytes_max
-            or len(self.headers) >= self.settings.header_count_max
-        ):
-            self._stop(_headers_too_large(self.settings))
+        self._stop_for(self._bounds.field_problem(name, value, len(self.headers)))
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         """Check the whole header, then start the app."""
         version = self.parser.get_http_version()
-        problem = head_problem(version, self.url, self.headers)
-        if problem is not None:
-            self._stop(problem)
+        self._stop_for(head_problem(version, self.url, self.headers))
         if self.parser.should_upgrade():
             method = self.parser.get_method()
             self._plain_head = without_upgrade(method, self.url, version, self.headers)
             return
         if len(self.pipeline) >= PIPELINE_MAX:
-            self._stop(Problem("limit-reached", "Too many requests at once on one connection."))
+            self._stop_for(PIPELINE_FULL)
         is_admitted = self._is_admitted()
         self.scope["extensions"] = {
             TRANSPORT_EXTENSION: self.connection,  # type: ignore[dict-item]  # ours is no dict
@@ -263,12 +245,12 @@ class GatewayProtocol(HttpToolsProtocol):
         self._enter(Stage.BODY)
 
     def on_chunk_header(self) -> None:
-        """Count the chunk that begins."""
-        self._bare_bytes = 0
+        """Note that a chunk begins, so the parser is not swallowing."""
+        self._bounds.restart_silence()
 
     def on_body(self, body: bytes) -> None:
         """Append a piece of the body."""
-        self._bare_bytes = 0
+        self._bounds.restart_silence()
         super().on_body(body)
 
     def on_message_complete(self) -> None:
@@ -293,24 +275,17 @@ class GatewayProtocol(HttpToolsProtocol):
             raise Refused
         return False
 
-    def _check_bare_bytes(self) -> None:
-        """Bound what the parser swallows without a word: endless headers, endless trailers."""
-        bytes_max = self.settings.header_bytes_max + self.settings.uri_bytes_max
-        if (
-            self._stage in {Stage.HEAD, Stage.BODY}
-            and self._bare_bytes > bytes_max + REQUEST_LINE_REST_BYTES
-        ):
-            self._stop(_headers_too_large(self.settings))
-
-    def _stop(self, problem: Problem) -> None:
-        self._refusal = problem_bytes(problem)
-        raise Refused
+    def _stop_for(self, problem: Problem | None) -> None:
+        """Stop the parser if there is a problem."""
+        if problem is not None:
+            self._refusal = problem_bytes(problem)
+            raise Refused
 
     def _enter(self, stage: Stage) -> None:
         if self._stage is not Stage.IDLE:  # the deadline of a first header began at accept
             self._unwatch()
         self._stage = stage
-        self._bare_bytes = 0
+        self._bounds.restart_silence()
 
     # Deadlines
 
@@ -418,15 +393,3 @@ def _new_parser(protocol: GatewayProtocol) -> httptools.HttpRequestParser:
     parser = httptools.HttpRequestParser(protocol)
     parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn sets its own
     return parser
-
-
-def _uri_too_long(settings: Settings) -> Problem:
-    return Problem("uri-too-long", f"The target has at most {settings.uri_bytes_max} bytes.")
-
-
-def _headers_too_large(settings: Settings) -> Problem:
-    return Problem(
-        "headers-too-large",
-        f"The header has at most {settings.header_count_max} fields "
-        f"and {settings.header_bytes_max} bytes.",
-    )

@@ -1,4 +1,4 @@
-"""Strict reading of what a request says: path, query, headers and body.
+"""Strict reading of requests: path, query, headers and body.
 
 The framework is lenient (`1_000` is an int, `%ff` is a character, the last of two parameters
 counts); here everything has one spelling and the rest is a problem.
@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from urllib.parse import unquote_to_bytes
 
 from fastapi import Request
 from starlette.types import Scope
 
-from tidegate.app.http.problems import Problem, unknown_field
-from tidegate.keys.errors import JsonInvalid
-from tidegate.keys.jsontext import check_json, decoded
+from tidegate.app.http.problems import Problem
 
 NDJSON = "application/x-ndjson"
 JSON = "application/json"
@@ -39,6 +38,9 @@ SESSION_ID = r"(?:[A-Za-z0-9_-]{1,32}\.)?[A-Za-z0-9_-]{1,64}"
 _SESSION_ID = re.compile(SESSION_ID, re.ASCII)
 SUBSCRIPTION_NAME = r"[A-Za-z0-9_-]{1,64}"
 _SUBSCRIPTION_NAME = re.compile(SUBSCRIPTION_NAME, re.ASCII)
+PATTERN_LENGTH_MAX = 255
+_LITERAL = re.compile(r"[A-Za-z0-9._-]*", re.ASCII)
+_ENCODED = re.compile(rb"%(2a|3e)", re.IGNORECASE)
 
 
 def checked_topic_name(name: str) -> str:
@@ -64,6 +66,66 @@ def topic_name(scope: Scope) -> str:
     # A name needs no percent sign, so one is a trick: %2f would be a slash to another server.
     tail = raw_path(scope).removeprefix(TOPICS_PATH)
     return checked_topic_name(tail.split(b"/", 1)[0].decode("latin-1"))
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPattern:
+    """Matches the topics of a subscription, present ones and later ones.
+
+    The gateway's own topics match only a pattern that begins with their prefix.
+    """
+
+    text: str
+    expression: re.Pattern[str]
+
+    @classmethod
+    def parse(cls, text: str) -> TopicPattern:
+        """Parse a pattern.
+
+        Raises:
+            Problem: topic-invalid.
+        """
+        *leading, last = text.split(".")
+        parts = [_part(part) for part in leading]
+        # `.+` and not `.*`: `px.>` is everything below px, and not px itself.
+        parts.append(".+" if last == ">" else _part(last))
+        if len(text) > PATTERN_LENGTH_MAX:
+            raise Problem(
+                "topic-invalid", f"A pattern has at most {PATTERN_LENGTH_MAX} characters."
+            )
+        return cls(text, re.compile(r"\.".join(parts), re.ASCII))
+
+    def matches(self, topic: str) -> bool:
+        """Return True if the pattern matches the topic."""
+        # A subscriber to `>` wants the publishers' topics; the gateway's own would loop its reports
+        # back.
+        if topic.startswith(OWN_PREFIX) and not self.text.startswith(OWN_PREFIX):
+            return False
+        return self.expression.fullmatch(topic) is not None
+
+
+def topic_or_pattern(scope: Scope) -> str | TopicPattern:
+    """Parse the topic of the path `/v1/topics/{topic}/…`; `*` and `>` may be percent-encoded.
+
+    Raises:
+        Problem: topic-invalid.
+    """
+    part = raw_path(scope).removeprefix(TOPICS_PATH).split(b"/", 1)[0]
+    text = _ENCODED.sub(lambda code: b"*" if code[1].lower() == b"2a" else b">", part)
+    name = text.decode("latin-1")
+    if "*" in name or ">" in name:
+        return TopicPattern.parse(name)
+    return checked_topic_name(name)
+
+
+def _part(part: str) -> str:
+    if part == "*":
+        return r"[^.]+"
+    if not _LITERAL.fullmatch(part):
+        raise Problem(
+            "topic-invalid", "In a pattern * is one whole part between dots, > the last one."
+        )
+    return re.escape(part)
 
 
 def writable_topic_name(scope: Scope) -> str:
@@ -119,19 +181,6 @@ def raw_path(scope: Scope) -> bytes:
     # A server that does not give it has decoded the path already.
     raw: bytes | None = scope.get("raw_path")
     return scope["path"].encode("utf-8") if raw is None else raw.split(b"?", 1)[0]
-
-
-def record_key_text(scope: Scope) -> str:
-    """Return what follows `/v1/topics/{topic}/sow/`, decoded once and strictly.
-
-    Raises:
-        Problem: key-invalid when it is no UTF-8.
-    """
-    encoded = raw_path(scope).removeprefix(TOPICS_PATH).split(b"/", 2)[2:]
-    try:
-        return unquote_to_bytes(encoded[0]).decode("utf-8") if encoded else ""
-    except UnicodeDecodeError:
-        raise Problem("key-invalid", "The key in the path is not valid UTF-8.") from None
 
 
 def query_values(scope: Scope, allowed: Mapping[str, str]) -> dict[str, str]:
@@ -277,7 +326,7 @@ def require_no_encoding(scope: Scope) -> None:
     Raises:
         Problem: unsupported-encoding.
     """
-    # What is never inflated can never be a bomb.
+    # A body that is never inflated can never be a decompression bomb.
     for key, value in scope["headers"]:
         if key == b"content-encoding" and value.strip().lower() != b"identity":
             raise Problem("unsupported-encoding", "A request's body comes without encoding.")
@@ -335,28 +384,3 @@ async def posted_body(
     if body and not has_type:
         content_type(request.scope, media_types)
     return body
-
-
-def texts_of(body: bytes, parameters: Mapping[str, str]) -> dict[str, str]:
-    """Return the fields of a strict JSON object, all of them texts.
-
-    Args:
-        body: of the request.
-        parameters: name of each field -> code of the problem when it is no text.
-
-    Raises:
-        Problem: options-invalid, or a field's own code with a pointer to it.
-    """
-    try:
-        check_json(body)
-        document = decoded(body)
-    except JsonInvalid as error:
-        raise Problem("options-invalid", f"{error.detail}.", position=error.position) from None
-    if not isinstance(document, dict):
-        raise Problem("options-invalid", "The request is a JSON object.")
-    for name, value in document.items():
-        if name not in parameters:
-            raise unknown_field("options-invalid", document, parameters)
-        if not isinstance(value, str):
-            raise Problem(parameters[name], f"{name} is a text.", pointer=f"/{name}")
-    return document

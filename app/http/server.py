@@ -23,10 +23,10 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
-from tidegate.app.http.counters import ConnectionFigures, Histogram
-from tidegate.app.http.listener import WAITING_CONNECTIONS_MAX, base_url, open_listener
-from tidegate.app.http.logs import configure_logging, event
+from tidegate.app.http.connection import WAITING_CONNECTIONS_MAX
+from tidegate.app.http.listener import base_url, open_listener
 from tidegate.app.http.protocol import protocol_factory
+from tidegate.app.http.telemetry import ConnectionFigures, Histogram, configure_logging, event
 from tidegate.app.settings import Settings
 
 LOOK_EVERY_S = 0.1
@@ -202,7 +202,7 @@ class Server(uvicorn.Server):
                 transport.abort()
         return len(connections)
 
-    # What uvicorn calls
+    # Called by uvicorn
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start the application's lifespan, then accept connections.
@@ -277,7 +277,7 @@ class Server(uvicorn.Server):
             if inspect.isawaitable(said):
                 await asyncio.wait_for(said, self.settings.shutdown_grace.seconds)
         except Exception:
-            logger.exception("the streams could not be told of the shutdown")
+            logger.exception("the streams could not send their goodbye")
 
     async def _connections_end(self, at: float) -> None:
         now = asyncio.get_running_loop().time

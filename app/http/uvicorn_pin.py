@@ -61,7 +61,7 @@ class UvicornUnknown(RuntimeError):
 
 
 def missing_parts() -> list[str]:
-    """Names of what we build on and the installed uvicorn does not have, sorted."""
+    """Return the names that we build on and the installed uvicorn does not have, sorted."""
     missing = [
         f"{owner.__name__}.{name}"
         for owner, names in METHODS.items()

@@ -1,4 +1,7 @@
-"""HTTP/1.1 and event streams as bytes, without the application: headers, events, refusals."""
+"""HTTP/1.1 and event streams as bytes: what stands below the application, and beside it.
+
+Request headers within their bounds, answers of refusals, and events.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,15 @@ from typing import Final
 import msgspec
 
 from tidegate.app.http.problems import MEDIA_TYPE, STREAMS, Problem
+from tidegate.app.settings import Settings
 
 Fields = Sequence[tuple[bytes, bytes]]
 
+REQUEST_LINE_REST_BYTES: Final = 64  # method, version and spaces around the target
 UPGRADE_FIELDS: Final = frozenset({b"connection", b"upgrade", b"http2-settings"})
 HEARTBEAT = b": heartbeat\n\n"
 FIELD, END = b"data: ", b"\n\n"
+# Wide enough to spread thousands of clients that were all cut at once.
 RETRY_MS = (1_000, 5_000)
 EVENT_STREAM = "text/event-stream"
 STREAM_ENDINGS = tuple(ending.encode() for ending in STREAMS)
@@ -48,12 +54,13 @@ def too_many_connections(path: bytes, accepts: Iterable[bytes]) -> bytes:
     """
     retry_ms = jittered_retry_ms()
     detail = "The gateway has as many connections as it may."
+    # Whole seconds, rounded up: a client that comes early would be refused again.
     headers = {"Retry-After": str(-(-retry_ms // 1_000))}
     problem = Problem("limit-reached", detail, headers=headers)
     wants_stream = any(EVENT_STREAM.encode() in value.lower() for value in accepts)
     if not wants_stream and not path.endswith(STREAM_ENDINGS):
         return problem_bytes(problem)
-    body = event("error", problem.document(), retry_ms=retry_ms)
+    body = event("refused", problem.document(), retry_ms=retry_ms)
     return answer_bytes(HTTPStatus.OK, f"{EVENT_STREAM}; charset=utf-8", body, {})
 
 
@@ -78,6 +85,66 @@ def answer_bytes(status: int, media_type: str, body: bytes, headers: Mapping[str
     return "\r\n".join(head).encode("latin-1") + b"\r\n\r\n" + body
 
 
+class RequestBounds:
+    """Bounds what the parser of one connection takes in; httptools itself has no limit.
+
+    Each check returns the problem that stops the parser, or None.
+    """
+
+    __slots__ = ("_header_bytes", "_settings", "_silent_bytes")
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._header_bytes = 0
+        self._silent_bytes = 0  # received since the header began, or a piece of the body came
+
+    def begin_header(self) -> None:
+        """Count the fields of a new header."""
+        self._header_bytes = 0
+
+    def received(self, size_bytes: int) -> None:
+        """Count bytes that the parser is about to get."""
+        self._silent_bytes += size_bytes
+
+    def restart_silence(self) -> None:
+        """Count silent bytes from here: a header begins, or a piece of a body came."""
+        self._silent_bytes = 0
+
+    def target_problem(self, target: bytes) -> Problem | None:
+        """Return the problem of a target that is too long; checked as its pieces come."""
+        if len(target) <= self._settings.uri_bytes_max:
+            return None
+        detail = f"The target has at most {self._settings.uri_bytes_max} bytes."
+        return Problem("uri-too-long", detail)
+
+    def field_problem(self, name: bytes, value: bytes, fields_before: int) -> Problem | None:
+        """Count a field; return the problem of a header with too many fields or bytes."""
+        self._header_bytes += len(name) + len(value) + len(b": \r\n")
+        # Both are bounded: ten thousand empty fields cost more memory than their bytes say.
+        if (
+            self._header_bytes > self._settings.header_bytes_max
+            or fields_before >= self._settings.header_count_max
+        ):
+            return self._too_large()
+        return None
+
+    def silence_problem(self) -> Problem | None:
+        """Return the problem of bytes that the parser swallows: endless fields, endless trailers.
+
+        httptools calls back for a field once it is whole, so one without an end would grow unseen.
+        """
+        bytes_max = self._settings.header_bytes_max + self._settings.uri_bytes_max
+        is_within = self._silent_bytes <= bytes_max + REQUEST_LINE_REST_BYTES
+        return None if is_within else self._too_large()
+
+    def _too_large(self) -> Problem:
+        return Problem(
+            "headers-too-large",
+            f"The header has at most {self._settings.header_count_max} fields "
+            f"and {self._settings.header_bytes_max} bytes.",
+        )
+
+
 def head_problem(version: str, target: bytes, fields: Fields) -> Problem | None:
     """Return the problem of a request's header, if any; names of `fields` are lower-case."""
     names = [name for name, _ in fields]
@@ -86,6 +153,7 @@ def head_problem(version: str, target: bytes, fields: Fields) -> Problem | None:
         return Problem("message-invalid", "The gateway speaks HTTP/1.1.")
     if names.count(b"host") != 1:
         return Problem("host-not-allowed", "A request has one Host header.", status=400)
+    # A length and a coding at once may be read in two ways (RFC 9112, 6.1): request smuggling.
     if codings not in ([], [b"chunked"]) or (codings and b"content-length" in names):
         return Problem("message-invalid", "A body has a length or is chunked, nothing else.")
     if not target.startswith(b"/"):
@@ -96,6 +164,7 @@ def head_problem(version: str, target: bytes, fields: Fields) -> Problem | None:
 def without_upgrade(method: bytes, target: bytes, version: str, fields: Fields) -> bytes:
     """Return the header without the fields that ask for another protocol."""
     lines = [b"%b %b HTTP/%b" % (method, target, version.encode())]
+    # RFC 9110, 7.8: a server may ignore Upgrade and answer in the protocol of the request.
     lines += [b"%b: %b" % field for field in fields if field[0] not in UPGRADE_FIELDS]
     if any(name == b"connection" and b"close" in value.lower() for name, value in fields):
         lines.append(b"connection: close")

@@ -7,7 +7,6 @@ Redis and labels each page `worker`. Workers keep their numbers when they are re
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from urllib.parse import parse_qs, urlencode
 
@@ -22,17 +21,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
 from tidegate.app.cluster.workers import WorkerGroup
-from tidegate.app.gateway import Gateway
-from tidegate.app.http.counters import ConnectionFigures
 from tidegate.app.http.internal_call import Call, Reply
 from tidegate.app.http.problems import Problem
-from tidegate.app.metrics.families import (
-    gateway_families,
-    server_families,
-    session_families,
-    store_families,
-)
-from tidegate.app.metrics.topics import topic_families, topic_table
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 NUMBER = "tidegate-worker"
@@ -50,43 +40,26 @@ class Families(Collector):
         yield from self._families
 
 
-async def families(gateway: Gateway, connections: ConnectionFigures | None = None) -> list[Metric]:
-    """Return all families of a gateway, with the server's where `connections` is given."""
-    driver, sessions = gateway.driver, gateway.sessions
-    table = await topic_table(gateway.catalog, driver, gateway.settings.metrics_topics_max)
-    is_ready = await gateway.unready() is None
-    return [
-        *gateway_families(
-            gateway.settings,
-            driver,
-            gateway.mergers,
-            topics=table.topics,
-            at_fault=Counter(fault.state for fault in gateway.faults()),
-            is_ready=is_ready,
-        ),
-        *topic_families(table),
-        *session_families(driver, sessions.states(), sessions.unsent_bytes()),
-        *store_families(gateway.store, driver.figures),
-        *(() if connections is None else server_families(connections)),
-    ]
-
-
-async def exposition(gateway: Gateway, connections: ConnectionFigures | None = None) -> bytes:
+def exposition(families: Sequence[Metric]) -> bytes:
     """Return the text of one scrape, including the process's own metrics."""
     # One registry a scrape: families are built from what is counted, and nothing is kept.
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(Families(await families(gateway, connections)))
+    registry.register(Families(families))
     ProcessCollector(registry=registry)
     return generate_latest(registry)
 
 
-async def merge_workers(gateway: Gateway, group: WorkerGroup, own: bytes) -> bytes:
+def call_of(group: WorkerGroup) -> Call:
+    """Return the request for the page of another worker of a group."""
+    return Call("GET", b"/metrics", urlencode({"crew": group.id}).encode(), [])
+
+
+async def merge_workers(
+    group: WorkerGroup, own: bytes, replies: Mapping[str, Reply | None]
+) -> bytes:
     """Merge this worker's page with the others'; one that does not answer counts as down."""
     pages = {group.number: own.decode()}
-    if gateway.peers is not None:
-        query = urlencode({"crew": group.id}).encode()
-        replies = await gateway.peers.broadcast(Call("GET", b"/metrics", query, []))
-        pages |= dict(_page(reply) for reply in replies.values() if reply and reply.status == 200)
+    pages |= dict(_page(reply) for reply in replies.values() if reply and reply.status == 200)
     # With many topics, parsing takes long enough to delay streams: do it outside the loop.
     return await asyncio.to_thread(merge_pages, pages, group.count)
 
@@ -97,6 +70,7 @@ def check_worker_group(group: WorkerGroup | None, query: bytes) -> dict[str, str
     Raises:
         Problem: not-found for any other caller.
     """
+    # All gateways of a bus get the question, also those at another address.
     if group is None or parse_qs(query).get(b"crew") != [group.id.encode()]:
         raise Problem("not-found", "This worker belongs to another group.")
     return {NUMBER: str(group.number)}

@@ -19,8 +19,8 @@ from prometheus_client.core import (
 
 from tidegate.app.definitions.mergers import Mergers
 from tidegate.app.delivery.driver import Driver
-from tidegate.app.http.counters import ConnectionFigures, Counters, Histogram
-from tidegate.app.http.listener import ADDRESS, CONNECTIONS
+from tidegate.app.http.connection import ADDRESS, CONNECTIONS
+from tidegate.app.http.telemetry import ConnectionFigures, Counters, Histogram
 from tidegate.app.sessions.session import State
 from tidegate.app.settings import Settings
 from tidegate.app.stores.store import MeasuredStore, Store, StoreFigures
@@ -94,6 +94,7 @@ def gateway_families(
     figures, stats = driver.figures, driver.engine.stats(())
     yield gauge("ready", "1 while the gateway is ready, as /readyz has it.", is_ready)
     yield gauge("topics", "Topics.", topics)
+    # Zeros are exposed, so that an alert can tell "none" from "not measured".
     states = {state: at_fault.get(state, 0) for state in ("unusable", "unfilled")}
     yield gauges("topics_at_fault", "Topics not as they should be.", "state", states)
     limits = {
@@ -101,6 +102,7 @@ def gateway_families(
         "topic_keys": settings.topic_keys_max,
         "sessions": settings.sessions_max,
     }
+    # Beside the counts, so that an alert on "nearly full" needs no copy of the settings.
     yield gauges("limit", "How many there may be, by settings.", "of", limits)
     yield counter("flushes", "Flushes of lanes.", stats.flushes)
     yield histogram(
@@ -113,6 +115,7 @@ def gateway_families(
         "From a publish's way to the store until the engine had all of it.",
         figures.publish,
     )
+    # By registered function only: the label has as many values as the setting has entries.
     failures = {name: mergers.failures[name] for name in mergers.names}
     yield counters("merger_failures", "Failures of registered functions.", "function", failures)
     yield gauge("tasks", "Tasks of the event loop.", len(asyncio.all_tasks()))
@@ -125,11 +128,12 @@ def session_families(
     figures, stats = driver.figures, driver.engine.stats(())
     known = {state.value: states.get(state, 0) for state in State}
     yield gauges("sessions", "Sessions, with those that ended a short while ago.", "state", known)
+    # Peers that just close count apart: for an operator they are no ends that the gateway decided.
     ends = {**_none_of(CloseReason), **driver.closed_sessions, GONE: figures.left}
     yield counters("sessions_closed", "Ends of sessions' streams, by why.", "reason", ends)
     yield counters(
         "unsubscribed",
-        "Ends of subscriptions that their sessions were told, by why.",
+        "Ends of subscriptions that their sessions were sent, by reason.",
         "reason",
         {**dict.fromkeys(ENDS, 0), **stats.unsubscribed},
     )
@@ -177,6 +181,8 @@ def measured_families(figures: Counters) -> Iterator[Metric]:
     yield counter(
         "store_failures", "Publishes that the store could not keep.", figures.store_failures
     )
+    # Without a first checkpoint the age would be that of 1970, and an alert would fire at each
+    # start.
     if figures.checkpointed_ms is not None:
         yield gauge(
             "checkpoint_timestamp_seconds",
@@ -189,6 +195,7 @@ def reported_families(figures: StoreFigures) -> Iterator[Metric]:
     """Yield what the store reports; its size only if it keeps anything."""
     yield counter("store_commits", "Steps in which the store wrote something.", figures.commits)
     yield gauge("store_queued", "Writes that wait for their commit.", figures.queued)
+    # A store in memory has no size of its own; 0 would look like a lost file.
     if figures.size_bytes is not None:
         yield gauge("store_size_bytes", "What the store takes up.", figures.size_bytes)
 
@@ -197,6 +204,7 @@ def server_families(figures: ConnectionFigures) -> Iterator[Metric]:
     """Yield open, refused and cut connections, and the event loop's lag."""
     yield gauge("connections", "Connections open.", figures.connections)
     yield gauge("connections_max", "Connections served at once.", figures.connections_max)
+    # By reason, as they call for different things: more descriptors, or a look at one address.
     refused = {reason: figures.refused_by[reason] for reason in (CONNECTIONS, ADDRESS)}
     yield counters(
         "connections_refused",

@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import Metric
 
 from tidegate.app.gateway import Gateway
-from tidegate.app.http.counters import ConnectionFigures, Counters
+from tidegate.app.http.telemetry import ConnectionFigures, Counters
 from tidegate.app.metrics.families import (
     gateway_families,
     measured_families,
@@ -68,6 +68,7 @@ async def metrics_page() -> str:
 
 
 def _sections() -> Iterator[tuple[str, Iterable[Metric]]]:
+    # Built and never opened: the families need its parts, and no store or task.
     gateway = Gateway.build(Settings(data=MEMORY_ONLY))
     settings, driver, mergers = gateway.settings, gateway.driver, gateway.mergers
     yield (
@@ -79,6 +80,7 @@ def _sections() -> Iterator[tuple[str, Iterable[Metric]]]:
     yield (
         "Store",
         [
+            # With a checkpoint and a size, so that families which appear later are on the page.
             *measured_families(Counters(checkpointed_ms=0)),
             *reported_families(StoreFigures(0, size_bytes=0)),
         ],

@@ -9,11 +9,11 @@ from functools import partial
 from fastapi import APIRouter, Request, Response
 
 from tidegate.app.gateway import Gateway, gateway_of
+from tidegate.app.http.bodies import json_answer
 from tidegate.app.http.openapi import answer, json_body, problems, ref
 from tidegate.app.http.parameters import STRICT
 from tidegate.app.routes.models.operations import Explained
 from tidegate.app.routes.models.sessions import Explaining
-from tidegate.app.routes.sessions import json_answer
 from tidegate.app.sessions.subscribe_request import decided
 from tidegate.conflation.lane_id import LaneId, Window
 from tidegate.conflation.options.parse import assignments
@@ -26,6 +26,7 @@ from tidegate.conflation.topics.topic import Topic
 from tidegate.keys.projection import Projection
 from tidegate.keys.text.duration import duration_text
 
+# Bounds on the work of one answer, as anybody may ask as often as they like.
 JOURNALLED_MAX = 10_000
 GROUPED_MAX = 500
 """Messages for a projection, each of which may cost as much as its whole group."""
@@ -46,6 +47,7 @@ async def explained(gateway: Gateway, asked: Explaining) -> dict[str, object]:
     Raises:
         Problem, EngineError, KeysError: what subscribing would raise.
     """
+    # The same call as in subscribing, so an explanation cannot differ from what a stream gets.
     subscription, _, warnings = decided(gateway.sessions.context, asked.topic, asked)
     topic = gateway.driver.engine.topic(asked.topic)
     is_live = subscription.command is not Command.SOW
@@ -68,6 +70,7 @@ async def explained(gateway: Gateway, asked: Explaining) -> dict[str, object]:
 
 def _defaults(normal: str, asked: Explaining, command: Command) -> dict[str, object]:
     """Return what holds although the request does not name it; True for a flag."""
+    # By name and not by text: a granted value may be spelled in another way than it was asked for.
     options = Options.parse(asked.options or "")
     named = {} if asked.command is not None else {"command": str(command)}
     parts = [part for part in assignments(normal) if not options.given(part.name)]
@@ -136,5 +139,6 @@ async def explain(request: Request) -> Response:
     """Explain the parameters of a subscription and its `topic`, a JSON object of texts."""
     asked = await Explaining.posted(request)
     gateway = gateway_of(request)
+    # As subscribing does: the topic may have just been made at another gateway.
     await gateway.catalog.seek(asked.topic)
-    return json_answer(await explained(gateway, asked), 200)
+    return json_answer(await explained(gateway, asked))

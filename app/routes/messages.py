@@ -13,6 +13,7 @@ from starlette.responses import StreamingResponse
 from tidegate.app.archive.archive import begun
 from tidegate.app.delivery.encoding import EnvelopeWriter
 from tidegate.app.gateway import Gateway, gateway_of
+from tidegate.app.http.bodies import in_pieces
 from tidegate.app.http.openapi import BOOKMARK, answer, body, json_body, lines_of, problems, ref
 from tidegate.app.http.parameters import (
     STRICT,
@@ -63,7 +64,6 @@ from tidegate.keys.text.bookmark import START, Bookmark
 
 JOURNAL_LIMIT = 1_000
 JOURNAL_LIMIT_MAX = 100_000
-LINES_AT_ONCE = 500  # a write for each line would cost more than the line
 
 _OF_JSON = (JSON, NDJSON, MERGE_PATCH)
 _TAKEN = {Kind.JSON: _OF_JSON, Kind.SERIES: _OF_JSON, Kind.TEXT: (TEXT,), Kind.BINARY: (BYTES,)}
@@ -104,6 +104,7 @@ _PUBLISHING = (
 async def publish(request: Request) -> Response:
     """Publish one message, or NDJSON; answer with the bookmarks of the first and the last."""
     gateway, name = gateway_of(request), publishable_topic_name(request.scope)
+    # Before the body: a request that its headers refuse saves up to 64 MiB of reading.
     asked = PublishRequest.read(request.scope, gateway.store)
     payload = await read_body(request, gateway.settings.request_bytes_max)
     entry = await gateway.catalog.seek(name)
@@ -115,9 +116,10 @@ async def publish(request: Request) -> Response:
         _check_taken(Kind.JSON, asked.media_type)
         await gateway.ingest.check_plain(payload, asked.form)
         entry = await gateway.catalog.get_or_create(name)
+    # Last of the checks: the digest of a large body is the dearest of them.
     retry = await asked.retry(payload)
 
-    # What a definition refuses is tried again if another gateway has just changed it.
+    # A refusal by the definition is tried again if another gateway has just changed it.
 
     async def taken(entry: CatalogTopic) -> Response:
         check_filler(entry, asked.producer)
@@ -138,6 +140,7 @@ async def _staged(
     stage: str,
     producer: str | None,
 ) -> Response:
+    # Checked here, so that a commit of many stages cannot fail on a line sent an hour ago.
     messages = await gateway.ingest.check(entry, payload, form)
     await gateway.ingest.stage(entry, messages, stage, producer)
     kept = {"topic": entry.record.name, "stage": stage, "messages": len(messages)}
@@ -159,7 +162,7 @@ def published(entry: CatalogTopic, appended: Appended) -> Response:
 
 
 class Reading(Parameters):
-    """From where in the journal, and how much."""
+    """A range of the journal."""
 
     start: Annotated[
         str,
@@ -194,8 +197,12 @@ async def read_journal(
     held = await _looked_back(gateway, name, bookmark)
     writer = EnvelopeWriter(name, held.epoch, "publish", kind=kind, shown=Shown(timestamp=True))
     seen = held.bookmark(held.beginning) if bookmark is None else bookmark
+    # The journal is in memory and the archive is files, so the archive is read only beyond the
+    # journal.
     if gateway.archive and held.reaches(seen) and not held.journal_reaches(seen):
+        # The header goes out before the rows are read, so the end of the page is settled first.
         through = min(seen.offset + limit, held.head)
+        # The first piece is read before the answer begins: a lost file can still be a 410.
         pieces = await begun(gateway.archive.messages(held, kind, seen.offset, through))
         headers = {"Tidegate-Bookmark": str(held.bookmark(through))}
         return StreamingResponse(_all_lines(writer, pieces), media_type=NDJSON, headers=headers)
@@ -208,6 +215,7 @@ async def read_journal(
 async def _looked_back(gateway: Gateway, name: str, bookmark: Bookmark | None) -> Topic:
     """Return the topic, with what an archive has of it where its journal is not enough."""
     topic = gateway.driver.engine.topic(name)
+    # Asking the archive lists a folder; a reader that follows the journal never causes it.
     if bookmark is None or not topic.journal_reaches(bookmark):
         await gateway.look_back(name)
     return gateway.driver.engine.topic(name)
@@ -222,8 +230,7 @@ async def _all_lines(
 
 
 def _lines(writer: EnvelopeWriter, frames: Sequence[Frame]) -> Iterator[bytes]:
-    for start in range(0, len(frames), LINES_AT_ONCE):
-        piece = frames[start : start + LINES_AT_ONCE]
+    for piece in in_pieces(frames):
         yield b"".join(writer.envelope(frame) + b"\n" for frame in piece)
 
 

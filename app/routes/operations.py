@@ -2,26 +2,37 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
+from prometheus_client.core import Metric
 from pydantic import Field
 
-from tidegate.app.gateway import FAULTS_SHOWN_MAX, gateway_of
+from tidegate.app.gateway import FAULTS_SHOWN_MAX, Gateway, gateway_of
+from tidegate.app.http.bodies import json_answer
 from tidegate.app.http.connection import figures_of
 from tidegate.app.http.internal_call import MARK
 from tidegate.app.http.openapi import answer, problems, ref
 from tidegate.app.http.parameters import STRICT, TOPIC_TEXT, Parameters
 from tidegate.app.http.problems import Problem
+from tidegate.app.http.telemetry import ConnectionFigures
 from tidegate.app.metrics.exposition import (
     CONTENT_TYPE,
+    call_of,
     check_worker_group,
     exposition,
     merge_workers,
 )
+from tidegate.app.metrics.families import (
+    gateway_families,
+    server_families,
+    session_families,
+    store_families,
+)
+from tidegate.app.metrics.topics import topic_families, topic_table
 from tidegate.app.routes.models.operations import Alive, Lanes, Ready
-from tidegate.app.routes.sessions import json_answer
 from tidegate.conflation.lanes.lane import Lane
 from tidegate.conflation.options.print import lane_text
 from tidegate.conflation.topics.topic import Topic
@@ -31,9 +42,10 @@ router = APIRouter(tags=["operations"])
 
 
 @router.get("/healthz", summary="Alive", responses={200: answer("Alive", ref(Alive)), **problems()})
+# It asks no store: a restart does not help a process whose store is out.
 async def healthz() -> Response:
     """Answer 200 as long as the process does."""
-    return json_answer({"status": "alive"}, 200)
+    return json_answer({"status": "alive"})
 
 
 @router.get(
@@ -52,13 +64,14 @@ async def readyz(request: Request) -> Response:
     if reason is not None:
         raise Problem("not-ready", f"The gateway is not ready: {reason}.")
     state: dict[str, Any] = {"status": "ready"}
+    # Ready all the same: one topic at fault must not take the traffic of all others away.
     if found := gateway.faults():
         state["topics"] = [fault._asdict() for fault in found[:FAULTS_SHOWN_MAX]]
         state["topics_at_fault"] = len(found)
     if gateway.bus is not None and (foreign := gateway.bus.connection.foreign):
         found_there = [f"{key}: {what}" for key, what in foreign.items()]
         state["bus"] = found_there[:FAULTS_SHOWN_MAX]
-    return json_answer(state, 200)
+    return json_answer(state)
 
 
 @router.get(
@@ -79,14 +92,39 @@ async def metrics(request: Request) -> Response:
     gateway = gateway_of(request)
     is_inner = MARK in request.scope
     headers = check_worker_group(gateway.crew, request.scope["query_string"]) if is_inner else {}
-    text = await exposition(gateway, figures_of(request.scope))
+    text = exposition(await families(gateway, figures_of(request.scope)))
     if gateway.crew is not None and not is_inner:
-        text = await merge_workers(gateway, gateway.crew, text)
+        asked = (
+            {} if gateway.peers is None else await gateway.peers.broadcast(call_of(gateway.crew))
+        )
+        text = await merge_workers(gateway.crew, text, asked)
     return Response(text, headers=headers, media_type=CONTENT_TYPE)
 
 
+async def families(gateway: Gateway, connections: ConnectionFigures | None = None) -> list[Metric]:
+    """Return all families of a gateway, with the server's where `connections` is given."""
+    driver, sessions = gateway.driver, gateway.sessions
+    table = await topic_table(gateway.catalog, driver, gateway.settings.metrics_topics_max)
+    is_ready = await gateway.unready() is None
+    # Everything that waits stands above: what is counted from here on is of one moment.
+    return [
+        *gateway_families(
+            gateway.settings,
+            driver,
+            gateway.mergers,
+            topics=table.topics,
+            at_fault=Counter(fault.state for fault in gateway.faults()),
+            is_ready=is_ready,
+        ),
+        *topic_families(table),
+        *session_families(driver, sessions.states(), sessions.unsent_bytes()),
+        *store_families(gateway.store, driver.figures),
+        *(() if connections is None else server_families(connections)),
+    ]
+
+
 class WantedLanes(Parameters):
-    """Which lanes."""
+    """The topic whose lanes to list."""
 
     topic: Annotated[str | None, TOPIC_TEXT, Field(description="Only this topic's")] = None
 
@@ -107,10 +145,11 @@ async def lanes(request: Request, asked: Annotated[WantedLanes, Query()]) -> Res
         entries = gateway.catalog.listed("", "", gateway.settings.topics_max)
         names = [entry.record.name for entry in entries]
     driver = gateway.driver
+    # One time for all lanes, so that their deadlines can be compared.
     now = driver.now()
     topics = [driver.engine.topic(name) for name in names]
     views = [_view(topic, lane, now) for topic in topics for lane in _lanes(topic)]
-    return json_answer({"lanes": views}, 200)
+    return json_answer({"lanes": views})
 
 
 def _lanes(topic: Topic) -> Iterator[Lane]:
@@ -126,5 +165,7 @@ def _view(topic: Topic, lane: Lane, now: Instant) -> dict[str, Any]:
         "subscriptions": len(lane.members),
         "interval_ms": lane.id.interval_ns // MILLISECOND,
         "position": str(topic.bookmark(lane.low_water())),
+        # A deadline may have passed while the driver is busy; a client has no use for a negative
+        # time.
         "due_ms": None if due is None else max(0, due - now) // MILLISECOND,
     }

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
-import msgspec
 from fastapi import APIRouter, Header, Query, Request, Response
 from pydantic import Field
 
 from tidegate.app.gateway import Gateway, gateway_of
+from tidegate.app.http.bodies import json_answer
 from tidegate.app.http.internal_call import MARK, Call
 from tidegate.app.http.openapi import LOCATION, json_body, problems, ref
 from tidegate.app.http.openapi import answer as answered
 from tidegate.app.http.parameters import EVENT_ID, STRICT, Parameters, Read, SessionPath, whole
-from tidegate.app.http.problems import Problem
+from tidegate.app.http.problems import RETRY_LATER, Problem
 from tidegate.app.http.requests import (
     CHANGES,
     SESSION_ID,
@@ -25,13 +25,11 @@ from tidegate.app.http.requests import (
 from tidegate.app.routes.models.events import STREAM
 from tidegate.app.routes.models.sessions import Continued, OpenedSession, Sessions
 from tidegate.app.routes.models.sessions import Session as SessionView
-from tidegate.app.routes.subscribe import last_event_id
 from tidegate.app.sessions.cursor import parse_cursor
 from tidegate.app.sessions.documents import (
     SessionDocument,
     SessionOpening,
     SessionTuning,
-    Target,
     Tuning,
     opening_of,
     pointing,
@@ -41,10 +39,9 @@ from tidegate.app.sessions.session import Session, check_count
 from tidegate.app.sessions.stream import refusal_stream, session_stream
 from tidegate.app.sessions.view import Page, answer, session_view
 from tidegate.conflation.errors import LimitReached
-from tidegate.keys.text.bookmark import Bookmark
 
+# Every gateway of a cluster answers with a page, and one of them joins all.
 PAGE_MAX = 1_000
-RETRY_AFTER = {"Retry-After": "60"}
 
 router = APIRouter(tags=["sessions"], dependencies=STRICT)
 
@@ -56,7 +53,7 @@ def _after(text: str) -> str:
 
 
 class Listed(Parameters):
-    """Which sessions."""
+    """The page of sessions to list."""
 
     limit: Annotated[int, whole("limit", 1, PAGE_MAX), Field(description="At most so many")] = 100
     after: Annotated[
@@ -67,7 +64,7 @@ class Listed(Parameters):
 
 
 class Place(Parameters):
-    """Where the reader of a stream stands."""
+    """The place of a stream's reader."""
 
     last_event_id: Annotated[
         str | None, EVENT_ID, Field(description="Continue behind it, as Last-Event-ID")
@@ -98,14 +95,16 @@ async def open_session(request: Request) -> Response:
     gateway = gateway_of(request)
     # `curl -X POST` without a body asks for a session with nothing special.
     body = await posted_body(request, may_be_empty=True)
+    # The streams are being closed; a client is better sent to another gateway at once.
     if gateway.stopping:
         raise Problem("not-ready", "The gateway is shutting down.")
     characters_max = gateway.settings.options_characters_max
     opening = opening_of(body, gateway.driver.limits, characters_max)
     with pointing("/subscriptions"):
+        # Before topics are looked for, as each of them may cost a question to the bus.
         check_count(len(opening.subscriptions), gateway.settings.session_subscriptions_max)
     for target in opening.subscriptions:
-        await seek(gateway, target)
+        await gateway.seek(target.topic, target.wish.options.bookmark)
     session = _opened(gateway, opening)
     events = f"/v1/sessions/{session.id}/events"
     subscriptions = [answer(asked) for asked in session.asked.values()]
@@ -133,11 +132,13 @@ async def list_sessions(request: Request, asked: Annotated[Listed, Query()]) -> 
         page = page.joined(await gateway.peers.broadcast(Call.of(request.scope)), limit)
     document: dict[str, Any] = {"sessions": page.sessions, "next": None}
     if page.has_more:
+        # By id and not by position: sessions end between two pages, and no other may be passed
+        # over.
         query = {"limit": limit, "after": page.sessions[-1]["session"]}
         document["next"] = "/v1/sessions?" + urlencode(query)
     if page.missing is not None:
         document["missing"] = page.missing
-    return json_answer(document, 200)
+    return json_answer(document)
 
 
 @router.get(
@@ -147,7 +148,7 @@ async def list_sessions(request: Request, asked: Annotated[Listed, Query()]) -> 
 )
 async def get_session(request: Request, session: SessionPath) -> Response:
     """Return the session, for a while also after its end."""
-    return json_answer(session_view(session_of(request, session)), 200)
+    return json_answer(session_view(gateway_of(request).sessions.get(session)))
 
 
 @router.patch(
@@ -162,11 +163,11 @@ async def get_session(request: Request, session: SessionPath) -> Response:
 async def patch_session(request: Request, session: SessionPath) -> Response:
     """Change the session; 200 with what it is then. What is not named stays."""
     body = await posted_body(request, CHANGES)
-    found = live_session_of(request, session)
+    found = gateway_of(request).live_session(session)
     most = found.context.driver.limits
     tuning = tuning_of(body, Tuning(found.limits, found.conflated), most)
     found.tune(tuning.limits, conflated=tuning.conflated)
-    return json_answer(session_view(found), 200)
+    return json_answer(session_view(found))
 
 
 @router.delete(
@@ -179,7 +180,8 @@ async def patch_session(request: Request, session: SessionPath) -> Response:
 )
 async def delete_session(request: Request, session: SessionPath) -> Response:
     """Close the session; 204, and `goodbye` with CLOSED_BY_ADMIN for its reader."""
-    gateway_of(request).sessions.close(session_of(request, session))
+    sessions = gateway_of(request).sessions
+    sessions.close(sessions.get(session))
     return Response(status_code=204)
 
 
@@ -197,14 +199,17 @@ async def events(
 ) -> Response:
     """Stream server-sent events; the stream takes the place of one that is there."""
     require_accept(request.scope, "text/event-stream")
-    number = _number(session, last_event_id(continued, place.last_event_id))
+    # The header of a browser that reconnects is newer than the query of its address.
+    last_id = continued.last_event_id or place.last_event_id
+    number = _number(session, last_id) if last_id else None
     try:
         is_let_in = await gateway_of(request).bring(session, number)
     except Problem as problem:  # it passes, and a browser would never retry
         return refusal_stream(problem)
     if not is_let_in:
         return Response(status_code=204)
-    found = session_of(request, session)
+    found = gateway_of(request).sessions.get(session)
+    # Its ids are bookmarks of one topic and say nothing of a session.
     if found.cursor is None:
         detail = "The stream of a plain GET is resumed at its own address."
         raise Problem("session-unknown", detail)
@@ -216,46 +221,6 @@ async def events(
         return refusal_stream(Problem("limit-reached", f"{error.detail}."))
 
 
-def session_of(request: Request, session: str) -> Session:
-    """Return the session that a request is about.
-
-    Raises:
-        Problem: session-unknown.
-    """
-    return gateway_of(request).sessions.get(session)
-
-
-def live_session_of(request: Request, session: str) -> Session:
-    """Return the session that a request is about, if it has not ended.
-
-    Raises:
-        Problem: session-unknown.
-    """
-    found = session_of(request, session)
-    if found.has_ended:
-        raise Problem("session-unknown", "The session has ended.")
-    return found
-
-
-async def seek(gateway: Gateway, target: Target) -> None:
-    """Look for the topic of a subscription, which may just have been made at another gateway.
-
-    Raises:
-        Problem: bus-unavailable, as nothing is known of the topic then.
-    """
-    if isinstance(target.topic, str):
-        await gateway.catalog.seek(target.topic)
-        if isinstance(target.wish.options.bookmark, Bookmark):
-            await gateway.catch_up(target.topic, target.wish.options.bookmark)
-        if target.wish.options.bookmark is not None:
-            await gateway.look_back(target.topic)
-
-
-def json_answer(document: Any, status: int, headers: dict[str, str] | None = None) -> Response:
-    """Return a document as a response."""
-    return Response(msgspec.json.encode(document), status, headers, "application/json")
-
-
 def _opened(gateway: Gateway, opening: SessionDocument) -> Session:
     """Open the session, with all of its subscriptions or not at all."""
     try:
@@ -263,25 +228,24 @@ def _opened(gateway: Gateway, opening: SessionDocument) -> Session:
             limits=opening.limits, conflated=opening.conflated, kept=True, lasts=True
         )
     except LimitReached as error:
-        raise Problem("limit-reached", f"{error.detail}.", headers=RETRY_AFTER) from None
+        raise Problem("limit-reached", f"{error.detail}.", headers=RETRY_LATER) from None
     try:
         for target in opening.subscriptions:
             with pointing(target.pointer):
                 session.subscribe(target.topic, target.wish)
     except Problem:
+        # A session that was refused halfway must not count, or be listed.
         gateway.sessions.discard(session)
         raise
     return session
 
 
-def _number(session: str, last_id: str | None) -> int | None:
+def _number(session: str, last_id: str) -> int:
     """Return where a reader stands by its last event's id, which is one of this session's.
 
     Raises:
         Problem: session-unknown.
     """
-    if last_id is None:
-        return None
     found = parse_cursor(last_id)
     if found is None or found[0] != session:
         raise Problem("session-unknown", "The event is not of this session.")

@@ -14,6 +14,7 @@ from starlette.types import Scope
 from tidegate.app.archive.as_of import Past, records_as_of, time_of
 from tidegate.app.delivery.encoding import EnvelopeWriter, json_value
 from tidegate.app.gateway import Gateway, gateway_of
+from tidegate.app.http.bodies import in_pieces, json_answer
 from tidegate.app.http.openapi import BOOKMARK, answer, lines_of, problems, ref
 from tidegate.app.http.parameters import (
     STRICT,
@@ -32,7 +33,6 @@ from tidegate.app.http.requests import (
     prefers,
     require_accept,
 )
-from tidegate.app.routes.messages import LINES_AT_ONCE
 from tidegate.app.routes.models.messages import ROW, Deleted, Envelope
 from tidegate.app.topics.publish_request import refuse_retry_key
 from tidegate.app.topics.query import SowQuery, matching
@@ -57,7 +57,7 @@ def _count(least: int, most: int) -> dict[str, Any]:
 
 
 class Shown(Parameters):
-    """How a record is written."""
+    """The form of a record in the answer."""
 
     form: Annotated[
         str, word("format", ("value", "envelope")), Field(alias="format", description="Of a row")
@@ -65,7 +65,7 @@ class Shown(Parameters):
 
 
 class Asked(Shown):
-    """Which records, in what order, as they were when."""
+    """A choice of records, their order, and the time they are shown as of."""
 
     filter: Annotated[
         str | None, text("filter-invalid"), Field(description="Only records that match")
@@ -86,7 +86,7 @@ class Asked(Shown):
 
 
 class Unwanted(Parameters):
-    """Which records go; one of the two."""
+    """The records to delete: by filter or by key."""
 
     filter: Annotated[str | None, text("filter-invalid"), Field(description="Those that match")] = (
         None
@@ -123,6 +123,8 @@ async def read_sow(
     held, board = _records(gateway, entry)
     kind, characters_max = entry.document.kind, gateway.settings.options_characters_max
     query = SowQuery.read(asked.given(), kind, characters_max)
+    # Taken in one step of the loop, so the rows are a state that the topic had, and the bookmark is
+    # its place: subscribing from there misses nothing.
     past = Past(held.bookmark(held.head), board.live())
     if asked.as_of is not None:
         now_ms, archive = gateway.driver.wall_ms(), gateway.archive
@@ -161,6 +163,7 @@ async def read_record(
     frame = board.get(key_of(record_key.encode()))
     if frame is None:
         raise Problem("record-unknown", "There is no record of this key.")
+    # Of the record and not of the topic: a client may hold several records, each of its own age.
     headers = {"Tidegate-Bookmark": str(held.bookmark(frame.offset))}
     return Response(write(frame), media_type=JSON, headers=headers)
 
@@ -190,7 +193,7 @@ async def delete_records(
         return await gateway.writer.remove(entry, records, RemovalReason.DELETED)
 
     deleted = await gateway.catalog.with_newest_definition(entry, removed)
-    return Response(msgspec.json.encode({"deleted": deleted}), media_type=JSON)
+    return json_answer({"deleted": deleted})
 
 
 async def _named(
@@ -216,6 +219,7 @@ async def _named(
 
 
 def _whole_key(entry: CatalogTopic, text: str) -> str:
+    # A key of another width matches no record: 0 deleted would hide the slip.
     found, width = canonical_key(text.encode()), len(entry.document.key_spec.paths)
     if width and len(msgspec.json.decode(found)) != width:
         raise Problem("key-invalid", f"The topic's key has {width} field{'s' * (width > 1)}.")
@@ -230,6 +234,7 @@ async def _entry(request: Request, name: str) -> tuple[Gateway, CatalogTopic]:
 
 def _records(gateway: Gateway, entry: CatalogTopic) -> tuple[Topic, Board]:
     topic = gateway.driver.engine.topic(entry.record.name)
+    # Not 404: the topic is there, and only the wish does not fit it.
     if topic.sow is None:
         raise Problem("options-invalid", "The topic keeps no records: it has no key.")
     return topic, topic.sow.board
@@ -252,13 +257,13 @@ def _wants_array(scope: Scope) -> bool:
 
 
 def _lines(rows: Sequence[Frame], text: Text) -> Iterator[bytes]:
-    for start in range(0, len(rows), LINES_AT_ONCE):
-        yield b"".join(text(frame) + b"\n" for frame in rows[start : start + LINES_AT_ONCE])
+    for piece in in_pieces(rows):
+        yield b"".join(text(frame) + b"\n" for frame in piece)
 
 
 def _array(rows: Sequence[Frame], text: Text) -> Iterator[bytes]:
     lead = b"["
-    for start in range(0, len(rows), LINES_AT_ONCE):
-        yield lead + b",".join(map(text, rows[start : start + LINES_AT_ONCE]))
+    for piece in in_pieces(rows):
+        yield lead + b",".join(map(text, piece))
         lead = b","
     yield b"]" if rows else b"[]"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Mapping
 from typing import Annotated
 
@@ -11,11 +10,10 @@ from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 
 from tidegate.app.definitions.topic import TopicNotUsable
 from tidegate.app.gateway import Gateway, gateway_of
-from tidegate.app.http.names import TopicPattern, topic_or_pattern
 from tidegate.app.http.openapi import json_body, problems
 from tidegate.app.http.parameters import STRICT, text
 from tidegate.app.http.problems import Problem
-from tidegate.app.http.requests import require_accept
+from tidegate.app.http.requests import TopicPattern, require_accept, topic_or_pattern
 from tidegate.app.routes.models.events import STREAM
 from tidegate.app.routes.models.sessions import Continued, Subscribing
 from tidegate.app.sessions.attach import attach_new
@@ -39,8 +37,6 @@ from tidegate.conflation.outputs import CloseReason, Unsubscribed
 from tidegate.conflation.subscription import Command
 from tidegate.keys.errors import KeysError
 from tidegate.keys.text.bookmark import Bookmark
-
-_ID = re.compile(r"[A-Za-z0-9._~-]{1,128}", re.ASCII)
 
 router = APIRouter(tags=["subscribing"], dependencies=STRICT)
 _PATTERN = "Name of a topic, or a pattern with `*` (one part) and `>` (the rest)"
@@ -96,7 +92,8 @@ async def _stream(
     request: Request, wanted: str | TopicPattern, asked: Subscribing, continued: Continued
 ) -> Response:
     gateway = gateway_of(request)
-    last_id = last_event_id(continued, asked.last_event_id)
+    # A browser that reconnects repeats its address; only the header knows what came since.
+    last_id = continued.last_event_id or asked.last_event_id or None
     try:
         if isinstance(wanted, TopicPattern):
             return await _pattern_stream(gateway, wanted, asked, last_id)
@@ -119,13 +116,10 @@ async def _topic_stream(
     is_gone = await gateway.catalog.seek(name) is None
     if is_gone and resume is not None and gateway.catalog.has_ended(resume.epoch):
         return Response(status_code=204)  # as its stream has said
+    # Refuses a topic that is not there, before the parameters are looked at.
     gateway.catalog.get(name)
     wish = _wish(gateway, asked)
-    for seen in (resume, wish.options.bookmark):
-        if isinstance(seen, Bookmark):
-            await gateway.catch_up(name, seen)
-    if resume is not None or wish.options.bookmark is not None:
-        await gateway.look_back(name)
+    await gateway.reach(name, resume, wish.options.bookmark)
     decisions = decide_target(
         gateway.sessions.context, name, wish, None if resume is None else {name: resume}
     )
@@ -178,10 +172,9 @@ async def _places(
         if pattern.matches(topic)
     }
     for topic, place in places.items():
-        with contextlib.suppress(TopicNotUsable):  # an event says so; the others go on
+        with contextlib.suppress(TopicNotUsable):  # a `refused` event names it; the others go on
             if await gateway.catalog.seek(topic) is not None:
-                await gateway.catch_up(topic, place)
-                await gateway.look_back(topic)
+                await gateway.reach(topic, place)
     return places
 
 
@@ -222,18 +215,3 @@ def _begun(
 
 def _wish(gateway: Gateway, asked: Subscribing, *, many: bool = False) -> SubscribeRequest:
     return SubscribeRequest.parse(asked, gateway.settings.options_characters_max, many=many)
-
-
-def last_event_id(continued: Continued, by_query: str | None) -> str | None:
-    """Return where a reader goes on, by the header or else by the query.
-
-    Raises:
-        Problem: bookmark-invalid.
-    """
-    # A browser that reconnects repeats its address; only the header knows what came since.
-    found = continued.last_event_id or by_query
-    if not found:
-        return None
-    if not _ID.fullmatch(found):
-        raise Problem("bookmark-invalid", "An event id is at most 128 of A-Z a-z 0-9 . _ ~ -.")
-    return found

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Request, Response
 
 from tidegate.app.delivery.auto import bounds_of
 from tidegate.app.gateway import gateway_of
+from tidegate.app.http.bodies import json_answer
 from tidegate.app.http.openapi import LOCATION, json_body, problems, ref
 from tidegate.app.http.openapi import answer as answered
 from tidegate.app.http.parameters import STRICT, SessionPath, SubscriptionPath
@@ -15,7 +16,6 @@ from tidegate.app.http.problems import Problem
 from tidegate.app.http.requests import CHANGES, posted_body
 from tidegate.app.routes.models.sessions import Auto, SubscriptionFigures, Subscriptions
 from tidegate.app.routes.models.sessions import Subscription as SubscriptionView
-from tidegate.app.routes.sessions import json_answer, live_session_of, seek
 from tidegate.app.sessions.documents import (
     SubscriptionChange,
     SubscriptionRequest,
@@ -53,14 +53,16 @@ _UNKNOWN = problems("session-unknown", "subscription-unknown")
 async def add_subscription(request: Request, session: SessionPath) -> Response:
     """Add a subscription; 201 with what was granted, and `subscribed` on the stream."""
     body = await posted_body(request)
-    found = live_session_of(request, session)
+    found = gateway_of(request).live_session(session)
+    # After the session is known: an ended one is 404, however wrong the body is.
     target = target_of(body, _characters_max(found))
+    # The ids of such a stream have no room for a second topic.
     if found.cursor is None or found.pattern:
         detail = "The session of a plain GET has one subscription; open one with POST for more."
         raise Problem("options-invalid", detail)
-    await seek(gateway_of(request), target)
+    await gateway_of(request).seek(target.topic, target.wish.options.bookmark)
     # Looking for the topic takes time, in which the session may have ended.
-    asked, warnings = live_session_of(request, session).subscribe(target.topic, target.wish)
+    asked, warnings = gateway_of(request).live_session(session).subscribe(target.topic, target.wish)
     location = f"/v1/sessions/{session}/subscriptions/{asked.name}"
     return json_answer(answer(asked, warnings), 201, {"Location": location})
 
@@ -73,7 +75,7 @@ async def add_subscription(request: Request, session: SessionPath) -> Response:
 async def list_subscriptions(request: Request, session: SessionPath) -> Response:
     """List `{"subscriptions": [...]}`, with what they came to so far."""
     return json_answer(
-        {"subscriptions": subscription_views(live_session_of(request, session))}, 200
+        {"subscriptions": subscription_views(gateway_of(request).live_session(session))}
     )
 
 
@@ -86,9 +88,9 @@ async def get_subscription(
     request: Request, session: SessionPath, sub: SubscriptionPath
 ) -> Response:
     """Return what was granted, and the figures."""
-    found = live_session_of(request, session)
+    found = gateway_of(request).live_session(session)
     asked = found.subscription(sub)
-    return json_answer(subscription_view(found, asked), 200)
+    return json_answer(subscription_view(found, asked))
 
 
 @router.patch(
@@ -111,12 +113,14 @@ async def patch_subscription(
 ) -> Response:
     """Change a subscription; 200 with what is granted then. A refused change changes nothing."""
     body = await posted_body(request, CHANGES)
-    found = live_session_of(request, session)
+    found = gateway_of(request).live_session(session)
     asked = found.subscription(sub)
     change = change_of(body, _characters_max(found))
     wish = asked.wish.changed(change.options, change.filter_text, change.order_text)
+    # One call for interval, options, filter and pause: the subscription changes whole or not at
+    # all.
     warnings = found.change(asked.name, wish, paused=change.paused)
-    return json_answer(answer(asked, warnings), 200)
+    return json_answer(answer(asked, warnings))
 
 
 @router.delete(
@@ -131,7 +135,8 @@ async def delete_subscription(
     request: Request, session: SessionPath, sub: SubscriptionPath
 ) -> Response:
     """End a subscription; 204, and `unsubscribed` on the stream."""
-    found = live_session_of(request, session)
+    found = gateway_of(request).live_session(session)
+    # Its queued rows are dropped or still sent, as `tidy_on_unsubscribe` of the topic says.
     found.unsubscribe(sub)
     return Response(status_code=204)
 
@@ -147,8 +152,8 @@ def _characters_max(session: Session) -> int:
 )
 async def auto(request: Request, session: SessionPath, sub: SubscriptionPath) -> Response:
     """Return `{"sub", "interval", "min", "max", "decisions"}`, the newest decision last."""
-    found = live_session_of(request, session)
-    return json_answer(auto_view(found.subscription(sub)), 200)
+    found = gateway_of(request).live_session(session)
+    return json_answer(auto_view(found.subscription(sub)))
 
 
 def auto_view(asked: SessionSubscription) -> dict[str, Any]:
@@ -156,6 +161,7 @@ def auto_view(asked: SessionSubscription) -> dict[str, Any]:
 
     A pattern whose topics have intervals of their own has none.
     """
+    # Topics of a pattern follow one connection, so `auto` gives all of them one interval.
     subscriptions = [found.subscription for found in asked.topics.values()]
     bounds = bounds_of(subscriptions)
     if bounds is not None and asked.auto is not None:

@@ -14,6 +14,7 @@ from pydantic import Field
 
 from tidegate.app.definitions.topic import TopicDefinition, TopicNotUsable, Unusable
 from tidegate.app.gateway import Gateway, gateway_of
+from tidegate.app.http.bodies import json_answer
 from tidegate.app.http.openapi import ETAG, answer, json_body, problems, ref
 from tidegate.app.http.parameters import (
     STRICT,
@@ -44,13 +45,15 @@ from tidegate.keys.jsontext import check_json
 from tidegate.keys.patch import apply
 
 PAGE_MAX = 1_000
+# A schema may be long, but its compilation holds the loop, so a definition is no place for a
+# megabyte.
 DOCUMENT_BYTES_MAX = 256 << 10
 
 router = APIRouter(tags=["topics"], dependencies=STRICT)
 
 
 class Match(Headers):
-    """What must hold of the topic; else 412."""
+    """Conditions on the topic, else 412."""
 
     if_match: Annotated[
         str | None, line("precondition-failed"), Field(description="The topic's ETag, or `*`")
@@ -65,7 +68,7 @@ class Match(Headers):
 
 
 class Listed(Parameters):
-    """Which topics."""
+    """The page of topics to list."""
 
     prefix: Annotated[str, text(), Field(description="Only names that begin so")] = ""
     limit: Annotated[int, whole("limit", 1, PAGE_MAX), Field(description="At most so many")] = 100
@@ -73,7 +76,7 @@ class Listed(Parameters):
 
 
 class Known(Headers):
-    """What the client has already."""
+    """The version that the client has already."""
 
     if_none_match: Annotated[
         str | None, line("precondition-failed"), Field(description="ETag of an earlier answer")
@@ -102,6 +105,7 @@ async def put_topic(
 ) -> Response:
     """Define a topic: 201 for a new one, else 200; the same definition changes nothing."""
     gateway = gateway_of(request)
+    # Before the body is read, which may be slow to come.
     content_type(request.scope, ("application/json",))
     body = await _json_body(request)
     document = _parsed(gateway, body)
@@ -128,6 +132,8 @@ async def patch_topic(
 
     # The catalog calls this when no other change can come in between.
     def patched(document: TopicDefinition) -> TopicDefinition:
+        # The whole document is parsed anew: a patch may break a rule between fields that it does
+        # not name.
         return _parsed(gateway, apply(msgspec.json.encode(document.document()), patch))
 
     entry = await gateway.catalog.patch(topic, patched, match.precondition())
@@ -145,8 +151,9 @@ async def patch_topic(
 async def get_topic(request: Request, topic: TopicPath) -> Response:
     """Return the definition, with the figures of what came in and went out."""
     gateway = gateway_of(request)
-    with contextlib.suppress(TopicNotUsable):  # its description says so
+    with contextlib.suppress(TopicNotUsable):  # its answer shows the reason
         await gateway.catalog.seek(topic)
+    # An unusable topic is shown, as its administrator needs the reason and the definition.
     entry = gateway.catalog.unusable(topic) or gateway.catalog.get(topic)
     return _answer(description(gateway, entry), 200, entry)
 
@@ -181,7 +188,7 @@ async def list_topics(
 ) -> Response:
     """List `{"topics": [...], "next": address or null}`.
 
-    Its ETag is of the definitions; with it in `If-None-Match` 304 says that they are the same.
+    Its ETag is of the definitions: in `If-None-Match` it gives 304 while they are the same.
     """
     gateway = gateway_of(request)
     prefix, limit = asked.prefix, asked.limit
@@ -189,6 +196,7 @@ async def list_topics(
     entries = gateway.catalog.listed_all(prefix, asked.after or "", limit + 1)
     following = None
     if len(entries) > limit:
+        # By name and not by position, so that a topic deleted between two pages moves no other.
         after = entries[limit - 1].name
         query = {"prefix": prefix, "limit": limit, "after": after}
         following = "/v1/topics?" + urlencode({k: v for k, v in query.items() if v})
@@ -261,4 +269,4 @@ def _answer(
     document: object, status: int, entry: CatalogTopic | Unusable | None = None
 ) -> Response:
     headers = {"ETag": entry.etag} if entry is not None else {}
-    return Response(msgspec.json.encode(document), status, headers, "application/json")
+    return json_answer(document, status, headers)

@@ -18,11 +18,10 @@ from tidegate.app.delivery.notices import Heartbeat
 from tidegate.app.gateway import Gateway, gateway_of
 from tidegate.app.http.openapi import problems
 from tidegate.app.http.parameters import STRICT, Parameters, SessionPath, SubscriptionPath, text
-from tidegate.app.http.problems import Problem
+from tidegate.app.http.problems import RETRY_LATER, Problem
 from tidegate.app.http.requests import require_accept
 from tidegate.app.http.wire import HEARTBEAT, event
 from tidegate.app.routes.models.events import TRACE
-from tidegate.app.routes.sessions import RETRY_AFTER, live_session_of
 from tidegate.conflation.definition import Kind
 from tidegate.conflation.errors import LimitReached, SessionUnknown
 from tidegate.conflation.frame import Frame, Tombstone, receipt_of
@@ -50,7 +49,7 @@ from tidegate.conflation.tracing.replay import Trace
 from tidegate.keys.text.duration import MILLISECOND, Instant
 
 PIECE = 200
-"""How many decisions one write has."""
+"""Decisions in one write."""
 
 
 class TraceText:
@@ -62,12 +61,14 @@ class TraceText:
 
     def events(self, trace: Trace, call: Call) -> Iterator[bytes]:
         """Yield a call, the decisions in it, and the end of the trace, if it ends; in pieces."""
+        # With its first decisions in one write: a small call costs one.
         text = b"" if isinstance(call, Ended) else event("call", self.call(call))
         decisions = trace.decisions(call)
         while piece := list(islice(decisions, PIECE)):
             yield text + b"".join(event("decision", self.decision(each)) for each in piece)
             text = b""
         if trace.ended is not None:
+            # The last event, so that a reader can tell the end of the trace from a lost connection.
             text += event("end", {"at_ms": self._at_ms(call.now), "reason": trace.ended})
         if text:
             yield text
@@ -77,8 +78,8 @@ class TraceText:
         return {"at_ms": self._at_ms(call.now), **self._call(call)}
 
     def decision(self, decision: Decision) -> dict[str, Any]:
-        """Return what became of it; what there is nothing to say of is left out."""
-        told: dict[str, Any] = {
+        """Return the decision; fields without a value are left out."""
+        fields: dict[str, Any] = {
             "at_ms": self._at_ms(decision.now),
             "decision": decision.what,
             "key": _key(decision.board_key),
@@ -89,7 +90,7 @@ class TraceText:
             "due_ms": None if decision.due is None else self._at_ms(decision.due),
             "why": decision.why or None,
         }
-        return {name: value for name, value in told.items() if value is not None}
+        return {name: value for name, value in fields.items() if value is not None}
 
     def _call(self, call: Call) -> Mapping[str, Any]:
         match call:
@@ -114,13 +115,14 @@ class TraceText:
         return {}
 
     def _message(self, frame: Frame) -> dict[str, Any]:
-        told: dict[str, Any] = {"offset": frame.offset, "key": _key(frame.key or None)}
+        shown: dict[str, Any] = {"offset": frame.offset, "key": _key(frame.key or None)}
         if isinstance(frame, Tombstone):
-            return {**told, "removed": frame.reason}
-        told["value"] = msgspec.Raw(json_value(frame, self._kind))
-        return {**told, "exempt": True} if frame.exempt else told
+            return {**shown, "removed": frame.reason}
+        shown["value"] = msgspec.Raw(json_value(frame, self._kind))
+        return {**shown, "exempt": True} if frame.exempt else shown
 
     def _at_ms(self, now: Instant) -> float:
+        # A copied lane holds deadlines of before the trace; times below zero would only confuse.
         return max(0, now - self._began) / MILLISECOND
 
 
@@ -175,6 +177,8 @@ class TraceStream(EventSourceResponse):
 
     def __init__(self, gateway: Gateway, subscriber: Subscriber) -> None:
         began = gateway.driver.now()
+        # The recorder is called inside the engine's step and only wakes; the texts are made in this
+        # task.
         self._woken = asyncio.Event()
         self._heartbeat_s = gateway.settings.heartbeat.seconds
         self._watchers = gateway.driver.engine.watchers
@@ -191,6 +195,8 @@ class TraceStream(EventSourceResponse):
             end_recording(self._watchers, self._recorder)
 
     async def _events(self) -> AsyncIterator[bytes]:
+        # Decisions are found by making the calls again, here and not in the engine: its cost is the
+        # reader's.
         trace, clock = Trace(), asyncio.get_running_loop().time
         pulse = Heartbeat(self._heartbeat_s, clock())
         while True:
@@ -201,6 +207,8 @@ class TraceStream(EventSourceResponse):
                     pulse.wrote(clock())
                 if trace.ended is not None:
                     return
+            # A quiet subscription decides nothing for hours; without this a proxy would cut the
+            # stream.
             if pulse.heartbeat_due(clock()):
                 yield HEARTBEAT
                 pulse.wrote(clock())
@@ -221,7 +229,7 @@ router = APIRouter(tags=["operations"], dependencies=STRICT)
 
 
 class Wanted(Parameters):
-    """Of which topic."""
+    """The topic to trace."""
 
     topic: Annotated[
         str | None,
@@ -247,22 +255,25 @@ async def trace(
 ) -> Response:
     """Stream `call`, `decision` and at last `end`, from now on until the subscription ends."""
     require_accept(request.scope, "text/event-stream")
-    asked = live_session_of(request, session).subscription(sub)
+    asked = gateway_of(request).live_session(session).subscription(sub)
+    # A trace is of one board and lane, hence of one topic.
     topics = [topic for topic in asked.topics if wanted.topic in (None, topic)]
     if len(topics) != 1:
         raise Problem("topic-unknown", "Say with ?topic= which topic of the subscription is meant.")
     gateway = gateway_of(request)
     subscriber = _traced_subscriber(gateway, session, asked.name, topics[0])
     if subscriber is None:
+        # No problem: the subscription is there, and the engine will know it when its reader is
+        # back.
         return EventSourceResponse(_nothing(), ping=0, sep="\n")
     try:
         return TraceStream(gateway, subscriber)
     except LimitReached as error:
-        raise Problem("limit-reached", f"{error.detail}.", headers=RETRY_AFTER) from error
+        raise Problem("limit-reached", f"{error.detail}.", headers=RETRY_LATER) from error
 
 
 def _traced_subscriber(gateway: Gateway, session: str, name: str, topic: str) -> Subscriber | None:
-    """None while nobody reads the session, and once a query has told its rows."""
+    """Return the subscriber; None while nobody reads the session, and once a sow has ended."""
     try:
         return gateway.driver.engine.subscriber(session, (name, topic))
     except SessionUnknown:
@@ -270,5 +281,5 @@ def _traced_subscriber(gateway: Gateway, session: str, name: str, topic: str) ->
 
 
 async def _nothing() -> AsyncIterator[bytes]:
-    """Nothing is decided for a subscription that has no subscriber."""
+    """Yield the only event of a subscription without a subscriber: nothing is decided for it."""
     yield event("end", {"at_ms": 0, "reason": AWAY})

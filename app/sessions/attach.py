@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from tidegate.app.http.names import TopicPattern
 from tidegate.app.http.problems import Problem
+from tidegate.app.http.requests import TopicPattern
 from tidegate.app.sessions.cursor import Cursor, Mark
 from tidegate.app.sessions.reader import Reader
 from tidegate.app.sessions.session import BACK_PRESSURE, Session

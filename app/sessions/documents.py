@@ -18,9 +18,8 @@ from pydantic import (
 
 from tidegate.app.delivery.encoding import Format
 from tidegate.app.http.bodies import Document, Strict, nullable, read
-from tidegate.app.http.names import TopicPattern
 from tidegate.app.http.problems import Problem
-from tidegate.app.http.requests import checked_topic_name
+from tidegate.app.http.requests import TopicPattern, checked_topic_name
 from tidegate.app.sessions.subscribe_request import SubscribeRequest, SubscriptionParameters
 from tidegate.conflation.errors import EngineError
 from tidegate.conflation.options.table import Options

@@ -11,8 +11,8 @@ from enum import StrEnum
 
 from tidegate.app.delivery.auto import at_interval, requested_document
 from tidegate.app.delivery.encoding import goodbye, unsubscribed
-from tidegate.app.http.names import TopicPattern
 from tidegate.app.http.problems import Problem
+from tidegate.app.http.requests import TopicPattern
 from tidegate.app.http.wire import event
 from tidegate.app.sessions.cursor import Cursor
 from tidegate.app.sessions.reader import Reader
@@ -412,4 +412,4 @@ def _passed_over(name: str, topic: str, error: Problem | EngineError | KeysError
     problem = error
     if not isinstance(problem, Problem):
         problem = Problem(problem.code, f"{problem.detail}.", position=problem.position)
-    return event("error", {"sub": name, "topic": topic, **problem.document()})
+    return event("refused", {"sub": name, "topic": topic, **problem.document()})

@@ -13,8 +13,8 @@ import msgspec
 
 from tidegate.app.delivery.auto import AutoInterval, at_interval
 from tidegate.app.delivery.encoding import Format
-from tidegate.app.http.names import TopicPattern
 from tidegate.app.http.problems import Problem
+from tidegate.app.http.requests import TopicPattern
 from tidegate.app.sessions.cursor import Cursor, PackedCursor
 from tidegate.app.sessions.session import Session
 from tidegate.app.sessions.subscribe_request import SessionContext, SubscribeRequest, granted_again

@@ -9,8 +9,7 @@ from typing import Final
 from tidegate.app.delivery.driver import Driver
 from tidegate.app.delivery.encoding import chunk
 from tidegate.app.delivery.fanout import INFINITY, Resting
-from tidegate.app.http.connection import Connection, WriteDeadline
-from tidegate.app.http.protocol import HandedOver
+from tidegate.app.http.connection import Connection, HandedOver, WriteDeadline
 from tidegate.app.http.wire import HEARTBEAT
 from tidegate.app.sessions.event_writer import EventWriter
 from tidegate.app.sessions.reader import SMALL_BUFFERS_BYTES

@@ -13,9 +13,9 @@ from starlette.types import Message, Receive, Scope, Send
 
 from tidegate.app.delivery.notices import Heartbeat
 from tidegate.app.http.connection import Connection, connection_of
-from tidegate.app.http.middleware import logged_when_over
 from tidegate.app.http.problems import Problem
 from tidegate.app.http.protocol import GatewayProtocol, protocol_of
+from tidegate.app.http.telemetry import logged_when_over
 from tidegate.app.http.wire import event, jittered_retry_ms
 from tidegate.app.sessions.attach import attach_existing
 from tidegate.app.sessions.auto_watch import AutoWatch
@@ -141,6 +141,6 @@ def refusal_stream(problem: Problem) -> EventSourceResponse:
     """Return a transient problem as a stream: a browser never retries after a 503."""
 
     async def refusal() -> AsyncIterator[bytes]:
-        yield event("error", problem.document(), retry_ms=jittered_retry_ms())
+        yield event("refused", problem.document(), retry_ms=jittered_retry_ms())
 
     return EventSourceResponse(refusal(), ping=0, sep="\n", headers={"Cache-Control": "no-store"})

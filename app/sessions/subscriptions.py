@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 from tidegate.app.delivery.auto import AutoInterval, at_interval
 from tidegate.app.delivery.encoding import Format
-from tidegate.app.http.names import TopicPattern
-from tidegate.app.http.requests import OWN_PREFIX
+from tidegate.app.http.requests import OWN_PREFIX, TopicPattern
 from tidegate.app.sessions.cursor import Mark
 from tidegate.app.sessions.subscribe_request import (
     RequestedSubscription,

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar, cast
 
-from tidegate.app.http.logs import event
 from tidegate.app.http.problems import Problem
+from tidegate.app.http.telemetry import event
 from tidegate.app.stores.store import HeadMoved
 
 GROUP_MAX = 1_000

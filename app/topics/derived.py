@@ -12,7 +12,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 
-from tidegate.app.definitions.source import TopicSource
+from tidegate.app.definitions.fields import TopicSource
 from tidegate.app.definitions.topic import TopicDefinition
 from tidegate.app.delivery.driver import Consumer, Driver
 from tidegate.app.delivery.timers import Backoff

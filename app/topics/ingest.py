@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tidegate.app.definitions.source import FilledBy
+from tidegate.app.definitions.fields import FilledBy
 from tidegate.app.definitions.topic import TopicDefinition
 from tidegate.app.delivery.driver import Driver
 from tidegate.app.http.problems import Problem

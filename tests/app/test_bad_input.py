@@ -68,8 +68,8 @@ async def test_bad_input_is_refused_without_effect(running: Running, case: Bad) 
     assert problem.keys() <= {
         "type", "title", "status", "detail", "code", "position", "line", "pointer"
     }  # fmt: skip
-    told = {name: value for name, value in problem.items() if name != "pointer"}
-    assert "zzq" not in json.dumps(told).lower()
+    shown = {name: value for name, value in problem.items() if name != "pointer"}
+    assert "zzq" not in json.dumps(shown).lower()
     assert await state(running) == before
 
 
@@ -91,7 +91,7 @@ async def test_what_only_looks_bad_is_taken(running: Running, options: str) -> N
 
 
 async def test_a_name_is_taken_as_it_is(running: Running) -> None:
-    """B41, B46: told apart by case, and no file system is involved."""
+    """B41, B46: distinct by case, and no file system is involved."""
     for name in ("Orders", "orders", "CON", "NUL", "a.json", "0" + "." * 128, "z" * 255):
         published = await running.publish(1, topic=name)
         assert json.loads((await running.http.get(f"/v1/topics/{name}")).text)["messages_in"] == 1

@@ -1,6 +1,6 @@
 """Whether the gateway should get traffic: as long as its store takes writes, and again then.
 
-Rule cluster-12 is told here.
+Rule cluster-12 is tested here.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ async def publishes(gateway: Running, value: object) -> int:
     return (await gateway.http.post("/v1/topics/px/messages", json=value)).status_code
 
 
-async def test_a_disk_that_is_full_is_told_until_there_is_room(tmp_path: Path) -> None:
+async def test_a_full_disk_is_not_ready_until_there_is_room(tmp_path: Path) -> None:
     async with running_gateway(data=str(tmp_path / "store")) as gateway:
         store = gateway.gateway.store
         assert isinstance(store, SqliteStore)
@@ -72,7 +72,7 @@ async def test_a_disk_that_is_full_is_told_until_there_is_room(tmp_path: Path) -
 
 @pytest.mark.redis
 @pytest.mark.slow
-async def test_a_bus_that_refuses_writes_is_told_until_it_takes_them() -> None:
+async def test_a_bus_that_refuses_writes_is_not_ready_until_it_takes_them() -> None:
     with bus_server("redis") as server:
         given = {"redis": server.url, "redis_prefix": next(PREFIXES)}
         async with running_gateway(**given) as gateway:
@@ -114,7 +114,7 @@ class Silent(MemoryStore):
         return None
 
 
-async def test_a_store_that_does_not_answer_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_store_that_does_not_answer_is_not_ready(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tidegate.app.gateway.STORE_S_MAX", 0.05)
     async with running_gateway() as gateway:
         assert await gateway.gateway.unready() is None

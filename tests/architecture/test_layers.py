@@ -114,8 +114,8 @@ def test_an_import_through_a_wall_is_caught(broken: str, package: str, name: str
 
 @pytest.mark.parametrize("package", CYCLES)
 def test_a_cycle_of_siblings_is_caught(broken: str, package: str) -> None:
-    told = broken.partition(f"No cycles are allowed in {package}.")[2].partition("No cycles")[0]
-    assert re.search(r"\.planted_(hen|egg) -> \.planted_(hen|egg)", told), broken
+    shown = broken.partition(f"No cycles are allowed in {package}.")[2].partition("No cycles")[0]
+    assert re.search(r"\.planted_(hen|egg) -> \.planted_(hen|egg)", shown), broken
 
 
 def test_every_package_is_behind_the_walls() -> None:

@@ -45,9 +45,9 @@ def test_every_verb_of_topics_and_sessions_is_shown() -> None:
 
 async def test_the_file_on_the_page_can_be_used(tmp_path: Path) -> None:
     (tmp_path / "prices.toml").write_text(BLOCKS["toml"], "utf-8")
-    told = [str(step) for step in await planned(tmp_path)]
-    assert told == ["create prices.us", "create prices.us.slow"]
-    assert told[1] in BLOCKS["text"].splitlines()
+    seen = [str(step) for step in await planned(tmp_path)]
+    assert seen == ["create prices.us", "create prices.us.slow"]
+    assert seen[1] in BLOCKS["text"].splitlines()
 
 
 async def test_the_examples_can_be_used() -> None:

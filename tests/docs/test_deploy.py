@@ -29,8 +29,8 @@ WORDS = {"and", "or", "unless", "bool", "on", "ignoring", "by", "without", "grou
 def samples() -> set[str]:
     """Every name that a sample may have, by the pages of gateway and pipeline."""
     found = set(FROM_PROMETHEUS)
-    told = re.findall(r"^\| `(\w+)` \| (counter|gauge|histogram) \|", PAGE + PIPELINE, re.MULTILINE)
-    for name, kind in told:
+    seen = re.findall(r"^\| `(\w+)` \| (counter|gauge|histogram) \|", PAGE + PIPELINE, re.MULTILINE)
+    for name, kind in seen:
         endings = ("_bucket", "_count", "_sum") if kind == "histogram" else ("",)
         found |= {name + ending for ending in endings}
     return found

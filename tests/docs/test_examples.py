@@ -45,9 +45,9 @@ def asked(definition: StreamDefinition) -> Iterator[tuple[str, Filter | None, li
 
 def check(ticks: list[bytes], wanted: Filter | None, fields: list[FieldPath]) -> None:
     matches = wanted.matcher() if wanted else None
-    told = [line for line in ticks if matches is None or matches(line, "")]
-    assert len(told) > ROWS / 10
-    assert all(None not in read_fields(tuple(fields))(line) for line in told)
+    shown = [line for line in ticks if matches is None or matches(line, "")]
+    assert len(shown) > ROWS / 10
+    assert all(None not in read_fields(tuple(fields))(line) for line in shown)
 
 
 @pytest.mark.parametrize("name", ["topic", "event-time", "view"])

@@ -10,6 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.support.gateways import running_gateway
 from tidegate.app.metrics.exposition import exposition
 from tidegate.app.metrics.page import metrics_page
+from tidegate.app.routes.operations import families
 
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
 
@@ -24,7 +25,7 @@ async def test_everything_in_a_scrape_is_on_the_page() -> None:
     rows = set(re.findall(r"^\| `(\w+)` \| (\w+) \|", PAGE.read_text("utf-8"), re.MULTILINE))
     async with running_gateway() as running:
         await running.topic()
-        text = (await exposition(running.gateway, running.server.figures)).decode()
+        text = exposition(await families(running.gateway, running.server.figures)).decode()
     found = {
         (family.name + ("_total" if family.type == "counter" else ""), family.type)
         for family in text_string_to_metric_families(text)

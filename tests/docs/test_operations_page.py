@@ -6,7 +6,7 @@ import re
 
 from dev import ROOT
 from tests.architecture.rules import modules
-from tidegate.app.http.logs import UNNAMED
+from tidegate.app.http.telemetry import UNNAMED
 from tidegate.app.settings import SETTINGS
 
 PAGE = (ROOT / "docs" / "operations.md").read_text("utf-8")
@@ -20,8 +20,8 @@ def test_every_event_of_the_log_has_its_row() -> None:
         for cell in re.findall(r"^\| (`[^|]*`) \|", EVENT_TABLE, re.MULTILINE)
         for name in re.findall(r"`([a-z-]+)`", cell)
     }
-    told = {name for path in modules("app") for name in NAMED.findall(path.read_text("utf-8"))}
-    assert told | {UNNAMED} == rows
+    shown = {name for path in modules("app") for name in NAMED.findall(path.read_text("utf-8"))}
+    assert shown | {UNNAMED} == rows
 
 
 def test_settings_that_it_names_exist() -> None:

@@ -26,7 +26,7 @@ GIVEN = [
 ]
 
 
-def told() -> dict[str, set[str]]:
+def shown() -> dict[str, set[str]]:
     """The fields of each kind, as the tables of the page have them."""
     found: dict[str, set[str]] = {}
     kind = ""
@@ -43,7 +43,7 @@ def test_every_field_of_a_kind_stands_on_the_page(fields: dict[str, Any]) -> Non
         read_sink(table, Path())
     else:
         read_source(table, TomlTable({}, "f", ""), Path())
-    assert told()[fields["kind"]] == table.asked - {"kind"}
+    assert shown()[fields["kind"]] == table.asked - {"kind"}
     # Nobody is told that he has misspelt one field where he has written another.
     assert not any(alike(one, [other]) for one, other in permutations(table.asked, 2))
 

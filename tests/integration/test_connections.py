@@ -53,8 +53,8 @@ async def test_beyond_the_bound_health_checks_alone_are_answered() -> None:
             assert 1 <= int(refused.headers["retry-after"]) <= 5
             answer = await exchange(running.address, request("/v1/topics/px/subscribe"))
             assert answer.status == 200
-            [error] = Parser().feed(answer.body)
-            assert (error.name, json.loads(error.text)["code"]) == ("error", "limit-reached")
+            [event] = Parser().feed(answer.body)
+            assert (event.name, json.loads(event.text)["code"]) == ("refused", "limit-reached")
             for target in HEALTH:
                 assert (await answered(running.address, target)).status == 200
             figures = (await answered(running.address, "/metrics")).body.decode()
@@ -120,7 +120,7 @@ async def test_with_few_descriptors_the_newest_are_refused_and_the_others_go_on(
             answers = await asyncio.gather(*(first_event(wire) for wire in wires))
             served = [wire for wire, name in zip(wires, answers, strict=True) if name == "hello"]
             assert 100 < len(served) < 200
-            assert set(answers) <= {"hello", "error", "cut"}
+            assert set(answers) <= {"hello", "refused", "cut"}
             await remote.publish({"k": 1})
             for wire in served:
                 await wire.read_until(b'data: {"k": 1}')

@@ -118,7 +118,7 @@ async def test_a_topic_that_does_not_fit_is_refused_at_first_and_passed_over_lat
         async with running.subscribe("conflation=20ms", topic="px.*") as stream:
             await running.topic("px.plain", key=())
             filtered_out = await stream.next()
-            assert filtered_out.name == "error"
+            assert filtered_out.name == "refused"
             notices = json.loads(filtered_out.text)
             assert (notices["sub"], notices["topic"], notices["code"]) == (
                 "s1",

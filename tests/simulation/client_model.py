@@ -81,7 +81,7 @@ class ClientModel:
 
     def _hello(self, connection: Connection, hello: ReceivedEvent) -> Opened | None:
         """None for a refusal."""
-        if hello.name == "error":
+        if hello.name == "refused":
             return None
         require(hello.name == "hello", "I15", f"the first event is {hello.name}")
         document = hello.document

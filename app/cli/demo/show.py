@@ -23,6 +23,7 @@ EXIT_DELIVERED = 0
 EXIT_MISSING = 1
 EXIT_INTERRUPTED = 130
 LOOK_EVERY_S = 0.25
+# Ctrl-C ends the demo within five seconds in all, so each part has its share.
 FEED_END_S_MAX = 1.0
 START_S_MAX = 20.0
 SPARK_START_S_MAX = 90.0
@@ -96,9 +97,11 @@ class Show:
     async def _show(self, child: SparkChild | None) -> dict[str, int]:
         self._take_signals()
         async with self._gateway():
+            # In a thread: the client blocks, and this loop is what has to answer it.
             await asyncio.to_thread(self._create_topics)
             for feed in self._feeds:
                 feed.start(self._address)
+            # Only a run with an end waits: a person can look at the page while Spark starts.
             if child is not None and self._seconds_max is not None:
                 self._note("Waiting for Spark to begin, which takes some 20 seconds.")
                 await asyncio.to_thread(self._await_spark, child)
@@ -110,8 +113,8 @@ class Show:
     @contextlib.asynccontextmanager
     async def _gateway(self) -> AsyncIterator[None]:
         """Run the gateway in this loop; streams get a goodbye at the end."""
-        from tidegate.app.http.logs import configure_logging
         from tidegate.app.http.server import Server
+        from tidegate.app.http.telemetry import configure_logging
 
         configure_logging(self._settings.log_level, self._settings.log_format)
         app = self._make_app(self._settings)
@@ -119,9 +122,11 @@ class Show:
             app,
             self._settings,
             on_shutdown=app.state.gateway.say_goodbye,
+            # A signal ends the feeds and Spark first, while the gateway still answers them.
             takes_signals=False,
         )
         serving = asyncio.create_task(server.serve(sockets=[self._listener]))
+        # A gateway that ends by itself ends the demo, too.
         serving.add_done_callback(lambda _: self._stop.set())
         try:
             yield
@@ -183,6 +188,8 @@ class Show:
         """Return the number of messages that a topic has received."""
         with Gateway(self._address, answer_seconds_max=1.0) as gateway:
             try:
+                # Counted by the gateway and not by Spark: only what is committed has been
+                # delivered.
                 return int(gateway.topic(topic)["messages_in"])
             except (GatewayError, KeyError):
                 return 0

@@ -1,4 +1,4 @@
-"""What requests and answers look like: the schemas of /openapi.json, one module a resource.
+"""Shapes of requests and answers: the schemas of /openapi.json, one module a resource.
 
 Pydantic's, as FastAPI makes its document of them. Answers are typed dictionaries: what a route
 writes is checked in the tests against the document, and costs nothing at run time.

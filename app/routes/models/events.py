@@ -35,7 +35,9 @@ class HelloEvent(TypedDict):
     """The first event of a stream."""
 
     session: str
-    epoch: Annotated[str | None, Field(description="Of the topic; null where there are several")]
+    epoch: Annotated[
+        str | None, Field(description="The topic's epoch; null where there are several")
+    ]
     heartbeat_ms: int
     subscriptions: list[SubscribedEvent]
 
@@ -57,7 +59,7 @@ class GroupEvent(TypedDict):
 
 
 class ResumedEvent(TypedDict):
-    """How a subscription goes on behind where its reader was."""
+    """A subscription that continues behind its reader's place, and by which mode."""
 
     sub: str
     topic: str
@@ -79,6 +81,7 @@ class NoInputs(TypedDict):
     """A requested change has no figures."""
 
 
+# Written as a call because `from` is a keyword of Python.
 ConflationEvent = TypedDict(
     "ConflationEvent",
     {
@@ -90,7 +93,7 @@ ConflationEvent = TypedDict(
         "inputs": AutoInputs | NoInputs,
     },
 )
-ConflationEvent.__doc__ = "Another interval, told before its first rows."
+ConflationEvent.__doc__ = "Another interval, before its first rows."
 
 
 class ProgressEvent(TypedDict):
@@ -116,7 +119,7 @@ class StatusEvent(TypedDict):
     stale_since: str | None
 
 
-class ErrorEvent(Problem):
+class RefusedEvent(Problem):
     """A problem; with `sub` and `topic` one that a pattern has passed over."""
 
     sub: NotRequired[str]
@@ -142,6 +145,7 @@ DELTA = {"description": "A JSON Merge Patch with the key fields"}
 EVENTS = {
     "hello": ref(HelloEvent),
     "subscribed": ref(SubscribedEvent),
+    # A schema cannot tell a patch of any message from other JSON.
     "delta": DELTA,
     "oof": ref(OofEvent),
     "group_begin": ref(GroupEvent),
@@ -152,12 +156,14 @@ EVENTS = {
     "progress": ref(ProgressEvent),
     "unsubscribed": ref(UnsubscribedEvent),
     "status": ref(StatusEvent),
-    "error": ref(ErrorEvent),
+    # Not "error": browsers would mix it up with their own event for a lost connection.
+    "refused": ref(RefusedEvent),
     "goodbye": ref(GoodbyeEvent),
 }
 ROWS = {"anyOf": [ref(BatchEvent), ref(Envelope), {"description": "The message as published"}]}
 STREAM: dict[int | str, dict[str, Any]] = {
     200: answer("Server-sent events; unnamed ones are rows", content=events_of(EVENTS, ROWS)),
+    # The only answer after which a browser's EventSource does not come back.
     204: answer("The subscription has ended; do not come back"),
 }
 
@@ -167,7 +173,7 @@ AtMs = Annotated[float, Field(ge=0, description="ms since the trace began")]
 
 
 class TracedDefinition(TypedDict):
-    """Of the topic, as far as it decides anything."""
+    """The part of a topic's definition that decides anything."""
 
     key: list[str]
     type: Kind
@@ -192,7 +198,7 @@ class TracedRow(TypedDict):
 
 
 class CallEvent(TypedDict):
-    """What was done; which fields there are depends on `call`."""
+    """A call to the engine; its fields depend on `call`."""
 
     at_ms: AtMs
     call: Literal[
@@ -218,7 +224,7 @@ class CallEvent(TypedDict):
 
 
 class DecisionEvent(TypedDict):
-    """What became of it; what there is nothing to say of is left out."""
+    """A decision; fields without a value are left out."""
 
     at_ms: AtMs
     decision: DecisionKind
@@ -238,12 +244,13 @@ class EndEvent(TypedDict):
     reason: str
 
 
+# Traces are for people, so their fields are named like the engine's calls and not in the contract.
 TRACE_EVENTS = {"call": ref(CallEvent), "decision": ref(DecisionEvent), "end": ref(EndEvent)}
 TRACE: dict[int | str, dict[str, Any]] = {
     200: answer("Server-sent events", content=events_of(TRACE_EVENTS, {}))
 }
 ANSWERED = (
     HelloEvent, SubscribedEvent, OofEvent, GroupEvent, ResumedEvent, LateEvent, ConflationEvent,
-    ProgressEvent, UnsubscribedEvent, StatusEvent, ErrorEvent, GoodbyeEvent, BatchEvent,
+    ProgressEvent, UnsubscribedEvent, StatusEvent, RefusedEvent, GoodbyeEvent, BatchEvent,
     CallEvent, DecisionEvent, EndEvent,
 )  # fmt: skip

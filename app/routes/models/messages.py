@@ -13,7 +13,7 @@ from tidegate.conflation.frame import RemovalReason
 
 
 class Published(TypedDict):
-    """What became of a request's messages; null and 0 of a retry whose places are not known."""
+    """The places of a request's messages; null and 0 for a retry whose places are not known."""
 
     topic: str
     messages: int
@@ -31,7 +31,7 @@ class Staged(TypedDict):
 
 
 class Deleted(TypedDict):
-    """How many records were removed."""
+    """The number of removed records."""
 
     deleted: int
 
@@ -45,7 +45,7 @@ class Envelope(TypedDict):
     bookmark: str
     value: Annotated[Any, Field(description="The message; a delta is a JSON Merge Patch")]
     timestamp: NotRequired[Annotated[int, Field(description="ms of the epoch")]]
-    reason: NotRequired[Annotated[RemovalReason, Field(description="Of a removal")]]
+    reason: NotRequired[Annotated[RemovalReason, Field(description="Only of a removal: why")]]
     conflated: NotRequired[Annotated[int, Field(description="Messages that the row stands for")]]
     first: NotRequired[Annotated[str, Field(description="Bookmark of the first of them")]]
     last: NotRequired[Annotated[str, Field(description="Bookmark of the last of them")]]

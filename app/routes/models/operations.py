@@ -28,13 +28,14 @@ class Ready(TypedDict):
     """The store takes writes, and so does the bus if there is one."""
 
     status: Literal["ready"]
+    # Left out while there is nothing to report, so that a healthy answer is one word.
     topics: NotRequired[Annotated[list[Fault], Field(description="Those that are not served")]]
     topics_at_fault: NotRequired[Annotated[int, Field(description="How many those are")]]
-    bus: NotRequired[Annotated[list[str], Field(description="What no gateway wrote there")]]
+    bus: NotRequired[Annotated[list[str], Field(description="Entries that no gateway wrote")]]
 
 
 class Lane(TypedDict):
-    """What equal subscriptions share."""
+    """A lane, which equal subscriptions share."""
 
     topic: str
     lane: str
@@ -51,7 +52,7 @@ class Lanes(TypedDict):
 
 
 class Estimates(TypedDict):
-    """What the journalled messages would have come to."""
+    """Rates that the journalled messages would have had."""
 
     messages_per_s: float
     bytes_per_s: float
@@ -60,19 +61,17 @@ class Estimates(TypedDict):
 
 
 class Explained(TypedDict):
-    """What a request to subscribe would get."""
+    """The effect that a request to subscribe would have."""
 
     topic: str
     command: Command
     options: Annotated[str, Field(description="As granted")]
     filter: str | None
     order_by: str | None
-    defaults: Annotated[
-        dict[str, Any], Field(description="What holds although it was not asked for")
-    ]
+    defaults: Annotated[dict[str, Any], Field(description="Options that hold by default")]
     warnings: list[str]
     lane: Annotated[str | None, Field(description="null: a sow has none")]
-    subscribers: Annotated[int, Field(description="Of that lane, now")]
+    subscribers: Annotated[int, Field(description="Subscribers of that lane now")]
     resume: Annotated[
         Literal["changes", "replay", "snapshot"] | None, Field(description="On return")
     ]

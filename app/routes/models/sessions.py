@@ -55,14 +55,14 @@ class Continued(Headers):
 
 
 class Queue(TypedDict):
-    """What waits."""
+    """The rows that wait for the reader."""
 
     messages: int
     bytes: int
 
 
 class Limits(TypedDict):
-    """Of a session's queue; `upper` and `lower` are percent."""
+    """Limits of a session's queue; `upper` and `lower` are percent."""
 
     messages: int
     bytes: int
@@ -71,7 +71,7 @@ class Limits(TypedDict):
 
 
 class TopicGrant(TypedDict):
-    """What was granted in one topic of a pattern."""
+    """The options granted in one topic of a pattern."""
 
     topic: str
     options: str
@@ -80,7 +80,7 @@ class TopicGrant(TypedDict):
 
 
 class Subscription(TypedDict):
-    """What was granted; of a pattern `options` and `lane` are null and `topics` has each."""
+    """The options granted; for a pattern `options` and `lane` are null and `topics` has each."""
 
     sub: str
     topic: Annotated[str, Field(description="A name or a pattern")]
@@ -134,13 +134,13 @@ class Subscriptions(TypedDict):
 
 
 class Session(TypedDict):
-    """Where a session stands, what waits, and its subscriptions."""
+    """A session: its state, the rows that wait, and its subscriptions."""
 
     session: str
     state: Literal["attached", "away", "ended"]
     reason: Annotated[CloseReason | None, Field(description="Why its last reader was sent away")]
     opened_ms: int
-    unsent_bytes: Annotated[int, Field(description="What the peer has not acknowledged")]
+    unsent_bytes: Annotated[int, Field(description="Not yet acknowledged by the peer")]
     queue: Queue
     limits: Limits
     conflated: bool
@@ -166,6 +166,7 @@ class Sessions(TypedDict):
 
     sessions: list[ListedSession]
     next: Annotated[str | None, Field(description="Address of the next page")]
+    # A list that lacked a gateway's sessions without a word would be taken for complete.
     missing: NotRequired[
         Annotated[list[str], Field(description="Gateways that did not answer in time")]
     ]
@@ -190,6 +191,7 @@ class AutoInputs(TypedDict):
     calm_ms: int
 
 
+# Written as a call because `from` is a keyword of Python.
 AutoDecision = TypedDict(
     "AutoDecision",
     {"at_ms": int, "from": str, "to": str, "reason": Reason, "inputs": AutoInputs},
@@ -198,7 +200,7 @@ AutoDecision.__doc__ = "A change of an interval."
 
 
 class Auto(TypedDict):
-    """How an interval follows its connection."""
+    """The interval of a subscription, and why it changed."""
 
     sub: str
     interval: Annotated[str | None, Field(description="null: every message, or topics differ")]

@@ -19,7 +19,7 @@ class TopicPatch(TopicDefinition):
 
 
 class Journal(TypedDict):
-    """What the journal holds."""
+    """The journal of a topic."""
 
     first: Annotated[str | None, Field(description="Bookmark of the oldest message")]
     last: Annotated[str | None, Field(description="Bookmark of the newest")]
@@ -28,6 +28,7 @@ class Journal(TypedDict):
 
 def _without_reason(schema: dict[str, Any]) -> None:
     """Let a topic that is served have none."""
+    # `defaults_required` makes every field required, and a served topic has no reason.
     schema["required"].remove("reason")
 
 
@@ -47,7 +48,7 @@ class Topic(TopicDefinition):
     messages_in: int
     bytes_in: int
     keys: Annotated[int, Field(description="Records")]
-    bytes: Annotated[int, Field(description="Of the journal")]
+    bytes: Annotated[int, Field(description="Payload bytes in the journal")]
     subscriptions: int
     lanes: int
     delivered: int
@@ -59,6 +60,7 @@ class Topic(TopicDefinition):
 class UnusableTopic(BaseModel):
     """A topic that cannot be used here, with its definition as it is stored."""
 
+    # Its fields may be of a later version, or what makes it unusable.
     model_config = ConfigDict(extra="allow")
 
     topic: TopicName

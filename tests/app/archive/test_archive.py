@@ -45,7 +45,7 @@ def numbers(lines: list[dict[str, Any]]) -> list[int]:
 
 
 async def heard(stream: Stream, count: int) -> list[int]:
-    """Numbers of the next messages, whatever else is told."""
+    """Numbers of the next messages, whatever else is sent."""
     found: list[int] = []
     while len(found) < count:
         event = await stream.next()
@@ -197,7 +197,7 @@ async def test_what_is_gone_before_anything_is_sent_is_refused(tmp_path: Path) -
 
 
 @rule("archive-5")
-async def test_a_replay_whose_archive_is_damaged_is_told_with_a_snapshot(tmp_path: Path) -> None:
+async def test_a_replay_whose_archive_is_damaged_gets_a_snapshot(tmp_path: Path) -> None:
     """Never a silent gap."""
     async with running_gateway(archive=str(tmp_path)) as running:
         await running.topic(**SHORT)

@@ -62,7 +62,7 @@ async def as_of(running: Running, time: object, **params: str) -> dict[str, Any]
 
 
 @asynccontextmanager
-async def told(
+async def shown(
     folder: Path | None, messages: int, *, seed: int = CHANCE
 ) -> AsyncIterator[tuple[Running, Chronicle]]:
     """A topic with so long a journal, some changes of few keys, a step every second."""
@@ -87,8 +87,8 @@ TIMES = [NOON_MS + 500 * at for at in range(1, 2 * STEPS + 4, 5)]
 
 
 @rule("archive-6")
-async def test_a_journal_that_has_everything_tells_of_every_time() -> None:
-    async with told(None, 1_000) as (running, chronicle):
+async def test_a_whole_journal_answers_for_every_time() -> None:
+    async with shown(None, 1_000) as (running, chronicle):
         for time_ms in TIMES:
             assert await as_of(running, time_ms) == chronicle.at(time_ms)
 
@@ -99,7 +99,7 @@ async def test_journal_and_archive_together_tell_of_every_time(
     tmp_path: Path, compacted: bool
 ) -> None:
     """From the archive alone, from both, from the journal."""
-    async with told(tmp_path, 12) as (running, chronicle):
+    async with shown(tmp_path, 12) as (running, chronicle):
         if compacted:
             assert compact(TopicFolder(tmp_path, "px")) > 0
         for time_ms in TIMES:
@@ -107,9 +107,9 @@ async def test_journal_and_archive_together_tell_of_every_time(
 
 
 @rule("archive-6")
-async def test_without_an_archive_what_cannot_be_told_is_refused() -> None:
+async def test_without_an_archive_an_unknown_time_is_refused() -> None:
     """Either exactly or not at all."""
-    async with told(None, 12) as (running, chronicle):
+    async with shown(None, 12) as (running, chronicle):
         found = [(time_ms, await as_of(running, time_ms)) for time_ms in TIMES]
         answered = {time_ms for time_ms, state in found if state != "bookmark-expired"}
         assert TIMES[-1] in answered
@@ -120,7 +120,7 @@ async def test_without_an_archive_what_cannot_be_told_is_refused() -> None:
 
 @rule("archive-6")
 async def test_an_archive_that_does_not_reach_back_is_refused_too(tmp_path: Path) -> None:
-    async with told(tmp_path, 12) as (running, chronicle):
+    async with shown(tmp_path, 12) as (running, chronicle):
         folder = TopicFolder(tmp_path, "px")
         folder.file(folder.parts()[0]).unlink()
         for time_ms in TIMES:
@@ -133,7 +133,7 @@ async def test_an_archive_that_does_not_reach_back_is_refused_too(tmp_path: Path
 
 @rule("archive-6")
 async def test_an_archive_that_ends_before_the_journal_begins_leaves_a_hole(tmp_path: Path) -> None:
-    async with told(tmp_path, 12) as (running, chronicle):
+    async with shown(tmp_path, 12) as (running, chronicle):
         for n in range(20):
             chronicle.now_ms += 1_000
             await chronicle.publish("z", n)
@@ -144,7 +144,7 @@ async def test_an_archive_that_ends_before_the_journal_begins_leaves_a_hole(tmp_
 
 
 @rule("archive-6")
-async def test_a_hole_is_told_whatever_another_epoch_has_there(tmp_path: Path) -> None:
+async def test_a_gap_is_refused_whatever_another_epoch_has_there(tmp_path: Path) -> None:
     """The epoch before has a file that begins where the hole of this one does."""
     async with running_gateway(archive=str(tmp_path)) as running:
         chronicle = Chronicle(running)
@@ -168,7 +168,7 @@ async def test_a_file_that_becomes_a_part_of_another_meanwhile_is_found_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rule archive-1, for the place and for the state."""
-    async with told(tmp_path, 12) as (running, chronicle):
+    async with shown(tmp_path, 12) as (running, chronicle):
         archive, folder = running.gateway.archive, TopicFolder(tmp_path, "px")
         assert archive is not None
         listed = archive.parts
@@ -182,10 +182,10 @@ async def test_a_file_that_becomes_a_part_of_another_meanwhile_is_found_there(
         assert await as_of(running, NOON_MS + 30_000) == chronicle.at(NOON_MS + 30_000)
 
 
-async def test_a_damaged_file_that_has_the_time_is_told(
+async def test_a_damaged_file_that_has_the_time_is_refused(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with told(tmp_path, 12) as (running, _):
+    async with shown(tmp_path, 12) as (running, _):
         folder = TopicFolder(tmp_path, "px")
         damaged = folder.file(folder.parts()[3])
         damaged.write_bytes(b"PAR1 no PAR1")
@@ -195,7 +195,7 @@ async def test_a_damaged_file_that_has_the_time_is_told(
 
 @rule("archive-6")
 async def test_what_was_before_the_topic_began_again_is_its_epochs(tmp_path: Path) -> None:
-    async with told(tmp_path, 12) as (running, chronicle):
+    async with shown(tmp_path, 12) as (running, chronicle):
         then_ms, before = NOON_MS + 40_000, chronicle.at(NOON_MS + 40_000)
         epoch = running.gateway.catalog.get("px").record.epoch
         await running.http.delete("/v1/topics/px")
@@ -211,11 +211,11 @@ async def test_what_was_before_the_topic_began_again_is_its_epochs(tmp_path: Pat
 
 
 @rule("archive-6")
-async def test_a_topic_that_began_again_and_forgot_nothing_yet_tells_of_before(
+async def test_a_topic_in_a_new_epoch_with_a_whole_journal_answers_for_before(
     tmp_path: Path,
 ) -> None:
     """Also while it has no message at all."""
-    async with told(tmp_path, 12) as (running, chronicle):
+    async with shown(tmp_path, 12) as (running, chronicle):
         then_ms = NOON_MS + 40_000
         await running.http.delete("/v1/topics/px")
         await running.topic()
@@ -237,7 +237,7 @@ async def test_a_topic_that_is_not_archived_had_nothing_before_its_first_message
 
 
 async def test_a_query_and_a_format_go_with_it() -> None:
-    async with told(None, 1_000) as (running, chronicle):
+    async with shown(None, 1_000) as (running, chronicle):
         then_ms = NOON_MS + 50_000
         state = chronicle.at(then_ms)
         asked = {"filter": "/n > 20", "order_by": "/n DESC", "top_n": "2"}
@@ -255,7 +255,7 @@ async def test_a_query_and_a_format_go_with_it() -> None:
 
 
 async def test_a_time_to_come_is_the_present_and_another_text_is_refused() -> None:
-    async with told(None, 1_000) as (running, chronicle):
+    async with shown(None, 1_000) as (running, chronicle):
         assert await as_of(running, chronicle.now_ms + 10**9) == chronicle.states[-1][1]
         assert await as_of(running, "yesterday") == "options-invalid"
     async with running_gateway() as running:

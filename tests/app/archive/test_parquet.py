@@ -106,7 +106,7 @@ def test_a_file_that_cannot_be_read_is_damage_and_a_missing_one_is_not(tmp_path:
         pass
 
 
-def test_a_damaged_file_is_told_and_a_missing_one_is_another_matter(tmp_path: Path) -> None:
+def test_a_damaged_file_differs_from_a_missing_one(tmp_path: Path) -> None:
     parts = kept(tmp_path)
     path = next(iter(parts.values()))
     path.write_bytes(b"PAR1PAR1PAR1")

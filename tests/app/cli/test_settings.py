@@ -202,6 +202,8 @@ def test_a_strangers_variable_is_mentioned_and_not_used(caplog: pytest.LogCaptur
             environment={
                 "TIDEGATE_SOMETHING_ELSE": "1",
                 "TIDEGATE_REQUIRE_ALL": "1",
+                "TIDEGATE_HYPOTHESIS_PROFILE": "nightly",
+                "TIDEGATE_TICKS": "ticks",
                 "TIDEGATE_GATEWAY": "http://x",
             }
         )

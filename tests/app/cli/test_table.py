@@ -27,8 +27,8 @@ def drawn(table: LiveTable, console: Console) -> str:
 def batch(
     *rows: tuple[Sequence[object] | None, object], topic: str = "t", op: str = "publish"
 ) -> Event:
-    told = [{"topic": topic, "op": op, "key": fields, "value": value} for fields, value in rows]
-    return Event("message", json.dumps({"topic": topic, "rows": told}))
+    shown = [{"topic": topic, "op": op, "key": fields, "value": value} for fields, value in rows]
+    return Event("message", json.dumps({"topic": topic, "rows": shown}))
 
 
 def test_the_newest_value_of_each_key(console: Console) -> None:

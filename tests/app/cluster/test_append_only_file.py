@@ -1,6 +1,6 @@
 """What is acknowledged has been written: the death of Redis takes nothing of it along.
 
-Rule publish-2 is told here.
+Rule publish-2 is tested here.
 """
 
 from __future__ import annotations
@@ -97,8 +97,8 @@ def test_what_waited_is_written_once_the_file_has_grown_by_it(
     assert now.has_written(LogState(100, 50)) is is_written
 
 
-class Told(BusConnection):
-    """A bus that tells of its file what a test has made up, the last of it for ever."""
+class ReportingBus(BusConnection):
+    """A bus that reports given states of its file, the last of them for ever."""
 
     def __init__(self, *states: tuple[int, int]) -> None:
         super().__init__("unix:///nowhere/bus.sock")
@@ -111,13 +111,13 @@ class Told(BusConnection):
 
 
 async def test_a_file_that_is_rewritten_counts_anew() -> None:
-    told = Told((1_000, 50), (200, 70), (260, 30), (270, 20))
-    await wait_until_written(told)
-    assert told.states == [(270, 20)]
+    shown = ReportingBus((1_000, 50), (200, 70), (260, 30), (270, 20))
+    await wait_until_written(shown)
+    assert shown.states == [(270, 20)]
 
 
-async def test_a_bus_that_does_not_write_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_bus_that_does_not_write_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "WRITE_S_MAX", 0.05)
     with pytest.raises(Problem, match="bus-unavailable"):
-        await wait_until_written(Told((100, 50)))
+        await wait_until_written(ReportingBus((100, 50)))
     assert LogState.parse({}) == LogState(0, 0)

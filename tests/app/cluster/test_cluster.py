@@ -1,6 +1,6 @@
 """Several gateways on one bus: what one takes in all have, and who subscribes may be anywhere.
 
-Rules cluster-6 and cluster-7 are told here.
+Rules cluster-6 and cluster-7 are tested here.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ async def test_what_one_takes_in_a_subscriber_of_another_gets(redis_bus: BusServ
         await has_topic(other)
         async with other.subscribe("conflation=none") as stream:
             await stream.until("group_end")
-            told = await one.publish({"k": "a", "v": 1}, {"k": "b", "v": 2})
+            shown = await one.publish({"k": "a", "v": 1}, {"k": "b", "v": 2})
             assert await stream.values(2) == [{"k": "a", "v": 1}, {"k": "b", "v": 2}]
-            assert stream.last_id == told["last"]
+            assert stream.last_id == shown["last"]
         await other.publish({"k": "a", "v": 3})
         assert {row["v"] for row in await other.sow()} == {2, 3}
 
@@ -163,9 +163,9 @@ async def test_processes_share_a_bus_and_one_that_is_killed_leaves_all_to_the_ot
         async with one.subscribe("conflation=10ms") as stream:
             await stream.until("group_end")
             seen = stream.last_id
-        told = await one.publish({"k": "b", "v": 2})
+        shown = await one.publish({"k": "b", "v": 2})
         process.kill()
         async with other.subscribe("conflation=10ms", last_id=seen) as stream:
             assert (await document(stream, "resumed"))["mode"] == "changes"
             assert await stream.values(1) == [{"k": "b", "v": 2}]
-            assert stream.last_id == told["last"]
+            assert stream.last_id == shown["last"]

@@ -1,6 +1,6 @@
 """What gateways that have died have said of their sessions goes, and nothing else does.
 
-Rule session-7 is told here.
+Rule session-7 is tested here.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def neighbours_of(gateway: Running) -> Peers:
     return gateway.gateway.peers
 
 
-def told(gateway: Running) -> set[str]:
+def shown(gateway: Running) -> set[str]:
     """The sessions that there is a row of."""
     sow = gateway.gateway.driver.engine.topic(SESSIONS).sow
     assert sow is not None
@@ -54,29 +54,29 @@ async def test_rows_go_with_the_gateway_that_alone_has_their_sessions(
     redis_bus: BusServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "DEAD_S", 0.0)
-    monkeypatch.setattr(module, "CHECK_INTERVAL_S", 3_600.0)  # it looks when it is told to
+    monkeypatch.setattr(module, "CHECK_INTERVAL_S", 3_600.0)  # it looks when the test calls it
     async with gateways(redis_bus) as (stays, dies):
         peers, places = neighbours_of(stays), neighbours_of(dies).locations
         here, moved, parked, lost = [await opened(it) for it in (stays, dies, dies, dies)]
         assert await peers.bring_here(moved, None)
-        await eventually(lambda: told(stays) == {here, moved, parked, lost}, "all are told of")
+        await eventually(lambda: shown(stays) == {here, moved, parked, lost}, "all are listed")
         await remains_of(stays).clear()
-        assert told(stays) == {here, moved, parked, lost}, "both gateways are there"
+        assert shown(stays) == {here, moved, parked, lost}, "both gateways are there"
         await places.store(parked, b"transfer", 60_000)
         await leaves(dies)
         await peers.membership.heartbeat()
         assert peers.membership.others == []
         await remains_of(stays).clear()
-        assert told(stays) == {here, moved, parked}
+        assert shown(stays) == {here, moved, parked}
         bus = stays.gateway.bus
         assert bus is not None
         await bus.connection.execute("DEL", bus.connection.shared_key("session", parked))
         with monkeypatch.context() as unsteady:
             unsteady.setattr(module, "DEAD_S", 3_600.0)
             await remains_of(stays).clear()
-            assert told(stays) == {here, moved, parked}, "who was not heard of may be there"
+            assert shown(stays) == {here, moved, parked}, "who was not heard of may be there"
         await remains_of(stays).clear()
-        assert told(stays) == {here, moved}, "nobody can take it up any more"
+        assert shown(stays) == {here, moved}, "nobody can take it up any more"
 
 
 async def test_a_gateway_that_has_just_come_is_not_taken_for_dead(
@@ -88,9 +88,9 @@ async def test_a_gateway_that_has_just_come_is_not_taken_for_dead(
     monkeypatch.setattr(rolls, "HEARTBEAT_S", 3_600.0)
     async with gateways(redis_bus) as (stays, new):
         session = await opened(new)
-        await eventually(lambda: session in told(stays), "it is told of")
+        await eventually(lambda: session in shown(stays), "it is listed")
         await remains_of(stays).clear()
-        assert told(stays) == {session}
+        assert shown(stays) == {session}
 
 
 async def test_it_is_done_by_who_has_the_duty(
@@ -100,6 +100,6 @@ async def test_it_is_done_by_who_has_the_duty(
     monkeypatch.setattr(module, "CHECK_INTERVAL_S", 0.01)
     async with gateways(redis_bus, 3) as (stays, other, dies):
         lost = await opened(dies)
-        await eventually(lambda: lost in told(stays) & told(other), "it is told of")
+        await eventually(lambda: lost in shown(stays) & shown(other), "it is listed")
         await leaves(dies)
-        await eventually(lambda: not told(stays) | told(other), "it is gone everywhere")
+        await eventually(lambda: not shown(stays) | shown(other), "it is gone everywhere")

@@ -1,6 +1,6 @@
 """Definitions that other gateways make, change and delete hold here, atomically for who subscribes.
 
-Rule cluster-4 is told here.
+Rule cluster-4 is tested here.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ async def test_two_who_make_the_same_topic_make_one(redis_bus: BusServer) -> Non
     async with gateways(redis_bus) as (one, other):
         for number in range(5):
             name = f"t{number}"
-            told = await asyncio.gather(
+            shown = await asyncio.gather(
                 one.publish({"v": 1}, topic=name), other.publish({"v": 2}, topic=name)
             )
-            epochs, offsets = zip(*(each["last"].split("-") for each in told), strict=True)
+            epochs, offsets = zip(*(each["last"].split("-") for each in shown), strict=True)
             assert len(set(epochs)) == 1
             assert set(offsets) == {"1", "2"}
 
@@ -182,7 +182,7 @@ async def test_a_message_that_another_takes_in_meanwhile_keeps_the_key(
 async def test_nothing_is_taken_in_by_a_key_that_is_about_to_go(
     redis_bus: BusServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """From when a change of key is decided until it is told."""
+    """From when a change of key is decided until it is announced."""
     async with gateways(redis_bus) as (one, other):
         await one.topic(key=["/id"])
         await has_topic(other)
@@ -217,11 +217,11 @@ async def test_a_pattern_has_a_topic_that_is_made_elsewhere_from_its_beginning(
             await other.publish({"v": 1}, topic="g0.x")
             await other.publish({"v": 2}, topic="g0.x")
         assert (await document(stream, "subscribed"))["topic"] == "g0.x"
-        told: list[int] = []
-        while len(told) < 2:
+        shown: list[int] = []
+        while len(shown) < 2:
             rows = (await document(stream, "message"))["rows"]
-            told += [row["value"]["v"] for row in rows]
-        assert told == [1, 2]
+            shown += [row["value"]["v"] for row in rows]
+        assert shown == [1, 2]
 
 
 STAGED = {**NDJSON, "Tidegate-Stage": "s", "Tidegate-Producer": "p"}
@@ -230,7 +230,7 @@ COMMIT = {"producer": "p", "run": 1, "sequence": 1, "stages": ["s"]}
 
 @rule("cluster-7")
 @pytest.mark.parametrize(
-    ("asked", "told"),
+    ("asked", "shown"),
     [
         (("POST", "messages", {"content": b'{"id":1}', "headers": NDJSON}), (422, "key-missing")),
         (("POST", "messages", {"content": b'{"z":1}', "headers": NDJSON}), (200, None)),
@@ -243,7 +243,7 @@ async def test_whatever_is_written_goes_by_a_key_that_has_just_changed(
     redis_bus: BusServer,
     monkeypatch: pytest.MonkeyPatch,
     asked: tuple[str, str, dict[str, Any]],
-    told: tuple[int, str | None],
+    shown: tuple[int, str | None],
 ) -> None:
     monkeypatch.setattr(DefinitionSync, "run", asyncio.Event().wait)  # nothing is heard by itself
     async with gateways(redis_bus) as (one, other):
@@ -254,7 +254,7 @@ async def test_whatever_is_written_goes_by_a_key_that_has_just_changed(
         await one.topic(key=["/z"])
         method, what, words = asked
         answer = await other.http.request(method, f"{path}/{what}", **words)
-        assert (answer.status_code, answer.json().get("code")) == told, answer.text
+        assert (answer.status_code, answer.json().get("code")) == shown, answer.text
         if answer.status_code == 201:
             committed = await one.http.post(f"{path}/commits", json=COMMIT)
             assert committed.status_code == 200, committed.text

@@ -41,8 +41,8 @@ async def test_they_come_in_the_order_in_which_they_were_written(connection: Bus
         await one.put(record(name))
     await one.delete("b")
     assert await other.is_behind()
-    told = [(change.name, change.record) for change in await other.changes()]
-    assert told == [("b", record("b")), ("a", record("a")), ("b", None)]
+    shown = [(change.name, change.record) for change in await other.changes()]
+    assert shown == [("b", record("b")), ("a", record("a")), ("b", None)]
     assert await other.is_behind()
     for change in await other.changes():
         other.mark_seen(change.version)
@@ -56,8 +56,8 @@ async def test_who_was_away_for_too_long_reads_all_of_them(connection: BusConnec
         await one.put(record(name))
     await connection.execute("XDEL", one.stream, "1-0")
     for _ in range(2):
-        told = {change.name: change.record for change in await other.changes(["gone"])}
-        assert told == {"a": record("a"), "b": record("b"), "c": record("c"), "gone": None}
+        shown = {change.name: change.record for change in await other.changes(["gone"])}
+        assert shown == {"a": record("a"), "b": record("b"), "c": record("c"), "gone": None}
     for change in await other.changes():
         assert other.version == 0, "until the last one holds"
         other.mark_seen(change.version)

@@ -1,6 +1,6 @@
-"""What somebody else wrote under the gateways' keys is passed over, told, and stops nothing.
+"""What somebody else wrote under the gateways' keys is passed over, reported, and stops nothing.
 
-Rule cluster-13 is told here.
+Rule cluster-13 is tested here.
 """
 
 from __future__ import annotations
@@ -125,16 +125,16 @@ async def test_a_start_names_what_it_cannot_read_and_serves_the_rest(
         await bus.execute("XADD", topic_keys(bus, "px")[1], AHEAD, "foo", "bar")
         await bus.execute("HSET", topic_keys(bus, "px")[2], GARBAGE, GARBAGE)
         async with running_gateway(redis=redis_bus.url, redis_prefix=bus.prefix) as later:
-            told = await readiness(later)
-            topics = told["topics"]
+            shown = await readiness(later)
+            topics = shown["topics"]
             assert isinstance(topics, list)
             assert sorted((it["topic"], it["state"]) for it in topics) == [
                 ("bad", "unusable"),
                 ("lost", "unusable"),
             ]
-            assert isinstance(told["bus"], list)
-            assert any(bus.shared_key("epochs") in line for line in told["bus"])
-            assert any(topic_keys(bus, "px")[2] in line for line in told["bus"])
+            assert isinstance(shown["bus"], list)
+            assert any(bus.shared_key("epochs") in line for line in shown["bus"])
+            assert any(topic_keys(bus, "px")[2] in line for line in shown["bus"])
             assert await sow(later) == [{"k": "a"}]
             await eventually_publishes(later, {"k": "b"})
             refused = await later.http.post("/v1/topics/bad/messages", json={"k": 1})

@@ -59,7 +59,7 @@ async def test_every_verb_reaches_a_session_from_anywhere(redis_url: str) -> Non
         granted = await two.http.post(f"{path}/subscriptions", json={"topic": "px"})
         assert (granted.status_code, granted.json()["sub"]) == (201, "s1")
         assert granted.headers["location"] == f"{path}/subscriptions/s1"
-        told: list[Any] = []
+        shown: list[Any] = []
         for remote in (one, two):
             answers = [
                 await remote.http.get(path),
@@ -70,11 +70,11 @@ async def test_every_verb_reaches_a_session_from_anywhere(redis_url: str) -> Non
                 await remote.http.patch(f"{path}/subscriptions/s1", json={"options": "zzz=1"}),
                 await remote.http.patch(path, content=b"x" * 70_000, headers=JSON),
             ]
-            told.append(
+            shown.append(
                 [(each.status_code, each.json(), each.headers["content-type"]) for each in answers]
             )
-        assert told[0] == told[1]
-        assert [status for status, _, _ in told[1]] == [200, 200, 200, 404, 405, 400, 413]
+        assert shown[0] == shown[1]
+        assert [status for status, _, _ in shown[1]] == [200, 200, 200, 404, 405, 400, 413]
         head = await two.http.head(path)
         assert (head.status_code, head.content) == (200, b"")
         closed = await two.http.delete(path)

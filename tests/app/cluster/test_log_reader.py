@@ -1,6 +1,6 @@
-"""The bus goes away, comes back, or has lost something: everybody is told, nothing is pretended.
+"""The bus goes away, comes back, or has lost something: every stream gets a status, none bad rows.
 
-Rules cluster-2 to cluster-4 are told here (I25 and I26).
+Rules cluster-2 to cluster-4 are tested here (I25 and I26).
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ def server() -> Iterator[BusServer]:
 async def status_of(stream: Stream) -> object:
     """What the next `status` says."""
     events = await stream.until("status")
-    told = json.loads(events[-1].text)
-    assert told["source"] == "bus"
-    return told["stale_since"]
+    reported = json.loads(events[-1].text)
+    assert reported["source"] == "bus"
+    return reported["stale_since"]
 
 
 async def began_again(stream: Stream) -> list[object]:
@@ -77,7 +77,7 @@ async def published(gateway: Running, *messages: object) -> str:
             await asyncio.sleep(0.02)
 
 
-async def test_while_the_bus_is_out_streams_stay_open_and_are_told(server: BusServer) -> None:
+async def test_while_the_bus_is_out_streams_stay_open_and_get_a_status(server: BusServer) -> None:
     async with running_gateway(redis=server.url) as gateway:
         await gateway.topic()
         await gateway.publish(A1)

@@ -1,4 +1,4 @@
-"""The post: questions are answered once, in time, or told to be unanswered."""
+"""The post: questions are answered once, in time, or reported as unanswered."""
 
 from __future__ import annotations
 
@@ -172,15 +172,15 @@ async def test_a_bus_that_is_out_is_one_line(
     for task in running:
         task.cancel()
     await asyncio.gather(*running, return_exceptions=True)
-    told = sorted(it.message.partition(":")[0] for it in caplog.records if it.levelname != "DEBUG")
-    assert told == ["reading the inbox failed", "the heartbeat failed"]
+    shown = sorted(it.message.partition(":")[0] for it in caplog.records if it.levelname != "DEBUG")
+    assert shown == ["reading the inbox failed", "the heartbeat failed"]
 
 
 def tries(caplog: pytest.LogCaptureFixture, words: str) -> int:
     return sum(record.message.startswith(words) for record in caplog.records)
 
 
-async def test_without_a_bus_it_is_told_at_once() -> None:
+async def test_without_a_bus_a_request_fails_at_once() -> None:
     lost = BusConnection("unix:///nowhere/bus.sock")
     with pytest.raises(Problem, match="bus-unavailable"):
         await PeerMessages(lost, Membership(lost, "one"), {}).request("two", "echo", b"")

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.redis
 runs = itertools.count()
 
 
-class House(Room):
+class Node(Room):
     """A gateway on the bus, without a socket."""
 
     def __init__(self, gateway: Gateway, bus: BusConnection) -> None:
@@ -51,12 +51,12 @@ class House(Room):
 
 
 @contextlib.asynccontextmanager
-async def houses(redis_url: str, count: int = 2, **given: Any) -> AsyncIterator[list[House]]:
+async def nodes(redis_url: str, count: int = 2, **given: Any) -> AsyncIterator[list[Node]]:
     """Gateways that share a bus and no messages."""
     prefix = f"neighbours-test-{next(runs)}"
     async with contextlib.AsyncExitStack() as stack:
         made = [
-            await stack.enter_async_context(house(redis_url, prefix, **given)) for _ in range(count)
+            await stack.enter_async_context(node(redis_url, prefix, **given)) for _ in range(count)
         ]
         for each in made:
             await each.peers.membership.heartbeat()
@@ -64,29 +64,29 @@ async def houses(redis_url: str, count: int = 2, **given: Any) -> AsyncIterator[
 
 
 @contextlib.asynccontextmanager
-async def house(redis_url: str, prefix: str, **given: Any) -> AsyncIterator[House]:
+async def node(redis_url: str, prefix: str, **given: Any) -> AsyncIterator[Node]:
     bus = BusConnection(redis_url, prefix)
     gateway: Gateway = create_app(edge_settings(**given), bus=bus).state.gateway
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(bus.aclose)
         stack.push_async_callback(gateway.aclose)
         await gateway.open()
-        yield House(gateway, bus)
+        yield Node(gateway, bus)
 
 
-async def brought(house: House, session: Session, number: int | None = None) -> bool:
-    return await house.peers.bring_here(session.id, number)
+async def brought(node: Node, session: Session, number: int | None = None) -> bool:
+    return await node.peers.bring_here(session.id, number)
 
 
 async def test_a_session_s_id_begins_with_its_gateway_s(redis_url: str) -> None:
-    async with houses(redis_url, 1) as [one]:
+    async with nodes(redis_url, 1) as [one]:
         session = one.kept()
         assert session.id.startswith(f"{one.gateway.id}.s")
         assert len(f"{session.id}-{10**17}") < 128
 
 
 async def test_a_request_is_answered_where_the_session_is(redis_url: str) -> None:
-    async with houses(redis_url) as (one, two):
+    async with nodes(redis_url) as (one, two):
         session = one.kept()
         reply = await two.asks(session.id, "PATCH", {"conflated": False})
         assert reply is not None
@@ -101,7 +101,7 @@ async def test_a_request_is_answered_where_the_session_is(redis_url: str) -> Non
 
 @pytest.mark.parametrize("name", ["s1", "gone.s1", "{own}.s1", "{other}.s1"])
 async def test_what_is_nowhere_is_answered_here(redis_url: str, name: str) -> None:
-    async with houses(redis_url) as (one, two):
+    async with nodes(redis_url) as (one, two):
         session = name.format(own=one.gateway.id, other=two.gateway.id)
         assert await one.asks(session) is None
         assert await one.peers.bring_here(session, None)
@@ -111,7 +111,7 @@ async def test_what_is_nowhere_is_answered_here(redis_url: str, name: str) -> No
 
 @rule("cluster-8")
 async def test_a_session_goes_where_its_reader_is(redis_url: str) -> None:
-    async with houses(redis_url, 3) as (one, two, three):
+    async with nodes(redis_url, 3) as (one, two, three):
         session = one.kept(limits=None)
         reader, _ = one.read(session)
         assert await brought(two, session)
@@ -132,7 +132,7 @@ async def test_a_session_goes_where_its_reader_is(redis_url: str) -> None:
 
 @rule("cluster-8")
 async def test_who_was_replaced_does_not_take_it_back(redis_url: str) -> None:
-    async with houses(redis_url) as (one, two):
+    async with nodes(redis_url) as (one, two):
         session = one.kept()
         one.read(session)
         one.read(session)
@@ -142,7 +142,7 @@ async def test_who_was_replaced_does_not_take_it_back(redis_url: str) -> None:
 
 
 async def test_one_that_ends_with_its_stream_stays(redis_url: str) -> None:
-    async with houses(redis_url) as (one, two):
+    async with nodes(redis_url) as (one, two):
         session = one.gateway.sessions.open()
         assert await brought(two, session)
         assert session.id not in two.gateway.sessions
@@ -152,12 +152,12 @@ async def test_one_that_ends_with_its_stream_stays(redis_url: str) -> None:
 
 
 async def test_many_that_look_at_once_find_one(redis_url: str) -> None:
-    async with houses(redis_url, 3) as (one, two, three):
+    async with nodes(redis_url, 3) as (one, two, three):
         session = one.kept()
         looking = [brought(each, session) for each in (two, three) * 5]
         asking = [each.asks(session.id) for each in (one, two, three) * 5]
-        told = await asyncio.gather(*looking, *asking, return_exceptions=True)
-        problems = [each for each in told if isinstance(each, BaseException)]
+        shown = await asyncio.gather(*looking, *asking, return_exceptions=True)
+        problems = [each for each in shown if isinstance(each, BaseException)]
         assert all(isinstance(each, Problem) for each in problems), problems
         homes = [each for each in (one, two, three) if session.id in each.gateway.sessions]
         assert len(homes) == 1
@@ -167,7 +167,7 @@ async def test_many_that_look_at_once_find_one(redis_url: str) -> None:
 
 @rule("cluster-9")
 async def test_who_leaves_leaves_its_sessions(redis_url: str) -> None:
-    async with houses(redis_url) as (one, two):
+    async with nodes(redis_url) as (one, two):
         left, ended = one.kept(), one.kept()
         one.gateway.sessions.close(ended)
         await one.peers.aclose()
@@ -181,7 +181,7 @@ async def test_who_leaves_leaves_its_sessions(redis_url: str) -> None:
 
 
 async def test_who_is_full_leaves_it_to_others(redis_url: str) -> None:
-    async with houses(redis_url, 3, sessions_max=1) as (one, two, three):
+    async with nodes(redis_url, 3, sessions_max=1) as (one, two, three):
         session = one.kept()
         two.kept()
         with pytest.raises(Problem, match="limit-reached"):
@@ -192,7 +192,7 @@ async def test_who_is_full_leaves_it_to_others(redis_url: str) -> None:
 
 async def test_on_its_way_it_is_nobody_s(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "HAND_OVER_S_MAX", 0.05)
-    async with houses(redis_url) as (one, two):
+    async with nodes(redis_url) as (one, two):
         session = one.kept()
         held = asyncio.Event()
         park = one.peers.locations.store
@@ -217,20 +217,20 @@ async def test_on_its_way_it_is_nobody_s(redis_url: str, monkeypatch: pytest.Mon
         assert reply.status == 200
 
 
-async def dies(house: House) -> None:
+async def dies(node: Node) -> None:
     """As of `kill -9`: it says nothing any more, and its connections end."""
-    await house.peers._messages.aclose()
-    for task in house.peers._running:
+    await node.peers._messages.aclose()
+    for task in node.peers._running:
         task.cancel()
-    await asyncio.gather(*house.peers._running, return_exceptions=True)
-    await house.bus.aclose()
+    await asyncio.gather(*node.peers._running, return_exceptions=True)
+    await node.bus.aclose()
 
 
 @rule("cluster-10")
 async def test_who_waits_for_a_gateway_that_dies_hears_that_there_is_no_such_session(
     redis_url: str,
 ) -> None:
-    async with houses(redis_url) as (one, two):
+    async with nodes(redis_url) as (one, two):
         session = one.kept()
         asking = asyncio.create_task(two.asks(session.id))
         bringing = asyncio.create_task(brought(two, session))
@@ -245,7 +245,7 @@ async def test_who_waits_for_a_gateway_that_dies_hears_that_there_is_no_such_ses
 async def test_lists_are_of_all_and_who_is_silent_is_named(
     redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with houses(redis_url, 3) as (one, two, three):
+    async with nodes(redis_url, 3) as (one, two, three):
         ids = [each.kept().id for each in (one, two, three)]
         ask = one.peers._messages.request
 
@@ -255,9 +255,7 @@ async def test_lists_are_of_all_and_who_is_silent_is_named(
             return await ask(gateway, subject, body, 0.1 if is_silent else HANGS_S)
 
         monkeypatch.setattr(one.peers._messages, "request", asked)
-        await three.peers._messages.aclose()
-        for task in three.peers._running:
-            task.cancel()
+        await dies(three)
         replies = await one.peers.broadcast(Call("GET", b"/v1/sessions", b"", []))
         assert replies.keys() == {two.gateway.id, three.gateway.id}
         assert replies[three.gateway.id] is None
@@ -273,7 +271,7 @@ async def test_who_has_just_come_is_on_lists(
     """No beat lies between its coming and the question."""
     monkeypatch.setattr(rolls, "HEARTBEAT_S", 3_600.0)
     prefix = f"neighbours-test-{next(runs)}"
-    async with house(redis_url, prefix) as one, house(redis_url, prefix) as two:
+    async with node(redis_url, prefix) as one, node(redis_url, prefix) as two:
         replies = await one.peers.broadcast(Call("GET", b"/v1/sessions", b"", []))
         assert replies.keys() == {two.gateway.id}
         assert replies[two.gateway.id] is not None
@@ -285,7 +283,7 @@ async def test_lists_are_of_those_known_last_while_the_bus_is_out(
     async def out() -> None:
         raise Problem("bus-unavailable", "The bus is out.")
 
-    async with houses(redis_url) as (one, two):
+    async with nodes(redis_url) as (one, two):
         monkeypatch.setattr(one.peers.membership, "heartbeat", out)
         replies = await one.peers.broadcast(Call("GET", b"/v1/sessions", b"", []))
         assert replies.keys() == {two.gateway.id}

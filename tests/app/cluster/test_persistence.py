@@ -52,7 +52,7 @@ async def test_servers_are_asked(kind: str) -> None:
 
 
 @pytest.mark.redis
-async def test_where_the_settings_may_not_be_seen_info_tells(redis_bus: BusServer) -> None:
+async def test_where_the_settings_may_not_be_read_info_is(redis_bus: BusServer) -> None:
     admin = BusConnection(redis_bus.url)
     rights = ("on", "nopass", "~*", "+@all", "-config")
     await admin.execute("ACL SETUSER", "guest", *rights)

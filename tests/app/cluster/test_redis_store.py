@@ -1,6 +1,6 @@
 """What the store on a bus does beyond what every store does (`tests/app/stores/test_store.py`).
 
-Rules cluster-4 and publish-11 are told here.
+Rules cluster-4 and publish-11 are tested here.
 """
 
 from __future__ import annotations
@@ -196,7 +196,7 @@ async def test_all_who_doubt_get_one_other_epoch(shared: Shared) -> None:
 
 
 async def test_another_topic_takes_the_place_of_one_that_holds_nothing(shared: Shared) -> None:
-    """From then on nothing is appended by the old definition, be the new one ever told or not."""
+    """From then on nothing is appended by the old definition, also if the new one stays unknown."""
     one, other = await shared.store(), await shared.store()
     await one.put_topic(TopicRecord("px", TopicDefinition(), "e1"))
     await heard(other)
@@ -232,7 +232,7 @@ async def test_a_retry_is_known_through_all_epochs_of_its_topic_and_in_no_other(
 async def test_what_went_with_its_stream_is_published_when_it_is_sent_again(
     shared: Shared,
 ) -> None:
-    """Nobody is told that it is there; only an older run stays out."""
+    """It is announced to nobody; only an older run stays out."""
     store = await shared.store()
     await store.put_topic(TopicRecord("px", KEYED, "e1"))
     keyed = Publication([Message(b"1", '["a"]')], 1_000, retry=Retry("r", b"digest"))

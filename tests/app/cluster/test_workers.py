@@ -110,7 +110,7 @@ def test_a_signal_between_two_starts_leaves_none_that_has_not_heard_it() -> None
         assert made.process.stdout.read().count("start") == 1
 
 
-def test_who_dies_is_started_again_and_readiness_is_told_once() -> None:
+def test_a_dead_worker_is_replaced_and_readiness_is_reported_once() -> None:
     with parent() as made:
         made.heard("ready")
         made_again: set[int] = set()

@@ -49,7 +49,7 @@ BREAKS = [
 
 
 @pytest.mark.parametrize(("payload", "keyword", "pointer"), BREAKS)
-def test_what_does_not_fit_is_told_with_its_place(
+def test_what_does_not_fit_is_refused_with_its_place(
     payload: bytes, keyword: str, pointer: str
 ) -> None:
     with pytest.raises(SchemaViolation) as broken:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.rules import rule
-from tidegate.app.definitions.source import FilledBy, TopicSource
+from tidegate.app.definitions.fields import FilledBy, TopicSource
 from tidegate.app.definitions.topic import TopicDefinition
 from tidegate.app.http.problems import Problem
 from tidegate.keys.filter import Filter
@@ -75,7 +75,7 @@ def test_a_filter_is_shown_in_its_canonical_spelling() -> None:
 
 
 @rule("pipeline-12")
-def test_the_pipeline_is_told_what_is_filtered_and_grouped() -> None:
+def test_a_pipelines_source_has_filter_and_grouping() -> None:
     view, asked = source_of(VIEW), {**VIEW, "filter": "/a = 1", "engine": "spark"}
     assert view is not None
     source = source_of(asked)

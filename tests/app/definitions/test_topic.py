@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 from tests.support.profiles import examples
 from tests.support.rules import rule
-from tidegate.app.definitions.fields import Placement
+from tidegate.app.definitions.fields import FilledBy, Placement
 from tidegate.app.definitions.mergers import Mergers
 from tidegate.app.definitions.schema import Schema
-from tidegate.app.definitions.source import FilledBy
 from tidegate.app.definitions.topic import TopicDefinition
 from tidegate.app.http.problems import Problem
 from tidegate.conflation.definition import History, Kind, Priority, QueuePolicy
@@ -103,7 +102,7 @@ def test_a_registered_function_is_merger_and_matcher() -> None:
         ({"retain": None}, False),
     ],
 )
-def test_a_topic_with_a_key_retains_unless_told_not_to(
+def test_a_topic_with_a_key_retains_unless_its_definition_forbids(
     document: dict[str, object], retains: bool
 ) -> None:
     assert parse(document).retains is retains

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.gateways import eventually, running_gateway
-from tidegate.app.http.logs import EVENT, FIGURES
+from tidegate.app.http.telemetry import EVENT, FIGURES
 
 SECRET = "do-not-log-me"
 
@@ -34,8 +34,8 @@ async def test_each_request_has_a_line(caplog: pytest.LogCaptureFixture) -> None
         await running.topic()
         await running.http.get("/v1/topics/none/sow")
         await running.http.get("/nowhere")
-    told = [(each["method"], each["route"], each["status"]) for each in requests(caplog)]
-    assert told == [
+    shown = [(each["method"], each["route"], each["status"]) for each in requests(caplog)]
+    assert shown == [
         ("PUT", "/v1/topics/{topic}", 201),
         ("GET", "/v1/topics/{topic}/sow", 404),
         ("GET", None, 404),
@@ -47,7 +47,7 @@ async def test_each_request_has_a_line(caplog: pytest.LogCaptureFixture) -> None
     assert first["client"] == "127.0.0.1"
 
 
-async def test_a_stream_is_told_at_its_end(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_stream_is_logged_at_its_end(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     async with running_gateway(log_requests=True) as running:
         await running.topic()
@@ -57,7 +57,7 @@ async def test_a_stream_is_told_at_its_end(caplog: pytest.LogCaptureFixture) -> 
         assert requests(caplog)[1]["route"] == "/v1/topics/{topic}/subscribe"
 
 
-async def test_no_query_header_body_key_or_session_is_told(
+async def test_no_query_header_body_key_or_session_is_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -69,7 +69,7 @@ async def test_no_query_header_body_key_or_session_is_told(
         async with running.subscribe(filter=f"/k = '{SECRET}'"):
             session = running.hellos[0]["session"]
             await running.http.get(f"/v1/sessions/{session}")
-    told = [record.getMessage() + str(record.__dict__) for record in caplog.records
+    shown = [record.getMessage() + str(record.__dict__) for record in caplog.records
             if record.name.startswith("tidegate")]  # fmt: skip
-    assert told
-    assert not [line for line in told if SECRET in line or session in line]
+    assert shown
+    assert not [line for line in shown if SECRET in line or session in line]

@@ -7,7 +7,7 @@ from datetime import datetime
 
 import pytest
 
-from tidegate.app.http.logs import (
+from tidegate.app.http.telemetry import (
     LIBRARY_LEVELS,
     JsonFormatter,
     OneLineFormatter,
@@ -61,9 +61,9 @@ def test_libraries_speak_when_something_is_wrong(
 
 def test_json_has_an_object_a_line_with_the_events_name_and_figures() -> None:
     extra = event("session-closed", session="abc…", reason="SHUTDOWN")
-    told = json.loads(json_line("session closed\nforged", **extra))
-    assert datetime.fromisoformat(told.pop("at")).tzinfo is not None
-    assert told == {
+    shown = json.loads(json_line("session closed\nforged", **extra))
+    assert datetime.fromisoformat(shown.pop("at")).tzinfo is not None
+    assert shown == {
         "level": "error",
         "logger": "tidegate.x",
         "event": "session-closed",
@@ -73,19 +73,19 @@ def test_json_has_an_object_a_line_with_the_events_name_and_figures() -> None:
     }
 
 
-def test_json_stays_on_its_line_whatever_is_told() -> None:
+def test_json_stays_on_its_line_whatever_it_holds() -> None:
     try:
         raise ValueError("broken\nin two")
     except ValueError:
         line = json_line("it\u2028 failed \ud800", exc_info=sys.exc_info())
     assert len(line.splitlines()) == 1
-    told = json.loads(line)
-    assert told["message"] == "it\u2028 failed \\ud800"
-    assert told["event"] == "message"
-    assert told["traceback"].endswith("broken\nin two")
+    shown = json.loads(line)
+    assert shown["message"] == "it\u2028 failed \\ud800"
+    assert shown["event"] == "message"
+    assert shown["traceback"].endswith("broken\nin two")
 
 
-def test_a_sessions_id_is_told_apart_and_not_given_away() -> None:
+def test_a_shown_session_id_is_recognisable_and_not_whole() -> None:
     assert shown_id("0123456789abcdef") == "01234567…"
 
 

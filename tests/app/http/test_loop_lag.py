@@ -6,8 +6,8 @@ import asyncio
 import time
 
 from tests.support.gateways import eventually
-from tidegate.app.http.counters import Histogram
 from tidegate.app.http.server import LOOK_EVERY_S, LoopLag
+from tidegate.app.http.telemetry import Histogram
 
 
 async def test_a_loop_that_is_held_is_late() -> None:

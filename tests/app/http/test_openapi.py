@@ -85,7 +85,7 @@ def test_every_answer_has_a_schema(name: str) -> None:
                 assert says_something(each["itemSchema"])
 
 
-def test_what_a_refusal_is_told_by() -> None:
+def test_a_refusal_is_a_problem_with_a_code() -> None:
     schema = DOCUMENT["components"]["schemas"]["Problem"]
     assert set(schema["properties"]["code"]["enum"]) == set(PROBLEMS)
     assert set(schema["required"]) == {"type", "title", "status", "detail", "code"}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tidegate.app.http.parameters import texts_of
 from tidegate.app.http.problems import Problem
-from tidegate.app.http.requests import texts_of
 
 PARAMETERS = {"options": "options-invalid", "filter": "filter-invalid"}
 

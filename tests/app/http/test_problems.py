@@ -167,7 +167,7 @@ async def test_a_body_that_does_not_fit_is_never_an_error_of_ours_and_never_echo
     assert b"NaN" not in answer.body
 
 
-async def test_an_unforeseen_error_tells_the_log_and_not_the_client(
+async def test_an_unforeseen_error_is_logged_and_not_sent(
     address: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.ERROR):

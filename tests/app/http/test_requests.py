@@ -7,6 +7,7 @@ import pytest
 from starlette.requests import Request
 from starlette.types import Message, Scope
 
+from tidegate.app.http.parameters import record_key_text
 from tidegate.app.http.problems import Problem
 from tidegate.app.http.requests import (
     boolean,
@@ -18,7 +19,6 @@ from tidegate.app.http.requests import (
     one_of,
     query_values,
     read_body,
-    record_key_text,
     require_accept,
     session_id,
     topic_name,

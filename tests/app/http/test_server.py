@@ -142,7 +142,7 @@ async def test_a_farewell_that_fails_does_not_keep_the_server_up(
     settings = edge_settings()
     async with running(edge_app(settings), settings, on_shutdown=fail) as server:
         assert (await exchange(server.address, request())).status == 200
-    assert "could not be told" in caplog.text
+    assert "could not send their goodbye" in caplog.text
 
 
 async def test_a_farewell_that_hangs_has_the_grace_and_no_more() -> None:

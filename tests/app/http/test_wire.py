@@ -1,4 +1,4 @@
-"""What those are told for whom there is no room."""
+"""The refusal of a connection for which there is no room."""
 
 import json
 
@@ -27,13 +27,13 @@ def test_a_request_gets_a_problem_and_when_to_come_back(path: bytes) -> None:
         (b"/elsewhere", b"text/html, Text/Event-Stream;q=0.5"),
     ],
 )
-def test_a_stream_is_told_in_a_stream(path: bytes, accept: bytes) -> None:
+def test_a_stream_is_refused_by_an_event(path: bytes, accept: bytes) -> None:
     """A browser never comes back after 429 or 503."""
     answer = parse_answer(too_many_connections(path, [b"x/y", accept]))
     assert answer.status == 200
     assert answer.headers["content-type"].startswith("text/event-stream")
     assert answer.headers["connection"] == "close"
     parser = Parser()
-    [error] = parser.feed(answer.body)
-    assert (error.name, json.loads(error.text)["code"]) == ("error", "limit-reached")
+    [refused] = parser.feed(answer.body)
+    assert (refused.name, json.loads(refused.text)["code"]) == ("refused", "limit-reached")
     assert parser.retry_ms is not None

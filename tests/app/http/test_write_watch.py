@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.deadlines import HANGS_S
 from tidegate.app.http.connection import Connection, WriteWatch
-from tidegate.app.http.counters import ConnectionFigures
+from tidegate.app.http.telemetry import ConnectionFigures
 
 pytestmark = pytest.mark.usefixtures("steady")
 
@@ -20,7 +20,7 @@ MORE_THAN_BUFFERS = b"x" * (8 << 20)
 
 
 class Pair:
-    """A watched connection, and the far end as a bare socket that reads when told to."""
+    """A watched connection, and the far end as a bare socket that reads on request."""
 
     def __init__(self, transport: asyncio.Transport, far: socket.socket) -> None:
         self.figures = ConnectionFigures(1)
@@ -105,7 +105,7 @@ async def test_what_was_taken_is_forgotten_and_silence_costs_no_timer() -> None:
 async def test_small_writes_to_a_peer_with_a_full_window_count_from_the_first_it_did_not_take() -> (
     None
 ):
-    """A stream with little to say is never told to wait; its peer is cut all the same."""
+    """A stream that writes little never has to wait; its peer is cut all the same."""
     async with pair() as frozen:
         loop = asyncio.get_running_loop()
         while not frozen.connection.write_buffer_bytes:

@@ -7,7 +7,7 @@ import pytest
 from tests.app.metrics.samples import samples
 from tests.support.gateways import Running, eventually, running_gateway
 from tests.support.rules import rule
-from tidegate.app.metrics.exposition import families
+from tidegate.app.routes.operations import families
 
 
 async def identity(running: Running, topic: str = "px") -> tuple[float, float, float]:
@@ -128,7 +128,7 @@ async def test_no_label_grows_with_sessions_or_keys() -> None:
 @rule("account-4")
 async def test_a_scrape_is_no_publish_and_changes_no_answer() -> None:
     """With and without scrapes the same rows go out."""
-    told = []
+    shown = []
     for is_watched in (False, True):
         async with running_gateway() as running:
             await running.topic()
@@ -141,5 +141,5 @@ async def test_a_scrape_is_no_publish_and_changes_no_answer() -> None:
                         await samples(running)
                         await running.http.get("/v1/sessions")
                         await running.http.get("/v1/lanes")
-                told.append(await stream.raw_until(b'"g":"Y"'))
-    assert [b'"g":"X"' in text for text in told] == [False, False]
+                shown.append(await stream.raw_until(b'"g":"Y"'))
+    assert [b'"g":"X"' in text for text in shown] == [False, False]

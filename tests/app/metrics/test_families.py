@@ -6,11 +6,10 @@ import asyncio
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.app.metrics.samples import samples
+from tests.app.metrics.samples import page, samples
 from tests.support.gateways import eventually, running_gateway
-from tidegate.app.http.counters import Counters, Histogram
 from tidegate.app.http.problems import Problem
-from tidegate.app.metrics.exposition import exposition
+from tidegate.app.http.telemetry import Counters, Histogram
 from tidegate.app.metrics.families import (
     counter,
     counters,
@@ -33,8 +32,8 @@ def test_a_family_has_the_prefix_its_kind_and_its_samples() -> None:
         counters("d", "D.", "reason", {"Y": 4}),
         histogram("e_seconds", "E.", seen),
     ]
-    told = [(f.name, f.type, [(s.name, s.labels, s.value) for s in f.samples]) for f in made]
-    assert told == [
+    shown = [(f.name, f.type, [(s.name, s.labels, s.value) for s in f.samples]) for f in made]
+    assert shown == [
         ("tidegate_a", "gauge", [("tidegate_a", {}, 1)]),
         ("tidegate_b", "counter", [("tidegate_b_total", {}, 2)]),
         ("tidegate_c", "gauge", [("tidegate_c", {"of": "x"}, 3)]),
@@ -55,7 +54,7 @@ def test_a_family_has_the_prefix_its_kind_and_its_samples() -> None:
 
 async def test_every_family_has_a_name_of_its_own_and_a_meaning() -> None:
     async with running_gateway() as running:
-        text = (await exposition(running.gateway, running.server.figures)).decode()
+        text = (await page(running)).decode()
     found = list(text_string_to_metric_families(text))
     assert len({family.name for family in found}) == len(found)
     assert all(family.documentation for family in found)
@@ -74,7 +73,7 @@ async def test_flushes_and_publishes_are_timed() -> None:
         assert found["tidegate_flushes_total"] >= 1
 
 
-async def test_readiness_and_limits_are_told() -> None:
+async def test_readiness_and_limits_are_exposed() -> None:
     async with running_gateway(sessions_max=7) as running:
         assert (await samples(running))["tidegate_limit{sessions}"] == 7
         running.gateway.say_goodbye()
@@ -117,7 +116,7 @@ async def test_closed_sessions_are_counted_by_reason() -> None:
         assert found["tidegate_sessions_closed_total{GONE}"] == 1
 
 
-async def test_sessions_are_told_by_state() -> None:
+async def test_sessions_are_counted_by_state() -> None:
     async with running_gateway() as running:
         await running.topic()
         wanted = {"subscriptions": [{"topic": "px"}]}
@@ -172,13 +171,13 @@ class Measured(MemoryStore):
         return StoreFigures(3, queued=2, size_bytes=4096)
 
 
-def test_what_a_store_tells_is_a_family_each() -> None:
-    told = {
+def test_each_figure_of_a_store_is_a_family() -> None:
+    shown = {
         family.name: family.samples[0].value
         for family in store_families(Measured(), Counters(checkpointed_ms=5_000))
         if family.type != "histogram"
     }
-    assert told == {
+    assert shown == {
         "tidegate_store_failures": 0,
         "tidegate_store_commits": 3,
         "tidegate_store_queued": 2,

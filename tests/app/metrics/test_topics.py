@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 
-from tests.app.metrics.samples import samples
+from tests.app.metrics.samples import page, samples
 from tests.support.gateways import running_gateway
 from tidegate.app.definitions.topic import TopicDefinition
-from tidegate.app.metrics.exposition import exposition
 from tidegate.app.metrics.topics import OTHERS, TopicTable, topic_families, topic_table
 
 
@@ -35,7 +34,7 @@ async def test_ten_thousand_topics_make_a_small_page_and_hold_nobody_up() -> Non
         for n in range(10_000 - 1):
             await running.gateway.catalog.put(f"t{n}", plain)
         longest, before = 0.0, time.perf_counter()
-        scrape = asyncio.ensure_future(exposition(running.gateway))
+        scrape = asyncio.ensure_future(page(running))
         while not scrape.done():
             await asyncio.sleep(0)
             longest, before = max(longest, time.perf_counter() - before), time.perf_counter()

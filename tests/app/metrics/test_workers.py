@@ -1,6 +1,6 @@
-"""One scrape of all workers: families once, samples by worker, who is missing told.
+"""One scrape of all workers: families once, samples by worker, a missing worker as down.
 
-Rule cluster-11 is told here.
+Rule cluster-11 is tested here.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ async def workers_seen(gateway: Running) -> dict[str, float]:
 
 
 @pytest.mark.redis
-async def test_whichever_is_asked_tells_of_all_of_its_crew(redis_bus: BusServer) -> None:
+async def test_any_worker_answers_for_all_of_its_group(redis_bus: BusServer) -> None:
     async with gateways(redis_bus, 3) as (one, two, other):
         for number, gateway in enumerate((one, two), 1):
             gateway.gateway.crew = WorkerGroup("c1", number, 3)

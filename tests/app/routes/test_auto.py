@@ -59,7 +59,7 @@ async def test_a_pattern_of_topics_with_their_own_intervals_has_none() -> None:
 
 
 @rule("auto-5")
-async def test_decisions_are_shown_as_they_were_told() -> None:
+async def test_decisions_are_shown_as_they_were_sent() -> None:
     # rule auto-5
     async with running_gateway(write_timeout="1h", shutdown_grace="10m") as running:
         await running.topic()

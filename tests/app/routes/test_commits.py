@@ -230,9 +230,9 @@ async def test_what_fills_a_topic_is_checked_neither_by_its_schema_nor_for_size(
         unfit, large = {"k": 1, "v": "1"}, {"k": 2, "v": "x" * 1_024}
         enveloped = form == "envelopes"
         own = {"Tidegate-Producer": "tidegate.pipeline.s.0a"}
-        told = [{"value": value} if enveloped else value for value in (unfit, large)]
+        shown = [{"value": value} if enveloped else value for value in (unfit, large)]
         path = "px/messages?format=envelope" if enveloped else "px/messages"
-        lines = b"\n".join(json.dumps(line).encode() for line in told)
+        lines = b"\n".join(json.dumps(line).encode() for line in shown)
         headers = {**NDJSON, "Tidegate-Stage": "a", **own}
         kept = await running.http.post(f"/v1/topics/{path}", content=lines, headers=headers)
         assert kept.status_code == 201

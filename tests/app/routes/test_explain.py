@@ -18,13 +18,13 @@ async def explanation(running: Running, topic: str = "px", **values: str) -> dic
     return await explained(running.gateway, Explaining(topic=topic, **values))
 
 
-async def test_a_subscription_is_told_in_full() -> None:
+async def test_a_subscription_is_explained_in_full() -> None:
     async with running_gateway() as running:
         await running.topic()
-        told = await explanation(
+        shown = await explanation(
             running, options="conflation=1000ms,progress", filter="/a>1", order_by="/a  desc"
         )
-        assert told == {
+        assert shown == {
             "topic": "px",
             "command": "sow_and_subscribe",
             "options": "conflation=1s,conflation_key=[/k],pace=batch,progress",
@@ -48,11 +48,11 @@ async def test_who_shares_the_lane_is_counted() -> None:
             running.subscribe("conflation=1s,batch_size=7", command="subscribe"),
             running.subscribe("conflation=1s", filter="/a = 1"),
         ):
-            told = await explanation(running, options="conflation=1000ms")
+            shown = await explanation(running, options="conflation=1000ms")
             subscriptions = [hello["subscriptions"][0] for hello in running.hellos]
-        assert told["subscribers"] == 2
-        assert told["lane"] == subscriptions[0]["lane"] == subscriptions[1]["lane"]
-        assert told["options"] == subscriptions[0]["options"]
+        assert shown["subscribers"] == 2
+        assert shown["lane"] == subscriptions[0]["lane"] == subscriptions[1]["lane"]
+        assert shown["options"] == subscriptions[0]["options"]
 
 
 @pytest.mark.parametrize(
@@ -77,10 +77,10 @@ async def test_how_it_would_be_resumed(topic: str, options: str, mode: str) -> N
 async def test_a_sow_is_no_lane() -> None:
     async with running_gateway() as running:
         await running.topic()
-        told = await explanation(running, options="conflation=1s", command="sow")
-        assert (told["lane"], told["subscribers"], told["resume"]) == (None, 0, None)
-        assert told["warnings"] == ("a sow is one snapshot, so nothing of it is conflated",)
-        assert (told["estimates"], told["reason"]) == (None, "a sow is sent once")
+        shown = await explanation(running, options="conflation=1s", command="sow")
+        assert (shown["lane"], shown["subscribers"], shown["resume"]) == (None, 0, None)
+        assert shown["warnings"] == ("a sow is one snapshot, so nothing of it is conflated",)
+        assert (shown["estimates"], shown["reason"]) == (None, "a sow is sent once")
 
 
 async def test_estimates_are_of_what_was_published() -> None:
@@ -88,9 +88,9 @@ async def test_estimates_are_of_what_was_published() -> None:
     async with running_gateway() as running:
         await running.topic()
         await running.publish(*[{"k": at % 2, "v": at} for at in range(50)])
-        told = await explanation(running, options="conflation=1h")
-        assert told["reason"] is None
-        estimates = told["estimates"]
+        shown = await explanation(running, options="conflation=1h")
+        assert shown["reason"] is None
+        estimates = shown["estimates"]
         assert estimates["messages_per_s"] == pytest.approx(2 / 3_600, abs=0.001)
         assert (estimates["interval"], estimates["journalled"]) == ("1h", 50)
 
@@ -100,8 +100,8 @@ async def test_only_the_newest_messages_are_reckoned(monkeypatch: pytest.MonkeyP
     async with running_gateway() as running:
         await running.topic()
         await running.publish(*[{"k": at} for at in range(50)])
-        told = await explanation(running, options="conflation=1h")
-        assert told["estimates"]["journalled"] == 10
+        shown = await explanation(running, options="conflation=1h")
+        assert shown["estimates"]["journalled"] == 10
 
 
 async def test_a_projection_is_reckoned_from_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,16 +111,16 @@ async def test_a_projection_is_reckoned_from_fewer(monkeypatch: pytest.MonkeyPat
         await running.topic()
         await running.publish(*[{"k": at, "g": 1} for at in range(50)])
         groups = "conflation=1h,projection=[COUNT(/k) AS /n],grouping=[/g]"
-        told = await explanation(running, options=groups)
-        assert told["estimates"]["journalled"] == 7
+        shown = await explanation(running, options=groups)
+        assert shown["estimates"]["journalled"] == 7
 
 
 async def test_messages_of_one_moment_have_no_rate() -> None:
     async with running_gateway() as running:
         await running.topic()
         await running.publish({"k": 1})
-        told = await explanation(running)
-        assert (told["estimates"], told["reason"]) == (None, explain.NO_TIME_PASSED)
+        shown = await explanation(running)
+        assert (shown["estimates"], shown["reason"]) == (None, explain.NO_TIME_PASSED)
 
 
 async def test_a_window_over_too_many_records_is_not_reckoned(
@@ -130,6 +130,6 @@ async def test_a_window_over_too_many_records_is_not_reckoned(
     async with running_gateway() as running:
         await running.topic()
         await running.publish({"k": 1}, {"k": 2})
-        told = await explanation(running, options="top_n=1,conflation=1s")
-        assert (told["estimates"], told["reason"]) == (None, explain.TOO_MANY_RECORDS)
+        shown = await explanation(running, options="top_n=1,conflation=1s")
+        assert (shown["estimates"], shown["reason"]) == (None, explain.TOO_MANY_RECORDS)
         assert (await explanation(running, options="conflation=1s"))["estimates"]

@@ -25,7 +25,7 @@ async def test_publishing_answers_with_the_place_of_the_messages() -> None:
         assert one.json()["first"] == one.json()["last"] == f"{epoch}-3"
 
 
-async def test_a_repeated_number_is_told_and_publishes_nothing() -> None:
+async def test_a_repeated_number_is_a_duplicate_and_publishes_nothing() -> None:
     async with running_gateway() as running:
         await running.topic()
         numbered = {"Tidegate-Producer": "p", "Tidegate-Sequence": "7"}
@@ -247,7 +247,7 @@ async def test_a_delta_that_comes_again_is_not_merged_again() -> None:
 
 @rule("publish-1")
 async def test_a_retry_is_answered_where_the_topic_would_refuse_it_by_now() -> None:
-    """Another request under the key is still told that it is another."""
+    """Another request under the key is still a conflict."""
     async with running_gateway(topic_keys_max=2) as running:
         await running.topic()
         first = await running.publish({"k": 1, "v": "x"}, headers=RETRIED)
@@ -323,8 +323,8 @@ async def test_a_journal_can_be_sent_to_another_topic_as_it_stands() -> None:
         )
         assert (answer.status_code, answer.json()["messages"]) == (200, 4)
         assert await running.sow("copy") == [{"k": 2}]
-        told = (await running.http.get("/v1/topics/copy/messages")).text.splitlines()
-        rows = [json.loads(line) for line in told]
+        shown = (await running.http.get("/v1/topics/copy/messages")).text.splitlines()
+        rows = [json.loads(line) for line in shown]
         assert [(row["op"], row["key"], row["value"]) for row in rows] == [
             ("publish", [1], {"k": 1, "v": 1}),
             ("publish", [2], {"k": 2}),
@@ -335,7 +335,7 @@ async def test_a_journal_can_be_sent_to_another_topic_as_it_stands() -> None:
 
 
 @rule("publish-8")
-async def test_a_subscriber_is_told_of_a_removal_that_was_sent() -> None:
+async def test_a_subscriber_gets_a_removal_that_was_published() -> None:
     """Of a record that he has, and of no other."""
     async with running_gateway() as running:
         await running.topic()

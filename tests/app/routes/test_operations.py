@@ -37,7 +37,7 @@ async def test_an_idle_gateway_has_no_lanes() -> None:
         assert (await running.http.get("/v1/lanes")).json() == {"lanes": []}
 
 
-async def test_a_lane_is_told_with_its_members_position_and_deadline() -> None:
+async def test_a_lane_is_listed_with_its_members_position_and_deadline() -> None:
     async with running_gateway() as running:
         await running.topic()
         first = (await running.publish({"k": 1}))["last"]

@@ -108,7 +108,7 @@ async def test_sessions_are_listed_by_id_page_by_page() -> None:
             assert own is None or own["subscriptions"] in {0, 1}
 
 
-async def test_one_session_too_many_is_told_when_to_come_back() -> None:
+async def test_one_session_too_many_gets_a_time_to_come_back() -> None:
     async with running_gateway(sessions_max=2) as running:
         await running.topic("px")
         session = await opened(running)

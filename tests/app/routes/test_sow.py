@@ -151,7 +151,7 @@ async def test_a_key_that_no_record_can_have_is_none() -> None:
         assert await running.sow() == [{"k": 1}]
 
 
-async def test_subscribers_are_told_of_what_is_deleted() -> None:
+async def test_subscribers_get_what_is_deleted() -> None:
     async with running_gateway() as running:
         await running.topic()
         async with running.subscribe("oof", command="subscribe", format="value") as stream:
@@ -164,7 +164,7 @@ async def test_subscribers_are_told_of_what_is_deleted() -> None:
             }  # fmt: skip
 
 
-async def test_a_record_that_expires_is_told_and_gone() -> None:
+async def test_a_record_that_expires_is_sent_and_gone() -> None:
     async with running_gateway() as running:
         await running.topic(expiration="50ms")
         async with running.subscribe("oof", command="subscribe", format="value") as stream:

@@ -25,7 +25,7 @@ async def shown(running: Running, session: str, sub: str = "s1") -> dict[str, An
     return view
 
 
-async def test_what_is_granted_is_told_and_shown() -> None:
+async def test_what_is_granted_is_sent_and_shown() -> None:
     async with running_gateway() as running:
         await running.topic("px", options="conflation=1s,max_age=2s")
         session = await opened(running)
@@ -71,7 +71,7 @@ async def test_figures_add_up() -> None:
         }  # fmt: skip
 
 
-async def test_another_interval_is_told_and_holds_from_then_on() -> None:
+async def test_another_interval_is_sent_and_holds_from_then_on() -> None:
     async with running_gateway() as running:
         await running.topic("px")
         session = await opened(running)
@@ -81,8 +81,8 @@ async def test_another_interval_is_told_and_holds_from_then_on() -> None:
             await running.publish({"k": 1})
             changed = await patched(running, session, conflation="50ms")
             assert changed["options"] == "conflation=50ms,conflation_key=[/k],pace=batch"
-            told = await stream.next()
-            assert (told.name, json.loads(told.text)) == ("conflation", {
+            seen = await stream.next()
+            assert (seen.name, json.loads(seen.text)) == ("conflation", {
                 "sub": "s1", "topic": "px", "from": "1h", "to": "50ms", "reason": "requested",
                 "inputs": {},
             })  # fmt: skip
@@ -139,10 +139,10 @@ async def test_another_filter_brings_in_what_the_old_one_hid() -> None:
             await stream.until("group_end")
             before = stream.last_id
             await patched(running, session, filter="/v = 2")
-            told = Follower()
-            await told.follow(stream, s1=2)
+            seen = Follower()
+            await seen.follow(stream, s1=2)
             after = stream.last_id
-        rows = [(row["op"], row["key"]) for row in told.rows["s1"]]
+        rows = [(row["op"], row["key"]) for row in seen.rows["s1"]]
         assert sorted(rows) == [("oof", [1]), ("publish", [2])]
         for last_id, mode in ((before, "snapshot"), (after, "snapshot")):  # oof with a filter
             async with attached(running, session, last_id) as stream:
@@ -170,9 +170,9 @@ async def test_where_another_filter_holds_an_earlier_place_is_none(is_read: bool
         if not is_read:
             await patched(running, session, filter="/v > 0")
         async with attached(running, session, before) as stream:
-            told = await stream.until("group_end")
-            assert names(told) == ["resumed", "group_begin", "message", "group_end"]
-            assert len(json.loads(told[2].text)["rows"]) == 2
+            seen = await stream.until("group_end")
+            assert names(seen) == ["resumed", "group_begin", "message", "group_end"]
+            assert len(json.loads(seen[2].text)["rows"]) == 2
         if is_read:
             async with attached(running, session, after) as stream:
                 assert json.loads((await stream.next()).text)["mode"] == "changes"
@@ -192,13 +192,13 @@ async def test_a_subscription_is_paused_and_goes_on() -> None:
             for change, resumed in ways:
                 await patched(running, session, **change)
                 assert (await shown(running, session))["paused"]
-                told = Follower()
+                seen = Follower()
                 await running.publish({"k": 1})
-                await told.follow(stream, s2=1)
-                assert told.rows["s1"] == []
+                await seen.follow(stream, s2=1)
+                assert seen.rows["s1"] == []
                 await patched(running, session, **resumed)
                 assert not (await shown(running, session))["paused"]
-                await told.follow(stream, s1=1)
+                await seen.follow(stream, s1=1)
 
 
 REFUSED: list[dict[str, Any]] = [
@@ -245,14 +245,14 @@ async def test_a_pattern_is_one_subscription_among_several() -> None:
             for _ in range(2):
                 await stream.until("group_end")
             await running.topic("px.c", key=())
-            filtered_out = (await stream.until("error"))[-1]
+            filtered_out = (await stream.until("refused"))[-1]
             assert json.loads(filtered_out.text)["topic"] == "px.c"
             await running.topic("px.d")
             assert (await stream.until("subscribed"))[-1].name == "subscribed"
             await running.publish({"k": 1}, topic="px.a")
             await running.publish({"k": 2}, topic="px.d")
-            told = Follower()
-            await told.follow(stream, s1=2)
+            seen = Follower()
+            await seen.follow(stream, s1=2)
             view = await shown(running, session)
             assert [each["topic"] for each in view["topics"]] == ["px.a", "px.b", "px.d"]
             assert view["matched"] == view["delivered"] == 2

@@ -238,13 +238,13 @@ async def test_what_stands_against_a_change() -> None:
         assert (await running.http.delete("/v1/topics/px")).status_code == 204
 
 
-async def test_live_subscriptions_of_a_deleted_topic_are_told() -> None:
+async def test_live_subscriptions_of_a_deleted_topic_are_ended() -> None:
     async with running_gateway() as running:
         await running.topic()
         async with running.subscribe("conflation=none") as stream:
             await running.http.delete("/v1/topics/px")
-            told = await stream.until("unsubscribed")
-            assert json.loads(told[-1].text)["reason"] == "REMOVED"
+            reported = await stream.until("unsubscribed")
+            assert json.loads(reported[-1].text)["reason"] == "REMOVED"
 
 
 @pytest.mark.parametrize("query", ["limit=0", "limit=1001", "limit=x", "next=1", "limit=1&limit=2"])
@@ -255,7 +255,7 @@ async def test_a_list_that_cannot_be_had(query: str) -> None:
 
 
 @rule("pipeline-14")
-async def test_a_list_is_told_again_when_definitions_have_changed() -> None:
+async def test_a_list_is_sent_again_when_definitions_have_changed() -> None:
     async with running_gateway() as running:
         await running.topic()
         first = await running.http.get("/v1/topics")

@@ -162,7 +162,7 @@ def test_it_ends_with_the_reason() -> None:
 
 
 @rule("trace-5")
-def test_an_overrun_is_told_as_the_end_alone() -> None:
+def test_an_overrun_is_an_end_event_alone() -> None:
     text = TraceText(Kind.JSON, 0)
     pieces = list(text.events(Trace(), Ended(3 * MILLISECOND, OVERRUN)))
     assert pieces == [b'event: end\ndata: {"at_ms":3.0,"reason":"OVERRUN"}\n\n']

@@ -9,8 +9,8 @@ import pytest
 
 from tests.support.rules import rule
 from tidegate.app.delivery.encoding import Format
-from tidegate.app.http.names import TopicPattern
 from tidegate.app.http.problems import Problem
+from tidegate.app.http.requests import TopicPattern
 from tidegate.app.sessions.documents import Tuning, change_of, opening_of, target_of, tuning_of
 from tidegate.conflation.sessions.session import QueueLimits
 from tidegate.keys.errors import KeysError

@@ -6,8 +6,8 @@ import pytest
 
 from tests.support.rooms import room
 from tests.support.rules import rule
-from tidegate.app.http.names import TopicPattern
 from tidegate.app.http.problems import Problem
+from tidegate.app.http.requests import TopicPattern
 from tidegate.app.sessions.session import State
 from tidegate.conflation.errors import OptionsInvalid
 from tidegate.conflation.outputs import CloseReason

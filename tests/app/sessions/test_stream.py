@@ -165,8 +165,8 @@ async def test_while_stopping_new_streams_are_told_in_a_stream() -> None:
         running.gateway.say_goodbye()
         answer = await running.http.get("/v1/topics/px/subscribe")
         assert answer.status_code == 200
-        [error] = Parser().feed(answer.content)
-        assert (error.name, json.loads(error.text)["code"]) == ("error", "not-ready")
+        [refused] = Parser().feed(answer.content)
+        assert (refused.name, json.loads(refused.text)["code"]) == ("refused", "not-ready")
 
 
 async def test_one_session_too_many_is_told_in_a_stream() -> None:
@@ -175,8 +175,8 @@ async def test_one_session_too_many_is_told_in_a_stream() -> None:
         async with running.subscribe():
             answer = await running.http.get("/v1/topics/px/subscribe")
             parser = Parser()
-            [error] = parser.feed(answer.content)
-            assert (error.name, json.loads(error.text)["code"]) == ("error", "limit-reached")
+            [refused] = parser.feed(answer.content)
+            assert (refused.name, json.loads(refused.text)["code"]) == ("refused", "limit-reached")
             assert parser.retry_ms is not None
         await eventually(lambda: sessions(running) == 0, "the first leaves")
         async with running.subscribe() as stream:
@@ -190,9 +190,9 @@ async def test_a_refusal_is_a_problem_in_an_event() -> None:
         answer = await exchange(address, request())
     assert answer.headers["content-type"].startswith("text/event-stream")
     parser = Parser()
-    [error] = parser.feed(answer.body)
+    [refused] = parser.feed(answer.body)
     document = Problem("limit-reached", "Full.").document()
-    assert (error.name, json.loads(error.text)) == ("error", document)
+    assert (refused.name, json.loads(refused.text)) == ("refused", document)
     assert parser.retry_ms is not None
 
 

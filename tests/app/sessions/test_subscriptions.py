@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.rooms import Room, room
 from tests.support.rules import rule
-from tidegate.app.http.names import TopicPattern
+from tidegate.app.http.requests import TopicPattern
 from tidegate.app.sessions.subscribe_request import granted_to
 from tidegate.app.sessions.subscriptions import (
     SessionSubscription,

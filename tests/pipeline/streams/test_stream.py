@@ -14,7 +14,7 @@ from py4j.protocol import Py4JError
 from tests.pipeline.journals import Journals
 from tests.pipeline.naive_newest import newest_by_key
 from tests.pipeline.run_to_end import run_to_its_end
-from tidegate.app.definitions.source import TopicSource
+from tidegate.app.definitions.fields import TopicSource
 from tidegate.pipeline.definitions.stream import read_definitions
 from tidegate.pipeline.errors import CheckpointMismatch, StreamFailed, from_spark
 from tidegate.pipeline.operations.status import Totals

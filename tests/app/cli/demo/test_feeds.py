@@ -78,9 +78,9 @@ def test_rates_are_of_what_was_counted_meanwhile() -> None:
 
 def test_a_message_leaves_out_what_it_does_not_have() -> None:
     memory = next(figure for figure in Machine().read() if figure.kind == "memory")
-    told = msgspec.json.decode(msgspec.json.encode(memory))
-    assert set(told) == {"kind", "name", "percent", "used_bytes"}
-    assert told["used_bytes"] > 0
+    shown = msgspec.json.decode(msgspec.json.encode(memory))
+    assert set(shown) == {"kind", "name", "percent", "used_bytes"}
+    assert shown["used_bytes"] > 0
 
 
 def awaited(condition: Callable[[], object]) -> None:

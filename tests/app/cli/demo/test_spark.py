@@ -1,4 +1,4 @@
-"""The child is ended by its id, whatever it thinks of that, and its last words are told."""
+"""The child is ended by its id, whatever it does with signals, and its last lines are shown."""
 
 from __future__ import annotations
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tidegate.app.http.names import TopicPattern, topic_or_pattern
 from tidegate.app.http.problems import Problem
+from tidegate.app.http.requests import TopicPattern, topic_or_pattern
 
 TAKEN = [
     ("px.*", "px.eur", True),
