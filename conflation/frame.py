@@ -154,6 +154,10 @@ class Receipt(msgspec.Struct, frozen=True, gc=False):
         oldest = self if self.first <= other.first else other
         return Receipt(self.messages + other.messages, oldest.first, oldest.first_ms)
 
+    def after(self, earlier: Receipt | None) -> Receipt:
+        """Return both together; this one alone if nothing came earlier."""
+        return self if earlier is None else earlier.then(self)
+
     def on(self, frame: Frame, patch: bytes | None = None) -> Frame:
         """Return the row that a frame becomes; the frame if it stands for itself alone."""
         if isinstance(frame, Tombstone):

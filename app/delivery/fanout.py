@@ -7,7 +7,7 @@ import heapq
 import itertools
 from collections.abc import Callable, Iterable
 
-from tidegate.conflation.lanes.lane import Member
+from tidegate.conflation.lanes.member import Member
 from tidegate.conflation.outputs import SharedFlush
 
 # How long streams may write before the loop looks at everything else; asked once in SLICE streams,

@@ -12,7 +12,7 @@ from tidegate.app.http.connection import Connection, WriteDeadline
 from tidegate.app.http.protocol import HandedOver
 from tidegate.app.sessions.event_writer import EventWriter
 from tidegate.app.settings import Settings
-from tidegate.conflation.lanes.lane import Member
+from tidegate.conflation.lanes.member import Member
 from tidegate.conflation.outputs import CloseReason, SharedFlush
 from tidegate.keys.text.duration import Instant
 

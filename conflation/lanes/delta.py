@@ -7,8 +7,7 @@ from itertools import chain
 
 from tidegate.conflation.frame import Frame, Receipt, Row, receipt_of
 from tidegate.conflation.lane_id import LaneId
-from tidegate.conflation.lanes.accumulate import PendingPart
-from tidegate.conflation.lanes.pending import Pending
+from tidegate.conflation.lanes.pending import Pending, PendingPart
 from tidegate.conflation.operators.filter import Change
 from tidegate.keys import patch as patches
 
@@ -56,13 +55,11 @@ class DeltaWriter:
         """Return the rows of one message sent without an interval: one, or none."""
         frame = change.frame
         patch = self.change_of(change)
+        count = receipt_of(frame).after(self.unreported.get(frame.key))
         if self._no_empties and patch is not None and patches.is_empty(patch):
-            unreported = self.unreported.get(frame.key)
-            now = receipt_of(frame)
-            self.unreported[frame.key] = now if unreported is None else unreported.then(now)
+            self.unreported[frame.key] = count
             return []
-        unreported = self.unreported.pop(frame.key, None)
-        count = receipt_of(frame) if unreported is None else unreported.then(receipt_of(frame))
+        self.unreported.pop(frame.key, None)
         payload = self.shown(frame.payload)
         return [
             Row(

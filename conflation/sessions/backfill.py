@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from tidegate.conflation.definition import CONFLATING
 from tidegate.conflation.frame import Frame, Receipt, receipt_of
 from tidegate.conflation.lane_id import LaneId, Window
+from tidegate.conflation.lanes.backlog import Backlog
 from tidegate.conflation.lanes.lane import all_shown, shown_as
-from tidegate.conflation.lanes.pending import Backlog
 from tidegate.conflation.operators.filter import matcher
 from tidegate.conflation.outputs import Resumed, ResumeMode
 from tidegate.conflation.sessions.rows import Pacing, RowCursor

@@ -16,7 +16,7 @@ from tidegate.conflation.frame import (
 )
 from tidegate.conflation.lane_id import LaneId
 from tidegate.conflation.lanes.accumulate import CombinedRow, Unreported, unreported_of
-from tidegate.conflation.lanes.pending import Backlog
+from tidegate.conflation.lanes.backlog import Backlog
 from tidegate.conflation.outputs import Resumed
 from tidegate.keys.text.duration import MILLISECOND, SECOND, Instant
 from tidegate.keys.text.rate import Rate

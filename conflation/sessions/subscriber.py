@@ -11,7 +11,8 @@ from tidegate.conflation.boards.board import Board
 from tidegate.conflation.definition import QueuePolicy
 from tidegate.conflation.frame import Batch, Frame
 from tidegate.conflation.lane_id import LaneId
-from tidegate.conflation.lanes.lane import Lane, Member
+from tidegate.conflation.lanes.lane import Lane
+from tidegate.conflation.lanes.member import Member
 from tidegate.conflation.outputs import GroupBegin, GroupEnd, Output, Rows
 from tidegate.conflation.sessions.rows import RowCursor, deliveries
 from tidegate.conflation.subscription import (

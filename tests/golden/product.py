@@ -26,7 +26,7 @@ from tidegate.conflation.auto import InFlight, State, step
 from tidegate.conflation.engine import Engine
 from tidegate.conflation.errors import EngineError
 from tidegate.conflation.frame import RestoredTopic
-from tidegate.conflation.lanes.lane import Member
+from tidegate.conflation.lanes.member import Member
 from tidegate.conflation.options.grant import Request, grant
 from tidegate.conflation.options.print import granted, spelled
 from tidegate.conflation.options.table import Options

@@ -6,8 +6,7 @@ from tests.support.rules import rule
 from tests.support.world import PLENTY, World, counts, ids, make_frames, token, told
 from tidegate.conflation.frame import Receipt
 from tidegate.conflation.lane_id import FeedId, LaneId
-from tidegate.conflation.lanes.accumulate import PendingPart
-from tidegate.conflation.lanes.pending import Pending
+from tidegate.conflation.lanes.pending import Pending, PendingPart
 from tidegate.conflation.lanes.stateful import Flushes
 from tidegate.keys.spec import KeySpec
 

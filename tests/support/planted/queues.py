@@ -66,7 +66,7 @@ QUEUES: dict[str, Planted] = {
     ),
     "what was taken from a backlog comes again": (
         POLICIES,
-        "conflation/lanes/pending.py",
+        "conflation/lanes/backlog.py",
         "        for entry, _ in ordered[:count]:",
         "        for entry, _ in ordered[:0]:",
     ),
