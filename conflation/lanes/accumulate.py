@@ -1,4 +1,4 @@
-"""Messages of one key put together: by reducers, by mergers, and as parts of a pending entry.
+"""Messages of one key put together, by reducers or by a registered merger, and rows of them.
 
 Everything here is immutable and joins associatively in publication order. That one law covers late
 joins and slow subscribers: parts that a member has missed are joined like parts that are held.

@@ -6,7 +6,7 @@ There are three kinds of lanes, and each counts positions in its own way:
     StatefulLane      an interval with state beside the board; positions count flushes
     EveryMessageLane  `conflation=none`: every message in order; positions are offsets
 
-A member is one subscription in its lane: a position, no queue.
+`take` serves a member (`member.py`) from its position: the flush that all get, or rows of its own.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Pending entries: what a lane or a backlog holds of each key, and which entry a message joins."""
+"""Pending entries: what a lane or a backlog holds of each key, and which entry a message joins.
+
+An entry consists of parts, cut where members join. Parts are immutable and join associatively in
+publication order, as accumulators do: what a slow or late member gets is a join of parts.
+"""
 
 from __future__ import annotations
 

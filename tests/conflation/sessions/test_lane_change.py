@@ -6,72 +6,29 @@ from dataclasses import replace
 import pytest
 
 from tests.support.rules import rule
-from tests.support.world import World, batches, counts, told
-from tidegate.conflation.definition import Definition, History
-from tidegate.conflation.engine import Engine
+from tests.support.world import World, batches, counts, ids, tokens, told
 from tidegate.conflation.errors import SubscriptionUnknown
 from tidegate.conflation.frame import Frame
-from tidegate.conflation.options.grant import decide
-from tidegate.conflation.options.table import Options
-from tidegate.conflation.outputs import Rows
-from tidegate.conflation.sessions.session import QueueLimits
-from tidegate.conflation.subscription import Subscription
-from tidegate.keys.spec import KeySpec, record_key
 from tidegate.keys.text.duration import SECOND
 
-SPEC = KeySpec.of(["/t"])
-KEY_OF = record_key(SPEC)
-DEFINITION = Definition(History(100), SPEC)
 LANES = ("conflation=1s", "conflation=1s,pace=key", "conflation=none", "conflation=60s")
 
 
-class Room:
-    """One engine, one topic, one session `a` that has joined with some options."""
-
-    def __init__(self, options: str) -> None:
-        self.engine = Engine(sessions_max=9, subscriptions_max=9)
-        self.engine.define_topic("p", Definition(History(100), SPEC), "e")
-        self.offset = 0
-        self.sit("a", options)
-
-    def sit(self, session: str, options: str) -> None:
-        self.engine.open_session(session, QueueLimits(100, 1 << 20))
-        self.engine.subscribe(session, "s", self.wish(options), self.engine._now)
-        self.take(session)
-
-    def wish(self, options: str) -> Subscription:
-        return decide(
-            "p", Definition(History(100), SPEC), Options.parse(options), command="subscribe"
-        )
-
-    def publish(self, at: float, *texts: str) -> None:
-        frames = []
-        for text in texts:
-            self.offset += 1
-            payload = b'{"t":"%s","v":%s}' % (text[:1].encode(), text[1:].encode())
-            frames.append(Frame(self.offset, payload, KEY_OF(payload)))
-        self.engine.publish("p", frames, round(at * SECOND))
-
-    def move(self, at: float, options: str, session: str = "a") -> None:
-        self.engine.change(session, "s", self.wish(options), round(at * SECOND))
-
-    def take(self, session: str = "a") -> list[Rows]:
-        taken = iter(lambda: self.engine.take(session, 1 << 20), [])
-        return [out for outputs in taken for out in outputs if isinstance(out, Rows)]
-
-    def run(self, session: str = "a") -> list[tuple[float, list[str]]]:
-        """Advance from deadline to deadline; instants in seconds with what came."""
-        came = []
-        while (due := self.engine.next_deadline()) is not None:
-            now = max(due, self.engine._now)
-            self.engine.advance(now)
-            came += [(now / SECOND, shown(rows)) for rows in self.take(session)]
-        return came
+def joined(options: str) -> tuple[World, str]:
+    """A topic, and one subscription of it: its name."""
+    world = World()
+    world.topic()
+    return world, world.subscribe(options)
 
 
-def shown(rows: Rows) -> list[str]:
-    fields = [frame.payload.decode() for frame in rows.batch.frames]
-    return [text[6:7] + text[13:-1] for text in fields]
+def arrivals(world: World) -> list[tuple[float, str]]:
+    """Every deadline served: its instant in seconds, and the rows that came."""
+    came = []
+    while (due := world.engine.next_deadline()) is not None:
+        world.now = max(due, world.now)
+        world.flush()
+        came += [(world.now / SECOND, tokens(each.frames)) for each in batches(world.take())]
+    return came
 
 
 def rows_of(world: World) -> list[Frame]:
@@ -80,81 +37,98 @@ def rows_of(world: World) -> list[Frame]:
 
 @pytest.mark.parametrize(("before", "after"), list(itertools.permutations(LANES, 2)))
 def test_a_move_loses_and_repeats_nothing(before: str, after: str) -> None:
-    room = Room(before)
-    room.publish(0, "A1", "B1")
-    room.publish(0.1, "A2")
-    room.move(0.2, after)
-    room.publish(0.5, "B2", "C1")
-    rows = [row for _, batch in room.run() for row in batch]
-    assert {row[0]: row for row in rows} == {"A": "A2", "B": "B2", "C": "C1"}
+    world, name = joined(before)
+    world.say("a1 b1")
+    world.sleep("100ms")
+    world.say("a2")
+    world.sleep("100ms")
+    world.change(name, after)
+    world.sleep("300ms")
+    world.say("b2 c1")
+    rows = [row for _, batch in arrivals(world) for row in batch.split()]
+    assert {row[0]: row for row in rows} == {"a": "a2", "b": "b2", "c": "c1"}
     assert len(rows) == len(set(rows))
-    stats = room.engine.session_stats("a").subscriptions[0]
+    stats = world.engine.session_stats("s").subscriptions[0]
     assert (stats.matched, stats.waiting) == (5, 0)
     assert stats.delivered == len(rows)
     assert stats.conflated == 5 - len(rows)
 
 
 def test_what_is_held_goes_at_the_new_interval_if_that_is_earlier() -> None:
-    room = Room("conflation=10s")
-    room.publish(0, "A1")
-    room.move(0.2, "conflation=1s")
-    assert room.run() == [(1.2, ["A1"])]
+    world, name = joined("conflation=10s")
+    world.say("a1")
+    world.wait("200ms")
+    world.change(name, "conflation=1s")
+    assert arrivals(world) == [(1.2, "a1")]
 
 
 def test_what_is_held_goes_at_the_old_deadline_if_that_is_earlier() -> None:
-    room = Room("conflation=10s")
-    room.publish(0, "A1")
-    room.move(9, "conflation=60s")
-    room.publish(9.5, "B1")
-    assert room.run() == [(10, ["A1", "B1"])]
+    world, name = joined("conflation=10s")
+    world.say("a1")
+    world.wait("9s")
+    world.change(name, "conflation=60s")
+    world.wait("500ms")
+    world.say("b1")
+    assert arrivals(world) == [(10, "a1 b1")]
 
 
-def test_what_is_held_goes_at_once_to_who_now_wants_every_message() -> None:
-    room = Room("conflation=10s,pace=key")
-    room.publish(0, "A1", "B1")
-    room.publish(1, "A2")
-    room.move(2, "conflation=none")
-    assert [shown(rows) for rows in room.take()] == [["B1", "A2"]]
-    room.publish(3, "A3", "A4")
-    assert room.run() == [(3, ["A3", "A4"])]
+def test_a_change_to_every_message_sends_at_once_what_is_held() -> None:
+    world, name = joined("conflation=10s,pace=key")
+    world.say("a1 b1")
+    world.wait("1s")
+    world.say("a2")
+    world.wait("1s")
+    world.change(name, "conflation=none")
+    assert world.hears() == ["b1 a2"]
+    world.wait("1s")
+    world.say("a3 a4")
+    assert arrivals(world) == [(3, "a3 a4")]
 
 
 def test_no_id_is_given_while_older_rows_are_owed() -> None:
-    room = Room("conflation=10s")
-    room.sit("b", "conflation=1s")
-    room.publish(8, "A1")
-    room.engine.advance(9 * SECOND)
-    room.take("b")
-    room.publish(9.5, "B1")
-    room.move(9.6, "conflation=1s")  # A1 and B1 are owed until 10.6
-    room.publish(9.7, "C1")
-    ids = []
-    while (due := room.engine.next_deadline()) is not None:
-        room.engine.advance(due)
-        ids += [(due / SECOND, shown(rows), rows.batch.low_water) for rows in room.take()]
-    assert ids == [(10.6, ["A1", "B1", "C1"], 3)]
+    world, name = joined("conflation=10s")
+    world.subscribe("conflation=1s", session="other")
+    world.wait("8s")
+    world.say("a1")
+    world.wait("1500ms")
+    world.take("other")
+    world.say("b1")
+    world.wait("100ms")
+    world.change(name, "conflation=1s")  # a1 and b1 are owed until 10.6
+    world.wait("100ms")
+    world.say("c1")
+    world.wait("899ms")
+    assert world.take() == []
+    world.wait("1ms")
+    rows = world.take()
+    assert (told(rows), ids(rows)) == (["a1 b1 c1"], [3])
+    assert arrivals(world) == []
 
 
 def test_a_second_move_keeps_what_the_first_carried() -> None:
-    room = Room("conflation=10s")
-    room.publish(0, "A1")
-    room.move(1, "conflation=5s")
-    room.publish(2, "B1")
-    room.move(3, "conflation=1s,pace=key")
-    assert room.run() == [(4, ["A1", "B1"])]
+    world, name = joined("conflation=10s")
+    world.say("a1")
+    world.wait("1s")
+    world.change(name, "conflation=5s")
+    world.wait("1s")
+    world.say("b1")
+    world.wait("1s")
+    world.change(name, "conflation=1s,pace=key")
+    assert arrivals(world) == [(4, "a1 b1")]
 
 
 def test_the_same_lane_is_no_move() -> None:
-    room = Room("conflation=10s")
-    room.publish(0, "A1")
-    room.move(1, "conflation=10s,conflation_key=[/t],pace=batch")
-    assert room.run() == [(10, ["A1"])]
+    world, name = joined("conflation=10s")
+    world.say("a1")
+    world.wait("1s")
+    world.change(name, "conflation=10s,conflation_key=[/k],pace=batch")
+    assert arrivals(world) == [(10, "a1")]
 
 
 def test_a_subscription_that_is_not_there_cannot_move() -> None:
-    room = Room("conflation=10s")
+    world, _ = joined("conflation=10s")
     with pytest.raises(SubscriptionUnknown):
-        room.engine.change("a", "other", room.wish("conflation=1s"), 0)
+        world.change("other", "conflation=1s")
 
 
 @rule("change-2")
@@ -241,7 +215,7 @@ def test_until_what_is_held_goes_the_old_options_hold() -> None:
 
 @rule("change-1")
 def test_from_one_plain_interval_to_another_only_a_position_goes_along() -> None:
-    """Whoever is slow gets the newest then too, and no row twice."""
+    """A slow subscriber gets the newest rows here as well, none of them twice."""
     world = World()
     world.topic()
     name = world.subscribe("conflation=1s")
@@ -297,8 +271,8 @@ def test_a_move_in_the_midst_of_a_round(options: str, rest: list[str]) -> None:
 
 
 @rule("change-2")
-def test_other_fields_are_told_of_all_records() -> None:
-    """What the new options show otherwise, to who began with a snapshot."""
+def test_a_change_of_fields_sends_all_records_anew() -> None:
+    """A subscription that began with a snapshot gets its rows as the new options show them."""
     world = World()
     world.topic()
     world.say("a1 b5")
@@ -344,7 +318,7 @@ def test_after_another_filter_deltas_without_a_snapshot_begin_with_values() -> N
 
 
 @rule("change-1", "merge-1")
-def test_every_message_is_still_told_in_order_where_each_is_asked_for() -> None:
+def test_a_new_filter_keeps_every_message_in_order() -> None:
     world = World()
     world.topic()
     name = world.subscribe("")
@@ -395,18 +369,17 @@ def test_of_what_was_taken_in_part_and_what_is_held_each_key_goes_once() -> None
 
 @pytest.mark.parametrize("options", ["conflation=none", "conflation=1s"])
 def test_a_change_during_a_replay_to_the_lane_it_will_join_keeps_the_place(options: str) -> None:
-    room = Room(options)
-    room.publish(0, "a1")
-    room.engine.open_session("r", QueueLimits(100, 1 << 20))
+    world, _ = joined(options)
+    world.say("a1")
     replay = f"{options},bookmark=epoch"
-    paused = room.wish(f"{replay},pause")
-    room.engine.subscribe("r", "s", paused, 0)
-    room.move(0, replay, "r")  # it goes on
-    assert [out.frames[0].payload for out in batches(room.take("r"))] == [b'{"t":"a","v":1}']
-    room.publish(1, "a2")
-    room.engine.advance(2 * SECOND)
-    assert [out.frames[0].payload for out in batches(room.take("r"))] == [b'{"t":"a","v":2}']
-    room.engine.unsubscribe("r", "s")
+    name = world.subscribe(f"{replay},pause", session="replaying")
+    world.change(name, replay, session="replaying")  # it goes on
+    assert world.hears("replaying")[1:] == ["a1"]
+    world.wait("1s")
+    world.say("a2")
+    world.wait("1s")
+    assert world.hears("replaying") == ["a2"]
+    world.engine.unsubscribe("replaying", name)
 
 
 def test_a_change_waits_for_the_end_of_a_replay_that_has_a_rate() -> None:
