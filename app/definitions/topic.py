@@ -195,8 +195,8 @@ class TopicDefinition(Strict):
             detail = "A series is never conflated; conflation is off or unsubscribe."
             raise invalid("policy-invalid", detail, "/conflation")
         options = Options.parse(self.options)
-        if options.given("conflation"):
-            position = options.position("conflation")
+        if "conflation" in options.positions:
+            position = options.positions["conflation"]
             detail = "A series is never conflated."
             raise invalid("options-invalid", detail, "/options", position)
 

@@ -23,7 +23,7 @@ from tidegate.app.metrics.exposition import (
 from tidegate.app.routes.models.operations import Alive, Lanes, Ready
 from tidegate.app.routes.sessions import json_answer
 from tidegate.conflation.lanes.lane import Lane
-from tidegate.conflation.options.print import lane_text
+from tidegate.conflation.options.grant import lane_text
 from tidegate.conflation.topics.topic import Topic
 from tidegate.keys.text.duration import MILLISECOND, Instant
 

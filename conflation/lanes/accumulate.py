@@ -13,7 +13,7 @@ from typing import Protocol, Self
 import msgspec
 
 from tidegate.conflation.frame import Frame, Receipt, Row, Tombstone, receipt_of
-from tidegate.conflation.lane_id import LaneId
+from tidegate.conflation.subscription import LaneId
 from tidegate.keys.merging import Matcher, Merger, Verdict
 from tidegate.keys.reducers import Merged, Reduce
 from tidegate.keys.spec import conflation_key

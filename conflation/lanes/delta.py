@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 
 from tidegate.conflation.frame import Frame, Receipt, Row, receipt_of
-from tidegate.conflation.lane_id import LaneId
 from tidegate.conflation.lanes.pending import Pending, PendingPart
 from tidegate.conflation.operators.filter import Change
+from tidegate.conflation.subscription import LaneId
 from tidegate.keys import patch as patches
 
 

@@ -10,13 +10,12 @@ import msgspec
 from tidegate.conflation.boards.board import THE_RECORD, Board, Pair
 from tidegate.conflation.frame import Batch, Frame, Tombstone, prefix_within, receipt_of, sent_bytes
 from tidegate.conflation.journal import Log
-from tidegate.conflation.lane_id import LaneId
 from tidegate.conflation.lanes.accumulate import Merges, Unreported
-from tidegate.conflation.lanes.backlog import Backlog
 from tidegate.conflation.lanes.delta import DeltaWriter
 from tidegate.conflation.lanes.lane import Held, Lane, all_shown, grouped, whole
-from tidegate.conflation.lanes.member import Member
+from tidegate.conflation.lanes.member import Backlog, Member
 from tidegate.conflation.operators.filter import Change
+from tidegate.conflation.subscription import LaneId
 from tidegate.keys.text.duration import Instant
 
 

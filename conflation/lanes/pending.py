@@ -14,13 +14,13 @@ from typing import Any, Self
 import msgspec
 
 from tidegate.conflation.frame import Frame, Receipt, Row, Tombstone
-from tidegate.conflation.lane_id import LaneId
 from tidegate.conflation.lanes.accumulate import (
     Accumulator,
     CombinedRemoval,
     CombinedRow,
     combines,
 )
+from tidegate.conflation.subscription import LaneId
 from tidegate.keys import patch as patches
 from tidegate.keys.merging import Matcher
 from tidegate.keys.spec import KeyOf, KeySpec, conflation_key

@@ -11,13 +11,13 @@ from itertools import chain, count
 
 from tidegate.conflation.boards.board import Board, Pair
 from tidegate.conflation.frame import Batch, Frame, Receipt, Tombstone
-from tidegate.conflation.lane_id import LaneId
 from tidegate.conflation.lanes.accumulate import Merges, Unreported, accumulator_of
 from tidegate.conflation.lanes.delta import ChangeSuppression, DeltaWriter
 from tidegate.conflation.lanes.lane import Held, Lane, grouped
 from tidegate.conflation.lanes.member import Member
 from tidegate.conflation.lanes.pending import Pending, PendingKeys, PendingPart
 from tidegate.conflation.operators.filter import Change, matcher
+from tidegate.conflation.subscription import LaneId
 from tidegate.keys.text.duration import MILLISECOND, Instant
 
 TICK_NS_MAX = 50 * MILLISECOND

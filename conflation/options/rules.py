@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 
 from tidegate.conflation.auto import STEPS_NS, auto_within
 from tidegate.conflation.definition import Definition, Kind
-from tidegate.conflation.options.values import AUTO
-from tidegate.conflation.subscription import Auto, Command
+from tidegate.conflation.subscription import AUTO, Auto, Command
 from tidegate.keys.text.duration import duration_text
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from tidegate.conflation.lanes.member import Member
-from tidegate.conflation.options.print import lane_text
+from tidegate.conflation.options.grant import lane_text
 from tidegate.conflation.sessions.subscriber import Subscriber
 from tidegate.conflation.topics.feed import Feed
 from tidegate.conflation.topics.topic import Topic

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tidegate.conflation.definition import CONFLATING
+from tidegate.conflation.definition import CONFLATING, queue_rules
 from tidegate.conflation.frame import Frame, Receipt, receipt_of
-from tidegate.conflation.lane_id import LaneId, Window
-from tidegate.conflation.lanes.backlog import Backlog
 from tidegate.conflation.lanes.lane import all_shown, shown_as
+from tidegate.conflation.lanes.member import Backlog
 from tidegate.conflation.operators.filter import matcher
 from tidegate.conflation.outputs import Resumed, ResumeMode
 from tidegate.conflation.sessions.rows import Pacing, RowCursor
 from tidegate.conflation.sessions.session import FULL_PERCENT, QueueLimits
 from tidegate.conflation.sessions.subscriber import Subscriber
-from tidegate.conflation.subscription import NotFound, Replay, Subscription, queue_rules
+from tidegate.conflation.subscription import LaneId, NotFound, Replay, Subscription, Window
 from tidegate.conflation.topics.recorded import HistoryReplay, conflate_recorded, passing
 from tidegate.conflation.topics.topic import Topic
 from tidegate.keys.spec import conflation_key

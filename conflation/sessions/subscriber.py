@@ -8,19 +8,13 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from tidegate.conflation.boards.board import Board
-from tidegate.conflation.definition import QueuePolicy
+from tidegate.conflation.definition import QueuePolicy, effective_lane, queue_rules
 from tidegate.conflation.frame import Batch, Frame
-from tidegate.conflation.lane_id import LaneId
 from tidegate.conflation.lanes.lane import Lane
 from tidegate.conflation.lanes.member import Member
 from tidegate.conflation.outputs import GroupBegin, GroupEnd, Output, Rows
 from tidegate.conflation.sessions.rows import RowCursor, deliveries
-from tidegate.conflation.subscription import (
-    Command,
-    Subscription,
-    effective_lane,
-    queue_rules,
-)
+from tidegate.conflation.subscription import Command, LaneId, Subscription
 from tidegate.conflation.topics.feed import Feed
 from tidegate.conflation.topics.recorded import HistoryReplay
 from tidegate.conflation.topics.topic import Topic

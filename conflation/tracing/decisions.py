@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from tidegate.conflation.frame import Frame, Row, Tombstone, receipt_of
-from tidegate.conflation.lane_id import LaneId, Window
 from tidegate.conflation.lanes.lane import Held, Lane
 from tidegate.conflation.outputs import Output, Rows
 from tidegate.conflation.sessions.subscriber import Subscriber
-from tidegate.conflation.subscription import Command
+from tidegate.conflation.subscription import Command, LaneId, Window
 from tidegate.keys.merging import Merger
 from tidegate.keys.text.duration import Instant
 

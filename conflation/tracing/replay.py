@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from tidegate.conflation.engine import Engine
 from tidegate.conflation.frame import Frame
 from tidegate.conflation.lanes.member import Member
-from tidegate.conflation.options.print import lane_text
+from tidegate.conflation.options.grant import lane_text
 from tidegate.conflation.outputs import Output, Rows
 from tidegate.conflation.sessions.subscriber import Subscriber
 from tidegate.conflation.subscription import Subscription

@@ -8,12 +8,12 @@ import pytest
 
 from tests.support.rules import rule
 from tests.support.world import World, counts, tokens
+from tidegate.conflation.definition import effective_lane, match_of, merge_of, queue_rules
 from tidegate.conflation.lanes.every_message import EveryMessageLane
 from tidegate.conflation.lanes.interval import IntervalLane
 from tidegate.conflation.lanes.stateful import StatefulLane
 from tidegate.conflation.outputs import CloseReason, SessionClosed
 from tidegate.conflation.sessions.session import QueueLimits
-from tidegate.conflation.subscription import effective_lane, match_of, merge_of, queue_rules
 from tidegate.keys.merging import Matcher
 from tidegate.keys.reducers import Reduce
 from tidegate.keys.spec import KeySpec

@@ -12,7 +12,6 @@ import pytest
 from tests.support.rules import rule
 from tests.support.world import World, counts, ids
 from tidegate.conflation.frame import Frame, Receipt, Row, Tombstone, receipt_of
-from tidegate.conflation.lane_id import FeedId, LaneId
 from tidegate.conflation.lanes import accumulate
 from tidegate.conflation.lanes.accumulate import (
     Accumulator,
@@ -23,6 +22,7 @@ from tidegate.conflation.lanes.accumulate import (
     unreported_of,
 )
 from tidegate.conflation.lanes.every_message import EveryMessageLane
+from tidegate.conflation.subscription import FeedId, LaneId
 from tidegate.keys.merging import Merger, Verdict
 from tidegate.keys.reducers import Reduce
 from tidegate.keys.spec import KeySpec

@@ -11,9 +11,8 @@ from tests.support.rules import rule
 from tests.support.world import World, batches, make_frames, token, tokens
 from tidegate.conflation.boards.board import Board
 from tidegate.conflation.frame import Frame, Row, Tombstone
-from tidegate.conflation.lane_id import FeedId, LaneId
 from tidegate.conflation.lanes.member import CatchUp, Member
-from tidegate.conflation.subscription import Command, Subscription
+from tidegate.conflation.subscription import Command, FeedId, LaneId, Subscription
 from tidegate.keys.spec import KeySpec
 from tidegate.keys.text.bookmark import Bookmark
 

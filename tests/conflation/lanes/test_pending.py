@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from tests.support.rules import rule
 from tests.support.world import make_frames, token
 from tidegate.conflation.frame import Frame, Receipt, RemovalReason, Row, Tombstone, receipt_of
-from tidegate.conflation.lane_id import FeedId, LaneId
-from tidegate.conflation.lanes.backlog import Backlog
+from tidegate.conflation.lanes.member import Backlog
 from tidegate.conflation.lanes.pending import Pending, PendingKeys, PendingPart
+from tidegate.conflation.subscription import FeedId, LaneId
 from tidegate.keys import patch as patches
 from tidegate.keys.merging import Matcher, Merger, Verdict
 from tidegate.keys.reducers import Reduce

@@ -5,9 +5,9 @@ from __future__ import annotations
 from tests.support.rules import rule
 from tests.support.world import PLENTY, World, counts, ids, make_frames, token, told
 from tidegate.conflation.frame import Receipt
-from tidegate.conflation.lane_id import FeedId, LaneId
 from tidegate.conflation.lanes.pending import Pending, PendingPart
 from tidegate.conflation.lanes.stateful import Flushes
+from tidegate.conflation.subscription import FeedId, LaneId
 from tidegate.keys.spec import KeySpec
 
 BY_KEY = "conflation=1s,pace=key"

@@ -7,8 +7,7 @@ import pytest
 from tests.support.rules import rule
 from tidegate.conflation.definition import Definition, History, Kind
 from tidegate.conflation.errors import OptionsInvalid
-from tidegate.conflation.options.grant import Request, decide, grant
-from tidegate.conflation.options.print import granted
+from tidegate.conflation.options.grant import Request, decide, grant, granted
 from tidegate.conflation.options.table import Options
 from tidegate.conflation.subscription import Auto, Command, NotFound, Replay, Shown, Subscription
 from tidegate.keys.errors import FilterInvalid

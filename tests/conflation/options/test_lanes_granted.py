@@ -8,9 +8,9 @@ import pytest
 
 from tests.support.rules import rule
 from tidegate.conflation.definition import Definition, History, Kind
-from tidegate.conflation.lane_id import FeedId, LaneId, Window
 from tidegate.conflation.options.grant import decide
 from tidegate.conflation.options.table import Options
+from tidegate.conflation.subscription import FeedId, LaneId, Window
 from tidegate.keys.filter import Filter
 from tidegate.keys.merging import Matcher, Merger
 from tidegate.keys.order import Order

@@ -8,11 +8,11 @@ from tests.support.rules import rule
 from tests.support.world import World, batches, make_frames, tokens
 from tidegate.conflation.definition import Definition, History
 from tidegate.conflation.frame import Frame
-from tidegate.conflation.lane_id import FeedId, LaneId, Window
 from tidegate.conflation.lanes.every_message import EveryMessageLane
 from tidegate.conflation.lanes.interval import IntervalLane
 from tidegate.conflation.lanes.stateful import StatefulLane
 from tidegate.conflation.operators.filter import rows_of
+from tidegate.conflation.subscription import FeedId, LaneId, Window
 from tidegate.conflation.topics.feed import Feed
 from tidegate.conflation.topics.topic import Topic
 from tidegate.keys.filter import Filter

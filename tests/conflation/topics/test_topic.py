@@ -7,7 +7,7 @@ import pytest
 from tests.support.world import World, make_frames, tokens
 from tidegate.conflation.definition import Definition, History
 from tidegate.conflation.errors import BookmarkExpired
-from tidegate.conflation.lane_id import FeedId
+from tidegate.conflation.subscription import FeedId
 from tidegate.conflation.topics.topic import Topic
 from tidegate.keys.spec import KeySpec
 from tidegate.keys.text.bookmark import Bookmark

@@ -6,8 +6,8 @@ import pytest
 
 from tests.support.rules import rule
 from tidegate.conflation.frame import Frame, Receipt, RemovalReason, Row, Tombstone
-from tidegate.conflation.lane_id import FeedId, LaneId, Window
 from tidegate.conflation.lanes.lane import Held
+from tidegate.conflation.subscription import FeedId, LaneId, Window
 from tidegate.conflation.tracing.decisions import (
     Decision,
     DecisionKind,
