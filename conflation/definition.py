@@ -12,7 +12,7 @@ from tidegate.keys.spec import KeySpec
 
 
 class QueuePolicy(StrEnum):
-    """What a full queue does with this topic's messages (Diffusion's conflation policies)."""
+    """The effect of a full queue on this topic's messages (Diffusion's conflation policies)."""
 
     OFF = "off"
     CONFLATE = "conflate"
@@ -43,7 +43,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """How much a journal keeps: `messages_max`, within `bytes_max` and `age_ms` if given."""
+    """The bounds of a journal: `messages_max`, and `bytes_max` and `age_ms` if given."""
 
     messages_max: int
     bytes_max: int | None = None
@@ -92,6 +92,7 @@ def effective_lane(
     A session that is not `conflated` gets every message there too.
     """
     lane_id = subscription.lane_id
+    # An interval conflates already; the policy is for subscriptions that ask for every message.
     if lane_id.interval_ns or not conflated or definition.policy is not QueuePolicy.ALWAYS:
         return lane_id
     return replace(queue_rules(lane_id, definition), always=True, counted=subscription.counted)

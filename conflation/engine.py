@@ -240,7 +240,7 @@ class Engine:
         if topic.definition.expiration_ns is not None:
             self._schedule.arm(topic.expiry, topic)
         for watcher in self.watchers:
-            watcher.published(topic, frames, now)
+            watcher.published(topic, frames, now)  # first: queues may be conflated for it
         self._queue_limits.grown(topic)
 
     def supply_history(self, wanted: HistoryWanted, piece: Sequence[Frame], now: Instant) -> None:
@@ -262,7 +262,7 @@ class Engine:
             else:
                 self._flush(*due, now)
         for watcher in self.watchers:
-            watcher.advanced(now)
+            watcher.advanced(now)  # last: a flush is explained by what it left behind
 
     def next_deadline(self) -> Instant | None:
         """Return when to call `advance` next; None: not before the next publish."""

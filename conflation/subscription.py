@@ -39,7 +39,7 @@ class Command(StrEnum):
 
 
 class NotFound(StrEnum):
-    """What to do with a bookmark that the journal does not reach (`bookmark_not_found`)."""
+    """The start of a replay whose bookmark the journal does not reach (`bookmark_not_found`)."""
 
     EPOCH = "epoch"
     NOW = "now"
@@ -73,7 +73,7 @@ class Auto:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What the gateway shows beside values; the engine only keeps it with the subscription."""
+    """Additions to values that the gateway shows; the engine only keeps them."""
 
     timestamp: bool = False
     receipt: bool = False
@@ -108,7 +108,7 @@ class FeedId:
 
 @dataclass(frozen=True, slots=True)
 class LaneId:
-    """What is sent when, from one board: equal ids, one lane, one encoding.
+    """The identity of a lane, which sends rows of one board: equal ids, one lane, one encoding.
 
     `interval_ns` 0 is `conflation=none`: every message, or, where its topic conflates `always`, the
     newest of each key at once. `counted`: rows have a receipt (first, last, how many), so the
@@ -132,11 +132,13 @@ class LaneId:
     always: bool = False
 
     def __deepcopy__(self, memo: object) -> LaneId:
-        return self
+        return self  # immutable, and shared by all rows that were made by its rules
 
     @property
     def queues(self) -> bool:
         """True if what members have not taken counts towards the limits of their sessions."""
+        # An interval holds a row a key at most, however long a client does not read. A list of
+        # messages grows with time.
         return not self.interval_ns
 
     @property
@@ -147,7 +149,8 @@ class LaneId:
     @property
     def asks_board(self) -> bool:
         """True if a board alone can answer, without state beside it or a look at each message."""
-        is_eager = self.always and self.feed.shape is not None  # else made when somebody looks
+        is_eager = self.always and self.feed.shape is not None  # else made when the board is asked
+        # Each of these needs more of a key than its newest value.
         special = (self.pace == "key", self.leading, self.delta, self.counted, self.replaces)
         rules = (self.merge, self.match, self.never, self.flush_on)
         return not (is_eager or any(special)) and all(rule is None for rule in rules)

@@ -19,7 +19,7 @@ from tidegate.keys.reducers import Merged, Reduce
 from tidegate.keys.spec import conflation_key
 
 MERGES_BYTES_MAX = 32 << 20
-"""What the answers of one lane's merger may take up; beyond that the oldest are asked again."""
+"""The bound on kept answers of one lane's merger; the oldest beyond it are asked again."""
 
 _ENTRY_BYTES = 200  # of a dict entry with its key, measured roughly: a bound needs no more
 
@@ -176,6 +176,7 @@ class CombinedRow(Row, frozen=True, gc=False, kw_only=True):
     def meets(self, later: CombinedRow) -> bool:
         """Return True if a later row may join this one."""
         mine, other = self.rules, later.rules
+        # Rules differ after a change of options: a sum does not continue in a maximum.
         if (mine.merge, mine.match) != (other.merge, other.match):
             return False
         if isinstance(mine.match, Matcher):
@@ -189,6 +190,7 @@ class CombinedRow(Row, frozen=True, gc=False, kw_only=True):
         """Join a later row; None if a merger declines."""
         count = receipt_of(self).then(receipt_of(later))
         if self.accumulator is None or later.accumulator is None:
+            # With `match` alone nothing is combined: the later message replaces the earlier one.
             return combined_row(later, count, later.rules, later.published, None)
         accumulator = self.accumulator.join(later.accumulator)
         if accumulator is None:
@@ -233,6 +235,8 @@ def combined_row(
 def lifted(frame: Frame, rules: LaneId) -> Frame:
     """Return a single message as these rules would hold it, so that it can be combined."""
     is_single = not frame.removed and receipt_of(frame).messages == 1
+    # A row of several messages cannot be taken apart, and what other rules made of them is no
+    # message.
     if not is_single or frame.exempt or isinstance(frame, CombinedRow):
         return frame
     start = accumulator_of(rules.merge)
@@ -255,6 +259,8 @@ class Unreported(msgspec.Struct, frozen=True, gc=False):
 
     def then(self, later: Unreported) -> Unreported:
         """Join later messages; what other rules have made of messages is only counted."""
+        # Results of unequal rules cannot be joined. The later one stays, as its rules are those of
+        # coming rows; the count covers both.
         accumulator = later.accumulator if self.accumulator is None else self.accumulator
         if self.accumulator is not None and later.accumulator is not None:
             accumulator = (
@@ -279,6 +285,8 @@ class Unreported(msgspec.Struct, frozen=True, gc=False):
     def on(self, row: Frame) -> Frame:
         """Return the row that stands for these messages too, combined where reducers can."""
         count = self.count.then(receipt_of(row))
+        # Where the rules are others, or there are none, the row keeps its value and counts the
+        # messages.
         if not isinstance(row, CombinedRow | CombinedRemoval) or self.merge != row.rules.merge:
             return count.on(row, row.patch if isinstance(row, Row) else None)
         accumulator = row.accumulator

@@ -33,7 +33,7 @@ class DeltaWriter:
         """Return the patch of one message, without key fields; None: its value must be sent."""
         if change.replaced is None:
             return None
-        # Of the selected fields alone, so that a change that nobody sees is an empty delta.
+        # Of the selected fields alone, so that a change of hidden fields is an empty delta.
         return patches.diff(self.shown(change.replaced.payload), self.shown(change.frame.payload))
 
     def finished(self, patch: bytes | None, payload: bytes, record: bytes) -> bytes | None:
@@ -43,6 +43,7 @@ class DeltaWriter:
         """
         if patch is None:
             return None
+        # A client finds the record by them, as with deltas of AMPS.
         complete = patches.with_fields(patch, record, self._key_paths)
         return complete if len(complete) < len(payload) else None
 
@@ -90,6 +91,8 @@ class ChangeSuppression:
     def note_base(self, change: Change) -> None:
         """Note the value that was last sent of a key of which nothing is held yet."""
         if self._delta is not None and change.replaced is not None:
+            # The message that opens the entry has replaced it on the board, so this is the last
+            # chance to see it; later ones replace values that were never sent.
             base = self._delta.shown(change.replaced.payload)
             self._sent.setdefault(change.board_key, base)
 
@@ -121,12 +124,16 @@ class ChangeSuppression:
         part = entry.whole()
         assert part is not None
         if part.is_unseen:
+            # Those that joined meanwhile have the key in their snapshot: they get the removal, and
+            # for the others the messages wait for the next row.
             self._unreported[entry.board_key] = entry.unreported_parts()
             entry.unseen = True
             return entry.was_joined
         if self._delta is None:
             return True
         if part.gone is not None:
+            # Clients hold nothing of the key now, so any value is news, even one that equals the
+            # last.
             self._sent.pop(entry.board_key, None)
             return True
         payload = payload_of(part)

@@ -23,6 +23,7 @@ class IntervalLane(Lane):
 
     @property
     def sees_every_message(self) -> bool:
+        # A publish costs its boards and no lane: only the first message arms the deadline.
         return False
 
     @property
@@ -54,6 +55,7 @@ class IntervalLane(Lane):
         return member.cut < row.offset <= member.position and not _is_midway(member)
 
     def in_step(self, member: Member, batch: Batch) -> bool:
+        # Within a catch-up the position is where that began, though rows behind it were sent.
         return member.catch_up is None and super().in_step(member, batch)
 
     def pending(self, member: Member) -> list[Pair]:

@@ -126,6 +126,7 @@ class Lane(ABC):
 
     def waiting(self, member: Member) -> int:
         """Count the values that the member will still get if nothing else is published."""
+        # Only values are matched, so only values wait: the accounting identity counts no removals.
         return sum(not row.removed for _, row in self.pending(member))
 
     @abstractmethod
@@ -167,6 +168,8 @@ class Lane(ABC):
         if not self.ready(member):
             return None
         shared = self.batch
+        # A lane that cuts sends rows as they are when each piece goes. A large flush taken whole
+        # would fill a slow line with values that are old when they arrive.
         fits = shared is not None and (not self.cuts or shared.payload_bytes <= bytes_max)
         # The shared batch is encoded once for all; a batch of its own costs an encoding.
         if shared is not None and fits and self.in_step(member, shared):
@@ -175,12 +178,15 @@ class Lane(ABC):
             batch = self._own_answer(member, bytes_max)
         member.position = batch.position
         member.delivered += batch.messages()
+        # Noted last: the terms of these rows depend on what the member had before them.
         member.note(batch.frames)
         return batch
 
     def goes_as_it_is(self, member: Member, batch: Batch) -> bool:
         """Return whether a member gets a flush as all do, and nothing more after it."""
         return (
+            # A row that was let go to this member alone is due beside the flush: the shared bytes
+            # would pass it by.
             batch.position == self.position >= member.released
             and self.in_step(member, batch)
             and member.knows(batch.frames)
@@ -213,6 +219,8 @@ def shown_as(select: Select | None) -> Callable[[Frame], Frame] | None:
     def shown(frame: Frame) -> Frame:
         fields = {"payload": select.apply(frame.payload)}
         if isinstance(frame, Tombstone):
+            # A removal with `oof` shows the record as it is now: fields hidden in values are hidden
+            # in it.
             fields["record"] = select.apply(frame.record) if frame.record else b""
         return msgspec.structs.replace(frame, **fields)
 

@@ -53,11 +53,17 @@ class CatchUp:
         piece: list[Frame] = []
         for board_key, row in self.rows[self.sent :]:
             newest = _newest(board, board_key, row)
+            # In publication order a replaced row would carry a later message at an earlier place:
+            # it is left to the next catch-up, where its place is.
             if newest is row or not self.appends:
                 bytes_max -= len(newest.payload)
+                # One row goes whatever its size: without it a catch-up behind a large row would
+                # never end.
                 if bytes_max < 0 and piece:
                     break
                 piece.append(newest)
+                # Its change lies beyond `position`, so the next catch-up would find the same row
+                # again.
                 if newest is not row:
                     self.ahead[board_key] = newest.offset
             self.sent += 1
@@ -138,6 +144,7 @@ class Backlog:
     def _open(self, board_key: str, part: PendingPart, *, sealed: bool) -> None:
         """Open an entry; beside another of its key a delta has no base, so values go."""
         others = self._entries.of_key(board_key)
+        # An earlier delta would be applied to a base that the row in between has replaced.
         for entry in others:
             entry.parts[-1] = msgspec.structs.replace(entry.newest, patch=None)
         if others:
@@ -145,6 +152,8 @@ class Backlog:
         self._entries.open(board_key, part, sealed=sealed)
 
     def _part(self, row: Frame, board_key: str, was_there: WasThere) -> PendingPart:
+        # Without `oof` no removal is sent, and the board need not be asked if there was something
+        # to remove.
         is_new = self._rules.oof and not was_there(board_key, row.offset - 1)
         count = receipt_of(row)
         if isinstance(row, Tombstone):
@@ -152,6 +161,8 @@ class Backlog:
             return PendingPart(0, row, counted, is_new=False, gone=row)
         patch = row.patch if isinstance(row, Row) else None
         accumulator = None if self._accumulate is None else self._accumulate(row.payload)
+        # It covers every message that the row counts. Begun anew from the payload, a sum of sums
+        # would be taken for one message.
         if isinstance(row, CombinedRow) and row.rules.merge == self._rules.merge:
             accumulator = row.accumulator
         return PendingPart(0, row, count, is_new=is_new, patch=patch, accumulator=accumulator)
@@ -226,7 +237,7 @@ class Member:
 
     @property
     def place(self) -> tuple[str, str, str]:
-        """Session, subscription, topic: what tells members apart."""
+        """Session, subscription, topic: unique among the members of a lane."""
         return self.session, self.name, self.subscription.topic
 
     def remember(self) -> None:
@@ -234,6 +245,7 @@ class Member:
         subscription, lane_id = self.subscription, self.subscription.lane_id
         if subscription.command.queries:
             return  # with a snapshot it has everything
+        # A client that resumes may hold any key from before, so every removal may concern it.
         if lane_id.oof and self.sent is None and subscription.resume is None:
             self.sent = set()
         if lane_id.delta and self.based is None:
@@ -246,6 +258,8 @@ class Member:
 
     def knows(self, frames: Iterable[Frame]) -> bool:
         """Return True if rows may go to this member as they go to all."""
+        # Cheapest first: this is asked for each member of a lane at each flush, and nearly all of
+        # them have none of the three.
         if self.unreported and any(frame.key in self.unreported for frame in frames):
             return False
         if self.sent is None and self.based is None:
@@ -258,6 +272,8 @@ class Member:
         for frame in frames:
             own = self._own(frame)
             if own is None:
+                # The messages that this removal took away were matched, so a later row has to count
+                # them.
                 self.miss(frame.key, unreported_of(frame))
             else:
                 rows.append(self._standing_for_unreported(own))
@@ -294,6 +310,7 @@ class Member:
         """Return the row for this member: no removal of what it never had, no delta of it."""
         if frame.removed:
             return frame if self.sent is None or frame.key in self.sent else None
+        # A delta without its base makes a wrong record that nobody notices; a value never does.
         has_base = self.based is None or frame.key in self.based
         return frame if has_base or not isinstance(frame, Row) else frame.whole()
 
@@ -301,6 +318,7 @@ class Member:
 def _note(keys: set[str], frames: Iterable[Frame]) -> None:
     for frame in frames:
         if frame.removed:
+            # With the record its base is gone as well: the next row of the key has to be a value.
             keys.discard(frame.key)
         else:
             keys.add(frame.key)

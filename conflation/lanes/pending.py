@@ -55,9 +55,12 @@ class PendingPart(msgspec.Struct, frozen=True, gc=False):
             if accumulator is None:
                 return None
         patch = None
+        # One message that has no patch leaves nothing to compose with: its base was never sent.
         if later.patch is not None and self.patch is not None:
             patch = patches.compose(self.patch, later.patch)
         count = _together(self.count, later.count)
+        # New as it was before the first message, gone as it is after the last: so parts of parts
+        # join in any grouping.
         return PendingPart(
             self.joins, later.frame, count, self.is_new, later.gone, patch, accumulator
         )
@@ -71,6 +74,8 @@ class PendingPart(msgspec.Struct, frozen=True, gc=False):
         """Return True if a merger kept the message before, which then keeps its place."""
         return (
             self.accumulator is not None
+            # By identity: a merger that keeps the message before answers with the same accumulator.
+            # Its place then stays, too, as in Diffusion.
             and self.accumulator is earlier.accumulator
             and self.gone is None
         )
@@ -100,6 +105,8 @@ class PendingPart(msgspec.Struct, frozen=True, gc=False):
             return self._removal(self.gone, rules)
         assert self.count is not None
         frame = self.frame
+        # An exempt row offers nothing to join: as a `CombinedRow` a conflated queue would combine
+        # it.
         if combines(rules) and not exempt:
             return CombinedRow(
                 frame.offset,
@@ -159,6 +166,7 @@ class Pending:
     is_retraction: bool = False
 
     def __deepcopy__(self, memo: object) -> Pending:
+        # Parts are immutable and shared; their list grows, so each copy has its own.
         return Pending(
             self.board_key, list(self.parts), self.due, self.order, self.opened, self.began,
             self.sealed, self.match, self.is_held, self.unseen, self.is_retraction,
@@ -188,6 +196,7 @@ class Pending:
         own = self.parts[0]
         # A key that came and went in them was not there before: only now it is known to be new.
         older = [part.unreported(is_new=own.is_new) for part in unreported]
+        # Parts of one join become one; others stay apart for members that joined between them.
         together = older[-1].then(own) if older[-1].joins == self.began else None
         self.parts[:1] = [*older, own] if together is None else [*older[:-1], together]
 
@@ -260,11 +269,15 @@ class PendingKeys:
         entries = self._entries.get(board_key, [])
         if part.gone is not None and entries and (len(entries) > 1 or entries[0].sealed):
             return None  # rows that go before it have to be taken back by a row of its own
+        # The newest first: it is the nearest in publication order of those that would accept the
+        # part.
         for entry in () if sealed else reversed(entries):
             if entry.sealed or not self._meets(entry, part):
                 continue
             earlier = entry.newest
             joined = None if entry in apart else earlier.then(part)
+            # A merger that declines decides for older entries as well: in one of those the message
+            # would overtake the one that it may not join.
             if joined is None:
                 return None
             # A member has joined in between: it must get the newer part alone.
@@ -290,6 +303,8 @@ class PendingKeys:
         """Take over the entries of a later flush, or their parts that began after a join."""
         apart: set[Pending] = set()
         for entry in flushed:
+            # A key that came and went has a row only for members that joined in between: they have
+            # it in their snapshot.
             if not entry.unseen or since_join > entry.began:
                 self._absorb(entry, since_join, apart)
 
@@ -329,6 +344,7 @@ class PendingKeys:
     def take_all(self) -> list[Pending]:
         """Take every entry out."""
         entries = list(self.all())
+        # Other structures, such as a heap of due times, may still refer to an entry.
         for entry in entries:
             entry.is_held = False
         self._entries = {}

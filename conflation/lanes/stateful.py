@@ -133,6 +133,7 @@ class StatefulLane(Lane):
                         PendingPart(self._joins, frame, None, is_new=False, gone=frame), change, now
                     )
                 continue
+            # Before the message is held: it flushes what came before it, and waits itself.
             if self._flush_on is not None and self._flush_on(frame.payload, frame.key):
                 self._release()
             part = PendingPart(
@@ -159,16 +160,22 @@ class StatefulLane(Lane):
             if self.id.leading:  # only there a new entry asks when its key was last sent
                 self._note_flushed(sending, now)
             if sending:
+                # Only a flush with rows counts: a position that moved without any would wake every
+                # member.
                 self.position += 1
                 rows += self._rows(sending, entries)
                 newest = max(entry.newest.frame.offset for entry in sending)
                 self._sent_through = max(self._sent_through, newest)
+                # A member that joined after an entry began has its first messages in the snapshot
+                # already, so the shared row is not its row.
                 joins += [entry.parts[0].joins for entry in sending]
                 self._flushes.add(self.position, sending)
         self._batch_joins = min(joins)
         self._arm(now)
         self._batch_low = self.low_water()
         self.batch = Batch(rows, since, self.position, self._placed(self._batch_low))
+        # Members that took the flush before are served by the batch; only those further back need
+        # it kept.
         self._flushes.drop({member.position for member in self.members.values()})
         if self._merges is not None:
             self._merges.forget()
@@ -245,6 +252,7 @@ class StatefulLane(Lane):
         return [self._held_in(entry) for entry in entries]
 
     def needs_board_since(self) -> int | None:
+        # Entries hold their frames themselves, tombstones included.
         return None
 
     def _placed(self, low_water: int) -> int | None:

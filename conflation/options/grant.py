@@ -35,7 +35,7 @@ from tidegate.keys.text.bookmark import Bookmark
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a subscriber asks for of one topic; filter and order are still texts.
+    """A subscriber's request for one topic; filter and order are still texts.
 
     `defaults` are the topic's own options, of a change also the earlier ones. `counted`: the
     format shows the first message that a row stands for. `resume` is an id that was seen before.
@@ -363,7 +363,7 @@ def _granted(subscription: Subscription) -> Iterator[str]:
 
 
 def lane_text(lane_id: LaneId) -> str:
-    """Return what tells a lane from the others of its topic: options, then the rest after `&`.
+    """Return a text that is unique among the lanes of a topic: options, then the rest after `&`.
 
     A lane with counted rows shows `receipt`, whichever of its members show it.
     """

@@ -66,7 +66,7 @@ class Conflict(NamedTuple):
 
 
 class Condition(NamedTuple):
-    """What holds where an option is given; `{name}` in the texts is that option.
+    """A condition on requests that give an option; `{name}` in the texts is that option.
 
     If it does not hold, one of `either` has to go: the option itself, unless more are named.
     """

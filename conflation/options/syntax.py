@@ -1,4 +1,4 @@
-"""How options are written: a string of them, and each kind of value.
+"""The syntax of options: a string of them, and each kind of value.
 
 The language is AMPS's: `conflation=1s,conflation_key=[/tickerId]`. `table.py` says which options
 there are.
@@ -187,7 +187,7 @@ Reader = Callable[[str, int], Value_co]
 
 @dataclass(frozen=True, slots=True)
 class Syntax(Generic[Value_co]):
-    """How the value of an option is written.
+    """The written form of an option's values.
 
     `form` is what the reference page shows, `read` parses a text, `text` gives the one canonical
     text of a value: reading that again gives an equal value.

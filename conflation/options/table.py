@@ -70,6 +70,7 @@ class Option(Generic[Value]):
     def __get__(self, options: Options | None, owner: type) -> Self | Value:
         if options is None:
             return self
+        # So `options.pace` has its type, and each default is said once, in the table.
         value: Value = options.said.get(self.name, self.default)
         return value
 
@@ -164,6 +165,7 @@ class Options:
         rules=(Rule.INTERVAL, Rule.KEY_BY_KEY),
         source=TIDEGATE,
     )
+    # Rounded inwards, both of them: an interval that was not asked for is never granted.
     min = Option(
         syntax.DURATION,
         "lower bound of `auto`, rounded up to a step",

@@ -1,4 +1,4 @@
-"""What a new subscription begins with: a snapshot, what it missed since a bookmark, or nothing."""
+"""The backfill of a new subscription: a snapshot, rows missed since a bookmark, or nothing."""
 
 from __future__ import annotations
 
@@ -75,6 +75,8 @@ def merged_since(topic: Topic, lane_id: LaneId, offset: int) -> Sequence[Frame]:
     """
     missed = passing(lane_id, topic.name, topic.journal.after(offset))
     backlog = Backlog(queue_rules(lane_id, topic.definition))
+    # As if every key had been there: the client ignores a removal too many, and one too few would
+    # leave it a record that is gone.
     backlog.absorb(all_shown(shown_as(lane_id.select), missed), lambda *_: True)
     return backlog.rows()
 
@@ -107,6 +109,7 @@ def replay_start(topic: Topic, replay: Replay) -> int | None:
     if isinstance(start, int):
         if topic.archived is not None and topic.is_in_archive(start):
             return topic.archived.start_at(start)
+        # A bisection would need times that never step back; the wall clock does.
         older = [f.offset for f in topic.journal.after(0) if f.timestamp_ms < start]
         return older[-1] if older else topic.journal.dropped_through
     if topic.reaches(start):

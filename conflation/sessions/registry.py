@@ -118,6 +118,8 @@ class SessionRegistry:
         """
         why = reason or session.ended or GONE
         if reason is not CloseReason.UNSUBSCRIBED:
+            # A drain holds promised rows, but an end for any other reason has to free the queue
+            # now.
             for drain in session.drains():
                 drain.drop(why)
         for subscriber in list(session.subscribers.values()):
@@ -206,6 +208,7 @@ class SessionRegistry:
         batch, together = lane.batch, list[Member]()
         for member in lane.members.values():
             session = self._sessions[member.session]
+            # It has not taken since it was last announced: that take will find this flush as well.
             if session.ready:
                 continue
             if batch is not None and batch.frames and session.shares(lane, batch):
@@ -227,6 +230,7 @@ class SessionRegistry:
         session = self._sessions.get(member.session)
         if session is None or not session.shares(flush.lane, flush.batch):
             return None
+        # The gateway has written the shared bytes: this is the rest of a take.
         member.position = flush.batch.position
         member.delivered += flush.batch.messages()
         member.note(flush.batch.frames)

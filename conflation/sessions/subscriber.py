@@ -329,7 +329,7 @@ class Subscriber:
 
 @dataclass(slots=True, eq=False)
 class Drain:
-    """What is queued for a subscription that has ended: it is sent before its end.
+    """The queue of a subscription that has ended: it is sent before its end.
 
     It counts in its topic's sums as it goes, because its subscriber is not there to be counted.
     """
