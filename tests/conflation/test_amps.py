@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import msgspec
 import pytest
 
+from tests.support.manual_driver import ManualDriver, batches, counts
 from tests.support.rules import rule
-from tests.support.world import World, batches, counts
 from tidegate.conflation.errors import OptionsInvalid
 from tidegate.conflation.frame import Row
 
@@ -143,30 +143,30 @@ STORIES = (
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.name)
 def test_a_documented_rule(story: Story) -> None:
-    world = World()
-    world.topic(key=story.topic_key)
+    driver = ManualDriver()
+    driver.topic(key=story.topic_key)
     if story.before:
-        world.say(story.before)
-    name = world.subscribe(
+        driver.publish(story.before)
+    name = driver.subscribe(
         story.options, wanted=story.wanted, order=story.order, command=story.command
     )
     for step in story.steps:
         if step.startswith(">"):
-            assert heard(world) == step[1:].strip(), step
+            assert heard(driver) == step[1:].strip(), step
         elif step.startswith("-"):
-            world.remove(f"{step[1:]}0")
+            driver.remove(f"{step[1:]}0")
         elif step == "stop":
-            world.engine.unsubscribe("s", name)
+            driver.engine.unsubscribe("s", name)
         elif step[0].isdigit():
-            world.wait(step)
+            driver.wait(step)
         else:
-            world.say(step)
+            driver.publish(step)
 
 
-def heard(world: World) -> str:
+def heard(driver: ManualDriver) -> str:
     """What came, in one line."""
     lines = []
-    for line in world.hears():
+    for line in driver.received():
         if line.startswith("group"):
             lines.append("begin" if line.startswith("group of") else "end")
         elif line.startswith("unsubscribed"):
@@ -178,14 +178,14 @@ def heard(world: World) -> str:
 
 @rule("interval-8")
 def test_1_4_the_body_is_the_last_ones_timestamp_and_bookmark_the_first_ones() -> None:
-    world = World()
-    world.topic()
-    world.subscribe("conflation=1s,timestamp", counted=True)
-    world.publish({"k": "a", "v": 1})
-    world.wait("300ms")
-    world.publish({"k": "a", "v": 2})
-    world.wait("700ms")
-    (batch,) = batches(world.take())
+    driver = ManualDriver()
+    driver.topic()
+    driver.subscribe("conflation=1s,timestamp", counted=True)
+    driver.publish_documents({"k": "a", "v": 1})
+    driver.wait("300ms")
+    driver.publish_documents({"k": "a", "v": 2})
+    driver.wait("700ms")
+    (batch,) = batches(driver.take())
     (row,) = batch.frames
     assert isinstance(row, Row)
     assert (row.payload, row.first, row.first_ms) == (b'{"k":"a","v":2}', 1, 0)
@@ -194,16 +194,18 @@ def test_1_4_the_body_is_the_last_ones_timestamp_and_bookmark_the_first_ones() -
 @rule("delta-1")
 def test_1_5_merged_deltas_have_every_field_that_any_of_them_carried() -> None:
     """With its final value, even if that is the one before; untouched ones are absent."""
-    world = World()
-    world.topic()
+    driver = ManualDriver()
+    driver.topic()
     rest = {"untouched": "x" * 40}
-    world.publish({"k": "a", "bid": 1, "ask": 2, **rest})
-    world.subscribe("conflation=1s", command="sow_and_delta_subscribe")
-    world.take()
-    world.publish({"k": "a", "bid": 5, "ask": 2, **rest}, {"k": "a", "bid": 5, "ask": 3, **rest})
-    world.publish({"k": "a", "bid": 1, "ask": 3, **rest})
-    world.wait("1s")
-    (batch,) = batches(world.take())
+    driver.publish_documents({"k": "a", "bid": 1, "ask": 2, **rest})
+    driver.subscribe("conflation=1s", command="sow_and_delta_subscribe")
+    driver.take()
+    driver.publish_documents(
+        {"k": "a", "bid": 5, "ask": 2, **rest}, {"k": "a", "bid": 5, "ask": 3, **rest}
+    )
+    driver.publish_documents({"k": "a", "bid": 1, "ask": 3, **rest})
+    driver.wait("1s")
+    (batch,) = batches(driver.take())
     (row,) = batch.frames
     assert isinstance(row, Row)
     assert row.patch is not None
@@ -212,15 +214,15 @@ def test_1_5_merged_deltas_have_every_field_that_any_of_them_carried() -> None:
 
 @rule("delta-1")
 def test_1_5_a_record_that_comes_back_into_focus_is_sent_in_full() -> None:
-    world = World()
-    world.topic()
-    world.publish({"k": "a", "v": 5, "rest": "x" * 40})
-    world.subscribe("conflation=1s,oof", wanted="/v > 4", command="sow_and_delta_subscribe")
-    world.take()
+    driver = ManualDriver()
+    driver.topic()
+    driver.publish_documents({"k": "a", "v": 5, "rest": "x" * 40})
+    driver.subscribe("conflation=1s,oof", wanted="/v > 4", command="sow_and_delta_subscribe")
+    driver.take()
     for value in (1, 6):
-        world.publish({"k": "a", "v": value, "rest": "x" * 40})
-        world.wait("1s")
-        rows = [row for batch in batches(world.take()) for row in batch.frames]
+        driver.publish_documents({"k": "a", "v": value, "rest": "x" * 40})
+        driver.wait("1s")
+        rows = [row for batch in batches(driver.take()) for row in batch.frames]
     assert [getattr(row, "patch", None) for row in rows] == [None]
     assert msgspec.json.decode(rows[0].payload)["rest"] == "x" * 40
 
@@ -228,13 +230,13 @@ def test_1_5_a_record_that_comes_back_into_focus_is_sent_in_full() -> None:
 @rule("resume-8")
 def test_1_5_a_replay_measures_the_interval_on_the_recorded_timeline() -> None:
     """One message for each key and recorded second, however fast it is replayed."""
-    world = World()
-    world.topic(key="")
+    driver = ManualDriver()
+    driver.topic(key="")
     for _ in range(5):
-        world.publish({"k": "a"}, {"k": "b"}, {"k": "a"})
-        world.wait("600ms")
-    world.subscribe("bookmark=epoch,conflation=1s,conflation_key=[/k],receipt", command=None)
-    assert [(messages, first) for _, messages, first in counts(world.take())] == [
+        driver.publish_documents({"k": "a"}, {"k": "b"}, {"k": "a"})
+        driver.wait("600ms")
+    driver.subscribe("bookmark=epoch,conflation=1s,conflation_key=[/k],receipt", command=None)
+    assert [(messages, first) for _, messages, first in counts(driver.take())] == [
         *((2, 2), (4, 1)),
         *((2, 8), (4, 7)),
         *((1, 14), (2, 13)),
@@ -250,7 +252,7 @@ def test_1_5_a_replay_measures_the_interval_on_the_recorded_timeline() -> None:
     ],
 )
 def test_1_8_what_is_documented_as_invalid_is_refused(options: str, key: str) -> None:
-    world = World()
-    world.topic(key=key)
+    driver = ManualDriver()
+    driver.topic(key=key)
     with pytest.raises(OptionsInvalid):
-        world.subscribe(options)
+        driver.subscribe(options)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.manual_driver import make_frames, tokens
 from tests.support.profiles import examples
-from tests.support.world import make_frames, tokens
 from tidegate.conflation.definition import History
 from tidegate.conflation.frame import Frame
 from tidegate.conflation.journal import Log

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.manual_driver import make_frames, token
 from tests.support.rules import rule
-from tests.support.world import make_frames, token
 from tidegate.conflation.frame import Frame, Receipt, RemovalReason, Row, Tombstone, receipt_of
 from tidegate.conflation.lanes.member import Backlog
 from tidegate.conflation.lanes.pending import Pending, PendingKeys, PendingPart
