@@ -1,7 +1,7 @@
-"""What 60East documents of conflated subscriptions, rule by rule, as stories.
+"""What 60East documents of conflated subscriptions, rule by rule, as examples.
 
-`pace=key` is AMPS's own timing. A story is a list of steps: `say`, `remove`, `wait` and what is
-`heard` then. Where the contract says more than AMPS does, it is the contract's rule.
+`pace=key` is AMPS's own timing. An example is a list of steps: `publish`, `remove`, `wait` and what
+is received then. Where the contract says more than AMPS does, it is the contract's rule.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ BOTH = "sow_and_subscribe"
 
 
 @dataclass(frozen=True)
-class Story:
+class Example:
     """Steps such as `a1 b1`, `-a` (delete), `2s` (wait), `> a1 b1` (heard)."""
 
     name: str
@@ -33,69 +33,71 @@ class Story:
     topic_key: str = "[/k]"
 
 
-STORIES = (
-    Story(
+EXAMPLES = (
+    Example(
         "1.3 steps 1 and 4: the first message starts its key's interval, at its end it goes",
         "conflation=2s,pace=key",
         ("a1", "1999ms", ">", "1ms", "> a1"),
     ),
-    Story(
+    Example(
         "1.3 step 2: another message for the key replaces what is pending",
         "conflation=2s,pace=key",
         ("a1", "400ms", "a2", "1500ms", "a3", "100ms", "> a3"),
     ),
-    Story(
+    Example(
         "1.3 step 3: an oof for a key that was never delivered is not delivered",
         "conflation=2s,pace=key,oof",
         ("a1", "-a", "2s", ">"),
     ),
-    Story(
+    Example(
         "1.3: per key, from its first arrival, no global tick",
         "conflation=1s,pace=key",
         ("a1", "500ms", "b1", "500ms", "> a1", "500ms", "> b1"),
     ),
-    Story(
+    Example(
         "1.3: the period under continuous updates is the interval plus the gap to the next",
         "conflation=2s,pace=key",
         ("a1", "2s", "> a1", "300ms", "a2", "1999ms", ">", "1ms", "> a2"),
     ),
-    Story(
+    Example(
         "1.3: a later update does not restart the timer, it is no debounce",
         "conflation=1s,pace=key",
         ("a1", "900ms", "a2", "100ms", "> a2"),
     ),
-    Story(
+    Example(
         "1.3: no leading edge, a lone update waits a whole interval",
         "conflation=2s,pace=key",
         ("10s", "a1", "1900ms", ">", "100ms", "> a1"),
     ),
-    Story(
+    Example(
         "1.5: the snapshot is not conflated, the live part is",
         "conflation=1s",
         ("> begin a1 b1 end", "a2 a3", "1s", "> a3"),
         before="a1 b1",
         command=BOTH,
     ),
-    Story("1.5: a topic with a key needs no conflation_key", "conflation=1s", ("a1", "1s", "> a1")),
-    Story(
+    Example(
+        "1.5: a topic with a key needs no conflation_key", "conflation=1s", ("a1", "1s", "> a1")
+    ),
+    Example(
         "1.5: a topic without one names it",
         "conflation=1s,conflation_key=[/k]",
         ("a1 b1 a2", "1s", "> b1 a2"),
         topic_key="",
     ),
-    Story(
+    Example(
         "1.5: a message that lacks the key field conflates with others that do",
         "conflation=1s,conflation_key=[/g]",
         ("aX1 b1 c2", "1s", "> aX1 c2"),
         topic_key="",
     ),
-    Story(
+    Example(
         "1.5: an oof for a key that was delivered, with what this subscriber last could receive",
         "conflation=1s,oof",
         ("a5", "1s", "> a5", "a1", "1s", "> -a5"),
         wanted="/v > 4",
     ),
-    Story(
+    Example(
         "1.5: rows of the snapshot count as delivered",
         "conflation=1s,oof",
         ("> begin a5 end", "a1", "1s", "> -a5"),
@@ -103,7 +105,7 @@ STORIES = (
         wanted="/v > 4",
         command=BOTH,
     ),
-    Story(
+    Example(
         "1.5: update and oof in one interval are one oof",
         "conflation=1s,oof",
         ("> begin a5 end", "a6 a1", "1s", "> -a6"),
@@ -111,7 +113,7 @@ STORIES = (
         wanted="/v > 4",
         command=BOTH,
     ),
-    Story(
+    Example(
         "1.5: out and back in one interval is only the end's state",
         "conflation=1s,oof",
         ("> begin a5 end", "a1 a7", "1s", "> a7"),
@@ -119,13 +121,13 @@ STORIES = (
         wanted="/v > 4",
         command=BOTH,
     ),
-    Story(
+    Example(
         "1.5: the filter comes before conflation, message by message",
         "conflation=1s",
         ("a5 a1 b9 b2", "1s", "> a5 b9"),
         wanted="/v > 4",
     ),
-    Story(
+    Example(
         "1.5: pagination composes",
         "oof,conflation=3000ms,top_n=2,skip_n=0",
         ("> begin b5 d4 end", "a9", "3s", "> -d4 a9"),
@@ -133,7 +135,7 @@ STORIES = (
         order="/v DESC",
         command=BOTH,
     ),
-    Story(
+    Example(
         "1.6: what was held at the end of a subscription is dropped",
         "conflation=1s",
         ("a1", "stop", "1s", "> unsubscribed"),
@@ -141,16 +143,16 @@ STORIES = (
 )
 
 
-@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.name)
-def test_a_documented_rule(story: Story) -> None:
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
+def test_a_documented_rule(example: Example) -> None:
     driver = ManualDriver()
-    driver.topic(key=story.topic_key)
-    if story.before:
-        driver.publish(story.before)
+    driver.topic(key=example.topic_key)
+    if example.before:
+        driver.publish(example.before)
     name = driver.subscribe(
-        story.options, wanted=story.wanted, order=story.order, command=story.command
+        example.options, wanted=example.wanted, order=example.order, command=example.command
     )
-    for step in story.steps:
+    for step in example.steps:
         if step.startswith(">"):
             assert heard(driver) == step[1:].strip(), step
         elif step.startswith("-"):

@@ -33,7 +33,7 @@ MERGER = Merger("tests:summed", lambda current, new: {**new, "v": current["v"] +
         (f"conflation=200ms,{REDUCE}", "conflation=none,receipt", ""),
     ],
 )
-def test_what_was_combined_and_not_read_is_told_after_a_move(
+def test_combined_rows_that_were_not_taken_are_sent_after_a_move(
     before: str, after: str, wanted: str
 ) -> None:
     """A part that was cut off, a flush that was missed, and what is held."""
@@ -50,7 +50,7 @@ def test_what_was_combined_and_not_read_is_told_after_a_move(
 @pytest.mark.parametrize(
     ("policy", "before"), [("conflate", "conflation=200ms"), ("always", "conflation=none")]
 )
-def test_what_a_merger_combined_is_told_after_a_move(policy: str, before: str) -> None:
+def test_rows_of_a_merger_are_sent_after_a_move(policy: str, before: str) -> None:
     driver = ManualDriver()
     driver.topic(policy=policy, merge=MERGER)
     name = driver.subscribe(before, counted=True)

@@ -256,7 +256,7 @@ def test_a_topic_that_goes_ends_its_subscriptions() -> None:
     assert driver.received()[0] == "resumed by snapshot, gap None"
 
 
-def test_a_topic_that_begins_again_is_told_as_a_snapshot() -> None:
+def test_a_topic_that_begins_again_sends_a_snapshot() -> None:
     driver = ManualDriver()
     driver.topic()
     driver.subscribe("conflation=none")

@@ -47,7 +47,7 @@ def test_whoever_is_there_gets_what_is_left_as_a_snapshot(options: str, command:
     assert driver.received() == ["c1"]
 
 
-def test_a_bus_that_lost_everything_is_told_as_an_empty_group() -> None:
+def test_a_bus_that_lost_everything_sends_an_empty_group() -> None:
     driver = ManualDriver()
     driver.topic()
     driver.publish("a1")
@@ -61,7 +61,7 @@ def test_a_bus_that_lost_everything_is_told_as_an_empty_group() -> None:
     assert driver.received() == ["a2"]
 
 
-def test_what_was_held_or_queued_of_the_old_epoch_is_not_told_any_more() -> None:
+def test_rows_held_or_queued_of_the_old_epoch_are_not_sent() -> None:
     driver = ManualDriver()
     driver.topic()
     driver.subscribe("conflation=1s")
@@ -88,7 +88,7 @@ def test_a_change_that_was_on_its_way_holds() -> None:
     assert driver.received() == ["a2"]
 
 
-def test_who_paused_is_told_once_he_goes_on() -> None:
+def test_a_paused_subscription_gets_the_new_snapshot_when_it_goes_on() -> None:
     driver = ManualDriver()
     driver.topic()
     name = driver.subscribe("conflation=1s")

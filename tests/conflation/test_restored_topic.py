@@ -191,7 +191,7 @@ def test_a_topic_without_key_keeps_its_newest_message() -> None:
 
 
 @rule("cluster-1")
-def test_replaced_messages_that_were_not_to_be_conflated_are_told_from_the_journal() -> None:
+def test_replaced_exempt_messages_are_sent_from_the_journal() -> None:
     """Newest frames know nothing of them, so no answer is taken from these alone."""
     driver = ManualDriver()
     driver.topic()

@@ -135,7 +135,7 @@ def test_without_conflation_both_go_in_order() -> None:
 
 
 @rule("delta-6", "merge-6")
-def test_a_merger_is_not_asked_about_what_nobody_was_told_of() -> None:
+def test_a_merger_is_not_asked_about_unreported_messages() -> None:
     """It may decline, and the messages count with the next row all the same."""
     driver = ManualDriver()
     driver.topic(merge=merger(Verdict.NO_CONFLATION))

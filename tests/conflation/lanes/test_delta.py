@@ -55,7 +55,7 @@ def test_the_diffusion_example_a_to_acd_as_a_merge_patch() -> None:
 
 
 @rule("delta-1")
-def test_a_field_that_any_message_changed_is_told_with_its_final_value() -> None:
+def test_a_field_that_any_message_changed_is_sent_with_its_final_value() -> None:
     """Also if that is the value before the interval (AMPS's merged deltas)."""
     driver = begun("conflation=1s")
     driver.publish_documents(
@@ -66,7 +66,7 @@ def test_a_field_that_any_message_changed_is_told_with_its_final_value() -> None
 
 
 @rule("delta-6", "delta-4")
-def test_with_no_empties_a_net_change_of_nothing_is_not_told_but_counted_later() -> None:
+def test_with_no_empties_a_net_change_of_nothing_is_counted_by_the_next_row() -> None:
     driver = begun("conflation=1s,no_empties")
     driver.publish_documents(
         {"k": "a", "v": 2, "w": 1, "pad": PAD}, {"k": "a", "v": 1, "w": 1, "pad": PAD}
@@ -154,7 +154,7 @@ def test_the_key_fields_are_in_it_selected_or_not(options: str) -> None:
 
 
 @rule("delta-1", "delta-4", "merge-1")
-def test_what_is_not_told_is_no_base_and_does_not_count_with_what_stands_alone() -> None:
+def test_a_suppressed_value_is_no_base_and_does_not_count_with_an_exempt_row() -> None:
     """The empty entry beside it was never sent."""
     driver = ManualDriver()
     driver.topic()
@@ -179,7 +179,7 @@ MERGER = Merger("tests:v", lambda current, new: {**new, "v": current["v"] + new[
 @pytest.mark.parametrize("merge", [REDUCERS, MERGER, None])
 @pytest.mark.parametrize("options", ["receipt", "no_empties,receipt"])
 @pytest.mark.parametrize("command", [BOTH, "delta_subscribe"])
-def test_what_was_combined_is_told_in_full_values(
+def test_combined_messages_are_sent_as_full_values(
     merge: Reduce | Merger | None, options: str, command: str
 ) -> None:
     driver = ManualDriver()
@@ -197,7 +197,7 @@ def test_what_was_combined_is_told_in_full_values(
 
 
 @rule("merge-8")
-def test_with_reducers_who_asked_for_deltas_is_told_that_there_are_none() -> None:
+def test_a_request_for_deltas_with_reducers_gets_a_warning() -> None:
     """It shares the lane of those who asked for values."""
     definition = Definition(History(1_000), KeySpec.parse("[/k]"))
     options = Options.parse("conflation=1s,no_empties,reduce=[/v:sum]")
@@ -222,7 +222,7 @@ def said(driver: ManualDriver, *values: int) -> list[tuple[str, int, int]]:
 
 
 @rule("delta-4")
-def test_the_same_again_and_again_is_told_once() -> None:
+def test_a_repeated_value_is_sent_once() -> None:
     driver = ManualDriver()
     driver.topic()
     driver.subscribe(QUIET, command=DELTAS, counted=True)
@@ -242,7 +242,7 @@ def test_what_the_snapshot_said_is_not_said_again() -> None:
 
 
 @rule("delta-4", "merge-1")
-def test_an_exempt_message_is_told_whatever_it_says() -> None:
+def test_an_exempt_message_is_sent_even_without_a_change() -> None:
     driver = ManualDriver()
     driver.topic()
     driver.subscribe(QUIET, command=DELTAS, counted=True)
@@ -266,7 +266,7 @@ def test_messages_of_a_key_that_came_and_went_are_counted_when_it_comes_again() 
 
 
 @rule("delta-6")
-def test_who_was_behind_meanwhile_is_told_the_same_sum() -> None:
+def test_a_member_that_was_behind_gets_the_same_counts() -> None:
     driver = ManualDriver()
     driver.topic()
     driver.subscribe("conflation=1s,oof,receipt", command="sow_and_subscribe", counted=True)
@@ -312,7 +312,7 @@ def test_who_joins_later_counts_none_from_before() -> None:
 
 
 @rule("delta-6")
-def test_who_joined_in_between_is_told_once() -> None:
+def test_a_member_that_joined_in_between_gets_one_row() -> None:
     """What a late joiner is told with a removal is not told again with the next row."""
     driver = ManualDriver()
     driver.topic()

@@ -243,7 +243,7 @@ def test_a_queue_may_be_given_up_again_and_again_while_it_is_taken() -> None:
 
 
 @rule("queue-4")
-def test_removals_are_told_to_who_has_the_key_and_to_nobody_else() -> None:
+def test_removals_go_only_to_members_that_have_the_key() -> None:
     driver = ManualDriver()
     driver.topic(replaces=True)
     driver.publish("a1")
@@ -261,7 +261,7 @@ def test_removals_are_told_to_who_has_the_key_and_to_nobody_else() -> None:
 
 
 @rule("removal-2")
-def test_a_piece_of_what_a_board_kept_is_no_position_where_removals_are_told() -> None:
+def test_with_removals_a_piece_of_a_board_is_no_position() -> None:
     """Between the pieces, a key that came and went is not taken for one that was told."""
     driver = ManualDriver()
     driver.topic()

@@ -185,7 +185,7 @@ def test_a_piece_may_be_followed_by_a_flush() -> None:
 
 
 @rule("interval-10", "merge-1")
-def test_what_is_not_to_be_conflated_is_told_before_what_came_after_it() -> None:
+def test_an_exempt_message_goes_before_later_ones() -> None:
     """Then nothing is sent ahead of its turn."""
     driver = ManualDriver()
     driver.topic()
@@ -290,7 +290,7 @@ def test_a_batch_lane_listens_for_one_message_alone() -> None:
 
 
 @rule("interval-10", "removal-2")
-def test_where_removals_are_told_a_member_behind_gets_everything_up_to_now() -> None:
+def test_with_removals_a_member_behind_gets_everything_up_to_now() -> None:
     """A position past changes that were left out would tell wrong removals."""
     driver = ManualDriver()
     driver.topic()

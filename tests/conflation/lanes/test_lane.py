@@ -76,7 +76,7 @@ def test_a_new_member_has_got_nothing_and_given_nothing_up() -> None:
     assert (member.delivered, member.conflated_to) == (0, 0)
 
 
-def test_members_are_told_apart_even_where_they_stand_alike() -> None:
+def test_members_at_equal_positions_are_not_equal() -> None:
     assert make_member() != make_member()
 
 
@@ -85,7 +85,7 @@ def test_a_member_is_slots_alone() -> None:
 
 
 @rule("removal-2")
-def test_the_removal_of_a_key_never_sent_is_not_told() -> None:
+def test_the_removal_of_a_key_never_sent_is_not_sent() -> None:
     member = make_member()
     member.sent = set()
     value, removal = Frame(4, b"1", "k"), Tombstone(5, b"1", "k")

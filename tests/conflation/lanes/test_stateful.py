@@ -247,7 +247,7 @@ def test_an_id_never_promises_what_was_released_and_is_not_flushed() -> None:
 
 
 @rule("merge-3")
-def test_a_key_of_which_nothing_was_told_has_no_last_row() -> None:
+def test_a_key_without_a_sent_row_has_no_last_row() -> None:
     driver = ManualDriver()
     driver.topic()
     driver.subscribe("conflation=1s,edge=leading,oof", command="sow_and_subscribe")

@@ -133,11 +133,11 @@ def test_what_was_granted_also_holds_against_the_topic_s_own(topics: str, own: s
         ),
     ],
 )
-def test_a_lane_is_told_by_what_its_members_share(text: str, expected: str) -> None:
+def test_a_lane_text_has_the_options_that_members_share(text: str, expected: str) -> None:
     assert lane_text(decide("px", TOPICS[0], Options.parse(text)).lane_id) == expected
 
 
-def test_a_lane_is_told_with_what_is_no_option() -> None:
+def test_a_lane_text_has_filter_order_and_command() -> None:
     window = decide(
         "px",
         TOPICS[0],

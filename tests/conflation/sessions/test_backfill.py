@@ -43,7 +43,7 @@ def test_what_is_published_meanwhile_follows_then_the_live_rows() -> None:
 
 
 @rule("resume-8")
-def test_a_journal_that_is_trimmed_under_a_replay_is_told() -> None:
+def test_a_journal_trimmed_under_a_replay_is_announced() -> None:
     """Never a silent gap."""
     driver = replay("rate=1", "a1 b1", history=2)
     driver.take()

@@ -51,7 +51,7 @@ def test_the_operator_may_end_it_so_too() -> None:
     assert driver.received() == ["a1 b1 a2", "unsubscribed from px: CONTROL"]
 
 
-def test_the_last_subscription_is_told_before_the_goodbye() -> None:
+def test_the_last_queue_is_sent_before_the_goodbye() -> None:
     driver = ManualDriver()
     driver.topic()
     name = driver.subscribe()
@@ -72,7 +72,7 @@ def test_an_interval_is_dropped() -> None:
     assert driver.received() == ["unsubscribed from px: REQUESTED"]
 
 
-def test_deltas_are_told_as_values() -> None:
+def test_queued_deltas_are_sent_as_values() -> None:
     driver = ManualDriver()
     driver.topic()
     driver.session(lasts=True)
@@ -84,7 +84,7 @@ def test_deltas_are_told_as_values() -> None:
     assert driver.received() == ["aX1 aX2 aX3", "unsubscribed from px: REQUESTED"]
 
 
-def test_whoever_subscribes_again_hears_the_end_of_the_first_before() -> None:
+def test_the_end_of_a_subscription_precedes_one_of_the_same_name() -> None:
     driver, name = driver_with()
     driver.engine.unsubscribe("s", name)
     driver.engine.subscribe("s", name, driver.request(), driver.now, announced=True)

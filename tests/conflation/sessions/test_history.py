@@ -105,7 +105,7 @@ def test_an_interval_is_measured_over_all_pieces_and_the_journal() -> None:
         assert " ".join(heard) == expected
 
 
-def test_a_piece_of_which_nothing_is_told_is_followed_by_the_next() -> None:
+def test_a_piece_without_a_matching_row_is_followed_by_the_next() -> None:
     shelf = Shelf()
     shelf.driver.subscribe("bookmark=epoch", command=None, wanted="/k = 'c'")
     shelf.received()
@@ -132,7 +132,7 @@ def test_a_time_begins_in_the_archive() -> None:
 
 
 @rule("archive-5")
-def test_what_the_archive_has_not_any_more_is_told() -> None:
+def test_a_gap_in_the_archive_is_announced() -> None:
     """Never a silent gap."""
     shelf = replay()
     shelf.driver.take()

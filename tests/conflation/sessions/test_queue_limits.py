@@ -238,7 +238,7 @@ def test_new_limits_hold_at_once() -> None:
 
 
 @rule("queue-11")
-def test_thresholds_are_told_in_turn() -> None:
+def test_thresholds_are_announced_in_turn() -> None:
     driver = driver_of(("px", "off"), messages_max=10)
     driver.subscribe()
     told = []

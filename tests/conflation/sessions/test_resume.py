@@ -50,7 +50,7 @@ def test_the_first_way_that_fits(options: str, wanted: str, mode: str) -> None:
 
 
 @rule("removal-2")
-def test_removals_are_told_to_who_may_hold_the_key_and_asks_for_them() -> None:
+def test_removals_go_to_clients_that_may_hold_the_key_and_ask_for_them() -> None:
     """The row of c may have arrived, although its id has not."""
     driver = driver_of("a1 b1")
     driver.publish("c1")
@@ -79,7 +79,7 @@ def test_a_replay_counts_what_its_rows_stand_for() -> None:
         ("bookmark=epoch,conflation=1s", ["resumed by replay, gap 3", "b1 a2"]),
     ],
 )
-def test_a_bookmark_subscription_tells_every_message_since(
+def test_a_bookmark_subscription_sends_every_message_since(
     options: str, expected: list[str]
 ) -> None:
     driver = driver_of("a1 b1 a2")

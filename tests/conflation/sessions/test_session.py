@@ -35,7 +35,7 @@ def test_room_is_shared_by_all_subscriptions() -> None:
 
 
 @rule("account-2")
-def test_the_end_of_a_subscription_is_told_and_drops_what_it_held() -> None:
+def test_the_end_of_a_subscription_is_sent_and_drops_what_it_held() -> None:
     driver = two_subscriptions()
     driver.publish("a1")
     driver.engine.unsubscribe("s", "sub1")
@@ -61,7 +61,7 @@ def test_a_subscriber_is_announced_before_its_rows_and_after_the_end_of_the_one_
     ]  # fmt: skip
 
 
-def test_who_has_everything_is_told_up_to_where() -> None:
+def test_a_client_that_has_everything_gets_its_position() -> None:
     driver = ManualDriver()
     driver.topic()
     driver.subscribe("conflation=1s", wanted="/v > 5")

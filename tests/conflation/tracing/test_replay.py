@@ -68,7 +68,7 @@ def test_who_else_joins_the_lane_makes_no_difference() -> None:
 
 
 @rule("trace-2")
-def test_a_change_is_told_when_it_is_asked_for_and_when_it_is_made() -> None:
+def test_a_change_is_shown_when_requested_and_when_made() -> None:
     driver = TracedDriver()
     driver.topic()
     driver.subscribe("conflation=1s", session="other")
@@ -121,7 +121,7 @@ def test_a_trace_that_is_not_read_ends() -> None:
 
 
 @rule("trace-1")
-def test_a_trace_that_tells_something_else_ends() -> None:
+def test_a_trace_that_differs_from_the_real_stream_ends() -> None:
     """Here the record says that nothing was taken."""
     driver, name = held_and_owed()
     driver.trace(name)

@@ -258,7 +258,7 @@ def test_a_snapshot_comes_first_and_in_pieces() -> None:
 
 
 @rule("trace-3")
-def test_a_replay_tells_messages_in_their_turn() -> None:
+def test_the_trace_of_a_replay_has_messages_in_their_turn() -> None:
     """Once it has caught up it moves to its lane."""
     driver = TracedDriver()
     driver.topic()
