@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.support.manual_driver import ManualDriver
+from tidegate.conflation.lanes.lane import Lane
 from tidegate.conflation.sessions.session import QueueLimits
 
 LIMITS = QueueLimits(100, 1 << 20)
@@ -25,25 +26,26 @@ def test_a_subscriber_changes_lanes_when_what_is_held_is_due() -> None:
     assert driver.received() == ["a2"]
 
 
-def test_only_who_must_change_lanes_does() -> None:
+def test_only_subscriptions_of_the_policy_change_lanes() -> None:
     driver = ManualDriver()
     driver.topic(policy="always")
     driver.topic("other")
     driver.session()
-    driver.subscribe()
-    driver.subscribe("conflation=1s")
-    driver.subscribe(topic="other")
-    before = [
-        subscriber.lane for subscriber in driver.engine._registry.find("s").subscribers.values()
+    ids = [
+        (driver.subscribe(), "px"),
+        (driver.subscribe("conflation=1s"), "px"),
+        (driver.subscribe(topic="other"), "other"),
     ]
+
+    def lanes() -> list[Lane | None]:
+        subscribers = (driver.engine.subscriber("s", each) for each in ids)
+        return [subscriber.lane for subscriber in subscribers if subscriber is not None]
+
+    before = lanes()
     driver.engine.set_session_limits("s", LIMITS, conflated=True)
-    assert [
-        subscriber.lane for subscriber in driver.engine._registry.find("s").subscribers.values()
-    ] == before
+    assert lanes() == before
     driver.engine.set_session_limits("s", LIMITS, conflated=False)
-    after = [
-        subscriber.lane for subscriber in driver.engine._registry.find("s").subscribers.values()
-    ]
+    after = lanes()
     assert [one is other for one, other in zip(before, after, strict=True)] == [False, True, True]
 
 
