@@ -1,17 +1,18 @@
-"""Definitions of topics: key, type, queue policy, and how much the journal keeps."""
+"""Definitions of topics: key, type, history, and the lane that a queue policy makes of another."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from tidegate.conflation.subscription import LaneId, Subscription
 from tidegate.keys.merging import Matcher, Merger
 from tidegate.keys.reducers import Reduce
 from tidegate.keys.spec import KeySpec
 
 
 class QueuePolicy(StrEnum):
-    """What a full queue does with this topic's messages (Diffusion's conflation policies)."""
+    """The effect of a full queue on this topic's messages (Diffusion's conflation policies)."""
 
     OFF = "off"
     CONFLATE = "conflate"
@@ -42,7 +43,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """How much a journal keeps: `messages_max`, within `bytes_max` and `age_ms` if given."""
+    """The bounds of a journal: `messages_max`, and `bytes_max` and `age_ms` if given."""
 
     messages_max: int
     bytes_max: int | None = None
@@ -81,3 +82,48 @@ class Definition:
     def keeps_records(self) -> bool:
         """True if the topic has a state of the world."""
         return bool(self.key_spec) or self.retains
+
+
+def effective_lane(
+    subscription: Subscription, definition: Definition, *, conflated: bool
+) -> LaneId:
+    """Return the lane of a subscription: on a topic that always conflates, one without interval.
+
+    A session that is not `conflated` gets every message there too.
+    """
+    lane_id = subscription.lane_id
+    # An interval conflates already; the policy is for subscriptions that ask for every message.
+    if lane_id.interval_ns or not conflated or definition.policy is not QueuePolicy.ALWAYS:
+        return lane_id
+    return replace(queue_rules(lane_id, definition), always=True, counted=subscription.counted)
+
+
+def queue_rules(lane_id: LaneId, definition: Definition) -> LaneId:
+    """Return the rules by which the queue of a lane is conflated: those of its topic."""
+    # Rows of windows and groups are made of records: there are no messages to merge.
+    if lane_id.feed.shape is not None:
+        return lane_id
+    # Deltas say how a record changes: they are composed, and nothing is merged or matched.
+    if lane_id.delta:
+        return replace(lane_id, replaces=definition.replaces)
+    return replace(
+        lane_id,
+        merge=merge_of(definition),
+        match=match_of(definition, lane_id.feed.key_spec),
+        replaces=definition.replaces,
+    )
+
+
+def merge_of(definition: Definition) -> Reduce | Merger | None:
+    """Return the topic's reducers or merger; None where the newest message is kept."""
+    merge = definition.merge
+    # Plain reducers keep the last message: the board does that without looking at any.
+    return None if isinstance(merge, Reduce) and merge.is_plain else merge
+
+
+def match_of(definition: Definition, key_spec: KeySpec) -> KeySpec | Matcher | None:
+    """Return the topic's `match`; None where it asks for key fields, which are equal already."""
+    match = definition.match
+    if isinstance(match, KeySpec) and set(match.paths) <= set(key_spec.paths):
+        return None
+    return match

@@ -18,7 +18,8 @@ from collections.abc import Iterable, Sequence
 from tidegate.conflation.definition import Definition
 from tidegate.conflation.errors import LimitReached, SessionUnknown, TopicUnknown
 from tidegate.conflation.frame import Frame, RestoredTopic
-from tidegate.conflation.lanes.lane import Lane, Member
+from tidegate.conflation.lanes.lane import Lane
+from tidegate.conflation.lanes.member import Member
 from tidegate.conflation.outputs import (
     CloseReason,
     Event,
@@ -239,7 +240,7 @@ class Engine:
         if topic.definition.expiration_ns is not None:
             self._schedule.arm(topic.expiry, topic)
         for watcher in self.watchers:
-            watcher.published(topic, frames, now)
+            watcher.published(topic, frames, now)  # first: queues may be conflated for it
         self._queue_limits.grown(topic)
 
     def supply_history(self, wanted: HistoryWanted, piece: Sequence[Frame], now: Instant) -> None:
@@ -261,7 +262,7 @@ class Engine:
             else:
                 self._flush(*due, now)
         for watcher in self.watchers:
-            watcher.advanced(now)
+            watcher.advanced(now)  # last: a flush is explained by what it left behind
 
     def next_deadline(self) -> Instant | None:
         """Return when to call `advance` next; None: not before the next publish."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 class EngineError(ValueError):
     """Base of everything that the engine raises for a caller's mistake."""
 
+    # An error without a code of its own reaches users as a fault of the gateway, which it then is.
     code = "internal"
 
     def __init__(self, detail: str, position: int | None = None) -> None:

@@ -21,6 +21,8 @@ class RemovalReason(StrEnum):
     ENTITLEMENT = "entitlement"
 
 
+# Frames hold texts, bytes and numbers, so no cycle goes through them. There may be millions: the
+# garbage collector need not visit each.
 class Frame(msgspec.Struct, frozen=True, gc=False):
     """One message as published: shared by every board, log and session that refers to it.
 
@@ -60,6 +62,7 @@ class Tombstone(Frame, frozen=True, gc=False, kw_only=True):
 
     def held_at(self, position: int) -> bool:
         """Return True if a consumer at this position still shows the key that left."""
+        # Half-open: a consumer at `left` has seen the removal.
         return any(entered <= position < left for entered, left in self.spans)
 
     def as_put(self) -> Frame:
@@ -109,14 +112,15 @@ class Batch:
         self.position = position
         self.low_water = low_water
         self.payload_bytes = sum(len(frame.payload) for frame in self.frames)
+        # By format; a dict, not one field, as members of a lane may have different formats.
         self.encoded: dict[str, bytes] = {}
         self._messages: int | None = None
 
     def __deepcopy__(self, memo: object) -> Self:
-        return self
+        return self  # rows never change, and bytes once made serve the copy as well
 
     def messages(self) -> int:
-        """Rows that bring a value; a removal brings none."""
+        """Count the rows that bring a value; a removal brings none."""
         if self._messages is None:  # asked for every member of a lane
             self._messages = sum(not frame.removed for frame in self.frames)
         return self._messages
@@ -154,6 +158,10 @@ class Receipt(msgspec.Struct, frozen=True, gc=False):
         oldest = self if self.first <= other.first else other
         return Receipt(self.messages + other.messages, oldest.first, oldest.first_ms)
 
+    def after(self, earlier: Receipt | None) -> Receipt:
+        """Return both together; this one alone if nothing came earlier."""
+        return self if earlier is None else earlier.then(self)
+
     def on(self, frame: Frame, patch: bytes | None = None) -> Frame:
         """Return the row that a frame becomes; the frame if it stands for itself alone."""
         if isinstance(frame, Tombstone):
@@ -170,7 +178,7 @@ class Receipt(msgspec.Struct, frozen=True, gc=False):
                 first=self.first,
                 first_ms=self.first_ms,
                 patch=patch,
-                exempt=False,
+                exempt=False,  # an exempt row stands for itself alone, and this one for several
             )
         return Row(
             frame.offset,

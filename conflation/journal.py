@@ -31,7 +31,8 @@ class Log:
         return len(self._frames) - self._start
 
     def __deepcopy__(self, memo: object) -> Log:
-        twin = Log()
+        # Frames are shared; the list is not, as each side drops its own old end.
+        twin = Log(self._size_of)
         twin.dropped_through = self.dropped_through
         twin.extend(self.after(self.dropped_through))
         return twin
@@ -82,6 +83,7 @@ class Log:
         start = max(self._start, len(self._frames) - history.messages_max)
         if history.bytes_max is not None:
             spare = self._bytes_total - history.bytes_max
+            # The sums rise, so the first frame that may stay is found by bisection.
             start = max(start, bisect_right(self._bytes_through, spare - 1) + 1 if spare > 0 else 0)
         if history.age_ms is not None and len(self):
             oldest_ms = self._frames[-1].timestamp_ms - history.age_ms
@@ -91,6 +93,7 @@ class Log:
             self.drop_through(self._frames[start - 1].offset)
 
     def _index_after(self, offset: int) -> int:
+        # Dropped frames stay in the list until it is compacted: the search begins behind them.
         return bisect_right(self._frames, offset, lo=self._start, key=lambda frame: frame.offset)
 
     def _bytes_before(self, index: int) -> int:

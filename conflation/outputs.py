@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from tidegate.conflation.frame import Batch
-from tidegate.conflation.lanes.lane import Lane, Member
+from tidegate.conflation.lanes.lane import Lane
+from tidegate.conflation.lanes.member import Member
 
 
 class CloseReason(StrEnum):
@@ -70,7 +71,7 @@ class GroupEnd:
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """How a bookmark is continued, and the messages and time between it and the newest message.
+    """The mode in which a bookmark is continued, with the messages and time since it.
 
     The time is None where it is unknown. `bookmark` is the client's position if no row follows
     that would carry one.
@@ -131,6 +132,8 @@ class SharedFlush:
 
     topic: str
     epoch: str
+    # The lane itself: until the shell has written the batch, each member is asked again if it still
+    # fits.
     lane: Lane
     batch: Batch
     members: Sequence[Member]
@@ -174,6 +177,7 @@ class HistoryWanted:
     """
 
     session: str
+    # A name, not the object: the subscription may have ended when its history comes.
     subscriber: tuple[str, str]
     epoch: str
     after: int

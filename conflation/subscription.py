@@ -1,15 +1,16 @@
-"""Subscriptions as granted, and the lane that a topic's queue policy makes of one."""
+"""A subscription as granted, with the identities of the feed and the lane that it shares."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 
-from tidegate.conflation.definition import Definition, QueuePolicy
-from tidegate.conflation.lane_id import LaneId
+from tidegate.keys.filter import Filter
 from tidegate.keys.merging import Matcher, Merger
 from tidegate.keys.order import Order
+from tidegate.keys.projection import Projection
 from tidegate.keys.reducers import Reduce
+from tidegate.keys.select import Select
 from tidegate.keys.spec import KeySpec
 from tidegate.keys.text.bookmark import Bookmark
 from tidegate.keys.text.rate import Rate
@@ -38,7 +39,7 @@ class Command(StrEnum):
 
 
 class NotFound(StrEnum):
-    """What to do with a bookmark that the journal does not reach (`bookmark_not_found`)."""
+    """The start of a replay whose bookmark the journal does not reach (`bookmark_not_found`)."""
 
     EPOCH = "epoch"
     NOW = "now"
@@ -58,6 +59,10 @@ class Replay:
     rate: Rate | None = None
 
 
+AUTO = "auto"
+"""The word in place of an interval."""
+
+
 @dataclass(frozen=True, slots=True)
 class Auto:
     """`conflation=auto`: the interval may move between these bounds."""
@@ -68,7 +73,7 @@ class Auto:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What the gateway shows beside values; the engine only keeps it with the subscription."""
+    """Additions to values that the gateway shows; the engine only keeps them."""
 
     timestamp: bool = False
     receipt: bool = False
@@ -77,6 +82,78 @@ class Shown:
     progress: bool = False
     max_age_ns: int | None = None
     auto: Auto | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The `top_n` rows behind the first `skip_n`, by an order; ties are in order of record key."""
+
+    order: Order | None
+    top_n: int
+    skip_n: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FeedId:
+    """The content of a board: equal ids, one board.
+
+    With an empty `key_spec` the topic itself is the key. With a `shape` the board is derived: the
+    rows of a window, or one row for each group.
+    """
+
+    key_spec: KeySpec
+    filter: Filter | None = None
+    shape: Window | Projection | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LaneId:
+    """The identity of a lane, which sends rows of one board: equal ids, one lane, one encoding.
+
+    `interval_ns` 0 is `conflation=none`: every message, or, where its topic conflates `always`, the
+    newest of each key at once. `counted`: rows have a receipt (first, last, how many), so the
+    lane looks at every message. The rest is as in the options of the same name.
+    """
+
+    feed: FeedId
+    interval_ns: int = 0
+    pace: str = "batch"
+    leading: bool = False
+    delta: bool = False
+    oof: bool = False
+    no_empties: bool = False
+    counted: bool = False
+    select: Select | None = None
+    merge: Reduce | Merger | None = None
+    match: KeySpec | Matcher | None = None
+    replaces: bool = False
+    never: Filter | None = None
+    flush_on: Filter | None = None
+    always: bool = False
+
+    def __deepcopy__(self, memo: object) -> LaneId:
+        return self  # immutable, and shared by all rows that were made by its rules
+
+    @property
+    def queues(self) -> bool:
+        """True if what members have not taken counts towards the limits of their sessions."""
+        # An interval holds a row a key at most, however long a client does not read. A list of
+        # messages grows with time.
+        return not self.interval_ns
+
+    @property
+    def lists(self) -> bool:
+        """True if every message is kept for its members."""
+        return not self.interval_ns and not self.always
+
+    @property
+    def asks_board(self) -> bool:
+        """True if a board alone can answer, without state beside it or a look at each message."""
+        is_eager = self.always and self.feed.shape is not None  # else made when the board is asked
+        # Each of these needs more of a key than its newest value.
+        special = (self.pace == "key", self.leading, self.delta, self.counted, self.replaces)
+        rules = (self.merge, self.match, self.never, self.flush_on)
+        return not (is_eager or any(special)) and all(rule is None for rule in rules)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,50 +175,3 @@ class Subscription:
     paused: bool = False
     shown: Shown = Shown()
     counted: bool = False
-
-
-# Queue lanes: what a topic's queue policy makes of a subscription that asks for every message.
-
-
-def effective_lane(
-    subscription: Subscription, definition: Definition, *, conflated: bool
-) -> LaneId:
-    """The lane that a subscription is in: on a topic that always conflates, at once.
-
-    A session that is not `conflated` gets every message there too.
-    """
-    lane_id = subscription.lane_id
-    if lane_id.interval_ns or not conflated or definition.policy is not QueuePolicy.ALWAYS:
-        return lane_id
-    return replace(queue_rules(lane_id, definition), always=True, counted=subscription.counted)
-
-
-def queue_rules(lane_id: LaneId, definition: Definition) -> LaneId:
-    """Return the rules by which the queue of a lane is conflated: those of its topic."""
-    # Rows of windows and groups are made of records: there are no messages to merge.
-    if lane_id.feed.shape is not None:
-        return lane_id
-    # Deltas say how a record changes: they are composed, and nothing is merged or matched.
-    if lane_id.delta:
-        return replace(lane_id, replaces=definition.replaces)
-    return replace(
-        lane_id,
-        merge=merge_of(definition),
-        match=match_of(definition, lane_id.feed.key_spec),
-        replaces=definition.replaces,
-    )
-
-
-def merge_of(definition: Definition) -> Reduce | Merger | None:
-    """Return the topic's reducers or merger; None where the newest message is kept."""
-    merge = definition.merge
-    # Plain reducers keep the last message: the board does that without looking at any.
-    return None if isinstance(merge, Reduce) and merge.is_plain else merge
-
-
-def match_of(definition: Definition, key_spec: KeySpec) -> KeySpec | Matcher | None:
-    """Return the topic's `match`; None where it asks for key fields, which are equal already."""
-    match = definition.match
-    if isinstance(match, KeySpec) and set(match.paths) <= set(key_spec.paths):
-        return None
-    return match

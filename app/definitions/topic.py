@@ -202,8 +202,8 @@ class TopicDefinition(Strict):
             raise invalid("policy-invalid", detail, "/conflation")
         options = Options.parse(self.options)
         # The position in the options text is known only here, so it goes into the problem by hand.
-        if options.given("conflation"):
-            position = options.position("conflation")
+        if "conflation" in options.positions:
+            position = options.positions["conflation"]
             detail = "A series is never conflated."
             raise invalid("options-invalid", detail, "/options", position)
 

@@ -13,7 +13,7 @@ import msgspec
 from tidegate.app.http.wire import END, FIELD, event
 from tidegate.conflation.definition import Kind
 from tidegate.conflation.frame import Frame, Row, Tombstone, receipt_of
-from tidegate.conflation.options.print import granted, lane_text
+from tidegate.conflation.options.grant import granted, lane_text
 from tidegate.conflation.outputs import (
     CloseReason,
     Goodbye,

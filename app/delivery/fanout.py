@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from tidegate.app.delivery.encoding import Style, body_bytes, shared_chunk
 from tidegate.conflation.engine import Engine
-from tidegate.conflation.lanes.lane import Member
+from tidegate.conflation.lanes.member import Member
 from tidegate.conflation.outputs import SharedFlush
 
 # How long streams may write before the loop looks at everything else.

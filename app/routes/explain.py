@@ -15,12 +15,12 @@ from tidegate.app.http.parameters import STRICT
 from tidegate.app.routes.models.operations import Explained
 from tidegate.app.routes.models.sessions import Explaining
 from tidegate.app.sessions.subscribe_request import decided
-from tidegate.conflation.lane_id import LaneId, Window
-from tidegate.conflation.options.parse import assignments
-from tidegate.conflation.options.print import granted, lane_text
+from tidegate.conflation.definition import effective_lane
+from tidegate.conflation.options.grant import granted, lane_text
+from tidegate.conflation.options.syntax import assignments
 from tidegate.conflation.options.table import Options
 from tidegate.conflation.sessions.backfill import resume_mode
-from tidegate.conflation.subscription import Command, Subscription, effective_lane
+from tidegate.conflation.subscription import Command, LaneId, Subscription, Window
 from tidegate.conflation.topics.recorded import Estimate, estimate
 from tidegate.conflation.topics.topic import Topic
 from tidegate.keys.projection import Projection
@@ -73,7 +73,7 @@ def _defaults(normal: str, asked: Explaining, command: Command) -> dict[str, obj
     # By name and not by text: a granted value may be spelled in another way than it was asked for.
     options = Options.parse(asked.options or "")
     named = {} if asked.command is not None else {"command": str(command)}
-    parts = [part for part in assignments(normal) if not options.given(part.name)]
+    parts = [part for part in assignments(normal) if part.name not in options.positions]
     return named | {part.name: True if part.value is None else part.value for part in parts}
 
 

@@ -34,7 +34,7 @@ from tidegate.app.metrics.families import (
 from tidegate.app.metrics.topics import topic_families, topic_table
 from tidegate.app.routes.models.operations import Alive, Lanes, Ready
 from tidegate.conflation.lanes.lane import Lane
-from tidegate.conflation.options.print import lane_text
+from tidegate.conflation.options.grant import lane_text
 from tidegate.conflation.topics.topic import Topic
 from tidegate.keys.text.duration import MILLISECOND, Instant
 

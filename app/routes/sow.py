@@ -39,7 +39,7 @@ from tidegate.app.topics.query import SowQuery, matching
 from tidegate.app.topics.registry import CatalogTopic
 from tidegate.conflation.boards.board import Board
 from tidegate.conflation.frame import Frame, RemovalReason
-from tidegate.conflation.options.values import SKIP_N_MAX, TOP_N_MAX
+from tidegate.conflation.options.syntax import SKIP_N_MAX, TOP_N_MAX
 from tidegate.conflation.topics.topic import Topic
 from tidegate.keys.spec import canonical_key, group_key
 from tidegate.keys.text.bookmark import Bookmark

@@ -25,7 +25,7 @@ from tidegate.app.routes.models.events import TRACE
 from tidegate.conflation.definition import Kind
 from tidegate.conflation.errors import LimitReached, SessionUnknown
 from tidegate.conflation.frame import Frame, Tombstone, receipt_of
-from tidegate.conflation.options.print import granted, lane_text
+from tidegate.conflation.options.grant import granted, lane_text
 from tidegate.conflation.outputs import Output, Rows
 from tidegate.conflation.sessions.subscriber import Subscriber
 from tidegate.conflation.subscription import Subscription

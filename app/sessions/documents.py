@@ -258,7 +258,7 @@ def change_of(body: bytes, characters_max: int) -> Change:
     options = None if options_text is None else Options.parse(options_text, is_change=True)
     if options is not None and options.bookmark is not None:
         detail = "bookmark: only where a subscription begins."
-        raise Problem("options-invalid", detail, position=options.position("bookmark"))
+        raise Problem("options-invalid", detail, position=options.positions.get("bookmark"))
     paused = said.get("paused")
     if options is not None and (options.pause or options.resume):
         if paused is not None or (options.pause and options.resume):

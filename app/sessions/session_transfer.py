@@ -25,7 +25,7 @@ from tidegate.app.sessions.subscriptions import (
     end_reason,
 )
 from tidegate.conflation.errors import EngineError
-from tidegate.conflation.options.print import granted, spelled
+from tidegate.conflation.options.grant import granted
 from tidegate.conflation.options.table import Options
 from tidegate.conflation.outputs import CloseReason, Unsubscribed
 from tidegate.conflation.sessions.session import QueueLimits
@@ -174,7 +174,7 @@ def _packed_asked(context: SessionContext, asked: SessionSubscription) -> Packed
         asked.name,
         asked.text,
         PackedRequest(
-            spelled(wish.options), spelled(wish.earlier), wish.options.is_change,
+            wish.options.text(), wish.earlier.text(), wish.options.is_change,
             wish.filter_text, wish.order_text, wish.command, wish.form, wish.many,
         ),
         [_packed_grant(topic, found) for topic, found in asked.topics.items()],

@@ -11,7 +11,7 @@ from tidegate.app.http.internal_call import Reply
 from tidegate.app.sessions.session import Session
 from tidegate.app.sessions.subscriptions import GrantedSubscription, SessionSubscription
 from tidegate.conflation.errors import SessionUnknown
-from tidegate.conflation.options.print import granted, lane_text
+from tidegate.conflation.options.grant import granted, lane_text
 from tidegate.conflation.sessions.accounting import SessionStats, SubscriptionStats
 from tidegate.conflation.sessions.session import QueueLimits
 from tidegate.conflation.sessions.subscriber import SubscriberId

@@ -15,7 +15,7 @@ from tidegate.app.http.problems import Problem
 from tidegate.app.http.requests import checked_characters, integer
 from tidegate.conflation.definition import Kind
 from tidegate.conflation.frame import Frame
-from tidegate.conflation.options.values import SKIP_N_MAX, TOP_N_MAX
+from tidegate.conflation.options.syntax import SKIP_N_MAX, TOP_N_MAX
 from tidegate.keys.errors import KeysError
 from tidegate.keys.filter import Filter
 from tidegate.keys.order import Order

@@ -1,4 +1,4 @@
-"""Messages of one key put together: by reducers, by mergers, and as parts of a pending entry.
+"""Messages of one key put together, by reducers or by a registered merger, and rows of them.
 
 Everything here is immutable and joins associatively in publication order. That one law covers late
 joins and slow subscribers: parts that a member has missed are joined like parts that are held.
@@ -13,14 +13,13 @@ from typing import Protocol, Self
 import msgspec
 
 from tidegate.conflation.frame import Frame, Receipt, Row, Tombstone, receipt_of
-from tidegate.conflation.lane_id import LaneId
-from tidegate.keys import patch as patches
+from tidegate.conflation.subscription import LaneId
 from tidegate.keys.merging import Matcher, Merger, Verdict
 from tidegate.keys.reducers import Merged, Reduce
 from tidegate.keys.spec import conflation_key
 
 MERGES_BYTES_MAX = 32 << 20
-"""What the answers of one lane's merger may take up; beyond that the oldest are asked again."""
+"""The bound on kept answers of one lane's merger; the oldest beyond it are asked again."""
 
 _ENTRY_BYTES = 200  # of a dict entry with its key, measured roughly: a bound needs no more
 
@@ -177,6 +176,7 @@ class CombinedRow(Row, frozen=True, gc=False, kw_only=True):
     def meets(self, later: CombinedRow) -> bool:
         """Return True if a later row may join this one."""
         mine, other = self.rules, later.rules
+        # Rules differ after a change of options: a sum does not continue in a maximum.
         if (mine.merge, mine.match) != (other.merge, other.match):
             return False
         if isinstance(mine.match, Matcher):
@@ -190,6 +190,7 @@ class CombinedRow(Row, frozen=True, gc=False, kw_only=True):
         """Join a later row; None if a merger declines."""
         count = receipt_of(self).then(receipt_of(later))
         if self.accumulator is None or later.accumulator is None:
+            # With `match` alone nothing is combined: the later message replaces the earlier one.
             return combined_row(later, count, later.rules, later.published, None)
         accumulator = self.accumulator.join(later.accumulator)
         if accumulator is None:
@@ -234,6 +235,8 @@ def combined_row(
 def lifted(frame: Frame, rules: LaneId) -> Frame:
     """Return a single message as these rules would hold it, so that it can be combined."""
     is_single = not frame.removed and receipt_of(frame).messages == 1
+    # A row of several messages cannot be taken apart, and what other rules made of them is no
+    # message.
     if not is_single or frame.exempt or isinstance(frame, CombinedRow):
         return frame
     start = accumulator_of(rules.merge)
@@ -256,6 +259,8 @@ class Unreported(msgspec.Struct, frozen=True, gc=False):
 
     def then(self, later: Unreported) -> Unreported:
         """Join later messages; what other rules have made of messages is only counted."""
+        # Results of unequal rules cannot be joined. The later one stays, as its rules are those of
+        # coming rows; the count covers both.
         accumulator = later.accumulator if self.accumulator is None else self.accumulator
         if self.accumulator is not None and later.accumulator is not None:
             accumulator = (
@@ -280,6 +285,8 @@ class Unreported(msgspec.Struct, frozen=True, gc=False):
     def on(self, row: Frame) -> Frame:
         """Return the row that stands for these messages too, combined where reducers can."""
         count = self.count.then(receipt_of(row))
+        # Where the rules are others, or there are none, the row keeps its value and counts the
+        # messages.
         if not isinstance(row, CombinedRow | CombinedRemoval) or self.merge != row.rules.merge:
             return count.on(row, row.patch if isinstance(row, Row) else None)
         accumulator = row.accumulator
@@ -301,109 +308,3 @@ def unreported_of(row: Frame) -> Unreported | None:
         accumulator = None if row.accumulator is None else row.accumulator.unreported()
         return Unreported(count, row.rules.merge, accumulator)
     return Unreported(count)
-
-
-class PendingPart(msgspec.Struct, frozen=True, gc=False):
-    """Consecutive messages of one key as one; consecutive parts join to one part.
-
-    `joins` is the lane's count of joins when it began: a member that joined later has it in its
-    snapshot. `is_new`: the key was not there before. `gone`: it is not there after. `patch` is
-    what the messages changed; None where only the value can be sent. `count` is None for a
-    removal alone.
-    """
-
-    joins: int
-    frame: Frame
-    count: Receipt | None
-    is_new: bool
-    gone: Tombstone | None = None
-    patch: bytes | None = None
-    accumulator: Accumulator | None = None
-
-    def __deepcopy__(self, memo: object) -> Self:
-        return self
-
-    def then(self, later: PendingPart) -> PendingPart | None:
-        """Join a later part; None if a merger declines."""
-        accumulator = self.accumulator or later.accumulator
-        if self.accumulator is not None and later.accumulator is not None:
-            accumulator = self.accumulator.join(later.accumulator)
-            if accumulator is None:
-                return None
-        patch = None
-        if later.patch is not None and self.patch is not None:
-            patch = patches.compose(self.patch, later.patch)
-        count = _together(self.count, later.count)
-        return PendingPart(
-            self.joins, later.frame, count, self.is_new, later.gone, patch, accumulator
-        )
-
-    def unreported(self, *, is_new: bool) -> PendingPart:
-        """Return what counts with the key's next row, as no row of this part is sent."""
-        accumulator = None if self.accumulator is None else self.accumulator.unreported()
-        return msgspec.structs.replace(self, is_new=is_new, accumulator=accumulator)
-
-    def keeps_place(self, earlier: PendingPart) -> bool:
-        """Return True if a merger kept the message before, which then keeps its place."""
-        return (
-            self.accumulator is not None
-            and self.accumulator is earlier.accumulator
-            and self.gone is None
-        )
-
-    def _removal(self, gone: Tombstone, rules: LaneId) -> Tombstone:
-        """Return the removal as it is sent, standing for the messages that it takes away."""
-        if self.count is None:
-            return gone
-        fields = {name: getattr(gone, name) for name in Tombstone.__struct_fields__}
-        fields |= msgspec.structs.asdict(self.count)
-        if not combines(rules):
-            return Tombstone(**fields)
-        return CombinedRemoval(**{**fields, "rules": rules, "accumulator": self.accumulator})
-
-    @property
-    def is_unseen(self) -> bool:
-        """True if the key came and went, so that there is nothing to send."""
-        return self.gone is not None and self.is_new
-
-    def row(
-        self, payload: bytes, patch: bytes | None, rules: LaneId, *, exempt: bool = False
-    ) -> Frame | None:
-        """Return the part as it is sent; None for a key that came and went."""
-        if self.gone is not None:
-            if self.is_unseen:
-                return None
-            return self._removal(self.gone, rules)
-        assert self.count is not None
-        frame = self.frame
-        if combines(rules) and not exempt:
-            return CombinedRow(
-                frame.offset,
-                payload,
-                frame.key,
-                frame.timestamp_ms,
-                first=self.count.first,
-                first_ms=self.count.first_ms,
-                messages=self.count.messages,
-                patch=patch,
-                rules=rules,
-                published=frame.payload,
-                accumulator=self.accumulator,
-            )
-        return Row(
-            frame.offset,
-            payload,
-            frame.key,
-            frame.timestamp_ms,
-            exempt,
-            first=self.count.first,
-            first_ms=self.count.first_ms,
-            messages=self.count.messages,
-            patch=patch,
-        )
-
-
-def _together(older: Receipt | None, newer: Receipt | None) -> Receipt | None:
-    if older is None or newer is None:
-        return newer if older is None else older
-    return older.then(newer)

@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 
 from tidegate.conflation.frame import Frame, Receipt, Row, receipt_of
-from tidegate.conflation.lane_id import LaneId
-from tidegate.conflation.lanes.accumulate import PendingPart
-from tidegate.conflation.lanes.pending import Pending
+from tidegate.conflation.lanes.pending import Pending, PendingPart
 from tidegate.conflation.operators.filter import Change
+from tidegate.conflation.subscription import LaneId
 from tidegate.keys import patch as patches
 
 
@@ -34,7 +33,7 @@ class DeltaWriter:
         """Return the patch of one message, without key fields; None: its value must be sent."""
         if change.replaced is None:
             return None
-        # Of the selected fields alone, so that a change that nobody sees is an empty delta.
+        # Of the selected fields alone, so that a change of hidden fields is an empty delta.
         return patches.diff(self.shown(change.replaced.payload), self.shown(change.frame.payload))
 
     def finished(self, patch: bytes | None, payload: bytes, record: bytes) -> bytes | None:
@@ -44,6 +43,7 @@ class DeltaWriter:
         """
         if patch is None:
             return None
+        # A client finds the record by them, as with deltas of AMPS.
         complete = patches.with_fields(patch, record, self._key_paths)
         return complete if len(complete) < len(payload) else None
 
@@ -56,13 +56,11 @@ class DeltaWriter:
         """Return the rows of one message sent without an interval: one, or none."""
         frame = change.frame
         patch = self.change_of(change)
+        count = receipt_of(frame).after(self.unreported.get(frame.key))
         if self._no_empties and patch is not None and patches.is_empty(patch):
-            unreported = self.unreported.get(frame.key)
-            now = receipt_of(frame)
-            self.unreported[frame.key] = now if unreported is None else unreported.then(now)
+            self.unreported[frame.key] = count
             return []
-        unreported = self.unreported.pop(frame.key, None)
-        count = receipt_of(frame) if unreported is None else unreported.then(receipt_of(frame))
+        self.unreported.pop(frame.key, None)
         payload = self.shown(frame.payload)
         return [
             Row(
@@ -93,6 +91,8 @@ class ChangeSuppression:
     def note_base(self, change: Change) -> None:
         """Note the value that was last sent of a key of which nothing is held yet."""
         if self._delta is not None and change.replaced is not None:
+            # The message that opens the entry has replaced it on the board, so this is the last
+            # chance to see it; later ones replace values that were never sent.
             base = self._delta.shown(change.replaced.payload)
             self._sent.setdefault(change.board_key, base)
 
@@ -124,12 +124,16 @@ class ChangeSuppression:
         part = entry.whole()
         assert part is not None
         if part.is_unseen:
+            # Those that joined meanwhile have the key in their snapshot: they get the removal, and
+            # for the others the messages wait for the next row.
             self._unreported[entry.board_key] = entry.unreported_parts()
             entry.unseen = True
             return entry.was_joined
         if self._delta is None:
             return True
         if part.gone is not None:
+            # Clients hold nothing of the key now, so any value is news, even one that equals the
+            # last.
             self._sent.pop(entry.board_key, None)
             return True
         payload = payload_of(part)

@@ -10,12 +10,12 @@ import msgspec
 from tidegate.conflation.boards.board import THE_RECORD, Board, Pair
 from tidegate.conflation.frame import Batch, Frame, Tombstone, prefix_within, receipt_of, sent_bytes
 from tidegate.conflation.journal import Log
-from tidegate.conflation.lane_id import LaneId
 from tidegate.conflation.lanes.accumulate import Merges, Unreported
 from tidegate.conflation.lanes.delta import DeltaWriter
-from tidegate.conflation.lanes.lane import Held, Lane, Member, all_shown, grouped, whole
-from tidegate.conflation.lanes.pending import Backlog
+from tidegate.conflation.lanes.lane import Held, Lane, all_shown, grouped, whole
+from tidegate.conflation.lanes.member import Backlog, Member
 from tidegate.conflation.operators.filter import Change
+from tidegate.conflation.subscription import LaneId
 from tidegate.keys.text.duration import Instant
 
 
@@ -64,8 +64,7 @@ class EveryMessageLane(Lane):
         unreported = self._delta.give_unreported() if self._delta is not None else {}
         for row_key, count in unreported.items():
             for other in self.members.values():
-                earlier = other.owed.get(row_key)
-                other.owed[row_key] = count if earlier is None else earlier.then(count)
+                other.owed[row_key] = count.after(other.owed.get(row_key))
         member.position = self.board.head
 
     def pending(self, member: Member) -> list[Pair]:
@@ -202,8 +201,7 @@ class EveryMessageLane(Lane):
         """Note what each key's next row will stand for, as this part of the list is dropped."""
         for row in listed:
             if not row.exempt:
-                now, earlier = receipt_of(row), member.owed.get(row.key)
-                member.owed[row.key] = now if earlier is None else earlier.then(now)
+                member.owed[row.key] = receipt_of(row).after(member.owed.get(row.key))
 
     def _trim(self) -> None:
         """Drop the part of the list that no member will ask for."""

@@ -6,9 +6,10 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 from tidegate.conflation.boards.board import Board, Pair
 from tidegate.conflation.frame import Batch, Frame
-from tidegate.conflation.lane_id import LaneId
-from tidegate.conflation.lanes.lane import CatchUp, Held, Lane, Member, all_shown, grouped
+from tidegate.conflation.lanes.lane import Held, Lane, all_shown, grouped
+from tidegate.conflation.lanes.member import CatchUp, Member
 from tidegate.conflation.operators.filter import Change
+from tidegate.conflation.subscription import LaneId
 from tidegate.keys.text.duration import Instant
 
 
@@ -22,6 +23,7 @@ class IntervalLane(Lane):
 
     @property
     def sees_every_message(self) -> bool:
+        # A publish costs its boards and no lane: only the first message arms the deadline.
         return False
 
     @property
@@ -53,6 +55,7 @@ class IntervalLane(Lane):
         return member.cut < row.offset <= member.position and not _is_midway(member)
 
     def in_step(self, member: Member, batch: Batch) -> bool:
+        # Within a catch-up the position is where that began, though rows behind it were sent.
         return member.catch_up is None and batch.since == member.position
 
     def pending(self, member: Member) -> list[Pair]:

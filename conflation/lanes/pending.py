@@ -1,27 +1,143 @@
-"""Pending entries: what a lane or a backlog holds of each key, and which entry a message joins."""
+"""Pending entries: what a lane or a backlog holds of each key, and which entry a message joins.
+
+An entry consists of parts, cut where members join. Parts are immutable and join associatively in
+publication order, as accumulators do: what a slow or late member gets is a join of parts.
+"""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
-from tidegate.conflation.boards.board import THE_RECORD
-from tidegate.conflation.frame import Frame, Row, Tombstone, receipt_of
-from tidegate.conflation.lane_id import LaneId
+from tidegate.conflation.frame import Frame, Receipt, Row, Tombstone
 from tidegate.conflation.lanes.accumulate import (
+    Accumulator,
+    CombinedRemoval,
     CombinedRow,
-    Merges,
-    PendingPart,
-    Unreported,
-    accumulator_of,
+    combines,
 )
+from tidegate.conflation.subscription import LaneId
+from tidegate.keys import patch as patches
 from tidegate.keys.merging import Matcher
 from tidegate.keys.spec import KeyOf, KeySpec, conflation_key
 from tidegate.keys.text.duration import Instant
+
+
+class PendingPart(msgspec.Struct, frozen=True, gc=False):
+    """Consecutive messages of one key as one; consecutive parts join to one part.
+
+    `joins` is the lane's count of joins when it began: a member that joined later has it in its
+    snapshot. `is_new`: the key was not there before. `gone`: it is not there after. `patch` is
+    what the messages changed; None where only the value can be sent. `count` is None for a
+    removal alone.
+    """
+
+    joins: int
+    frame: Frame
+    count: Receipt | None
+    is_new: bool
+    gone: Tombstone | None = None
+    patch: bytes | None = None
+    accumulator: Accumulator | None = None
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+    def then(self, later: PendingPart) -> PendingPart | None:
+        """Join a later part; None if a merger declines."""
+        accumulator = self.accumulator or later.accumulator
+        if self.accumulator is not None and later.accumulator is not None:
+            accumulator = self.accumulator.join(later.accumulator)
+            if accumulator is None:
+                return None
+        patch = None
+        # One message that has no patch leaves nothing to compose with: its base was never sent.
+        if later.patch is not None and self.patch is not None:
+            patch = patches.compose(self.patch, later.patch)
+        count = _together(self.count, later.count)
+        # New as it was before the first message, gone as it is after the last: so parts of parts
+        # join in any grouping.
+        return PendingPart(
+            self.joins, later.frame, count, self.is_new, later.gone, patch, accumulator
+        )
+
+    def unreported(self, *, is_new: bool) -> PendingPart:
+        """Return what counts with the key's next row, as no row of this part is sent."""
+        accumulator = None if self.accumulator is None else self.accumulator.unreported()
+        return msgspec.structs.replace(self, is_new=is_new, accumulator=accumulator)
+
+    def keeps_place(self, earlier: PendingPart) -> bool:
+        """Return True if a merger kept the message before, which then keeps its place."""
+        return (
+            self.accumulator is not None
+            # By identity: a merger that keeps the message before answers with the same accumulator.
+            # Its place then stays, too, as in Diffusion.
+            and self.accumulator is earlier.accumulator
+            and self.gone is None
+        )
+
+    def _removal(self, gone: Tombstone, rules: LaneId) -> Tombstone:
+        """Return the removal as it is sent, standing for the messages that it takes away."""
+        if self.count is None:
+            return gone
+        fields = {name: getattr(gone, name) for name in Tombstone.__struct_fields__}
+        fields |= msgspec.structs.asdict(self.count)
+        if not combines(rules):
+            return Tombstone(**fields)
+        return CombinedRemoval(**{**fields, "rules": rules, "accumulator": self.accumulator})
+
+    @property
+    def is_unseen(self) -> bool:
+        """True if the key came and went, so that there is nothing to send."""
+        return self.gone is not None and self.is_new
+
+    def row(
+        self, payload: bytes, patch: bytes | None, rules: LaneId, *, exempt: bool = False
+    ) -> Frame | None:
+        """Return the part as it is sent; None for a key that came and went."""
+        if self.gone is not None:
+            if self.is_unseen:
+                return None
+            return self._removal(self.gone, rules)
+        assert self.count is not None
+        frame = self.frame
+        # An exempt row offers nothing to join: as a `CombinedRow` a conflated queue would combine
+        # it.
+        if combines(rules) and not exempt:
+            return CombinedRow(
+                frame.offset,
+                payload,
+                frame.key,
+                frame.timestamp_ms,
+                first=self.count.first,
+                first_ms=self.count.first_ms,
+                messages=self.count.messages,
+                patch=patch,
+                rules=rules,
+                published=frame.payload,
+                accumulator=self.accumulator,
+            )
+        return Row(
+            frame.offset,
+            payload,
+            frame.key,
+            frame.timestamp_ms,
+            exempt,
+            first=self.count.first,
+            first_ms=self.count.first_ms,
+            messages=self.count.messages,
+            patch=patch,
+        )
+
+
+def _together(older: Receipt | None, newer: Receipt | None) -> Receipt | None:
+    if older is None or newer is None:
+        return newer if older is None else older
+    return older.then(newer)
 
 
 @dataclass(slots=True, eq=False)
@@ -50,6 +166,7 @@ class Pending:
     is_retraction: bool = False
 
     def __deepcopy__(self, memo: object) -> Pending:
+        # Parts are immutable and shared; their list grows, so each copy has its own.
         return Pending(
             self.board_key, list(self.parts), self.due, self.order, self.opened, self.began,
             self.sealed, self.match, self.is_held, self.unseen, self.is_retraction,
@@ -79,6 +196,7 @@ class Pending:
         own = self.parts[0]
         # A key that came and went in them was not there before: only now it is known to be new.
         older = [part.unreported(is_new=own.is_new) for part in unreported]
+        # Parts of one join become one; others stay apart for members that joined between them.
         together = older[-1].then(own) if older[-1].joins == self.began else None
         self.parts[:1] = [*older, own] if together is None else [*older[:-1], together]
 
@@ -151,11 +269,15 @@ class PendingKeys:
         entries = self._entries.get(board_key, [])
         if part.gone is not None and entries and (len(entries) > 1 or entries[0].sealed):
             return None  # rows that go before it have to be taken back by a row of its own
+        # The newest first: it is the nearest in publication order of those that would accept the
+        # part.
         for entry in () if sealed else reversed(entries):
             if entry.sealed or not self._meets(entry, part):
                 continue
             earlier = entry.newest
             joined = None if entry in apart else earlier.then(part)
+            # A merger that declines decides for older entries as well: in one of those the message
+            # would overtake the one that it may not join.
             if joined is None:
                 return None
             # A member has joined in between: it must get the newer part alone.
@@ -181,6 +303,8 @@ class PendingKeys:
         """Take over the entries of a later flush, or their parts that began after a join."""
         apart: set[Pending] = set()
         for entry in flushed:
+            # A key that came and went has a row only for members that joined in between: they have
+            # it in their snapshot.
             if not entry.unseen or since_join > entry.began:
                 self._absorb(entry, since_join, apart)
 
@@ -220,6 +344,7 @@ class PendingKeys:
     def take_all(self) -> list[Pending]:
         """Take every entry out."""
         entries = list(self.all())
+        # Other structures, such as a heap of due times, may still refer to an entry.
         for entry in entries:
             entry.is_held = False
         self._entries = {}
@@ -235,106 +360,3 @@ class PendingKeys:
 
     def _match(self, part: PendingPart) -> str:
         return "" if self._match_of is None else self._match_of(part.frame.payload)
-
-
-WasThere = Callable[[str, int], bool]
-"""`(board_key, offset)`: True if the key was on the board then."""
-
-
-class Backlog:
-    """One member's queue of every message, conflated, where no board can answer for it.
-
-    It has one value or one composite delta for each key, the shorter of the two, as in Diffusion
-    on back pressure. Rows come in the order of sending and leave at the old end. `rules` are the
-    topic's: what merges, what may not conflate, which message keeps its place.
-    """
-
-    def __init__(self, rules: LaneId, merges: Merges | None = None) -> None:
-        """Begin empty; `merges` are the answers of the rules' merger for other queues."""
-        self._rules = rules
-        self._entries = PendingKeys(rules)
-        self._accumulate = accumulator_of(rules.merge, merges)
-        self._rows: list[tuple[Pending, Frame]] | None = None
-
-    def take_unseen(self) -> list[tuple[str, Unreported]]:
-        """Take out the messages of keys that came and went, by row key: no row reports them."""
-        unseen = [entry for entry in self._entries.all() if entry.newest.is_unseen]
-        for entry in unseen:
-            self._entries.take(entry)
-        parts = [(entry.newest, entry.newest.count) for entry in unseen]
-        merge = self._rules.merge
-        return [
-            (
-                part.frame.key,
-                Unreported(count, merge, part.accumulator and part.accumulator.unreported()),
-            )
-            for part, count in parts
-            if count is not None
-        ]
-
-    def absorb(self, rows: Iterable[Frame], was_there: WasThere) -> None:
-        """Add rows that came after everything that is here."""
-        for row in rows:
-            board_key = row.key if self._rules.feed.key_spec else THE_RECORD
-            part = self._part(row, board_key, was_there)
-            if self._entries.merge(board_key, part, sealed=row.exempt) is None:
-                self._open(board_key, part, sealed=row.exempt)
-        self._rows = None
-
-    def rows(self) -> Sequence[Frame]:
-        """Return what is here, in the order of sending."""
-        return [row for _, row in self._ordered()]
-
-    def took(self, count: int) -> None:
-        """Drop this many of the first rows: they are sent."""
-        ordered = self._ordered()
-        for entry, _ in ordered[:count]:
-            self._entries.take(entry)
-        self._rows = ordered[count:]
-
-    def _open(self, board_key: str, part: PendingPart, *, sealed: bool) -> None:
-        """Open an entry; beside another of its key a delta has no base, so values go."""
-        others = self._entries.of_key(board_key)
-        for entry in others:
-            entry.parts[-1] = msgspec.structs.replace(entry.newest, patch=None)
-        if others:
-            part = msgspec.structs.replace(part, patch=None)
-        self._entries.open(board_key, part, sealed=sealed)
-
-    def _part(self, row: Frame, board_key: str, was_there: WasThere) -> PendingPart:
-        is_new = self._rules.oof and not was_there(board_key, row.offset - 1)
-        count = receipt_of(row)
-        if isinstance(row, Tombstone):
-            counted = count if count.messages else None
-            return PendingPart(0, row, counted, is_new=False, gone=row)
-        patch = row.patch if isinstance(row, Row) else None
-        accumulator = None if self._accumulate is None else self._accumulate(row.payload)
-        if isinstance(row, CombinedRow) and row.rules.merge == self._rules.merge:
-            accumulator = row.accumulator
-        return PendingPart(0, row, count, is_new=is_new, patch=patch, accumulator=accumulator)
-
-    def _ordered(self) -> list[tuple[Pending, Frame]]:
-        if self._rows is None:
-            # Kept until the next change: a large queue is asked for its first rows many times.
-            self._rows = [
-                (entry, row)
-                for entry in sorted(self._entries.all(), key=self._place)
-                if (row := self._row(entry)) is not None
-            ]
-        return self._rows
-
-    def _place(self, entry: Pending) -> int:
-        """Return the place of an entry.
-
-        Where deltas follow, the newest value of a key has to be its last row: their base.
-        """
-        in_order = not self._rules.delta or len(self._entries.of_key(entry.board_key)) == 1
-        return entry.order if in_order else entry.newest.frame.offset
-
-    def _row(self, entry: Pending) -> Frame | None:
-        part = entry.whole()
-        assert part is not None
-        payload = part.frame.payload if part.accumulator is None else part.accumulator.payload()
-        is_shorter = part.patch is not None and len(part.patch) < len(payload)
-        patch = part.patch if is_shorter else None
-        return part.row(payload, patch, self._rules, exempt=entry.sealed)

@@ -11,12 +11,13 @@ from itertools import chain, count
 
 from tidegate.conflation.boards.board import Board, Pair
 from tidegate.conflation.frame import Batch, Frame, Receipt, Tombstone
-from tidegate.conflation.lane_id import LaneId
-from tidegate.conflation.lanes.accumulate import Merges, PendingPart, Unreported, accumulator_of
+from tidegate.conflation.lanes.accumulate import Merges, Unreported, accumulator_of
 from tidegate.conflation.lanes.delta import ChangeSuppression, DeltaWriter
-from tidegate.conflation.lanes.lane import Held, Lane, Member, grouped
-from tidegate.conflation.lanes.pending import Pending, PendingKeys
+from tidegate.conflation.lanes.lane import Held, Lane, grouped
+from tidegate.conflation.lanes.member import Member
+from tidegate.conflation.lanes.pending import Pending, PendingKeys, PendingPart
 from tidegate.conflation.operators.filter import Change, matcher
+from tidegate.conflation.subscription import LaneId
 from tidegate.keys.text.duration import MILLISECOND, Instant
 
 TICK_NS_MAX = 50 * MILLISECOND
@@ -132,6 +133,7 @@ class StatefulLane(Lane):
                         PendingPart(self._joins, frame, None, is_new=False, gone=frame), change, now
                     )
                 continue
+            # Before the message is held: it flushes what came before it, and waits itself.
             if self._flush_on is not None and self._flush_on(frame.payload, frame.key):
                 self._release()
             part = PendingPart(
@@ -158,16 +160,22 @@ class StatefulLane(Lane):
             if self.id.leading:  # only there a new entry asks when its key was last sent
                 self._note_flushed(sending, now)
             if sending:
+                # Only a flush with rows counts: a position that moved without any would wake every
+                # member.
                 self.position += 1
                 rows += self._rows(sending, entries)
                 newest = max(entry.newest.frame.offset for entry in sending)
                 self._sent_through = max(self._sent_through, newest)
+                # A member that joined after an entry began has its first messages in the snapshot
+                # already, so the shared row is not its row.
                 joins += [entry.parts[0].joins for entry in sending]
                 self._flushes.add(self.position, sending)
         self._batch_joins = min(joins)
         self._arm(now)
         self._batch_low = self.low_water()
         self.batch = Batch(rows, since, self.position, self._placed(self._batch_low))
+        # Members that took the flush before are served by the batch; only those further back need
+        # it kept.
         self._flushes.drop({member.position for member in self.members.values()})
         if self._merges is not None:
             self._merges.forget()
@@ -244,6 +252,7 @@ class StatefulLane(Lane):
         return [self._held_in(entry) for entry in entries]
 
     def needs_board_since(self) -> int | None:
+        # Entries hold their frames themselves, tombstones included.
         return None
 
     def _placed(self, low_water: int) -> int | None:

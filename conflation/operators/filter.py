@@ -8,7 +8,7 @@ from typing import ClassVar, NamedTuple
 
 from tidegate.conflation.boards.board import THE_RECORD, Board
 from tidegate.conflation.frame import Frame, RemovalReason, Tombstone
-from tidegate.conflation.lane_id import FeedId
+from tidegate.conflation.subscription import FeedId
 from tidegate.keys.filter import Filter
 from tidegate.keys.spec import KeySpec, conflation_key
 

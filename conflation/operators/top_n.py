@@ -8,13 +8,13 @@ from typing import Any
 
 from tidegate.conflation.boards.board import Board
 from tidegate.conflation.frame import Frame
-from tidegate.conflation.lane_id import Window
 from tidegate.conflation.operators.filter import (
     FilterOperator,
     Move,
     Operator,
     no_longer_matching,
 )
+from tidegate.conflation.subscription import Window
 
 Place = tuple[Any, str]
 """An order's sort value and the record key, which breaks ties."""

@@ -1,4 +1,4 @@
-"""Grants: a request and the topic's own options, made one subscription without conflicts."""
+"""Grants: a request and the topic's own options made one subscription, and its printed form."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from tidegate.conflation.auto import auto_within
-from tidegate.conflation.definition import Definition
+from tidegate.conflation.definition import Definition, match_of, merge_of
 from tidegate.conflation.errors import OptionsInvalid
-from tidegate.conflation.lane_id import FeedId, LaneId, Window
-from tidegate.conflation.options.parse import refused
-from tidegate.conflation.options.rules import Case
-from tidegate.conflation.options.table import Options, conflicts
-from tidegate.conflation.options.values import AUTO, NOW
+from tidegate.conflation.options.rules import Case, Conflict, Rule
+from tidegate.conflation.options.syntax import NOW, refused
+from tidegate.conflation.options.table import TABLE, Options
 from tidegate.conflation.subscription import (
+    AUTO,
     Auto,
     Command,
+    FeedId,
+    LaneId,
     NotFound,
     Replay,
     Shown,
     Subscription,
-    match_of,
-    merge_of,
+    Window,
 )
 from tidegate.keys.errors import FilterInvalid, KeysError
 from tidegate.keys.filter import Filter
@@ -35,7 +35,7 @@ from tidegate.keys.text.bookmark import Bookmark
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a subscriber asks for of one topic; filter and order are still texts.
+    """A subscriber's request for one topic; filter and order are still texts.
 
     `defaults` are the topic's own options, of a change also the earlier ones. `counted`: the
     format shows the first message that a row stands for. `resume` is an id that was seen before.
@@ -179,13 +179,24 @@ def _settle(request: Request) -> tuple[Settled, list[str]]:
         if conflict is None:
             return Settled(definition, options, command), left_out
         # The request is never changed: only what it did not say itself gives way.
-        topics_own = [name for name in conflict.names if not request.options.given(name)]
+        topics_own = [name for name in conflict.names if name not in request.options.positions]
         if not topics_own:
             name = conflict.names[0]
-            raise OptionsInvalid(conflict.detail, request.options.position(name))
+            raise OptionsInvalid(conflict.detail, request.options.positions.get(name))
         options = options.without(topics_own[0])
         whose = "the earlier" if is_change else "the topic's own"
         left_out.append(f"{whose} {topics_own[0]} is left out: {conflict.detail}")
+
+
+# Pairs, so that a request looks only at the rules of its own options.
+_CHECKS = [(rule, name) for rule in Rule for name, option in TABLE.items() if rule in option.rules]
+
+
+def conflicts(case: Case) -> Iterator[Conflict]:
+    """Yield everything that is wrong with a case, in the order of the rules."""
+    for rule, name in _CHECKS:
+        if name in case.given and (conflict := rule.conflict(case, name)) is not None:
+            yield conflict
 
 
 def _command(text: str | None, definition: Definition, options: Options) -> Command:
@@ -328,7 +339,42 @@ def _warnings(settled: Settled, subscription: Subscription) -> Iterator[str]:
         yield "a message is delivered once it is stored, so live changes nothing"
     if subscription.replay is None and options.bookmark is not None:
         for name in ("bookmark_not_found", "rate"):
-            if options.says(name):
+            if name in options.said:
                 yield f"from now on there is nothing to replay, so {name} changes nothing"
     if subscription.order is not None and not command.queries:
         yield "order_by is for the rows of a snapshot, and this command begins without one"
+
+
+def granted(subscription: Subscription) -> str:
+    """Return the normalised form: what was granted, as options that ask for exactly this.
+
+    What matters is spelled out though it be a default, since a setting or the topic may change it.
+    With the same command, filter and order, parsing and deciding it again gives an equal
+    subscription.
+    """
+    return ",".join(_granted(subscription))
+
+
+def _granted(subscription: Subscription) -> Iterator[str]:
+    for option in TABLE.values():
+        value = option.granted(subscription)
+        if value is not None and value != option.default:
+            yield option.text(value)
+
+
+def lane_text(lane_id: LaneId) -> str:
+    """Return a text that is unique among the lanes of a topic: options, then the rest after `&`.
+
+    A lane with counted rows shows `receipt`, whichever of its members show it.
+    """
+    # A subscription of this lane whose own settings are all defaults, so that only the lane shows.
+    shown = Shown(receipt=lane_id.counted)
+    anyone = Subscription("", Command.SUBSCRIBE, lane_id, shown=shown)
+    feed = lane_id.feed
+    beside = {
+        "command": "delta_subscribe" if lane_id.delta else None,
+        "filter": feed.filter,
+        "order_by": feed.shape.order if isinstance(feed.shape, Window) else None,
+    }
+    texts = (f"&{name}={value}" for name, value in beside.items() if value is not None)
+    return granted(anyone) + "".join(texts)

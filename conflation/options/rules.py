@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 
 from tidegate.conflation.auto import STEPS_NS, auto_within
 from tidegate.conflation.definition import Definition, Kind
-from tidegate.conflation.options.values import AUTO
-from tidegate.conflation.subscription import Auto, Command
+from tidegate.conflation.subscription import AUTO, Auto, Command
 from tidegate.keys.text.duration import duration_text
 
 
@@ -67,7 +66,7 @@ class Conflict(NamedTuple):
 
 
 class Condition(NamedTuple):
-    """What holds where an option is given; `{name}` in the texts is that option.
+    """A condition on requests that give an option; `{name}` in the texts is that option.
 
     If it does not hold, one of `either` has to go: the option itself, unless more are named.
     """

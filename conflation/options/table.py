@@ -1,25 +1,23 @@
 """The table of options: one entry for each; everything else about an option follows from it.
 
-An entry of `Options` says how the value is written (`values.py`), what it is if nothing is given,
+An entry of `Options` says how the value is written (`syntax.py`), what it is if nothing is given,
 what a granted subscription has of it, which rules it keeps (`rules.py`), and a line for the
-reference page. Parsing, both printed forms (`print.py`), the search for conflicts and that page
-go over `TABLE`. A new option is an entry here, and a lane or a stream that acts on it.
+reference page. Parsing, both printed forms, the search for conflicts and that page go over `TABLE`.
+A new option is an entry here, and a lane or a stream that acts on it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Generic, Self, TypeVar, overload
 
 from tidegate.conflation.auto import STEPS_NS
 from tidegate.conflation.errors import OptionsInvalid
-from tidegate.conflation.lane_id import Window
-from tidegate.conflation.options import values
-from tidegate.conflation.options.parse import assignments, hint, join_projection, read_value
-from tidegate.conflation.options.rules import Case, Conflict, Rule
-from tidegate.conflation.options.values import AUTO, NOW, Syntax, one_of, whole_number
-from tidegate.conflation.subscription import BATCH_SIZE, NotFound, Subscription
+from tidegate.conflation.options import syntax
+from tidegate.conflation.options.rules import Rule
+from tidegate.conflation.options.syntax import NOW, Syntax, one_of, refused, whole_number
+from tidegate.conflation.subscription import AUTO, BATCH_SIZE, NotFound, Subscription, Window
 from tidegate.keys.projection import Projection
 from tidegate.keys.reducers import Reduce
 from tidegate.keys.text.bookmark import START
@@ -72,16 +70,29 @@ class Option(Generic[Value]):
     def __get__(self, options: Options | None, owner: type) -> Self | Value:
         if options is None:
             return self
+        # So `options.pace` has its type, and each default is said once, in the table.
         value: Value = options.said.get(self.name, self.default)
         return value
 
     def read(self, text: str | None, position: int) -> Any:
-        """Return the value that a text says; None for an option without `=`.
+        """Return the value that a text says; True for a flag, which has no syntax.
+
+        `text` is None for an option without `=`.
 
         Raises:
-            OptionsInvalid: a value that is missing, malformed, or one too many.
+            OptionsInvalid: a value that is missing, malformed, or one too many; the option's name
+                stands in front.
         """
-        return read_value(self.name, self.syntax, text, position)
+        if self.syntax is None:
+            if text is not None:
+                raise OptionsInvalid(f"{self.name}: it stands alone, without a value", position)
+            return True
+        if text is None:
+            raise OptionsInvalid(f"{self.name}: expected = and a value", position)
+        try:
+            return self.syntax.read(text, position)
+        except ValueError as error:
+            raise refused(self.name, error, position) from None
 
     def text(self, value: Any) -> str:
         """Return the option with this value, in canonical spelling."""
@@ -115,11 +126,11 @@ class Options:
     """
 
     said: Mapping[str, Any] = field(default_factory=dict)
-    positions: tuple[tuple[str, int], ...] = field(default=(), compare=False)
+    positions: Mapping[str, int] = field(default_factory=dict, compare=False)
     is_change: bool = False
 
     conflation = Option(
-        values.INTERVAL,
+        syntax.INTERVAL,
         "at most one message per key and interval, the newest",
         default=None,  # not 0: `conflation=none` is printed, as it overrides the topic's own
         usual="`none`",
@@ -127,7 +138,7 @@ class Options:
         rules=(Rule.NO_SERIES, Rule.ANY_KEY, Rule.STEP),
     )
     conflation_key = Option(
-        values.KEY,
+        syntax.KEY,
         "messages with equal fields replace one another",
         default=None,
         usual="the topic's key",
@@ -154,8 +165,9 @@ class Options:
         rules=(Rule.INTERVAL, Rule.KEY_BY_KEY),
         source=TIDEGATE,
     )
+    # Rounded inwards, both of them: an interval that was not asked for is never granted.
     min = Option(
-        values.DURATION,
+        syntax.DURATION,
         "lower bound of `auto`, rounded up to a step",
         default=None,
         usual=f"`{duration_text(STEPS_NS[0])}`",
@@ -164,7 +176,7 @@ class Options:
         source=TIDEGATE,
     )
     max = Option(
-        values.DURATION,
+        syntax.DURATION,
         "upper bound of `auto`, rounded down to a step",
         default=None,
         usual=f"`max_age`, or `{duration_text(STEPS_NS[-1])}`",
@@ -173,7 +185,7 @@ class Options:
         source=TIDEGATE,
     )
     max_age = Option(
-        values.DURATION,
+        syntax.DURATION,
         "greatest age of a row at the socket; a breach sends `late`",
         default=None,
         granted=lambda given: given.shown.max_age_ns,
@@ -181,7 +193,7 @@ class Options:
         source=TIDEGATE,
     )
     never = Option(
-        values.FILTER,
+        syntax.FILTER,
         "messages that match are not conflated",
         default=None,
         granted=lambda given: given.lane_id.never,
@@ -189,7 +201,7 @@ class Options:
         source=TIDEGATE,
     )
     flush_on = Option(
-        values.FILTER,
+        syntax.FILTER,
         "a message that matches first sends what is held",
         default=None,
         granted=lambda given: given.lane_id.flush_on,
@@ -223,7 +235,7 @@ class Options:
         source=TIDEGATE,
     )
     select = Option(
-        values.SELECT,
+        syntax.SELECT,
         "which fields are sent; the filter sees all",
         default=None,
         usual="all",
@@ -231,7 +243,7 @@ class Options:
         rules=(Rule.FIELDS, Rule.NO_COLUMNS),
     )
     projection: ClassVar[Option[Projection | None]] = Option(
-        values.PROJECTION,
+        syntax.PROJECTION,
         "fields and aggregates of a row for each group",
         default=None,
         granted=lambda given: (
@@ -240,60 +252,60 @@ class Options:
         rules=(Rule.FIELDS, Rule.KEYED_GROUPS, Rule.SNAPSHOT, Rule.ONE_TOPIC),
     )
     grouping = Option(
-        values.BRACKETED,
+        syntax.BRACKETED,
         "the fields that make a group, and its key; with `projection`",
         default=None,
     )
     top_n = Option(
-        whole_number(1, values.TOP_N_MAX),
+        whole_number(1, syntax.TOP_N_MAX),
         "a live window: so many records by `order_by`",
         default=None,
         granted=lambda given: (window := _window(given)) and window.top_n,
         rules=(Rule.KEYED_TOPIC, Rule.ONE_SHAPE, Rule.SNAPSHOT, Rule.ONE_TOPIC),
     )
     skip_n = Option(
-        whole_number(0, values.SKIP_N_MAX),
+        whole_number(0, syntax.SKIP_N_MAX),
         "the window begins behind so many records",
         default=0,
         granted=lambda given: (window := _window(given)) and window.skip_n,
         rules=(Rule.WINDOW,),
     )
     batch_size = Option(
-        whole_number(1, values.BATCH_SIZE_MAX),
+        whole_number(1, syntax.BATCH_SIZE_MAX),
         "rows of a snapshot sent at a time",
         default=BATCH_SIZE,
         granted=lambda given: given.batch_size,
     )
     bookmark = Option(
-        values.BOOKMARK,
+        syntax.BOOKMARK,
         "begins in the past: every message since, then live ones",
         default=None,
         granted=_start,
         rules=(Rule.PLAIN_SUBSCRIBE,),
     )
     bookmark_not_found = Option(
-        values.NOT_FOUND,
+        syntax.NOT_FOUND,
         "what to do where the journal does not reach the bookmark",
         default=NotFound.NOW,
         granted=lambda given: given.replay and given.replay.not_found,
         rules=(Rule.BOOKMARK,),
     )
     rate = Option(
-        values.RATE,
+        syntax.RATE,
         "speed of a replay: messages or bytes a second, or a multiple of the recorded speed",
         default=None,
         granted=lambda given: given.replay and given.replay.rate,
         rules=(Rule.BOOKMARK,),
     )
     rate_max_gap = Option(
-        values.DURATION,
+        syntax.DURATION,
         "longest silence of a replay",
         default=None,
         granted=lambda given: given.replay and given.replay.rate and given.replay.rate.max_gap_ns,
         rules=(Rule.RATE, Rule.BOOKMARK),
     )
     reduce = Option(
-        values.REDUCE,
+        syntax.REDUCE,
         "combines fields of conflated messages",
         default=None,
         usual="the topic's `merge`",
@@ -343,30 +355,18 @@ class Options:
         """
         said: dict[str, Any] = {}
         positions: dict[str, int] = {}
-        for name, at, value, value_at in assignments(text):
+        for name, at, value, value_at in syntax.assignments(text):
             option = TABLE.get(name)
             if option is None:
-                raise OptionsInvalid(f"unknown option{hint(name, (*VALUED, *FLAGS))}", at)
+                raise OptionsInvalid(f"unknown option{syntax.hint(name, (*VALUED, *FLAGS))}", at)
             if option.only_in_change and not is_change:
                 raise OptionsInvalid(f"{name}: only where a running subscription is changed", at)
             if name in positions:
                 raise OptionsInvalid(f"{name} is given twice", at)
             positions[name] = at
             said[name] = option.read(value, value_at)
-        join_projection(said, positions)
-        return cls(said, tuple(positions.items()), is_change)
-
-    def given(self, name: str) -> bool:
-        """Return True if the text names this option."""
-        return any(name == given for given, _ in self.positions)
-
-    def position(self, name: str) -> int | None:
-        """Return the 0-based character where an option stands, if it was given."""
-        return dict(self.positions).get(name)
-
-    def says(self, name: str) -> bool:
-        """Return True if this option has a value, given or taken over."""
-        return name in self.said
+        syntax.join_projection(said, positions)
+        return cls(said, positions, is_change)
 
     # The positions stay its own: an error points into the text of the request.
     def over(self, defaults: Options) -> Options:
@@ -378,6 +378,12 @@ class Options:
         kept = {given: value for given, value in self.said.items() if given != name}
         return replace(self, said=kept)
 
+    def text(self) -> str:
+        """Return a text that parses to these options, in the order of the table."""
+        return ",".join(
+            option.text(self.said[name]) for name, option in TABLE.items() if name in self.said
+        )
+
 
 TABLE: Mapping[str, Option[Any]] = {
     name: entry for name, entry in vars(Options).items() if isinstance(entry, Option)
@@ -386,13 +392,3 @@ TABLE: Mapping[str, Option[Any]] = {
 
 FLAGS = tuple(name for name, option in TABLE.items() if option.syntax is None)
 VALUED = tuple(name for name in TABLE if name not in FLAGS)
-
-# Pairs, so that a request looks only at the rules of its own options.
-_CHECKS = [(rule, name) for rule in Rule for name, option in TABLE.items() if rule in option.rules]
-
-
-def conflicts(case: Case) -> Iterator[Conflict]:
-    """Yield everything that is wrong with a case, in the order of the rules."""
-    for rule, name in _CHECKS:
-        if name in case.given and (conflict := rule.conflict(case, name)) is not None:
-            yield conflict

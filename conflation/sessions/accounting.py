@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from tidegate.conflation.lanes.lane import Member
-from tidegate.conflation.options.print import lane_text
+from tidegate.conflation.lanes.member import Member
+from tidegate.conflation.options.grant import lane_text
 from tidegate.conflation.sessions.subscriber import Subscriber
 from tidegate.conflation.topics.feed import Feed
 from tidegate.conflation.topics.topic import Topic
@@ -39,7 +39,7 @@ class SubscriptionStats:
     filtered: int = 0
     """Messages published since the join that it did not ask for."""
     unreported: int = 0
-    """Of the conflated ones those that no receipt counts, unless their key comes again."""
+    """Conflated messages that no receipt counts, unless their key comes again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class SessionStats:
 
     session: str
     queued_messages: int
-    """What `conflation=none` subscriptions have waiting; intervals queue nothing."""
+    """Waiting messages of `conflation=none` subscriptions; intervals queue nothing."""
     queued_bytes: int
     subscriptions: tuple[SubscriptionStats, ...]
 
@@ -86,7 +86,7 @@ class TopicStats:
 
 @dataclass(frozen=True, slots=True)
 class Reliefs:
-    """What became of full queues, and of long ones in idle time."""
+    """Remedies for full queues, and for long ones in idle time."""
 
     forced: int = 0
     """Queues that were conflated because a message would have breached their limit."""
@@ -157,6 +157,7 @@ def last_sums(subscriber: Subscriber, reason: str, *, drains: bool = False) -> C
         conflated=last.conflated,
     )
     if drains:
+        # The drain moves them to delivered row by row, so that the identity holds meanwhile.
         sums["waiting"] = last.waiting
     else:
         sums.update({"dropped": last.waiting, f"{DROPPED}{reason}": last.waiting})
@@ -202,6 +203,7 @@ class Accounting:
 
     def end(self, subscriber: Subscriber, reason: str, *, drains: bool = False) -> None:
         """Add the counters of a subscription that ends to its topic's sums."""
+        # Without a lane nothing was matched: it was a query, or a replay that never went live.
         if subscriber.lane is not None:
             self._past[subscriber.topic.name].update(last_sums(subscriber, reason, drains=drains))
 
@@ -213,6 +215,7 @@ class Accounting:
         return topic_stats(topic, sums)
 
     def _add_feed(self, sums: Counter[str], topic: Topic, feed: Feed) -> None:
+        # Once for each feed: a preview of many groups is what costs.
         accepted, board = feed.preview()
         passed = feed.filtered_out(topic.values_in, accepted)
         for lane in feed.lanes.values():

@@ -1,20 +1,19 @@
-"""What a new subscription begins with: a snapshot, what it missed since a bookmark, or nothing."""
+"""The backfill of a new subscription: a snapshot, rows missed since a bookmark, or nothing."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tidegate.conflation.definition import CONFLATING
+from tidegate.conflation.definition import CONFLATING, queue_rules
 from tidegate.conflation.frame import Frame, Receipt, receipt_of
-from tidegate.conflation.lane_id import LaneId, Window
 from tidegate.conflation.lanes.lane import all_shown, shown_as
-from tidegate.conflation.lanes.pending import Backlog
+from tidegate.conflation.lanes.member import Backlog
 from tidegate.conflation.operators.filter import matcher
 from tidegate.conflation.outputs import Resumed, ResumeMode
 from tidegate.conflation.sessions.rows import Pacing, RowCursor
 from tidegate.conflation.sessions.session import FULL_PERCENT, QueueLimits
 from tidegate.conflation.sessions.subscriber import Subscriber
-from tidegate.conflation.subscription import NotFound, Replay, Subscription, queue_rules
+from tidegate.conflation.subscription import LaneId, NotFound, Replay, Subscription, Window
 from tidegate.conflation.topics.recorded import HistoryReplay, conflate_recorded, passing
 from tidegate.conflation.topics.topic import Topic
 from tidegate.keys.spec import conflation_key
@@ -76,6 +75,8 @@ def merged_since(topic: Topic, lane_id: LaneId, offset: int) -> Sequence[Frame]:
     """
     missed = passing(lane_id, topic.name, topic.journal.after(offset))
     backlog = Backlog(queue_rules(lane_id, topic.definition))
+    # As if every key had been there: the client ignores a removal too many, and one too few would
+    # leave it a record that is gone.
     backlog.absorb(all_shown(shown_as(lane_id.select), missed), lambda *_: True)
     return backlog.rows()
 
@@ -108,6 +109,7 @@ def replay_start(topic: Topic, replay: Replay) -> int | None:
     if isinstance(start, int):
         if topic.archived is not None and topic.is_in_archive(start):
             return topic.archived.start_at(start)
+        # A bisection would need times that never step back; the wall clock does.
         older = [f.offset for f in topic.journal.after(0) if f.timestamp_ms < start]
         return older[-1] if older else topic.journal.dropped_through
     if topic.reaches(start):

@@ -8,7 +8,8 @@ from dataclasses import replace
 from tidegate.conflation.boards.board import Pair
 from tidegate.conflation.frame import Frame, RemovalReason, Row, Tombstone
 from tidegate.conflation.lanes.accumulate import combines, lifted
-from tidegate.conflation.lanes.lane import Lane, Member, all_shown, shown_as
+from tidegate.conflation.lanes.lane import Lane, all_shown, shown_as
+from tidegate.conflation.lanes.member import Member
 from tidegate.conflation.outputs import HistoryWanted
 from tidegate.conflation.schedule import Schedule
 from tidegate.conflation.sessions.backfill import begin, continue_replay, supply

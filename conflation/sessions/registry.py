@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from tidegate.conflation.errors import LimitReached, SessionUnknown, SubscriptionUnknown
-from tidegate.conflation.lanes.lane import Lane, Member
+from tidegate.conflation.lanes.lane import Lane
+from tidegate.conflation.lanes.member import Member
 from tidegate.conflation.outputs import (
     CloseReason,
     Event,
@@ -117,6 +118,8 @@ class SessionRegistry:
         """
         why = reason or session.ended or GONE
         if reason is not CloseReason.UNSUBSCRIBED:
+            # A drain holds promised rows, but an end for any other reason has to free the queue
+            # now.
             for drain in session.drains():
                 drain.drop(why)
         for subscriber in list(session.subscribers.values()):
@@ -206,6 +209,7 @@ class SessionRegistry:
         has_rows = batch is not None and bool(batch.frames)
         for member in lane.members.values():
             session = self._sessions[member.session]
+            # It has not taken since it was last announced: that take will find this flush as well.
             if session.ready:
                 continue
             if has_rows:
@@ -232,6 +236,7 @@ class SessionRegistry:
             if session is None or not session.shares(lane, batch):
                 taken.append(None)
                 continue
+            # The gateway writes the shared bytes: this is the rest of a take.
             member.position = position
             member.delivered += messages
             if not member.is_plain:

@@ -14,10 +14,10 @@ from tidegate.conflation.frame import (
     receipt_of,
     sent_bytes,
 )
-from tidegate.conflation.lane_id import LaneId
 from tidegate.conflation.lanes.accumulate import CombinedRow, Unreported, unreported_of
-from tidegate.conflation.lanes.pending import Backlog
+from tidegate.conflation.lanes.member import Backlog
 from tidegate.conflation.outputs import Resumed
+from tidegate.conflation.subscription import LaneId
 from tidegate.keys.text.duration import MILLISECOND, SECOND, Instant
 from tidegate.keys.text.rate import Rate
 

@@ -8,18 +8,13 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from tidegate.conflation.boards.board import Board
-from tidegate.conflation.definition import QueuePolicy
+from tidegate.conflation.definition import QueuePolicy, effective_lane, queue_rules
 from tidegate.conflation.frame import Batch, Frame
-from tidegate.conflation.lane_id import LaneId
-from tidegate.conflation.lanes.lane import Lane, Member
+from tidegate.conflation.lanes.lane import Lane
+from tidegate.conflation.lanes.member import Member
 from tidegate.conflation.outputs import GroupBegin, GroupEnd, Output, Rows
 from tidegate.conflation.sessions.rows import RowCursor, deliveries
-from tidegate.conflation.subscription import (
-    Command,
-    Subscription,
-    effective_lane,
-    queue_rules,
-)
+from tidegate.conflation.subscription import Command, LaneId, Subscription
 from tidegate.conflation.topics.feed import Feed
 from tidegate.conflation.topics.recorded import HistoryReplay
 from tidegate.conflation.topics.topic import Topic
@@ -334,7 +329,7 @@ class Subscriber:
 
 @dataclass(slots=True, eq=False)
 class Drain:
-    """What is queued for a subscription that has ended: it is sent before its end.
+    """The queue of a subscription that has ended: it is sent before its end.
 
     It counts in its topic's sums as it goes, because its subscriber is not there to be counted.
     """

@@ -9,7 +9,6 @@ from itertools import count
 
 from tidegate.conflation.boards.board import THE_RECORD, Board
 from tidegate.conflation.frame import Frame, RestoredTopic, Tombstone
-from tidegate.conflation.lane_id import FeedId, LaneId, Window
 from tidegate.conflation.lanes.every_message import EveryMessageLane
 from tidegate.conflation.lanes.interval import IntervalLane
 from tidegate.conflation.lanes.lane import Lane
@@ -22,6 +21,7 @@ from tidegate.conflation.operators.filter import (
 )
 from tidegate.conflation.operators.group_by import GroupByOperator
 from tidegate.conflation.operators.top_n import TopNOperator
+from tidegate.conflation.subscription import FeedId, LaneId, Window
 from tidegate.keys.spec import KeySpec
 from tidegate.keys.text.duration import Instant
 

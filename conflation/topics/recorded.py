@@ -8,9 +8,9 @@ from itertools import dropwhile
 
 from tidegate.conflation.frame import Frame, Row
 from tidegate.conflation.journal import Log
-from tidegate.conflation.lane_id import LaneId, Window
 from tidegate.conflation.lanes.lane import Lane, whole
 from tidegate.conflation.operators.filter import matcher
+from tidegate.conflation.subscription import LaneId, Window
 from tidegate.conflation.topics.feed import Feed
 from tidegate.keys.spec import KeySpec
 from tidegate.keys.text.duration import MILLISECOND, SECOND, Instant

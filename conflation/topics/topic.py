@@ -14,8 +14,8 @@ from tidegate.conflation.definition import Definition
 from tidegate.conflation.errors import BookmarkExpired
 from tidegate.conflation.frame import Frame, RestoredTopic, Tombstone
 from tidegate.conflation.journal import Log
-from tidegate.conflation.lane_id import FeedId, LaneId
 from tidegate.conflation.lanes.lane import Lane
+from tidegate.conflation.subscription import FeedId, LaneId
 from tidegate.conflation.topics.feed import Feed
 from tidegate.keys.filter import Equality, Filter, index_tokens
 from tidegate.keys.path import FieldPath

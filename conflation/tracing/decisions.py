@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from tidegate.conflation.frame import Frame, Row, Tombstone, receipt_of
-from tidegate.conflation.lane_id import LaneId, Window
 from tidegate.conflation.lanes.lane import Held, Lane
 from tidegate.conflation.outputs import Output, Rows
 from tidegate.conflation.sessions.subscriber import Subscriber
-from tidegate.conflation.subscription import Command
+from tidegate.conflation.subscription import Command, LaneId, Window
 from tidegate.keys.merging import Merger
 from tidegate.keys.text.duration import Instant
 
@@ -59,6 +58,7 @@ class Decision:
 
 def counted(entry: Held, known: Held | None) -> Held:
     """Add the count of messages where the lane has none, if all were seen from the first on."""
+    # Unknown stays unknown: a count from the middle on would be too low.
     earlier = 0 if known is None else known.messages
     if entry.messages is not None or earlier is None:
         return entry
@@ -172,6 +172,7 @@ class DecisionObserver:
         """Yield what the lane flushed, and what of it is not sent."""
         lane = self._subscriber.lane
         batch = None if lane is None else lane.batch
+        # Every flush makes a new batch, so the same object means that nothing was flushed.
         if lane is None or batch is None or batch is self._batch:
             return
         self._batch = batch
@@ -187,6 +188,8 @@ class DecisionObserver:
 
     def _let_wait(self, lane: Lane, rows: Sequence[Frame], now: Instant) -> Iterator[Decision]:
         """Yield which rows of earlier flushes the flushed ones replace; a list replaces none."""
+        # Before any of these rows is noted: two rows of one key in a flush do not replace one
+        # another.
         missed = {row.key: self._awaited.get(row.key) for row in rows}
         for row in rows:
             if lane.has_sent(self._subscriber.member, row):
@@ -225,6 +228,8 @@ class DecisionObserver:
         for row in rows:
             yield delivered(row, now)
             awaited = self._awaited.get(row.key)
+            # A catch-up may send an older row of the key first: the flushed one is still to come
+            # then.
             if awaited is not None and awaited.offset <= row.offset:
                 del self._awaited[row.key]
         yield from self._not_sent(now)
@@ -248,6 +253,7 @@ class DecisionObserver:
         is_told = False
         for entry in lane.held(board_key):
             known = before.pop(entry.opened, None)
+            # The message went to another entry of its key.
             if known is not None and known.offset == entry.offset:
                 held.append(known)
                 continue
@@ -291,6 +297,7 @@ class DecisionObserver:
     def _not_sent(self, now: Instant) -> Iterator[Decision]:
         """Yield the flushed rows that a member with everything was not sent, and why."""
         subscriber, lane = self._subscriber, self._subscriber.lane
+        # While a cursor has rows, a row that is missing may be on its way.
         if lane is None or subscriber.backfill is not None or subscriber.catch_up is not None:
             return
         if lane.ready(subscriber.member):
@@ -317,6 +324,7 @@ class DecisionObserver:
     def _let_go(self, lane: Lane, now: Instant) -> list[Held]:
         """Return what is not held any more of what was due."""
         gone, self._released = self._released, []
+        # By due time: a flush costs the keys that were due, not all that are held.
         for due in [due for due in self._due if due <= now]:
             for board_key in self._due.pop(due):
                 gone += self._not_held(lane, board_key)

@@ -43,6 +43,7 @@ def copy_of(subscriber: Subscriber) -> Subscriber:
         other.backfill.pacing = copy.copy(subscriber.backfill.pacing)
     if subscriber.change is not None:
         other.change = PendingChange(subscriber.change.subscription, subscriber.change.deadline)
+    # Shallow: the rows in them are shared, only their places move.
     other.history = copy.copy(subscriber.history)
     other.catch_up = copy.copy(subscriber.catch_up)
     return other
@@ -51,6 +52,7 @@ def copy_of(subscriber: Subscriber) -> Subscriber:
 def _topic(real: Topic) -> Topic:
     # A removal by expiry is published like any other, so the copy gets it as a message.
     topic = Topic(real.name, replace(real.definition, expiration_ns=None), real.epoch)
+    # The journal does not say it: all that it had may be dropped.
     topic.head = real.head
     topic.journal = copy.deepcopy(real.journal)
     if topic.sow is not None and real.sow is not None:
@@ -222,12 +224,14 @@ class TraceRecorder:
 
     def advanced(self, now: Instant) -> None:
         """Note that time went on, if the lane let something go."""
+        # Most calls of `advance` concern other lanes: the stamp says so without a look at rows.
         if not self.is_over and self._stamp() != self._known:
             self._catch_up()
             self._note(Advanced(now))
 
     def took(self, bytes_max: int, outputs: Sequence[Output], now: Instant) -> None:
         """Note a take, if it found something or moved the member."""
+        # A take without outputs can still move the member, past a flush that had nothing for it.
         if not self.is_over and (outputs or self._stamp() != self._known):
             self._catch_up()
             size = sum(out.batch.payload_bytes for out in outputs if isinstance(out, Rows))
@@ -311,6 +315,7 @@ def begin_recording(
         raise LimitReached(f"there are {RECORDERS_MAX} traces already")
     recorder = TraceRecorder(subscriber, now, wake)
     watchers.append(recorder)
+    # A new tuple, not a list that grows: the subscriber may be calling its watchers right now.
     subscriber.watchers = (*subscriber.watchers, recorder)
     return recorder
 

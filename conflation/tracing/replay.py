@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from tidegate.conflation.engine import Engine
 from tidegate.conflation.frame import Frame
-from tidegate.conflation.lanes.lane import Member
-from tidegate.conflation.options.print import lane_text
+from tidegate.conflation.lanes.member import Member
+from tidegate.conflation.options.grant import lane_text
 from tidegate.conflation.outputs import Output, Rows
 from tidegate.conflation.sessions.subscriber import Subscriber
 from tidegate.conflation.subscription import Subscription
@@ -67,6 +67,7 @@ class Trace:
     def decisions(self, call: Call) -> Iterator[Decision]:
         """Make a call again; yield the decisions in it, one after the other."""
         if isinstance(call, Copied):
+            # An engine of its own from here: nothing that was wrong before the copy lives on.
             before, self._replay = self._replay, TraceReplay(call)
             if before is not None:
                 yield from self._replay.follows(before, call.now)
@@ -80,6 +81,7 @@ class Trace:
         yield from self._replay.again(call)
         if isinstance(call, Taken):
             self.taken = self._replay.taken
+            # Decisions after a difference would explain something that did not happen.
             if not same(self.taken, call.outputs):
                 self.ended = DIVERGED
 
@@ -147,9 +149,8 @@ class TraceReplay:
             yield from self._observer.message(frame, now)
 
     def _take(self, bytes_max: int, now: Instant) -> Iterator[Decision]:
-        self._engine.publish(
-            self.subscriber.topic.name, (), now
-        )  # no message, but the time of the take
+        # No message, but the time of the take: `take` itself has no `now`.
+        self._engine.publish(self.subscriber.topic.name, (), now)
         place = self._observer.place()
         self.taken = self._engine.take(self.subscriber.member.session, bytes_max)
         yield from self._observer.took(place, self.taken, now)

@@ -14,9 +14,6 @@ PURE = ("keys", "conflation")
 MODULE_LINES_MAX = 400
 STILL_LONGER = {
     "app/sessions/session.py": 407,
-    "conflation/lanes/accumulate.py": 409,
-    "conflation/lanes/lane.py": 414,
-    "tests/conflation/sessions/test_lane_change.py": 424,
 }
 """Modules of more than one noun, with their lines: they may shrink, and none may join them."""
 FUNCTION_LINES_MAX = 60

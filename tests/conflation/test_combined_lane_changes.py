@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import pytest
 
+from tests.support.manual_driver import ManualDriver, batches, counts
 from tests.support.rules import rule
-from tests.support.world import World, batches, counts
 from tidegate.conflation.frame import receipt_of
 from tidegate.conflation.outputs import Output
 from tidegate.keys.merging import Merger
@@ -33,67 +33,67 @@ MERGER = Merger("tests:summed", lambda current, new: {**new, "v": current["v"] +
         (f"conflation=200ms,{REDUCE}", "conflation=none,receipt", ""),
     ],
 )
-def test_what_was_combined_and_not_read_is_told_after_a_move(
+def test_combined_rows_that_were_not_taken_are_sent_after_a_move(
     before: str, after: str, wanted: str
 ) -> None:
     """A part that was cut off, a flush that was missed, and what is held."""
-    world = World()
-    world.topic()
-    name = world.subscribe(before)
-    left_behind(world)
-    world.change(name, after, wanted=wanted)
-    world.wait("1s")
-    assert total(world.take(bytes_max=1)) == {"a": 3, "b": 4}
+    driver = ManualDriver()
+    driver.topic()
+    name = driver.subscribe(before)
+    left_behind(driver)
+    driver.change(name, after, wanted=wanted)
+    driver.wait("1s")
+    assert total(driver.take(bytes_max=1)) == {"a": 3, "b": 4}
 
 
 @rule("change-5")
 @pytest.mark.parametrize(
     ("policy", "before"), [("conflate", "conflation=200ms"), ("always", "conflation=none")]
 )
-def test_what_a_merger_combined_is_told_after_a_move(policy: str, before: str) -> None:
-    world = World()
-    world.topic(policy=policy, merge=MERGER)
-    name = world.subscribe(before, counted=True)
-    left_behind(world)
-    world.change(name, "conflation=500ms", counted=True)
-    world.wait("1s")
-    rows = world.take(bytes_max=1)
+def test_rows_of_a_merger_are_sent_after_a_move(policy: str, before: str) -> None:
+    driver = ManualDriver()
+    driver.topic(policy=policy, merge=MERGER)
+    name = driver.subscribe(before, counted=True)
+    left_behind(driver)
+    driver.change(name, "conflation=500ms", counted=True)
+    driver.wait("1s")
+    rows = driver.take(bytes_max=1)
     assert total(rows) == {"a": 3, "b": 4}
     assert len(counts(rows)) == 2, "they are combined"
 
 
 @rule("merge-5", "change-5")
 def test_values_of_a_key_that_must_not_meet_stay_apart_over_a_move() -> None:
-    world = World()
-    world.topic(match=KeySpec.parse("[/g]"))
-    name = world.subscribe("conflation=200ms,receipt")
-    world.say("aX1 aY2")
-    world.wait("200ms")
-    world.say("aX3")
-    world.change(name, "conflation=500ms,receipt")
-    world.wait("1s")
-    assert counts(world.take()) == [("aY2", 1, 2), ("aX3", 2, 1)]
+    driver = ManualDriver()
+    driver.topic(match=KeySpec.parse("[/g]"))
+    name = driver.subscribe("conflation=200ms,receipt")
+    driver.publish("aX1 aY2")
+    driver.wait("200ms")
+    driver.publish("aX3")
+    driver.change(name, "conflation=500ms,receipt")
+    driver.wait("1s")
+    assert counts(driver.take()) == [("aY2", 1, 2), ("aX3", 2, 1)]
 
 
 @rule("change-5")
 def test_messages_of_a_queue_are_combined_by_the_new_rules() -> None:
-    world = World()
-    world.topic()
-    name = world.subscribe("conflation=none")
-    world.say("a1 b1 a1 a1")
-    world.change(name, f"conflation=200ms,{REDUCE}")
-    world.wait("1s")
-    assert counts(world.take()) == [("b1", 1, 2), ("a3", 3, 1)]
+    driver = ManualDriver()
+    driver.topic()
+    name = driver.subscribe("conflation=none")
+    driver.publish("a1 b1 a1 a1")
+    driver.change(name, f"conflation=200ms,{REDUCE}")
+    driver.wait("1s")
+    assert counts(driver.take()) == [("b1", 1, 2), ("a3", 3, 1)]
 
 
-def left_behind(world: World) -> None:
+def left_behind(driver: ManualDriver) -> None:
     """Rows of a and b: a piece is taken, a flush is missed, something is held."""
-    world.say("a1 b1 b1")
-    world.wait("200ms")
-    world.take_once(1)
+    driver.publish("a1 b1 b1")
+    driver.wait("200ms")
+    driver.take_once(1)
     for _ in range(2):
-        world.say("a1 b1")
-        world.wait("150ms")
+        driver.publish("a1 b1")
+        driver.wait("150ms")
 
 
 def total(outputs: Sequence[Output]) -> dict[str, int]:

@@ -7,7 +7,7 @@ import pytest
 from tidegate.conflation.definition import Definition, History, QueuePolicy
 
 
-def test_a_topic_is_plain_and_conflates_unless_told_otherwise() -> None:
+def test_a_topic_is_plain_and_conflates_by_default() -> None:
     definition = Definition(History(10))
     assert not definition.key_spec
     assert definition.policy is QueuePolicy.CONFLATE

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.manual_driver import make_frames
 from tests.support.rules import rule
-from tests.support.world import make_frames
 from tidegate.conflation.frame import (
     Batch,
     Frame,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
+
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.manual_driver import make_frames, tokens
 from tests.support.profiles import examples
-from tests.support.world import make_frames, tokens
 from tidegate.conflation.definition import History
 from tidegate.conflation.frame import Frame
 from tidegate.conflation.journal import Log
@@ -35,6 +37,16 @@ def test_a_backlog_is_counted_in_messages_and_bytes() -> None:
         (1, each),
         (0, 0),
     ]
+
+
+def test_a_copy_counts_bytes_as_its_original_does() -> None:
+    log = Log(lambda frame: 1)
+    log.extend(make_frames("a1 b1 c1"))
+    log.drop_through(1)
+    twin = copy.deepcopy(log)
+    twin.extend(make_frames("d1", first=4))
+    assert (twin.payload_bytes, twin.dropped_through) == (3, 1)
+    assert (log.payload_bytes, tokens(twin.after(0))) == (2, "b1 c1 d1")
 
 
 def test_what_was_dropped_is_remembered_by_its_last_offset() -> None:

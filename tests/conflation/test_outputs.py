@@ -19,7 +19,9 @@ from tidegate.conflation.outputs import CloseReason, Goodbye, Unsubscribed
         (CloseReason.UNSUBSCRIBED, False),
     ],
 )
-def test_a_client_is_told_whether_to_reconnect(reason: CloseReason, reconnect: bool) -> None:
+def test_a_goodbye_says_if_the_client_should_reconnect(
+    reason: CloseReason, reconnect: bool
+) -> None:
     assert reason.reconnect is reconnect
 
 

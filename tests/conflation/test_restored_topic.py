@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.manual_driver import ManualDriver, tokens
 from tests.support.profiles import examples
 from tests.support.rules import rule
-from tests.support.world import World, tokens
 from tidegate.conflation.frame import Frame, RestoredTopic, Tombstone
 from tidegate.conflation.outputs import RecordsExpired
 from tidegate.keys.text.duration import parse_duration
@@ -22,14 +22,14 @@ pytestmark = rule("cluster-1", "removal-3")
 class Shelf:
     """What a store keeps of a topic: records as of its last look, the journal behind it."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, driver: ManualDriver) -> None:
+        self._driver = driver
         self._records: dict[str, Frame] = {}
         self._through = self._horizon = self._exempt_through = 0
 
     def look(self) -> None:
         """A checkpoint: the newest of each key changed since the last one."""
-        topic = self._world.engine.topic("px")
+        topic = self._driver.engine.topic("px")
         assert topic.sow is not None
         board = topic.sow.board
         for frame in board.newest(self._through):
@@ -45,9 +45,9 @@ class Shelf:
 
     def kept(self) -> RestoredTopic:
         """What a start finds."""
-        journal = self._world.engine.topic("px").journal
+        journal = self._driver.engine.topic("px").journal
         return RestoredTopic(
-            self._world.engine.topic("px").head,
+            self._driver.engine.topic("px").head,
             list(self._records.values()),
             self._horizon,
             journal.after(journal.dropped_through),
@@ -58,53 +58,53 @@ class Shelf:
 
 def restarted(
     kept: RestoredTopic, *, age: str = "1s", key: str = "[/k]", **definition: object
-) -> World:
+) -> ManualDriver:
     """Another engine, some time after messages of time 0 were published."""
-    world = World()
-    world.now = parse_duration("1h")
-    world.topic(key=key, **definition)  # type: ignore[arg-type]  # as `World.topic` has them
-    world.engine.restore_topic("px", kept, world.now, parse_duration(age) // 1_000_000)
-    return world
+    driver = ManualDriver()
+    driver.now = parse_duration("1h")
+    driver.topic(key=key, **definition)  # type: ignore[arg-type]  # as `ManualDriver.topic` has them
+    driver.engine.restore_topic("px", kept, driver.now, parse_duration(age) // 1_000_000)
+    return driver
 
 
-def sow(world: World) -> str:
-    """The state of the world."""
-    found = world.engine.topic("px").sow
+def sow(driver: ManualDriver) -> str:
+    """The state of the driver."""
+    found = driver.engine.topic("px").sow
     assert found is not None
     return tokens(found.board.live())
 
 
-def journal(world: World) -> list[Frame]:
+def journal(driver: ManualDriver) -> list[Frame]:
     """Everything that can be replayed."""
-    return world.engine.topic("px").since(None, 1_000)
+    return driver.engine.topic("px").since(None, 1_000)
 
 
-def resumed(world: World, offset: int, options: str) -> list[str]:
+def resumed(driver: ManualDriver, offset: int, options: str) -> list[str]:
     """What somebody is told who comes back with a bookmark."""
-    world.subscribe(options, resume=f"e1-{offset}", session="back")
-    return world.hears("back")
+    driver.subscribe(options, resume=f"e1-{offset}", session="back")
+    return driver.received("back")
 
 
-def before() -> tuple[World, Shelf]:
+def before() -> tuple[ManualDriver, Shelf]:
     """Keys that came, changed and went, half of it before a checkpoint."""
-    world = World()
-    world.topic()
-    shelf = Shelf(world)
-    world.say("a1 b1 c1 d1")
-    world.remove("c1")
+    driver = ManualDriver()
+    driver.topic()
+    shelf = Shelf(driver)
+    driver.publish("a1 b1 c1 d1")
+    driver.remove("c1")
     shelf.look()
-    world.say("b2 e1")
-    world.remove("d1")
-    return world, shelf
+    driver.publish("b2 e1")
+    driver.remove("d1")
+    return driver, shelf
 
 
 def test_records_journal_and_numbers_are_as_before() -> None:
-    world, shelf = before()
+    driver, shelf = before()
     after = restarted(shelf.kept())
-    assert sow(after) == sow(world) == "a1 b2 e1"
-    assert journal(after) == journal(world)
+    assert sow(after) == sow(driver) == "a1 b2 e1"
+    assert journal(after) == journal(driver)
     assert after.engine.topic("px").head == 8
-    after.say("f1")
+    after.publish("f1")
     assert sow(after) == "a1 b2 e1 f1"
 
 
@@ -117,8 +117,8 @@ def test_records_journal_and_numbers_are_as_before() -> None:
     ],
 )
 def test_a_bookmark_of_before_is_continued(options: str, story: list[str]) -> None:
-    world, shelf = before()
-    told_before = resumed(world, 3, options)
+    driver, shelf = before()
+    told_before = resumed(driver, 3, options)
     told_after = resumed(restarted(shelf.kept()), 3, options)
     assert told_after == told_before
     assert [line.removeprefix("publish: ") for line in told_after] != []
@@ -126,26 +126,26 @@ def test_a_bookmark_of_before_is_continued(options: str, story: list[str]) -> No
 
 
 def test_behind_the_horizon_there_is_a_snapshot() -> None:
-    world, shelf = before()
-    sow_feed = world.engine.topic("px").sow
+    driver, shelf = before()
+    sow_feed = driver.engine.topic("px").sow
     assert sow_feed is not None
     sow_feed.board.trim(5)
     shelf.look()
-    world.engine.topic("px").journal.drop_through(6)
+    driver.engine.topic("px").journal.drop_through(6)
     after = restarted(shelf.kept())
     assert resumed(after, 3, "conflation=1s,oof")[0].startswith("resumed by snapshot")
-    assert resumed(world, 3, "conflation=1s,oof")[0].startswith("resumed by snapshot")
+    assert resumed(driver, 3, "conflation=1s,oof")[0].startswith("resumed by snapshot")
 
 
 @rule("removal-3")
 def test_what_was_published_some_time_ago_expires_so_much_earlier() -> None:
-    world = World()
-    world.topic(expiration="10s")
-    shelf = Shelf(world)
-    world.publish({"k": "a"})
+    driver = ManualDriver()
+    driver.topic(expiration="10s")
+    shelf = Shelf(driver)
+    driver.publish_documents({"k": "a"})
     shelf.look()
-    world.sleep("4s")
-    world.publish({"k": "b"})
+    driver.sleep("4s")
+    driver.publish_documents({"k": "b"})
     after = restarted(shelf.kept(), age="6s", expiration="10s")
     due = [after.engine.next_deadline()]
     after.wait("4s")
@@ -158,49 +158,49 @@ def test_what_was_published_some_time_ago_expires_so_much_earlier() -> None:
 
 
 def test_what_expired_while_nobody_ran_is_due_at_once() -> None:
-    world = World()
-    world.topic(expiration="10s")
-    shelf = Shelf(world)
-    world.publish({"k": "a"})
+    driver = ManualDriver()
+    driver.topic(expiration="10s")
+    shelf = Shelf(driver)
+    driver.publish_documents({"k": "a"})
     after = restarted(shelf.kept(), age="1m", expiration="10s")
     after.flush()
     assert RecordsExpired("px", "e1", 1) in after.events()
 
 
 def test_a_topic_without_records_is_its_journal() -> None:
-    world = World()
-    world.topic(key="", history=2)
-    world.say("a1 b1 c1")
-    found = world.engine.topic("px").journal
+    driver = ManualDriver()
+    driver.topic(key="", history=2)
+    driver.publish("a1 b1 c1")
+    found = driver.engine.topic("px").journal
     kept = RestoredTopic(3, journal=found.after(1), dropped_through=1)
     after = restarted(kept, key="", history=2)
-    assert journal(after) == journal(world)
-    assert resumed(after, 2, "conflation=none") == resumed(world, 2, "conflation=none")
-    assert resumed(after, 0, "conflation=none") == resumed(world, 0, "conflation=none")
+    assert journal(after) == journal(driver)
+    assert resumed(after, 2, "conflation=none") == resumed(driver, 2, "conflation=none")
+    assert resumed(after, 0, "conflation=none") == resumed(driver, 0, "conflation=none")
 
 
 def test_a_topic_without_key_keeps_its_newest_message() -> None:
-    world = World()
-    world.topic(key="", retains=True)
-    shelf = Shelf(world)
-    world.say("a1 b1")
+    driver = ManualDriver()
+    driver.topic(key="", retains=True)
+    shelf = Shelf(driver)
+    driver.publish("a1 b1")
     shelf.look()
     assert sow(restarted(shelf.kept(), key="", retains=True)) == "b1"
-    world.remove("b1", key="")
+    driver.remove("b1", key="")
     assert sow(restarted(shelf.kept(), key="", retains=True)) == ""
 
 
 @rule("cluster-1")
-def test_replaced_messages_that_were_not_to_be_conflated_are_told_from_the_journal() -> None:
+def test_replaced_exempt_messages_are_sent_from_the_journal() -> None:
     """Newest frames know nothing of them, so no answer is taken from these alone."""
-    world = World()
-    world.topic()
-    shelf = Shelf(world)
-    world.say("a1")
-    world.say("a2", exempt=True)
-    world.say("a3")
+    driver = ManualDriver()
+    driver.topic()
+    shelf = Shelf(driver)
+    driver.publish("a1")
+    driver.publish("a2", exempt=True)
+    driver.publish("a3")
     shelf.look()
-    world.say("a4")
+    driver.publish("a4")
     after = restarted(shelf.kept())
     assert resumed(after, 1, "conflation=1s")[0].startswith("resumed by replay")
     assert resumed(after, 2, "conflation=1s")[0].startswith("resumed by changes")
@@ -208,13 +208,13 @@ def test_replaced_messages_that_were_not_to_be_conflated_are_told_from_the_journ
 
 @rule("cluster-1")
 def test_an_exempt_message_counts_although_an_older_one_was_replaced_after_it() -> None:
-    world = World()
-    world.topic()
-    shelf = Shelf(world)
-    world.say("a1 b1", exempt=True)
-    world.say("b2 a2")  # in this order: the older exempt message is replaced last
+    driver = ManualDriver()
+    driver.topic()
+    shelf = Shelf(driver)
+    driver.publish("a1 b1", exempt=True)
+    driver.publish("b2 a2")  # in this order: the older exempt message is replaced last
     shelf.look()
-    assert resumed(world, 1, "conflation=1s")[1:] == ["b1 b2 a2"]
+    assert resumed(driver, 1, "conflation=1s")[1:] == ["b1 b2 a2"]
     assert resumed(restarted(shelf.kept()), 1, "conflation=1s")[1:] == ["b1 b2 a2"]
 
 
@@ -234,23 +234,23 @@ STEPS = st.lists(
 @given(STEPS)
 def test_whoever_comes_back_holds_what_the_board_holds(steps: list[tuple[str, str]]) -> None:
     """Rule cluster-1, from every position that the board answers for."""
-    world = World()
-    world.topic()
-    shelf = Shelf(world)
+    driver = ManualDriver()
+    driver.topic()
+    shelf = Shelf(driver)
     states: list[dict[str, bytes]] = [{}]
     for number, (verb, name) in enumerate(steps):
-        board = world.engine.topic("px").sow
+        board = driver.engine.topic("px").sow
         assert board is not None
         match verb:
             case "say":
-                world.say(f"{name}{number}")
+                driver.publish(f"{name}{number}")
             case "remove":
-                world.remove(f"{name}0")
+                driver.remove(f"{name}0")
             case "look":
                 shelf.look()
                 continue
             case _:
-                board.board.trim(world.engine.topic("px").head // 2)
+                board.board.trim(driver.engine.topic("px").head // 2)
                 shelf.look()
                 continue
         states.append({frame.key: frame.payload for frame in board.board.live()})

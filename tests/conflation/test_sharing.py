@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.world import PLENTY, World
+from tests.support.manual_driver import PLENTY, ManualDriver
 from tidegate.conflation.boards.board import Board
 from tidegate.conflation.frame import Batch
 from tidegate.conflation.lanes.lane import Lane
@@ -43,13 +43,13 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     return counted
 
 
-def crowd(members: int, options: str) -> World:
+def crowd(members: int, options: str) -> ManualDriver:
     """A topic with so many sessions that ask for the same."""
-    world = World(sessions_max=members)
-    world.topic()
+    driver = ManualDriver(sessions_max=members)
+    driver.topic()
     for number in range(members):
-        world.subscribe(options, session=f"s{number}")
-    return world
+        driver.subscribe(options, session=f"s{number}")
+    return driver
 
 
 @pytest.mark.parametrize("options", LANES)
@@ -58,10 +58,10 @@ def test_a_publish_and_a_flush_cost_the_same_for_however_many(
 ) -> None:
     costs: list[dict[str, int]] = []
     for members in MANY:
-        world = crowd(members, options)
+        driver = crowd(members, options)
         calls.clear()
-        world.say("a1 b1 a2")
-        world.wait("100ms")
+        driver.publish("a1 b1 a2")
+        driver.wait("100ms")
         costs.append(dict(calls))
     assert costs[0]
     assert costs == [costs[0]] * len(MANY)
@@ -69,39 +69,39 @@ def test_a_publish_and_a_flush_cost_the_same_for_however_many(
 
 @pytest.mark.parametrize("options", LANES)
 def test_a_flush_makes_one_batch_for_all_who_are_in_step(options: str) -> None:
-    world = crowd(100, options)
-    world.say("a1 b1")
-    world.wait("100ms")
-    batches = [batch for number in range(100) for batch in taken(world, f"s{number}")]
+    driver = crowd(100, options)
+    driver.publish("a1 b1")
+    driver.wait("100ms")
+    batches = [batch for number in range(100) for batch in taken(driver, f"s{number}")]
     assert len(batches) == 100
     assert len({id(batch) for batch in batches}) == 1
     assert all(batch.encoded is batches[0].encoded for batch in batches)
 
 
 def test_in_step_nobody_asks_the_board(calls: Counter[str]) -> None:
-    world = crowd(100, "conflation=100ms")
-    world.say("a1 b1")
-    world.wait("100ms")
+    driver = crowd(100, "conflation=100ms")
+    driver.publish("a1 b1")
+    driver.wait("100ms")
     calls.clear()
     for number in range(100):
-        taken(world, f"s{number}")
+        taken(driver, f"s{number}")
     assert not calls
 
 
 def test_a_member_behind_has_its_own_answer_and_joins_in_again() -> None:
-    world = crowd(3, "conflation=100ms")
-    world.say("a1")
-    world.wait("100ms")
+    driver = crowd(3, "conflation=100ms")
+    driver.publish("a1")
+    driver.wait("100ms")
     for session in ("s0", "s1"):
-        taken(world, session)
-    world.say("b1")
-    world.wait("100ms")
-    first, second, own = (taken(world, session)[0] for session in ("s0", "s1", "s2"))
+        taken(driver, session)
+    driver.publish("b1")
+    driver.wait("100ms")
+    first, second, own = (taken(driver, session)[0] for session in ("s0", "s1", "s2"))
     assert first is second
     assert own is not first
-    world.say("a2")
-    world.wait("100ms")
-    assert len({id(taken(world, session)[0]) for session in ("s0", "s1", "s2")}) == 1
+    driver.publish("a2")
+    driver.wait("100ms")
+    assert len({id(taken(driver, session)[0]) for session in ("s0", "s1", "s2")}) == 1
 
 
 @pytest.mark.parametrize(
@@ -128,20 +128,20 @@ def test_a_member_behind_has_its_own_answer_and_joins_in_again() -> None:
 def test_what_asks_for_the_same_shares_a_lane(
     one: str, other: str, more: dict[str, Any], others: dict[str, Any]
 ) -> None:
-    world = World()
-    world.topic()
-    world.subscribe(one, session="s1", **more)
-    world.subscribe(other, session="s2", **others)
-    world.say("a1 a2 b1")
-    world.wait("1s")
-    first, second = taken(world, "s1"), taken(world, "s2")
+    driver = ManualDriver()
+    driver.topic()
+    driver.subscribe(one, session="s1", **more)
+    driver.subscribe(other, session="s2", **others)
+    driver.publish("a1 a2 b1")
+    driver.wait("1s")
+    first, second = taken(driver, "s1"), taken(driver, "s2")
     assert first
     assert [id(batch) for batch in first] == [id(batch) for batch in second]
 
 
 def test_what_is_shown_and_when_makes_lanes_but_no_boards() -> None:
-    world = World()
-    world.topic()
+    driver = ManualDriver()
+    driver.topic()
     for number, options in enumerate(
         (
             *("conflation=100ms", "conflation=1s", "conflation=1s,pace=key", "conflation=none"),
@@ -153,54 +153,54 @@ def test_what_is_shown_and_when_makes_lanes_but_no_boards() -> None:
             ),
         )
     ):
-        world.subscribe(options, session=f"s{number}")
-    assert len(world.engine.topic("px").feeds) == 1
-    (feed,) = world.engine.topic("px").feeds.values()
+        driver.subscribe(options, session=f"s{number}")
+    assert len(driver.engine.topic("px").feeds) == 1
+    (feed,) = driver.engine.topic("px").feeds.values()
     assert len(feed.lanes) == 9, "receipt and timestamp are one lane"
 
 
 def test_equal_filters_share_one_board() -> None:
-    world = World()
-    world.topic()
+    driver = ManualDriver()
+    driver.topic()
     for number, text in enumerate(("/v > 1", "/v>1", "(/v > 1)", "/v > 2")):
-        world.subscribe("conflation=1s", session=f"s{number}", wanted=text)
-    assert len(world.engine.topic("px").feeds) == 3, "the records, and two filters"
+        driver.subscribe("conflation=1s", session=f"s{number}", wanted=text)
+    assert len(driver.engine.topic("px").feeds) == 3, "the records, and two filters"
 
 
 def test_a_message_costs_only_the_boards_that_match(calls: Counter[str]) -> None:
     costs = []
     for filters in (1, 100):
-        world = World(sessions_max=filters)
-        world.topic()
+        driver = ManualDriver(sessions_max=filters)
+        driver.topic()
         for number in range(filters):
-            world.subscribe("conflation=1s", session=f"s{number}", wanted=f"/v = {number}")
+            driver.subscribe("conflation=1s", session=f"s{number}", wanted=f"/v = {number}")
         calls.clear()
-        world.say("a0")
+        driver.publish("a0")
         costs.append(dict(calls))
     assert costs[0] == costs[1]
 
 
 def test_the_one_who_leaves_last_takes_lane_and_board_along() -> None:
-    world = World()
-    world.topic()
+    driver = ManualDriver()
+    driver.topic()
     for session in ("s1", "s2"):
-        world.subscribe("conflation=1s", session=session, wanted="/v > 1")
-    world.engine.close_session("s1")
-    assert len(world.engine.topic("px").feeds) == 2
-    world.engine.close_session("s2")
-    assert len(world.engine.topic("px").feeds) == 1
-    assert not [lane for f in world.engine.topic("px").feeds.values() for lane in f.lanes]
+        driver.subscribe("conflation=1s", session=session, wanted="/v > 1")
+    driver.engine.close_session("s1")
+    assert len(driver.engine.topic("px").feeds) == 2
+    driver.engine.close_session("s2")
+    assert len(driver.engine.topic("px").feeds) == 1
+    assert not [lane for f in driver.engine.topic("px").feeds.values() for lane in f.lanes]
 
 
-def taken(world: World, session: str) -> list[Batch]:
+def taken(driver: ManualDriver, session: str) -> list[Batch]:
     """The batches that a session is given, no copies."""
-    return [out.batch for out in world.take(session, PLENTY) if isinstance(out, Rows)]
+    return [out.batch for out in driver.take(session, PLENTY) if isinstance(out, Rows)]
 
 
 def test_the_plain_interval_looks_at_one_message_only(calls: Counter[str]) -> None:
     """Law 1: an idle lane listens for the message that opens its interval, and no further."""
-    world = crowd(1, "conflation=100ms")
+    driver = crowd(1, "conflation=100ms")
     calls.clear()
     for number in range(1, 6):
-        world.say(f"a{number}")
+        driver.publish(f"a{number}")
     assert calls == {"Board.put": 5, "IntervalLane.accept": 1}

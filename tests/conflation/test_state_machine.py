@@ -11,8 +11,9 @@ import json
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
+from tests.support.models.boards import MILLISECOND
 from tests.support.models.engine_lockstep import PLENTY, EngineLockstep
-from tests.support.models.engine_model import MILLISECOND, LaneSpec, Replica
+from tests.support.models.engine_model import LaneSpec, Replica
 from tests.support.profiles import examples
 from tidegate.conflation.outputs import CloseReason
 
@@ -22,8 +23,8 @@ EVERY_MESSAGE = LaneSpec("conflation=none")
 KEYED = (
     EVERY_MESSAGE,
     LaneSpec("conflation=100ms", 100 * MILLISECOND),
-    LaneSpec("conflation=1s", SECOND, tells_first=True),
-    LaneSpec("conflation=1s,pace=key", SECOND, pace="key", tells_first=True),
+    LaneSpec("conflation=1s", SECOND, counted=True),
+    LaneSpec("conflation=1s,pace=key", SECOND, pace="key", counted=True),
     LaneSpec("conflation=70ms,pace=key", 70 * MILLISECOND, pace="key"),
     LaneSpec("conflation=1s,conflation_key=[/k]", SECOND, ("k",)),
     EVERY_MESSAGE,

@@ -12,10 +12,10 @@ from typing import ClassVar
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
+from tests.support.manual_driver import PLENTY, ManualDriver
 from tests.support.models.conservation import MERGER, OTHER_REDUCE, REDUCE, Account, Asked
 from tests.support.models.expected import expected
 from tests.support.profiles import examples
-from tests.support.world import PLENTY, World
 from tidegate.keys.spec import KeySpec
 
 PICK = st.integers(0, 63)
@@ -69,11 +69,11 @@ class ConservedMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.world = World()
-        self.world.topic("plain")
-        self.world.topic("merged", merge=MERGER)
-        self.world.topic("matched", match=KeySpec.parse("[/g]"))
-        self.world.topic("always", policy="always", merge=MERGER)
+        self.driver = ManualDriver()
+        self.driver.topic("plain")
+        self.driver.topic("merged", merge=MERGER)
+        self.driver.topic("matched", match=KeySpec.parse("[/g]"))
+        self.driver.topic("always", policy="always", merge=MERGER)
         self.accounts: list[Account] = []
         self.serial = self.joins = 0
 
@@ -89,9 +89,9 @@ class ConservedMachine(RuleBasedStateMachine):
         wanted = self.lane_specs[name][lane_spec % len(self.lane_specs[name])]
         self.joins += 1
         session = f"s{self.joins}"
-        self.world.session(session, messages_max=8 if name in self.counts else 1_000)
+        self.driver.session(session, messages_max=8 if name in self.counts else 1_000)
         chosen = self.commands[command % (2 if name == "always" else len(self.commands))]
-        subscription = self.world.subscribe(
+        subscription = self.driver.subscribe(
             wanted.options, topic=name, session=session, wanted=wanted.filter_text, command=chosen
         )
         merges, is_apart = name in ("merged", "always"), name == "matched"
@@ -114,12 +114,12 @@ class ConservedMachine(RuleBasedStateMachine):
         topic = self.accounts[pick % len(self.accounts)].topic
         for letters, step in bursts:
             self.say(topic, letters)
-            self.world.wait(step)
+            self.driver.wait(step)
             self.look()
 
     @rule(duration=st.sampled_from(STEPS))
     def wait(self, duration: str) -> None:
-        self.world.wait(duration)
+        self.driver.wait(duration)
         self.look()
 
     @precondition(lambda self: self.accounts)
@@ -129,10 +129,10 @@ class ConservedMachine(RuleBasedStateMachine):
         account = self.accounts[pick % len(self.accounts)]
         table = self.lane_specs[account.topic]
         wanted = table[to % len(table)]
-        subscription = self.world.wish(
+        subscription = self.driver.request(
             wanted.options, topic=account.topic, wanted=wanted.filter_text, command=account.command
         )
-        self.world.engine.change(account.session, account.name, subscription, self.world.now)
+        self.driver.engine.change(account.session, account.name, subscription, self.driver.now)
         account.changes(wanted)
         self.look()
 
@@ -143,7 +143,7 @@ class ConservedMachine(RuleBasedStateMachine):
         self.look()
 
     def say(self, topic: str, letters: list[int]) -> None:
-        head = self.world.engine.topic(topic).head
+        head = self.driver.engine.topic(topic).head
         documents: list[dict[str, object]] = []
         for offset, letter in enumerate(letters, head + 1):
             self.serial += 1
@@ -153,10 +153,10 @@ class ConservedMachine(RuleBasedStateMachine):
             for account in self.accounts:
                 if account.topic == topic:
                     account.matched(self.serial, offset, value)
-        self.world.publish(*documents, topic=topic)
+        self.driver.publish_documents(*documents, topic=topic)
 
     def receive(self, account: Account, bytes_max: int) -> bool:
-        outputs = self.world.take_once(bytes_max, account.session)
+        outputs = self.driver.take_once(bytes_max, account.session)
         for output in outputs:
             with expected():
                 account.receive(output)
@@ -165,23 +165,23 @@ class ConservedMachine(RuleBasedStateMachine):
     def look(self) -> None:
         """Who is fast takes all there is; figures add up."""
         for account in list(self.accounts):
-            rows = self.world.engine.session_stats(account.session).subscriptions
+            rows = self.driver.engine.session_stats(account.session).subscriptions
             if not rows:  # its queue is full of what is never conflated: it is given up
                 self.accounts.remove(account)
                 continue
             while account.fast and self.receive(account, PLENTY):
                 pass
-            account.check(self.world.engine.session_stats(account.session).subscriptions[0])
+            account.check(self.driver.engine.session_stats(account.session).subscriptions[0])
 
     def teardown(self) -> None:
         """Rule interval-3."""
         if sys.exception() is not None:
             return
-        self.world.wait("3s")
+        self.driver.wait("3s")
         for account in self.accounts:
             while self.receive(account, 300):
                 pass
-            (row,) = self.world.engine.session_stats(account.session).subscriptions
+            (row,) = self.driver.engine.session_stats(account.session).subscriptions
             account.check_settled(row)
 
 
@@ -213,7 +213,7 @@ class ReceiptMachine(ConservedMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.world.topic("last")
+        self.driver.topic("last")
 
     @precondition(lambda self: self.accounts)
     @rule(pick=PICK, keys=st.lists(st.sampled_from("abc"), min_size=1, max_size=2, unique=True))
@@ -231,11 +231,11 @@ class ReceiptMachine(ConservedMachine):
                 self.take_away(topic, [key.lower()])
             else:
                 self.say(topic, ["abc".index(key) + 3 * ((pick + at) % 8)])
-        self.world.wait(step)
+        self.driver.wait(step)
         self.look()
 
     def take_away(self, topic: str, keys: list[str]) -> None:
-        self.world.remove(" ".join(f"{key}0" for key in keys), topic=topic)
+        self.driver.remove(" ".join(f"{key}0" for key in keys), topic=topic)
 
 
 TestReceiptMachine = ReceiptMachine.TestCase

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
+from tests.support.manual_driver import PLENTY, ManualDriver, token
 from tests.support.profiles import examples
-from tests.support.world import PLENTY, World, token
 from tidegate.conflation.outputs import Rows
 
 LANES = (
@@ -44,36 +44,36 @@ class MoveMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.world = World()
-        self.world.topic()
+        self.driver = ManualDriver()
+        self.driver.topic()
         self.said: list[tuple[str, str, int]] = []
         self.movers: list[Mover] = []
         for session in ("fast", "slow"):
-            self.world.session(session, messages_max=100_000)
-            name = self.world.subscribe(LANES[1], session=session)
+            self.driver.session(session, messages_max=100_000)
+            name = self.driver.subscribe(LANES[1], session=session)
             self.movers.append(Mover(session, name, session == "fast"))
 
     @rule(letters=st.lists(st.sampled_from("abc"), min_size=1, max_size=4))
     def publish(self, letters: list[str]) -> None:
         words = [f"{letter}{len(self.said) + number}" for number, letter in enumerate(letters)]
         self.said += [
-            (letter, word, self.world.now) for letter, word in zip(letters, words, strict=True)
+            (letter, word, self.driver.now) for letter, word in zip(letters, words, strict=True)
         ]
-        self.world.say(" ".join(words))
+        self.driver.publish(" ".join(words))
         self.look()
 
     @rule(pick=PICK, lane=PICK)
     def move(self, pick: int, lane: int) -> None:
         """Rule change-1."""
         mover = self.movers[pick % 2]
-        wish = self.world.wish(LANES[lane % len(LANES)])
+        wish = self.driver.request(LANES[lane % len(LANES)])
         mover.every_message = not wish.lane_id.interval_ns
-        self.world.engine.change(mover.session, mover.name, wish, self.world.now)
+        self.driver.engine.change(mover.session, mover.name, wish, self.driver.now)
         self.look()
 
     @rule(duration=st.sampled_from(("0ms", "5ms", "60ms", "100ms", "400ms", "1s")))
     def wait(self, duration: str) -> None:
-        self.world.wait(duration)
+        self.driver.wait(duration)
         self.look()
 
     @rule(bytes_max=st.sampled_from((1, 40, PLENTY)))
@@ -85,7 +85,7 @@ class MoveMachine(RuleBasedStateMachine):
         while self.hear(self.movers[0], PLENTY):
             pass
         for mover in self.movers:
-            (row,) = self.world.engine.session_stats(mover.session).subscriptions
+            (row,) = self.driver.engine.session_stats(mover.session).subscriptions
             assert row.matched == len(self.said)
             assert row.delivered == mover.delivered
             assert row.conflated >= 0
@@ -94,10 +94,10 @@ class MoveMachine(RuleBasedStateMachine):
             assert row.waiting >= len(behind)
         for offset, (letter, _, at) in enumerate(self.said, 1):
             if offset > self.movers[0].sent.get(letter, 0):
-                assert self.world.now <= at + LONGEST_NS, "held too long"
+                assert self.driver.now <= at + LONGEST_NS, "held too long"
 
     def hear(self, mover: Mover, bytes_max: int) -> bool:
-        outputs = self.world.take_once(bytes_max, mover.session)
+        outputs = self.driver.take_once(bytes_max, mover.session)
         for output in outputs:
             assert isinstance(output, Rows)
             keys = [frame.key for frame in output.batch.frames]
@@ -123,14 +123,14 @@ class MoveMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """Rule interval-3: everybody ends with the newest of each key."""
-        self.world.wait("3s")
+        self.driver.wait("3s")
         self.look()
         while self.hear(self.movers[1], PLENTY):
             pass
         newest = {letter: offset for offset, (letter, _, _) in enumerate(self.said, 1)}
         for mover in self.movers:
             assert mover.sent == newest
-            (row,) = self.world.engine.session_stats(mover.session).subscriptions
+            (row,) = self.driver.engine.session_stats(mover.session).subscriptions
             assert row.waiting == 0
 
 

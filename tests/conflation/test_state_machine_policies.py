@@ -1,8 +1,7 @@
 """Queue policies against the naive model: small limits, frozen, slow and draining sessions.
 
 After every call: I5, no queue is over its limits; I6, `off` is an unbroken prefix and then the
-reason; I17, what was matched is delivered, conflated, dropped or waiting. (Rules queue-3
-to queue-11 and merge-4.)
+reason; I17, what was matched is delivered, conflated, dropped or waiting.
 """
 
 from __future__ import annotations
@@ -379,9 +378,10 @@ class PolicyMachine(RuleBasedStateMachine):
     def conflated_to(self) -> dict[tuple[str, str], int]:
         """How far each queue was given up."""
         return {
-            (session.name, subscriber.member.name): subscriber.member.conflated_to
-            for session in self.sessions.values()
-            for subscriber in self.engine._registry.find(session.name).subscribers.values()
+            (name, row.name): found.member.conflated_to
+            for name in self.sessions
+            for row in self.engine.session_stats(name).subscriptions
+            if (found := self.engine.subscriber(name, (row.name, row.topic))) is not None
         }
 
     def long_sessions(self) -> list[Queues]:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.conflation.tracing.test_witness import verdict
 from tests.support.profiles import examples
 from tests.support.rules import rule
-from tests.support.tracing import TracedWorld
+from tests.support.tracing import TracedDriver
 from tidegate.conflation.sessions.session import QueueLimits
 from tidegate.conflation.tracing.replay import Trace
 from tidegate.keys.merging import Merger
@@ -56,58 +56,58 @@ def test_a_trace_of_a_session_with_a_small_queue_replays(
     before: list[tuple[str, int]],
     steps: list[tuple[str, int]],
 ) -> None:
-    world = TracedWorld()
-    world.topic(policy=policy, **form)
-    world.session(messages_max=messages_max)
-    name = world.subscribe(options, command=command)
-    world.subscribe(session="s")
+    driver = TracedDriver()
+    driver.topic(policy=policy, **form)
+    driver.session(messages_max=messages_max)
+    name = driver.subscribe(options, command=command)
+    driver.subscribe(session="s")
     for step, number in before:
-        play(world, name, step, number)
-    if not is_there(world, name):
+        play(driver, name, step, number)
+    if not is_there(driver, name):
         return
-    world.trace(name)
+    driver.trace(name)
     for step, number in steps:
-        play(world, name, step, number)
-    world.wait("2s")
-    if is_there(world, name):
-        world.take()
-    assert world.running is not None
-    calls = world.running.drain()
+        play(driver, name, step, number)
+    driver.wait("2s")
+    if is_there(driver, name):
+        driver.take()
+    assert driver.running is not None
+    calls = driver.running.drain()
     trace = Trace()
     for call in calls:
         list(trace.decisions(call))
     assert trace.ended in ENDINGS, trace.ended
 
 
-def is_there(world: TracedWorld, name: str) -> bool:
+def is_there(driver: TracedDriver, name: str) -> bool:
     try:
-        return world.engine.subscriber("s", (name, "px")) is not None
+        return driver.engine.subscriber("s", (name, "px")) is not None
     except ValueError:
         return False
 
 
-def play(world: TracedWorld, name: str, step: str, number: int) -> None:
+def play(driver: TracedDriver, name: str, step: str, number: int) -> None:
     """One step, as far as it is possible."""
     token = f"{'abc'[number % 3]}{number // 3 % 5}"
     match step:
         case "say":
-            world.say(" ".join([token] * (1 + number // 40)), exempt=number % 11 == 10)
+            driver.publish(" ".join([token] * (1 + number // 40)), exempt=number % 11 == 10)
         case "remove":
-            world.remove(token)
+            driver.remove(token)
         case "wait":
-            world.wait(f"{1 + 7 * number}ms")
+            driver.wait(f"{1 + 7 * number}ms")
         case "flush":
-            world.flush()
+            driver.flush()
         case "idle":
-            world.engine.conflate_idle(world.now)
+            driver.engine.conflate_idle(driver.now)
         case "other":
-            world.subscribe(OPTIONS[number % len(OPTIONS)], session="other")
-        case "take" if is_there(world, name):
-            world.take()
-        case "piece" if is_there(world, name):
-            world.take_once(20)
-        case "change" if is_there(world, name):
-            world.change(name, OPTIONS[number % len(OPTIONS)])
-        case "tune" if is_there(world, name):
+            driver.subscribe(OPTIONS[number % len(OPTIONS)], session="other")
+        case "take" if is_there(driver, name):
+            driver.take()
+        case "piece" if is_there(driver, name):
+            driver.take_once(20)
+        case "change" if is_there(driver, name):
+            driver.change(name, OPTIONS[number % len(OPTIONS)])
+        case "tune" if is_there(driver, name):
             limits = QueueLimits(1 + number % 5, 1 << 20)
-            world.engine.set_session_limits("s", limits, conflated=number % 2 == 0)
+            driver.engine.set_session_limits("s", limits, conflated=number % 2 == 0)

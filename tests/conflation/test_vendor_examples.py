@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.support.manual_driver import ManualDriver, batches
 from tests.support.rules import rule
-from tests.support.world import World, batches
 from tidegate.conflation.frame import Row
 from tidegate.keys.merging import Merger
 
@@ -26,12 +26,12 @@ def summed(current: Any, new: Any) -> Any:
 
 def flushed(options: str, **topic: Any) -> str:
     """What a client gets of the messages that were waiting."""
-    world = World()
-    world.topic(**topic)
-    world.subscribe(options)
-    world.say(WAITING)
-    world.wait("1s")
-    (told,) = world.hears()
+    driver = ManualDriver()
+    driver.topic(**topic)
+    driver.subscribe(options)
+    driver.publish(WAITING)
+    driver.wait("1s")
+    (told,) = driver.received()
     return told
 
 
@@ -67,14 +67,14 @@ def test_the_figures_of_diffusion(
 @pytest.mark.parametrize("pace", ["batch", "key"])
 def test_the_example_of_amps(pace: str) -> None:
     """Of four prices of IBM in two seconds the last one comes."""
-    world = World()
-    world.topic(key="[/tickerId]")
-    world.subscribe(f"conflation=2s,conflation_key=[/tickerId],pace={pace}")
+    driver = ManualDriver()
+    driver.topic(key="[/tickerId]")
+    driver.subscribe(f"conflation=2s,conflation_key=[/tickerId],pace={pace}")
     for price in (150.34, 149.76, 149.32, 151.10):
-        world.publish({"tickerId": "IBM", "price": price})
-        world.wait("400ms")
-    world.wait("400ms")
-    (batch,) = batches(world.take())
+        driver.publish_documents({"tickerId": "IBM", "price": price})
+        driver.wait("400ms")
+    driver.wait("400ms")
+    (batch,) = batches(driver.take())
     assert [msgspec.json.decode(row.payload) for row in batch.frames] == [
         {"tickerId": "IBM", "price": 151.1}
     ]
@@ -83,16 +83,16 @@ def test_the_example_of_amps(pace: str) -> None:
 @rule("delta-1")
 def test_the_delta_example_of_diffusion_as_a_merge_patch() -> None:
     """The client holds a; deltas to ab, ac, acd wait; one delta to acd goes."""
-    world = World()
-    world.topic(key="[/name]")
+    driver = ManualDriver()
+    driver.topic(key="[/name]")
     constant = {"name": "value", "filler": "x" * 50}
-    world.publish({**constant, "text": "a"})
-    world.subscribe("conflation=1s", command="sow_and_delta_subscribe")
-    world.take()
+    driver.publish_documents({**constant, "text": "a"})
+    driver.subscribe("conflation=1s", command="sow_and_delta_subscribe")
+    driver.take()
     for text in ("ab", "ac", "acd"):
-        world.publish({**constant, "text": text})
-    world.wait("1s")
-    (batch,) = batches(world.take())
+        driver.publish_documents({**constant, "text": text})
+    driver.wait("1s")
+    (batch,) = batches(driver.take())
     (row,) = batch.frames
     assert isinstance(row, Row)
     assert row.patch == b'{"name":"value","text":"acd"}'

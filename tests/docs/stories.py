@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from tests.support.world import World, payload
+from tests.support.manual_driver import ManualDriver, payload
 from tidegate.conflation.definition import Definition, History, Kind, Priority, QueuePolicy
 from tidegate.conflation.frame import Frame, Row, receipt_of
 from tidegate.conflation.options.grant import decide
@@ -47,15 +47,15 @@ class Story:
     """One story: an engine, its clock, and a session for each capital letter."""
 
     def __init__(self) -> None:
-        self.world = World()
+        self.driver = ManualDriver()
         self._names: dict[str, str] = {}
         self._sessions: set[str] = set()
         self._verbs: dict[str, Callable[[str, str], None]] = {
             "topic": self._topic,
             "publish": self._publish,
             "delete": self._delete,
-            "wait": lambda _, text: self.world.wait(text),
-            "sleep": lambda _, text: self.world.sleep(text),
+            "wait": lambda _, text: self.driver.wait(text),
+            "sleep": lambda _, text: self.driver.sleep(text),
             "session": self._session,
             "change": self._change,
             "unsubscribe": self._unsubscribe,
@@ -102,7 +102,7 @@ class Story:
             tidies=fields.pop("tidy_on_unsubscribe", "false") == "true",
         )
         assert not fields, f"unknown fields: {fields}"
-        self.world.engine.define_topic(TOPIC, definition, EPOCH)
+        self.driver.engine.define_topic(TOPIC, definition, EPOCH)
 
     def _publish(self, _: str, text: str) -> None:
         words = text.split()
@@ -110,21 +110,21 @@ class Story:
         self._frames([_body(word) for word in words[never:]], never=never)
 
     def _frames(self, bodies: list[bytes], *, never: bool) -> None:
-        topic = self.world.engine.topic(TOPIC)
+        topic = self.driver.engine.topic(TOPIC)
         spec = topic.definition.key_spec
         key_of = record_key(spec) if spec else lambda _: "[]" if topic.definition.retains else ""
         frames = [
-            Frame(offset, body, key_of(body), self.world.now // MILLISECOND, never)
+            Frame(offset, body, key_of(body), self.driver.now // MILLISECOND, never)
             for offset, body in enumerate(bodies, topic.head + 1)
         ]
-        self.world.engine.publish(TOPIC, frames, self.world.now)
+        self.driver.engine.publish(TOPIC, frames, self.driver.now)
 
     def _delete(self, _: str, text: str) -> None:
-        self.world.remove(" ".join(f"{word}0" for word in text.split()), topic=TOPIC)
+        self.driver.remove(" ".join(f"{word}0" for word in text.split()), topic=TOPIC)
 
     def _session(self, who: str, text: str) -> None:
         fields = dict(word.split("=", 1) for word in text.split())
-        self.world.session(
+        self.driver.session(
             who,
             messages_max=int(fields.pop("messages", "1000")),
             conflated=fields.pop("conflated", "true") == "true",
@@ -138,7 +138,7 @@ class Story:
         resume = clauses.get("from")
         return decide(
             TOPIC,
-            self.world.engine.topic(TOPIC).definition,
+            self.driver.engine.topic(TOPIC).definition,
             Options.parse(options),
             command=command,
             filter_text=clauses.get("filter", ""),
@@ -152,23 +152,23 @@ class Story:
             self._session(who, "")
         wish = self._wish(None if "bookmark=" in text else command, text)
         self._names[who] = who.lower()
-        self.world.engine.subscribe(who, self._names[who], wish, self.world.now)
+        self.driver.engine.subscribe(who, self._names[who], wish, self.driver.now)
 
     def _change(self, who: str, text: str) -> None:
         command, _, rest = text.partition(" ") if text.split(" ")[0] in COMMANDS else ("", "", text)
         wish = self._wish(command or "subscribe", rest)
-        self.world.engine.change(who, self._names[who], wish, self.world.now)
+        self.driver.engine.change(who, self._names[who], wish, self.driver.now)
 
     def _unsubscribe(self, who: str, _: str) -> None:
-        self.world.engine.unsubscribe(who, self._names[who])
+        self.driver.engine.unsubscribe(who, self._names[who])
 
     def _gets(self, who: str, text: str) -> None:
-        self.world.flush()
-        self._compare(text, self.world.take(who))
+        self.driver.flush()
+        self._compare(text, self.driver.take(who))
 
     def _takes(self, who: str, text: str) -> None:
         """One piece of one row: what a socket with little room takes."""
-        self._compare(text, self.world.take_once(1, who))
+        self._compare(text, self.driver.take_once(1, who))
 
     def _compare(self, expected: str, outputs: Iterable[Output]) -> None:
         wanted = "" if expected == "nothing" else expected

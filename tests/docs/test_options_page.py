@@ -15,8 +15,7 @@ from tests.support.gateways import running_gateway
 from tidegate.clients.gateway import Gateway
 from tidegate.conflation.definition import Definition, History
 from tidegate.conflation.errors import OptionsInvalid
-from tidegate.conflation.options.grant import decide
-from tidegate.conflation.options.print import granted
+from tidegate.conflation.options.grant import decide, granted
 from tidegate.conflation.options.table import TABLE, Options
 from tidegate.keys.spec import KeySpec
 
@@ -115,7 +114,7 @@ def test_every_option_has_an_example_that_is_granted() -> None:
         name
         for example in EXAMPLES
         if example.answer.startswith("=> ")
-        for name, _ in Options.parse(example.options).positions
+        for name in Options.parse(example.options).positions
     }
     assert shown == {name for name, option in TABLE.items() if not option.only_in_change}
 

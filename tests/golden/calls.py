@@ -1,7 +1,7 @@
 """A seed's calls: plain values, made from `random.Random(seed)` alone, before anything runs.
 
 Each call is a verb and its arguments. A place in a topic is said as a distance from the newest
-message, because the player numbers them. Two hundred lines of JSON say all that a seed does.
+message, because the transcriber numbers them. Two hundred lines of JSON say all that a seed does.
 """
 
 from __future__ import annotations

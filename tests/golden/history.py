@@ -1,4 +1,4 @@
-"""What was published in a topic's life, as the player of a transcript keeps it."""
+"""What was published in one epoch of a topic, as the transcriber of a transcript keeps it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Message:
 
 @dataclass(slots=True)
 class History:
-    """One life of a topic: every message since its beginning; `live` is the newest of each key."""
+    """One epoch of a topic: every message since its beginning; `live` is the newest of each key."""
 
     epoch: str
     keeps_records: bool

@@ -26,9 +26,8 @@ from tidegate.conflation.auto import InFlight, State, step
 from tidegate.conflation.engine import Engine
 from tidegate.conflation.errors import EngineError
 from tidegate.conflation.frame import RestoredTopic
-from tidegate.conflation.lanes.lane import Member
-from tidegate.conflation.options.grant import Request, grant
-from tidegate.conflation.options.print import granted, spelled
+from tidegate.conflation.lanes.member import Member
+from tidegate.conflation.options.grant import Request, grant, granted
 from tidegate.conflation.options.table import Options
 from tidegate.conflation.outputs import (
     CloseReason,
@@ -173,7 +172,7 @@ class Product:
         self, session: str, name: str, topic: str, asked: dict[str, Any], now: int
     ) -> Lines:
         options = Options.parse(asked["options"])
-        yield f"asked {spelled(options)}"
+        yield f"asked {options.text()}"
         resume = asked["resume"]
         request = Request(
             topic,

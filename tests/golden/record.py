@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
 
-from tests.golden.play import transcript
-from tests.golden.worlds import wire_transcript
+from tests.golden.transcript import transcript
+from tests.golden.wire import wire_transcript
 
 HERE = Path(__file__).parent
 HEADER = "# Seeds and the sha256 of their transcripts: see tests/golden/__main__.py\n"

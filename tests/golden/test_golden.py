@@ -12,10 +12,10 @@ import pytest
 from dev import ROOT
 from tests.golden.__main__ import main
 from tests.golden.calls import WEIGHTS, Call, make_calls
-from tests.golden.play import Player, transcript
 from tests.golden.product import PLENTY
 from tests.golden.record import ENGINE, RECORDINGS, SIMULATION, Recording
-from tests.golden.worlds import wire_transcript
+from tests.golden.transcript import Transcriber, transcript
+from tests.golden.wire import wire_transcript
 
 ENGINE_BLOCKS = ENGINE.blocks[::5]
 SIMULATION_BLOCKS = SIMULATION.blocks[::7]
@@ -38,11 +38,11 @@ def test_a_flush_that_is_taken_together_is_what_each_would_take() -> None:
     """Sessions are announced again sooner, and everything else is the same."""
     shared = 0
     for seed in range(0, ENGINE.seeds, 20):
-        player, calls = Player(shares=True), list(of_one_subscription(make_calls(seed)))
-        lines = [line for line in player.play(calls) if not line.startswith("! ready")]
-        alone = [line for line in Player().play(calls) if not line.startswith("! ready")]
+        transcriber, calls = Transcriber(shares=True), list(of_one_subscription(make_calls(seed)))
+        lines = [line for line in transcriber.transcribe(calls) if not line.startswith("! ready")]
+        alone = [line for line in Transcriber().transcribe(calls) if not line.startswith("! ready")]
         assert lines == alone
-        shared += player.product.shared
+        shared += transcriber.product.shared
     assert shared > 400
 
 

@@ -92,7 +92,7 @@ def test_renames_are_followed(
     assert not compared(places, capsys, "--renames", str(table))
 
 
-def test_paths_tell_equal_names_apart(
+def test_paths_distinguish_equal_names(
     places: tuple[Path, Path], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     for number, name in enumerate(("usher.py", "other.py")):

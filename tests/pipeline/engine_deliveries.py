@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from tests.support.world import World, batches
+from tests.support.manual_driver import ManualDriver, batches
 from tidegate.conflation.frame import Frame, RemovalReason, Tombstone, receipt_of
 from tidegate.keys.merging import Merger
 
@@ -47,13 +47,13 @@ def engine_deliveries(
     merger: Merger | None = None,
 ) -> list[Delivered]:
     """Rows of one subscriber who always takes at once; counts are asked for with `receipt`."""
-    world = _world(options, wanted, key, merger)
+    driver = _driver(options, wanted, key, merger)
     found: list[Delivered] = []
     for message in messages:
         time_ns = message.time_ms * 1_000_000
-        found += _served(world, time_ns)
-        _publish(world, message, time_ns)
-    return found + _served(world, None)
+        found += _served(driver, time_ns)
+        _publish(driver, message, time_ns)
+    return found + _served(driver, None)
 
 
 def batch_deliveries(
@@ -68,52 +68,52 @@ def batch_deliveries(
 
     With `batch_is_interval` every batch has an interval to itself. Nothing is said of due times.
     """
-    world = _world(options, wanted, "[/k]", merger)
+    driver = _driver(options, wanted, "[/k]", merger)
     found: list[list[Delivered]] = []
     for now_ms, messages in batches:
         for message in messages:
-            _publish(world, message, now_ms * 1_000_000 if not batch_is_interval else world.now)
+            _publish(driver, message, now_ms * 1_000_000 if not batch_is_interval else driver.now)
         if batch_is_interval:
-            found.append(_served(world, None))
+            found.append(_served(driver, None))
         else:
-            world.now = now_ms * 1_000_000
-            world.engine.advance(world.now)
-            found.append(_taken(world, 0))
-    found.append(_served(world, None))
+            driver.now = now_ms * 1_000_000
+            driver.engine.advance(driver.now)
+            found.append(_taken(driver, 0))
+    found.append(_served(driver, None))
     return [[row._replace(due_ns=0) for row in each] for each in found]
 
 
-def _world(options: str, wanted: str, key: str, merger: Merger | None) -> World:
-    world = World()
-    world.topic(key=key, merge=merger)
-    world.session(messages_max=1 << 30)
-    world.subscribe(f"{options},receipt", wanted=wanted)
-    world.take()
-    return world
+def _driver(options: str, wanted: str, key: str, merger: Merger | None) -> ManualDriver:
+    driver = ManualDriver()
+    driver.topic(key=key, merge=merger)
+    driver.session(messages_max=1 << 30)
+    driver.subscribe(f"{options},receipt", wanted=wanted)
+    driver.take()
+    return driver
 
 
-def _publish(world: World, message: Recorded, now_ns: int) -> None:
-    world.now = max(world.now, now_ns)
+def _publish(driver: ManualDriver, message: Recorded, now_ns: int) -> None:
+    driver.now = max(driver.now, now_ns)
     place = (message.position, message.body or b"", message.key, message.time_ms)
     frame = (
         Frame(*place) if message.body else Tombstone(*place, reason=RemovalReason(message.removed))
     )
-    world.engine.publish("px", [frame], world.now)
+    driver.engine.publish("px", [frame], driver.now)
 
 
-def _served(world: World, until_ns: int | None) -> list[Delivered]:
+def _served(driver: ManualDriver, until_ns: int | None) -> list[Delivered]:
     found: list[Delivered] = []
-    while (due := world.engine.next_deadline()) is not None:
+    while (due := driver.engine.next_deadline()) is not None:
         if until_ns is not None and due > until_ns:
             break
-        world.now = due
-        world.engine.advance(due)
-        found += _taken(world, due)
+        driver.now = due
+        driver.engine.advance(due)
+        found += _taken(driver, due)
     return found
 
 
-def _taken(world: World, due_ns: int) -> list[Delivered]:
-    return [_delivered(row, due_ns) for batch in batches(world.take()) for row in batch.frames]
+def _taken(driver: ManualDriver, due_ns: int) -> list[Delivered]:
+    return [_delivered(row, due_ns) for batch in batches(driver.take()) for row in batch.frames]
 
 
 def _delivered(row: Frame, due_ns: int) -> Delivered:

@@ -6,8 +6,8 @@ from tests.simulation.client import Client
 from tests.simulation.client_model import ClientModel, alike
 from tests.simulation.deliveries import Broken, Opened, require
 from tests.simulation.ledger import OWN, Entry
+from tests.simulation.simulation import Record
 from tests.simulation.timing import TimingChecks
-from tests.simulation.world import Record
 from tidegate.conflation.sessions.accounting import TopicStats
 
 
@@ -21,7 +21,7 @@ def check(record: Record) -> None:
         raise Broken(complaint.partition(":")[0], complaint)
     models = []
     for client in record.clients:
-        model = ClientModel(client, record.lives)
+        model = ClientModel(client, record.ledgers)
         models.append(model)
         try:
             model.replay()
@@ -43,7 +43,7 @@ def check(record: Record) -> None:
 def check_ledger(record: Record) -> None:
     """What was accepted was applied."""
     for epoch in record.epochs.values():
-        lost = [entry.offset for entry in record.lives[epoch].entries if entry.at_ns is None]
+        lost = [entry.offset for entry in record.ledgers[epoch].entries if entry.at_ns is None]
         require(not lost, "I6", f"accepted and never applied: {lost[:3]}")
 
 
@@ -67,22 +67,22 @@ def check_settled(record: Record, client: Client, model: ClientModel) -> None:
     last_ns = max(sent.wrote_ns or 0 for sent in seen.sents)
     require(at_ns - last_ns <= 2 * heartbeat_ns, "I20", "neither data nor a heartbeat")
     require(
-        seen.life.epoch == record.epochs[subscription.topic.name], "I25", "it is in another epoch"
+        seen.ledger.epoch == record.epochs[subscription.topic.name], "I25", "it is in another epoch"
     )
     require(seen.cut is not None, "I20", "its opening has not ended")
     if subscription.topic.keyed or subscription.interval_ns:
         check_replica(model, seen)
     else:
-        told = [e for e in seen.life.after(seen.cut or 0) if subscription.matches(e.value)]
+        told = [e for e in seen.ledger.after(seen.cut or 0) if subscription.matches(e.value)]
         last = [row.entry for row in seen.rows if row.live]
         require(not told or (last and last[-1] is told[-1]), "I3", "the last message is missing")
 
 
 def check_replica(model: ClientModel, seen: Opened) -> None:
     """I3: each key as it was published last."""
-    subscription, life = model.subscription, seen.life
-    for own in life.by_own:
-        newest = life.newest(own, len(life.entries))
+    subscription, ledger = model.subscription, seen.ledger
+    for own in ledger.by_own:
+        newest = ledger.newest(own, len(ledger.entries))
         assert newest is not None
         there = not newest.gone and subscription.matches(newest.value)
         held = model.holds.get(own)
@@ -110,8 +110,8 @@ def check_accounts(record: Record, models: list[ClientModel]) -> None:
             for model in models
             for seen in model.seen
             if seen.connection.gateway == last
-            and seen.life.epoch == record.epochs[topic.topic]
-            and seen.life.topic == topic.topic
+            and seen.ledger.epoch == record.epochs[topic.topic]
+            and seen.ledger.topic == topic.topic
         ]
         sent = sum(row.live and row.op != "oof" for seen in here for row in seen.rows)
         require(topic.delivered == sent, "I17", f"{topic.delivered} delivered, {sent} sent")
@@ -134,7 +134,7 @@ def check_identity(topic: TopicStats) -> None:
 
 def matching_after(model: ClientModel, seen: Opened) -> list[Entry]:
     """The messages that a connection's subscription has matched."""
-    entries = seen.life.after(seen.cut or 0)
+    entries = seen.ledger.after(seen.cut or 0)
     return [
         entry for entry in entries if not entry.gone and model.subscription.matches(entry.value)
     ]

@@ -11,7 +11,7 @@ from typing import Any
 from tests.simulation.client import Client, Connection
 from tests.simulation.deliveries import Broken, Delivery, Opened, require
 from tests.simulation.events import ReceivedEvent, ReceivedRow, rows_of
-from tests.simulation.ledger import Entry, Life
+from tests.simulation.ledger import Entry, EpochLedger
 from tests.simulation.link import Sent
 from tests.support.models.boards import patched
 
@@ -28,7 +28,7 @@ REASONS = {
 class ClientModel:
     """One client's belief. `holds`: offset and value of each key; `mark`: where its id stands."""
 
-    def __init__(self, client: Client, lives: dict[str, Life]) -> None:
+    def __init__(self, client: Client, ledgers: dict[str, EpochLedger]) -> None:
         self.subscription = client.plan.subscription
         self.seen: list[Opened] = []
         self.holds: dict[str, tuple[int, Any]] = {}
@@ -36,7 +36,7 @@ class ClientModel:
         self.since = 0
         self.mark = 0
         self._client = client
-        self._lives = lives
+        self._ledgers = ledgers
         self._group: int | None = None
         self._group_at = 0
 
@@ -85,7 +85,7 @@ class ClientModel:
             return None
         require(hello.name == "hello", "I15", f"the first event is {hello.name}")
         document = hello.document
-        seen = Opened(connection, self._lives[document["epoch"]], document["session"])
+        seen = Opened(connection, self._ledgers[document["epoch"]], document["session"])
         self.seen.append(seen)
         self._group, self._last = None, 0
         if not connection.last_id:
@@ -135,12 +135,12 @@ class ClientModel:
         offset = self._offset(seen, received.id)
         if received.id != seen.connection.last_id:
             require(seen.mode == "snapshot" or offset >= self.mark, "I7", "an id steps back")
-            require(offset <= len(seen.life.entries), "I7", "an id of the future")
+            require(offset <= len(seen.ledger.entries), "I7", "an id of the future")
             self.mark = offset
 
     def _offset(self, seen: Opened, text: str) -> int:
         epoch, _, offset = text.rpartition("-")
-        if epoch != seen.life.epoch:
+        if epoch != seen.ledger.epoch:
             require(text == seen.connection.last_id, "I25", f"an id of another epoch: {text}")
             return self.mark
         return int(offset)
@@ -150,7 +150,7 @@ class ClientModel:
     def _resumed(self, seen: Opened, document: dict[str, Any]) -> None:
         seen.mode = document["mode"]
         epoch, _, offset = seen.connection.last_id.rpartition("-")
-        same = epoch == seen.life.epoch
+        same = epoch == seen.ledger.epoch
         gap = document["gap_messages"]
         head = int(offset) + gap if same and gap is not None else None
         require(same or seen.mode == "snapshot", "I7", f"{seen.mode} from another epoch")
@@ -178,15 +178,15 @@ class ClientModel:
         told = seen.rows[self._group_at :]
         require(self._group == len(told) == received.document["rows"], "I12", "rows of a group")
         self._group = None
-        expected = self._state(seen.life, seen.cut) if self.subscription.topic.keyed else {}
+        expected = self._state(seen.ledger, seen.cut) if self.subscription.topic.keyed else {}
         require({row.own: row.entry for row in told} == expected, "I12", "a snapshot's rows")
         self.mark = seen.cut
         if not self.subscription.topic.keyed:
             self.knows_all, self.since = False, seen.cut
 
-    def _state(self, life: Life, cut: int) -> dict[str, Entry]:
+    def _state(self, ledger: EpochLedger, cut: int) -> dict[str, Entry]:
         """What stands in a topic's state of the world and matches."""
-        found = ((own, life.newest(own, cut)) for own in life.by_own)
+        found = ((own, ledger.newest(own, cut)) for own in ledger.by_own)
         return {
             own: e
             for own, e in found
@@ -201,12 +201,12 @@ class ClientModel:
         told = [row for row in seen.rows if row.arrived and not row.live]
         whole = self.mark >= seen.cut
         if seen.mode == "replay" and self.subscription.interval_ns == 0:
-            expected = [e for e in seen.life.after(start, seen.cut) if self._is_told(e)]
+            expected = [e for e in seen.ledger.after(start, seen.cut) if self._is_told(e)]
             got = [row.entry for row in told]
             require(got == expected[: len(got)], "I7", "a replay is not what was missed")
             require(not whole or len(got) == len(expected), "I7", "a replay is not whole")
             return
-        needed = self._changed(seen.life, start, seen.cut)
+        needed = self._changed(seen.ledger, start, seen.cut)
         got_newest = {row.own: row.entry for row in told}
         if whole:
             for own, entry in needed.items():
@@ -218,15 +218,15 @@ class ClientModel:
     def _is_told(self, entry: Entry) -> bool:
         return self.subscription.oof if entry.gone else self.subscription.matches(entry.value)
 
-    def _changed(self, life: Life, start: int, cut: int) -> dict[str, Entry]:
+    def _changed(self, ledger: EpochLedger, start: int, cut: int) -> dict[str, Entry]:
         """The keys that a client at `start` must be told of."""
         needed: dict[str, Entry] = {}
-        for own, entries in life.by_own.items():
-            newest = life.newest(own, cut)
+        for own, entries in ledger.by_own.items():
+            newest = ledger.newest(own, cut)
             if newest is None or newest.offset <= start:
                 continue
             if newest.gone:
-                before = life.newest(own, start)
+                before = ledger.newest(own, start)
                 held = before is not None and not before.gone
                 if self.subscription.oof and held and sum(e.gone for e in entries) <= SPANS_MAX:
                     needed[own] = newest
@@ -257,7 +257,7 @@ class ClientModel:
         """The bookmark is that of the first message that the row stands for (rule interval-8)."""
         if row.bookmark:
             epoch, _, first = row.bookmark.rpartition("-")
-            require(epoch == seen.life.epoch, "I25", "a row of another epoch")
+            require(epoch == seen.ledger.epoch, "I25", "a row of another epoch")
             require(int(first) <= entry.offset, "I1", f"{row.own}: a bookmark behind its row")
         in_group = self._group is not None
         require(row.snapshot in {None, in_group}, "I12", "a snapshot row is one of a group")
@@ -277,7 +277,7 @@ class ClientModel:
         if row.op == "delta":
             require(row.own in self.holds, "I9", f"a delta of {row.own}, which is not held")
             value = patched(self.holds[row.own][1], value)
-        entry = seen.life.by_serial.get(value["n"])
+        entry = seen.ledger.by_serial.get(value["n"])
         if entry is None:
             raise Broken("I1", f"an invented value of {row.own}")
         exact = row.text == entry.text if row.text and row.op == "value" else alike(value, entry)
@@ -289,9 +289,9 @@ class ClientModel:
     def _oof(self, seen: Opened, row: ReceivedRow, asked_ns: int) -> Entry:
         """I8: the key is held, and has left. On a return it may be told to who does not hold it."""
         require(self.subscription.oof, "I8", "a removal that nobody asked for")
-        entries = seen.life.by_own.get(row.own, [])
+        entries = seen.ledger.by_own.get(row.own, [])
         left = [entry for entry in entries if self._leaves(entry, asked_ns)]
-        stood = seen.life.by_serial[row.value["n"]].offset
+        stood = seen.ledger.by_serial[row.value["n"]].offset
         told = next((entry for entry in left if entry.offset >= stood), None)
         if told is None:
             raise Broken("I8", f"{row.own} has not left")
@@ -312,7 +312,7 @@ class ClientModel:
         if seen.cut is None:
             return
         got = [row.entry for row in seen.rows if row.live and row.op != "oof"]
-        expected = [e for e in seen.life.after(seen.cut) if not e.gone and self._is_told(e)]
+        expected = [e for e in seen.ledger.after(seen.cut) if not e.gone and self._is_told(e)]
         require(got == expected[: len(got)], "I6", "a hole among all messages")
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from tests.simulation.client import Connection
 from tests.simulation.events import EventParser, ReceivedEvent
-from tests.simulation.ledger import Entry, Life
+from tests.simulation.ledger import Entry, EpochLedger
 from tests.simulation.link import Sent
 
 
@@ -46,7 +46,7 @@ class Opened:
     """One connection that said hello. `cut`: what is newer came live; None while unknown."""
 
     connection: Connection
-    life: Life
+    ledger: EpochLedger
     session: str
     rows: list[Delivery] = field(default_factory=list)
     mode: str = ""

@@ -32,7 +32,7 @@ class Entry:
 
 
 @dataclass(slots=True, eq=False)
-class Life:
+class EpochLedger:
     """One epoch of a topic: every entry from offset 1, and those of each key."""
 
     topic: str
@@ -65,7 +65,7 @@ class LedgerStore(MemoryStore):
 
     def __init__(self) -> None:
         super().__init__()
-        self.lives: dict[str, Life] = {}
+        self.ledgers: dict[str, EpochLedger] = {}
 
     async def append(self, topic: str, publication: Publication) -> Appended:
         """Number items, and note them."""
@@ -73,9 +73,9 @@ class LedgerStore(MemoryStore):
         if topic.startswith(OWN):
             return appended
         epoch = next(it.epoch for it in await self.records() if it.name == topic)
-        life = self.lives.setdefault(epoch, Life(topic, epoch))
+        ledger = self.ledgers.setdefault(epoch, EpochLedger(topic, epoch))
         for offset, item in enumerate(publication.items, appended.first):
-            life.add(_entry(offset, item))
+            ledger.add(_entry(offset, item))
         return appended
 
 

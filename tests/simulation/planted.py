@@ -44,7 +44,7 @@ PLANTED: dict[str, Planted] = {
         "        changed = self.board.rows(max(since - 1, self.board.horizon), oof=self.id.oof)",
     ),
     "what was sent ahead of its turn comes again": (
-        "conflation/lanes/lane.py",
+        "conflation/lanes/member.py",
         "                    self.ahead[board_key] = newest.offset",
         "                    pass",
     ),

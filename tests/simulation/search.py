@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tests.simulation.checks import check
 from tests.simulation.plan import make_plan
-from tests.simulation.world import run
+from tests.simulation.simulation import run
 
 FOUND = 3
 

@@ -88,7 +88,7 @@ def test_a_stalled_peer_takes_nothing_for_a_while() -> None:
     assert len(listener.text) == 1_000
 
 
-def test_a_cut_loses_what_was_under_way_and_the_gateway_is_told() -> None:
+def test_a_cut_loses_bytes_under_way_and_the_gateway_notices() -> None:
     async def record(socket: Socket) -> None:
         assert (await socket.receive())["type"] == "http.request"
         await say(socket, b"lost")
@@ -102,7 +102,7 @@ def test_a_cut_loses_what_was_under_way_and_the_gateway_is_told() -> None:
     assert socket.is_closing
 
 
-def test_of_a_silent_cut_the_gateway_hears_late() -> None:
+def test_the_gateway_notices_a_silent_cut_late() -> None:
     async def record(socket: Socket) -> None:
         await socket.receive()
         await socket.receive()

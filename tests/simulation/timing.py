@@ -59,7 +59,7 @@ class TimingChecks:
         Who is late by less than an interval may still get the flush that all others got.
         """
         for own, rows in self._by_own.items():
-            puts = [entry for entry in self._seen.life.by_own.get(own, []) if self._is_put(entry)]
+            puts = [entry for entry in self._seen.ledger.by_own.get(own, []) if self._is_put(entry)]
             for row in rows:
                 at = bisect_left(puts, row.entry.offset + 1, key=lambda entry: entry.offset)
                 if row.op == "oof" or at == len(puts) or puts[at].at_ns is None:
@@ -77,7 +77,7 @@ class TimingChecks:
 
     def _check_turns(self, cut: int) -> None:
         """While a key waits, no other is told more than three times: rounds that end and begin."""
-        for own, entries in self._seen.life.by_own.items():
+        for own, entries in self._seen.ledger.by_own.items():
             told = self._by_own.get(own, [])
             for number, entry in enumerate(entries):
                 if entry.offset <= cut or entry.at_ns is None or not self._is_put(entry):
@@ -96,7 +96,7 @@ class TimingChecks:
 
     def _check_age(self, cut: int) -> None:
         """Nothing is held longer than its interval while the socket takes data."""
-        for entry in self._seen.life.after(cut):
+        for entry in self._seen.ledger.after(cut):
             if entry.at_ns is None or not self._is_put(entry) or entry.at_ns >= self._end_ns:
                 continue
             due_ns = entry.at_ns + self._subscription.held_ns
@@ -122,7 +122,7 @@ class TimingChecks:
         by_key = self._subscription.interval_ns or self._subscription.topic.policy == "always"
         if not self._subscription.oof or (free_ns == due_ns and not by_key):
             return False
-        later = self._seen.life.by_own[entry.own]
+        later = self._seen.ledger.by_own[entry.own]
         return any(
             e.offset > entry.offset and not self._is_put(e) and (e.at_ns or 0) <= free_ns
             for e in later

@@ -1,4 +1,4 @@
-"""A world with one subscription that is traced, its decisions written as short lines.
+"""A driver with one subscription that is traced, its decisions written as short lines.
 
 `replaced a @3 for 2 x2 due 100` is message 3 of key a, in the place of message 2, standing for two,
 due at 100 ms.
@@ -11,14 +11,14 @@ from typing import Any
 
 import msgspec
 
-from tests.support.world import World
+from tests.support.manual_driver import ManualDriver
 from tidegate.conflation.tracing.decisions import Decision
 from tidegate.conflation.tracing.recorder import Call, Taken, TraceRecorder, begin_recording
 from tidegate.conflation.tracing.replay import Trace, fresh, replay, same
 from tidegate.keys.text.duration import MILLISECOND
 
 
-class TracedWorld(World):
+class TracedDriver(ManualDriver):
     """`trace` begins, `lines` tells what was decided since the last look."""
 
     def __init__(self) -> None:

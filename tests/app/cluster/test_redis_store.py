@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.support.buses import BusServer, bus_server
+from tests.support.manual_driver import make_frames, tokens
 from tests.support.rules import rule
-from tests.support.world import make_frames, tokens
 from tidegate.app.cluster.connection import BusConnection
 from tidegate.app.cluster.definitions import Definitions
 from tidegate.app.cluster.redis_store import RedisStore

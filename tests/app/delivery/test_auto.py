@@ -14,8 +14,7 @@ from tidegate.app.delivery.auto import (
     within,
 )
 from tidegate.conflation.auto import Decision, Figures, Observation, Reason
-from tidegate.conflation.lane_id import FeedId, LaneId
-from tidegate.conflation.subscription import Auto, Command, Shown, Subscription
+from tidegate.conflation.subscription import Auto, Command, FeedId, LaneId, Shown, Subscription
 from tidegate.keys.spec import KeySpec
 from tidegate.keys.text.duration import MILLISECOND, SECOND
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.support.deadlines import HANGS_S
-from tests.support.world import make_frames, told
+from tests.support.manual_driver import described, make_frames
 from tidegate.app.delivery.driver import Consumer, Driver
 from tidegate.conflation.definition import Definition, History, QueuePolicy
 from tidegate.conflation.engine import Engine
@@ -75,7 +75,7 @@ async def woken(consumer: Consumer) -> list[str]:
     taken: list[Output] = []
     while outputs := consumer.take(PLENTY):
         taken += outputs
-    return told(taken)
+    return described(taken)
 
 
 async def test_a_message_wakes_its_subscriber() -> None:
@@ -219,7 +219,7 @@ async def test_a_large_publish_does_not_wait_for_a_frozen_stream() -> None:
     await stage.say(" ".join(f"a{n}" for n in range(1_000)))
     assert stage.driver.engine.topic("px").head == 1_000
     assert stage.driver.closed_sessions == {CloseReason.QUEUE_LIMIT: 1}
-    assert told(frozen.take(PLENTY)) == ["goodbye MESSAGE_QUEUE_LIMIT_REACHED"]
+    assert described(frozen.take(PLENTY)) == ["goodbye MESSAGE_QUEUE_LIMIT_REACHED"]
 
 
 async def read(

@@ -6,7 +6,7 @@ import asyncio
 
 from tests.app.delivery.test_driver import PLENTY, Stage, woken
 from tests.support.deadlines import HANGS_S
-from tests.support.world import told
+from tests.support.manual_driver import described
 from tidegate.conflation.outputs import CloseReason
 from tidegate.conflation.sessions.session import QueueLimits
 
@@ -31,7 +31,7 @@ async def test_a_long_queue_is_conflated_in_idle_time() -> None:
         while stage.driver.engine.session_stats("s").queued_messages > 1:
             await asyncio.sleep(0.001)
     [rows] = consumer.take(PLENTY)
-    assert told([rows]) == ["a1"]
+    assert described([rows]) == ["a1"]
 
 
 async def test_without_a_long_queue_nothing_is_looked_at_in_idle_time() -> None:

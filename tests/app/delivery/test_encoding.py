@@ -26,7 +26,6 @@ from tidegate.app.http.wire import event
 from tidegate.clients.sse import Event, Parser
 from tidegate.conflation.definition import Kind
 from tidegate.conflation.frame import Batch, Frame, RemovalReason, Row, Tombstone
-from tidegate.conflation.lane_id import FeedId, LaneId
 from tidegate.conflation.outputs import (
     CloseReason,
     Goodbye,
@@ -39,7 +38,7 @@ from tidegate.conflation.outputs import (
     Subscribed,
     Unsubscribed,
 )
-from tidegate.conflation.subscription import Command, Shown, Subscription
+from tidegate.conflation.subscription import Command, FeedId, LaneId, Shown, Subscription
 from tidegate.keys.jsontext import check_json, one_line
 from tidegate.keys.spec import KeySpec
 from tidegate.keys.text.bookmark import Bookmark

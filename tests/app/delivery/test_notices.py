@@ -11,9 +11,8 @@ from tidegate.app.delivery.notices import Cause, WriteContext, cause_of, late_ev
 from tidegate.clients.sse import Parser
 from tidegate.conflation.definition import Kind
 from tidegate.conflation.frame import Batch, Frame, Row
-from tidegate.conflation.lane_id import FeedId, LaneId
 from tidegate.conflation.outputs import GroupBegin, Output, Rows
-from tidegate.conflation.subscription import Command, Shown, Subscription
+from tidegate.conflation.subscription import Command, FeedId, LaneId, Shown, Subscription
 from tidegate.keys.spec import KeySpec
 from tidegate.keys.text.bookmark import Bookmark
 from tidegate.keys.text.duration import MILLISECOND

@@ -10,10 +10,9 @@ from tidegate.app.delivery.notices import Progress
 from tidegate.clients.sse import Event, Parser
 from tidegate.conflation.definition import Kind
 from tidegate.conflation.frame import Batch, Frame
-from tidegate.conflation.lane_id import FeedId, LaneId
 from tidegate.conflation.outputs import GroupEnd, Rows
 from tidegate.conflation.sessions.subscriber import SubscriberId
-from tidegate.conflation.subscription import Command, Shown, Subscription
+from tidegate.conflation.subscription import Command, FeedId, LaneId, Shown, Subscription
 from tidegate.keys.spec import KeySpec
 from tidegate.keys.text.bookmark import Bookmark
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from tests.support.manual_driver import make_frames
 from tests.support.rules import rule
-from tests.support.tracing import TracedWorld
-from tests.support.world import make_frames
+from tests.support.tracing import TracedDriver
 from tidegate.app.routes.trace import PIECE, TraceText
 from tidegate.clients.sse import Parser
 from tidegate.conflation.definition import Kind
@@ -24,10 +24,10 @@ Told = list[tuple[str, dict[str, Any]]]
 class Reader:
     """One who reads a trace."""
 
-    def __init__(self, world: TracedWorld, kind: Kind = Kind.JSON) -> None:
-        assert world.running is not None
-        self._recorder = world.running
-        self._text = TraceText(kind, world.now)
+    def __init__(self, driver: TracedDriver, kind: Kind = Kind.JSON) -> None:
+        assert driver.running is not None
+        self._recorder = driver.running
+        self._text = TraceText(kind, driver.now)
         self._trace, self._parser = Trace(), Parser()
 
     def reads(self) -> Told:
@@ -36,13 +36,13 @@ class Reader:
         return [(event.name, json.loads(event.text)) for event in self._parser.feed(flow)]
 
 
-def traced(options: str = "conflation=100ms", **more: Any) -> tuple[TracedWorld, Reader]:
-    world = TracedWorld()
-    world.topic()
-    world.say("z1")
-    world.sleep("5ms")
-    world.subscribed(options, **more)
-    return world, Reader(world)
+def traced(options: str = "conflation=100ms", **more: Any) -> tuple[TracedDriver, Reader]:
+    driver = TracedDriver()
+    driver.topic()
+    driver.publish("z1")
+    driver.sleep("5ms")
+    driver.subscribed(options, **more)
+    return driver, Reader(driver)
 
 
 @rule("trace-2")
@@ -73,11 +73,11 @@ def test_it_begins_with_the_subscriber() -> None:
 @rule("trace-3", "trace-4")
 def test_a_message_from_call_to_delivery() -> None:
     """Times count from the beginning of the trace."""
-    world, reader = traced()
-    world.sleep("2ms")
-    world.say("a1")
-    world.wait("100ms")
-    world.take()
+    driver, reader = traced()
+    driver.sleep("2ms")
+    driver.publish("a1")
+    driver.wait("100ms")
+    driver.take()
     assert reader.reads()[1:] == [
         (
             "call",
@@ -123,11 +123,11 @@ def test_a_message_from_call_to_delivery() -> None:
 
 @rule("trace-1", "trace-2")
 def test_removals_exempt_messages_joins_and_changes() -> None:
-    world, reader = traced("conflation=100ms,oof,pace=key")
-    world.say("a1", exempt=True)
-    world.remove("a1")
-    world.subscribe("conflation=100ms,oof,pace=key", session="other")
-    world.change("sub1", "conflation=1s")
+    driver, reader = traced("conflation=100ms,oof,pace=key")
+    driver.publish("a1", exempt=True)
+    driver.remove("a1")
+    driver.subscribe("conflation=100ms,oof,pace=key", session="other")
+    driver.change("sub1", "conflation=1s")
     calls = [document for name, document in reader.reads() if name == "call"]
     assert calls[1]["messages"][0]["exempt"] is True
     assert calls[2]["messages"] == [{"offset": 3, "key": ["a"], "removed": "deleted"}]
@@ -137,14 +137,14 @@ def test_removals_exempt_messages_joins_and_changes() -> None:
 
 @rule("trace-1", "trace-4")
 def test_a_queue_that_is_conflated_and_a_new_definition() -> None:
-    world = TracedWorld()
-    world.topic()
-    world.session(messages_max=1)
-    world.subscribed()
-    reader = Reader(world)
-    world.say("a1")
-    world.topic(values_only=True)
-    world.say("a2")
+    driver = TracedDriver()
+    driver.topic()
+    driver.session(messages_max=1)
+    driver.subscribed()
+    reader = Reader(driver)
+    driver.publish("a1")
+    driver.topic(values_only=True)
+    driver.publish("a2")
     assert [document["call"] for name, document in reader.reads() if name == "call"] == [
         "seated", "published", "redefined", "published", "conflated"
     ]  # fmt: skip
@@ -152,9 +152,9 @@ def test_a_queue_that_is_conflated_and_a_new_definition() -> None:
 
 @rule("trace-5")
 def test_it_ends_with_the_reason() -> None:
-    world, reader = traced()
+    driver, reader = traced()
     reader.reads()
-    world.engine.unsubscribe("s", "sub1")
+    driver.engine.unsubscribe("s", "sub1")
     assert reader.reads() == [
         ("decision", {"at_ms": 0.0, "decision": "unsubscribed", "why": "REQUESTED"}),
         ("end", {"at_ms": 0.0, "reason": "REQUESTED"}),
@@ -184,11 +184,11 @@ def test_texts_and_bytes_are_shown_as_in_envelopes(kind: Kind, payload: bytes, v
 
 def test_many_decisions_come_in_pieces() -> None:
     """So that others have their turn, and memory is bounded."""
-    world, _ = traced()
-    world.say(" ".join(["a1"] * PIECE))
-    assert world.running is not None
+    driver, _ = traced()
+    driver.publish(" ".join(["a1"] * PIECE))
+    assert driver.running is not None
     text, trace = TraceText(Kind.JSON, 0), Trace()
-    pieces = [list(text.events(trace, call)) for call in world.running.drain()]
+    pieces = [list(text.events(trace, call)) for call in driver.running.drain()]
     assert [len(each) for each in pieces] == [1, 2]
     assert [piece.count(b"event: ") for piece in pieces[1]] == [PIECE + 1, PIECE]
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from tests.support.manual_driver import make_frames, tokens
 from tests.support.profiles import examples
-from tests.support.world import make_frames, tokens
 from tidegate.conflation.boards.board import SPANS_MAX, Board
 from tidegate.conflation.frame import Frame, RemovalReason, Tombstone
 

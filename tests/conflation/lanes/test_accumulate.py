@@ -9,10 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.support.manual_driver import ManualDriver, counts, ids
 from tests.support.rules import rule
-from tests.support.world import World, counts, ids
 from tidegate.conflation.frame import Frame, Receipt, Row, Tombstone, receipt_of
-from tidegate.conflation.lane_id import FeedId, LaneId
 from tidegate.conflation.lanes import accumulate
 from tidegate.conflation.lanes.accumulate import (
     Accumulator,
@@ -23,6 +22,7 @@ from tidegate.conflation.lanes.accumulate import (
     unreported_of,
 )
 from tidegate.conflation.lanes.every_message import EveryMessageLane
+from tidegate.conflation.subscription import FeedId, LaneId
 from tidegate.keys.merging import Merger, Verdict
 from tidegate.keys.reducers import Reduce
 from tidegate.keys.spec import KeySpec
@@ -82,15 +82,15 @@ def total(current: Any, new: Any) -> Any:
 @rule("merge-4", "merge-6")
 def test_the_figure_of_structural_conflation_by_sum() -> None:
     """A1 B1 C1 A2 C2 become A3 B1 C3, each in the entry of the first."""
-    world = World()
-    world.topic(merge=Merger("m:total", total), replaces=True)
-    world.subscribe("conflation=1s")
-    world.say("a1 b1 c1 a2 c2")
-    world.wait("1s")
-    assert world.hears() == ["a3 b1 c3"]
-    world.say("a5")
-    world.wait("1s")
-    assert world.hears() == ["a5"]
+    driver = ManualDriver()
+    driver.topic(merge=Merger("m:total", total), replaces=True)
+    driver.subscribe("conflation=1s")
+    driver.publish("a1 b1 c1 a2 c2")
+    driver.wait("1s")
+    assert driver.received() == ["a3 b1 c3"]
+    driver.publish("a5")
+    driver.wait("1s")
+    assert driver.received() == ["a5"]
 
 
 def test_merge_results_are_shared_by_all_subscribers_of_a_lane() -> None:
@@ -100,66 +100,66 @@ def test_merge_results_are_shared_by_all_subscribers_of_a_lane() -> None:
         calls.append((current, new))
         return total(current, new)
 
-    world = World()
-    world.topic(merge=Merger("m:noted", noted))
+    driver = ManualDriver()
+    driver.topic(merge=Merger("m:noted", noted))
     for number in range(20):
-        world.subscribe("conflation=1s", session=f"s{number}")
-    world.say("a1 a2 a3")
-    world.wait("1s")
-    assert {tuple(world.hears(f"s{number}")) for number in range(20)} == {("a6",)}
+        driver.subscribe("conflation=1s", session=f"s{number}")
+    driver.publish("a1 a2 a3")
+    driver.wait("1s")
+    assert {tuple(driver.received(f"s{number}")) for number in range(20)} == {("a6",)}
     assert len(calls) == 2
 
 
 @rule("merge-6")
 def test_who_joins_while_a_key_is_held_gets_the_sum_after_its_cut() -> None:
     """No half sums."""
-    world = World()
-    world.topic(merge=Merger("m:total", total))
-    world.subscribe("conflation=1s", session="early")
-    world.say("a1 a2")
-    world.subscribe("conflation=1s", session="late")
-    world.say("a10 a20")
-    world.wait("1s")
-    assert counts(world.take("early")) == [("a33", 4, 1)]
-    assert counts(world.take("late")) == [("a30", 2, 3)]
+    driver = ManualDriver()
+    driver.topic(merge=Merger("m:total", total))
+    driver.subscribe("conflation=1s", session="early")
+    driver.publish("a1 a2")
+    driver.subscribe("conflation=1s", session="late")
+    driver.publish("a10 a20")
+    driver.wait("1s")
+    assert counts(driver.take("early")) == [("a33", 4, 1)]
+    assert counts(driver.take("late")) == [("a30", 2, 3)]
 
 
 @rule("merge-6")
 def test_without_conflation_both_go_in_order() -> None:
-    world = World()
-    world.topic(merge=merger(Verdict.NO_CONFLATION))
-    world.subscribe("conflation=1s")
-    world.say("a1 b1 a2")
-    world.wait("1s")
-    assert world.hears() == ["a1 b1 a2"]
+    driver = ManualDriver()
+    driver.topic(merge=merger(Verdict.NO_CONFLATION))
+    driver.subscribe("conflation=1s")
+    driver.publish("a1 b1 a2")
+    driver.wait("1s")
+    assert driver.received() == ["a1 b1 a2"]
 
 
 @rule("delta-6", "merge-6")
-def test_a_merger_is_not_asked_about_what_nobody_was_told_of() -> None:
+def test_a_merger_is_not_asked_about_unreported_messages() -> None:
     """It may decline, and the messages count with the next row all the same."""
-    world = World()
-    world.topic(merge=merger(Verdict.NO_CONFLATION))
-    world.subscribe("conflation=1s,oof,receipt", wanted="/v < 5")
-    world.say("a1 a9")
-    world.wait("1s")
-    assert world.hears() == []
-    world.say("a2")
-    world.wait("1s")
-    assert counts(world.take()) == [("a2", 2, 1)]
+    driver = ManualDriver()
+    driver.topic(merge=merger(Verdict.NO_CONFLATION))
+    driver.subscribe("conflation=1s,oof,receipt", wanted="/v < 5")
+    driver.publish("a1 a9")
+    driver.wait("1s")
+    assert driver.received() == []
+    driver.publish("a2")
+    driver.wait("1s")
+    assert counts(driver.take()) == [("a2", 2, 1)]
 
 
 @rule("resume-7")
 def test_no_id_behind_which_a_part_of_a_sum_would_come_again() -> None:
-    world = World()
-    world.topic()
-    world.subscribe("conflation=1s,pace=key,reduce=[/v:sum]")
-    world.say("a1")
-    world.wait("100ms")
-    world.say("b1 a10")
-    world.wait("900ms")
-    assert ids(world.take()) == [None], "b is held since before the last of a"
-    world.wait("1s")
-    assert ids(world.take()) == [3]
+    driver = ManualDriver()
+    driver.topic()
+    driver.subscribe("conflation=1s,pace=key,reduce=[/v:sum]")
+    driver.publish("a1")
+    driver.wait("100ms")
+    driver.publish("b1 a10")
+    driver.wait("900ms")
+    assert ids(driver.take()) == [None], "b is held since before the last of a"
+    driver.wait("1s")
+    assert ids(driver.take()) == [3]
 
 
 def first_of(current: Any, new: Any) -> Any:
@@ -171,35 +171,35 @@ def first_of(current: Any, new: Any) -> Any:
 @pytest.mark.parametrize("options", ["conflation=1s", "conflation=1s,pace=key", ""])
 def test_a_message_that_a_merger_keeps_stays_where_it_is(options: str) -> None:
     """Diffusion's `current` stays put, and the new message is not queued."""
-    world = World()
-    world.topic(policy="always", merge=Merger("m:first", first_of))
-    world.subscribe(options)
-    world.say("a1 b1 a2")
-    world.wait("2s")
-    assert world.hears() == ["a1 b1"]
+    driver = ManualDriver()
+    driver.topic(policy="always", merge=Merger("m:first", first_of))
+    driver.subscribe(options)
+    driver.publish("a1 b1 a2")
+    driver.wait("2s")
+    assert driver.received() == ["a1 b1"]
 
 
 @rule("merge-6")
 def test_a_kept_message_stays_where_it_is_for_a_member_that_is_behind() -> None:
-    world = World()
-    world.topic(merge=Merger("m:first", first_of))
-    world.subscribe("conflation=1s,receipt")
-    world.say("a1 b1")
-    world.wait("2s")
-    world.say("a2")
-    world.wait("2s")
-    assert counts(world.take()) == [("a1", 2, 1), ("b1", 1, 2)]
+    driver = ManualDriver()
+    driver.topic(merge=Merger("m:first", first_of))
+    driver.subscribe("conflation=1s,receipt")
+    driver.publish("a1 b1")
+    driver.wait("2s")
+    driver.publish("a2")
+    driver.wait("2s")
+    assert counts(driver.take()) == [("a1", 2, 1), ("b1", 1, 2)]
 
 
 @rule("merge-6")
 def test_a_kept_message_stays_where_it_is_in_a_full_queue() -> None:
-    world = World()
-    world.topic(merge=Merger("m:first", first_of))
-    world.session(messages_max=2)
-    world.subscribe("receipt")
-    world.say("a1 b1 a2")
-    world.flush()
-    assert counts(world.take()) == [("a1", 2, 1), ("b1", 1, 2)]
+    driver = ManualDriver()
+    driver.topic(merge=Merger("m:first", first_of))
+    driver.session(messages_max=2)
+    driver.subscribe("receipt")
+    driver.publish("a1 b1 a2")
+    driver.flush()
+    assert counts(driver.take()) == [("a1", 2, 1), ("b1", 1, 2)]
 
 
 # Merges that several queues share.
@@ -218,18 +218,18 @@ class Summing:
 
 def queues(
     clients: int, summing: Summing, messages_max: int = 20, policy: str = "conflate"
-) -> World:
+) -> ManualDriver:
     """A topic with a counting merger, and sessions that do not read."""
-    world = World()
-    world.topic(policy=policy, merge=Merger("m:sum", summing))
+    driver = ManualDriver()
+    driver.topic(policy=policy, merge=Merger("m:sum", summing))
     for number in range(clients):
-        world.session(f"s{number}", messages_max=messages_max)
-        world.subscribe(session=f"s{number}")
-    return world
+        driver.session(f"s{number}", messages_max=messages_max)
+        driver.subscribe(session=f"s{number}")
+    return driver
 
 
-def lane_of(world: World) -> EveryMessageLane:
-    (feed,) = world.engine.topic("px").feeds.values()
+def lane_of(driver: ManualDriver) -> EveryMessageLane:
+    (feed,) = driver.engine.topic("px").feeds.values()
     (lane,) = feed.lanes.values()
     assert isinstance(lane, EveryMessageLane)
     return lane
@@ -242,11 +242,11 @@ def kept(lane: EveryMessageLane) -> int:
 
 def calls_for(clients: int, policy: str) -> int:
     summing = Summing()
-    world = queues(clients, summing, policy=policy)
+    driver = queues(clients, summing, policy=policy)
     for number in range(100):
-        world.say(f"a{number} b1 c1")
-        world.flush()
-    told = [world.hears(f"s{number}") for number in range(clients)]
+        driver.publish(f"a{number} b1 c1")
+        driver.flush()
+    told = [driver.received(f"s{number}") for number in range(clients)]
     rows = " ".join(told[0]).split()
     assert sum(int(row[1:]) for row in rows if row[0] == "a") == sum(range(100))
     assert sum(int(row[1:]) for row in rows if row[0] != "a") == 200
@@ -265,26 +265,26 @@ def test_a_pair_of_messages_is_merged_once_for_all_equal_clients(policy: str) ->
 
 def test_queues_of_other_lengths_share_what_they_have_in_common() -> None:
     summing = Summing()
-    world = queues(1, summing, messages_max=10)
-    world.session("longer", messages_max=25)
-    world.subscribe(session="longer")
-    world.say(" ".join(f"a{number}" for number in range(26)))
-    world.flush()
-    assert world.hears("s0") == world.hears("longer") == [f"a{sum(range(26))}"]
+    driver = queues(1, summing, messages_max=10)
+    driver.session("longer", messages_max=25)
+    driver.subscribe(session="longer")
+    driver.publish(" ".join(f"a{number}" for number in range(26)))
+    driver.flush()
+    assert driver.received("s0") == driver.received("longer") == [f"a{sum(range(26))}"]
     assert summing.calls == 25
 
 
 def test_merges_are_kept_while_another_queue_has_the_messages_and_no_longer() -> None:
-    world = queues(1, Summing(), messages_max=5)
-    world.session("longer", messages_max=50)
-    world.subscribe(session="longer")
-    world.say("a1 a2 a3 a4 a5 a6")
-    world.flush()
-    assert kept(lane_of(world)) == 5
-    world.take("longer")
-    world.say("b1")
-    world.flush()
-    assert kept(lane_of(world)) == 0
+    driver = queues(1, Summing(), messages_max=5)
+    driver.session("longer", messages_max=50)
+    driver.subscribe(session="longer")
+    driver.publish("a1 a2 a3 a4 a5 a6")
+    driver.flush()
+    assert kept(lane_of(driver)) == 5
+    driver.take("longer")
+    driver.publish("b1")
+    driver.flush()
+    assert kept(lane_of(driver)) == 0
 
 
 def test_merges_take_up_no_more_than_they_may(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 
+from tests.support.manual_driver import ManualDriver, batches, make_frames, token, tokens
 from tests.support.rules import rule
-from tests.support.world import World, batches, make_frames, token, tokens
 from tidegate.conflation.boards.board import Board
 from tidegate.conflation.frame import Frame, Row, Tombstone
-from tidegate.conflation.lane_id import FeedId, LaneId
-from tidegate.conflation.lanes.lane import CatchUp, Member
-from tidegate.conflation.subscription import Command, Subscription
+from tidegate.conflation.lanes.member import CatchUp, Member
+from tidegate.conflation.subscription import Command, FeedId, LaneId, Subscription
 from tidegate.keys.spec import KeySpec
 from tidegate.keys.text.bookmark import Bookmark
 
@@ -23,43 +22,43 @@ KINDS = ("conflation=1s", "conflation=1s,oof", "conflation=1s,pace=key", "confla
 @pytest.mark.parametrize("options", KINDS)
 def test_members_in_step_take_the_very_same_batch(options: str) -> None:
     """Law 2: encoded once, whatever the kind of lane."""
-    world = World()
-    world.topic()
+    driver = ManualDriver()
+    driver.topic()
     for session in ("s1", "s2", "s3"):
-        world.subscribe(options, session=session, command="sow_and_subscribe")
-        world.take(session)
-    world.say("a1 b1")
-    world.wait("2s")
-    taken = [batches(world.take(session)) for session in ("s1", "s2", "s3")]
+        driver.subscribe(options, session=session, command="sow_and_subscribe")
+        driver.take(session)
+    driver.publish("a1 b1")
+    driver.wait("2s")
+    taken = [batches(driver.take(session)) for session in ("s1", "s2", "s3")]
     assert taken[0][0] is taken[1][0] is taken[2][0]
 
 
 @pytest.mark.parametrize("options", KINDS)
 def test_a_member_behind_ends_where_the_others_are(options: str) -> None:
-    world = World()
-    world.topic()
+    driver = ManualDriver()
+    driver.topic()
     for session in ("fast", "slow"):
-        world.subscribe(options, session=session, command="sow_and_subscribe")
-        world.take(session)
+        driver.subscribe(options, session=session, command="sow_and_subscribe")
+        driver.take(session)
     for text in ("a1 b1", "a2", "c1 b2"):
-        world.say(text)
-        world.wait("2s")
-        world.take("fast")
-    rows = [frame for batch in batches(world.take("slow")) for frame in batch.frames]
+        driver.publish(text)
+        driver.wait("2s")
+        driver.take("fast")
+    rows = [frame for batch in batches(driver.take("slow")) for frame in batch.frames]
     newest = {frame.key: frame.payload for frame in rows}
-    board = {frame.key: frame.payload for frame in world.engine.topic("px").sow.board.live()}  # type: ignore[union-attr]  # a keyed topic has one
+    board = {frame.key: frame.payload for frame in driver.engine.topic("px").sow.board.live()}  # type: ignore[union-attr]  # a keyed topic has one
     assert newest == board
 
 
 @pytest.mark.parametrize("options", KINDS)
 def test_fields_that_were_not_selected_are_not_shown(options: str) -> None:
-    world = World()
-    world.topic()
-    world.say("aX1")
-    world.subscribe(f"{options},select=[-/g]", command="sow_and_subscribe")
-    world.say("aX2")
-    world.wait("2s")
-    rows = [frame.payload for batch in batches(world.take()) for frame in batch.frames]
+    driver = ManualDriver()
+    driver.topic()
+    driver.publish("aX1")
+    driver.subscribe(f"{options},select=[-/g]", command="sow_and_subscribe")
+    driver.publish("aX2")
+    driver.wait("2s")
+    rows = [frame.payload for batch in batches(driver.take()) for frame in batch.frames]
     assert rows == [b'{"k":"a","v":1}', b'{"k":"a","v":2}']
 
 
@@ -77,7 +76,7 @@ def test_a_new_member_has_got_nothing_and_given_nothing_up() -> None:
     assert (member.delivered, member.conflated_to) == (0, 0)
 
 
-def test_members_are_told_apart_even_where_they_stand_alike() -> None:
+def test_members_at_equal_positions_are_not_equal() -> None:
     assert make_member() != make_member()
 
 
@@ -86,7 +85,7 @@ def test_a_member_is_slots_alone() -> None:
 
 
 @rule("removal-2")
-def test_the_removal_of_a_key_never_sent_is_not_told() -> None:
+def test_the_removal_of_a_key_never_sent_is_not_sent() -> None:
     member = make_member()
     member.sent = set()
     value, removal = Frame(4, b"1", "k"), Tombstone(5, b"1", "k")

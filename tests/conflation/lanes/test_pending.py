@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.manual_driver import make_frames, token
 from tests.support.rules import rule
-from tests.support.world import make_frames, token
 from tidegate.conflation.frame import Frame, Receipt, RemovalReason, Row, Tombstone, receipt_of
-from tidegate.conflation.lane_id import FeedId, LaneId
-from tidegate.conflation.lanes.accumulate import PendingPart
-from tidegate.conflation.lanes.pending import Backlog, Pending, PendingKeys
+from tidegate.conflation.lanes.member import Backlog
+from tidegate.conflation.lanes.pending import Pending, PendingKeys, PendingPart
+from tidegate.conflation.subscription import FeedId, LaneId
 from tidegate.keys import patch as patches
 from tidegate.keys.merging import Matcher, Merger, Verdict
 from tidegate.keys.reducers import Reduce
@@ -149,7 +149,7 @@ def test_patches_compose_and_one_that_is_missing_asks_for_the_value() -> None:
 
 
 @rule("delta-6")
-def test_a_slot_tells_who_joined_later_only_what_came_later() -> None:
+def test_a_later_member_gets_only_the_later_part_of_an_entry() -> None:
     """Nothing from before its cut."""
     early, late = message(1), message(2)
     entry = Pending("k", [early, PendingPart(1, late.frame, late.count, is_new=False)], 0, 2, 1)
@@ -274,7 +274,7 @@ def test_what_does_not_match_stands_side_by_side() -> None:
     assert len(conflated(never, *rows)) == 3
 
 
-def test_a_key_that_came_and_went_is_told_of_by_nobody() -> None:
+def test_a_key_that_came_and_went_has_no_row() -> None:
     backlog = Backlog(LaneId(KEYED, oof=True))
     backlog.absorb([frame(5, "A"), gone(6)], lambda key, offset: False)
     assert backlog.rows() == []
@@ -282,7 +282,7 @@ def test_a_key_that_came_and_went_is_told_of_by_nobody() -> None:
     assert [said(row) for row in backlog.rows()] == ["A2"]
 
 
-def test_a_key_that_was_there_is_told_to_be_gone() -> None:
+def test_a_key_that_was_there_has_a_removal() -> None:
     assert conflated(LaneId(KEYED, oof=True), frame(5, "A"), gone(6)) == ["-a"]
 
 

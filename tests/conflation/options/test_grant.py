@@ -7,8 +7,7 @@ import pytest
 from tests.support.rules import rule
 from tidegate.conflation.definition import Definition, History, Kind
 from tidegate.conflation.errors import OptionsInvalid
-from tidegate.conflation.options.grant import Request, decide, grant
-from tidegate.conflation.options.print import granted
+from tidegate.conflation.options.grant import Request, decide, grant, granted
 from tidegate.conflation.options.table import Options
 from tidegate.conflation.subscription import Auto, Command, NotFound, Replay, Shown, Subscription
 from tidegate.keys.errors import FilterInvalid
@@ -230,7 +229,7 @@ NO_SNAPSHOT = "order_by is for the rows of a snapshot, and this command begins w
         ("", KEYED, "subscribe", "/a", [NO_SNAPSHOT]),
     ],
 )
-def test_what_has_no_effect_is_told(
+def test_an_option_without_effect_gives_a_warning(
     text: str, definition: Definition, command: str | None, order_text: str, warnings: list[str]
 ) -> None:
     assert warned(text, definition, command, order_text) == warnings

@@ -8,9 +8,9 @@ import pytest
 
 from tests.support.rules import rule
 from tidegate.conflation.definition import Definition, History, Kind
-from tidegate.conflation.lane_id import FeedId, LaneId, Window
 from tidegate.conflation.options.grant import decide
 from tidegate.conflation.options.table import Options
+from tidegate.conflation.subscription import FeedId, LaneId, Window
 from tidegate.keys.filter import Filter
 from tidegate.keys.merging import Matcher, Merger
 from tidegate.keys.order import Order
@@ -140,7 +140,7 @@ def test_a_sow_is_one_shot() -> None:
 
 
 @rule("view-1")
-def test_a_window_has_the_order_and_tells_what_leaves_it() -> None:
+def test_a_window_has_its_order_and_sends_removals() -> None:
     order = Order.parse("/a DESC")
     window = FeedId(KEY, Filter.parse("/a > 1"), Window(order, 3, 2))
     lane = lane_of("top_n=3,skip_n=2", filter_text="/a > 1", order_text="/a DESC")

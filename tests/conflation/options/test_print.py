@@ -10,8 +10,7 @@ from tests.support.profiles import examples
 from tests.support.rules import rule
 from tidegate.conflation.definition import Definition, History, Kind
 from tidegate.conflation.errors import EngineError, OptionsInvalid
-from tidegate.conflation.options.grant import decide
-from tidegate.conflation.options.print import granted, lane_text, spelled
+from tidegate.conflation.options.grant import decide, granted, lane_text
 from tidegate.conflation.options.table import FLAGS, TABLE, Options
 from tidegate.conflation.subscription import Subscription
 from tidegate.keys.merging import Merger
@@ -134,11 +133,11 @@ def test_what_was_granted_also_holds_against_the_topic_s_own(topics: str, own: s
         ),
     ],
 )
-def test_a_lane_is_told_by_what_its_members_share(text: str, expected: str) -> None:
+def test_a_lane_text_has_the_options_that_members_share(text: str, expected: str) -> None:
     assert lane_text(decide("px", TOPICS[0], Options.parse(text)).lane_id) == expected
 
 
-def test_a_lane_is_told_with_what_is_no_option() -> None:
+def test_a_lane_text_has_filter_order_and_command() -> None:
     window = decide(
         "px",
         TOPICS[0],
@@ -171,7 +170,7 @@ def test_a_topic_s_merger_has_no_option() -> None:
     ],
 )
 def test_options_are_spelled_in_one_way(text: str, expected: str) -> None:
-    assert spelled(Options.parse(text)) == expected
+    assert Options.parse(text).text() == expected
 
 
 @examples(1_000, nightly=50_000)
@@ -181,7 +180,7 @@ def test_what_is_spelled_says_the_same(text: str) -> None:
         options = Options.parse(text)
     except OptionsInvalid:
         return
-    assert Options.parse(spelled(options)) == options
+    assert Options.parse(options.text()) == options
 
 
 @examples(200, nightly=5_000)
@@ -193,4 +192,4 @@ def test_so_do_options_laid_over_others(text: str, later: str, act: str) -> None
     except OptionsInvalid:
         return
     both = after.over(before)
-    assert Options.parse(spelled(both), is_change=True) == both
+    assert Options.parse(both.text(), is_change=True) == both

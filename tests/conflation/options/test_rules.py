@@ -6,8 +6,9 @@ import pytest
 
 from tests.support.rules import rule
 from tidegate.conflation.definition import Definition, History
+from tidegate.conflation.options.grant import conflicts
 from tidegate.conflation.options.rules import Case, Rule
-from tidegate.conflation.options.table import TABLE, Options, conflicts
+from tidegate.conflation.options.table import TABLE, Options
 from tidegate.conflation.subscription import Auto, Command
 from tidegate.keys.spec import KeySpec
 

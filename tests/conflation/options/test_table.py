@@ -11,8 +11,7 @@ import pytest
 
 from tidegate.conflation.definition import Definition, History, Kind
 from tidegate.conflation.errors import OptionsInvalid
-from tidegate.conflation.options.grant import decide
-from tidegate.conflation.options.print import granted
+from tidegate.conflation.options.grant import decide, granted
 from tidegate.conflation.options.table import TABLE, Options
 from tidegate.keys.spec import KeySpec
 
@@ -380,5 +379,5 @@ def test_what_is_refused_and_where(row: No) -> None:
 
 
 def test_the_table_has_every_option() -> None:
-    names = {name for row in GRANTED for name, _ in Options.parse(row.options).positions}
+    names = {name for row in GRANTED for name in Options.parse(row.options).positions}
     assert names == {name for name, option in TABLE.items() if not option.only_in_change}

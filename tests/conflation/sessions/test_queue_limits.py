@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.manual_driver import ManualDriver
 from tests.support.rules import rule
-from tests.support.world import World
 from tidegate.conflation.definition import Definition, History, QueuePolicy
 from tidegate.conflation.engine import Engine
 from tidegate.conflation.frame import Frame
@@ -101,62 +101,62 @@ def test_who_is_half_full_is_crowded() -> None:
     assert gate.engine.over_half_full("p") == {"a"}
 
 
-def world_of(*topics: tuple[str, str], messages_max: int = 4, **more: Any) -> World:
+def driver_of(*topics: tuple[str, str], messages_max: int = 4, **more: Any) -> ManualDriver:
     """Topics with their policies, and a session that lasts."""
-    world = World()
+    driver = ManualDriver()
     for name, policy in topics:
-        world.topic(name, policy=policy)
-    world.session(messages_max=messages_max, lasts=True, **more)
-    return world
+        driver.topic(name, policy=policy)
+    driver.session(messages_max=messages_max, lasts=True, **more)
+    return driver
 
 
-def closed(world: World) -> bool:
-    return any(isinstance(event, SessionClosed) for event in world.events())
+def closed(driver: ManualDriver) -> bool:
+    return any(isinstance(event, SessionClosed) for event in driver.events())
 
 
-def crossings(world: World) -> list[tuple[str, int]]:
+def crossings(driver: ManualDriver) -> list[tuple[str, int]]:
     return [
         ("upper" if event.upper else "lower", event.messages)
-        for event in world.events()
+        for event in driver.events()
         if isinstance(event, QueueCrossed)
     ]
 
 
-def queued(world: World) -> int:
-    return world.engine.session_stats("s").queued_messages
+def queued(driver: ManualDriver) -> int:
+    return driver.engine.session_stats("s").queued_messages
 
 
 @rule("queue-7")
 def test_unsubscribe_ends_all_subscriptions_to_the_topic_and_they_may_be_made_again() -> None:
-    world = world_of(("px", "unsubscribe"), ("other", "conflate"))
-    names = [world.subscribe(), world.subscribe("conflation=1s"), world.subscribe(topic="other")]
-    world.say("a1 a2", topic="other")
-    world.say("a1 a2 a3")
-    world.flush()
-    assert world.hears() == ["unsubscribed from px: BACK_PRESSURE"] * 2 + ["a2"]
-    assert not closed(world)
-    stats = world.engine.topic_stats("px")
+    driver = driver_of(("px", "unsubscribe"), ("other", "conflate"))
+    names = [driver.subscribe(), driver.subscribe("conflation=1s"), driver.subscribe(topic="other")]
+    driver.publish("a1 a2", topic="other")
+    driver.publish("a1 a2 a3")
+    driver.flush()
+    assert driver.received() == ["unsubscribed from px: BACK_PRESSURE"] * 2 + ["a2"]
+    assert not closed(driver)
+    stats = driver.engine.topic_stats("px")
     assert (stats.matched, stats.dropped, stats.conflated) == (6, 4, 2)
     assert stats.dropped_by == (("BACK_PRESSURE", 4),)
-    assert world.engine.stats().reliefs.unsubscribed == 2
-    world.engine.subscribe("s", names[0], world.wish(), world.now)
-    world.say("b1")
-    world.flush()
-    assert world.hears() == ["b1"]
+    assert driver.engine.stats().reliefs.unsubscribed == 2
+    driver.engine.subscribe("s", names[0], driver.request(), driver.now)
+    driver.publish("b1")
+    driver.flush()
+    assert driver.received() == ["b1"]
 
 
 @rule("queue-7")
 def test_an_unsubscribe_topic_that_adds_nothing_to_the_queue_is_left_alone() -> None:
-    world = world_of(("px", "unsubscribe"), ("other", "conflate"))
-    world.subscribe()
-    world.subscribe("conflation=1s")
-    world.subscribe(topic="other")
-    world.say("a1")
-    world.flush()
-    assert world.hears() == ["a1"]
-    world.say("a1 a2 a3 a4 a5", topic="other")
-    world.flush()
-    assert world.hears() == ["a5"]
+    driver = driver_of(("px", "unsubscribe"), ("other", "conflate"))
+    driver.subscribe()
+    driver.subscribe("conflation=1s")
+    driver.subscribe(topic="other")
+    driver.publish("a1")
+    driver.flush()
+    assert driver.received() == ["a1"]
+    driver.publish("a1 a2 a3 a4 a5", topic="other")
+    driver.flush()
+    assert driver.received() == ["a5"]
 
 
 def test_back_pressure_on_the_only_subscription_ends_a_session_that_does_not_last() -> None:
@@ -168,179 +168,179 @@ def test_back_pressure_on_the_only_subscription_ends_a_session_that_does_not_las
 @rule("queue-8")
 @pytest.mark.parametrize("policy", ["conflate", "always", "unsubscribe"])
 def test_no_policy_saves_a_session_that_is_not_conflated(policy: str) -> None:
-    world = world_of(("px", policy), conflated=False)
-    world.subscribe()
-    world.say("a1 a2 a3 a4")
-    assert not closed(world)
-    world.say("a5")
-    assert closed(world)
+    driver = driver_of(("px", policy), conflated=False)
+    driver.subscribe()
+    driver.publish("a1 a2 a3 a4")
+    assert not closed(driver)
+    driver.publish("a5")
+    assert closed(driver)
 
 
 def test_step_two_is_for_all_topics_and_leaves_those_alone_that_are_off() -> None:
-    world = world_of(("px", "conflate"), ("log", "off"))
-    world.subscribe()
-    world.subscribe(topic="log")
-    world.say("a1 a2 a3")
-    world.say("a1", topic="log")
-    world.say("a2", topic="log")
-    world.flush()
-    assert world.hears() == ["a3", "a1 a2"]
+    driver = driver_of(("px", "conflate"), ("log", "off"))
+    driver.subscribe()
+    driver.subscribe(topic="log")
+    driver.publish("a1 a2 a3")
+    driver.publish("a1", topic="log")
+    driver.publish("a2", topic="log")
+    driver.flush()
+    assert driver.received() == ["a3", "a1 a2"]
 
 
 @rule("queue-6")
 def test_what_the_socket_holds_counts_while_something_is_queued() -> None:
-    world = World()
-    world.topic(policy="off")
-    world.session(bytes_max=100)
-    world.subscribe()
-    world.engine.note_unsent("s", 1_000)
-    assert not closed(world)
-    world.engine.note_unsent("s", 90)
-    world.say("a1")
-    assert closed(world)
+    driver = ManualDriver()
+    driver.topic(policy="off")
+    driver.session(bytes_max=100)
+    driver.subscribe()
+    driver.engine.note_unsent("s", 1_000)
+    assert not closed(driver)
+    driver.engine.note_unsent("s", 90)
+    driver.publish("a1")
+    assert closed(driver)
 
 
 def test_what_has_drained_counts_no_more() -> None:
-    world = World()
-    world.topic(policy="off")
-    world.session(bytes_max=100)
-    world.subscribe()
-    world.engine.note_unsent("s", 90)
-    world.engine.note_unsent("s", 0)
-    world.say("a1 a2 a3")
-    assert not closed(world)
+    driver = ManualDriver()
+    driver.topic(policy="off")
+    driver.session(bytes_max=100)
+    driver.subscribe()
+    driver.engine.note_unsent("s", 90)
+    driver.engine.note_unsent("s", 0)
+    driver.publish("a1 a2 a3")
+    assert not closed(driver)
 
 
 @rule("queue-6")
 def test_bytes_of_a_delta_are_those_of_its_patch() -> None:
-    world = World()
-    world.topic()
-    world.session()
-    world.subscribe(command="sow_and_delta_subscribe")
-    world.publish({"k": "a", "note": "x" * 500, "v": 1})
-    world.flush()
-    world.take()
-    world.publish({"k": "a", "note": "x" * 500, "v": 2})
-    world.flush()
-    assert world.engine.session_stats("s").queued_bytes == len(b'{"k":"a","v":2}')
+    driver = ManualDriver()
+    driver.topic()
+    driver.session()
+    driver.subscribe(command="sow_and_delta_subscribe")
+    driver.publish_documents({"k": "a", "note": "x" * 500, "v": 1})
+    driver.flush()
+    driver.take()
+    driver.publish_documents({"k": "a", "note": "x" * 500, "v": 2})
+    driver.flush()
+    assert driver.engine.session_stats("s").queued_bytes == len(b'{"k":"a","v":2}')
 
 
 @rule("queue-8")
 def test_new_limits_hold_at_once() -> None:
-    world = world_of(("px", "conflate"), messages_max=100)
-    world.subscribe()
-    world.say("a1 a2 b1 a3")
-    world.flush()
-    world.engine.set_session_limits("s", QueueLimits(3, 1 << 20), conflated=True)
-    assert queued(world) == 2
-    world.engine.set_session_limits("s", QueueLimits(1, 1 << 20), conflated=True)
-    assert world.hears() == ["goodbye MESSAGE_QUEUE_LIMIT_REACHED"]
+    driver = driver_of(("px", "conflate"), messages_max=100)
+    driver.subscribe()
+    driver.publish("a1 a2 b1 a3")
+    driver.flush()
+    driver.engine.set_session_limits("s", QueueLimits(3, 1 << 20), conflated=True)
+    assert queued(driver) == 2
+    driver.engine.set_session_limits("s", QueueLimits(1, 1 << 20), conflated=True)
+    assert driver.received() == ["goodbye MESSAGE_QUEUE_LIMIT_REACHED"]
 
 
 @rule("queue-11")
-def test_thresholds_are_told_in_turn() -> None:
-    world = world_of(("px", "off"), messages_max=10)
-    world.subscribe()
+def test_thresholds_are_announced_in_turn() -> None:
+    driver = driver_of(("px", "off"), messages_max=10)
+    driver.subscribe()
     told = []
     for number in range(9):
-        world.say(f"a{number}")
-        world.flush()
-        told += crossings(world)
+        driver.publish(f"a{number}")
+        driver.flush()
+        told += crossings(driver)
     assert told == [("upper", 9)]
-    world.take_once(4 * 15)
-    assert crossings(world) == [("lower", 5)]
-    world.take()
-    assert crossings(world) == []
-    world.say("a1 a2 a3 a4 a5 a6 a7 a8 a9")
-    assert crossings(world) == [("upper", 9)]
+    driver.take_once(4 * 15)
+    assert crossings(driver) == [("lower", 5)]
+    driver.take()
+    assert crossings(driver) == []
+    driver.publish("a1 a2 a3 a4 a5 a6 a7 a8 a9")
+    assert crossings(driver) == [("upper", 9)]
 
 
 @rule("queue-11")
 def test_a_queue_that_is_conflated_crosses_both() -> None:
-    world = world_of(("px", "conflate"), messages_max=10)
-    world.subscribe()
-    world.say(" ".join(f"a{number}" for number in range(11)))
-    assert crossings(world) == [("upper", 11), ("lower", 1)]
+    driver = driver_of(("px", "conflate"), messages_max=10)
+    driver.subscribe()
+    driver.publish(" ".join(f"a{number}" for number in range(11)))
+    assert crossings(driver) == [("upper", 11), ("lower", 1)]
 
 
 @rule("queue-11")
 def test_in_idle_time_the_fullest_queue_is_conflated_a_part_at_a_time() -> None:
-    world = World()
-    world.topic()
+    driver = ManualDriver()
+    driver.topic()
     for name, limit in (("half", 6_000), ("full", 3_000), ("short", 100_000)):
-        world.session(name, messages_max=limit)
-        world.subscribe(session=name)
-    assert not world.engine.conflate_idle(world.now)
-    world.say(" ".join(f"{'abc'[n % 3]}{n}" for n in range(3_000)))
-    world.flush()
+        driver.session(name, messages_max=limit)
+        driver.subscribe(session=name)
+    assert not driver.engine.conflate_idle(driver.now)
+    driver.publish(" ".join(f"{'abc'[n % 3]}{n}" for n in range(3_000)))
+    driver.flush()
 
     def waiting(name: str) -> int:
-        return world.engine.session_stats(name).queued_messages
+        return driver.engine.session_stats(name).queued_messages
 
-    assert world.engine.conflate_idle(world.now)
+    assert driver.engine.conflate_idle(driver.now)
     assert (waiting("full"), waiting("half"), waiting("short")) == (2_000, 3_000, 3_000)
-    assert world.engine.conflate_idle(world.now)
-    assert not world.engine.conflate_idle(world.now), "below the lower threshold there is no need"
-    assert world.engine.stats().reliefs.background == 2
+    assert driver.engine.conflate_idle(driver.now)
+    assert not driver.engine.conflate_idle(driver.now), "below the lower threshold there is no need"
+    assert driver.engine.stats().reliefs.background == 2
 
 
 @rule("queue-11")
 def test_of_several_long_queues_the_fullest_comes_first() -> None:
     """By the share of what each may have, not by its length."""
-    world = World()
-    world.topic(policy=QueuePolicy.CONFLATE)
+    driver = ManualDriver()
+    driver.topic(policy=QueuePolicy.CONFLATE)
     for session, messages_max in (("roomy", 45), ("narrow", 35)):
-        world.session(session, messages_max=messages_max)
-        world.subscribe(session=session)
+        driver.session(session, messages_max=messages_max)
+        driver.subscribe(session=session)
     for number in range(30):
-        world.say(f"a{number}")
+        driver.publish(f"a{number}")
     for conflated, untouched in (("narrow", "roomy"), ("roomy", "narrow")):
-        before = world.engine.session_stats(untouched).queued_messages
-        assert world.engine.conflate_idle(world.now)
-        assert world.engine.session_stats(conflated).queued_messages == 1
-        assert world.engine.session_stats(untouched).queued_messages == before
+        before = driver.engine.session_stats(untouched).queued_messages
+        assert driver.engine.conflate_idle(driver.now)
+        assert driver.engine.session_stats(conflated).queued_messages == 1
+        assert driver.engine.session_stats(untouched).queued_messages == before
 
 
 @rule("queue-11")
 def test_what_is_conflated_already_is_not_conflated_again() -> None:
-    world = world_of(("px", "conflate"), messages_max=30)
-    world.subscribe()
+    driver = driver_of(("px", "conflate"), messages_max=30)
+    driver.subscribe()
     letters = "abcdefghijklmnopqrst"
-    world.say(" ".join(f"{letter}{n}" for n, letter in enumerate(letters)))
-    world.flush()
-    assert world.engine.conflate_idle(world.now)
-    assert queued(world) == 20
-    assert not world.engine.conflate_idle(world.now)
-    world.say("a1 a2")
-    assert not world.engine.conflate_idle(world.now), "less than an eighth is new"
-    world.say("a3 a4")
-    assert world.engine.conflate_idle(world.now)
-    assert queued(world) == 20
+    driver.publish(" ".join(f"{letter}{n}" for n, letter in enumerate(letters)))
+    driver.flush()
+    assert driver.engine.conflate_idle(driver.now)
+    assert queued(driver) == 20
+    assert not driver.engine.conflate_idle(driver.now)
+    driver.publish("a1 a2")
+    assert not driver.engine.conflate_idle(driver.now), "less than an eighth is new"
+    driver.publish("a3 a4")
+    assert driver.engine.conflate_idle(driver.now)
+    assert queued(driver) == 20
 
 
 @pytest.mark.parametrize("policy", ["off", "unsubscribe"])
 def test_what_may_not_be_conflated_is_not_in_idle_time_either(policy: str) -> None:
-    world = world_of(("px", policy), messages_max=4)
-    world.subscribe()
-    world.say("a1 a2 a3")
-    assert not world.engine.conflate_idle(world.now)
-    assert queued(world) == 3
+    driver = driver_of(("px", policy), messages_max=4)
+    driver.subscribe()
+    driver.publish("a1 a2 a3")
+    assert not driver.engine.conflate_idle(driver.now)
+    assert queued(driver) == 3
 
 
 def replayed(*, idle: bool) -> tuple[int, list[str]]:
     """A recorded morning of twelve keys before a slow reader; how often it had to be conflated."""
-    world = world_of(("px", "conflate"), messages_max=40)
-    world.subscribe()
+    driver = driver_of(("px", "conflate"), messages_max=40)
+    driver.subscribe()
     heard: list[str] = []
     for turn in range(120):
         burst = [f"{'abcdefghijkl'[(turn * 7 + n * n) % 12]}{turn * 20 + n}" for n in range(13)]
-        world.say(" ".join(burst))
-        world.flush()
+        driver.publish(" ".join(burst))
+        driver.flush()
         if turn % 10 == 9:
-            heard += world.hears()
-        while idle and world.engine.conflate_idle(world.now):
+            heard += driver.received()
+        while idle and driver.engine.conflate_idle(driver.now):
             pass
-    return world.engine.stats().reliefs.forced, heard
+    return driver.engine.stats().reliefs.forced, heard
 
 
 @rule("queue-11")
@@ -357,25 +357,25 @@ def test_idle_time_saves_forced_conflations() -> None:
 
 @pytest.mark.parametrize("idle", [False, True])
 def test_rows_still_rise_and_stand_for_all_messages(idle: bool) -> None:
-    world = world_of(("px", "conflate"), messages_max=6)
-    world.subscribe("receipt")
+    driver = driver_of(("px", "conflate"), messages_max=6)
+    driver.subscribe("receipt")
     for number in range(30):
-        world.say(f"{'abc'[number % 3]}{number}")
-        world.flush()
+        driver.publish(f"{'abc'[number % 3]}{number}")
+        driver.flush()
         if idle:
-            world.engine.conflate_idle(world.now)
-    rows = [frame for out in world.take() if isinstance(out, Rows) for frame in out.batch.frames]
+            driver.engine.conflate_idle(driver.now)
+    rows = [frame for out in driver.take() if isinstance(out, Rows) for frame in out.batch.frames]
     assert all(one.offset < other.offset for one, other in pairwise(rows))
     assert sum(getattr(row, "messages", 1) for row in rows) == 30
 
 
 def test_a_healthy_session_is_looked_at_only_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
     """Law 1: a publish does not look at every session's queue."""
-    world = World()
-    world.topic()
+    driver = ManualDriver()
+    driver.topic()
     for number in range(50):
-        world.session(f"s{number}", messages_max=1_000)
-        world.subscribe(session=f"s{number}")
+        driver.session(f"s{number}", messages_max=1_000)
+        driver.subscribe(session=f"s{number}")
     looked: list[str] = []
     fills = Session.fills
 
@@ -385,5 +385,5 @@ def test_a_healthy_session_is_looked_at_only_now_and_then(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(Session, "fills", spy)
     for number in range(400):
-        world.say(f"a{number}")
+        driver.publish(f"a{number}")
     assert looked == []

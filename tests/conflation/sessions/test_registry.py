@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.world import World
+from tests.support.manual_driver import ManualDriver
 from tidegate.conflation.errors import LimitReached, SessionUnknown, SubscriptionUnknown
 from tidegate.conflation.outputs import (
     CloseReason,
@@ -64,10 +64,10 @@ def test_a_close_with_a_reason_owes_a_goodbye_and_one_without_forgets() -> None:
 
 
 def test_who_leaves_last_ends_the_session_unless_it_lasts() -> None:
-    world = World()
-    world.topic()
-    world.engine.open_session("s", QueueLimits(10, 1_000), lasts=True)
-    name = world.subscribe("")
-    world.engine.unsubscribe("s", name)
-    assert world.take() == [Unsubscribed(name, "px", "REQUESTED")]
-    assert world.engine.session_stats("s").subscriptions == ()
+    driver = ManualDriver()
+    driver.topic()
+    driver.engine.open_session("s", QueueLimits(10, 1_000), lasts=True)
+    name = driver.subscribe("")
+    driver.engine.unsubscribe("s", name)
+    assert driver.take() == [Unsubscribed(name, "px", "REQUESTED")]
+    assert driver.engine.session_stats("s").subscriptions == ()

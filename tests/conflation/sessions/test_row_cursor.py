@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from tests.support.manual_driver import make_frames, tokens
 from tests.support.rules import rule
-from tests.support.world import make_frames, tokens
 from tidegate.conflation.boards.board import Pair
 from tidegate.conflation.frame import Frame, Row, Tombstone, receipt_of
 from tidegate.conflation.sessions.rows import RowCursor, collapsed, deliveries

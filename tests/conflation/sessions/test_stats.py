@@ -6,27 +6,27 @@ import dataclasses
 
 import pytest
 
-from tests.support.world import World
+from tests.support.manual_driver import ManualDriver
 
 
 def test_a_reading_stays_what_it_was() -> None:
-    world = World()
-    world.topic()
-    world.subscribe("conflation=1s")
-    before = world.engine.stats()
-    world.say("a1")
+    driver = ManualDriver()
+    driver.topic()
+    driver.subscribe("conflation=1s")
+    before = driver.engine.stats()
+    driver.publish("a1")
     assert before.topics[0].matched == 0
-    assert world.engine.stats().topics[0].matched == 1
+    assert driver.engine.stats().topics[0].matched == 1
     with pytest.raises(dataclasses.FrozenInstanceError):
         before.topics[0].matched = 9  # type: ignore[misc]  # frozen, as is shown
 
 
 def test_flushes_and_sessions_are_counted() -> None:
-    world = World()
-    world.topic()
-    world.subscribe("conflation=1s")
+    driver = ManualDriver()
+    driver.topic()
+    driver.subscribe("conflation=1s")
     for _ in range(3):
-        world.say("a1")
-        world.wait("1s")
-    stats = world.engine.stats()
+        driver.publish("a1")
+        driver.wait("1s")
+    stats = driver.engine.stats()
     assert (stats.sessions, stats.flushes) == (1, 3)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.manual_driver import ManualDriver
 from tests.support.rules import rule
-from tests.support.world import World
 from tidegate.conflation.topics.topic import Archived
 from tidegate.keys.text.bookmark import Bookmark
 
@@ -36,10 +36,10 @@ def test_a_time_leads_to_a_place_behind_which_all_is_that_is_not_older(
 def test_an_archive_counts_where_it_has_all_that_the_journal_forgot(
     archived: Archived | None, beginning: int
 ) -> None:
-    world = World()
-    world.topic(history=2)
-    world.say("a1 b2 c3 d4 e5 f6")
-    topic = world.engine.topic("px")
+    driver = ManualDriver()
+    driver.topic(history=2)
+    driver.publish("a1 b2 c3 d4 e5 f6")
+    topic = driver.engine.topic("px")
     topic.archived = archived
     assert topic.beginning == beginning
     assert topic.reaches(Bookmark(topic.epoch, beginning))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tests.support.manual_driver import ManualDriver
 from tests.support.rules import rule
-from tests.support.world import World
 from tidegate.conflation.outputs import RecordsExpired
 from tidegate.conflation.topics.topic import Expiry
 
@@ -41,31 +41,31 @@ def test_nothing_expires_any_more_once_it_is_forgotten() -> None:
     assert (expiry.deadline, expiry.expired(1_000)) == (None, 0)
 
 
-def expired(world: World) -> list[int]:
-    return [event.through for event in world.events() if isinstance(event, RecordsExpired)]
+def expired(driver: ManualDriver) -> list[int]:
+    return [event.through for event in driver.events() if isinstance(event, RecordsExpired)]
 
 
 @rule("removal-3")
 def test_records_are_announced_when_they_were_not_published_again() -> None:
-    world = World()
-    world.topic(expiration="10s")
-    world.say("a1 b1")
-    world.wait("6s")
-    world.say("a2")
-    world.wait("3999ms")
-    assert expired(world) == []
-    world.wait("1ms")
-    assert expired(world) == [2]
-    world.remove("b1")
-    world.wait("6s")
-    assert expired(world) == [3]
+    driver = ManualDriver()
+    driver.topic(expiration="10s")
+    driver.publish("a1 b1")
+    driver.wait("6s")
+    driver.publish("a2")
+    driver.wait("3999ms")
+    assert expired(driver) == []
+    driver.wait("1ms")
+    assert expired(driver) == [2]
+    driver.remove("b1")
+    driver.wait("6s")
+    assert expired(driver) == [3]
 
 
 def test_who_published_everything_again_hears_nothing() -> None:
-    world = World()
-    world.topic(expiration="10s")
-    world.say("a1")
-    world.wait("5s")
-    world.say("a2")
-    world.wait("9s")
-    assert expired(world) == []
+    driver = ManualDriver()
+    driver.topic(expiration="10s")
+    driver.publish("a1")
+    driver.wait("5s")
+    driver.publish("a2")
+    driver.wait("9s")
+    assert expired(driver) == []

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.manual_driver import ManualDriver, batches, make_frames, tokens
 from tests.support.rules import rule
-from tests.support.world import World, batches, make_frames, tokens
 from tidegate.conflation.definition import Definition, History
 from tidegate.conflation.frame import Frame
-from tidegate.conflation.lane_id import FeedId, LaneId, Window
 from tidegate.conflation.lanes.every_message import EveryMessageLane
 from tidegate.conflation.lanes.interval import IntervalLane
 from tidegate.conflation.lanes.stateful import StatefulLane
 from tidegate.conflation.operators.filter import rows_of
+from tidegate.conflation.subscription import FeedId, LaneId, Window
 from tidegate.conflation.topics.feed import Feed
 from tidegate.conflation.topics.topic import Topic
 from tidegate.keys.filter import Filter
@@ -79,13 +79,13 @@ def test_rows_are_named_by_what_their_subscribers_know() -> None:
 
 
 def test_one_board_serves_all_intervals_of_a_key() -> None:
-    world = World()
-    world.topic()
+    driver = ManualDriver()
+    driver.topic()
     for number, options in enumerate(("conflation=1s", "conflation=2s", "conflation=none")):
-        world.subscribe(options, session=f"s{number}")
-    assert len(world.engine.topic("px").feeds) == 1
-    world.subscribe("conflation=1s,conflation_key=[/v]", session="s9")
-    assert len(world.engine.topic("px").feeds) == 2
+        driver.subscribe(options, session=f"s{number}")
+    assert len(driver.engine.topic("px").feeds) == 1
+    driver.subscribe("conflation=1s,conflation_key=[/v]", session="s9")
+    assert len(driver.engine.topic("px").feeds) == 2
 
 
 def test_a_board_made_late_answers_for_what_follows() -> None:
@@ -98,27 +98,27 @@ def test_a_board_made_late_answers_for_what_follows() -> None:
 
 @rule("interval-9")
 def test_a_coarser_conflation_key_sends_the_newest_record_of_each() -> None:
-    world = World()
-    world.topic(key="[/k,/g]")
-    world.subscribe("conflation=1s,conflation_key=[/k]")
-    world.say("aX1 aY2 bX3 aX4")
-    world.wait("1s")
-    (batch,) = batches(world.take())
+    driver = ManualDriver()
+    driver.topic(key="[/k,/g]")
+    driver.subscribe("conflation=1s,conflation_key=[/k]")
+    driver.publish("aX1 aY2 bX3 aX4")
+    driver.wait("1s")
+    (batch,) = batches(driver.take())
     assert [frame.key for frame in batch.frames] == ['["b","X"]', '["a","X"]']
 
 
 @rule("merge-2", "merge-3")
 def test_a_deadline_that_comes_nearer_is_kept() -> None:
     """A new key of a leading edge goes before one that is held."""
-    world = World()
-    world.topic()
-    world.subscribe("conflation=1s,edge=leading")
-    world.say("a1")
-    world.flush()
-    world.say("a2")
-    world.say("b1")
-    world.flush()
-    assert world.hears() == ["a1 b1"]
+    driver = ManualDriver()
+    driver.topic()
+    driver.subscribe("conflation=1s,edge=leading")
+    driver.publish("a1")
+    driver.flush()
+    driver.publish("a2")
+    driver.publish("b1")
+    driver.flush()
+    assert driver.received() == ["a1 b1"]
 
 
 GROUPS = FeedId(KEY, shape=Projection.parse("[/k,COUNT(/v) AS /n]", 0, "[/k]", 0))

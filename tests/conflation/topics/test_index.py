@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.world import World
+from tests.support.manual_driver import ManualDriver
 from tidegate.conflation.topics.feed import Feed
 
 
@@ -23,34 +23,34 @@ def tried(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_a_publish_reaches_the_boards_that_ask_for_its_value(tried: list[str]) -> None:
-    world = World(sessions_max=1_000)
-    world.topic()
+    driver = ManualDriver(sessions_max=1_000)
+    driver.topic()
     for letter in "abcdefgh":
-        world.subscribe("conflation=1s", wanted=f"/k = '{letter}'", session=letter)
-    world.say("c1")
+        driver.subscribe("conflation=1s", wanted=f"/k = '{letter}'", session=letter)
+    driver.publish("c1")
     assert tried == ["/k = 'c'", "None"]
-    world.wait("1s")
-    assert world.hears("c") == ["c1"]
+    driver.wait("1s")
+    assert driver.received("c") == ["c1"]
 
 
 def test_a_record_that_leaves_is_found_by_the_value_it_had(tried: list[str]) -> None:
-    world = World()
-    world.topic()
-    world.say("aX1")
-    world.subscribe("conflation=1s,oof", wanted="/g = 'X'", command="sow_and_subscribe")
-    world.take()
+    driver = ManualDriver()
+    driver.topic()
+    driver.publish("aX1")
+    driver.subscribe("conflation=1s,oof", wanted="/g = 'X'", command="sow_and_subscribe")
+    driver.take()
     tried.clear()
-    world.say("aY2 aY3")
+    driver.publish("aY2 aY3")
     assert tried == ["/g = 'X'", "None"]
-    world.wait("1s")
-    assert world.hears() == ["-aX1"]
+    driver.wait("1s")
+    assert driver.received() == ["-aX1"]
 
 
 def test_a_forgotten_feed_is_not_reached(tried: list[str]) -> None:
-    world = World()
-    world.topic()
-    name = world.subscribe("conflation=1s", wanted="/k = 'a'")
-    world.subscribe("conflation=1s")
-    world.engine.unsubscribe("s", name)
-    world.say("a1")
+    driver = ManualDriver()
+    driver.topic()
+    name = driver.subscribe("conflation=1s", wanted="/k = 'a'")
+    driver.subscribe("conflation=1s")
+    driver.engine.unsubscribe("s", name)
+    driver.publish("a1")
     assert tried == ["None"]

@@ -2,7 +2,7 @@
 
 from tests.support.rules import rule
 from tidegate.conflation.frame import Frame
-from tidegate.conflation.lane_id import FeedId, LaneId
+from tidegate.conflation.subscription import FeedId, LaneId
 from tidegate.conflation.topics.recorded import conflate_recorded
 from tidegate.keys.spec import KeySpec
 from tidegate.keys.text.duration import SECOND

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.world import World, make_frames, tokens
+from tests.support.manual_driver import ManualDriver, make_frames, tokens
 from tidegate.conflation.definition import Definition, History
 from tidegate.conflation.errors import BookmarkExpired
-from tidegate.conflation.lane_id import FeedId
+from tidegate.conflation.subscription import FeedId
 from tidegate.conflation.topics.topic import Topic
 from tidegate.keys.spec import KeySpec
 from tidegate.keys.text.bookmark import Bookmark
@@ -48,19 +48,19 @@ def test_a_bookmark_that_the_journal_does_not_reach_has_expired(text: str, why: 
 
 
 def test_the_state_of_the_world_stays_when_nobody_listens() -> None:
-    world = World()
-    world.topic()
-    world.subscribe("conflation=1s,conflation_key=[/v]")
-    world.engine.close_session("s")
-    assert list(world.engine.topic("px").feeds) == [FeedId(KeySpec.parse("[/k]"))]
+    driver = ManualDriver()
+    driver.topic()
+    driver.subscribe("conflation=1s,conflation_key=[/v]")
+    driver.engine.close_session("s")
+    assert list(driver.engine.topic("px").feeds) == [FeedId(KeySpec.parse("[/k]"))]
 
 
 def test_a_plain_topic_keeps_no_records() -> None:
-    world = World()
-    world.topic(key="")
-    world.subscribe("conflation=none")
-    world.say("a1")
-    assert world.engine.topic("px").sow is None
-    assert world.engine.topic_stats("px").keys == 0
-    world.engine.close_session("s")
-    assert world.engine.topic("px").feeds == {}
+    driver = ManualDriver()
+    driver.topic(key="")
+    driver.subscribe("conflation=none")
+    driver.publish("a1")
+    assert driver.engine.topic("px").sow is None
+    assert driver.engine.topic_stats("px").keys == 0
+    driver.engine.close_session("s")
+    assert driver.engine.topic("px").feeds == {}

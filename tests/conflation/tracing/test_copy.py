@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.manual_driver import ManualDriver, tokens
 from tests.support.rules import rule
-from tests.support.world import World, tokens
 from tidegate.conflation.sessions.subscriber import Subscriber
 from tidegate.conflation.tracing.recorder import copy_of
 
@@ -17,8 +17,8 @@ OPTIONS = (
 )
 
 
-def subscriber_of(world: World, name: str) -> Subscriber:
-    subscriber = world.engine.subscriber("s", (name, "px"))
+def subscriber_of(driver: ManualDriver, name: str) -> Subscriber:
+    subscriber = driver.engine.subscriber("s", (name, "px"))
     assert subscriber is not None
     return subscriber
 
@@ -32,13 +32,13 @@ def pending(subscriber: Subscriber) -> str:
 @pytest.mark.parametrize("options", OPTIONS)
 def test_it_has_what_its_original_has(options: str) -> None:
     """Board, lane, deadline, position."""
-    world = World()
-    world.topic()
-    name = world.subscribe(options, command="sow_and_subscribe")
-    world.say("a1 b1")
-    world.flush()
-    world.say("a2 c1")
-    subscriber = subscriber_of(world, name)
+    driver = ManualDriver()
+    driver.topic()
+    name = driver.subscribe(options, command="sow_and_subscribe")
+    driver.publish("a1 b1")
+    driver.flush()
+    driver.publish("a2 c1")
+    subscriber = subscriber_of(driver, name)
     twin = copy_of(subscriber)
     assert pending(twin) == pending(subscriber) != ""
     assert twin.lane is not None
@@ -51,18 +51,18 @@ def test_it_has_what_its_original_has(options: str) -> None:
 @rule("trace-2")
 @pytest.mark.parametrize("options", OPTIONS)
 def test_neither_sees_what_becomes_of_the_other(options: str) -> None:
-    world = World()
-    world.topic()
-    name = world.subscribe(options, command="sow_and_subscribe")
-    world.take()
-    world.say("a1")
-    subscriber = subscriber_of(world, name)
+    driver = ManualDriver()
+    driver.topic()
+    name = driver.subscribe(options, command="sow_and_subscribe")
+    driver.take()
+    driver.publish("a1")
+    subscriber = subscriber_of(driver, name)
     twin = copy_of(subscriber)
     before = pending(twin)
-    world.say("b1 a2")
+    driver.publish("b1 a2")
     assert pending(twin) == before
-    world.wait("1s")
-    world.take()
+    driver.wait("1s")
+    driver.take()
     assert pending(twin) == before
     assert pending(subscriber) == ""
     assert twin.member.position < subscriber.member.position
@@ -70,12 +70,12 @@ def test_neither_sees_what_becomes_of_the_other(options: str) -> None:
 
 @rule("trace-2")
 def test_its_neighbours_are_not_copied() -> None:
-    world = World()
-    world.topic()
-    name = world.subscribe("conflation=100ms,pace=key")
+    driver = ManualDriver()
+    driver.topic()
+    name = driver.subscribe("conflation=100ms,pace=key")
     for number in range(50):
-        world.subscribe("conflation=100ms,pace=key", session=f"other{number}")
-    twin = copy_of(subscriber_of(world, name))
+        driver.subscribe("conflation=100ms,pace=key", session=f"other{number}")
+    twin = copy_of(subscriber_of(driver, name))
     assert twin.lane is not None
     assert len(twin.lane.members) == 1
     assert twin.watchers == ()
@@ -83,11 +83,11 @@ def test_its_neighbours_are_not_copied() -> None:
 
 def test_frames_are_shared() -> None:
     """What never changes is not copied."""
-    world = World()
-    world.topic()
-    name = world.subscribe("conflation=100ms,pace=key")
-    world.say("a1")
-    subscriber = subscriber_of(world, name)
+    driver = ManualDriver()
+    driver.topic()
+    name = driver.subscribe("conflation=100ms,pace=key")
+    driver.publish("a1")
+    subscriber = subscriber_of(driver, name)
     twin = copy_of(subscriber)
     assert twin.topic.journal.last is subscriber.topic.journal.last
     assert twin.topic.sow is not None
@@ -97,12 +97,12 @@ def test_frames_are_shared() -> None:
 
 @rule("trace-2")
 def test_an_opening_goes_on_where_it_stood() -> None:
-    world = World()
-    world.topic()
-    world.say("a1 b1 c1")
-    name = world.subscribe(command="sow_and_subscribe")
-    world.take_once(1)
-    twin = copy_of(subscriber_of(world, name))
-    world.take()
+    driver = ManualDriver()
+    driver.topic()
+    driver.publish("a1 b1 c1")
+    name = driver.subscribe(command="sow_and_subscribe")
+    driver.take_once(1)
+    twin = copy_of(subscriber_of(driver, name))
+    driver.take()
     assert twin.backfill is not None
     assert (twin.backfill.sent, twin.backfill.is_done) == (1, False)

@@ -6,8 +6,8 @@ import pytest
 
 from tests.support.rules import rule
 from tidegate.conflation.frame import Frame, Receipt, RemovalReason, Row, Tombstone
-from tidegate.conflation.lane_id import FeedId, LaneId, Window
 from tidegate.conflation.lanes.lane import Held
+from tidegate.conflation.subscription import FeedId, LaneId, Window
 from tidegate.conflation.tracing.decisions import (
     Decision,
     DecisionKind,
@@ -93,7 +93,7 @@ def test_why_a_message_is_no_row() -> None:
 
 
 @rule("trace-3")
-def test_why_a_row_is_not_told() -> None:
+def test_why_a_row_is_not_held() -> None:
     assert why_not_held(LaneId(FEED, 1), GONE) == "no oof"
     assert why_not_held(LaneId(FEED, 1, oof=True), GONE) == "came and went"
     assert why_not_held(LaneId(FEED, no_empties=True), FRAME) == "no change"

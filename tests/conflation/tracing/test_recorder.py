@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.manual_driver import ManualDriver
 from tests.support.rules import rule
-from tests.support.world import World
 from tidegate.conflation.errors import LimitReached
 from tidegate.conflation.sessions.subscriber import Subscriber
 from tidegate.conflation.tracing.recorder import (
@@ -23,14 +23,16 @@ from tidegate.conflation.tracing.recorder import (
 )
 
 
-def subscribed(options: str = "conflation=100ms", session: str = "s") -> tuple[World, Subscriber]:
-    world = World()
-    world.topic()
-    world.topic("other")
-    name = world.subscribe(options, session=session)
-    subscriber = world.engine.subscriber(session, (name, "px"))
+def subscribed(
+    options: str = "conflation=100ms", session: str = "s"
+) -> tuple[ManualDriver, Subscriber]:
+    driver = ManualDriver()
+    driver.topic()
+    driver.topic("other")
+    name = driver.subscribe(options, session=session)
+    subscriber = driver.engine.subscriber(session, (name, "px"))
     assert subscriber is not None
-    return world, subscriber
+    return driver, subscriber
 
 
 def kinds(recorder: TraceRecorder) -> list[str]:
@@ -39,56 +41,58 @@ def kinds(recorder: TraceRecorder) -> list[str]:
 
 @rule("trace-1")
 def test_only_what_touches_the_subscriber_is_kept() -> None:
-    world, subscriber = subscribed()
-    recorder = begin_recording(world.engine.watchers, subscriber, world.now, lambda: None)
-    world.say("a1", topic="other")
-    world.wait("1s")
-    world.take()
+    driver, subscriber = subscribed()
+    recorder = begin_recording(driver.engine.watchers, subscriber, driver.now, lambda: None)
+    driver.publish("a1", topic="other")
+    driver.wait("1s")
+    driver.take()
     assert kinds(recorder) == ["Copied"]
-    world.say("a1")
-    world.wait("1s")
-    world.take()
+    driver.publish("a1")
+    driver.wait("1s")
+    driver.take()
     assert kinds(recorder) == ["Published", "Advanced", "Taken"]
 
 
 @rule("trace-5")
 def test_frames_are_shared_and_not_copied() -> None:
     """What is kept are references."""
-    world, subscriber = subscribed()
-    recorder = begin_recording(world.engine.watchers, subscriber, world.now, lambda: None)
-    world.say("a1")
+    driver, subscriber = subscribed()
+    recorder = begin_recording(driver.engine.watchers, subscriber, driver.now, lambda: None)
+    driver.publish("a1")
     _, published = recorder.drain()
     assert isinstance(published, Published)
-    assert published.frames[0] is world.engine.topic("px").journal.last
+    assert published.frames[0] is driver.engine.topic("px").journal.last
 
 
 def test_whoever_reads_is_woken() -> None:
-    world, subscriber = subscribed()
+    driver, subscriber = subscribed()
     woken: list[int] = []
-    begin_recording(world.engine.watchers, subscriber, world.now, lambda: woken.append(world.now))
-    world.say("a1")
-    world.wait("100ms")
+    begin_recording(
+        driver.engine.watchers, subscriber, driver.now, lambda: woken.append(driver.now)
+    )
+    driver.publish("a1")
+    driver.wait("100ms")
     assert woken == [0, 0, 100_000_000]
 
 
 @rule("trace-1")
 def test_a_join_is_noticed_with_the_next_call() -> None:
-    world, subscriber = subscribed("conflation=100ms,pace=key")
-    recorder = begin_recording(world.engine.watchers, subscriber, world.now, lambda: None)
-    world.subscribe("conflation=100ms,pace=key", session="other")
-    world.say("a1")
+    driver, subscriber = subscribed("conflation=100ms,pace=key")
+    recorder = begin_recording(driver.engine.watchers, subscriber, driver.now, lambda: None)
+    driver.subscribe("conflation=100ms,pace=key", session="other")
+    driver.publish("a1")
     assert kinds(recorder) == ["Copied", "Joined", "Published"]
 
 
 @rule("trace-5")
 def test_what_is_kept_is_bounded_in_bytes_as_in_messages() -> None:
     for bounds in ({"messages_max": 2}, {"bytes_max": 20}):
-        world, subscriber = subscribed()
-        recorder = TraceRecorder(subscriber, world.now, **bounds)  # type: ignore[arg-type]  # one of two bounds
-        topic = world.engine.topic("px")
-        world.say("a1")
+        driver, subscriber = subscribed()
+        recorder = TraceRecorder(subscriber, driver.now, **bounds)  # type: ignore[arg-type]  # one of two bounds
+        topic = driver.engine.topic("px")
+        driver.publish("a1")
         recorder.published(topic, topic.journal.after(0), 1)
-        world.say("a2")
+        driver.publish("a2")
         recorder.published(topic, topic.journal.after(1), 2)
         recorder.published(topic, topic.journal.after(1), 3)
         assert recorder.is_over
@@ -97,10 +101,10 @@ def test_what_is_kept_is_bounded_in_bytes_as_in_messages() -> None:
 
 @rule("trace-5")
 def test_what_was_read_does_not_count() -> None:
-    world, subscriber = subscribed()
-    recorder = TraceRecorder(subscriber, world.now, messages_max=2)
-    topic = world.engine.topic("px")
-    world.say("a1")
+    driver, subscriber = subscribed()
+    recorder = TraceRecorder(subscriber, driver.now, messages_max=2)
+    topic = driver.engine.topic("px")
+    driver.publish("a1")
     for _ in range(5):
         recorder.published(topic, topic.journal.after(0), 1)
         recorder.drain()
@@ -108,12 +112,12 @@ def test_what_was_read_does_not_count() -> None:
 
 
 def test_times_are_those_of_the_calls() -> None:
-    world, subscriber = subscribed()
-    recorder = begin_recording(world.engine.watchers, subscriber, world.now, lambda: None)
-    world.sleep("5ms")
-    world.say("a1")
-    world.wait("100ms")
-    world.take()
+    driver, subscriber = subscribed()
+    recorder = begin_recording(driver.engine.watchers, subscriber, driver.now, lambda: None)
+    driver.sleep("5ms")
+    driver.publish("a1")
+    driver.wait("100ms")
+    driver.take()
     begun, *rest = recorder.drain()
     assert isinstance(begun, Copied)
     assert [type(call) for call in rest] == [Published, Advanced, Taken]
@@ -123,11 +127,11 @@ def test_times_are_those_of_the_calls() -> None:
 
 @rule("trace-5")
 def test_there_are_ten_at_most() -> None:
-    world = World()
-    world.topic()
-    subscriber = world.engine.subscriber("s", (world.subscribe("conflation=100ms"), "px"))
+    driver = ManualDriver()
+    driver.topic()
+    subscriber = driver.engine.subscriber("s", (driver.subscribe("conflation=100ms"), "px"))
     assert subscriber is not None
-    watchers = world.engine.watchers
+    watchers = driver.engine.watchers
     running = [begin_recording(watchers, subscriber, 0, lambda: None) for _ in range(RECORDERS_MAX)]
     with pytest.raises(LimitReached):
         begin_recording(watchers, subscriber, 0, lambda: None)
@@ -137,13 +141,13 @@ def test_there_are_ten_at_most() -> None:
 
 @rule("trace-5")
 def test_who_stops_leaves_nothing_behind() -> None:
-    world = World()
-    world.topic()
-    subscriber = world.engine.subscriber("s", (world.subscribe("conflation=100ms"), "px"))
+    driver = ManualDriver()
+    driver.topic()
+    subscriber = driver.engine.subscriber("s", (driver.subscribe("conflation=100ms"), "px"))
     assert subscriber is not None
-    first = begin_recording(world.engine.watchers, subscriber, 0, lambda: None)
-    second = begin_recording(world.engine.watchers, subscriber, 0, lambda: None)
-    end_recording(world.engine.watchers, first)
-    assert (world.engine.watchers, subscriber.watchers) == ([second], (second,))
-    end_recording(world.engine.watchers, second)
-    assert (world.engine.watchers, subscriber.watchers) == ([], ())
+    first = begin_recording(driver.engine.watchers, subscriber, 0, lambda: None)
+    second = begin_recording(driver.engine.watchers, subscriber, 0, lambda: None)
+    end_recording(driver.engine.watchers, first)
+    assert (driver.engine.watchers, subscriber.watchers) == ([second], (second,))
+    end_recording(driver.engine.watchers, second)
+    assert (driver.engine.watchers, subscriber.watchers) == ([], ())

@@ -11,9 +11,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.pipeline.views.tasks import Message, SentRow, Tasks, view
+from tests.support.manual_driver import ManualDriver, batches
 from tests.support.profiles import examples
 from tests.support.rules import rule
-from tests.support.world import World, batches
 from tidegate.conflation.frame import Frame, Tombstone
 from tidegate.keys.spec import KeySpec
 from tidegate.pipeline.columns.conflation import Conflation
@@ -99,21 +99,21 @@ def test_a_view_is_what_its_records_come_to(
 @example([[Message('["a"]', said("a", '"X"', "1"))], [Message('["a"]', None)]])
 def test_the_engine_sends_the_same_rows(wanted: str, history: list[list[Message]]) -> None:
     asked = view(COLUMNS, wanted=wanted)
-    tasks, world, position = Tasks(asked, 2), World(), 0
-    world.topic(key="[/k]")
-    world.session(messages_max=1 << 30)
+    tasks, driver, position = Tasks(asked, 2), ManualDriver(), 0
+    driver.topic(key="[/k]")
+    driver.session(messages_max=1 << 30)
     options = f"conflation=40ms,oof,projection={COLUMNS},grouping=[/g]"
-    world.subscribe(options, wanted=wanted, command="sow_and_subscribe")
-    world.take()
+    driver.subscribe(options, wanted=wanted, command="sow_and_subscribe")
+    driver.take()
     records: dict[str, bytes] = {}
     for messages in history:
         for record, body, _ in messages:
             position += 1
             kind = Frame if body is not None else Tombstone
             frame = kind(position, body or b"", record, timestamp_ms=position)
-            world.engine.publish("px", [frame], world.now)
-        world.wait("40ms")
-        frames = [row for each in batches(world.take()) for row in each.frames]
+            driver.engine.publish("px", [frame], driver.now)
+        driver.wait("40ms")
+        frames = [row for each in batches(driver.take()) for row in each.frames]
         frames = [row for row in frames if can_be_a_key(row.key)]
         sent = {row.key: None if row.removed else row.payload for row in frames}
         why = {row.key: str(row.reason) for row in frames if isinstance(row, Tombstone)}

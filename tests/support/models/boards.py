@@ -15,6 +15,7 @@ from typing import Any
 
 Value = dict[str, Any]
 Predicate = Callable[[Value], bool]
+Key = tuple[object, ...]
 
 MILLISECOND = 1_000_000
 
@@ -30,6 +31,10 @@ class Message:
     value: Value
     exempt: bool = False
     gone: str = ""
+
+    def key_of(self, names: tuple[str, ...]) -> Key:
+        """The values of these fields; null where one is missing."""
+        return tuple(self.value.get(name) for name in names)
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,11 +83,17 @@ Shown = dict[str, tuple[bytes, Value]]
 
 @dataclass(eq=False)
 class TopicModel:
-    """All messages of a topic, and its records after each of them; `key` empty: it has none."""
+    """All messages of a topic, and its records after each of them; `key` empty: it has none.
+
+    Its journal keeps the newest `kept_max`: what a bookmark may ask for.
+    """
 
     name: str
     key: tuple[str, ...]
     epoch: str
+    policy: str = "conflate"
+    kept_max: int = 10_000
+    dropped_through: int = 0
     messages: list[Message] = field(default_factory=list)
     records: list[dict[str, Message]] = field(default_factory=lambda: [{}])
     _told: dict[Focus, list[Event]] = field(default_factory=dict)
@@ -92,6 +103,14 @@ class TopicModel:
     def head(self) -> int:
         """The newest message's offset."""
         return len(self.messages)
+
+    def after(self, offset: int) -> list[Message]:
+        """Every message after an offset."""
+        return self.messages[offset:]
+
+    def trim(self) -> None:
+        """Let the journal forget."""
+        self.dropped_through = max(self.dropped_through, self.head - self.kept_max)
 
     def add(self, payload: bytes, at: int, *, exempt: bool = False) -> Message:
         """A message is published."""
@@ -109,6 +128,7 @@ class TopicModel:
         if self.key and not message.gone:
             now[message.key] = message
         self.records.append(now)
+        self.trim()
         return message
 
     def live(self, focus: Focus, offset: int) -> Shown:

@@ -11,17 +11,16 @@ from collections import defaultdict
 import pytest
 
 from tests.support.announced import announced_by
+from tests.support.models.boards import Message, TopicModel
 from tests.support.models.engine_model import (
     LaneModel,
     LaneSpec,
     Mark,
     Replica,
-    Said,
     Sums,
-    TopicModel,
     opening,
 )
-from tests.support.models.engine_subscriber import SessionModel, SubscriberModel, key_text
+from tests.support.models.engine_subscriber import SessionModel, SubscriberModel
 from tests.support.models.expected import expected
 from tidegate.conflation.definition import Definition, History, QueuePolicy
 from tidegate.conflation.engine import Engine
@@ -83,11 +82,8 @@ class EngineLockstep:
 
     def publish(self, name: str, payloads: list[bytes]) -> None:
         topic = self.topics[name]
-        new = topic.publish(payloads, self.now)
-        frames = [
-            Frame(said.offset, said.payload, key_text(said.key(topic.key)) if topic.key else "")
-            for said in new
-        ]
+        new = [topic.add(payload, self.now) for payload in payloads]
+        frames = [Frame(message.offset, message.payload, message.key) for message in new]
         for (topic_name, _), lane in self.lanes.items():
             if topic_name == name:
                 lane.accept(new, self.now)
@@ -144,7 +140,7 @@ class EngineLockstep:
     def define(self, name: str, fields: tuple[str, ...], policy: str, kept_max: int) -> None:
         found = self.topics.get(name)
         if found is None:
-            found = TopicModel(name, fields, policy, self.fresh("e"), kept_max)
+            found = TopicModel(name, fields, self.fresh("e"), policy, kept_max)
             self.topics[name] = found
         found.policy, found.kept_max = policy, kept_max
         found.trim()
@@ -167,7 +163,7 @@ class EngineLockstep:
             Options.parse(lane_spec.options),
             command=command,
             resume=None if place is None else Bookmark(*place),
-            counted=lane_spec.tells_first,
+            counted=lane_spec.counted,
         )
         full = len(session.subscribers) == SUBSCRIPTIONS_MAX
         if session.ended or full:
@@ -191,7 +187,7 @@ class EngineLockstep:
         fresh = LaneModel(topic, fields, lane_spec.interval_ns, lane_spec.pace, topic.head)
         return self.lanes.setdefault((topic.name, lane_spec), fresh)
 
-    def enqueue(self, topic: TopicModel, new: list[Said]) -> None:
+    def enqueue(self, topic: TopicModel, new: list[Message]) -> None:
         """Queue policies: conflate everything that may be; if that is not enough, close."""
         for session in list(self.sessions.values()):
             lists = [subscriber for subscriber in session.queues() if subscriber.topic is topic]

@@ -6,65 +6,15 @@ it. Keys are tuples of field values; a topic without key has the one key `()`.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 
-MILLISECOND = 1_000_000
-Key = tuple[object, ...]
+from tests.support.models.boards import MILLISECOND, Key, Message, TopicModel
 
 
-@dataclass(frozen=True, eq=False)
-class Said:
-    """One message as published."""
-
-    offset: int
-    payload: bytes
-    at: int
-    fields: dict[str, object] = field(repr=False)
-
-    def key(self, names: tuple[str, ...]) -> Key:
-        """The values of these fields; null where one is missing."""
-        return tuple(self.fields.get(name) for name in names)
-
-
-def newest(said: list[Said], names: tuple[str, ...]) -> dict[Key, Said]:
+def newest(messages: list[Message], names: tuple[str, ...]) -> dict[Key, Message]:
     """The last message of each key, in the order of those last messages."""
-    last = {message.key(names): message for message in said}
+    last = {message.key_of(names): message for message in messages}
     return dict(sorted(last.items(), key=lambda item: item[1].offset))
-
-
-@dataclass(eq=False)
-class TopicModel:
-    """All messages of a topic, and how far back its journal reaches."""
-
-    name: str
-    key: tuple[str, ...]
-    policy: str
-    epoch: str
-    kept_max: int
-    said: list[Said] = field(default_factory=list)
-    dropped_through: int = 0
-
-    @property
-    def head(self) -> int:
-        return len(self.said)
-
-    def after(self, offset: int) -> list[Said]:
-        """Every message after an offset."""
-        return self.said[offset:]
-
-    def publish(self, payloads: list[bytes], now: int) -> list[Said]:
-        new = [
-            Said(self.head + number, payload, now, json.loads(payload))
-            for number, payload in enumerate(payloads, 1)
-        ]
-        self.said += new
-        self.trim()
-        return new
-
-    def trim(self) -> None:
-        """Let the journal forget."""
-        self.dropped_through = max(self.dropped_through, self.head - self.kept_max)
 
 
 @dataclass(frozen=True)
@@ -75,12 +25,12 @@ class LaneSpec:
     interval_ns: int = 0
     fields: tuple[str, ...] | None = None
     pace: str = "batch"
-    tells_first: bool = False
+    counted: bool = False
 
     @property
-    def by_slots(self) -> bool:
+    def is_stateful(self) -> bool:
         """Whether its lane looks at every message."""
-        return self.pace == "key" or (bool(self.interval_ns) and self.tells_first)
+        return self.pace == "key" or (bool(self.interval_ns) and self.counted)
 
 
 @dataclass(eq=False)
@@ -93,8 +43,8 @@ class LaneModel:
     pace: str
     position: int = 0
     opened: dict[Key, tuple[int, int]] = field(default_factory=dict)
-    flushed: dict[Key, Said] = field(default_factory=dict)
-    last_flush: list[Said] = field(default_factory=list)
+    flushed: dict[Key, Message] = field(default_factory=dict)
+    last_flush: list[Message] = field(default_factory=list)
 
     @property
     def tick_ns(self) -> int:
@@ -102,7 +52,7 @@ class LaneModel:
         paced = self.pace == "key"
         return min(self.interval_ns // 20, 50 * MILLISECOND) if paced else 1
 
-    def accept(self, new: list[Said], now: int) -> None:
+    def accept(self, new: list[Message], now: int) -> None:
         """The first message that is held opens the interval."""
         due = now + self.interval_ns
         if due % self.tick_ns:
@@ -110,9 +60,9 @@ class LaneModel:
         for message in new:
             self.opened.setdefault(self.timer_of(message), (due, message.offset))
 
-    def timer_of(self, message: Said) -> Key:
+    def timer_of(self, message: Message) -> Key:
         """One timer for all keys, or one for each."""
-        return message.key(self.fields) if self.pace == "key" else ("all",)
+        return message.key_of(self.fields) if self.pace == "key" else ("all",)
 
     def deadline(self) -> int | None:
         return min((due for due, _ in self.opened.values()), default=None)
@@ -129,7 +79,7 @@ class LaneModel:
             del self.opened[timer]
         self.position = self.topic.head
 
-    def holds(self, message: Said) -> bool:
+    def holds(self, message: Message) -> bool:
         """Whether a message, or a newer one in its place, waits for the next flush."""
         first = self.opened.get(self.timer_of(message))
         return first is not None and message.offset >= first[1]
@@ -173,7 +123,7 @@ class Mark:
 class OpeningModel:
     """What a subscription starts with (rules resume-1 to resume-5)."""
 
-    rows: list[Said]
+    rows: list[Message]
     group: bool
     mode: str | None = None
     gap: int | None = None
@@ -183,7 +133,7 @@ class OpeningModel:
         op = "snapshot" if self.group else "publish"
         lines: list[tuple[object, ...]] = [("resumed", self.mode, self.gap)] if self.mode else []
         lines += [("begin", len(self.rows))] if self.group else []
-        lines += [(op, said) for said in self.rows]
+        lines += [(op, message) for message in self.rows]
         lines += [("end", f"{topic.epoch}-{topic.head}")] if self.group else []
         return lines
 
@@ -202,7 +152,9 @@ def resume_mode(
     if lane_spec.interval_ns:
         return "replay"
     missed = topic.after(offset)
-    too_much = len(missed) > limits[0] or sum(len(said.payload) for said in missed) > limits[1]
+    too_much = (
+        len(missed) > limits[0] or sum(len(message.payload) for message in missed) > limits[1]
+    )
     by_record = bool(topic.key) and topic.policy == "conflate"
     return "changes" if too_much and by_record else "replay"
 
@@ -215,7 +167,7 @@ def opening(
     limits: tuple[int, int],
 ) -> OpeningModel | None:
     """The rows that a new subscription is owed before its lane's."""
-    records = list(newest(topic.said, topic.key).values()) if topic.key else []
+    records = list(newest(topic.messages, topic.key).values()) if topic.key else []
     if resume is None:
         return None if command == "subscribe" else OpeningModel(records, group=True)
     epoch, offset = resume
@@ -225,7 +177,9 @@ def opening(
     if mode == "snapshot":
         return OpeningModel(records, True, mode, gap)
     missed = topic.after(offset)
-    if mode == "changes" or lane_spec.interval_ns:  # all was said at one time: a single interval
+    if (
+        mode == "changes" or lane_spec.interval_ns
+    ):  # all was published at one time: a single interval
         fields = (
             topic.key if not lane_spec.interval_ns or lane_spec.fields is None else lane_spec.fields
         )

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections import deque
 from dataclasses import dataclass, field
 
+from tests.support.models.boards import Key, Message, TopicModel, key_text
 from tests.support.models.engine_model import (
-    Key,
     LaneModel,
     LaneSpec,
     Mark,
     OpeningModel,
     Replica,
-    Said,
     Sums,
-    TopicModel,
     newest,
 )
 from tidegate.conflation.frame import Frame, receipt_of
@@ -34,11 +31,11 @@ class SubscriberModel:
     replica: Replica
     opening: OpeningModel | None
     cut: int = 0
-    sent: dict[Key, Said] = field(default_factory=dict)
+    sent: dict[Key, Message] = field(default_factory=dict)
     sent_at: dict[Key, int] = field(default_factory=dict)
     delivered: set[int] = field(default_factory=set)
-    queue: deque[Said] = field(default_factory=deque)
-    answer: deque[Said] = field(default_factory=deque)
+    queue: deque[Message] = field(default_factory=deque)
+    answer: deque[Message] = field(default_factory=deque)
     given_up_to: int = 0
     last_offset: int = 0
     mark: int = 0
@@ -55,16 +52,16 @@ class SubscriberModel:
         return self.topic.key if self.lane_spec.fields is None else self.lane_spec.fields
 
     @property
-    def since_join(self) -> list[Said]:
+    def since_join(self) -> list[Message]:
         return self.topic.after(self.cut)
 
-    def enqueue(self, new: list[Said]) -> None:
+    def enqueue(self, new: list[Message]) -> None:
         """A list keeps every message; what was given up keeps the newest of each key."""
-        keys = {said.key(self.topic.key) for said in new}
+        keys = {message.key_of(self.topic.key) for message in new}
         kept = (
-            said
-            for said in self.queue
-            if said.offset > self.given_up_to or said.key(self.topic.key) not in keys
+            message
+            for message in self.queue
+            if message.offset > self.given_up_to or message.key_of(self.topic.key) not in keys
         )
         self.queue = deque([*kept, *new])
 
@@ -93,64 +90,64 @@ class SubscriberModel:
         assert (output.topic, output.epoch) == (topic.name, topic.epoch)
         assert batch.frames, "an empty flush sends nothing"
         assert batch.payload_bytes <= bytes_max or len(batch.frames) == 1
-        received = [topic.said[frame.offset - 1] for frame in batch.frames]
+        received = [topic.messages[frame.offset - 1] for frame in batch.frames]
         fields = topic.key or (self.fields if self.lane_spec.interval_ns else ())
-        for said, frame in zip(received, batch.frames, strict=True):
-            assert frame.payload == said.payload
-            assert frame.key == (key_text(said.key(fields)) if fields else "")
+        for message, frame in zip(received, batch.frames, strict=True):
+            assert frame.payload == message.payload
+            assert frame.key == (key_text(message.value, fields) if fields else "")
         if self.script:
-            for said in received:
-                assert self.script.popleft() == (output.op, said)
-                self.replica.learn(said.key(self.fields), said.offset)
+            for message in received:
+                assert self.script.popleft() == (output.op, message)
+                self.replica.learn(message.key_of(self.fields), message.offset)
             assert batch.low_water == (None if self.script else self.cut)
         else:
             assert self.lane is not None
             assert output.op == "publish"
             shared = not self.answer and self.in_step(received, batch.low_water)
-            if not shared or self.lane_spec.by_slots:
+            if not shared or self.lane_spec.is_stateful:
                 self.answer = self.answer or self.next_answer()
-            for said, frame in zip(received, batch.frames, strict=True):
-                due = self.answer.popleft() if self.answer else said
-                if self.lane_spec.by_slots:
-                    self.check_count(said, frame)
-                    assert due is said, "what was flushed and missed, in order"
-                assert due.key(self.fields) == said.key(self.fields), "out of its turn"
-                self.receive_row(said, shared, now)
+            for message, frame in zip(received, batch.frames, strict=True):
+                due = self.answer.popleft() if self.answer else message
+                if self.lane_spec.is_stateful:
+                    self.check_count(message, frame)
+                    assert due is message, "what was flushed and missed, in order"
+                assert due.key_of(self.fields) == message.key_of(self.fields), "out of its turn"
+                self.receive_row(message, shared, now)
             whole = batch.low_water is not None
             assert not self.lane.interval_ns or whole != bool(self.answer), "the last has the id"
             self.receive_low_water(batch.low_water)
         if batch.low_water is not None:
             self.remember(batch.low_water)
 
-    def in_step(self, received: list[Said], low_water: int | None) -> bool:
+    def in_step(self, received: list[Message], low_water: int | None) -> bool:
         """Whether this is what all who took in time got."""
         assert self.lane is not None
         complete = low_water == max(self.lane.low_water(), self.cut)
         return complete and received == self.lane.last_flush
 
-    def next_answer(self) -> deque[Said]:
+    def next_answer(self) -> deque[Message]:
         """The flushes that a member missed (rule delta-6), or a round (rule interval-10)."""
         if self.lane is None or not self.lane.interval_ns:
             return deque()
-        is_round = not self.lane_spec.by_slots
-        told = newest(self.topic.said, self.fields) if is_round else self.lane.flushed
+        is_round = not self.lane_spec.is_stateful
+        told = newest(self.topic.messages, self.fields) if is_round else self.lane.flushed
         missed = [
-            said
-            for own_key, said in told.items()
-            if said.offset > max(self.cut, self.sent_offset(own_key))
+            message
+            for own_key, message in told.items()
+            if message.offset > max(self.cut, self.sent_offset(own_key))
         ]
-        return deque(sorted(missed, key=lambda said: said.offset))
+        return deque(sorted(missed, key=lambda message: message.offset))
 
     def sent_offset(self, own_key: Key) -> int:
         """The offset of a key's last row; 0 if there was none."""
         return self.sent[own_key].offset if own_key in self.sent else 0
 
-    def check_count(self, said: Said, frame: Frame) -> None:
+    def check_count(self, message: Message, frame: Frame) -> None:
         """Rule delta-6: a row counts the messages since its key's last one, or the cut."""
-        own_key = said.key(self.fields)
+        own_key = message.key_of(self.fields)
         since = max(self.cut, self.sent_offset(own_key))
-        stood = [m for m in self.topic.after(since) if m.key(self.fields) == own_key]
-        stood = [m for m in stood if m.offset <= said.offset]
+        stood = [m for m in self.topic.after(since) if m.key_of(self.fields) == own_key]
+        stood = [m for m in stood if m.offset <= message.offset]
         count = receipt_of(frame)
         assert (count.messages, count.first) == (len(stood), stood[0].offset)
 
@@ -160,30 +157,30 @@ class SubscriberModel:
         name, epoch = self.topic.name, self.topic.epoch
         self.marks.append(Mark(name, epoch, offset, self.lane_spec, self.replica.copy()))
 
-    def receive_row(self, said: Said, shared: bool, now: int) -> None:
+    def receive_row(self, message: Message, shared: bool, now: int) -> None:
         """A live row: order, truth, rate (rules board-1, interval-2, interval-6, interval-10)."""
         assert self.lane is not None
-        assert said.offset > self.cut, "rows at or below the cut never come from the lane"
-        own_key = said.key(self.fields)
+        assert message.offset > self.cut, "rows at or below the cut never come from the lane"
+        own_key = message.key_of(self.fields)
         last = self.sent.get(own_key)
-        assert last is None or said.offset > last.offset, "no repeat, no step back"
+        assert last is None or message.offset > last.offset, "no repeat, no step back"
         if self.lane.interval_ns:
-            if not self.lane_spec.by_slots:
-                flushed = shared and self.lane.flushed.get(own_key) is said
-                is_newest = newest(self.topic.said, self.fields)[own_key] is said
+            if not self.lane_spec.is_stateful:
+                flushed = shared and self.lane.flushed.get(own_key) is message
+                is_newest = newest(self.topic.messages, self.fields)[own_key] is message
                 assert flushed or is_newest, "the newest at its flush, or when it is taken late"
             if self.fast and own_key in self.sent_at:
                 apart_ns = now - self.sent_at[own_key]
                 assert apart_ns >= self.lane.interval_ns, "one update per key per interval"
         else:
-            assert self.queue.popleft() is said, "every message, in order"
-            assert said.offset <= self.lane.position, "not before the flush"
-        if self.lane.pace == "batch" and (shared or self.lane_spec.by_slots):
-            assert said.offset > self.last_offset, "publication order"
-        self.last_offset = said.offset
-        self.sent[own_key], self.sent_at[own_key] = said, now
-        self.delivered.add(said.offset)
-        self.replica.learn(own_key, said.offset)
+            assert self.queue.popleft() is message, "every message, in order"
+            assert message.offset <= self.lane.position, "not before the flush"
+        if self.lane.pace == "batch" and (shared or self.lane_spec.is_stateful):
+            assert message.offset > self.last_offset, "publication order"
+        self.last_offset = message.offset
+        self.sent[own_key], self.sent_at[own_key] = message, now
+        self.delivered.add(message.offset)
+        self.replica.learn(own_key, message.offset)
 
     def receive_low_water(self, low_water: int | None) -> None:
         """Rule resume-6: nothing at or below it is still held or queued; it never steps back."""
@@ -202,7 +199,7 @@ class SubscriberModel:
 
     def check_replica(self, position: int) -> None:
         """A replica at a position equals the board there, but for keys that changed since."""
-        for own_key, last in newest(self.topic.said, self.fields).items():
+        for own_key, last in newest(self.topic.messages, self.fields).items():
             if last.offset <= position:
                 held = self.replica.offsets.get(own_key)
                 unknown = held is None and last.offset <= self.replica.since
@@ -212,10 +209,10 @@ class SubscriberModel:
         """Everything flushed has been taken: rules interval-3, interval-2 and interval-10."""
         if self.lane is None:
             return
-        for own_key, said in self.lane.flushed.items():
-            missed = said.offset > self.cut and self.sent.get(own_key) is not said
-            newer = not self.lane_spec.by_slots and self.sent_offset(own_key) > said.offset
-            moved_on = not self.fast and any(m.key(self.fields) == own_key for m in self.queue)
+        for own_key, message in self.lane.flushed.items():
+            missed = message.offset > self.cut and self.sent.get(own_key) is not message
+            newer = not self.lane_spec.is_stateful and self.sent_offset(own_key) > message.offset
+            moved_on = not self.fast and any(m.key_of(self.fields) == own_key for m in self.queue)
             assert not missed or newer or moved_on, "flushed, but not delivered"
         queued = self.queue and self.queue[0].offset <= self.lane.position
         assert self.lane.interval_ns or not queued, "flushed, but not delivered"
@@ -223,17 +220,17 @@ class SubscriberModel:
     def check_age(self, now: int) -> None:
         """Nothing is held longer than the interval (`pace=key`: plus a tick)."""
         assert self.lane is not None
-        waiting = [said for said in self.since_join if self.waits(said)]
+        waiting = [message for message in self.since_join if self.waits(message)]
         patience_ns = self.lane.interval_ns + (self.lane.tick_ns if self.lane.pace == "key" else 0)
-        for said in waiting:
-            assert now < said.at + patience_ns, "held too long"
+        for message in waiting:
+            assert now < message.at + patience_ns, "held too long"
 
-    def waits(self, said: Said) -> bool:
+    def waits(self, message: Message) -> bool:
         """Whether neither the message nor a newer one of its key was delivered."""
         if self.lane is not None and not self.lane.interval_ns:
-            return said in self.queue
-        last = self.sent.get(said.key(self.fields))
-        return last is None or last.offset < said.offset
+            return message in self.queue
+        last = self.sent.get(message.key_of(self.fields))
+        return last is None or last.offset < message.offset
 
     def sums(self) -> Sums:
         """Counted one by one: a message is delivered, waits as its key's newest, or conflated."""
@@ -241,8 +238,10 @@ class SubscriberModel:
             return Sums()
         matched = self.since_join
         if self.lane.interval_ns:
-            waiting = {said for said in newest(matched, self.fields).values() if self.waits(said)}
-            waiting.update(self.answer if self.lane_spec.by_slots else ())
+            waiting = {
+                message for message in newest(matched, self.fields).values() if self.waits(message)
+            }
+            waiting.update(self.answer if self.lane_spec.is_stateful else ())
         else:
             waiting = set(self.queue)
         conflated = [m for m in matched if m.offset not in self.delivered and m not in waiting]
@@ -265,14 +264,9 @@ class SessionModel:
         return [f for f in self.subscribers.values() if f.lane and not f.lane.interval_ns]
 
     def queued(self) -> tuple[int, int]:
-        waiting = [said for subscriber in self.queues() for said in subscriber.queue]
-        return len(waiting), sum(len(said.payload) for said in waiting)
+        waiting = [message for subscriber in self.queues() for message in subscriber.queue]
+        return len(waiting), sum(len(message.payload) for message in waiting)
 
     def over_limit(self) -> bool:
         messages, size = self.queued()
         return messages > self.limits[0] or size > self.limits[1]
-
-
-def key_text(key: Key) -> str:
-    """A key as it is written, by the standard library."""
-    return json.dumps(list(key), separators=(",", ":"))

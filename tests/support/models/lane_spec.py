@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tests.support.models.boards import MILLISECOND, Event, Focus, Predicate, Value
-from tidegate.conflation.lane_id import FeedId, LaneId, Window
+from tidegate.conflation.subscription import FeedId, LaneId, Window
 from tidegate.keys.filter import Filter
 from tidegate.keys.merging import Merger
 from tidegate.keys.order import Order

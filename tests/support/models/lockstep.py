@@ -40,10 +40,10 @@ class Lockstep:
 
     def define(self, name: str, key: tuple[str, ...], **more: Any) -> TopicModel:
         """A topic with a long journal."""
-        definition = Definition(History(10_000), spec(key), **more)
-        self.engine.define_topic(name, definition, "e")
-        self.topics[name] = TopicModel(name, key, "e")
-        return self.topics[name]
+        topic = self.topics[name] = TopicModel(name, key, "e")
+        definition = Definition(History(topic.kept_max), spec(key), **more)
+        self.engine.define_topic(name, definition, topic.epoch)
+        return topic
 
     # --- publishing -------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from tests.support.models.lane_spec import LaneSpec
 from tests.support.models.replica import Moved, ScriptLine
 from tests.support.models.row_check import RowChecks
 from tidegate.conflation.frame import Frame, Row, Tombstone, receipt_of
-from tidegate.conflation.options.print import lane_text
+from tidegate.conflation.options.grant import lane_text
 from tidegate.conflation.outputs import GroupBegin, GroupEnd, Output, Resumed, Rows
 from tidegate.keys.merging import Merger
 

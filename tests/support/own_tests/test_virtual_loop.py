@@ -76,7 +76,7 @@ def test_a_time_in_ns_is_exact() -> None:
     assert virtual_loop().run(late()) == 86_400 * SECOND + 100_000_000
 
 
-def test_what_waits_for_nobody_is_told() -> None:
+def test_a_task_that_waits_for_nothing_is_reported() -> None:
     async def lonely() -> None:
         await asyncio.Event().wait()
 
@@ -84,7 +84,7 @@ def test_what_waits_for_nobody_is_told() -> None:
         virtual_loop().run(lonely())
 
 
-def test_who_keeps_time_from_going_on_is_told() -> None:
+def test_a_task_that_stops_the_clock_is_reported() -> None:
     async def busy() -> None:
         while True:
             await asyncio.sleep(0)

@@ -103,13 +103,13 @@ BOARDS: dict[str, Planted] = {
 MEMBERS: dict[str, Planted] = {
     "a removal is told to who was never told of the key": (
         FOCUS,
-        "conflation/lanes/lane.py",
+        "conflation/lanes/member.py",
         "            return frame if self.sent is None or frame.key in self.sent else None",
         "            return frame",
     ),
     "a member without snapshot never forgets a key": (
         CHANGES,
-        "conflation/lanes/lane.py",
+        "conflation/lanes/member.py",
         "            keys.discard(frame.key)",
         "            pass",
     ),

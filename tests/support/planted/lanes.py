@@ -17,7 +17,7 @@ LANES: dict[str, Planted] = {
     ),
     "what a round sent ahead comes again": (
         ENGINE,
-        "conflation/lanes/lane.py",
+        "conflation/lanes/member.py",
         "                    self.ahead[board_key] = newest.offset",
         "                    pass",
     ),
@@ -29,7 +29,7 @@ LANES: dict[str, Planted] = {
     ),
     "a round sends what was there when it began": (
         ENGINE,
-        "conflation/lanes/lane.py",
+        "conflation/lanes/member.py",
         "    return newest",
         "    return row",
     ),
@@ -137,25 +137,25 @@ SLOTTED: dict[str, Planted] = {
     ),
     "an entry counts its newest message alone": (
         ENGINE,
-        "conflation/lanes/accumulate.py",
+        "conflation/lanes/pending.py",
         "    return older.then(newer)",
         "    return newer",
     ),
     "a key that came and went is told": (
         FOCUS,
-        "conflation/lanes/accumulate.py",
+        "conflation/lanes/pending.py",
         "        return self.gone is not None and self.is_new",
         "        return False",
     ),
     "reducers see the last message only": (
         STATEFUL,
-        "conflation/lanes/accumulate.py",
+        "conflation/lanes/pending.py",
         "            accumulator = self.accumulator.join(later.accumulator)",
         "            accumulator = later.accumulator",
     ),
     "a delta is that of the last message": (
         STATEFUL,
-        "conflation/lanes/accumulate.py",
+        "conflation/lanes/pending.py",
         "            patch = patches.compose(self.patch, later.patch)",
         "            patch = later.patch",
     ),

@@ -54,7 +54,7 @@ QUEUES: dict[str, Planted] = {
     ),
     "always has a deadline but keeps a list": (
         POLICIES,
-        "conflation/lane_id.py",
+        "conflation/subscription.py",
         "        return not self.interval_ns and not self.always",
         "        return not self.interval_ns",
     ),
@@ -66,7 +66,7 @@ QUEUES: dict[str, Planted] = {
     ),
     "what was taken from a backlog comes again": (
         POLICIES,
-        "conflation/lanes/pending.py",
+        "conflation/lanes/member.py",
         "        for entry, _ in ordered[:count]:",
         "        for entry, _ in ordered[:0]:",
     ),
@@ -78,7 +78,7 @@ QUEUES: dict[str, Planted] = {
     ),
     "a survivor has the last place where it has the first": (
         POLICIES,
-        "conflation/subscription.py",
+        "conflation/definition.py",
         "        replaces=definition.replaces,",
         "        replaces=False,",
     ),

@@ -58,7 +58,7 @@ SUMS: dict[str, Planted] = {
     ),
     "the removal of a key never sent takes its messages with it": (
         RECEIPTS,
-        "conflation/lanes/lane.py",
+        "conflation/lanes/member.py",
         "                self.miss(frame.key, unreported_of(frame))",
         "                pass",
     ),
@@ -76,7 +76,7 @@ SUMS: dict[str, Planted] = {
     ),
     "a row counts again what was counted for its key before": (
         RECEIPTS,
-        "conflation/lanes/lane.py",
+        "conflation/lanes/member.py",
         "        return self.unreported.pop(row.key).on(row)",
         "        return self.unreported[row.key].on(row)",
     ),

@@ -1,4 +1,4 @@
-"""A world is the same every time; the wall clock decides nothing in it."""
+"""A simulation is the same every time; the wall clock decides nothing in it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from dev import ROOT
 from tests.simulation.plan import make_plan
-from tests.simulation.world import Record, run
+from tests.simulation.simulation import Record, run
 from tests.support.deadlines import computed
 
 SEEDS = range(9_000_000, 9_000_006)
@@ -18,22 +18,23 @@ TIMES = re.compile(rb'"(gap_ms|timestamp|age_ms)":(-?\d+|null)')
 DIGEST = """
 import logging, sys
 from tests.simulation.plan import make_plan
-from tests.simulation.world import run
+from tests.simulation.simulation import run
 logging.disable(logging.CRITICAL)
 sys.stdout.write(" ".join(run(make_plan(int(seed))).digest for seed in sys.argv[1:]))
 """
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_seed_tells_the_same_story_twice(seed: int) -> None:
+def test_a_seed_gives_the_same_bytes_twice(seed: int) -> None:
     assert run(make_plan(seed)).digest == run(make_plan(seed)).digest
 
 
-def test_another_process_tells_the_same_stories() -> None:
+def test_another_process_gives_the_same_bytes() -> None:
     """Also where texts have other hashes, and sets another order."""
     environment = {**os.environ, "PYTHONHASHSEED": "77", "PYTHONPATH": str(ROOT)}
-    told = computed(["-c", DIGEST, *map(str, SEEDS)], environment=environment)
-    assert told.stdout.split() == [run(make_plan(seed)).digest for seed in SEEDS], told.stderr
+    run_apart = computed(["-c", DIGEST, *map(str, SEEDS)], environment=environment)
+    digests = [run(make_plan(seed)).digest for seed in SEEDS]
+    assert run_apart.stdout.split() == digests, run_apart.stderr
 
 
 @pytest.mark.parametrize("seed", SEEDS)

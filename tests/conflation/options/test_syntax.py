@@ -1,4 +1,4 @@
-"""Parsing: a text taken apart, and the options that it names; `test_table.py` has every option."""
+"""How options are written, texts taken apart and values; `test_table.py` has every option."""
 
 from __future__ import annotations
 
@@ -9,9 +9,14 @@ from hypothesis import strategies as st
 from tests.support.profiles import examples
 from tests.support.rules import rule
 from tidegate.conflation.errors import OptionsInvalid
-from tidegate.conflation.options.parse import Assignment, assignments
-from tidegate.conflation.options.table import TABLE, Options
+from tidegate.conflation.options.syntax import Assignment, assignments, refused
+from tidegate.conflation.options.table import FLAGS, TABLE, VALUED, Options
+from tidegate.conflation.subscription import NotFound
+from tidegate.keys.errors import PathInvalid
 from tidegate.keys.spec import KeySpec
+from tidegate.keys.text.bookmark import Bookmark
+
+pytestmark = rule("option-1")
 
 SECOND = 1_000_000_000
 
@@ -21,25 +26,25 @@ def test_options_say_what_was_given_and_nothing_else() -> None:
     assert options == Options.of(
         conflation=SECOND, oof=True, conflation_key=KeySpec.of(["/a", "/b"])
     )
-    assert [name for name in TABLE if options.given(name)] == [
+    assert [name for name in TABLE if name in options.positions] == [
         "conflation",
         "conflation_key",
         "oof",
     ]
-    assert (options.position("oof"), options.position("pace")) == (15, None)
+    assert (options.positions["oof"], options.positions.get("pace")) == (15, None)
 
 
 def test_none_is_said_too() -> None:
-    assert Options.parse("conflation=none").says("conflation")
-    assert not Options.parse("").says("conflation")
-    assert not Options.parse("").says("oof")
+    assert "conflation" in Options.parse("conflation=none").said
+    assert "conflation" not in Options.parse("").said
+    assert "oof" not in Options.parse("").said
 
 
 def test_options_lie_over_others_one_by_one() -> None:
     topics = Options.parse("conflation=1s,pace=key,oof,batch_size=7")
     own = Options.parse("conflation=none,batch_size=9,timestamp")
     assert own.over(topics) == Options.parse("conflation=none,batch_size=9,timestamp,pace=key,oof")
-    assert own.over(topics).position("pace") is None
+    assert "pace" not in own.over(topics).positions
     assert own.over(Options()) == own
     assert topics.without("oof").without("pace") == Options.parse("conflation=1s,batch_size=7")
 
@@ -49,7 +54,7 @@ def test_a_projection_and_its_grouping_are_one() -> None:
     projection = Options.parse(text).projection
     assert projection is not None
     assert str(projection) == "projection=[SUM(/q) AS /t],grouping=[/a]"
-    assert Options.parse(text).given("grouping")
+    assert "grouping" in Options.parse(text).positions
 
 
 @pytest.mark.parametrize(
@@ -115,7 +120,6 @@ def test_no_text_breaks_the_parser(text: str) -> None:
 # Assignments: names, values, and where each stands.
 
 
-@rule("option-1")
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -141,7 +145,6 @@ def test_parts_have_names_values_and_places(
     assert list(assignments(text)) == [Assignment(*part) for part in expected]
 
 
-@rule("option-1")
 @pytest.mark.parametrize(
     ("text", "position"),
     [
@@ -165,7 +168,6 @@ def test_what_is_no_part_is_refused_with_its_place(text: str, position: int) -> 
     assert refused.value.position == position
 
 
-@rule("option-1")
 @examples(300, nightly=20_000)
 @given(st.text(alphabet="ab=,[]/'\"\\ x\u00e9", max_size=30))
 def test_places_are_those_in_the_text(text: str) -> None:
@@ -179,3 +181,55 @@ def test_places_are_those_in_the_text(text: str) -> None:
     for name, at, value, value_at in found:
         assert text.startswith(name, at)
         assert text.startswith(value or "", value_at)
+
+
+@pytest.mark.parametrize("name", FLAGS)
+def test_a_flag_stands_alone(name: str) -> None:
+    assert TABLE[name].read(None, 0) is True
+    for value in ("", "true", "1"):
+        with pytest.raises(OptionsInvalid, match=f"{name}: it stands alone") as no:
+            TABLE[name].read(value, 9)
+        assert no.value.position == 9
+
+
+@pytest.mark.parametrize("name", VALUED)
+def test_the_others_have_a_value(name: str) -> None:
+    with pytest.raises(OptionsInvalid, match=f"{name}: expected = and a value") as no:
+        TABLE[name].read(None, 9)
+    assert no.value.position == 9
+
+
+@pytest.mark.parametrize("name", sorted(set(VALUED) - {"projection", "grouping"}))
+def test_no_reader_takes_an_empty_value(name: str) -> None:
+    with pytest.raises(OptionsInvalid, match=f"^{name}: "):
+        TABLE[name].read("", 9)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("conflation", "none", 0),
+        ("conflation", "auto", "auto"),
+        ("conflation", "1s", 1_000_000_000),
+        ("bookmark", "epoch", "epoch"),
+        ("bookmark", "e1-7", Bookmark("e1", 7)),
+        ("bookmark", "1970-01-01T00:00:01Z", 1_000),
+        ("bookmark_not_found", "fail", NotFound.FAIL),
+        ("top_n", "007", 7),
+    ],
+)
+def test_what_values_say(name: str, text: str, value: object) -> None:
+    assert TABLE[name].read(text, 0) == value
+
+
+@pytest.mark.parametrize("text", ["1w", "0W", "2w"])
+@pytest.mark.parametrize("name", ["conflation", "max_age", "rate_max_gap"])
+def test_weeks_are_a_unit_of_which_no_duration_of_an_option_is_made(name: str, text: str) -> None:
+    with pytest.raises(OptionsInvalid, match="weeks are for a topic's expiration and history"):
+        TABLE[name].read(text, 0)
+
+
+def test_a_refusal_has_the_inner_place_if_there_is_one() -> None:
+    assert refused("x", PathInvalid("no path", 7), 3).position == 7
+    assert refused("x", ValueError("no path"), 3).position == 3
+    assert refused("x", ValueError("no path"), 3).detail == "x: no path"

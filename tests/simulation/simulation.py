@@ -1,4 +1,4 @@
-"""The world of one seed: the whole gateway on a virtual loop, its publishers, clients, troubles."""
+"""The simulation of one seed: a gateway on a virtual loop, its publishers, clients, troubles."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from unittest import mock
 from fastapi import FastAPI
 
 from tests.simulation.client import Application, Client
-from tests.simulation.ledger import OWN, LedgerStore, Life
+from tests.simulation.ledger import OWN, EpochLedger, LedgerStore
 from tests.simulation.plan import CALM_NS, Plan, PublisherPlan, Step, TopicPlan
 from tests.support.clocks.virtual_loop import SECOND, VirtualLoop, virtual_loop
 from tests.support.servers import edge_settings
@@ -34,22 +34,22 @@ from tidegate.keys.text.duration import Instant
 LINES = Form(lined=True)
 LOOK_EVERY = 4
 WALL_MS = 1_800_000_000_000
-"""The wall clock at the beginning of a world."""
+"""The wall clock at the beginning of a simulation."""
 
 
 @functools.cache
 def application() -> FastAPI:
-    """One for all worlds: a request asks it for the gateway."""
+    """One for all simulations: a request asks it for the gateway."""
     return create_app(edge_settings())
 
 
 @dataclass(slots=True, eq=False)
 class Record:
-    """All that was seen of a world, for the judges."""
+    """All that was seen of a simulation, for the checks."""
 
     plan: Plan
     clients: list[Client]
-    lives: dict[str, Life]
+    ledgers: dict[str, EpochLedger]
     epochs: dict[str, str] = field(default_factory=dict)
     settled_ns: int = 0
     calm_ns: int = 0
@@ -72,7 +72,7 @@ class Record:
         return found.hexdigest()
 
 
-class World:
+class Simulation:
     """One run of a plan."""
 
     def __init__(self, plan: Plan, loop: VirtualLoop) -> None:
@@ -117,7 +117,7 @@ class World:
 
     async def _build(self) -> None:
         store = LedgerStore()
-        store.lives = self.record.lives
+        store.ledgers = self.record.ledgers
         self.gateway = Gateway.build(
             self.settings, store=store, clock=lambda: self.loop.now_ns, wall_ms=self._wall_ms
         )
@@ -135,7 +135,7 @@ class World:
         document = TopicDefinition.parse(json.dumps(topic.document).encode(), Mergers())
         entry, _ = await self.gateway.catalog.put(topic.name, document)
         epoch = entry.record.epoch
-        self.record.lives.setdefault(epoch, Life(topic.name, epoch))
+        self.record.ledgers.setdefault(epoch, EpochLedger(topic.name, epoch))
         self.record.epochs[topic.name] = epoch
 
     def _note_times(self, gateway: Gateway) -> None:
@@ -145,7 +145,7 @@ class World:
 
         def noted(topic_name: str, frames: Sequence[Frame], now: Instant) -> None:
             if not topic_name.startswith(OWN):
-                entries = self.record.lives[engine.topic(topic_name).epoch].entries
+                entries = self.record.ledgers[engine.topic(topic_name).epoch].entries
                 for frame in frames:
                     entries[frame.offset - 1].at_ns = self.loop.now_ns
             publish(topic_name, frames, now)
@@ -186,8 +186,8 @@ class World:
         texts = [json.dumps(value, separators=(",", ":")).encode() for value in act.values]
         checked = await gateway.ingest.check(entry, b"\n".join(texts), LINES)
         appended = await gateway.ingest.publish(entry, checked, None)
-        life = self.record.lives[entry.record.epoch]
-        written = [one.text.encode() for one in life.after(appended.first - 1, appended.last)]
+        ledger = self.record.ledgers[entry.record.epoch]
+        written = [one.text.encode() for one in ledger.after(appended.first - 1, appended.last)]
         if written != texts:
             self.record.complaints.append(f"I1: {topic}: what was published is not what was kept")
 
@@ -255,7 +255,7 @@ def run(plan: Plan) -> Record:
     application()  # made once for all stories, and by none of them
     loop = virtual_loop(plan.seed)
     with seeded(plan.seed):
-        return loop.run(World(plan, loop).run())
+        return loop.run(Simulation(plan, loop).run())
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""Plays a seed's calls on the product; everything that is answered becomes lines of text."""
+"""Transcripts: the calls of a seed on the product, and each answer as lines of text."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DEADLINES_MAX = 400
 FLOOD_PIECE = 500
 
 
-class Player:
+class Transcriber:
     """One product, the histories of its topics, and the time."""
 
     def __init__(self, *, shares: bool = False) -> None:
@@ -30,7 +30,7 @@ class Player:
         self.wanted: list[dict[str, Any]] = []
         self.epochs = 0
 
-    def play(self, calls: Iterable[Call]) -> Iterator[str]:
+    def transcribe(self, calls: Iterable[Call]) -> Iterator[str]:
         """The transcript."""
         for verb, arguments in calls:
             yield f"> {verb} {json.dumps(arguments)}"
@@ -237,7 +237,7 @@ class Player:
 
 
 def iso_time(ms: int) -> str:
-    """A time as the options language reads it; the player's times lie within some hours."""
+    """A time as the options language reads it; the transcriber's times lie within some hours."""
     seconds, rest = divmod(ms - WALL_MS, 1_000)
     total = 22 * 3_600 + 13 * 60 + 20 + seconds  # 1.7e9 s is 2023-11-14T22:13:20Z
     hours, left = divmod(total, 3_600)
@@ -277,6 +277,6 @@ def auto_lines(seed: int) -> Iterator[str]:
 
 def transcript(seed: int) -> Iterator[str]:
     """All lines of a seed; one in ten has a socket beside the engine."""
-    yield from Player().play(make_calls(seed))
+    yield from Transcriber().transcribe(make_calls(seed))
     if seed % 10 == 0:
         yield from auto_lines(seed)

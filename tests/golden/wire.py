@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator
 
 from tests.simulation.plan import make_plan
-from tests.simulation.world import run
+from tests.simulation.simulation import run
 
 
 def wire_transcript(seed: int) -> Iterator[str]:

@@ -68,12 +68,12 @@ def make_frames(text: str, first: int = 1, key: str = "[/k]") -> list[Frame]:
     ]
 
 
-def told(outputs: Iterable[Output]) -> list[str]:
+def described(outputs: Iterable[Output]) -> list[str]:
     """Outputs as a story: rows as tokens, the rest as words."""
-    return [_told(output) for output in outputs]
+    return [_described(output) for output in outputs]
 
 
-def _told(output: Output) -> str:
+def _described(output: Output) -> str:
     match output:
         case Rows(op="publish", batch=batch):
             return tokens(batch.frames)
@@ -109,7 +109,7 @@ def ids(outputs: Iterable[Output]) -> list[int | None]:
     return [batch.low_water for batch in batches(outputs)]
 
 
-class World:
+class ManualDriver:
     """An engine and its clock; verbs with short words and telling defaults."""
 
     def __init__(self, *, sessions_max: int = 100, subscriptions_max: int = 16) -> None:
@@ -171,7 +171,7 @@ class World:
             self.session(session)
         self._subscribed += 1
         name = f"sub{self._subscribed}"
-        wish = self.wish(
+        wish = self.request(
             options,
             topic=topic,
             command=command,
@@ -183,7 +183,7 @@ class World:
         self.engine.subscribe(session, name, wish, self.now)
         return name
 
-    def wish(
+    def request(
         self,
         options: str = "",
         *,
@@ -208,7 +208,7 @@ class World:
 
     def change(self, name: str, options: str = "", *, session: str = "s", **more: Any) -> None:
         """Give a subscription new options."""
-        self.engine.change(session, name, self.wish(options, **more), self.now)
+        self.engine.change(session, name, self.request(options, **more), self.now)
 
     def remove(
         self,
@@ -226,7 +226,7 @@ class World:
         ]
         self.engine.publish(topic, removals, self.now)
 
-    def say(self, text: str, *, topic: str = "px", exempt: bool = False) -> None:
+    def publish(self, text: str, *, topic: str = "px", exempt: bool = False) -> None:
         """Publish the tokens of a text in one call."""
         found = self.engine.topic(topic)
         key = str(found.definition.key_spec) if found.definition.key_spec else ""
@@ -236,7 +236,7 @@ class World:
         ]
         self.engine.publish(topic, frames, self.now)
 
-    def publish(self, *documents: dict[str, object], topic: str = "px") -> None:
+    def publish_documents(self, *documents: dict[str, object], topic: str = "px") -> None:
         """Publish JSON objects in one call, stamped with the clock's time."""
         found = self.engine.topic(topic)
         spec = found.definition.key_spec
@@ -277,9 +277,9 @@ class World:
         """One piece."""
         return self.engine.take(session, bytes_max)
 
-    def hears(self, session: str = "s", bytes_max: int = PLENTY) -> list[str]:
+    def received(self, session: str = "s", bytes_max: int = PLENTY) -> list[str]:
         """Everything that a session can take, told as a story."""
-        return told(self.take(session, bytes_max))
+        return described(self.take(session, bytes_max))
 
     def events(self) -> list[Event]:
         """What the engine has announced."""
