@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from typing import ClassVar, NamedTuple
 
 from tidegate.conflation.boards.board import THE_RECORD, Board
@@ -40,6 +41,13 @@ class Operator(ABC):
     @abstractmethod
     def moves(self, frame: Frame) -> Sequence[Move]:
         """Return what a message does to the board."""
+
+    def seed(self, frames: Iterable[Frame]) -> Iterable[Move]:
+        """Return what records that are there already do to a new board.
+
+        `frames` are the newest of their keys, oldest first, as a board has them.
+        """
+        return chain.from_iterable(map(self.moves, frames))
 
     @abstractmethod
     def copy_for(self, board: Board) -> Operator:

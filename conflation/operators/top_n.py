@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from heapq import heapify, heappushpop
 from typing import Any
+
+from sortedcontainers import SortedList
 
 from tidegate.conflation.boards.board import Board
 from tidegate.conflation.frame import Frame
@@ -26,42 +28,98 @@ class TopNOperator(Operator):
     A record that comes in is put, one that is pushed out leaves for the reason `match`, as in
     AMPS's paginated subscriptions. A record that comes in because another one left has the offset
     of the message that moved it, so that positions on the board keep rising.
+
+    With n records a message costs log n: whatever the window's size, it takes one record out of
+    the order, puts one in, and moves at most two over each of the window's ends.
     """
 
     def __init__(self, rows: FilterOperator, window: Window) -> None:
         self._rows = rows
         self._window = window
-        self._order: list[Place] = []
+        self._start, self._end = window.skip_n, window.skip_n + window.top_n
+        # A plain list would shift half of its places with each message: 1 MiB of 250,000 records.
+        self._order: Any = SortedList()
         self._records: dict[str, tuple[Place, Frame]] = {}
-        self._shown: set[str] = set()
 
     def copy_for(self, board: Board) -> TopNOperator:
         """Return the same window, with its order, for another board."""
         other = TopNOperator(self._rows.copy_for(board), self._window)
-        other._order, other._records = list(self._order), dict(self._records)
-        other._shown = self._shown  # replaced as a whole, never changed
+        other._order, other._records = self._order.copy(), dict(self._records)
         return other
+
+    def seed(self, frames: Iterable[Frame]) -> Sequence[Move]:
+        """Return the rows of the window over these records, one frame of each, oldest first.
+
+        They are those that `moves` would have left there. Record by record, each would be put on
+        the board and most be pushed out again; sorted once, only the window is ever put.
+        """
+        at_of: dict[str, int] = {}
+        found: list[Frame] = []
+        for frame in frames:
+            if self._matching(frame):
+                self._records[frame.key] = ((self._sort_value(frame), frame.key), frame)
+                at_of[frame.key] = len(found)
+                found.append(frame)
+        self._order = SortedList(place for place, _ in self._records.values())
+        # Where rows are skipped, a record comes in when it is there and as many stand before it:
+        # the last of those brings it in. They are the first so many that came, so a heap of these
+        # suffices: its top is the last of them, negated, as heaps have the least at their top.
+        before = [-at_of[key] for _, key in self._order.islice(0, self._start)]
+        heapify(before)
+        causes: list[tuple[int, str]] = []
+        for _, board_key in self._order.islice(self._start, self._end):
+            at = at_of[board_key]
+            causes.append((max(at, -before[0]) if before else at, board_key))
+            if before:
+                heappushpop(before, -at)
+        return [(board_key, self._at(board_key, found[at])) for at, board_key in sorted(causes)]
 
     def moves(self, frame: Frame) -> Sequence[Move]:
         """Return what leaves and what comes in, if the message reaches the window at all."""
-        board_key = frame.key
         matching = self._matching(frame)
-        known = self._records.pop(board_key, None)
-        if known is None and not matching:
-            return ()
-        lowest = len(self._order)
+        known = self._records.pop(frame.key, None)
+        left: set[str] = set()
+        came: set[str] = set()
         if known is not None:
-            lowest = bisect_left(self._order, known[0])
-            del self._order[lowest]
+            self._take_out(known[0], left, came)
         if matching:
-            place = (self._sort_value(frame), board_key)
-            lowest = min(lowest, bisect_left(self._order, place))
-            insort(self._order, place)
-            self._records[board_key] = (place, frame)
-        # Places behind the window moved and none in it: most messages of a large topic end here.
-        if lowest >= self._window.skip_n + self._window.top_n:
-            return ()
-        return self._moved(frame, changed=board_key if matching else None)
+            place = (self._sort_value(frame), frame.key)
+            self._records[frame.key] = place, frame
+            self._put_in(place, left, came)
+        # What was pushed over an end and back has not moved. Sorted, so that equal calls give
+        # equal outputs: the order of a set is none.
+        moves: list[Move] = [(out, self._out(out, frame)) for out in sorted(left - came)]
+        moves += [(into, self._at(into, frame)) for into in sorted(came - left)]
+        if frame.key in left and frame.key in came:
+            moves.append((frame.key, frame))
+        return moves
+
+    def _take_out(self, place: Place, left: set[str], came: set[str]) -> None:
+        """Take a record out of the order; note who left the window by that, and who came."""
+        order, at = self._order, self._order.bisect_left(place)
+        del order[at]
+        if at >= self._end:
+            return  # behind the window: most messages of a large topic end here
+        if at >= self._start:
+            left.add(place[1])
+        elif len(order) >= self._start:  # all behind it move up by one, over the window's start
+            left.add(order[self._start - 1][1])
+        if len(order) >= self._end:
+            came.add(order[self._end - 1][1])
+
+    def _put_in(self, place: Place, left: set[str], came: set[str]) -> None:
+        """Put a record into the order; note who left the window by that, and who came."""
+        order = self._order
+        at = order.bisect_left(place)
+        order.add(place)
+        if at >= self._end:
+            return
+        if at >= self._start:
+            came.add(place[1])
+        elif len(order) > self._start:  # all behind it move down by one, over the window's start
+            came.add(order[self._start][1])
+        if len(order) > self._end:
+            left.add(order[self._end][1])
 
     def _matching(self, frame: Frame) -> bool:
         return any(not row.removed for _, row in self._rows.moves(frame))
@@ -69,17 +127,6 @@ class TopNOperator(Operator):
     def _sort_value(self, frame: Frame) -> Any:
         order = self._window.order
         return () if order is None else order.sort_token(frame.payload)
-
-    def _moved(self, frame: Frame, changed: str | None) -> list[Move]:
-        start = self._window.skip_n
-        now = {board_key for _, board_key in self._order[start : start + self._window.top_n]}
-        # Sorted, so that equal calls give equal outputs: the order of a set is none.
-        moves: list[Move] = [(out, self._out(out, frame)) for out in sorted(self._shown - now)]
-        moves += [(into, self._at(into, frame)) for into in sorted(now - self._shown)]
-        if changed in now and changed in self._shown:
-            moves.append((changed, frame))
-        self._shown = now
-        return moves
 
     def _at(self, board_key: str, cause: Frame) -> Frame:
         """Return a record that comes in, as of the message that moved it."""

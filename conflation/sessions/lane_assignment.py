@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
 from tidegate.conflation.boards.board import Pair
@@ -62,10 +63,12 @@ class LaneAssignment:
             BookmarkExpired: see `begin`.
         """
         assert (name, topic.name) not in session.subscribers, "a name subscribes to a topic once"
-        subscriber = _new_subscriber(session, name, topic, subscription, now)
-        self._registry.add(session, subscriber, announced=announced)
-        if subscriber.joins_at_once:
-            self._join(session, subscriber, now)
+        subscriber = Subscriber.of(session.id, name, topic, subscription)
+        with _holding_feed(session, subscriber):
+            _begin(session, subscriber, now)
+            self._registry.add(session, subscriber, announced=announced)
+            if subscriber.joins_at_once:
+                self._join(session, subscriber, now)
         if subscriber.backfill is not None or announced:
             self._registry.wake(session)
 
@@ -83,10 +86,12 @@ class LaneAssignment:
             change = before.change
             wanted = before.member.subscription if change is None else change.subscription
             wanted = replace(wanted, resume=NOWHERE, replay=None, paused=before.paused)
-            successor = _new_subscriber(session, before.member.name, topic, wanted, now)
-            self._registry.replace(session, before, successor)
-            if successor.joins_at_once:
-                self._join(session, successor, now)
+            successor = Subscriber.of(session.id, before.member.name, topic, wanted)
+            with _holding_feed(session, successor):
+                _begin(session, successor, now)
+                self._registry.replace(session, before, successor)
+                if successor.joins_at_once:
+                    self._join(session, successor, now)
             self._registry.wake(session)
 
     # --- Backfill
@@ -186,12 +191,16 @@ class LaneAssignment:
             watcher.moved(now)
 
 
-def _new_subscriber(
-    session: Session, name: str, topic: Topic, subscription: Subscription, now: Instant
-) -> Subscriber:
-    subscriber = Subscriber.of(session.id, name, topic, subscription)
+def _holding_feed(session: Session, subscriber: Subscriber) -> AbstractContextManager[None]:
+    """Hold the feed that a new subscriber's snapshot and lane have in common, if it is to join."""
+    if not subscriber.joins_at_once:
+        return nullcontext()
+    lane_id = subscriber.lane_id(subscriber.member.subscription, conflated=session.conflated)
+    return subscriber.topic.holding(lane_id.feed)
+
+
+def _begin(session: Session, subscriber: Subscriber, now: Instant) -> None:
     begin(subscriber, session.limits if session.conflated else UNLIMITED, now)
-    return subscriber
 
 
 # --- From one lane to another

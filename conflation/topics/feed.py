@@ -65,8 +65,7 @@ class Feed:
 
     def seed(self, frames: Iterable[Frame]) -> None:
         """Take over records that are there already, oldest first; they do not count as accepted."""
-        for frame in frames:
-            self._apply(self._operator.moves(frame))
+        self._apply(self._operator.seed(frames))
         self.settle()
         self.accepted = 0  # no subscriber was there to match them
 
@@ -111,7 +110,7 @@ class Feed:
 
     def overgrown(self) -> list[Place]:
         """Return the queues that may have reached a level that matters."""
-        return self.watermarks.due(self.grown_messages, self.grown_bytes) if self.watermarks else []
+        return self.watermarks.due(self.grown_messages, self.grown_bytes)
 
     # --- Rows put off, which are made when the board is looked at
 
@@ -202,7 +201,7 @@ class Feed:
 
     # --- Inside a publish
 
-    def _apply(self, moves: Sequence[Move]) -> list[Change]:
+    def _apply(self, moves: Iterable[Move]) -> list[Change]:
         changes: list[Change] = []
         board = self.board
         for board_key, frame in moves:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import msgspec
@@ -16,7 +17,7 @@ from tidegate.conflation.frame import Frame, RestoredTopic, Tombstone
 from tidegate.conflation.journal import Log
 from tidegate.conflation.lane_id import FeedId, LaneId
 from tidegate.conflation.lanes.lane import Lane
-from tidegate.conflation.topics.feed import Feed
+from tidegate.conflation.topics.feed import Feed, Place
 from tidegate.keys.filter import Equality, Filter, index_tokens
 from tidegate.keys.path import FieldPath
 from tidegate.keys.text.bookmark import Bookmark
@@ -161,6 +162,9 @@ class Topic:
         self.bytes_in = 0
         self.archived: Archived | None = None
         self._index = FeedIndex()
+        # Feeds that the last call of `publish` has filled and that someone queues.
+        self._queued: list[Feed] = []
+        self._held: Feed | None = None
         keeps_records = bool(definition.key_spec) or definition.retains
         self.sow = self.feed(FeedId(definition.key_spec)) if keeps_records else None
 
@@ -220,7 +224,15 @@ class Topic:
         # A feed whose filter asks for a value is looked up; the others have to try their filter.
         routed = self._routed(frames) if self._index.is_needed else {}
         routed.update((feed, frames) for feed in self._index.for_everything)
+        self._queued = [feed for feed in routed if feed.watermarks]
         return [(feed, lane) for feed, some in routed.items() for lane in feed.publish(some, now)]
+
+    def overgrown(self) -> list[Place]:
+        """Return the queues that the last call of `publish` may have brought to a level.
+
+        A queue grows with its feed alone, so the feeds that took nothing in are not asked.
+        """
+        return [place for feed in self._queued for place in feed.overgrown()]
 
     def expired(self, now: Instant) -> int | None:
         """Return the offset up to which records have expired; None if none of them is left."""
@@ -258,9 +270,23 @@ class Topic:
         feed.drop_lane(lane)
         self.drop_unused(feed)
 
+    @contextmanager
+    def holding(self, feed_id: FeedId) -> Iterator[None]:
+        """Hold the feed of this id for a subscription that asks for its rows and then joins it.
+
+        A new feed costs all records of its topic: without this it would be made for the snapshot,
+        forgotten, and made again for the lane.
+        """
+        feed = self._held = self.feed(feed_id)
+        try:
+            yield
+        finally:
+            self._held = None
+            self.drop_unused(feed)
+
     def drop_unused(self, feed: Feed) -> None:
-        """Forget a feed without lanes; the records stay."""
-        if not feed.lanes and feed is not self.sow:
+        """Forget a feed without lanes that nobody holds; the records stay."""
+        if not feed.lanes and feed is not self.sow and feed is not self._held:
             del self.feeds[feed.id]
             self._index.discard(feed)
 
