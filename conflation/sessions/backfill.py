@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from tidegate.conflation.definition import CONFLATING
 from tidegate.conflation.frame import Frame, Receipt, receipt_of
@@ -90,10 +90,19 @@ def rows_since(topic: Topic, lane_id: LaneId, mode: ResumeMode, offset: int) -> 
 
 
 def replayed(topic: Topic, lane_id: LaneId, missed: Sequence[Frame]) -> Sequence[Frame]:
-    """Return journalled messages as the lane would have sent them, on their own timeline."""
-    if lane_id.interval_ns:
-        return conflate_recorded(missed, lane_id, topic.definition.key_spec, topic.name)
-    return passing(lane_id, topic.name, missed)
+    """Return journalled messages as the lane would have sent them, on their own timeline.
+
+    The rows may be those of another subscriber: they are read, never changed.
+    """
+    if not missed:
+        return ()
+
+    def made() -> Iterable[Frame]:
+        if lane_id.interval_ns:
+            return conflate_recorded(missed, lane_id, topic.definition.key_spec, topic.name)
+        return passing(lane_id, topic.name, missed)
+
+    return topic.replays.rows(lane_id, missed[0].offset, missed[-1].offset, made)
 
 
 def replay_start(topic: Topic, replay: Replay) -> int | None:

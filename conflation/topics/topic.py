@@ -18,6 +18,7 @@ from tidegate.conflation.journal import Log
 from tidegate.conflation.lane_id import FeedId, LaneId
 from tidegate.conflation.lanes.lane import Lane
 from tidegate.conflation.topics.feed import Feed, Place
+from tidegate.conflation.topics.recorded import SharedReplays
 from tidegate.keys.filter import Equality, Filter, index_tokens
 from tidegate.keys.path import FieldPath
 from tidegate.keys.text.bookmark import Bookmark
@@ -161,6 +162,7 @@ class Topic:
         self.removals_in = 0
         self.bytes_in = 0
         self.archived: Archived | None = None
+        self.replays = SharedReplays()
         self._index = FeedIndex()
         # Feeds that the last call of `publish` has filled and that someone queues.
         self._queued: list[Feed] = []
