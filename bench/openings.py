@@ -71,15 +71,32 @@ class Stage:
         for start in range(0, len(frames), step):
             self.engine.publish("t", frames[start : start + step], 0)
 
-    def open(self, options: str = "", command: str = "sow_and_subscribe", **more: str) -> None:
+    def open(
+        self,
+        options: str = "",
+        command: str = "sow_and_subscribe",
+        filter_text: str = "",
+        order_text: str = "",
+    ) -> None:
         """Subscribe in a new session, and take all that it begins with."""
         self._sessions += 1
-        session, parsed = f"s{self._sessions}", Options.parse(options)
-        granted = decide("t", self._definition, parsed, command=command, **more)
+        session = f"s{self._sessions}"
+        granted = decide(
+            "t",
+            self._definition,
+            Options.parse(options),
+            command=command,
+            filter_text=filter_text,
+            order_text=order_text,
+        )
         self.engine.open_session(session, QueueLimits(1 << 30, 1 << 40))
         self.engine.subscribe(session, "s1", granted, 0)
         while self.engine.take(session, TAKEN_BYTES):
             pass
+
+    def close(self) -> None:
+        """Close the session that was opened last; nobody may profit from its board."""
+        self.engine.close_session(f"s{self._sessions}")
 
 
 def cpu_s(work: Callable[[], object]) -> float:
@@ -95,8 +112,7 @@ def figures() -> Iterator[tuple[str, float, str]]:
     full.publish(range(KEYS))
     for name, request in OPENINGS.items():
         yield name, cpu_s(lambda one=request: full.open(**one)), "s CPU"  # type: ignore[misc]  # mypy cannot type its default
-        # Nobody may profit from the board of the opening before.
-        full.engine.close_session(f"s{full._sessions}")
+        full.close()
     yield "50 conflated replays", cpu_s(lambda: _replays(full)), "s CPU"
     for count in EQUAL:
         yield f"publish to {count} equal subscriptions", _publishing(_equal(count)), "us CPU"

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import dropwhile
-from weakref import WeakValueDictionary
 
 from tidegate.conflation.frame import Frame, Row
 from tidegate.conflation.journal import Log
@@ -27,35 +26,6 @@ def conflate_recorded(
     """
     flushes = recorded_flushes(Feed(lane_id.feed, sow_spec, topic), lane_id, frames)
     return _rows_of(flushes)
-
-
-class ReplayedRows(list[Frame]):
-    """The rows of a replay; unlike a plain list, a weak reference may point at them."""
-
-
-class SharedReplays:
-    """Replays of a topic that subscribers are still sent: an equal one has the same rows.
-
-    Readers that come back at once, as after a restart of the network, ask the same question. Its
-    answer costs all messages of the journal, so it is made once while anyone holds it.
-    """
-
-    def __init__(self) -> None:
-        self._rows: WeakValueDictionary[tuple[LaneId, int, int], ReplayedRows] = (
-            WeakValueDictionary()
-        )
-
-    def rows(
-        self, lane_id: LaneId, first: int, last: int, make: Callable[[], Iterable[Frame]]
-    ) -> Sequence[Frame]:
-        """Return the rows of the messages from `first` to `last`, made if they must be.
-
-        Messages never change, so nothing else decides what the rows are.
-        """
-        found = self._rows.get((lane_id, first, last))
-        if found is None:
-            found = self._rows[lane_id, first, last] = ReplayedRows(make())
-        return found
 
 
 def passing(lane_id: LaneId, topic: str, frames: Iterable[Frame]) -> list[Frame]:

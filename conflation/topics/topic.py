@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -14,13 +14,11 @@ from tidegate.conflation.boards.board import THE_RECORD
 from tidegate.conflation.definition import Definition
 from tidegate.conflation.errors import BookmarkExpired
 from tidegate.conflation.frame import Frame, RestoredTopic, Tombstone
-from tidegate.conflation.journal import Log
+from tidegate.conflation.journal import Log, SharedReplays
 from tidegate.conflation.lane_id import FeedId, LaneId
 from tidegate.conflation.lanes.lane import Lane
 from tidegate.conflation.topics.feed import Feed, Place
-from tidegate.conflation.topics.recorded import SharedReplays
-from tidegate.keys.filter import Equality, Filter, index_tokens
-from tidegate.keys.path import FieldPath
+from tidegate.conflation.topics.index import FeedIndex
 from tidegate.keys.text.bookmark import Bookmark
 from tidegate.keys.text.duration import MILLISECOND, Instant
 
@@ -80,73 +78,6 @@ class Archived:
         return self.first - 1 if found < 0 else self.stamps[found][1] - 1
 
 
-# --- The index from a field's value to the feeds whose filter asks for it (law 1)
-
-
-Tokens = Callable[[bytes], tuple[str, ...]]
-
-
-class FeedIndex:
-    """Feeds that can only match where a field equals a constant are found, not tried.
-
-    A record that leaves such a filter is found by the value that it had before.
-    """
-
-    def __init__(self) -> None:
-        self._everything: dict[Feed, None] = {}
-        self._by_path: dict[FieldPath, tuple[Tokens, dict[str, dict[Feed, None]]]] = {}
-
-    def add(self, feed: Feed) -> None:
-        """Add a new feed."""
-        equality = _equality(feed.id.filter)
-        if equality is None:
-            self._everything[feed] = None
-            return
-        _, by_token = self._by_path.setdefault(equality.path, (index_tokens(equality.path), {}))
-        for token in equality.tokens:
-            by_token.setdefault(token, {})[feed] = None
-
-    def discard(self, feed: Feed) -> None:
-        """Forget a feed."""
-        self._everything.pop(feed, None)
-        equality = _equality(feed.id.filter)
-        if equality is None:
-            return
-        _, by_token = self._by_path[equality.path]
-        for token in equality.tokens:
-            del by_token[token][feed]
-            if not by_token[token]:
-                del by_token[token]
-        if not by_token:
-            del self._by_path[equality.path]
-
-    @property
-    def for_everything(self) -> list[Feed]:
-        """The feeds that every message may concern."""
-        return list(self._everything)
-
-    @property
-    def is_needed(self) -> bool:
-        """True if any feed has to be looked up."""
-        return bool(self._by_path)
-
-    def concerned(self, frame: Frame, before: Frame | None) -> dict[Feed, None]:
-        """Return the feeds that a message may concern, by its values and those it replaces."""
-        found: dict[Feed, None] = {}
-        for tokens_of, by_token in self._by_path.values():
-            tokens = () if frame.removed else tokens_of(frame.payload)
-            # A record that leaves a filter is found by the value that it had.
-            if before is not None:
-                tokens = (*tokens, *tokens_of(before.payload))
-            for token in tokens:
-                found.update(by_token.get(token, {}))
-        return found
-
-
-def _equality(wanted: Filter | None) -> Equality | None:
-    return None if wanted is None else wanted.equality()
-
-
 class Topic:
     """A named stream of messages in one epoch, numbered from 1 without holes."""
 
@@ -163,7 +94,7 @@ class Topic:
         self.bytes_in = 0
         self.archived: Archived | None = None
         self.replays = SharedReplays()
-        self._index = FeedIndex()
+        self._index: FeedIndex[Feed] = FeedIndex()
         # Feeds that the last call of `publish` has filled and that someone queues.
         self._queued: list[Feed] = []
         self._held: Feed | None = None
@@ -223,9 +154,7 @@ class Topic:
         self.journal.keep(self.definition.history)
         if self.definition.expiration_ns is not None:
             self.expiry.note(self.head, now + self.definition.expiration_ns)
-        # A feed whose filter asks for a value is looked up; the others have to try their filter.
-        routed = self._routed(frames) if self._index.is_needed else {}
-        routed.update((feed, frames) for feed in self._index.for_everything)
+        routed = self._index.routed(frames, None if self.sow is None else self.sow.board)
         self._queued = [feed for feed in routed if feed.watermarks]
         return [(feed, lane) for feed, some in routed.items() for lane in feed.publish(some, now)]
 
@@ -263,7 +192,7 @@ class Topic:
             found.board.head = self.head
             found.begun_at = self.values_in
             self.feeds[feed_id] = found
-            self._index.add(found)
+            self._index.add(found, feed_id.filter)
         return found
 
     def drop_lane(self, lane: Lane) -> None:
@@ -290,7 +219,7 @@ class Topic:
         """Forget a feed without lanes that nobody holds; the records stay."""
         if not feed.lanes and feed is not self.sow and feed is not self._held:
             del self.feeds[feed.id]
-            self._index.discard(feed)
+            self._index.discard(feed, feed.id.filter)
 
     def lane(self, lane_id: LaneId) -> tuple[Feed, Lane]:
         """Return the lane of this id and its feed."""
@@ -386,18 +315,3 @@ class Topic:
             newest[frame.key] = frame.payload
             completed.append(frame)
         return completed
-
-    def _routed(self, frames: Sequence[Frame]) -> dict[Feed, Sequence[Frame]]:
-        """Return frames by the feeds whose filter's value they have, or had."""
-        routed: dict[Feed, list[Frame]] = {}
-        newest: dict[str, Frame] = {}
-        board = None if self.sow is None else self.sow.board
-        for frame in frames:
-            before = newest.get(frame.key)
-            if before is None and board is not None:
-                before = board.get(frame.key or THE_RECORD)
-            for feed in self._index.concerned(frame, before):
-                routed.setdefault(feed, []).append(frame)
-            if board is not None:
-                newest[frame.key] = frame
-        return dict(routed)
