@@ -65,8 +65,8 @@ BOARDS: dict[str, Planted] = {
     "a record stays in the group that it left": (
         GROUPS,
         "conflation/operators/group_by.py",
-        "            del self._groups[before][record_key]",
-        "            self._groups[before].get(record_key)",
+        "            self._note(before, record_key, self._groups[before].pop(record_key))",
+        "            self._note(before, record_key, self._groups[before].get(record_key))",
     ),
     "the group that a record left is not made anew": (
         GROUPS,
