@@ -47,12 +47,7 @@ class RunningGroup:
 
     def row(self, records: dict[str, Frame]) -> bytes:
         """Return the row of the group, which has these records now, oldest publication first."""
-        for record_key, before in self._stale.items():
-            if before is not None:
-                self._take(before)
-            if (now := records.get(record_key)) is not None:
-                self._put(now)
-        self._stale = {}
+        self.catch_up(records)
         last = next(reversed(records.values())).payload
         running = iter(self._columns)
         results = [
@@ -60,6 +55,15 @@ class RunningGroup:
             for column in self._projection.columns
         ]
         return self._projection.assembled(self._projection.fields(last), results)
+
+    def catch_up(self, records: Mapping[str, Frame]) -> None:
+        """Bring the aggregates up to date with the group's records."""
+        for record_key, before in self._stale.items():
+            if before is not None:
+                self._take(before)
+            if (now := records.get(record_key)) is not None:
+                self._put(now)
+        self._stale = {}
 
     def _put(self, record: Frame) -> None:
         for column, running in self._columns:

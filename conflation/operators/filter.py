@@ -45,9 +45,14 @@ class Operator(ABC):
     def seed(self, frames: Iterable[Frame]) -> Iterable[Move]:
         """Return what records that are there already do to a new board.
 
-        `frames` are the newest of their keys, oldest first, as a board has them.
+        `frames` are the newest of their keys, oldest first, as a board has them. They may come in
+        parts; `seeded` follows the last.
         """
         return chain.from_iterable(map(self.moves, frames))
+
+    def seeded(self) -> Iterable[Move]:
+        """Return what else all these records do to the board."""
+        return ()
 
     @abstractmethod
     def copy_for(self, board: Board) -> Operator:
@@ -62,8 +67,9 @@ class Operator(ABC):
         """True if no row is put off."""
         return True
 
-    def settle(self) -> Sequence[Move]:
-        """Return what the rows put off do to the board."""
+    def settle(self, rows_max: int | None = None) -> Sequence[Move]:
+        """Return what the rows put off do to the board, or the first so many of them."""
+        del rows_max  # none is put off
         return ()
 
     def preview(self) -> Sequence[Move]:

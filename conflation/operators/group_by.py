@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import islice
 
 from tidegate.conflation.boards.board import Board
 from tidegate.conflation.frame import Frame, RemovalReason, Tombstone
@@ -77,11 +78,30 @@ class GroupByOperator(Operator):
             self._put_off(group, frame)
         return self.settle() if self._is_eager else ()
 
-    def settle(self) -> Sequence[Move]:
-        """Return the rows of all groups that have changed; an empty group leaves."""
-        moves = [(group, self._row(group, cause)) for group, cause in self._unsettled.items()]
-        self._unsettled = {}
-        return moves
+    def seed(self, frames: Iterable[Frame]) -> Iterable[Move]:
+        """Take in records; their rows are put off, but what large groups keep running is not.
+
+        Else the first row of a group would cost all its records at once.
+        """
+        groups: set[str] = set()
+        for frame in frames:
+            self.moves(frame)
+            groups.add(self._group_of.get(frame.key, ""))
+        for group in groups:
+            records = self._groups.get(group, {})
+            if len(records) >= RUNNING_FROM:
+                self._running_group(group, records).catch_up(records)
+        return ()
+
+    def settle(self, rows_max: int | None = None) -> Sequence[Move]:
+        """Return the rows of all groups that have changed, or the first ones; empty groups leave.
+
+        A part is in the order of last change, as the whole is, so parts join to it.
+        """
+        changed = list(islice(self._unsettled.items(), rows_max))
+        for group, _ in changed:
+            del self._unsettled[group]
+        return [(group, self._row(group, cause)) for group, cause in changed]
 
     def preview(self) -> Sequence[Move]:
         """Return what `settle` would; a row without its value costs nothing."""

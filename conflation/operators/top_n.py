@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from heapq import heapify, heappushpop
+from itertools import islice
+from operator import attrgetter
 from typing import Any
 
 from sortedcontainers import SortedList
@@ -47,32 +49,36 @@ class TopNOperator(Operator):
         other._order, other._records = self._order.copy(), dict(self._records)
         return other
 
-    def seed(self, frames: Iterable[Frame]) -> Sequence[Move]:
-        """Return the rows of the window over these records, one frame of each, oldest first.
+    def seed(self, frames: Iterable[Frame]) -> Iterable[Move]:
+        """Take in records; the window shows none of them before `seeded`.
 
-        They are those that `moves` would have left there. Record by record, each would be put on
-        the board and most be pushed out again; sorted once, only the window is ever put.
+        Record by record, each would be put on the board and most be pushed out again.
         """
-        at_of: dict[str, int] = {}
-        found: list[Frame] = []
+        places: list[Place] = []
         for frame in frames:
             if self._matching(frame):
-                self._records[frame.key] = ((self._sort_value(frame), frame.key), frame)
-                at_of[frame.key] = len(found)
-                found.append(frame)
-        self._order = SortedList(place for place, _ in self._records.values())
-        # Where rows are skipped, a record comes in when it is there and as many stand before it:
-        # the last of those brings it in. They are the first so many that came, so a heap of these
-        # suffices: its top is the last of them, negated, as heaps have the least at their top.
-        before = [-at_of[key] for _, key in self._order.islice(0, self._start)]
+                place = (self._sort_value(frame), frame.key)
+                self._records[frame.key] = place, frame
+                places.append(place)
+        self._order.update(places)
+        return ()
+
+    def seeded(self) -> Iterable[Move]:
+        """Return the rows of the window, as `moves` would have left them there, oldest first."""
+        frames = (self._records[key][1] for _, key in self._order.islice(0, self._end))
+        # Where rows are skipped, a record comes in once it is there and as many stand before it:
+        # the last of these brings it in. They are the first so many that came, so a heap of them
+        # suffices; offsets are negated, as a heap has the least at its top.
+        before = [(-frame.offset, frame) for frame in islice(frames, self._start)]
         heapify(before)
-        causes: list[tuple[int, str]] = []
-        for _, board_key in self._order.islice(self._start, self._end):
-            at = at_of[board_key]
-            causes.append((max(at, -before[0]) if before else at, board_key))
+        causes: list[tuple[int, str, Frame]] = []
+        for frame in frames:
+            cause = frame
             if before:
-                heappushpop(before, -at)
-        return [(board_key, self._at(board_key, found[at])) for at, board_key in sorted(causes)]
+                cause = max(frame, before[0][1], key=attrgetter("offset"))
+                heappushpop(before, (-frame.offset, frame))
+            causes.append((cause.offset, frame.key, cause))
+        return [(board_key, self._at(board_key, cause)) for _, board_key, cause in sorted(causes)]
 
     def moves(self, frame: Frame) -> Sequence[Move]:
         """Return what leaves and what comes in, if the message reaches the window at all."""

@@ -13,6 +13,7 @@ from tidegate.conflation.lanes.lane import Lane, Member, all_shown, shown_as
 from tidegate.conflation.outputs import HistoryWanted
 from tidegate.conflation.schedule import Schedule
 from tidegate.conflation.sessions.backfill import begin, continue_replay, supply
+from tidegate.conflation.sessions.openings import Openings
 from tidegate.conflation.sessions.registry import SessionRegistry
 from tidegate.conflation.sessions.rows import RowCursor, collapsed
 from tidegate.conflation.sessions.session import UNLIMITED, Session
@@ -39,8 +40,10 @@ class LaneAssignment:
         schedule: Schedule[Due],
         registry: SessionRegistry,
         arm_watermarks: Callable[[Session], None],
+        opening_records_max: int | None = None,
     ) -> None:
         """`arm_watermarks` is called with each session whose queue is in another lane."""
+        self.openings = Openings(opening_records_max, self._open)
         self._schedule = schedule
         self._registry = registry
         self._arm_watermarks = arm_watermarks
@@ -64,13 +67,27 @@ class LaneAssignment:
         """
         assert (name, topic.name) not in session.subscribers, "a name subscribes to a topic once"
         subscriber = Subscriber.of(session.id, name, topic, subscription)
-        with _holding_feed(session, subscriber):
-            _begin(session, subscriber, now)
+        if self.openings.add(session, subscriber):
             self._registry.add(session, subscriber, announced=announced)
-            if subscriber.joins_at_once:
-                self._join(session, subscriber, now)
+        else:
+            with _holding_feed(session, subscriber):
+                _begin(session, subscriber, now)
+                self._registry.add(session, subscriber, announced=announced)
+                if subscriber.joins_at_once:
+                    self._join(session, subscriber, now)
         if subscriber.backfill is not None or announced:
             self._registry.wake(session)
+
+    def _open(self, session: Session, subscriber: Subscriber, now: Instant) -> None:
+        """Begin a subscription that has waited for its board, as if it were made now."""
+        with _holding_feed(session, subscriber):
+            _begin(session, subscriber, now)
+            if subscriber.joins_at_once:
+                self._join(session, subscriber, now)
+        self._apply_due_change(session, subscriber, now)
+        for watcher in subscriber.watchers:
+            watcher.moved(now)
+        self._registry.wake(session)
 
     def adopt(self, session: Session, subscriber: Subscriber) -> None:
         """Add a subscriber of another engine as it is, with its lane and its deadlines."""

@@ -17,7 +17,7 @@ from tidegate.conflation.frame import Frame, RestoredTopic, Tombstone
 from tidegate.conflation.journal import Log, SharedReplays
 from tidegate.conflation.lane_id import FeedId, LaneId
 from tidegate.conflation.lanes.lane import Lane
-from tidegate.conflation.topics.feed import Feed, Place
+from tidegate.conflation.topics.feed import Feed, FeedBuild, Place
 from tidegate.conflation.topics.index import FeedIndex
 from tidegate.keys.text.bookmark import Bookmark
 from tidegate.keys.text.duration import MILLISECOND, Instant
@@ -97,7 +97,8 @@ class Topic:
         self._index: FeedIndex[Feed] = FeedIndex()
         # Feeds that the last call of `publish` has filled and that someone queues.
         self._queued: list[Feed] = []
-        self._held: Feed | None = None
+        self._held: list[Feed] = []
+        self._builds: dict[FeedId, FeedBuild] = {}
         keeps_records = bool(definition.key_spec) or definition.retains
         self.sow = self.feed(FeedId(definition.key_spec)) if keeps_records else None
 
@@ -156,6 +157,8 @@ class Topic:
             self.expiry.note(self.head, now + self.definition.expiration_ns)
         routed = self._index.routed(frames, None if self.sow is None else self.sow.board)
         self._queued = [feed for feed in routed if feed.watermarks]
+        for build in self._builds.values():
+            build.miss(frames)
         return [(feed, lane) for feed, some in routed.items() for lane in feed.publish(some, now)]
 
     def overgrown(self) -> list[Place]:
@@ -189,11 +192,47 @@ class Topic:
             # Rows of other keys than records' cannot be made of records: their past is not known.
             if self.feeds and self.sow is not None and by_record:
                 found.seed(self.sow.board.live())
-            found.board.head = self.head
-            found.begun_at = self.values_in
-            self.feeds[feed_id] = found
-            self._index.add(found, feed_id.filter)
+            self._add(found)
         return found
+
+    def _add(self, feed: Feed) -> None:
+        feed.board.head = self.head
+        feed.accepted, feed.begun_at = 0, self.values_in
+        self.feeds[feed.id] = feed
+        self._index.add(feed, feed.id.filter)
+
+    def build(self, feed_id: FeedId, records_max: int) -> FeedBuild | None:
+        """Begin to build the feed that a question for records is put to, or join in a build of it.
+
+        None: it is there, or has so few records that it can be built at once.
+        """
+        wanted = self._of_records(feed_id)
+        if wanted in self.feeds or self.sow is None or len(self.sow.board) <= records_max:
+            return None
+        found = self._builds.get(wanted)
+        if found is None:
+            feed = Feed(wanted, self.definition.key_spec, self.name)
+            found = self._builds[wanted] = FeedBuild(feed, self.sow.board.frames())
+        return found
+
+    def built(self, build: FeedBuild) -> Feed:
+        """Take over a feed that is built, and hold it until `release`."""
+        self.abandon(build)
+        # A lane without a snapshot may have made the same feed at once.
+        if build.feed.id not in self.feeds:
+            self._add(build.feed)
+        feed = self.feeds[build.feed.id]
+        self._held.append(feed)
+        return feed
+
+    def abandon(self, build: FeedBuild) -> None:
+        """Forget a build."""
+        self._builds.pop(build.feed.id, None)
+
+    def release(self, feed: Feed) -> None:
+        """Hold a feed no longer; it goes if nobody has come to use it."""
+        self._held.remove(feed)
+        self.drop_unused(feed)
 
     def drop_lane(self, lane: Lane) -> None:
         """Forget a lane without members, and its feed if that has no other."""
@@ -208,16 +247,16 @@ class Topic:
         A new feed costs all records of its topic: without this it would be made for the snapshot,
         forgotten, and made again for the lane.
         """
-        feed = self._held = self.feed(feed_id)
+        feed = self.feed(feed_id)
+        self._held.append(feed)
         try:
             yield
         finally:
-            self._held = None
-            self.drop_unused(feed)
+            self.release(feed)
 
     def drop_unused(self, feed: Feed) -> None:
         """Forget a feed without lanes that nobody holds; the records stay."""
-        if not feed.lanes and feed is not self.sow and feed is not self._held:
+        if not feed.lanes and feed is not self.sow and feed not in self._held:
             del self.feeds[feed.id]
             self._index.discard(feed, feed.id.filter)
 
@@ -231,16 +270,19 @@ class Topic:
         """Return what is on a board now, whether it has lanes or not; oldest first."""
         if self.sow is None:
             return []
-        wanted = feed_id
-        # The state of the world is one row a record, whatever the subscription's conflation key.
-        if feed_id.shape is None:
-            wanted = FeedId(self.definition.key_spec, feed_id.filter)
         # A feed for this one question if there is none; without lanes it is forgotten again.
-        feed = self.feed(wanted)
+        feed = self.feed(self._of_records(feed_id))
         feed.settle()
         live = feed.board.live()
         self.drop_unused(feed)
         return live
+
+    def _of_records(self, feed_id: FeedId) -> FeedId:
+        """Return the feed that answers for a feed's records."""
+        # The state of the world is one row a record, whatever the subscription's conflation key.
+        if feed_id.shape is None:
+            return FeedId(self.definition.key_spec, feed_id.filter)
+        return feed_id
 
     def bookmark(self, offset: int) -> Bookmark:
         """Return an offset of this epoch, as users see it."""

@@ -127,7 +127,7 @@ def test_a_window_is_what_a_sorted_list_shows(
     for offset, (key, value) in enumerate(before, 1):
         records.pop(key, None)
         records[key] = record(offset, key, value)
-    apply(board, shown.seed(records.values()))
+    apply(board, [*shown.seed(records.values()), *shown.seeded()])
     for offset, (key, value) in enumerate(after, len(before) + 1):
         # -1 takes the record away, 0 keeps it where the filter does not match it.
         frame = record(offset, key, value) if value >= 0 else Tombstone(offset, b"", key, offset)
@@ -146,7 +146,7 @@ def test_seeded_it_has_the_rows_that_messages_would_have_left(
     newest = {key: record(at, key, value) for at, (key, value) in enumerate(messages, 1)}
     records = sorted(newest.values(), key=lambda frame: frame.offset)
     (one, seeded), (other, grown) = operator(window), operator(window)
-    apply(one, seeded.seed(records))
+    apply(one, [*seeded.seed(records[:3]), *seeded.seed(records[3:]), *seeded.seeded()])
     for frame in records:
         apply(other, grown.moves(frame))
     # Rows, their order, and the offsets of the messages that brought them in.
