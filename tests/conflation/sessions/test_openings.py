@@ -82,12 +82,17 @@ def test_it_is_an_opening_at_the_moment_of_its_end(
     if command == "sow":
         shape = {**shape, "options": WITHOUT_INTERVAL(shape.get("options", ""))}
     stepwise, at_once = world(2), world(None)
-    stepwise.subscribe(**shape, command=command)
+    name = stepwise.subscribe(**shape, command=command)
+
+    def has_begun(made: World) -> bool:
+        subscriber = made.engine.subscriber("s", (name, "px"))
+        return subscriber is None or subscriber.backfill is not None
+
     for call in calls:
         if call == "step":
             stepwise.engine.open_step(stepwise.now)
             continue
-        if not stepwise.engine.has_openings:
+        if has_begun(stepwise):
             break
         do(stepwise, call)
         do(at_once, call)
