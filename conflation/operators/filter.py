@@ -58,6 +58,10 @@ class Operator(ABC):
     def copy_for(self, board: Board) -> Operator:
         """Return the same operator, as it stands now, for a copy of its board."""
 
+    def ordered(self) -> Iterable[str] | None:
+        """Return the board keys in an order that is kept; None: there is none but of change."""
+        return None
+
     def passing(self, frames: Sequence[Frame]) -> RowOf | None:
         """Return how these become rows if each is one whatever it says; None: ask `moves`."""
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from heapq import heapify, heappushpop
-from itertools import islice
+from itertools import chain
 from operator import attrgetter
 from typing import Any
 
@@ -65,20 +65,25 @@ class TopNOperator(Operator):
 
     def seeded(self) -> Iterable[Move]:
         """Return the rows of the window, as `moves` would have left them there, oldest first."""
-        frames = (self._records[key][1] for _, key in self._order.islice(0, self._end))
+        shown = [self._records[board_key][1] for board_key in self.ordered()]
+        if not self._start:
+            return [(frame.key, frame) for frame in sorted(shown, key=attrgetter("offset"))]
         # Where rows are skipped, a record comes in once it is there and as many stand before it:
         # the last of these brings it in. They are the first so many that came, so a heap of them
         # suffices; offsets are negated, as a heap has the least at its top.
-        before = [(-frame.offset, frame) for frame in islice(frames, self._start)]
+        skipped = [self._records[key][1] for _, key in self._order.islice(0, self._start)]
+        by_offset = {frame.offset: frame for frame in chain(skipped, shown)}
+        before = [-frame.offset for frame in skipped]
         heapify(before)
-        causes: list[tuple[int, str, Frame]] = []
-        for frame in frames:
-            cause = frame
-            if before:
-                cause = max(frame, before[0][1], key=attrgetter("offset"))
-                heappushpop(before, (-frame.offset, frame))
-            causes.append((cause.offset, frame.key, cause))
-        return [(board_key, self._at(board_key, cause)) for _, board_key, cause in sorted(causes)]
+        causes: list[tuple[int, str]] = []
+        for frame in shown:
+            causes.append((max(frame.offset, -before[0]), frame.key))
+            heappushpop(before, -frame.offset)
+        return [(key, self._at(key, by_offset[offset])) for offset, key in sorted(causes)]
+
+    def ordered(self) -> Iterable[str]:
+        """Return the record keys of the window, in its order."""
+        return (board_key for _, board_key in self._order.islice(self._start, self._end))
 
     def moves(self, frame: Frame) -> Sequence[Move]:
         """Return what leaves and what comes in, if the message reaches the window at all."""

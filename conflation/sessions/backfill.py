@@ -247,14 +247,11 @@ def supply(subscriber: Subscriber, piece: Sequence[Frame]) -> None:
 
 
 def in_order(rows: Sequence[Frame], subscription: Subscription) -> Sequence[Frame]:
-    """Return snapshot rows in the order asked for; else in a window's own, or the oldest first."""
+    """Return snapshot rows in the order asked for; else as they are: a window's, or by age."""
     order, shape = subscription.order, subscription.lane_id.feed.shape
-    if order is None:
-        if not isinstance(shape, Window):
-            return rows
-        order = shape.order
-    if order is None:  # a window without an order is one by key
-        return sorted(rows, key=lambda row: row.key)
+    # A window's rows come in its own order, which is nearly always the one asked for.
+    if order is None or (isinstance(shape, Window) and shape.order == order):
+        return rows
     token = order.sort_token
     return sorted(rows, key=lambda row: (token(row.payload), row.key))
 

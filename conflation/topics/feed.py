@@ -136,6 +136,13 @@ class Feed:
         """True if `settle` would change nothing."""
         return self._operator.is_settled
 
+    def live(self) -> list[Frame]:
+        """Return the rows that are there, of a window in its order, else the oldest first."""
+        keys = self._operator.ordered()
+        if keys is None:
+            return self.board.live()
+        return [row for key in keys if (row := self.board.get(key)) is not None]
+
     def preview(self) -> tuple[int, Board]:
         """Return how many rows have come in, and the board, as they will be once it has settled.
 

@@ -267,13 +267,13 @@ class Topic:
         return feed, feed.lane(lane_id)
 
     def records(self, feed_id: FeedId) -> list[Frame]:
-        """Return what is on a board now, whether it has lanes or not; oldest first."""
+        """Return the rows of a board, whether it has lanes or not, in the order of `Feed.live`."""
         if self.sow is None:
             return []
         # A feed for this one question if there is none; without lanes it is forgotten again.
         feed = self.feed(self._of_records(feed_id))
         feed.settle()
-        live = feed.board.live()
+        live = feed.live()
         self.drop_unused(feed)
         return live
 
