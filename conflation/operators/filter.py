@@ -112,6 +112,7 @@ class FilterOperator(Operator):
 
     def passing(self, frames: Sequence[Frame]) -> RowOf | None:
         """Return how frames become rows, where there is no filter and no removal among them."""
+        # Asked once for all frames of a publish: for each it would cost as much as putting it.
         if self._matches is None and not any(frame.removed for frame in frames):
             return self._row_of
         return None
@@ -119,6 +120,7 @@ class FilterOperator(Operator):
     def moves(self, frame: Frame) -> Sequence[Move]:
         """Return one row at most; a record that no longer matches leaves."""
         if frame.removed:
+            # Rows of another key outlive a record: other records may have the same one.
             return [(frame.key or THE_RECORD, frame)] if self._by_record else ()
         if self._matches is None or self._matches(frame.payload, frame.key):
             return [self._row_of(frame)]
@@ -151,6 +153,7 @@ def rows_of(key_spec: KeySpec, sow_spec: KeySpec) -> RowOf:
     On a topic with a key the frame is shared as it is. On one without, subscribers know a row by
     its conflation key, so the frame is copied with that key.
     """
+    # The key was read when the message came in; the others have to read the payload once more.
     if key_spec == sow_spec and sow_spec:
         return lambda frame: (frame.key, frame)
     if not key_spec:

@@ -66,6 +66,7 @@ class GroupByOperator(Operator):
         """Return the rows of the groups that a message touches, or nothing where that can wait."""
         record_key = frame.key
         matching = any(not row.removed for _, row in self._rows.moves(frame))
+        # The group of the record as it was: its new value may say another, or match no more.
         before = self._group_of.pop(record_key, None)
         if before is not None:
             self._note(before, record_key, self._groups[before].pop(record_key))
@@ -105,6 +106,7 @@ class GroupByOperator(Operator):
 
     def preview(self) -> Sequence[Move]:
         """Return what `settle` would; a row without its value costs nothing."""
+        # For counting alone, so the keys and offsets have to be right, and the values need not be.
         return [
             (group, Frame(cause.offset, b"", group))
             if self._groups[group]
