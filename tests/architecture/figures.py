@@ -46,8 +46,8 @@ class Bound:
 
 
 BOUNDS = {
-    "product files": Bound(318),
-    "product lines": Bound(57_500),
+    "product files": Bound(319),
+    "product lines": Bound(58_000),
     "entries in the root of app/": Bound(15),
     "files in the fullest folder": Bound(16),
     "longest import chain in app": Bound(18),
@@ -56,8 +56,8 @@ BOUNDS = {
     "longest import chain in pipeline": Bound(14),
     "longest import chain in clients": Bound(6),
     "comments per 100 lines of code": Bound(3.0, least=True),
-    "files entered by one published message": Bound(49),
-    "files entered by one subscription": Bound(70),
+    "files entered by one published message": Bound(50),
+    "files entered by one subscription": Bound(72),
     "semantics rules": Bound(190),
 }
 
