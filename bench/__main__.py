@@ -11,11 +11,12 @@ import platform
 import sys
 from importlib.metadata import version
 
-from bench import engine, equality, loopback, pipeline, sizing, store, topics
+from bench import engine, equality, loopback, openings, pipeline, sizing, store, topics
 
 SUITES = {
     "engine": engine.figures,
     "loopback": loopback.figures,
+    "openings": openings.figures,
     "pipeline": pipeline.figures,
     "store": store.figures,
     "sizing": sizing.figures,

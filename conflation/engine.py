@@ -4,7 +4,7 @@ Inputs are calls at `now` (monotonic ns), outputs are taken: equal calls, equal 
 
     topics      define_topic restore_topic restart_topic set_checkpoint drop_topic
     sessions    open_session close_session set_session_limits note_unsent conflate_idle
-    subscribers subscribe unsubscribe change import_subscriber
+    subscribers subscribe open_step unsubscribe change import_subscriber
     messages    publish supply_history
     time        advance next_deadline
     outputs     take sent events
@@ -46,14 +46,18 @@ from tidegate.keys.text.duration import Instant
 class Engine:
     """Topics, sessions and the schedule. The caller gives every bound, and every `now`."""
 
-    def __init__(self, *, sessions_max: int, subscriptions_max: int) -> None:
+    def __init__(
+        self, *, sessions_max: int, subscriptions_max: int, opening_records_max: int | None = None
+    ) -> None:
+        # The caller goes on with openings by `open_step`, as many records at a time.
         self._subscriptions_max = subscriptions_max
         self._topics: dict[str, Topic] = {}
         self._schedule: Schedule[Due] = Schedule()
         self._registry = SessionRegistry(self._topics, sessions_max)
         self._accounting = self._registry.accounting
         self._queue_limits = QueueLimiter(self._registry)
-        self._lanes = LaneAssignment(self._schedule, self._registry, self._queue_limits.arm)
+        arm = self._queue_limits.arm
+        self._lanes = LaneAssignment(self._schedule, self._registry, arm, opening_records_max)
         self._flushes = 0
         self._now: Instant = 0
         self.watchers: list[Watcher] = []  # traces: no more than a few, and mostly none
@@ -186,6 +190,11 @@ class Engine:
             raise LimitReached(f"a session has at most {self._subscriptions_max} subscriptions")
         self._lanes.subscribe(session, name, topic, subscription, now, announced=announced)
         return topic.bookmark(topic.head)
+
+    def open_step(self, now: Instant) -> None:
+        """Do a bounded part of the openings that wait for their boards, if any."""
+        self._clock(now)
+        self._lanes.openings.step(now)
 
     def unsubscribe(self, session_id: str, name: str, reason: str = "REQUESTED") -> None:
         """End a subscription in all its topics; what is held for it is dropped, as in AMPS.
@@ -321,6 +330,11 @@ class Engine:
         return self._registry.find(session_id).subscribers.get(subscriber_id)
 
     @property
+    def has_openings(self) -> bool:
+        """`open_step` has something to do."""
+        return bool(self._lanes.openings)
+
+    @property
     def has_long_queues(self) -> bool:
         """`conflate_idle` may find something to do."""
         return self._queue_limits.has_long
@@ -342,19 +356,11 @@ class Engine:
         return self._registry.find(session_id).caught_up()
 
     def over_half_full(self, topic_name: str) -> set[str]:
-        """Return the sessions that queue this topic and whose queue is more than half full.
-
-        Raises:
-            TopicUnknown: there is no such topic.
-        """
+        """Return the sessions that queue a known topic and whose queue is over half full."""
         return self._queue_limits.over_half_full(self.topic(topic_name))
 
     def limits_at(self, topic_name: str, session_ids: Iterable[str]) -> list[QueueLimits]:
-        """Return the limits of those of these sessions that queue the topic's messages.
-
-        Raises:
-            TopicUnknown: there is no such topic.
-        """
+        """Return the limits of those of these sessions that queue a known topic's messages."""
         return self._queue_limits.limits_at(self.topic(topic_name), session_ids)
 
     def stats(self, names: Iterable[str] | None = None) -> EngineStats:
@@ -363,11 +369,7 @@ class Engine:
         return self._accounting.of_engine(len(self._registry), self._flushes, reliefs, names)
 
     def topic_stats(self, name: str) -> TopicStats:
-        """Return the counters of one topic.
-
-        Raises:
-            TopicUnknown: there is none.
-        """
+        """Return the counters of one known topic."""
         return self._accounting.of_topic(self.topic(name))
 
     def session_stats(self, session_id: str) -> SessionStats:

@@ -1,9 +1,10 @@
-"""The log: frames in order, bounded; a topic's journal and an every-message lane's list."""
+"""The log: frames in order, bounded; a topic's journal, with its replays, and a lane's list."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from weakref import WeakValueDictionary
 
 from tidegate.conflation.definition import History
 from tidegate.conflation.frame import Frame
@@ -110,3 +111,30 @@ class Log:
             self._bytes_through = [through - gone for through in self._bytes_through[self._start :]]
             self._bytes_total -= gone
             self._start = 0
+
+
+class ReplayedRows(list[Frame]):
+    """The rows of a replay; unlike a plain list, a weak reference may point at them."""
+
+
+class SharedReplays:
+    """Replays of a topic that subscribers are still sent: an equal one has the same rows.
+
+    Readers that come back at once, as after a restart of the network, ask the same question. Its
+    answer costs all messages of the journal, so it is made once while anyone holds it.
+    """
+
+    def __init__(self) -> None:
+        self._rows: WeakValueDictionary[Hashable, ReplayedRows] = WeakValueDictionary()
+
+    def rows(
+        self, lane_id: Hashable, first: int, last: int, make: Callable[[], Iterable[Frame]]
+    ) -> Sequence[Frame]:
+        """Return the rows of the messages from `first` to `last`, made if they must be.
+
+        Messages never change, so nothing else decides what the rows are.
+        """
+        found = self._rows.get((lane_id, first, last))
+        if found is None:
+            found = self._rows[lane_id, first, last] = ReplayedRows(make())
+        return found

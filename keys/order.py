@@ -66,19 +66,30 @@ class Order:
         """Return a payload's sort key: hashable, in a total order with those of other payloads."""
         fields = _reader(tuple(column.path for column in self.columns))(payload)
         return tuple(
-            _Descending(rank) if column.descending else rank
+            _reversed(rank) if column.descending else rank
             for column, rank in zip(self.columns, map(_rank, self.columns, fields), strict=True)
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Descending:
-    """A rank in descending order."""
+class _Descending(str):
+    """A text in descending order."""
 
-    rank: Rank
+    __slots__ = ()
 
-    def __lt__(self, other: _Descending) -> bool:
-        return other.rank < self.rank
+    def __lt__(self, other: str) -> bool:
+        return str.__gt__(self, other)
+
+
+def _reversed(rank: Rank) -> Rank:
+    """Return a rank that orders the other way round.
+
+    Numbers change their sign, so that sorting compares them without a call of Python code.
+    """
+    kind, value = rank
+    if isinstance(value, str):
+        return -kind, _Descending(value)
+    # Not by `-`, which rounds a Decimal to the context's 28 digits.
+    return -kind, value.copy_negate() if isinstance(value, Decimal) else -value
 
 
 def _column(text: str, position: int) -> Column:

@@ -61,6 +61,11 @@ class Cell:
     value: Scalar
     text: bytes
 
+    @property
+    def number(self) -> Exact | None:
+        """The value to calculate with; None if it is no number."""
+        return _number(self.value)
+
 
 @dataclass(frozen=True, slots=True)
 class Moments:
@@ -84,6 +89,11 @@ class Moments:
             self.count + other.count, self.total + other.total, self.squares + other.squares
         )
 
+    def __sub__(self, other: Moments) -> Moments:
+        return Moments(
+            self.count - other.count, self.total - other.total, self.squares - other.squares
+        )
+
 
 def aggregated(aggregate: Aggregate, cells: Sequence[Cell]) -> bytes:
     """Return the JSON text of an aggregate over a group's values, in publication order.
@@ -104,7 +114,7 @@ def aggregated(aggregate: Aggregate, cells: Sequence[Cell]) -> bytes:
             return _extreme(Reducer.MIN, cells)
         case Aggregate.MAX:
             return _extreme(Reducer.MAX, cells)
-    numbers = [_number(cell.value) for cell in cells]
+    numbers = [cell.number for cell in cells]
     known = [each for each in numbers if each is not None]
     if len(known) < len(numbers):
         return NULL

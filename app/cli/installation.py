@@ -43,7 +43,8 @@ SERVER = (
         "pydantic",
         "pydantic_core",
     ),
-    *("pydantic_settings", "re2", "redis", "sse_starlette", "starlette", "typing_extensions"),
+    *("pydantic_settings", "re2", "redis", "sortedcontainers", "sse_starlette", "starlette"),
+    "typing_extensions",
     "uvicorn",
 )
 SPARK = ("numpy", "pandas", "prometheus_client", "py4j", "pyarrow", "pyspark", "re2", "redis")

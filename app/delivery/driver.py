@@ -16,7 +16,7 @@ from tidegate.app.delivery.backpressure import (
 )
 from tidegate.app.delivery.fanout import FlushWriter, StreamScheduler, Wakeup
 from tidegate.app.delivery.notices import WriteContext
-from tidegate.app.delivery.timers import IdleTask, Timer
+from tidegate.app.delivery.timers import IdleTask, Timer, wall_ms
 from tidegate.app.http.telemetry import Counters, shown_id
 from tidegate.app.http.telemetry import event as log_event
 from tidegate.conflation.definition import Definition
@@ -43,11 +43,6 @@ from tidegate.keys.text.duration import Instant
 logger = logging.getLogger("tidegate.driver")
 
 
-def wall_ms() -> int:
-    """Wall time in milliseconds of the epoch, as messages are stamped."""
-    return time.time_ns() // 1_000_000
-
-
 class Driver:
     """Owns the engine. Reads the clock once for each call, and re-arms one timer after each."""
 
@@ -66,8 +61,7 @@ class Driver:
         self.on_closed: Callable[[SessionClosed], None] | None = None
         self.on_crossed: Callable[[QueueCrossed], None] | None = None
         self.on_history_wanted: Callable[[HistoryWanted], None] | None = None
-        self._clock = clock
-        self.wall_ms = wall_ms
+        self._clock, self.wall_ms = clock, wall_ms
         self._arrival_ages_ms: dict[str, int] = {}
         # The engine's time never goes back, not even behind a timer that rang a little early.
         self._latest: Instant = 0
@@ -235,8 +229,14 @@ class Driver:
                     self.on_crossed(event)
                 case HistoryWanted() if self.on_history_wanted is not None:
                     self.on_history_wanted(event)
+        if self.engine.has_openings:  # in turn with the streams, which write between two steps
+            self.streams.call_soon(self._open)
         # After every call: any of them may have made an earlier deadline, or ended the earliest.
         self._timer.set(self.engine.next_deadline())
+
+    def _open(self) -> None:
+        self.engine.open_step(self.now())
+        self.settle()
 
     def _note_closed(self, event: SessionClosed) -> None:
         if event.reason is None:

@@ -73,7 +73,8 @@ def _oldest(outputs: Iterable[Output], styles: Styles) -> dict[tuple[str, str], 
     """Return the time of the first message of each subscriber; `max_age` excludes openings."""
     oldest: dict[tuple[str, str], int] = {}
     for output in outputs:
-        if not isinstance(output, Rows):
+        # A snapshot may be of a later cut than the style's: its board may have had to be built.
+        if not isinstance(output, Rows) or output.op == "snapshot":
             continue
         subscriber = output.name, output.topic
         style = styles[subscriber]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import time
 from collections.abc import Callable
 
 from tidegate.keys.text.duration import Instant
@@ -12,6 +13,11 @@ from tidegate.keys.text.duration import Instant
 # A loop that calls at most LATE_S after the time that it was given has nothing else to do.
 LOOK_S = 0.005
 LATE_S = 0.002
+
+
+def wall_ms() -> int:
+    """Return wall time in milliseconds of the epoch, as messages are stamped."""
+    return time.time_ns() // 1_000_000
 
 
 class Timer:

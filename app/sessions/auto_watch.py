@@ -149,7 +149,7 @@ class AutoWatch:
         """Return bytes of live rows by subscription; an opening is not paced by the interval."""
         flushes: dict[str, int] = {}
         for output in outputs:
-            if isinstance(output, Rows) and output.batch.frames:
+            if isinstance(output, Rows) and output.op != "snapshot" and output.batch.frames:
                 cut = self._reader.styles[output.name, output.topic].cut
                 if output.batch.frames[-1].offset > cut.offset:
                     known = flushes.get(output.name, 0)

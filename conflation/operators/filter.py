@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from typing import ClassVar, NamedTuple
 
 from tidegate.conflation.boards.board import THE_RECORD, Board
@@ -41,9 +42,25 @@ class Operator(ABC):
     def moves(self, frame: Frame) -> Sequence[Move]:
         """Return what a message does to the board."""
 
+    def seed(self, frames: Iterable[Frame]) -> Iterable[Move]:
+        """Return what records that are there already do to a new board.
+
+        `frames` are the newest of their keys, oldest first, as a board has them. They may come in
+        parts; `seeded` follows the last.
+        """
+        return chain.from_iterable(map(self.moves, frames))
+
+    def seeded(self) -> Iterable[Move]:
+        """Return what else all these records do to the board."""
+        return ()
+
     @abstractmethod
     def copy_for(self, board: Board) -> Operator:
         """Return the same operator, as it stands now, for a copy of its board."""
+
+    def ordered(self) -> Iterable[str] | None:
+        """Return the board keys in an order that is kept; None: there is none but of change."""
+        return None
 
     def passing(self, frames: Sequence[Frame]) -> RowOf | None:
         """Return how these become rows if each is one whatever it says; None: ask `moves`."""
@@ -54,8 +71,9 @@ class Operator(ABC):
         """True if no row is put off."""
         return True
 
-    def settle(self) -> Sequence[Move]:
-        """Return what the rows put off do to the board."""
+    def settle(self, rows_max: int | None = None) -> Sequence[Move]:
+        """Return what the rows put off do to the board, or the first so many of them."""
+        del rows_max  # none is put off
         return ()
 
     def preview(self) -> Sequence[Move]:
@@ -94,6 +112,7 @@ class FilterOperator(Operator):
 
     def passing(self, frames: Sequence[Frame]) -> RowOf | None:
         """Return how frames become rows, where there is no filter and no removal among them."""
+        # Asked once for all frames of a publish: for each it would cost as much as putting it.
         if self._matches is None and not any(frame.removed for frame in frames):
             return self._row_of
         return None
@@ -101,6 +120,7 @@ class FilterOperator(Operator):
     def moves(self, frame: Frame) -> Sequence[Move]:
         """Return one row at most; a record that no longer matches leaves."""
         if frame.removed:
+            # Rows of another key outlive a record: other records may have the same one.
             return [(frame.key or THE_RECORD, frame)] if self._by_record else ()
         if self._matches is None or self._matches(frame.payload, frame.key):
             return [self._row_of(frame)]
@@ -133,6 +153,7 @@ def rows_of(key_spec: KeySpec, sow_spec: KeySpec) -> RowOf:
     On a topic with a key the frame is shared as it is. On one without, subscribers know a row by
     its conflation key, so the frame is copied with that key.
     """
+    # The key was read when the message came in; the others have to read the payload once more.
     if key_spec == sow_spec and sow_spec:
         return lambda frame: (frame.key, frame)
     if not key_spec:

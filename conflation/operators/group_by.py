@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import islice
 
 from tidegate.conflation.boards.board import Board
 from tidegate.conflation.frame import Frame, RemovalReason, Tombstone
+from tidegate.conflation.operators.aggregates import RunningGroup
 from tidegate.conflation.operators.filter import FilterOperator, Move, Operator
 from tidegate.keys.projection import Projection
 
 Members = dict[str, Frame]
+"""The records of a group by key, in the order of last change."""
+
+RUNNING_FROM = 16
+"""Records from which on a group has running aggregates; smaller ones are cheaper made anew."""
 
 
 class GroupByOperator(Operator):
     """Keeps each group's records; a group's row is made when the board is looked at.
 
-    A row costs all records of its group, so groups that change often are made once a flush. While
-    a lane looks at every message, each message makes the rows of its groups (`set_eager`).
+    A row costs the records of its group that have changed since the last one, so groups that
+    change often are made once a flush. While a lane looks at every message, each message makes the
+    rows of its groups (`set_eager`).
     """
 
     def __init__(self, rows: FilterOperator, projection: Projection) -> None:
@@ -25,11 +32,13 @@ class GroupByOperator(Operator):
         self._is_eager = False
         self._groups: dict[str, Members] = {}
         self._group_of: dict[str, str] = {}
+        self._running: dict[str, RunningGroup] = {}
         # Groups whose row is put off, and the message that changed each of them last, in order.
         self._unsettled: dict[str, Frame] = {}
 
     def copy_for(self, board: Board) -> GroupByOperator:
         """Return the same groups, rows put off included, for another board."""
+        # Running aggregates are left out: a copy makes them of the records when it needs them.
         other = GroupByOperator(self._rows.copy_for(board), self._projection)
         other._groups = {group: dict(members) for group, members in self._groups.items()}
         other._group_of, other._unsettled = dict(self._group_of), dict(self._unsettled)
@@ -57,25 +66,47 @@ class GroupByOperator(Operator):
         """Return the rows of the groups that a message touches, or nothing where that can wait."""
         record_key = frame.key
         matching = any(not row.removed for _, row in self._rows.moves(frame))
+        # The group of the record as it was: its new value may say another, or match no more.
         before = self._group_of.pop(record_key, None)
         if before is not None:
-            del self._groups[before][record_key]
+            self._note(before, record_key, self._groups[before].pop(record_key))
             self._put_off(before, frame)
         if matching:
             group = self._projection.group_key(frame.payload)
             self._group_of[record_key] = group
             self._groups.setdefault(group, {})[record_key] = frame
+            self._note(group, record_key, None)
             self._put_off(group, frame)
         return self.settle() if self._is_eager else ()
 
-    def settle(self) -> Sequence[Move]:
-        """Return the rows of all groups that have changed; an empty group leaves."""
-        moves = [(group, self._row(group, cause)) for group, cause in self._unsettled.items()]
-        self._unsettled = {}
-        return moves
+    def seed(self, frames: Iterable[Frame]) -> Iterable[Move]:
+        """Take in records; their rows are put off, but what large groups keep running is not.
+
+        Else the first row of a group would cost all its records at once.
+        """
+        groups: set[str] = set()
+        for frame in frames:
+            self.moves(frame)
+            groups.add(self._group_of.get(frame.key, ""))
+        for group in groups:
+            records = self._groups.get(group, {})
+            if len(records) >= RUNNING_FROM:
+                self._running_group(group, records).catch_up(records)
+        return ()
+
+    def settle(self, rows_max: int | None = None) -> Sequence[Move]:
+        """Return the rows of all groups that have changed, or the first ones; empty groups leave.
+
+        A part is in the order of last change, as the whole is, so parts join to it.
+        """
+        changed = list(islice(self._unsettled.items(), rows_max))
+        for group, _ in changed:
+            del self._unsettled[group]
+        return [(group, self._row(group, cause)) for group, cause in changed]
 
     def preview(self) -> Sequence[Move]:
         """Return what `settle` would; a row without its value costs nothing."""
+        # For counting alone, so the keys and offsets have to be right, and the values need not be.
         return [
             (group, Frame(cause.offset, b"", group))
             if self._groups[group]
@@ -83,17 +114,35 @@ class GroupByOperator(Operator):
             for group, cause in self._unsettled.items()
         ]
 
+    def _note(self, group: str, record_key: str, before: Frame | None) -> None:
+        running = self._running.get(group)
+        if running is not None:
+            running.note(record_key, before)
+
     def _put_off(self, group: str, cause: Frame) -> None:
         self._unsettled.pop(group, None)  # rows are made in the order of last change
         self._unsettled[group] = cause
 
     def _row(self, group: str, cause: Frame) -> Frame:
         records = self._groups[group]
+        # A group that has become small is made anew: what it keeps running would be worth less.
+        if len(records) < RUNNING_FROM:
+            self._running.pop(group, None)
         if not records:
+            # Not before its row is made: a group that comes back meanwhile has not left.
             del self._groups[group]
             return Tombstone(cause.offset, b"", group, cause.timestamp_ms, reason=_reason(cause))
-        row = self._projection.row([record.payload for record in records.values()])
+        if len(records) < RUNNING_FROM:
+            row = self._projection.row([record.payload for record in records.values()])
+        else:
+            row = self._running_group(group, records).row(records)
         return Frame(cause.offset, row, group, cause.timestamp_ms)
+
+    def _running_group(self, group: str, records: Members) -> RunningGroup:
+        found = self._running.get(group)
+        if found is None:
+            found = self._running[group] = RunningGroup(self._projection, records)
+        return found
 
 
 def _reason(cause: Frame) -> RemovalReason:

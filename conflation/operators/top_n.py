@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from heapq import heapify, heappushpop
+from itertools import chain
+from operator import attrgetter
 from typing import Any
+
+from sortedcontainers import SortedList
 
 from tidegate.conflation.boards.board import Board
 from tidegate.conflation.frame import Frame
@@ -26,42 +30,107 @@ class TopNOperator(Operator):
     A record that comes in is put, one that is pushed out leaves for the reason `match`, as in
     AMPS's paginated subscriptions. A record that comes in because another one left has the offset
     of the message that moved it, so that positions on the board keep rising.
+
+    With n records a message costs log n: whatever the window's size, it takes one record out of
+    the order, puts one in, and moves at most two over each of the window's ends.
     """
 
     def __init__(self, rows: FilterOperator, window: Window) -> None:
         self._rows = rows
         self._window = window
-        self._order: list[Place] = []
+        self._start, self._end = window.skip_n, window.skip_n + window.top_n
+        # A plain list would shift half of its places with each message: 1 MiB of 250,000 records.
+        self._order: Any = SortedList()
         self._records: dict[str, tuple[Place, Frame]] = {}
-        self._shown: set[str] = set()
 
     def copy_for(self, board: Board) -> TopNOperator:
         """Return the same window, with its order, for another board."""
         other = TopNOperator(self._rows.copy_for(board), self._window)
-        other._order, other._records = list(self._order), dict(self._records)
-        other._shown = self._shown  # replaced as a whole, never changed
+        other._order, other._records = self._order.copy(), dict(self._records)
         return other
+
+    def seed(self, frames: Iterable[Frame]) -> Iterable[Move]:
+        """Take in records; the window shows none of them before `seeded`.
+
+        Record by record, each would be put on the board and most be pushed out again.
+        """
+        places: list[Place] = []
+        for frame in frames:
+            if self._matching(frame):
+                place = (self._sort_value(frame), frame.key)
+                self._records[frame.key] = place, frame
+                places.append(place)
+        self._order.update(places)
+        return ()
+
+    def seeded(self) -> Iterable[Move]:
+        """Return the rows of the window, as `moves` would have left them there, oldest first."""
+        shown = [self._records[board_key][1] for board_key in self.ordered()]
+        if not self._start:
+            return [(frame.key, frame) for frame in sorted(shown, key=attrgetter("offset"))]
+        # Where rows are skipped, a record comes in once it is there and as many stand before it:
+        # the last of these brings it in. They are the first so many that came, so a heap of them
+        # suffices; offsets are negated, as a heap has the least at its top.
+        skipped = [self._records[key][1] for _, key in self._order.islice(0, self._start)]
+        by_offset = {frame.offset: frame for frame in chain(skipped, shown)}
+        before = [-frame.offset for frame in skipped]
+        heapify(before)
+        causes: list[tuple[int, str]] = []
+        for frame in shown:
+            causes.append((max(frame.offset, -before[0]), frame.key))
+            heappushpop(before, -frame.offset)
+        return [(key, self._at(key, by_offset[offset])) for offset, key in sorted(causes)]
+
+    def ordered(self) -> Iterable[str]:
+        """Return the record keys of the window, in its order."""
+        return (board_key for _, board_key in self._order.islice(self._start, self._end))
 
     def moves(self, frame: Frame) -> Sequence[Move]:
         """Return what leaves and what comes in, if the message reaches the window at all."""
-        board_key = frame.key
         matching = self._matching(frame)
-        known = self._records.pop(board_key, None)
-        if known is None and not matching:
-            return ()
-        lowest = len(self._order)
+        known = self._records.pop(frame.key, None)
+        left: set[str] = set()
+        came: set[str] = set()
         if known is not None:
-            lowest = bisect_left(self._order, known[0])
-            del self._order[lowest]
+            self._take_out(known[0], left, came)
         if matching:
-            place = (self._sort_value(frame), board_key)
-            lowest = min(lowest, bisect_left(self._order, place))
-            insort(self._order, place)
-            self._records[board_key] = (place, frame)
-        # Places behind the window moved and none in it: most messages of a large topic end here.
-        if lowest >= self._window.skip_n + self._window.top_n:
-            return ()
-        return self._moved(frame, changed=board_key if matching else None)
+            place = (self._sort_value(frame), frame.key)
+            self._records[frame.key] = place, frame
+            self._put_in(place, left, came)
+        # What was pushed over an end and back has not moved. Sorted, so that equal calls give
+        # equal outputs: the order of a set is none.
+        moves: list[Move] = [(out, self._out(out, frame)) for out in sorted(left - came)]
+        moves += [(into, self._at(into, frame)) for into in sorted(came - left)]
+        if frame.key in left and frame.key in came:
+            moves.append((frame.key, frame))
+        return moves
+
+    def _take_out(self, place: Place, left: set[str], came: set[str]) -> None:
+        """Take a record out of the order; note who left the window by that, and who came."""
+        order, at = self._order, self._order.bisect_left(place)
+        del order[at]
+        if at >= self._end:
+            return  # behind the window: most messages of a large topic end here
+        if at >= self._start:
+            left.add(place[1])
+        elif len(order) >= self._start:  # all behind it move up by one, over the window's start
+            left.add(order[self._start - 1][1])
+        if len(order) >= self._end:
+            came.add(order[self._end - 1][1])
+
+    def _put_in(self, place: Place, left: set[str], came: set[str]) -> None:
+        """Put a record into the order; note who left the window by that, and who came."""
+        order = self._order
+        at = order.bisect_left(place)
+        order.add(place)
+        if at >= self._end:
+            return
+        if at >= self._start:
+            came.add(place[1])
+        elif len(order) > self._start:  # all behind it move down by one, over the window's start
+            came.add(order[self._start][1])
+        if len(order) > self._end:
+            left.add(order[self._end][1])
 
     def _matching(self, frame: Frame) -> bool:
         return any(not row.removed for _, row in self._rows.moves(frame))
@@ -69,17 +138,6 @@ class TopNOperator(Operator):
     def _sort_value(self, frame: Frame) -> Any:
         order = self._window.order
         return () if order is None else order.sort_token(frame.payload)
-
-    def _moved(self, frame: Frame, changed: str | None) -> list[Move]:
-        start = self._window.skip_n
-        now = {board_key for _, board_key in self._order[start : start + self._window.top_n]}
-        # Sorted, so that equal calls give equal outputs: the order of a set is none.
-        moves: list[Move] = [(out, self._out(out, frame)) for out in sorted(self._shown - now)]
-        moves += [(into, self._at(into, frame)) for into in sorted(now - self._shown)]
-        if changed in now and changed in self._shown:
-            moves.append((changed, frame))
-        self._shown = now
-        return moves
 
     def _at(self, board_key: str, cause: Frame) -> Frame:
         """Return a record that comes in, as of the message that moved it."""

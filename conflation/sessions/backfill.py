@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from tidegate.conflation.definition import CONFLATING, queue_rules
 from tidegate.conflation.frame import Frame, Receipt, receipt_of
@@ -91,10 +91,19 @@ def rows_since(topic: Topic, lane_id: LaneId, mode: ResumeMode, offset: int) -> 
 
 
 def replayed(topic: Topic, lane_id: LaneId, missed: Sequence[Frame]) -> Sequence[Frame]:
-    """Return journalled messages as the lane would have sent them, on their own timeline."""
-    if lane_id.interval_ns:
-        return conflate_recorded(missed, lane_id, topic.definition.key_spec, topic.name)
-    return passing(lane_id, topic.name, missed)
+    """Return journalled messages as the lane would have sent them, on their own timeline.
+
+    The rows may be those of another subscriber: they are read, never changed.
+    """
+    if not missed:
+        return ()
+
+    def made() -> Iterable[Frame]:
+        if lane_id.interval_ns:
+            return conflate_recorded(missed, lane_id, topic.definition.key_spec, topic.name)
+        return passing(lane_id, topic.name, missed)
+
+    return topic.replays.rows(lane_id, missed[0].offset, missed[-1].offset, made)
 
 
 def replay_start(topic: Topic, replay: Replay) -> int | None:
@@ -240,14 +249,11 @@ def supply(subscriber: Subscriber, piece: Sequence[Frame]) -> None:
 
 
 def in_order(rows: Sequence[Frame], subscription: Subscription) -> Sequence[Frame]:
-    """Return snapshot rows in the order asked for; else in a window's own, or the oldest first."""
+    """Return snapshot rows in the order asked for; else as they are: a window's, or by age."""
     order, shape = subscription.order, subscription.lane_id.feed.shape
-    if order is None:
-        if not isinstance(shape, Window):
-            return rows
-        order = shape.order
-    if order is None:  # a window without an order is one by key
-        return sorted(rows, key=lambda row: row.key)
+    # A window's rows come in its own order, which is nearly always the one asked for.
+    if order is None or (isinstance(shape, Window) and shape.order == order):
+        return rows
     token = order.sort_token
     return sorted(rows, key=lambda row: (token(row.payload), row.key))
 

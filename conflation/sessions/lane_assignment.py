@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
 from tidegate.conflation.boards.board import Pair
@@ -13,6 +14,7 @@ from tidegate.conflation.lanes.member import Member
 from tidegate.conflation.outputs import HistoryWanted
 from tidegate.conflation.schedule import Schedule
 from tidegate.conflation.sessions.backfill import begin, continue_replay, supply
+from tidegate.conflation.sessions.openings import Openings
 from tidegate.conflation.sessions.registry import SessionRegistry
 from tidegate.conflation.sessions.rows import RowCursor, collapsed
 from tidegate.conflation.sessions.session import UNLIMITED, Session
@@ -39,8 +41,10 @@ class LaneAssignment:
         schedule: Schedule[Due],
         registry: SessionRegistry,
         arm_watermarks: Callable[[Session], None],
+        opening_records_max: int | None = None,
     ) -> None:
         """`arm_watermarks` is called with each session whose queue is in another lane."""
+        self.openings = Openings(opening_records_max, self._open)
         self._schedule = schedule
         self._registry = registry
         self._arm_watermarks = arm_watermarks
@@ -63,12 +67,28 @@ class LaneAssignment:
             BookmarkExpired: see `begin`.
         """
         assert (name, topic.name) not in session.subscribers, "a name subscribes to a topic once"
-        subscriber = _new_subscriber(session, name, topic, subscription, now)
-        self._registry.add(session, subscriber, announced=announced)
-        if subscriber.joins_at_once:
-            self._join(session, subscriber, now)
+        subscriber = Subscriber.of(session.id, name, topic, subscription)
+        if self.openings.add(session, subscriber):
+            self._registry.add(session, subscriber, announced=announced)
+        else:
+            with _holding_feed(session, subscriber):
+                _begin(session, subscriber, now)
+                self._registry.add(session, subscriber, announced=announced)
+                if subscriber.joins_at_once:
+                    self._join(session, subscriber, now)
         if subscriber.backfill is not None or announced:
             self._registry.wake(session)
+
+    def _open(self, session: Session, subscriber: Subscriber, now: Instant) -> None:
+        """Begin a subscription that has waited for its board, as if it were made now."""
+        with _holding_feed(session, subscriber):
+            _begin(session, subscriber, now)
+            if subscriber.joins_at_once:
+                self._join(session, subscriber, now)
+        self._apply_due_change(session, subscriber, now)
+        for watcher in subscriber.watchers:
+            watcher.moved(now)
+        self._registry.wake(session)
 
     def adopt(self, session: Session, subscriber: Subscriber) -> None:
         """Add a subscriber of another engine as it is, with its lane and its deadlines."""
@@ -84,10 +104,12 @@ class LaneAssignment:
             change = before.change
             wanted = before.member.subscription if change is None else change.subscription
             wanted = replace(wanted, resume=NOWHERE, replay=None, paused=before.paused)
-            successor = _new_subscriber(session, before.member.name, topic, wanted, now)
-            self._registry.replace(session, before, successor)
-            if successor.joins_at_once:
-                self._join(session, successor, now)
+            successor = Subscriber.of(session.id, before.member.name, topic, wanted)
+            with _holding_feed(session, successor):
+                _begin(session, successor, now)
+                self._registry.replace(session, before, successor)
+                if successor.joins_at_once:
+                    self._join(session, successor, now)
             self._registry.wake(session)
 
     # --- Backfill
@@ -187,12 +209,16 @@ class LaneAssignment:
             watcher.moved(now)
 
 
-def _new_subscriber(
-    session: Session, name: str, topic: Topic, subscription: Subscription, now: Instant
-) -> Subscriber:
-    subscriber = Subscriber.of(session.id, name, topic, subscription)
+def _holding_feed(session: Session, subscriber: Subscriber) -> AbstractContextManager[None]:
+    """Hold the feed that a new subscriber's snapshot and lane have in common, if it is to join."""
+    if not subscriber.joins_at_once:
+        return nullcontext()
+    lane_id = subscriber.lane_id(subscriber.member.subscription, conflated=session.conflated)
+    return subscriber.topic.holding(lane_id.feed)
+
+
+def _begin(session: Session, subscriber: Subscriber, now: Instant) -> None:
     begin(subscriber, session.limits if session.conflated else UNLIMITED, now)
-    return subscriber
 
 
 # --- From one lane to another

@@ -34,8 +34,7 @@ class QueueLimiter:
 
     def grown(self, topic: Topic) -> None:
         """Relieve full queues, or close their sessions: a topic has new messages."""
-        places = [place for feed in topic.feeds.values() for place in feed.overgrown()]
-        for session_id in dict.fromkeys(place[0] for place in places):
+        for session_id in dict.fromkeys(place[0] for place in topic.overgrown()):
             self.look(self._registry.find(session_id))
 
     def arm(self, session: Session) -> None:

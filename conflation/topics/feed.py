@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
-from itertools import count
+from itertools import count, islice
 
 from tidegate.conflation.boards.board import THE_RECORD, Board
 from tidegate.conflation.frame import Frame, RestoredTopic, Tombstone
@@ -65,10 +66,18 @@ class Feed:
 
     def seed(self, frames: Iterable[Frame]) -> None:
         """Take over records that are there already, oldest first; they do not count as accepted."""
-        for frame in frames:
-            self._apply(self._operator.moves(frame))
+        self.take_in(frames)
+        self.taken_in()
         self.settle()
         self.accepted = 0  # no subscriber was there to match them
+
+    def take_in(self, frames: Iterable[Frame]) -> None:
+        """Take over a part of the records, the oldest first; `taken_in` follows the last."""
+        self._apply(self._operator.seed(frames))
+
+    def taken_in(self) -> None:
+        """Put on the board what only all records together show."""
+        self._apply(self._operator.seeded())
 
     def restore(self, kept: RestoredTopic) -> None:
         """Take over a board of all records, and what the journal says since."""
@@ -111,13 +120,13 @@ class Feed:
 
     def overgrown(self) -> list[Place]:
         """Return the queues that may have reached a level that matters."""
-        return self.watermarks.due(self.grown_messages, self.grown_bytes) if self.watermarks else []
+        return self.watermarks.due(self.grown_messages, self.grown_bytes)
 
     # --- Rows put off, which are made when the board is looked at
 
-    def settle(self) -> None:
-        """Bring the board up to date."""
-        moves = self._operator.settle()
+    def settle(self, rows_max: int | None = None) -> None:
+        """Bring the board up to date, or the first so many rows of it."""
+        moves = self._operator.settle(rows_max)
         if moves:
             self.settles += 1  # a trace makes the rows at the same moment
             self._apply(moves)
@@ -126,6 +135,13 @@ class Feed:
     def is_settled(self) -> bool:
         """True if `settle` would change nothing."""
         return self._operator.is_settled
+
+    def live(self) -> list[Frame]:
+        """Return the rows that are there, of a window in its order, else the oldest first."""
+        keys = self._operator.ordered()
+        if keys is None:
+            return self.board.live()
+        return [row for key in keys if (row := self.board.get(key)) is not None]
 
     def preview(self) -> tuple[int, Board]:
         """Return how many rows have come in, and the board, as they will be once it has settled.
@@ -202,7 +218,7 @@ class Feed:
 
     # --- Inside a publish
 
-    def _apply(self, moves: Sequence[Move]) -> list[Change]:
+    def _apply(self, moves: Iterable[Move]) -> list[Change]:
         changes: list[Change] = []
         board = self.board
         for board_key, frame in moves:
@@ -249,6 +265,41 @@ class Feed:
             else len(frame.payload)
             for frame in frames
         )
+
+
+class FeedBuild:
+    """A new feed, filled from records in steps that each cost a bounded number of them.
+
+    What is published meanwhile waits in its order, and is put on the board behind the records; so
+    a build that is done stands where its topic does. Only then the feed has lanes, and is found.
+    """
+
+    def __init__(self, feed: Feed, frames: Iterable[Frame]) -> None:
+        """`frames`: those of the topic's board, tombstones included."""
+        self.feed = feed
+        self._records = iter(frames)
+        self._missed: deque[Frame] = deque()
+        self._is_taken_in = False
+
+    def miss(self, frames: Sequence[Frame]) -> None:
+        """Note messages of the topic."""
+        self._missed.extend(frames)
+
+    def step(self, frames_max: int, now: Instant) -> bool:
+        """Do the next part of the work; True if it is done, for as long as nothing is missed."""
+        feed = self.feed
+        if part := list(islice(self._records, frames_max)):
+            feed.take_in(frame for frame in part if not frame.removed)
+        elif not self._is_taken_in:
+            feed.taken_in()
+            self._is_taken_in = True
+        elif not feed.is_settled:
+            feed.settle(frames_max)
+        elif self._missed:
+            # Their rows settle in a step of their own: a message may be in a group of its own.
+            count = min(frames_max, len(self._missed))
+            feed.publish([self._missed.popleft() for _ in range(count)], now)
+        return self._is_taken_in and feed.is_settled and not self._missed
 
 
 def _new_lane(lane_id: LaneId, board: Board) -> Lane:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import msgspec
@@ -13,12 +14,11 @@ from tidegate.conflation.boards.board import THE_RECORD
 from tidegate.conflation.definition import Definition
 from tidegate.conflation.errors import BookmarkExpired
 from tidegate.conflation.frame import Frame, RestoredTopic, Tombstone
-from tidegate.conflation.journal import Log
+from tidegate.conflation.journal import Log, SharedReplays
 from tidegate.conflation.lanes.lane import Lane
 from tidegate.conflation.subscription import FeedId, LaneId
-from tidegate.conflation.topics.feed import Feed
-from tidegate.keys.filter import Equality, Filter, index_tokens
-from tidegate.keys.path import FieldPath
+from tidegate.conflation.topics.feed import Feed, FeedBuild, Place
+from tidegate.conflation.topics.index import FeedIndex
 from tidegate.keys.text.bookmark import Bookmark
 from tidegate.keys.text.duration import MILLISECOND, Instant
 
@@ -78,73 +78,6 @@ class Archived:
         return self.first - 1 if found < 0 else self.stamps[found][1] - 1
 
 
-# --- The index from a field's value to the feeds whose filter asks for it (law 1)
-
-
-Tokens = Callable[[bytes], tuple[str, ...]]
-
-
-class FeedIndex:
-    """Feeds that can only match where a field equals a constant are found, not tried.
-
-    A record that leaves such a filter is found by the value that it had before.
-    """
-
-    def __init__(self) -> None:
-        self._everything: dict[Feed, None] = {}
-        self._by_path: dict[FieldPath, tuple[Tokens, dict[str, dict[Feed, None]]]] = {}
-
-    def add(self, feed: Feed) -> None:
-        """Add a new feed."""
-        equality = _equality(feed.id.filter)
-        if equality is None:
-            self._everything[feed] = None
-            return
-        _, by_token = self._by_path.setdefault(equality.path, (index_tokens(equality.path), {}))
-        for token in equality.tokens:
-            by_token.setdefault(token, {})[feed] = None
-
-    def discard(self, feed: Feed) -> None:
-        """Forget a feed."""
-        self._everything.pop(feed, None)
-        equality = _equality(feed.id.filter)
-        if equality is None:
-            return
-        _, by_token = self._by_path[equality.path]
-        for token in equality.tokens:
-            del by_token[token][feed]
-            if not by_token[token]:
-                del by_token[token]
-        if not by_token:
-            del self._by_path[equality.path]
-
-    @property
-    def for_everything(self) -> list[Feed]:
-        """The feeds that every message may concern."""
-        return list(self._everything)
-
-    @property
-    def is_needed(self) -> bool:
-        """True if any feed has to be looked up."""
-        return bool(self._by_path)
-
-    def concerned(self, frame: Frame, before: Frame | None) -> dict[Feed, None]:
-        """Return the feeds that a message may concern, by its values and those it replaces."""
-        found: dict[Feed, None] = {}
-        for tokens_of, by_token in self._by_path.values():
-            tokens = () if frame.removed else tokens_of(frame.payload)
-            # A record that leaves a filter is found by the value that it had.
-            if before is not None:
-                tokens = (*tokens, *tokens_of(before.payload))
-            for token in tokens:
-                found.update(by_token.get(token, {}))
-        return found
-
-
-def _equality(wanted: Filter | None) -> Equality | None:
-    return None if wanted is None else wanted.equality()
-
-
 class Topic:
     """A named stream of messages in one epoch, numbered from 1 without holes."""
 
@@ -160,7 +93,12 @@ class Topic:
         self.removals_in = 0
         self.bytes_in = 0
         self.archived: Archived | None = None
-        self._index = FeedIndex()
+        self.replays = SharedReplays()
+        self._index: FeedIndex[Feed] = FeedIndex()
+        # Feeds that the last call of `publish` has filled and that someone queues.
+        self._queued: list[Feed] = []
+        self._held: list[Feed] = []
+        self._builds: dict[FeedId, FeedBuild] = {}
         keeps_records = bool(definition.key_spec) or definition.retains
         self.sow = self.feed(FeedId(definition.key_spec)) if keeps_records else None
 
@@ -217,10 +155,18 @@ class Topic:
         self.journal.keep(self.definition.history)
         if self.definition.expiration_ns is not None:
             self.expiry.note(self.head, now + self.definition.expiration_ns)
-        # A feed whose filter asks for a value is looked up; the others have to try their filter.
-        routed = self._routed(frames) if self._index.is_needed else {}
-        routed.update((feed, frames) for feed in self._index.for_everything)
+        routed = self._index.routed(frames, None if self.sow is None else self.sow.board)
+        self._queued = [feed for feed in routed if feed.watermarks]
+        for build in self._builds.values():
+            build.miss(frames)
         return [(feed, lane) for feed, some in routed.items() for lane in feed.publish(some, now)]
+
+    def overgrown(self) -> list[Place]:
+        """Return the queues that the last call of `publish` may have brought to a level.
+
+        A queue grows with its feed alone, so the feeds that took nothing in are not asked.
+        """
+        return [place for feed in self._queued for place in feed.overgrown()]
 
     def expired(self, now: Instant) -> int | None:
         """Return the offset up to which records have expired; None if none of them is left."""
@@ -246,11 +192,47 @@ class Topic:
             # Rows of other keys than records' cannot be made of records: their past is not known.
             if self.feeds and self.sow is not None and by_record:
                 found.seed(self.sow.board.live())
-            found.board.head = self.head
-            found.begun_at = self.values_in
-            self.feeds[feed_id] = found
-            self._index.add(found)
+            self._add(found)
         return found
+
+    def _add(self, feed: Feed) -> None:
+        feed.board.head = self.head
+        feed.accepted, feed.begun_at = 0, self.values_in
+        self.feeds[feed.id] = feed
+        self._index.add(feed, feed.id.filter)
+
+    def build(self, feed_id: FeedId, records_max: int) -> FeedBuild | None:
+        """Begin to build the feed that a question for records is put to, or join in a build of it.
+
+        None: it is there, or has so few records that it can be built at once.
+        """
+        wanted = self._of_records(feed_id)
+        if wanted in self.feeds or self.sow is None or len(self.sow.board) <= records_max:
+            return None
+        found = self._builds.get(wanted)
+        if found is None:
+            feed = Feed(wanted, self.definition.key_spec, self.name)
+            found = self._builds[wanted] = FeedBuild(feed, self.sow.board.frames())
+        return found
+
+    def built(self, build: FeedBuild) -> Feed:
+        """Take over a feed that is built, and hold it until `release`."""
+        self.abandon(build)
+        # A lane without a snapshot may have made the same feed at once.
+        if build.feed.id not in self.feeds:
+            self._add(build.feed)
+        feed = self.feeds[build.feed.id]
+        self._held.append(feed)
+        return feed
+
+    def abandon(self, build: FeedBuild) -> None:
+        """Forget a build."""
+        self._builds.pop(build.feed.id, None)
+
+    def release(self, feed: Feed) -> None:
+        """Hold a feed no longer; it goes if nobody has come to use it."""
+        self._held.remove(feed)
+        self.drop_unused(feed)
 
     def drop_lane(self, lane: Lane) -> None:
         """Forget a lane without members, and its feed if that has no other."""
@@ -258,11 +240,25 @@ class Topic:
         feed.drop_lane(lane)
         self.drop_unused(feed)
 
+    @contextmanager
+    def holding(self, feed_id: FeedId) -> Iterator[None]:
+        """Hold the feed of this id for a subscription that asks for its rows and then joins it.
+
+        A new feed costs all records of its topic: without this it would be made for the snapshot,
+        forgotten, and made again for the lane.
+        """
+        feed = self.feed(feed_id)
+        self._held.append(feed)
+        try:
+            yield
+        finally:
+            self.release(feed)
+
     def drop_unused(self, feed: Feed) -> None:
-        """Forget a feed without lanes; the records stay."""
-        if not feed.lanes and feed is not self.sow:
+        """Forget a feed without lanes that nobody holds; the records stay."""
+        if not feed.lanes and feed is not self.sow and feed not in self._held:
             del self.feeds[feed.id]
-            self._index.discard(feed)
+            self._index.discard(feed, feed.id.filter)
 
     def lane(self, lane_id: LaneId) -> tuple[Feed, Lane]:
         """Return the lane of this id and its feed."""
@@ -271,19 +267,22 @@ class Topic:
         return feed, feed.lane(lane_id)
 
     def records(self, feed_id: FeedId) -> list[Frame]:
-        """Return what is on a board now, whether it has lanes or not; oldest first."""
+        """Return the rows of a board, whether it has lanes or not, in the order of `Feed.live`."""
         if self.sow is None:
             return []
-        wanted = feed_id
-        # The state of the world is one row a record, whatever the subscription's conflation key.
-        if feed_id.shape is None:
-            wanted = FeedId(self.definition.key_spec, feed_id.filter)
         # A feed for this one question if there is none; without lanes it is forgotten again.
-        feed = self.feed(wanted)
+        feed = self.feed(self._of_records(feed_id))
         feed.settle()
-        live = feed.board.live()
+        live = feed.live()
         self.drop_unused(feed)
         return live
+
+    def _of_records(self, feed_id: FeedId) -> FeedId:
+        """Return the feed that answers for a feed's records."""
+        # The state of the world is one row a record, whatever the subscription's conflation key.
+        if feed_id.shape is None:
+            return FeedId(self.definition.key_spec, feed_id.filter)
+        return feed_id
 
     def bookmark(self, offset: int) -> Bookmark:
         """Return an offset of this epoch, as users see it."""
@@ -358,18 +357,3 @@ class Topic:
             newest[frame.key] = frame.payload
             completed.append(frame)
         return completed
-
-    def _routed(self, frames: Sequence[Frame]) -> dict[Feed, Sequence[Frame]]:
-        """Return frames by the feeds whose filter's value they have, or had."""
-        routed: dict[Feed, list[Frame]] = {}
-        newest: dict[str, Frame] = {}
-        board = None if self.sow is None else self.sow.board
-        for frame in frames:
-            before = newest.get(frame.key)
-            if before is None and board is not None:
-                before = board.get(frame.key or THE_RECORD)
-            for feed in self._index.concerned(frame, before):
-                routed.setdefault(feed, []).append(frame)
-            if board is not None:
-                newest[frame.key] = frame
-        return dict(routed)

@@ -46,8 +46,8 @@ class Bound:
 
 
 BOUNDS = {
-    "product files": Bound(314),
-    "product lines": Bound(57_700),
+    "product files": Bound(317),
+    "product lines": Bound(58_300),
     "entries in the root of app/": Bound(15),
     "files in the fullest folder": Bound(15),
     "longest import chain in app": Bound(15),

@@ -35,6 +35,7 @@ PURE_IMPORTS = {
         "msgspec",
         "jsonpath_ng",
         "re2",
+        "sortedcontainers",
         "tidegate.keys",
         "tidegate.conflation",
     ),

@@ -112,8 +112,18 @@ def ids(outputs: Iterable[Output]) -> list[int | None]:
 class ManualDriver:
     """An engine and its clock; verbs with short words and telling defaults."""
 
-    def __init__(self, *, sessions_max: int = 100, subscriptions_max: int = 16) -> None:
-        self.engine = Engine(sessions_max=sessions_max, subscriptions_max=subscriptions_max)
+    def __init__(
+        self,
+        *,
+        sessions_max: int = 100,
+        subscriptions_max: int = 16,
+        opening_records_max: int | None = None,
+    ) -> None:
+        self.engine = Engine(
+            sessions_max=sessions_max,
+            subscriptions_max=subscriptions_max,
+            opening_records_max=opening_records_max,
+        )
         self.now = 0
         self._subscribed = 0
 

@@ -35,9 +35,14 @@ class Stage:
         messages_max: int = 1_000,
         sessions_max: int = 10,
         expiration_ns: int | None = None,
+        opening_records_max: int | None = None,
     ) -> None:
         self.now = 1_000 * MILLISECOND
-        engine = Engine(sessions_max=sessions_max, subscriptions_max=4)
+        engine = Engine(
+            sessions_max=sessions_max,
+            subscriptions_max=4,
+            opening_records_max=opening_records_max,
+        )
         self.driver = Driver(
             engine,
             QueueLimits(messages_max, PLENTY),
@@ -342,3 +347,19 @@ async def test_expired_records_are_announced() -> None:
     await stage.say("a1")
     await until(lambda: bool(expired))
     assert expired == [RecordsExpired("px", "e1", 1)]
+
+
+async def test_an_opening_takes_turns_with_the_loop() -> None:
+    """A board of ten records in steps of one: others are served between any two of them."""
+    stage = Stage(opening_records_max=1)
+    await stage.say("a1 b2 c3 d4 e5 f6 g7 h8 i9 j0")
+    consumer = stage.open("top_n=2", command="sow_and_subscribe")
+    assert consumer.take(PLENTY) == []
+    turns = 0
+    while stage.driver.engine.has_openings:
+        turns += 1
+        await asyncio.sleep(0)
+    assert turns >= 10
+    assert await woken(consumer) == ["group of 2", "snapshot: a1 b2", "group ends at e1-10"]
+    await stage.say("a3")
+    assert await woken(consumer) == ["a3"]

@@ -2,8 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
 from tests.support.manual_driver import ManualDriver, batches
 from tests.support.rules import rule
+from tidegate.conflation.boards.board import Board
+from tidegate.conflation.frame import Frame, Tombstone
+from tidegate.conflation.operators.filter import FilterOperator, Move
+from tidegate.conflation.operators.top_n import TopNOperator
+from tidegate.conflation.subscription import FeedId, Window
+from tidegate.keys.filter import Filter
+from tidegate.keys.order import Order
+from tidegate.keys.spec import KeySpec
 
 
 def window(options: str, order: str = "/v DESC") -> ManualDriver:
@@ -72,3 +86,88 @@ def test_rows_moved_by_one_message_are_never_taken_apart() -> None:
     driver.flush()
     (batch,) = batches(driver.take_once(1))
     assert len(batch.frames) == 2
+
+
+# --- The operator alone, beside a list that is sorted anew for each question
+
+SPEC = KeySpec.of(["/k"])
+
+
+def operator(window: Window) -> tuple[Board, TopNOperator]:
+    """A window and its board."""
+    board = Board()
+    records = FilterOperator(FeedId(SPEC, Filter.parse("/v > 0")), SPEC, "px", board)
+    return board, TopNOperator(records, window)
+
+
+def apply(board: Board, moves: Iterable[Move]) -> None:
+    """Do to a board what a feed does."""
+    for board_key, frame in moves:
+        if isinstance(frame, Tombstone):
+            assert board.remove(board_key, frame) is not None, "only what is there leaves"
+        else:
+            board.put(board_key, frame)
+
+
+def record(offset: int, key: str, value: int) -> Frame:
+    return Frame(offset, b'{"k":"%s","v":%d}' % (key.encode(), value), key, offset)
+
+
+MESSAGES = st.lists(st.tuples(st.sampled_from("abcdefgh"), st.integers(-1, 4)), max_size=24)
+SHAPES = st.builds(
+    Window,
+    st.sampled_from([None, Order.parse("/v"), Order.parse("/v DESC")]),
+    st.integers(1, 4),
+    st.integers(0, 4),
+)
+
+
+@given(SHAPES, MESSAGES, MESSAGES)
+def test_a_window_is_what_a_sorted_list_shows(
+    window: Window, before: list[tuple[str, int]], after: list[tuple[str, int]]
+) -> None:
+    board, shown = operator(window)
+    records: dict[str, Frame] = {}
+    for offset, (key, value) in enumerate(before, 1):
+        records.pop(key, None)
+        records[key] = record(offset, key, value)
+    apply(board, [*shown.seed(records.values()), *shown.seeded()])
+    for offset, (key, value) in enumerate(after, len(before) + 1):
+        # -1 takes the record away, 0 keeps it where the filter does not match it.
+        frame = record(offset, key, value) if value >= 0 else Tombstone(offset, b"", key, offset)
+        if value >= 0:
+            records[key] = frame
+        elif records.pop(key, None) is None:
+            continue
+        apply(board, shown.moves(frame))
+        assert {row.key: row.payload for row in board.live()} == naive(window, records)
+
+
+@given(SHAPES, MESSAGES)
+def test_seeded_it_has_the_rows_that_messages_would_have_left(
+    window: Window, messages: list[tuple[str, int]]
+) -> None:
+    newest = {key: record(at, key, value) for at, (key, value) in enumerate(messages, 1)}
+    records = sorted(newest.values(), key=lambda frame: frame.offset)
+    (one, seeded), (other, grown) = operator(window), operator(window)
+    apply(one, [*seeded.seed(records[:3]), *seeded.seed(records[3:]), *seeded.seeded()])
+    for frame in records:
+        apply(other, grown.moves(frame))
+    # Rows, their order, and the offsets of the messages that brought them in.
+    assert one.live() == other.live()
+
+
+def naive(window: Window, records: dict[str, Frame]) -> dict[str, bytes]:
+    """The window of these records, by sorting them all."""
+
+    def place(frame: Frame) -> tuple[int, str]:
+        sign = 0 if window.order is None else -1 if window.order.columns[0].descending else 1
+        return sign * value_of(frame), frame.key
+
+    found = sorted((frame for frame in records.values() if value_of(frame) > 0), key=place)
+    kept = found[window.skip_n : window.skip_n + window.top_n]
+    return {frame.key: frame.payload for frame in kept}
+
+
+def value_of(frame: Frame) -> int:
+    return int(msgspec.json.decode(frame.payload)["v"])

@@ -40,39 +40,33 @@ BOARDS: dict[str, Planted] = {
     ),
     "a record that left is found by its new value only": (
         FOCUS,
-        "conflation/topics/topic.py",
+        "conflation/topics/index.py",
         "                tokens = (*tokens, *tokens_of(before.payload))",
         "                tokens = (*tokens,)",
     ),
     "a window is one row too long": (
         WINDOWS,
         "conflation/operators/top_n.py",
-        (
-            "        now = {board_key for _, board_key in "
-            "self._order[start : start + self._window.top_n]}"
-        ),
-        (
-            "        now = {board_key for _, board_key in "
-            "self._order[start : start + self._window.top_n + 1]}"
-        ),
+        "        self._start, self._end = window.skip_n, window.skip_n + window.top_n",
+        "        self._start, self._end = window.skip_n, window.skip_n + window.top_n + 1",
     ),
     "a window does not look where a record was": (
         WINDOWS,
         "conflation/operators/top_n.py",
-        "            lowest = min(lowest, bisect_left(self._order, place))",
-        "            lowest = bisect_left(self._order, place)",
+        "            self._take_out(known[0], left, came)",
+        "            self._take_out(known[0], set(), set())",
     ),
     "a change inside a window is not seen": (
         WINDOWS,
         "conflation/operators/top_n.py",
-        "        if changed in now and changed in self._shown:",
-        "        if changed in now and changed not in self._shown:",
+        "        if frame.key in left and frame.key in came:",
+        "        if frame.key in left and frame.key not in came:",
     ),
     "a record stays in the group that it left": (
         GROUPS,
         "conflation/operators/group_by.py",
-        "            del self._groups[before][record_key]",
-        "            self._groups[before].get(record_key)",
+        "            self._note(before, record_key, self._groups[before].pop(record_key))",
+        "            self._note(before, record_key, self._groups[before].get(record_key))",
     ),
     "the group that a record left is not made anew": (
         GROUPS,

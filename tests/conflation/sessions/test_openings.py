@@ -1,0 +1,222 @@
+"""Openings in steps: what is sent is what an opening at once sends at the moment of its end."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.manual_driver import ManualDriver, described
+from tidegate.conflation.frame import Frame
+from tidegate.conflation.topics.feed import Feed
+
+SUMS = "projection=[/g,SUM(/v) AS /v,COUNT(/k) AS /k],grouping=[/g]"
+SHAPES = (
+    {"wanted": "/v > 3"},
+    {"options": "top_n=3,oof", "order": "/v DESC"},
+    {"options": "top_n=2,skip_n=2,oof", "order": "/v"},
+    {"options": "conflation=1s,top_n=3,oof", "order": "/v DESC"},
+    {"options": f"{SUMS},oof"},
+    {"options": f"{SUMS},conflation=1s,oof,receipt"},
+    {"options": "conflation=1s,conflation_key=[/g]", "wanted": "/v < 8"},
+)
+BEFORE = "aX1 bX5 cY3 dY4 eX9 fZ2 gZ7 hY6"
+
+
+def driver(records_max: int | None) -> ManualDriver:
+    made = ManualDriver(opening_records_max=records_max)
+    made.topic()
+    made.publish(BEFORE)
+    return made
+
+
+def open_all(made: ManualDriver) -> int:
+    """Do all steps; how many they were."""
+    steps = 0
+    while made.engine.has_openings:
+        made.engine.open_step(made.now)
+        steps += 1
+    return steps
+
+
+WITHOUT_INTERVAL = partial(re.sub, r"conflation=1s,(conflation_key=[^,]*)?|,conflation=1s", "")
+LETTERS = "abcdefghij"
+STEPS = st.lists(
+    st.one_of(
+        st.just("step"),
+        st.builds(
+            "{}{}{}".format, st.sampled_from(LETTERS), st.sampled_from("XYZ"), st.integers(0, 9)
+        ),
+        st.builds("-{}".format, st.sampled_from(LETTERS)),
+    ),
+    max_size=25,
+)
+
+
+def do(made: ManualDriver, call: str) -> None:
+    """Publish a message, or remove a record that is there."""
+    if not call.startswith("-"):
+        made.publish(call)
+    elif any(f'["{call[1]}"]' == frame.key for frame in live(made)):
+        made.remove(f"{call[1]}0")
+
+
+def live(made: ManualDriver) -> list[Frame]:
+    sow = made.engine.topic("px").sow
+    assert sow is not None
+    return sow.board.live()
+
+
+@pytest.mark.parametrize("command", ["sow_and_subscribe", "sow"])
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@settings(max_examples=30)
+@given(calls=STEPS, after=STEPS)
+def test_it_is_an_opening_at_the_moment_of_its_end(
+    shape: dict[str, Any], command: str, calls: list[str], after: list[str]
+) -> None:
+    if command == "sow":
+        shape = {**shape, "options": WITHOUT_INTERVAL(shape.get("options", ""))}
+    stepwise, at_once = driver(2), driver(None)
+    name = stepwise.subscribe(**shape, command=command)
+
+    def has_begun(made: ManualDriver) -> bool:
+        subscriber = made.engine.subscriber("s", (name, "px"))
+        return subscriber is None or subscriber.backfill is not None
+
+    for call in calls:
+        if call == "step":
+            stepwise.engine.open_step(stepwise.now)
+            continue
+        if has_begun(stepwise):
+            break
+        do(stepwise, call)
+        do(at_once, call)
+    open_all(stepwise)
+    at_once.subscribe(**shape, command=command)
+    said, wanted = described(stepwise.take()), described(at_once.take())
+    # A window that was there for a message has other offsets, by which a snapshot without an
+    # order of its own is sorted; its rows are the same.
+    assert [sorted(one.split()) for one in said] == [sorted(one.split()) for one in wanted]
+    for call in after:
+        if call != "step":
+            do(stepwise, call)
+            do(at_once, call)
+    for made in (stepwise, at_once):
+        made.wait("1s")
+        made.flush()
+    if command != "sow":
+        assert described(stepwise.take()) == described(at_once.take())
+        assert counts(stepwise) == counts(at_once)
+    assert stepwise.engine.topic_stats("px").boards == at_once.engine.topic_stats("px").boards
+
+
+def counts(made: ManualDriver) -> object:
+    return made.engine.session_stats("s")
+
+
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many records each part had that a board took in."""
+    parts: list[int] = []
+    take_in: Callable[..., None] = Feed.take_in
+
+    def noted(feed: Feed, frames: object) -> None:
+        part = list(frames)  # type: ignore[call-overload]  # as it came
+        parts.append(len(part))
+        take_in(feed, part)
+
+    monkeypatch.setattr(Feed, "take_in", noted)
+    return parts
+
+
+def test_no_step_takes_in_more_than_it_may(steps: list[int]) -> None:
+    made = driver(3)
+    made.subscribe("top_n=2", order="/v", command="sow_and_subscribe")
+    assert steps == []
+    assert made.received() == []
+    assert open_all(made) == 6  # three parts, the window, the subscriber, the end
+    assert steps == [3, 3, 2]
+    assert made.received() == ["group of 2", "snapshot: aX1 fZ2", "group ends at e1-8"]
+
+
+def test_equal_openings_share_one_board(steps: list[int]) -> None:
+    made = driver(3)
+    for number in range(4):
+        made.subscribe("", wanted="/v > 5", session=f"s{number}", command="sow_and_subscribe")
+    made.publish("iX8")
+    open_all(made)
+    assert sum(steps) == 8
+    heard = [made.received(f"s{number}") for number in range(4)]
+    assert heard == [["group of 4", "snapshot: eX9 gZ7 hY6 iX8", "group ends at e1-9"]] * 4
+    assert made.engine.topic_stats("px").boards == 2
+
+
+def test_a_board_that_is_there_is_used_at_once(steps: list[int]) -> None:
+    made = driver(3)
+    made.subscribe("", wanted="/v > 5", session="s1", command="sow_and_subscribe")
+    open_all(made)
+    made.subscribe("", wanted="/v > 5", session="s2", command="sow_and_subscribe")
+    assert not made.engine.has_openings
+    assert made.received("s2")[0] == "group of 3"
+
+
+def test_a_subscription_without_a_snapshot_does_not_wait() -> None:
+    made = driver(3)
+    made.subscribe("", wanted="/v > 5")
+    assert not made.engine.has_openings
+    made.publish("iX8")
+    made.flush()
+    assert made.received() == ["iX8"]
+
+
+def test_who_ends_while_waiting_costs_no_more(steps: list[int]) -> None:
+    made = driver(3)
+    made.session(lasts=True)
+    name = made.subscribe("", wanted="/v > 5", command="sow_and_subscribe")
+    made.engine.open_step(0)
+    made.engine.unsubscribe("s", name)
+    assert open_all(made) == 1
+    assert sum(steps) == 3
+    assert made.engine.topic_stats("px").boards == 1
+    assert made.received() == ["unsubscribed from px: REQUESTED"]
+
+
+def test_a_change_while_waiting_holds_once_it_is_open() -> None:
+    made = driver(3)
+    name = made.subscribe("", wanted="/v > 5", command="sow_and_subscribe")
+    made.engine.open_step(0)
+    made.change(name, "oof", wanted="/v > 8", command="sow_and_subscribe")
+    open_all(made)
+    assert made.received() == [
+        "group of 3",
+        "snapshot: eX9 gZ7 hY6",
+        "group ends at e1-8",
+        "-gZ7 -hY6",
+    ]
+
+
+def test_openings_take_turns() -> None:
+    made = driver(1)
+    made.subscribe("", wanted="/v > 5", session="slow", command="sow_and_subscribe")
+    for _ in range(4):
+        made.engine.open_step(0)
+    made.subscribe("", wanted="/v > 6", session="late", command="sow_and_subscribe")
+    for _ in range(13):
+        made.engine.open_step(0)
+    assert made.received("slow")
+    assert not made.received("late")
+    open_all(made)
+    assert made.received("late")
+
+
+def test_a_topic_that_begins_anew_does_not_wait_for_the_old_one() -> None:
+    made = driver(3)
+    made.subscribe("", wanted="/v > 5", command="sow_and_subscribe")
+    made.engine.drop_topic("px")
+    open_all(made)
+    assert made.received() == ["unsubscribed from px: REMOVED", "goodbye UNSUBSCRIBED"]
