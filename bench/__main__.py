@@ -11,10 +11,11 @@ import platform
 import sys
 from importlib.metadata import version
 
-from bench import engine, equality, loopback, pipeline, sizing, store, topics
+from bench import engine, equality, ingest, loopback, pipeline, sizing, store, topics
 
 SUITES = {
     "engine": engine.figures,
+    "ingest": ingest.figures,
     "loopback": loopback.figures,
     "pipeline": pipeline.figures,
     "store": store.figures,

@@ -6,18 +6,10 @@ import sqlite3
 from collections.abc import Sequence
 
 from tidegate.app.http.problems import Problem
+from tidegate.app.stores.items import Item, pack, unpack
 from tidegate.app.stores.memory import RETRY_MS, STAGE_MS
 from tidegate.app.stores.rows import StoredTopic
-from tidegate.app.stores.store import (
-    Appended,
-    Bounds,
-    Item,
-    Producer,
-    Publication,
-    Retry,
-    pack,
-    unpack,
-)
+from tidegate.app.stores.store import Appended, Bounds, Producer, Publication, Retry
 
 
 def earlier_result(

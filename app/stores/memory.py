@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tidegate.app.http.problems import Problem
+from tidegate.app.stores.items import Item
 from tidegate.app.stores.store import (
     Appended,
     Bounds,
     Checkpoint,
     HeadMoved,
-    Item,
     Producer,
     Publication,
     Retry,

@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from tidegate.app.stores.items import pack, to_frames, unpack
 from tidegate.app.stores.schema import TABLES_OF_TOPIC
 from tidegate.app.stores.store import (
     Appended,
@@ -13,9 +14,6 @@ from tidegate.app.stores.store import (
     Publication,
     TopicRecord,
     encode_definition,
-    pack,
-    to_frames,
-    unpack,
 )
 from tidegate.conflation.frame import Frame, RemovalReason, RestoredTopic, Tombstone
 

@@ -15,6 +15,7 @@ from tidegate.app.definitions.mergers import NO_MERGERS, Mergers
 from tidegate.app.http.problems import Problem
 from tidegate.app.stores import generation, idempotency, rows
 from tidegate.app.stores.group_commit import GroupCommit, Result, Work
+from tidegate.app.stores.items import Item
 from tidegate.app.stores.memory import NORMAL
 from tidegate.app.stores.rows import StoredTopic
 from tidegate.app.stores.schema import Folder, open_database
@@ -23,7 +24,6 @@ from tidegate.app.stores.store import (
     Bounds,
     Checkpoint,
     HeadMoved,
-    Item,
     Publication,
     Stored,
     StoreFigures,

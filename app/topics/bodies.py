@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from tidegate.app.http.problems import Problem
-from tidegate.app.stores.store import Message
+from tidegate.app.stores.items import Message
 from tidegate.app.topics.registry import CatalogTopic
 from tidegate.conflation.boards.board import THE_RECORD, Board
 from tidegate.conflation.frame import RemovalReason

@@ -19,6 +19,7 @@ from tidegate.app.settings import Settings
 from tidegate.app.stores.store import TopicRecord
 from tidegate.conflation.errors import TopicUnknown
 from tidegate.conflation.frame import RestoredTopic
+from tidegate.keys.lines import LineReader
 from tidegate.keys.spec import record_key
 
 WORK_AT_ONCE = 50_000
@@ -35,11 +36,12 @@ class CatalogTopic:
 
     `checkpoint_offset`: the store has the records of messages up to this offset. `filler_run`: the
     newest stream that has filled the topic from here. `key_of` returns the SOW key of a JSON text,
-    and `schema` checks it, unless the topic is derived.
+    `reader` reads many together, and `schema` checks one, unless the topic is derived.
     """
 
     record: TopicRecord
     key_of: Callable[[bytes], str] | None = field(init=False)
+    reader: LineReader | None = field(init=False)
     schema: Schema | None = field(init=False)
     writing: asyncio.Lock = field(default_factory=asyncio.Lock)
     checkpoint_offset: int = 0
@@ -69,6 +71,7 @@ class CatalogTopic:
         spec = record.document.key_spec
         self.record = record
         self.key_of = record_key(spec) if spec else None
+        self.reader = LineReader.of(spec)
         self.schema = record.document.schema_checked
 
     def check_schema(self, payload: bytes, line: int | None) -> None:

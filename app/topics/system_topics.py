@@ -15,7 +15,7 @@ from tidegate.app.definitions.topic import TopicDefinition
 from tidegate.app.delivery.timers import Backoff
 from tidegate.app.http.problems import Problem
 from tidegate.app.http.requests import header_value, topic_name, writable_topic_name
-from tidegate.app.stores.store import Item, Message, Removal
+from tidegate.app.stores.items import Item, Message, Removal
 from tidegate.app.topics.catalog import Catalog
 from tidegate.app.topics.ingest import PIPELINE_PREFIX
 from tidegate.app.topics.registry import TopicRegistry

@@ -11,17 +11,8 @@ import msgspec
 
 from tidegate.app.delivery.driver import Driver
 from tidegate.app.http.problems import Problem
-from tidegate.app.stores.store import (
-    Appended,
-    HeadMoved,
-    Item,
-    Producer,
-    Publication,
-    Removal,
-    Retry,
-    Store,
-    to_frames,
-)
+from tidegate.app.stores.items import Item, MessageBlock, Removal, to_frames
+from tidegate.app.stores.store import Appended, HeadMoved, Producer, Publication, Retry, Store
 from tidegate.app.topics.registry import BegunAnew, CatalogTopic
 from tidegate.conflation.boards.board import THE_RECORD
 from tidegate.conflation.errors import TopicUnknown
@@ -323,7 +314,9 @@ def _is_same(given: Frame, there: Frame | None) -> bool:
 
 def valued(items: Sequence[Item], sow: Feed | None) -> Sequence[Item]:
     """Return items whose removals have the value that they remove, even of the same request."""
-    if sow is None or not any(isinstance(item, Removal) for item in items):
+    if sow is None or isinstance(items, MessageBlock):
+        return items
+    if not any(isinstance(item, Removal) for item in items):
         return items
     newest: dict[str, bytes] = {}
     found: list[Item] = []

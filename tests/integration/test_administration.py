@@ -16,7 +16,8 @@ import pytest
 from tests.support.gateways import Running, running_gateway
 from tests.support.models.linearizable import Operation, State, linearizable
 from tests.support.rules import rule
-from tidegate.app.stores.store import Item, TopicRecord
+from tidegate.app.stores.items import Item
+from tidegate.app.stores.store import TopicRecord
 from tidegate.app.topics.ingest import Form, Ingest
 from tidegate.app.topics.registry import CatalogTopic
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidegate.app.stores.store import Item, Message, Removal, pack, to_frames, unpack
+from tidegate.app.stores.items import Item, Message, Removal, pack, to_frames, unpack
 from tidegate.conflation.frame import Frame, RemovalReason, Tombstone
 
 ITEMS: list[Item] = [

@@ -14,9 +14,10 @@ from tests.app.stores.test_store import NOW_MS, PLAIN, append
 from tidegate.app.definitions.mergers import Mergers
 from tidegate.app.definitions.topic import TopicDefinition, Unusable
 from tidegate.app.http.problems import Problem
+from tidegate.app.stores.items import Message
 from tidegate.app.stores.schema import DATABASE
 from tidegate.app.stores.sqlite import SqliteStore
-from tidegate.app.stores.store import Appended, Message, Publication, StoreUnusable, TopicRecord
+from tidegate.app.stores.store import Appended, Publication, StoreUnusable, TopicRecord
 
 ENOUGH_PAGES = 1 << 20
 

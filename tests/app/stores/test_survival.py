@@ -14,15 +14,13 @@ import pytest
 
 from tidegate.app.definitions.topic import TopicDefinition
 from tidegate.app.http.problems import Problem
+from tidegate.app.stores.items import Item, Message, Removal
 from tidegate.app.stores.sqlite import SqliteStore
 from tidegate.app.stores.store import (
     Appended,
     Checkpoint,
-    Item,
-    Message,
     Producer,
     Publication,
-    Removal,
     Retry,
     Store,
     TopicRecord,

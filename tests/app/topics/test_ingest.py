@@ -12,7 +12,8 @@ import pytest
 from tests.support.place import LINES, Place, keyed
 from tests.support.rules import rule
 from tidegate.app.http.problems import Problem
-from tidegate.app.stores.store import Appended, Item, Message, Producer, Retry
+from tidegate.app.stores.items import Item, Message
+from tidegate.app.stores.store import Appended, Producer, Retry
 from tidegate.app.topics.ingest import COUNTED_AT_ONCE, Form
 from tidegate.conflation.errors import TopicUnknown
 from tidegate.conflation.frame import RemovalReason
@@ -21,7 +22,7 @@ SPARK = {"topic": "px", "interval": "1s", "engine": "spark"}
 
 
 async def check(place: Place, body: bytes, *, lined: bool = True) -> list[Item]:
-    return await place.ingest.check(place.catalog.get("px"), body, Form(lined=lined))
+    return list(await place.ingest.check(place.catalog.get("px"), body, Form(lined=lined)))
 
 
 async def test_lines_become_messages_with_their_keys() -> None:
