@@ -46,14 +46,10 @@ class MessageBlock(Sequence[Message]):
     __slots__ = ("exempt", "payloads", "record_keys")
 
     def __init__(
-        self,
-        payloads: Iterable[bytes] = (),
-        record_keys: Iterable[str] = (),
-        *,
-        exempt: bool = False,
+        self, payloads: list[bytes], record_keys: list[str], *, exempt: bool = False
     ) -> None:
-        self.payloads = list(payloads)
-        self.record_keys = list(record_keys)
+        self.payloads = payloads
+        self.record_keys = record_keys
         self.exempt = exempt
 
     def __len__(self) -> int:

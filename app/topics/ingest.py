@@ -190,7 +190,9 @@ class Ingest:
     async def _check_lines(self, entry: CatalogTopic, body: bytes, form: Form) -> Sequence[Item]:
         """Check NDJSON in pieces: each read at once where that is possible, else line by line."""
         is_plain = not form.delta and not form.enveloped
-        messages: MessageBlock | list[Item] = MessageBlock(exempt=form.exempt) if is_plain else []
+        messages: MessageBlock | list[Item] = []
+        if is_plain:
+            messages = MessageBlock([], [], exempt=form.exempt)
         # A schema names the line that breaks it, and costs more than reading by line does.
         reader = entry.reader if is_plain and entry.schema is None else None
         bytes_max = self._settings.message_bytes_max

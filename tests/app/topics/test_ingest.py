@@ -74,6 +74,23 @@ async def test_lines_are_counted_over_the_pieces_of_a_large_request(good: bytes)
     assert refused.value.line == 10_000
 
 
+async def test_lines_are_counted_where_some_are_read_together_and_some_are_not() -> None:
+    together, one_by_one = b'{"k":"a"}\n' * 5_000, b'\n{"k":1.5}\n' * 4_000
+    body = together + one_by_one + together
+    assert len(await check(await keyed(), body)) == 14_000
+    with pytest.raises(Problem) as refused:
+        await check(await keyed(), body + b'{"k":}')
+    assert refused.value.line == 18_001
+
+
+async def test_exempt_lines_are_exempt() -> None:
+    place = await keyed()
+    form = Form(lined=True, exempt=True)
+    body = b'{"k":"a"}\n{"k":"b"}'
+    checked = await place.ingest.check(place.catalog.get("px"), body, form)
+    assert [message.exempt for message in checked if isinstance(message, Message)] == [True, True]
+
+
 async def test_a_single_message_has_no_line() -> None:
     with pytest.raises(Problem) as refused:
         await check(await keyed(), b'\n{"k":}', lined=False)
