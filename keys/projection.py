@@ -211,7 +211,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """How the records of each group become one row; hashable, equal if the texts are."""
+    """The fields of a group's row, made of its records; hashable, equal if the texts are."""
 
     columns: tuple[Column, ...]
     grouping: KeySpec

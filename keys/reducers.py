@@ -253,7 +253,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Reduce:
-    """How messages become one: a reducer for each named field, the last message for the others."""
+    """Reducers of named fields; other fields come from the last message."""
 
     columns: tuple[Column, ...] = ()
 

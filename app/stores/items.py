@@ -1,4 +1,4 @@
-"""What a topic is written: messages and removals, their stored form, and their frames."""
+"""Items: messages and removals, their stored form, and their frames."""
 
 from __future__ import annotations
 

@@ -25,10 +25,10 @@ from tidegate.app.stores.store import (
 from tidegate.conflation.frame import RestoredTopic
 
 RETRY_MS = 24 * 3_600_000
-"""How long the store recognises a retry of a request (CONTRACT 3)."""
+"""The time for which the store recognises a retry (CONTRACT 3)."""
 
 STAGE_MS = 3_600_000
-"""How long a stage waits for its commit (CONTRACT 3)."""
+"""The time for which a stage waits for its commit (CONTRACT 3)."""
 
 
 NORMAL = Bounds()

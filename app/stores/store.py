@@ -122,10 +122,10 @@ class Store(Protocol):
     """
 
     survives_process: bool
-    """Whether acknowledged data survives `kill -9`."""
+    """True if acknowledged data survives `kill -9`."""
 
     checkpoints: bool
-    """Whether the store needs `checkpoint` calls; otherwise it writes records itself, or none."""
+    """True if the store needs `checkpoint` calls; otherwise it writes records itself, or none."""
 
     async def open(self) -> None:
         """Connect or open the files, and load what exists.

@@ -32,7 +32,7 @@ JSON_SPACE = b" \t\r\n"
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How to read the body of a publish request.
+    """The form of a publish request's body.
 
     `lined`: NDJSON, and a problem names the line. `delta`: merge patches. `exempt`: messages that
     must never be conflated. `enveloped`: messages and removals in envelopes.

@@ -28,7 +28,7 @@ HasMessages = Callable[[str], Awaitable[bool]]
 
 
 class StepAction(StrEnum):
-    """What a step does with a topic."""
+    """The kind of a step."""
 
     CREATE = "create"
     CHANGE = "change"
@@ -45,7 +45,7 @@ class Step:
 
     @property
     def what(self) -> StepAction:
-        """What the step does with the topic."""
+        """The kind of the step."""
         if self.before is None:
             return StepAction.CREATE
         return StepAction.LEAVE if self.before == self.after else StepAction.CHANGE

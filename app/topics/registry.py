@@ -58,12 +58,12 @@ class CatalogTopic:
 
     @property
     def document(self) -> TopicDefinition:
-        """Its definition."""
+        """The topic's definition."""
         return self.record.document
 
     @property
     def etag(self) -> str:
-        """Its definition's entity tag."""
+        """The entity tag of the definition."""
         return self.document.etag(self.record.epoch)
 
     def redefine(self, record: TopicRecord) -> None:

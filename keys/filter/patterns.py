@@ -51,7 +51,7 @@ class Pattern(Protocol):
 
 
 class Scope(StrEnum):
-    """How the texts of an array may be joined so that one search answers for all of them."""
+    """A way to join the texts of an array so that one search answers for all of them."""
 
     ANYWHERE = "by a byte that is no character"
     LINE = "as lines"
@@ -127,7 +127,7 @@ _WRITING = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """How much of a message each place of a filter may look at (rule filter-4).
+    """The share of a message that each place of a filter may look at (rule filter-4).
 
     The cost of a filter is bounded as a whole, so the more places it has, the less each may read.
     `elements` of an array, with arrays in it and their elements; `text_bytes` of a text for

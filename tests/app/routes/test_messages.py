@@ -25,7 +25,7 @@ async def test_publishing_answers_with_the_place_of_the_messages() -> None:
         assert one.json()["first"] == one.json()["last"] == f"{epoch}-3"
 
 
-async def test_a_repeated_number_is_told_and_publishes_nothing() -> None:
+async def test_a_repeated_number_is_a_duplicate_and_publishes_nothing() -> None:
     async with running_gateway() as running:
         await running.topic()
         numbered = {"Tidegate-Producer": "p", "Tidegate-Sequence": "7"}
