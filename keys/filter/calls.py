@@ -11,8 +11,7 @@ from typing import Protocol
 from tidegate.keys.errors import FilterInvalid
 from tidegate.keys.filter import functions
 from tidegate.keys.filter.fields import Reader, Row, Value
-from tidegate.keys.filter.matching import replacer, searcher
-from tidegate.keys.filter.patterns import Allowance
+from tidegate.keys.filter.patterns import Allowance, replacer, searcher
 from tidegate.keys.filter.times import reader, written
 from tidegate.keys.filter.tree import Call, Literal, Node
 from tidegate.keys.filter.values import Scalar, narrow, number, text, widened

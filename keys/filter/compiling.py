@@ -9,10 +9,17 @@ from collections.abc import Callable
 from typing import Any
 
 from tidegate.keys.filter.calls import compile_call
-from tidegate.keys.filter.comparing import between, compare, has_affix, null
-from tidegate.keys.filter.fields import Fields, Reader, Row, Value
-from tidegate.keys.filter.matching import searcher
-from tidegate.keys.filter.patterns import Allowance
+from tidegate.keys.filter.fields import (
+    Fields,
+    Reader,
+    Row,
+    Value,
+    between,
+    compare,
+    has_affix,
+    null,
+)
+from tidegate.keys.filter.patterns import Allowance, searcher
 from tidegate.keys.filter.tree import (
     Affix,
     And,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import re
 import zlib
 from collections.abc import Callable, Iterable
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_UP, Context, Decimal
@@ -13,8 +12,7 @@ from itertools import accumulate
 from operator import add, gt, lt
 from typing import Any
 
-from tidegate.keys.filter.comparing import compare_scalars
-from tidegate.keys.filter.fields import Value, scalars
+from tidegate.keys.filter.fields import Value, compare_scalars, scalars
 from tidegate.keys.filter.tokens import INTEGER_MAX, INTEGER_MIN
 from tidegate.keys.filter.values import (
     OBJECT,
@@ -276,7 +274,6 @@ NUMBER_FUNCTIONS: dict[str, tuple[str, Callable[..., Scalar | None]]] = {
 
 
 _SPACE = " \t\n\v\f\r"
-_REFERENCE = re.compile(r"\\(.)", re.DOTALL)
 
 
 def lower(whole: str) -> str:
@@ -351,18 +348,6 @@ def replace(values: list[Scalar | None], bytes_max: int) -> str | None:
         return None
     growth = before.count(old_text) * (len(new_text) - len(old_text))
     return before.replace(old_text, new_text) if len(before) + growth <= bytes_max else None
-
-
-def template(new: str, groups: tuple[str, ...]) -> str:
-    r"""Fill `\0` to `\9` into a replacement (rule filter-15); `groups` begins with the match."""
-
-    def filled(reference: re.Match[str]) -> str:
-        code = reference.group(1)
-        if code not in "0123456789":
-            return code
-        return groups[int(code)] if int(code) < len(groups) else ""
-
-    return _REFERENCE.sub(filled, new)
 
 
 # Each takes texts, to read (t), search (f) or rewrite (s), and counts (c); NULL gives NULL.
