@@ -17,6 +17,7 @@ from tidegate.keys.errors import PathInvalid
 TEXT_LENGTH_MAX = 1_024
 
 
+# Parsing takes long, and the same paths come with each subscription.
 @lru_cache(maxsize=1_024)
 def _parsed(text: str) -> JSONPath:
     return JsonPathParser().parse(text)
@@ -140,6 +141,7 @@ def fields_decoder(names: tuple[str, ...]) -> Callable[[bytes], msgspec.Struct]:
     """
     attributes = [f"f{index}" for index in range(len(names))]
     fields = [(attribute, msgspec.Raw, msgspec.UNSET) for attribute in attributes]
+    # msgspec refuses these names for structs, as it would write them without escapes.
     if any(map(NO_STRUCT_NAME, names)):
         return _all_fields_decoder(names, msgspec.defstruct("Fields", fields, gc=False))
     renamed = dict(zip(attributes, names, strict=True))

@@ -85,6 +85,7 @@ def record_sender(
             "VALUES (?, ?, ?, ?, ?, ?)",
             (topic, retry.name, retry.digest, now_ms, appended.first, appended.last),
         )
+    # In the transaction of the write: a stage is published once, or stays.
     forget_stages(connection, topic, publication.stages)
 
 
@@ -101,6 +102,7 @@ def stage(
     Raises:
         Problem: limit-reached; nothing was written.
     """
+    # Packed before the limits are checked: they count what is stored.
     packed = pack(items)
     count, size_bytes = connection.execute(
         "SELECT count(*), coalesce(sum(length(items)), 0) FROM stages "

@@ -81,6 +81,7 @@ class MessageBlock(Sequence[Message]):
 
     def frames(self, first: int, timestamp_ms: int) -> list[Frame]:
         """Return the messages as frames, numbered from `first`."""
+        # `map` calls the struct from C: a comprehension takes half as long again.
         numbers = range(first, first + len(self))
         return list(
             map(

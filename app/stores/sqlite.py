@@ -110,6 +110,7 @@ class SqliteStore:
 
         def work(connection: sqlite3.Connection) -> None:
             rows.put_topic(connection, record)
+            # A new epoch has a new row id, so the next use reads it.
             self._topics.pop(record.name, None)
 
         await self._run(work)
@@ -186,6 +187,7 @@ class SqliteStore:
         """Store a topic's records; ignore a topic that was deleted or restarted meanwhile."""
 
         def work(connection: sqlite3.Connection) -> None:
+            # From the file, as a checkpoint is made in the background and the topic may have gone.
             stored = rows.find(connection, topic)
             if stored is not None and stored.epoch == checkpoint.epoch:
                 rows.checkpoint(connection, stored, checkpoint)

@@ -335,6 +335,7 @@ def check_readable(document: TopicDefinition, mergers: Mergers, settings: Settin
     Raises:
         Problem: topic-invalid.
     """
+    # Through the text and back, as a start does it: what cannot be read is never stored.
     text = encode_definition(document)
     again = parse_stored("", text, "", mergers)
     if isinstance(again, Unusable):

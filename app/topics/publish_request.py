@@ -161,6 +161,7 @@ class PublishRequest:
         delta = _is_delta(query.delta, media_type)
         query.check(store)
         stage, retry_key = headers.tidegate_stage, headers.idempotency_key
+        # A stage replaces itself, so that a retry needs no key; one would promise more than that.
         if stage is not None and retry_key is not None:
             raise Problem("message-invalid", "A stage may be sent again without Idempotency-Key.")
         if stage is not None and delta:
@@ -225,6 +226,7 @@ def _is_delta(asked: bool | None, media_type: str) -> bool:
     code = "options-invalid"
     is_patch = media_type == MERGE_PATCH
     delta = is_patch if asked is None else asked
+    # A contradiction is refused, not guessed at.
     if is_patch and not delta:
         raise Problem(code, "A merge patch is a delta.")
     if delta and media_type in (TEXT, BYTES):
@@ -254,7 +256,9 @@ def _producer(headers: PublishHeaders, *, is_stage: bool) -> tuple[str | None, i
     return name, number
 
 
+# As many as a store keeps for a topic by default.
 STAGES_MAX = 10_000
+# Names of 255 characters for every stage fit, with room to spare.
 DOCUMENT_BYTES_MAX = 4 << 20
 
 

@@ -70,6 +70,7 @@ class CatalogTopic:
         """Take a new definition over."""
         spec = record.document.key_spec
         self.record = record
+        # Compiled with the definition, as each message needs them.
         self.key_of = record_key(spec) if spec else None
         self.reader = LineReader.of(spec)
         self.schema = record.document.schema_checked
@@ -245,6 +246,7 @@ class TopicRegistry:
         """Return True if one more topic fits; the gateway's own do not count."""
         # Unusable topics count: repairing their definitions must not exceed the limit.
         names = [*self._entries, *self._unusable]
+        # The gateway makes its own topics, so they take no one's room.
         own = sum(name.startswith(OWN_PREFIX) for name in names)
         return len(names) < own + self._settings.topics_max
 
@@ -273,6 +275,7 @@ class TopicRegistry:
         logger.error("%s cannot be used here: %s", unusable.name, unusable.reason)
         self._unusable[unusable.name] = unusable
         if self._entries.pop(unusable.name, None) is not None:
+            # Subscribers of a topic that is out of use must not wait for its messages.
             self._driver.drop_topic(unusable.name, "UNUSABLE")
 
     def drop_unusable(self, unusable: Unusable) -> None:

@@ -158,6 +158,7 @@ async def open_own(catalog: Catalog) -> None:
     Raises:
         Problem: bus-unavailable.
     """
+    # Each by itself: one that another version has defined must not keep the rest from serving.
     for name, document in OWN_TOPICS.items():
         try:
             await catalog.put(name, document)
@@ -175,6 +176,7 @@ def publishable_topic_name(scope: Scope) -> str:
     Raises:
         Problem: topic-invalid, topic-read-only, or message-invalid for a header given twice.
     """
+    # By the name of the producer, as the topic is open to pipelines alone.
     producer = header_value(scope, "tidegate-producer", "message-invalid") or ""
     if producer.startswith(PIPELINE_PREFIX) and topic_name(scope) == PIPELINES:
         return PIPELINES

@@ -106,7 +106,9 @@ def _unknown(detail: str) -> Problem:
     return Problem("bus-unavailable", detail, headers={"Retry-After": "1"})
 
 
+# A slice holds `writing`, and publishers wait for no more than that.
 REMOVED_AT_ONCE = 500
+# About a millisecond, in which streams wait.
 FRAMED_AT_ONCE = 10_000
 NO_HEAD = -1
 """No topic has this head: an append that expects it finds its duplicate, or writes nothing."""
@@ -307,6 +309,7 @@ class Writer:
 
 def _is_same(given: Frame, there: Frame | None) -> bool:
     """Return True if a record has not changed; one that was read again from the bus is equal."""
+    # Offset and value: a frame that came back from the bus is another object.
     if there is None or there is given:
         return there is given
     return (there.offset, there.payload) == (given.offset, given.payload)

@@ -51,6 +51,7 @@ class Fields:
     """
 
     def __init__(self, paths: Iterable[FieldPath], elements_max: int) -> None:
+        # Paths may begin with one field, which is decoded once.
         self._heads = tuple(dict.fromkeys(path.steps[0] for path in paths))
         self._elements_max = elements_max
         attributes = [(f"f{index}", Any, None) for index in range(len(self._heads))]
@@ -64,6 +65,7 @@ class Fields:
         try:
             struct = msgspec.defstruct("Row", attributes, rename=names, gc=False)  # type: ignore[arg-type]  # an index is refused right here
             return msgspec.json.Decoder(struct).decode
+        # No struct has such a name; each row is then read the slower way.
         except (ValueError, TypeError):
             return msgspec.json.Decoder(msgspec.UnsetType).decode
 
@@ -173,6 +175,7 @@ def _compare_arrays(operator: str, left: Value, right: Value) -> bool | None:
         return operator == "!="
     try:
         return some_pair(operator, _array(left), _array(right))
+    # As everything beyond the allowance, the answer is NULL.
     except TooManyStringsError:
         return None
 
@@ -184,6 +187,7 @@ def compare_scalars(operator: str, left: Scalar, right: Scalar) -> bool:
             return operator == "!="
         if isinstance(left, str):
             found = number_in(left)
+            # A word is greater than every number, so that any two values have an order.
             if found is None:
                 return operator in (">", ">=", "!=")
             left = found
@@ -251,6 +255,7 @@ def has_affix(end: str, value: Value, items: list[Scalar | None]) -> bool | None
 
 def _marked(end: str, affixes: list[str]) -> list[str]:
     """Return the affixes as they appear at one end of a text among joined texts."""
+    # No text of a message holds the separator, so these match nothing.
     possible = [affix for affix in affixes if SEPARATOR not in affix]
     if end == "ENDS":
         return [affix + SEPARATOR for affix in possible]

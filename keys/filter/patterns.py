@@ -19,6 +19,7 @@ from tidegate.keys.filter.values import SEPARATOR, Array, Scalar, narrow, text, 
 INSTRUCTIONS_MAX = 4_000
 
 _ESCAPE = re.compile(r"\\.", re.DOTALL)
+# The ends of the whole text, single bytes, and literal runs: in joined texts they mean others.
 _ALONE = frozenset({"\\A", "\\z", "\\C", "\\Q"})
 _NEGATION = "[^"
 _LINE_FLAG = re.compile(r"\(\?[A-Za-z-]*m")
@@ -66,6 +67,7 @@ def scope_of(pattern: str) -> Scope:
     bare = _ESCAPE.sub("", pattern)
     if not _ALONE.isdisjoint(_ESCAPE.findall(pattern)):
         return Scope.ALONE
+    # `[^` negates a class and anchors nothing.
     anchors = bare.replace(_NEGATION, "")
     if "^" not in anchors and "$" not in anchors:
         return Scope.ANYWHERE
@@ -75,7 +77,9 @@ def scope_of(pattern: str) -> Scope:
 @lru_cache(maxsize=1_024)
 def _compiled(pattern: str, *options: str) -> Pattern:
     chosen = re2.Options()
+    # RE2 would write them to standard error; the refusal says them.
     chosen.log_errors = False
+    # The automaton grows with the texts it sees, up to this; beyond, RE2 forgets and goes on.
     chosen.max_mem = 1 << 20
     for option in options:
         setattr(chosen, option, True)
@@ -146,6 +150,7 @@ class Allowance:
     @classmethod
     def of(cls, tree: Node) -> Allowance:
         """Compute the allowance of a filter; a subtree that occurs twice is evaluated once."""
+        # A subtree that occurs twice is evaluated once, and pays once.
         nodes = set(walk(tree))
         called = [node.name for node in nodes if isinstance(node, Call)]
         seeking = sum(name in _SEEKING or name in _WRITING for name in called)
@@ -234,11 +239,13 @@ def _replaced(expression: Pattern, whole: str, form: str, bytes_max: int) -> str
     pieces: list[str] = []
     done = length = 0
     for match in expression.finditer(whole):
+        # An empty match right behind another one is not a match of its own.
         if match.start() == match.end() == done and done > 0:
             continue
         groups = (match.group(), *match.groups(""))
         pieces += narrow(whole[done : match.start()]), _template(form, tuple(map(narrow, groups)))
         length += len(pieces[-1]) + len(pieces[-2])
+        # While it grows: a short text and a short replacement can make a very long one.
         if length > bytes_max:
             return None
         done = match.end()

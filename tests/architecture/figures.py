@@ -46,8 +46,8 @@ class Bound:
 
 
 BOUNDS = {
-    "product files": Bound(317),
-    "product lines": Bound(57_500),
+    "product files": Bound(316),
+    "product lines": Bound(57_800),
     "entries in the root of app/": Bound(15),
     "files in the fullest folder": Bound(16),
     "longest import chain in app": Bound(18),
@@ -55,7 +55,7 @@ BOUNDS = {
     "longest import chain in keys": Bound(11),
     "longest import chain in pipeline": Bound(14),
     "longest import chain in clients": Bound(6),
-    "comments per 100 lines of code": Bound(3.0, least=True),
+    "comments per 100 lines of code": Bound(3.5, least=True),
     "files entered by one published message": Bound(47),
     "files entered by one subscription": Bound(70),
     "semantics rules": Bound(190),

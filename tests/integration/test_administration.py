@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import json
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -165,7 +165,7 @@ class SlowCheck:
         self._change = change
         self.checks = 0
 
-    async def check(self, entry: CatalogTopic, body: bytes, form: Form) -> list[Item]:
+    async def check(self, entry: CatalogTopic, body: bytes, form: Form) -> Sequence[Item]:
         self.checks += 1
         messages = await self._check(entry, body, form)
         if self.checks == 1:
