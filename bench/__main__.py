@@ -11,10 +11,23 @@ import platform
 import sys
 from importlib.metadata import version
 
-from bench import engine, equality, loopback, openings, pipeline, sizing, store, topics
+from bench import (
+    engine,
+    equality,
+    fanout,
+    ingest,
+    loopback,
+    openings,
+    pipeline,
+    sizing,
+    store,
+    topics,
+)
 
 SUITES = {
     "engine": engine.figures,
+    "fanout": fanout.figures,
+    "ingest": ingest.figures,
     "loopback": loopback.figures,
     "openings": openings.figures,
     "pipeline": pipeline.figures,

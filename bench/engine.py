@@ -96,7 +96,8 @@ def _fill(frames: list[Frame]) -> Board:
     return board
 
 
-def _publish(frames: list[Frame], requests: list[Request]) -> None:
+def engine_of(requests: list[Request]) -> Engine:
+    """Return an engine with a keyed topic `t`, and these subscriptions of it."""
     definition = Definition(History(1_000), SPEC)
     engine = Engine(sessions_max=1_000, subscriptions_max=1)
     engine.define_topic("t", definition, "e")
@@ -105,5 +106,10 @@ def _publish(frames: list[Frame], requests: list[Request]) -> None:
         parsed = Options.parse(options)
         granted = decide("t", definition, parsed, command=command, filter_text=filter_text)
         engine.subscribe(f"s{number}", "s1", granted, 0)
+    return engine
+
+
+def _publish(frames: list[Frame], requests: list[Request]) -> None:
+    engine = engine_of(requests)
     for start in range(0, len(frames), 1_000):
         engine.publish("t", frames[start : start + 1_000], start * SECOND // len(frames))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from itertools import accumulate, islice
 from weakref import WeakValueDictionary
 
 from tidegate.conflation.definition import History
@@ -53,13 +54,16 @@ class Log:
         """The newest frame."""
         return self._frames[-1] if len(self) else None
 
-    def extend(self, frames: Iterable[Frame]) -> None:
-        """Add frames at the new end."""
-        size_of = self._size_of
-        for frame in frames:
-            self._bytes_total += len(frame.payload) if size_of is None else size_of(frame)
-            self._frames.append(frame)
-            self._bytes_through.append(self._bytes_total)
+    def extend(self, frames: Iterable[Frame]) -> int:
+        """Add frames at the new end; return the bytes added."""
+        added = list(frames)
+        size_of, before = self._size_of, self._bytes_total
+        # Three steps over all frames: a loop over each frame costs half as much again.
+        sizes = [len(frame.payload) if size_of is None else size_of(frame) for frame in added]
+        self._frames += added
+        self._bytes_through += islice(accumulate(sizes, initial=before), 1, None)
+        self._bytes_total = before + sum(sizes)
+        return self._bytes_total - before
 
     def after(self, offset: int, until: int | None = None) -> list[Frame]:
         """Return frames after an offset, up to `until` if given, oldest first."""

@@ -61,6 +61,7 @@ def topic_folder(topic: str) -> str:
 
 def reach(parts: Sequence[Part], epoch: str) -> tuple[int, int] | None:
     """Return the ends of an epoch's newest stretch without a hole; None without parts."""
+    # A hole ends what can be replayed, so only the stretch at the newest end counts.
     own = sorted((part for part in parts if part.epoch == epoch), key=lambda part: part.first)
     if not own:
         return None

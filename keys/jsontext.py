@@ -17,6 +17,7 @@ DEPTH_MAX = 64
 _check_syntax = msgspec.json.Decoder(msgspec.Raw).decode
 _BYTE = re.compile(r"\(byte (\d+)\)")
 _STRING_OR_BRACKET = re.compile(rb'"(?:[^"\\]|\\.)*"?|[\[{]|[\]}]', re.DOTALL)
+# Spaces, so that tokens stay apart and positions of errors stay those of the sender.
 _LINE_BREAKS = bytes.maketrans(b"\r\n", b"  ")
 
 
@@ -53,6 +54,7 @@ def decoded(text: bytes) -> Any:
 
 def one_line(text: bytes) -> bytes:
     """Replace line breaks in checked JSON text by spaces; inside strings there are none."""
+    # Most messages have no line break, and are returned without a copy.
     stripped = text.strip()
     if b"\n" in stripped or b"\r" in stripped:
         return stripped.translate(_LINE_BREAKS)
@@ -62,6 +64,7 @@ def one_line(text: bytes) -> bytes:
 def _invalid(text: bytes, reason: str) -> JsonInvalid:
     found = _BYTE.search(reason)
     reason = _BYTE.sub("", reason).removeprefix("JSON is malformed: ").strip()
+    # msgspec says the same of half a surrogate pair and of a text that ends too early.
     if "truncated" in reason and b"\\ud" in text.lower():
         reason = "lone surrogate, or the text breaks off"
     return JsonInvalid(f"not JSON: {reason}", int(found[1]) if found else len(text))
@@ -230,4 +233,5 @@ def canonical_value(text: bytes) -> str:
 
 def same(one: bytes, other: bytes) -> bool:
     """Return True if two JSON texts mean the same: 1 and 1.0 do, 1, "1" and true do not."""
+    # Equal bytes are the common case, and cost nothing to compare.
     return one == other or canonical_value(one) == canonical_value(other)

@@ -50,6 +50,7 @@ class Merger:
     def answer(self, current: bytes, new: bytes) -> bytes | Verdict:
         """Return one message for two, the older one first; else a verdict on which to keep."""
         try:
+            # New values for each call: a merger that changes its arguments harms no other.
             values = decoded(current), decoded(new)
         except JsonInvalid:
             return Verdict.NO_CONFLATION  # a number that has no value here
@@ -99,6 +100,7 @@ class Matcher:
 def _text_of(answer: Any) -> bytes | Verdict:
     if isinstance(answer, Verdict):
         return answer
+    # Encoded here and checked: subscribers get no text that a publisher could not send.
     text = msgspec.json.encode(answer)
     check_json(text)
     return text

@@ -76,6 +76,7 @@ class _Descending(str):
 
     __slots__ = ()
 
+    # Strings cannot be negated, so the comparison is turned around.
     def __lt__(self, other: str) -> bool:
         return str.__gt__(self, other)
 
@@ -107,6 +108,7 @@ def _column(text: str, position: int) -> Column:
     )
 
 
+# A window ranks every message: its decoder is compiled once.
 @lru_cache(maxsize=1_024)
 def _reader(paths: tuple[FieldPath, ...]) -> FieldsOf:
     return read_fields(paths)
@@ -116,6 +118,7 @@ def _rank(column: Column, text: bytes | None) -> Rank:
     """Rank nulls, then numbers, then strings: pairs of different kinds differ in the first item."""
     if text is None or text == b"null" or text[:1] == b"{":
         return _NULL
+    # As in filters, an array has the value of its first element here.
     if (parts := items(text)) is not None:
         return _rank(column, bytes(parts[0]) if parts else None)
     if (said := string(text)) is not None:

@@ -66,7 +66,9 @@ def compose(first: bytes, second: bytes) -> bytes | None:
         return None
     for name, change in later.items():
         before = changes.get(name)
+        # Only objects merge; any other change takes the place of an earlier one.
         if before is not None and members(bytes(change)) is not None:
+            # After a null or a scalar, an object would merge into members that are gone.
             both = compose(bytes(before), bytes(change))
             if both is None:
                 return None
@@ -117,6 +119,7 @@ def _holds_null(value: bytes) -> bool:
 
 def _only(value: bytes, steps: tuple[Step, ...]) -> bytes | None:
     """Return the value reduced to what the steps lead to; None if that is not there."""
+    # A patch cannot name a place in an array, so it brings the whole array.
     if not steps or isinstance(steps[0], int):
         return None if _holds_null(value) else value
     inner = members(value)

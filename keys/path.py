@@ -17,6 +17,7 @@ from tidegate.keys.errors import PathInvalid
 TEXT_LENGTH_MAX = 1_024
 
 
+# Parsing takes long, and the same paths come with each subscription.
 @lru_cache(maxsize=1_024)
 def _parsed(text: str) -> JSONPath:
     return JsonPathParser().parse(text)
@@ -61,7 +62,7 @@ Step = str | int
 Getter = Callable[[bytes], bytes | None]
 
 NAME = re.compile(r"[\w@$][\w@$.:-]*")
-_NO_STRUCT_NAME = re.compile(r'[\\"\x00-\x1f]').search
+NO_STRUCT_NAME = re.compile(r'[\\"\x00-\x1f]').search
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +141,8 @@ def fields_decoder(names: tuple[str, ...]) -> Callable[[bytes], msgspec.Struct]:
     """
     attributes = [f"f{index}" for index in range(len(names))]
     fields = [(attribute, msgspec.Raw, msgspec.UNSET) for attribute in attributes]
-    if any(map(_NO_STRUCT_NAME, names)):
+    # msgspec refuses these names for structs, as it would write them without escapes.
+    if any(map(NO_STRUCT_NAME, names)):
         return _all_fields_decoder(names, msgspec.defstruct("Fields", fields, gc=False))
     renamed = dict(zip(attributes, names, strict=True))
     struct = msgspec.defstruct("Fields", fields, rename=renamed, gc=False)

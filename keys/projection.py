@@ -81,6 +81,7 @@ class Moments:
     @classmethod
     def of(cls, numbers: Sequence[Exact], *, squared: bool) -> Moments:
         """Sum up some numbers; squares are 0 unless they are asked for."""
+        # Squares of exact numbers are long; only deviations pay for them.
         squares = sum(each * each for each in numbers) if squared else 0
         return cls(len(numbers), sum(numbers), squares)
 
@@ -116,6 +117,7 @@ def aggregated(aggregate: Aggregate, cells: Sequence[Cell]) -> bytes:
             return _extreme(Reducer.MAX, cells)
     numbers = [cell.number for cell in cells]
     known = [each for each in numbers if each is not None]
+    # A sum without one of its values would be wrong, and nothing would show it.
     if len(known) < len(numbers):
         return NULL
     return calculated(aggregate, Moments.of(known, squared=aggregate in DEVIATIONS))
@@ -162,6 +164,7 @@ def _deviation(moments: Moments, divisor: int) -> Exact:
 
 def _root(numerator: int, denominator: int) -> Exact:
     """Return the square root, with far more digits than a double has."""
+    # A root of integers: a double would lose digits before the root is taken.
     shift = max(0, ROOT_BITS + denominator.bit_length() - numerator.bit_length())
     return Fraction(math.isqrt((numerator << 2 * shift) // denominator), 1 << shift)
 
@@ -221,7 +224,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """How the records of each group become one row; hashable, equal if the texts are."""
+    """The fields of a group's row, made of its records; hashable, equal if the texts are."""
 
     columns: tuple[Column, ...]
     grouping: KeySpec
@@ -238,6 +241,7 @@ class Projection:
             FilterInvalid: a malformed expression.
         """
         grouping = KeySpec.parse(grouping_text, grouping_at)
+        # A row is built of names: a place in an array has none to put it at.
         if any(isinstance(step, int) for path in grouping.paths for step in path.steps):
             raise PathInvalid("groups are by fields, not by places in an array", grouping_at)
         if projection_text[:1] != "[" or projection_text[-1:] != "]" or len(projection_text) < 2:
@@ -321,6 +325,7 @@ def _check_place(place: FieldPath, position: int) -> None:
 def _check_free(column: Column, columns: list[Column], grouping: KeySpec, position: int) -> None:
     """Check that a column's place is free; a grouping field may repeat its own."""
     taken = [other.place for other in columns]
+    # A grouping field may stand among the columns too, as in SQL.
     if column.aggregate is not None or column.field != column.place:
         taken += grouping.paths
     else:
@@ -355,6 +360,7 @@ def _cell_of(expression: Expression) -> CellOf:
         if value is None:
             return None
         text = text_of(record)[0] if text_of is not None else None
+        # The first element of an array has no text of its own.
         if text is None or text[:1] in b"{[":
             text = msgspec.json.encode(value)
         return Cell(value, text)

@@ -119,6 +119,7 @@ def _better(sign: int) -> Callable[[_Extreme, _Extreme], _Extreme]:
     def pick(one: Any, later: Any) -> Any:
         if one is None or later is None:
             return later if one is None else one
+        # Strictly, so that the first of equal values stays, however states are grouped.
         wins = later[0] < one[0] if sign > 0 else later[0] > one[0]
         return later if wins else one
 
@@ -253,7 +254,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Reduce:
-    """How messages become one: a reducer for each named field, the last message for the others."""
+    """Reducers of named fields; other fields come from the last message."""
 
     columns: tuple[Column, ...] = ()
 
@@ -288,6 +289,7 @@ class Reduce:
             if len(columns) == COLUMNS_MAX:
                 raise PathInvalid(f"at most {COLUMNS_MAX} reducers", position)
             column = _column(text, position)
+            # One result inside another would overwrite it, or be overwritten.
             if any(meet(column.target, other.target) for other in columns):
                 raise PathInvalid("two reducers write to one place", position)
             columns.append(column)
@@ -310,14 +312,11 @@ class Reduce:
             if column.reducer is not Reducer.LAST or column.name is not None
         ]
         fields = [tuple(map(str, path.steps)) for path in paths]
-        return any(
-            field[: len(target)] == target or target[: len(field)] == field
-            for target in targets
-            for field in fields
-        )
+        return any(meet(target, field) for target in targets for field in fields)
 
     def begin(self, payload: bytes) -> Merged:
         """Begin a merged message with one message."""
+        # The fields of all columns in one pass over the message.
         fields = _reader(tuple(column.path for column in self.columns))(payload)
         states = (
             MONOIDS[column.reducer].lift(text)
@@ -389,6 +388,7 @@ def _column(text: str, position: int) -> Column:
     if at and not _NAME(name):
         raise PathInvalid("expected a field's name after @", place + len(reducer_name) + 1)
     path = FieldPath.parse(path_text, position)
+    # `/px:max@px` is `/px:max`: equal reducers are equal texts.
     own = path.steps == (name,)
     if not at and any(isinstance(step, int) for step in path.steps):
         raise PathInvalid("a place in an array needs @name for the result", position)

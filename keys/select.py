@@ -44,6 +44,7 @@ class Select:
         """
         if len(text) < 2 or text[0] != "[" or text[-1] != "]":
             raise PathInvalid("expected a select list in brackets, such as [-/,+/a]", position)
+        # The first of two directives for one place counts.
         found: dict[tuple[str, ...], Directive] = {}
         for part, start in split_list(text[1:-1]):
             place = position + 1 + start + len(part) - len(part.lstrip())
@@ -62,6 +63,7 @@ class Select:
 
     def apply(self, payload: bytes) -> bytes:
         """Return the kept part of a message, values as published; anything but an object whole."""
+        # Not even a canonical copy: nothing is taken away.
         if self.keeps_all or members(payload) is None:
             return payload
         kept = _kept(payload, _tree(self.directives))
@@ -92,6 +94,7 @@ def _directive(text: str, position: int) -> Directive:
 def _tree(directives: tuple[Directive, ...]) -> _Node:
     """Return the directives as a tree; each node knows if it keeps what it does not name."""
     root = _Node(keep=True, named={})
+    # Shorter ones first: a field inherits from what it lies in.
     for directive in sorted(directives, key=lambda one: len(one.steps)):
         node = root
         for step in directive.steps:

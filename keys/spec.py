@@ -178,6 +178,7 @@ def _number(text: bytes) -> str:
         KeyInvalid: 64 bits cannot hold it, and another number would get the same key.
     """
     beyond = KeyInvalid("a number in a key must fit into 64 bits")
+    # A double first: exact arithmetic on an enormous exponent would take forever.
     near = float(text)
     if len(text) > NUMBER_LENGTH_MAX or near in (float("inf"), float("-inf")):
         raise beyond
@@ -205,6 +206,7 @@ def record_key(spec: KeySpec) -> KeyOf:
     The returned function takes strict JSON text and raises `KeyMissing` or `KeyInvalid`.
     """
     fields_of = read_fields(spec.paths)
+    # Spelled once: they are needed only for the message that lacks one.
     names = [str(path) for path in spec.paths]
 
     def key_of(payload: bytes) -> str:
@@ -237,9 +239,11 @@ def conflation_key(spec: KeySpec) -> KeyOf:
 
 def read_fields(paths: tuple[FieldPath, ...]) -> FieldsOf:
     """Return `payload -> JSON text of each field`, None where absent; nothing else is decoded."""
+    # A struct has names alone; places in an array are read from the whole text.
     if any(isinstance(path.steps[0], int) for path in paths):
         getters = [getter(path.steps) for path in paths]
         return lambda payload: [field(payload) for field in getters]
+    # Two paths may begin with one field, which is decoded once.
     names = tuple(dict.fromkeys(str(path.steps[0]) for path in paths))
     decode = fields_decoder(names)
     slots: list[tuple[str, Getter | None]] = [
@@ -253,6 +257,7 @@ def read_fields(paths: tuple[FieldPath, ...]) -> FieldsOf:
     def read(payload: bytes) -> list[bytes | None]:
         try:
             record = decode(payload)
+        # Not an object, so it has none of the fields.
         except msgspec.ValidationError:
             return [None] * len(slots)
         return [_inside(getattr(record, slot), rest) for slot, rest in slots]

@@ -25,6 +25,7 @@ from tidegate.app.cluster.persistence import (
 from tidegate.app.cluster.topic_log import TopicLog, read_head, topic_keys
 from tidegate.app.http.problems import Problem
 from tidegate.app.settings import Settings
+from tidegate.app.stores.items import Item, pack, unpack
 from tidegate.app.stores.memory import STAGE_MS
 from tidegate.app.stores.store import (
     Appended,
@@ -34,7 +35,6 @@ from tidegate.app.stores.store import (
     DefinitionsMoved,
     EpochMoved,
     HeadMoved,
-    Item,
     Publication,
     Stored,
     StoreUnusable,
@@ -42,8 +42,6 @@ from tidegate.app.stores.store import (
     no_room_for_producers,
     no_room_for_retry_keys,
     no_room_for_stages,
-    pack,
-    unpack,
 )
 from tidegate.conflation.errors import TopicUnknown
 from tidegate.conflation.frame import RestoredTopic

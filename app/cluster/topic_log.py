@@ -9,16 +9,8 @@ from typing import Final, NamedTuple
 import msgspec
 
 from tidegate.app.cluster.connection import BusConnection
-from tidegate.app.stores.store import (
-    Bounds,
-    Item,
-    Message,
-    Publication,
-    TopicRecord,
-    pack,
-    to_frames,
-    unpack,
-)
+from tidegate.app.stores.items import Item, Message, pack, to_frames, unpack
+from tidegate.app.stores.store import Bounds, Publication, TopicRecord
 from tidegate.conflation.definition import History
 from tidegate.conflation.frame import Frame, RestoredTopic
 

@@ -143,6 +143,7 @@ async def _staged(
     # Checked here, so that a commit of many stages cannot fail on a line sent an hour ago.
     messages = await gateway.ingest.check(entry, payload, form)
     await gateway.ingest.stage(entry, messages, stage, producer)
+    # No bookmarks: a stage has no offsets before its commit.
     kept = {"topic": entry.record.name, "stage": stage, "messages": len(messages)}
     return Response(msgspec.json.encode(kept), CREATED, media_type=JSON)
 
@@ -189,6 +190,7 @@ async def read_journal(
 ) -> Response:
     """Return the messages after `from`, oldest first; 410 when they are no longer kept."""
     gateway, name, limit, start = gateway_of(request), topic, asked.limit, asked.start
+    # Another gateway may have made it a moment ago, and this one not have heard of it.
     await gateway.catalog.seek(name)
     kind = gateway.catalog.get(name).document.kind
     bookmark = None if start == START else Bookmark.parse(start)
@@ -202,11 +204,12 @@ async def read_journal(
     if gateway.archive and held.reaches(seen) and not held.journal_reaches(seen):
         # The header goes out before the rows are read, so the end of the page is settled first.
         through = min(seen.offset + limit, held.head)
-        # The first piece is read before the answer begins: a lost file can still be a 410.
+        # Begun before the header is sent, so that a missing file is still a problem.
         pieces = await begun(gateway.archive.messages(held, kind, seen.offset, through))
         headers = {"Tidegate-Bookmark": str(held.bookmark(through))}
         return StreamingResponse(_all_lines(writer, pieces), media_type=NDJSON, headers=headers)
     frames = held.since(bookmark, limit)
+    # Where nothing followed, the reader goes on from where it asked.
     last = frames[-1].offset if frames else held.head if start == START else None
     headers = {"Tidegate-Bookmark": start if last is None else str(held.bookmark(last))}
     return StreamingResponse(_lines(writer, frames), media_type=NDJSON, headers=headers)
@@ -262,6 +265,7 @@ async def commit(
     """
     gateway = gateway_of(request)
     content_type(request.scope, (JSON,))
+    # The sequence makes a commit safe to repeat; a key beside it could contradict it.
     query.check(gateway.store)
     refuse_retry_key(request.scope, "a commit has its sequence")
     asked = commit_of(await read_body(request, DOCUMENT_BYTES_MAX))

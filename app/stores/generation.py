@@ -56,6 +56,7 @@ def record_opening(connection: sqlite3.Connection, *, survives_power: bool) -> b
 
 def renew_epoch(connection: sqlite3.Connection, topic: int) -> str:
     """Give a topic a new epoch with all its data, and return the epoch."""
+    # By chance, as a counter could go back with the file.
     epoch = secrets.token_hex(_EPOCH_BYTES)
     connection.execute("UPDATE topics SET epoch = ? WHERE id = ?", (epoch, topic))
     return epoch

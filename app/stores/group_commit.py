@@ -20,6 +20,7 @@ from tidegate.app.http.problems import Problem
 from tidegate.app.http.telemetry import event
 from tidegate.app.stores.store import HeadMoved
 
+# Bounds how long the first caller of a group waits for the last one.
 GROUP_MAX = 1_000
 PROBE_BYTES = 64 << 10  # a typical request
 RETRY_AFTER_S = "1"
@@ -50,6 +51,7 @@ class GroupCommit:
         self._is_failing = False
         self._reason = ""
         self.commits = 0
+        # A daemon: a process whose loop has died must be able to end.
         self._thread = threading.Thread(target=self._run, name="store", daemon=True)
         self._thread.start()
 
@@ -77,6 +79,7 @@ class GroupCommit:
 
     async def aclose(self) -> None:
         """Finish the queued work and end the thread."""
+        # Behind all queued work, which is therefore finished first.
         self._queue.put(None)
         await asyncio.to_thread(self._thread.join)
 
@@ -104,6 +107,7 @@ class GroupCommit:
         if not group:
             return []
         try:
+            # The write lock comes first, as it could be refused in the middle of the work.
             self._connection.execute("BEGIN IMMEDIATE")
             results = [(call, self._attempt(call.work)) for call in group]
             self._connection.execute("COMMIT")
@@ -119,6 +123,7 @@ class GroupCommit:
     def _attempt(self, work: Work[Any]) -> object:
         try:
             return work(self._connection)
+        # An answer, not a failure: the rest of the group is committed.
         except (Problem, HeadMoved) as rejection:
             return rejection
 

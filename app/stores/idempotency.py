@@ -6,18 +6,10 @@ import sqlite3
 from collections.abc import Sequence
 
 from tidegate.app.http.problems import Problem
+from tidegate.app.stores.items import Item, pack, unpack
 from tidegate.app.stores.memory import RETRY_MS, STAGE_MS
 from tidegate.app.stores.rows import StoredTopic
-from tidegate.app.stores.store import (
-    Appended,
-    Bounds,
-    Item,
-    Producer,
-    Publication,
-    Retry,
-    pack,
-    unpack,
-)
+from tidegate.app.stores.store import Appended, Bounds, Producer, Publication, Retry
 
 
 def earlier_result(
@@ -93,6 +85,7 @@ def record_sender(
             "VALUES (?, ?, ?, ?, ?, ?)",
             (topic, retry.name, retry.digest, now_ms, appended.first, appended.last),
         )
+    # In the transaction of the write: a stage is published once, or stays.
     forget_stages(connection, topic, publication.stages)
 
 
@@ -109,6 +102,7 @@ def stage(
     Raises:
         Problem: limit-reached; nothing was written.
     """
+    # Packed before the limits are checked: they count what is stored.
     packed = pack(items)
     count, size_bytes = connection.execute(
         "SELECT count(*), coalesce(sum(length(items)), 0) FROM stages "

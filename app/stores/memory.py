@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tidegate.app.http.problems import Problem
+from tidegate.app.stores.items import Item
 from tidegate.app.stores.store import (
     Appended,
     Bounds,
     Checkpoint,
     HeadMoved,
-    Item,
     Producer,
     Publication,
     Retry,
@@ -25,10 +25,10 @@ from tidegate.app.stores.store import (
 from tidegate.conflation.frame import RestoredTopic
 
 RETRY_MS = 24 * 3_600_000
-"""How long the store recognises a retry of a request (CONTRACT 3)."""
+"""The time for which the store recognises a retry (CONTRACT 3)."""
 
 STAGE_MS = 3_600_000
-"""How long a stage waits for its commit (CONTRACT 3)."""
+"""The time for which a stage waits for its commit (CONTRACT 3)."""
 
 
 NORMAL = Bounds()
@@ -67,6 +67,7 @@ class MemoryStore:
     async def put_topic(self, record: TopicRecord) -> None:
         """Create a topic or replace its document; a new epoch starts at offset 1."""
         existing = self._topics.get(record.name)
+        # Senders are of an epoch: a new topic of the name knows none of them.
         if existing is None or existing.record.epoch != record.epoch:
             self._topics[record.name] = _Topic(record, self._limits)
         else:
@@ -98,9 +99,11 @@ class MemoryStore:
             Problem: limit-reached.
         """
         stages = self._topics[topic].stages
+        # Expired stages go when a new one comes: no task has to look for them.
         for old in [old for old, stage in stages.items() if stage.at_ms + STAGE_MS <= now_ms]:
             del stages[old]
         stage = _Stage(now_ms, items, sum(len(item.payload) for item in items))
+        # A stage that is replaced makes room for itself.
         others = [other.size_bytes for known, other in stages.items() if known != name]
         self._limits.check_stages(len(others) + 1, sum(others) + stage.size_bytes)
         stages[name] = stage

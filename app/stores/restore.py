@@ -47,6 +47,7 @@ def restore(backup: Path, path: Path, *, replaces: bool = False) -> Restored:
         if folder.database.exists() and not replaces:
             raise StoreUnusable(f"There is a store in {path} already; --replace keeps it beside.")
         copy = path / _RESTORING
+        # Left by a restore that was killed.
         copy.unlink(missing_ok=True)
         _copy(backup, copy)
         if folder.database.exists():
@@ -76,6 +77,7 @@ def _check(backup: Path) -> int:
 
 
 def _copy(backup: Path, copy: Path) -> None:
+    # Created first with its mode: SQLite would let other users read it.
     os.close(os.open(copy, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     with (
         closing(sqlite3.connect(f"{backup.absolute().as_uri()}?mode=ro", uri=True)) as source,
@@ -97,6 +99,7 @@ def _rename(database: Path) -> Path:
     for number in itertools.count(1):
         before = database.with_name(REPLACED if number == 1 else f"{REPLACED}.{number}")
         with contextlib.suppress(FileExistsError):
+            # A link fails where the name is taken; a rename would overwrite what is there.
             os.link(database, before)
             return before
     raise AssertionError("numbers do not end")

@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from tidegate.app.stores.items import pack, to_frames, unpack
 from tidegate.app.stores.schema import TABLES_OF_TOPIC
 from tidegate.app.stores.store import (
     Appended,
@@ -13,9 +14,6 @@ from tidegate.app.stores.store import (
     Publication,
     TopicRecord,
     encode_definition,
-    pack,
-    to_frames,
-    unpack,
 )
 from tidegate.conflation.frame import Frame, RemovalReason, RestoredTopic, Tombstone
 
@@ -46,6 +44,7 @@ class StoredTopic:
 
 def find(connection: sqlite3.Connection, name: str) -> StoredTopic | None:
     """Return the topic with this name, or None."""
+    # A checkpoint may have deleted the newest journal row: the head is the higher of both.
     row = connection.execute(
         "SELECT id, epoch, max(through, coalesce("
         "(SELECT max(last) FROM journal WHERE topic = id), 0)) FROM topics WHERE name = ?",
@@ -78,6 +77,7 @@ def put_topic(connection: sqlite3.Connection, record: TopicRecord) -> None:
 def delete_topic(connection: sqlite3.Connection, topic: StoredTopic) -> None:
     """Delete a topic with all its rows."""
     for table in TABLES_OF_TOPIC:
+        # A table cannot be a parameter; the names are those of this program.
         connection.execute(f"DELETE FROM {table} WHERE topic = ?", (topic.id,))
     connection.execute("DELETE FROM topics WHERE id = ?", (topic.id,))
 
@@ -86,6 +86,7 @@ def append(
     connection: sqlite3.Connection, topic: StoredTopic, publication: Publication
 ) -> Appended:
     """Append a request's items to the journal as one row."""
+    # Offsets come from memory: one writer thread has them all, and a rollback forgets them.
     appended = Appended(topic.head + 1, topic.head + len(publication.items))
     if publication.items:
         connection.execute(
@@ -105,6 +106,7 @@ def checkpoint(connection: sqlite3.Connection, topic: StoredTopic, changed: Chec
     Records are written in key order, so that each page of the file is written once.
     """
     by_key = sorted(changed.changes, key=lambda frame: frame.key)
+    # One statement for all rows: SQLite compiles it once.
     connection.executemany(_PUT_RECORD, _rows(topic.id, by_key))
     connection.execute(
         "DELETE FROM records WHERE topic = ? AND reason IS NOT NULL AND position <= ?",

@@ -18,6 +18,7 @@ FORMAT = 1
 APPLICATION_ID = 0x54494445
 """Distinguishes the file from databases of other programs."""
 
+# A log that grew in a burst is cut to this size at its next restart.
 _WAL_BYTES_MAX = 64 << 20
 _CACHE_KIB = 16 << 10
 
@@ -99,6 +100,7 @@ def open_database(path: Path, *, survives_power: bool) -> sqlite3.Connection:
         raise _unusable(path, error) from None
     try:
         is_new = _is_new(connection, path)
+        # In WAL mode NORMAL survives a killed process, and only FULL a power failure.
         connection.execute(f"PRAGMA synchronous = {'FULL' if survives_power else 'NORMAL'}")
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute(f"PRAGMA journal_size_limit = {_WAL_BYTES_MAX}")
@@ -173,12 +175,14 @@ class Folder:
         """
         try:
             path.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
+            # Closed on exec: a child process must not keep the lock.
             descriptor = os.open(path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE)
         except OSError as error:
             reason = error.strerror or error
             detail = f"The store's folder {path} cannot be written: {reason}."
             raise FolderUnusable(detail) from None
         try:
+            # At once or not at all: a second gateway is refused, and does not wait for its turn.
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             os.close(descriptor)

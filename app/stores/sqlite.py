@@ -15,6 +15,7 @@ from tidegate.app.definitions.mergers import NO_MERGERS, Mergers
 from tidegate.app.http.problems import Problem
 from tidegate.app.stores import generation, idempotency, rows
 from tidegate.app.stores.group_commit import GroupCommit, Result, Work
+from tidegate.app.stores.items import Item
 from tidegate.app.stores.memory import NORMAL
 from tidegate.app.stores.rows import StoredTopic
 from tidegate.app.stores.schema import Folder, open_database
@@ -23,7 +24,6 @@ from tidegate.app.stores.store import (
     Bounds,
     Checkpoint,
     HeadMoved,
-    Item,
     Publication,
     Stored,
     StoreFigures,
@@ -110,6 +110,7 @@ class SqliteStore:
 
         def work(connection: sqlite3.Connection) -> None:
             rows.put_topic(connection, record)
+            # A new epoch has a new row id, so the next use reads it.
             self._topics.pop(record.name, None)
 
         await self._run(work)
@@ -186,6 +187,7 @@ class SqliteStore:
         """Store a topic's records; ignore a topic that was deleted or restarted meanwhile."""
 
         def work(connection: sqlite3.Connection) -> None:
+            # From the file, as a checkpoint is made in the background and the topic may have gone.
             stored = rows.find(connection, topic)
             if stored is not None and stored.epoch == checkpoint.epoch:
                 rows.checkpoint(connection, stored, checkpoint)

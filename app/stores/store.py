@@ -16,7 +16,8 @@ from tidegate.app.definitions.mergers import Mergers
 from tidegate.app.definitions.topic import Identity, TopicDefinition, Unusable
 from tidegate.app.http.problems import Problem
 from tidegate.app.settings import Settings
-from tidegate.conflation.frame import Frame, RemovalReason, RestoredTopic, Tombstone
+from tidegate.app.stores.items import Item
+from tidegate.conflation.frame import Frame, RestoredTopic
 from tidegate.keys.errors import JsonInvalid
 from tidegate.keys.jsontext import check_json
 from tidegate.keys.spec import record_key
@@ -58,31 +59,6 @@ class Retry:
 
     name: str
     digest: bytes
-
-
-class Message(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=0):
-    """A validated message: its text (JSON on one line) and its SOW key ("" without one).
-
-    `exempt`: the publisher requires that it is never conflated.
-    """
-
-    payload: bytes
-    record_key: str = ""
-    exempt: bool = False
-
-
-class Removal(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=1):
-    """The removal of a record; it has an offset like a message.
-
-    `payload` is the removed value, if known.
-    """
-
-    record_key: str
-    reason: RemovalReason
-    payload: bytes = b""
-
-
-Item = Message | Removal
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,10 +122,10 @@ class Store(Protocol):
     """
 
     survives_process: bool
-    """Whether acknowledged data survives `kill -9`."""
+    """True if acknowledged data survives `kill -9`."""
 
     checkpoints: bool
-    """Whether the store needs `checkpoint` calls; otherwise it writes records itself, or none."""
+    """True if the store needs `checkpoint` calls; otherwise it writes records itself, or none."""
 
     async def open(self) -> None:
         """Connect or open the files, and load what exists.
@@ -260,31 +236,6 @@ class MeasuredStore(Protocol):
         """Return the current figures."""
 
 
-# The stored form of requests: tags and order of fields are on disks, and may not change.
-_ENCODER = msgspec.msgpack.Encoder()
-_DECODER = msgspec.msgpack.Decoder(list[Item])
-
-
-def pack(items: Sequence[Item]) -> bytes:
-    """Encode items as MessagePack: one array each, with the kind first."""
-    return _ENCODER.encode(items)
-
-
-def unpack(packed: bytes) -> list[Item]:
-    """Decode what `pack` encoded."""
-    return _DECODER.decode(packed)
-
-
-def to_frames(items: Sequence[Item], first: int, timestamp_ms: int) -> list[Frame]:
-    """Convert items to the engine's frames, numbered from `first`."""
-    return [
-        Frame(offset, item.payload, item.record_key, timestamp_ms, item.exempt)
-        if isinstance(item, Message)
-        else Tombstone(offset, item.payload, item.record_key, timestamp_ms, reason=item.reason)
-        for offset, item in enumerate(items, start=first)
-    ]
-
-
 RETRY_AFTER = {"Retry-After": "60"}
 
 
@@ -384,6 +335,7 @@ def check_readable(document: TopicDefinition, mergers: Mergers, settings: Settin
     Raises:
         Problem: topic-invalid.
     """
+    # Through the text and back, as a start does it: what cannot be read is never stored.
     text = encode_definition(document)
     again = parse_stored("", text, "", mergers)
     if isinstance(again, Unusable):

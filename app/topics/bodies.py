@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from tidegate.app.http.problems import Problem
-from tidegate.app.stores.store import Message
+from tidegate.app.stores.items import Message
 from tidegate.app.topics.registry import CatalogTopic
 from tidegate.conflation.boards.board import THE_RECORD, Board
 from tidegate.conflation.frame import RemovalReason
@@ -63,6 +63,7 @@ def read_envelope(text: bytes) -> Envelope:
         KeyInvalid: its key is none.
     """
     line = _read(text)
+    # Raw parts, so that a value keeps its own bytes.
     key_text, value = bytes(line.key), bytes(line.value)
     record_key = None
     if key_text != b"null":
@@ -115,6 +116,7 @@ async def merged(
     """
     newest: dict[str, bytes] = {}
     records: list[Message] = []
+    # In order: a later delta of a record is merged into what an earlier one makes.
     for delta in deltas:
         before = newest.get(delta.record_key) or _record(board, delta.record_key)
         record = apply(before, delta.payload)
@@ -132,6 +134,7 @@ def _check(entry: CatalogTopic, delta: Delta, record: bytes, bytes_max: int) -> 
     if len(record) > bytes_max:
         detail = f"The record that the delta makes has more than {bytes_max} bytes."
         raise Problem("message-too-large", detail, line=delta.line)
+    # Else the merged record would take the place of another one.
     if entry.key_of is not None and entry.key_of(record) != delta.record_key:
         raise Problem("key-invalid", "The delta changes its record's key.", line=delta.line)
     entry.check_schema(record, delta.line)

@@ -299,6 +299,7 @@ class Catalog(TopicRegistry):
         record = TopicRecord(name, document, _new_epoch())
         try:
             await self._store.put_topic(record)
+        # Nothing may feed a topic that the store does not have.
         except Exception:
             await self.filling.stop(name)
             raise
@@ -374,10 +375,12 @@ class Catalog(TopicRegistry):
 
 def _may_have_effect(refusal: Exception) -> bool:
     """Return True if a refused change may have been written nevertheless."""
+    # An answer that was lost may stand for a write; every other refusal was decided before one.
     if not isinstance(refusal, Problem) or isinstance(refusal, EpochMoved):
         return False
     return refusal.code == "bus-unavailable"
 
 
 def _new_epoch() -> str:
+    # By chance: gateways that share a store must never give the same one twice.
     return secrets.token_hex(6)

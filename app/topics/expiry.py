@@ -77,6 +77,7 @@ class Expiry:
             return
         sow = self._driver.engine.topic(expired.topic).sow
         while sow is not None and self._catalog.served(expired.topic) is entry:
+            # Some at a time: records that are published meanwhile are no longer the oldest.
             records = sow.board.oldest_through(expired.through, SWEPT_AT_ONCE)
             if not records:
                 return

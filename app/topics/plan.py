@@ -28,7 +28,7 @@ HasMessages = Callable[[str], Awaitable[bool]]
 
 
 class StepAction(StrEnum):
-    """What a step does with a topic."""
+    """The kind of a step."""
 
     CREATE = "create"
     CHANGE = "change"
@@ -45,7 +45,7 @@ class Step:
 
     @property
     def what(self) -> StepAction:
-        """What the step does with the topic."""
+        """The kind of the step."""
         if self.before is None:
             return StepAction.CREATE
         return StepAction.LEAVE if self.before == self.after else StepAction.CHANGE
@@ -86,6 +86,7 @@ async def plan(
         TopicFilesInvalid: the first that would be refused.
     """
     steps: list[Step] = []
+    # A folder cannot declare the gateway's own topics, and they count towards no limit.
     there = {name: each for name, each in known.items() if not name.startswith(OWN_PREFIX)}
 
     def find(name: str) -> TopicDefinition | None:
@@ -98,6 +99,7 @@ async def plan(
         before = there.get(each.name)
         try:
             after = resolved(each.name, each.document, find)
+            # A plan refuses what the next start could not use.
             check_readable(after, mergers, settings)
             if before is None and len(there) >= settings.topics_max:
                 raise Problem("limit-reached", f"There are {settings.topics_max} topics already.")
@@ -122,7 +124,9 @@ async def _check_change(
     Raises:
         Problem: topic-conflict, topic-in-use.
     """
+    # Also by topics that the same folder declares before this one.
     is_used = any(_source_of(each) == name for each in there.values())
+    # An unusable definition has no identity to compare; its messages decide.
     if isinstance(before, Unusable):
         keeps_messages(before, after, has_messages=await has_messages(name), is_used=is_used)
     elif before.identity != after.identity:

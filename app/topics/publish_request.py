@@ -1,4 +1,4 @@
-"""What a publish request asks for beside its messages: its headers, its query, a commit's body."""
+"""Publish requests: headers, query parameters, and the body of a commit."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _never(text: str) -> str:
 
 
 class Ack(Parameters):
-    """What the answer to a publish or a commit promises."""
+    """The promise of an answer to a publish or a commit."""
 
     ack: Annotated[
         str | None,
@@ -90,7 +90,7 @@ class Ack(Parameters):
 
 
 class PublishQuery(Ack):
-    """How the messages are to be read."""
+    """The parameters that say how messages are read."""
 
     delta: Annotated[
         bool | None,
@@ -105,7 +105,7 @@ class PublishQuery(Ack):
 
 
 class PublishHeaders(Headers):
-    """Who publishes, and what is to become of the messages."""
+    """The headers that name the publisher and the treatment of its messages."""
 
     idempotency_key: Annotated[
         str | None,
@@ -136,7 +136,7 @@ class PublishHeaders(Headers):
 
 @dataclass(frozen=True, slots=True)
 class PublishRequest:
-    """A checked head: how the body is to be read, who sends it, and what is to become of it.
+    """The checked head of a publish: form of the body, sender, and treatment.
 
     `retry_key` is the `Idempotency-Key`. With `stage` the messages are kept aside under that name;
     `producer` then stands alone, its number being that of the commit.
@@ -161,6 +161,7 @@ class PublishRequest:
         delta = _is_delta(query.delta, media_type)
         query.check(store)
         stage, retry_key = headers.tidegate_stage, headers.idempotency_key
+        # A stage replaces itself, so that a retry needs no key; one would promise more than that.
         if stage is not None and retry_key is not None:
             raise Problem("message-invalid", "A stage may be sent again without Idempotency-Key.")
         if stage is not None and delta:
@@ -179,7 +180,7 @@ class PublishRequest:
         return Producer(self.producer, self.sequence)
 
     async def retry(self, body: bytes) -> Retry | None:
-        """Return what tells this request from others under its key; None without a key."""
+        """Return the digest that distinguishes requests under one key; None without a key."""
         if self.retry_key is None:
             return None
         # A delta counts as its patch, not by what came of it: the record changes between retries.
@@ -225,6 +226,7 @@ def _is_delta(asked: bool | None, media_type: str) -> bool:
     code = "options-invalid"
     is_patch = media_type == MERGE_PATCH
     delta = is_patch if asked is None else asked
+    # A contradiction is refused, not guessed at.
     if is_patch and not delta:
         raise Problem(code, "A merge patch is a delta.")
     if delta and media_type in (TEXT, BYTES):
@@ -254,7 +256,9 @@ def _producer(headers: PublishHeaders, *, is_stage: bool) -> tuple[str | None, i
     return name, number
 
 
+# As many as a store keeps for a topic by default.
 STAGES_MAX = 10_000
+# Names of 255 characters for every stage fit, with room to spare.
 DOCUMENT_BYTES_MAX = 4 << 20
 
 
@@ -289,7 +293,7 @@ class CommitDocument(Strict):
     stages: Annotated[
         list[Annotated[str, AfterValidator(_stage)]],
         Field(min_length=1, max_length=STAGES_MAX),
-        FailFast(),  # one refusal is told, and ten thousand would be made
+        FailFast(),  # the answer has one refusal; a check of all stages could make ten thousand
     ]
 
     @field_validator("stages")

@@ -28,6 +28,7 @@ PARAMETERS: Mapping[str, str] = {
     "skip_n": "options-invalid",
     "select": "options-invalid",
 }
+# Bounds how long streams wait for a query.
 LOOKED_AT_ONCE = 500
 
 T = TypeVar("T")
@@ -52,6 +53,7 @@ class SowQuery:
         """
         for name in ("filter", "order_by", "select"):
             checked_characters(values.get(name, ""), characters_max, PARAMETERS[name], name)
+            # Refused and not ignored: the answer would look as if it had been filtered.
             if values.get(name) and kind in (Kind.TEXT, Kind.BINARY):
                 raise Problem(PARAMETERS[name], f"{name} needs messages with fields.", position=0)
         if "skip_n" in values and "top_n" not in values:
@@ -96,8 +98,10 @@ async def matching(records: Sequence[Frame], wanted: Filter | None, topic: str) 
 async def _ranked(rows: Sequence[Frame], order: Order | None, rows_max: int) -> list[Frame]:
     """Return the first rows of an order: sorted in pieces, which are then merged."""
     token = order.sort_token if order is not None else _all_alike
+    # Sorting all at once would hold the loop; merged runs give the same order.
     runs = []
     for piece in _pieces(rows):
+        # The key breaks ties, so that pages of one cut neither repeat nor miss a row.
         runs.append(sorted((token(row.payload), row.key, row) for row in piece))
         await asyncio.sleep(0)
     ranked: list[Frame] = []

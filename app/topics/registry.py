@@ -19,6 +19,7 @@ from tidegate.app.settings import Settings
 from tidegate.app.stores.store import TopicRecord
 from tidegate.conflation.errors import TopicUnknown
 from tidegate.conflation.frame import RestoredTopic
+from tidegate.keys.lines import LineReader
 from tidegate.keys.spec import record_key
 
 WORK_AT_ONCE = 50_000
@@ -35,11 +36,12 @@ class CatalogTopic:
 
     `checkpoint_offset`: the store has the records of messages up to this offset. `filler_run`: the
     newest stream that has filled the topic from here. `key_of` returns the SOW key of a JSON text,
-    and `schema` checks it, unless the topic is derived.
+    `reader` reads many together, and `schema` checks one, unless the topic is derived.
     """
 
     record: TopicRecord
     key_of: Callable[[bytes], str] | None = field(init=False)
+    reader: LineReader | None = field(init=False)
     schema: Schema | None = field(init=False)
     writing: asyncio.Lock = field(default_factory=asyncio.Lock)
     checkpoint_offset: int = 0
@@ -56,19 +58,21 @@ class CatalogTopic:
 
     @property
     def document(self) -> TopicDefinition:
-        """Its definition."""
+        """The topic's definition."""
         return self.record.document
 
     @property
     def etag(self) -> str:
-        """Its definition's entity tag."""
+        """The entity tag of the definition."""
         return self.document.etag(self.record.epoch)
 
     def redefine(self, record: TopicRecord) -> None:
         """Take a new definition over."""
         spec = record.document.key_spec
         self.record = record
+        # Compiled with the definition, as each message needs them.
         self.key_of = record_key(spec) if spec else None
+        self.reader = LineReader.of(spec)
         self.schema = record.document.schema_checked
 
     def check_schema(self, payload: bytes, line: int | None) -> None:
@@ -242,6 +246,7 @@ class TopicRegistry:
         """Return True if one more topic fits; the gateway's own do not count."""
         # Unusable topics count: repairing their definitions must not exceed the limit.
         names = [*self._entries, *self._unusable]
+        # The gateway makes its own topics, so they take no one's room.
         own = sum(name.startswith(OWN_PREFIX) for name in names)
         return len(names) < own + self._settings.topics_max
 
@@ -270,6 +275,7 @@ class TopicRegistry:
         logger.error("%s cannot be used here: %s", unusable.name, unusable.reason)
         self._unusable[unusable.name] = unusable
         if self._entries.pop(unusable.name, None) is not None:
+            # Subscribers of a topic that is out of use must not wait for its messages.
             self._driver.drop_topic(unusable.name, "UNUSABLE")
 
     def drop_unusable(self, unusable: Unusable) -> None:

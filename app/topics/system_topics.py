@@ -15,7 +15,7 @@ from tidegate.app.definitions.topic import TopicDefinition
 from tidegate.app.delivery.timers import Backoff
 from tidegate.app.http.problems import Problem
 from tidegate.app.http.requests import header_value, topic_name, writable_topic_name
-from tidegate.app.stores.store import Item, Message, Removal
+from tidegate.app.stores.items import Item, Message, Removal
 from tidegate.app.topics.catalog import Catalog
 from tidegate.app.topics.ingest import PIPELINE_PREFIX
 from tidegate.app.topics.registry import TopicRegistry
@@ -158,6 +158,7 @@ async def open_own(catalog: Catalog) -> None:
     Raises:
         Problem: bus-unavailable.
     """
+    # Each by itself: one that another version has defined must not keep the rest from serving.
     for name, document in OWN_TOPICS.items():
         try:
             await catalog.put(name, document)
@@ -175,6 +176,7 @@ def publishable_topic_name(scope: Scope) -> str:
     Raises:
         Problem: topic-invalid, topic-read-only, or message-invalid for a header given twice.
     """
+    # By the name of the producer, as the topic is open to pipelines alone.
     producer = header_value(scope, "tidegate-producer", "message-invalid") or ""
     if producer.startswith(PIPELINE_PREFIX) and topic_name(scope) == PIPELINES:
         return PIPELINES

@@ -11,17 +11,8 @@ import msgspec
 
 from tidegate.app.delivery.driver import Driver
 from tidegate.app.http.problems import Problem
-from tidegate.app.stores.store import (
-    Appended,
-    HeadMoved,
-    Item,
-    Producer,
-    Publication,
-    Removal,
-    Retry,
-    Store,
-    to_frames,
-)
+from tidegate.app.stores.items import Item, MessageBlock, Removal, to_frames
+from tidegate.app.stores.store import Appended, HeadMoved, Producer, Publication, Retry, Store
 from tidegate.app.topics.registry import BegunAnew, CatalogTopic
 from tidegate.conflation.boards.board import THE_RECORD
 from tidegate.conflation.errors import TopicUnknown
@@ -115,7 +106,9 @@ def _unknown(detail: str) -> Problem:
     return Problem("bus-unavailable", detail, headers={"Retry-After": "1"})
 
 
+# A slice holds `writing`, and publishers wait for no more than that.
 REMOVED_AT_ONCE = 500
+# About a millisecond, in which streams wait.
 FRAMED_AT_ONCE = 10_000
 NO_HEAD = -1
 """No topic has this head: an append that expects it finds its duplicate, or writes nothing."""
@@ -316,6 +309,7 @@ class Writer:
 
 def _is_same(given: Frame, there: Frame | None) -> bool:
     """Return True if a record has not changed; one that was read again from the bus is equal."""
+    # Offset and value: a frame that came back from the bus is another object.
     if there is None or there is given:
         return there is given
     return (there.offset, there.payload) == (given.offset, given.payload)
@@ -323,7 +317,9 @@ def _is_same(given: Frame, there: Frame | None) -> bool:
 
 def valued(items: Sequence[Item], sow: Feed | None) -> Sequence[Item]:
     """Return items whose removals have the value that they remove, even of the same request."""
-    if sow is None or not any(isinstance(item, Removal) for item in items):
+    if sow is None or isinstance(items, MessageBlock):
+        return items
+    if not any(isinstance(item, Removal) for item in items):
         return items
     newest: dict[str, bytes] = {}
     found: list[Item] = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import islice, takewhile
 
 import msgspec
@@ -79,6 +79,22 @@ class Board:
         if replaced is not None and replaced.exempt:
             self._exempt.append(replaced)
         return replaced
+
+    def put_all(self, frames: Sequence[Frame]) -> None:
+        """Put live frames, each under its own key, as `put` does one by one."""
+        assert frames[0].offset >= self.head, "a board is fed in publication order"
+        newest, entered = self._frames, self._entered
+        take, keep = newest.pop, self._exempt.append
+        # `put` without its call, which would cost as much as all that it does.
+        for frame in frames:
+            board_key = frame.key
+            replaced = take(board_key, None)
+            newest[board_key] = frame
+            if board_key not in entered:
+                entered[board_key] = frame.offset
+            elif replaced is not None and replaced.exempt:
+                keep(replaced)
+        self.head = frames[-1].offset
 
     def remove(self, board_key: str, removal: Tombstone) -> Tombstone | None:
         """Put a tombstone where the key was; None if it was not there."""

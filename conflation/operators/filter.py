@@ -147,6 +147,11 @@ def matcher(wanted: Filter | None, topic: str) -> Callable[[bytes, str], bool] |
     return None if wanted is None else wanted.matcher(topic)
 
 
+def as_published(frame: Frame) -> Move:
+    """Return the row of a message on a board that knows it by its own key."""
+    return frame.key, frame
+
+
 def rows_of(key_spec: KeySpec, sow_spec: KeySpec) -> RowOf:
     """Return how a topic's frames become rows of a board with this key.
 
@@ -155,7 +160,7 @@ def rows_of(key_spec: KeySpec, sow_spec: KeySpec) -> RowOf:
     """
     # The key was read when the message came in; the others have to read the payload once more.
     if key_spec == sow_spec and sow_spec:
-        return lambda frame: (frame.key, frame)
+        return as_published
     if not key_spec:
         return lambda frame: (THE_RECORD, frame)
     key_of = conflation_key(key_spec)

@@ -150,8 +150,7 @@ class Topic:
         self.head = frames[-1].offset
         self.messages_in += len(frames)
         self.removals_in += removals
-        self.bytes_in += sum(len(frame.payload) for frame in frames)
-        self.journal.extend(frames)
+        self.bytes_in += self.journal.extend(frames)
         self.journal.keep(self.definition.history)
         if self.definition.expiration_ns is not None:
             self.expiry.note(self.head, now + self.definition.expiration_ns)

@@ -11,8 +11,7 @@ from typing import Protocol
 from tidegate.keys.errors import FilterInvalid
 from tidegate.keys.filter import functions
 from tidegate.keys.filter.fields import Reader, Row, Value
-from tidegate.keys.filter.matching import replacer, searcher
-from tidegate.keys.filter.patterns import Allowance
+from tidegate.keys.filter.patterns import Allowance, replacer, searcher
 from tidegate.keys.filter.times import reader, written
 from tidegate.keys.filter.tree import Call, Literal, Node
 from tidegate.keys.filter.values import Scalar, narrow, number, text, widened
@@ -36,6 +35,7 @@ class Reading(Protocol):
         """Compile `row -> TRUE, FALSE or NULL`."""
 
 
+# Spelled as calls in AMPS; they read nothing, so they are compiled to constants.
 _CONSTANTS: dict[str, Scalar] = {"TRUE_VALUE": True, "FALSE_VALUE": False, "NAN_VALUE": math.nan}
 _PLAIN = functions.TEXT_FUNCTIONS | functions.NUMBER_FUNCTIONS
 _VARIADIC: dict[str, Callable[[list[Scalar | None]], Scalar | None]] = {
@@ -77,6 +77,7 @@ def compile_call(compiler: Reading, call: Call) -> Reader:
 
 
 def _special(compiler: Reading, name: str, arguments: tuple[Node, ...]) -> Reader:
+    # An empty text is NULL (rule filter-7).
     topic = compiler.topic or None
     match name:
         case "TOPIC_NAME":
@@ -90,6 +91,7 @@ def _special(compiler: Reading, name: str, arguments: tuple[Node, ...]) -> Reade
         case "ARRAY_TO_STRING":
             return _array_to_string(compiler, arguments)
     firsts = [compiler.first(argument) for argument in arguments]
+    # Patterns and formats are literals: they are compiled once, not for each message.
     literals = [str(each.value) if isinstance(each, Literal) else "" for each in arguments]
     match name:
         case "REGEXP_MATCH":
@@ -122,6 +124,7 @@ def _plain(
     ]
 
     def call(row: Row) -> Value:
+        # The functions themselves never see NULL.
         converted: list[Scalar] = []
         for convert, read in pairs:
             value = read(row)
@@ -148,6 +151,7 @@ def _variadic(
 def _choice(compiler: Reading, condition: Node, then: Node, other: Node) -> Reader:
     holds = compiler.condition(condition)
     first, second = compiler.first(then), compiler.first(other)
+    # The other branch is not evaluated: it costs nothing.
     return lambda row: first(row) if holds(row) is True else second(row)
 
 
@@ -194,6 +198,7 @@ def _converter(kind: str, allowed: Allowance) -> Callable[[Scalar], Scalar | Non
 def _text_within(bytes_max: int) -> Callable[[Scalar], str | None]:
     def short(value: Scalar) -> str | None:
         found = text(value)
+        # NULL and no error: a filter has an answer for every message.
         return found if len(found) <= bytes_max else None
 
     return short
@@ -201,6 +206,7 @@ def _text_within(bytes_max: int) -> Callable[[Scalar], str | None]:
 
 def _count(value: Scalar) -> int | None:
     found = number(value)
+    # Neither NaN nor an infinity is a count.
     return int(found) if math.isfinite(found) else None
 
 
@@ -255,9 +261,11 @@ SIGNATURES: dict[str, Signature] = {
     "GEO_DISTANCE": Signature(4, 4),
 }
 
+# Equal calls of the engine give equal outputs; with these they would not.
 _NOT_DETERMINISTIC = frozenset(
     {"UNIX_TIMESTAMP", "UUID7", "LAST_READ", "VALUE_LOOKUP", "TODAY", "NOW", "RANDOM", "RAND"}
 )
+# AMPS takes these from a connection or its log; a filter here sees a message alone.
 _NOT_AVAILABLE = frozenset(
     {
         *("CORRELATION_ID", "BOOKMARK", "LAST_UPDATED", "SOW_KEY_HASH", "LAST_LEASED"),
@@ -265,6 +273,7 @@ _NOT_AVAILABLE = frozenset(
         *("CONNECTION_NAME", "AMPS_INSTANCE_NAME", "AMPS_GROUP_NAME"),
     }
 )
+# These need the records of a group, which only a projection has.
 _AGGREGATES = frozenset(
     {
         *("AVG", "ANY", "COUNT", "COUNT_DISTINCT", "GROUP_CONCAT", "MIN", "MAX", "STDDEV_POP"),
@@ -281,6 +290,7 @@ def signature_of(name: str, position: int) -> Signature:
     """
     if name in SIGNATURES:
         return SIGNATURES[name]
+    # Filters come from AMPS: each refusal says why, so that no one looks for a typing error.
     if name in _NOT_DETERMINISTIC:
         raise FilterInvalid("this function is not deterministic", position)
     if name in _NOT_AVAILABLE:

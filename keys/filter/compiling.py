@@ -9,10 +9,17 @@ from collections.abc import Callable
 from typing import Any
 
 from tidegate.keys.filter.calls import compile_call
-from tidegate.keys.filter.comparing import between, compare, has_affix, null
-from tidegate.keys.filter.fields import Fields, Reader, Row, Value
-from tidegate.keys.filter.matching import searcher
-from tidegate.keys.filter.patterns import Allowance
+from tidegate.keys.filter.fields import (
+    Fields,
+    Reader,
+    Row,
+    Value,
+    between,
+    compare,
+    has_affix,
+    null,
+)
+from tidegate.keys.filter.patterns import Allowance, searcher
 from tidegate.keys.filter.tree import (
     Affix,
     And,
@@ -106,6 +113,7 @@ class Compiler:
 
         def kept(row: Row) -> Value:
             found = row[3]
+            # `in`, as a value that was found may be NULL.
             if slot not in found:
                 found[slot] = read(row)
             return found[slot]  # type: ignore[no-any-return]  # what was put there above
@@ -173,6 +181,7 @@ class Compiler:
 
     def _comparison(self, sign: str, left: Node, right: Node) -> Reader:
         read = self.value(left)
+        # NULL and the empty text compare with nothing, and need no way of their own.
         if isinstance(right, Literal) and right.value not in (None, ""):
             return _against(sign, read, self.value(right)(((), b"", "", {})))  # type: ignore[arg-type]  # a literal is a scalar
         other = self.value(right)
@@ -180,6 +189,7 @@ class Compiler:
 
     def _membership(self, value: Node, items: tuple[Node, ...]) -> Reader:
         read = self.value(value)
+        # One set: a list of a thousand constants costs one look-up in it.
         constants = Array(
             [self.first(item)(((), b"", "", {})) for item in items if isinstance(item, Literal)]
         )
@@ -202,6 +212,7 @@ class Compiler:
 def _against(sign: str, read: Reader, constant: Scalar) -> Reader:
     """Compile a comparison with a constant; two values of one kind are the common case."""
     holds: Callable[[Any, Any], bool] = COMPARISONS[sign]
+    # Values of another kind take the way of `compare`, which knows words and numbers.
     kinds = {str} if isinstance(constant, str) else {int, float, bool}
 
     def test(row: Row) -> bool | None:

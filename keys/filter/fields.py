@@ -1,7 +1,11 @@
-"""The fields of a message that a filter reads, and no others; each is decoded once."""
+"""Fields of a message as a filter reads them, and predicates over their values; None is NULL.
+
+Only the fields that a filter names are decoded, each once.
+"""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable
 from operator import attrgetter
@@ -9,13 +13,30 @@ from typing import Any
 
 import msgspec
 
-from tidegate.keys.filter.patterns import BRACKETS_MAX, READING_COST
-from tidegate.keys.filter.values import Array, Opaque, Scalar, elements_of, opened, scalar_of
+from tidegate.keys.filter.values import (
+    SEPARATOR,
+    Array,
+    Bag,
+    Opaque,
+    Scalar,
+    TooManyStringsError,
+    elements_of,
+    number_in,
+    opened,
+    scalar_of,
+    some_pair,
+    text,
+)
 from tidegate.keys.path import FieldPath, Step
 
 Value = Scalar | Array | Opaque | None
 Row = tuple[Any, bytes, str, dict[int, Any]]
 Reader = Callable[[Row], Value]
+
+# Limits of the work on one message, with those of an `Allowance` (rule filter-4).
+BRACKETS_MAX = 12_000
+# A string that is read as a number costs as much as this many elements.
+READING_COST = 4
 
 _decode_any = msgspec.json.Decoder(float_hook=float).decode
 # Python reads no integer of more than 4,300 digits; as 1e999 such a number is infinite.
@@ -30,6 +51,7 @@ class Fields:
     """
 
     def __init__(self, paths: Iterable[FieldPath], elements_max: int) -> None:
+        # Paths may begin with one field, which is decoded once.
         self._heads = tuple(dict.fromkeys(path.steps[0] for path in paths))
         self._elements_max = elements_max
         attributes = [(f"f{index}", Any, None) for index in range(len(self._heads))]
@@ -43,6 +65,7 @@ class Fields:
         try:
             struct = msgspec.defstruct("Row", attributes, rename=names, gc=False)  # type: ignore[arg-type]  # an index is refused right here
             return msgspec.json.Decoder(struct).decode
+        # No struct has such a name; each row is then read the slower way.
         except (ValueError, TypeError):
             return msgspec.json.Decoder(msgspec.UnsetType).decode
 
@@ -126,3 +149,122 @@ def _value(inner: Any, elements_max: int) -> Value:
         items = opened(inner, elements_max)
         return Array(elements_of(items), elements_max // READING_COST) if items else None
     return scalar_of(inner)
+
+
+# --- Predicates: comparisons, IN, BETWEEN, BEGINS and ENDS WITH
+
+
+def null(value: Value) -> bool:
+    """Return True if a value counts as NULL in comparisons (rules filter-9 and filter-7)."""
+    if isinstance(value, Array):
+        return not value.scalars
+    return value is None or isinstance(value, Opaque)
+
+
+def compare(operator: str, left: Value, right: Value) -> bool | None:
+    """Return `left operator right` for any elements of arrays (rules filter-9 and filter-11)."""
+    if null(left) or null(right):
+        return None
+    if isinstance(left, Array) or isinstance(right, Array):
+        return _compare_arrays(operator, left, right)
+    return compare_scalars(operator, left, right)  # type: ignore[arg-type]  # no object: not null
+
+
+def _compare_arrays(operator: str, left: Value, right: Value) -> bool | None:
+    if _is_nan(left) or _is_nan(right):
+        return operator == "!="
+    try:
+        return some_pair(operator, _array(left), _array(right))
+    # As everything beyond the allowance, the answer is NULL.
+    except TooManyStringsError:
+        return None
+
+
+def compare_scalars(operator: str, left: Scalar, right: Scalar) -> bool:
+    """Return `left operator right` of two scalars (rule filter-11)."""
+    if isinstance(left, str) != isinstance(right, str):
+        if _is_nan(left) or _is_nan(right):
+            return operator == "!="
+        if isinstance(left, str):
+            found = number_in(left)
+            # A word is greater than every number, so that any two values have an order.
+            if found is None:
+                return operator in (">", ">=", "!=")
+            left = found
+        else:
+            found = number_in(right)  # type: ignore[arg-type]  # the other one is the string
+            if found is None:
+                return operator in ("<", "<=", "!=")
+            right = found
+    match operator:
+        case "=":
+            return left == right
+        case "!=":
+            return left != right
+        case "<":
+            return left < right  # type: ignore[operator]  # both are strings or both numbers
+        case "<=":
+            return left <= right  # type: ignore[operator]  # as above
+        case ">":
+            return left > right  # type: ignore[operator]  # as above
+    return left >= right  # type: ignore[operator]  # as above
+
+
+def between(value: Value, low: Scalar | None, high: Scalar | None) -> bool | None:
+    """Return True if an element is from `low` to `high` (rule filter-12)."""
+    if null(value) or low is None or high is None:
+        return None
+    if isinstance(low, str) != isinstance(high, str):
+        low = number_in(low) if isinstance(low, str) else low
+        high = number_in(high) if isinstance(high, str) else high
+        if low is None or high is None:
+            return None
+    if not isinstance(value, Array):
+        scalar: Scalar = value  # type: ignore[assignment]  # no object: not null
+        return compare_scalars(">=", scalar, low) and compare_scalars("<=", scalar, high)
+    if isinstance(low, str) and isinstance(high, str):
+        return value.strings.between(low, high) or _numbers_between(value.numbers, low, high)
+    if _is_nan(low) or _is_nan(high):
+        return False
+    try:
+        return value.numbers.between(low, high) or value.spelt.between(low, high)
+    except TooManyStringsError:
+        return None
+
+
+def _numbers_between(numbers: Bag, low: str, high: str) -> bool:
+    lowest, highest = number_in(low), number_in(high)
+    if lowest is None or not numbers:
+        return False
+    return numbers.between(lowest, math.inf if highest is None else highest)
+
+
+def has_affix(end: str, value: Value, items: list[Scalar | None]) -> bool | None:
+    """Return True if an element's text begins, or ends, with an item's (rule filter-13)."""
+    if null(value):
+        return None
+    affixes = [text(item) for item in items if item is not None]
+    if isinstance(value, Array):
+        found = any(affix in value.joined for affix in _marked(end, affixes))
+    else:
+        whole = text(value)  # type: ignore[arg-type]  # no object: not null
+        fits = whole.startswith if end == "BEGINS" else whole.endswith
+        found = fits(tuple(affixes))
+    return found or (None if None in items else False)
+
+
+def _marked(end: str, affixes: list[str]) -> list[str]:
+    """Return the affixes as they appear at one end of a text among joined texts."""
+    # No text of a message holds the separator, so these match nothing.
+    possible = [affix for affix in affixes if SEPARATOR not in affix]
+    if end == "ENDS":
+        return [affix + SEPARATOR for affix in possible]
+    return [SEPARATOR + affix for affix in possible]
+
+
+def _is_nan(value: Value) -> bool:
+    return isinstance(value, float) and math.isnan(value)
+
+
+def _array(value: Value) -> Array:
+    return value if isinstance(value, Array) else Array([value])

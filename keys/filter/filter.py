@@ -31,6 +31,7 @@ def equality_of(tree: Node) -> Equality | None:
     """Return the narrowest equality that the tree, or an operand of its top AND, demands."""
     operands = tree.operands if isinstance(tree, And) else (tree,)
     found = [demand for operand in operands if (demand := _demanded(operand)) is not None]
+    # The fewest tokens find the fewest messages.
     return min(found, key=lambda demand: len(demand.tokens), default=None)
 
 
@@ -52,6 +53,7 @@ def token_of(scalar: object) -> str | None:
 
     5, 5.0, "5", "5.0" are one token, as are TRUE and 1.
     """
+    # Tokens are equal where `=` is TRUE, or the index would lose matches (rule filter-11).
     number = number_in(scalar) if isinstance(scalar, str) else scalar
     if isinstance(number, float) and number.is_integer():
         return str(int(number))
@@ -70,6 +72,7 @@ def _demanded(node: Node) -> Equality | None:
             return _equality(path, (literal,))
         case In(Field(path), items):
             literals = tuple(item for item in items if isinstance(item, Literal))
+            # Another item may equal any value, so that no list of tokens is enough.
             return _equality(path, literals) if len(literals) == len(items) else None
     return None
 
@@ -166,9 +169,11 @@ def conjunction(*filters: Filter) -> Filter:
     """
     if not filters:
         return Filter.parse("TRUE")
+    # Without repetitions: what is the same filter twice is evaluated once.
     return Filter.of(joined(And, [each.tree for each in dict.fromkeys(filters)]))
 
 
+# Subscriptions with equal filters share the compiled form.
 @lru_cache(maxsize=4_096)
 def _test(found: Filter, topic: str) -> Test:
     return compile_test(found.tree, topic)
@@ -186,6 +191,7 @@ def _parsed(text: str, position: int) -> Node:
     if len(text) > CANONICAL_LENGTH_MAX:
         raise too_long
     node = parse_whole(text, position)
+    # What was printed here must parse again, although capitals and spaces made it longer.
     if len(text) > TEXT_LENGTH_MAX and printed(node) != text:
         raise too_long
     return node

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import re
 import zlib
 from collections.abc import Callable, Iterable
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_UP, Context, Decimal
@@ -13,8 +12,7 @@ from itertools import accumulate
 from operator import add, gt, lt
 from typing import Any
 
-from tidegate.keys.filter.comparing import compare_scalars
-from tidegate.keys.filter.fields import Value, scalars
+from tidegate.keys.filter.fields import Value, compare_scalars, scalars
 from tidegate.keys.filter.tokens import INTEGER_MAX, INTEGER_MIN
 from tidegate.keys.filter.values import (
     OBJECT,
@@ -45,6 +43,7 @@ def best(operator: str, values: Iterable[Scalar | None]) -> Scalar | None:
 
 def greatest_element(value: Value) -> Scalar | None:
     """Return the greatest element: ARRAY_MAX."""
+    # Among values of one kind Python's own order is that of the rule, and much faster.
     if isinstance(value, Array) and (value.of_numbers or value.of_strings):
         return max(value.scalars)
     return _best_element(gt, ">", value)
@@ -106,6 +105,7 @@ def _addends(value: Array) -> list[Number]:
 
 def _sum(addends: list[Number]) -> Number:
     """Add exactly while all are integers and sums fit 64 bits, in doubles from then on."""
+    # From left to right, as a loop in doubles would: the result must not depend on a shortcut.
     kinds = list(map(type, addends))
     exact = kinds.index(float) if float in kinds else len(kinds)
     sums = list(accumulate(addends[:exact]))
@@ -126,6 +126,7 @@ def to_string(value: Value, separator: str, null: str | None, bytes_max: int) ->
             texts.append(text(item))
         elif null is not None:
             texts.append(null)
+    # Measured before it is joined: the answer may be much longer than the message.
     length = sum(map(len, texts)) + len(separator) * (len(texts) - 1)
     return separator.join(texts) if length <= bytes_max else None
 
@@ -139,7 +140,9 @@ def _items(value: Value) -> list[Scalar | Opaque | None]:
 # Functions of numbers: exact for integers, C99's answers for doubles, never an exception.
 
 
+# The mean radius of the IUGG.
 EARTH_RADIUS_M = 6_371_008.8
+# A double has at most 309 digits before the point, and 30 behind it are kept.
 _DIGITS = Context(prec=800)
 
 
@@ -172,6 +175,7 @@ def _rounded(x: Number, places: int, rounding: str) -> Number:
     if (isinstance(x, int) and places >= 0) or not math.isfinite(x):
         return x
     unit = Decimal(1).scaleb(-places)
+    # The shortest digits: 2.675 is meant as written, and not as the double below it.
     found = Decimal(repr(x)).quantize(unit, rounding, _DIGITS)
     return float(found) if places > 0 else within(int(found))
 
@@ -203,6 +207,7 @@ def _sinh(x: float) -> float:
 
 
 def _power(x: float, y: float) -> float:
+    # Python raises here; C99 has an infinity.
     if x == 0 and y < 0:
         return math.inf
     try:
@@ -238,6 +243,7 @@ def distance_m(
     north = math.sin((north_2 - north_1) / 2) ** 2
     east = math.sin(math.radians(longitude_2 - longitude_1) / 2) ** 2
     h = north + math.cos(north_1) * math.cos(north_2) * east
+    # Rounding may leave [0, 1] by a hair, and `asin` would raise.
     return 2 * EARTH_RADIUS_M * math.asin(math.sqrt(min(1.0, max(0.0, h))))
 
 
@@ -276,11 +282,11 @@ NUMBER_FUNCTIONS: dict[str, tuple[str, Callable[..., Scalar | None]]] = {
 
 
 _SPACE = " \t\n\v\f\r"
-_REFERENCE = re.compile(r"\\(.)", re.DOTALL)
 
 
 def lower(whole: str) -> str:
     """Return the text with ASCII letters in lower case."""
+    # `bytes.lower` knows ASCII alone; `str.lower` would change other bytes.
     return whole.encode("latin-1").lower().decode("latin-1")
 
 
@@ -322,6 +328,7 @@ def substr(whole: str, start: int, count: int | None = None) -> str:
 
 def md5(whole: str) -> str:
     """Return the MD5 sum in hexadecimal digits."""
+    # Some builds of OpenSSL refuse MD5 unless it is not for security.
     return hashlib.md5(whole.encode("latin-1"), usedforsecurity=False).hexdigest()
 
 
@@ -349,20 +356,9 @@ def replace(values: list[Scalar | None], bytes_max: int) -> str | None:
     before, old_text, new_text = text(whole), text(old), "" if new is None else text(new)
     if max(len(before), len(old_text), len(new_text)) > bytes_max:
         return None
+    # Counted first: one byte replaced by thousands would make a text of megabytes.
     growth = before.count(old_text) * (len(new_text) - len(old_text))
     return before.replace(old_text, new_text) if len(before) + growth <= bytes_max else None
-
-
-def template(new: str, groups: tuple[str, ...]) -> str:
-    r"""Fill `\0` to `\9` into a replacement (rule filter-15); `groups` begins with the match."""
-
-    def filled(reference: re.Match[str]) -> str:
-        code = reference.group(1)
-        if code not in "0123456789":
-            return code
-        return groups[int(code)] if int(code) < len(groups) else ""
-
-    return _REFERENCE.sub(filled, new)
 
 
 # Each takes texts, to read (t), search (f) or rewrite (s), and counts (c); NULL gives NULL.

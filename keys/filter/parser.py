@@ -33,10 +33,12 @@ TEXT_LENGTH_MAX = 4_096
 # A canonical text may be longer than its source, and has to parse again.
 CANONICAL_LENGTH_MAX = 8 * TEXT_LENGTH_MAX
 DEPTH_MAX = 32  # bounds the recursion of parser, printer and compiler
+# With the allowance, the bound of what a filter may cost for a message (rule filter-4).
 NODES_MAX = 256
 LIST_LENGTH_MAX = 1_000
 
 _CONSTANTS: dict[str, bool | None] = {"TRUE": True, "FALSE": False, "NULL": None}
+# No function may have such a name, or the grammar would be ambiguous.
 _RESERVED = {"AND", "OR", "NOT", "IN", "IS", "BETWEEN", "LIKE", "BEGINS", "ENDS", "WITH", "AS"}
 _RESERVED |= {"MOD", "NAN"}
 _COMPARISONS = ("=", "!=", "<", "<=", ">", ">=")
@@ -65,12 +67,14 @@ class Budget:
         if self._nodes > NODES_MAX:
             raise FilterInvalid(f"more than {NODES_MAX} nodes", position)
 
+    # A long IN list of constants is one set when it is compiled: it costs like one node.
     def spare(self) -> None:
         """Leave the next node uncounted."""
         self._nodes -= 1
 
     def pattern(self, pattern: str, position: int) -> None:
         """Count one more regular expression, and refuse a text that is none."""
+        # By pattern: the same one twice is compiled once, and counted once.
         self._instructions[pattern] = compiled(pattern, position).programsize
         if sum(self._instructions.values()) > INSTRUCTIONS_MAX:
             raise FilterInvalid("the regular expressions are too large", position)
@@ -93,6 +97,7 @@ class Parser:
         aggregates: frozenset[str] = frozenset(),
     ) -> None:
         try:
+            # Values are compared as UTF-8, and a lone surrogate has none.
             text.encode()
         except UnicodeEncodeError as error:
             raise FilterInvalid("a lone surrogate is no text", position + error.start) from None
@@ -168,6 +173,7 @@ class Parser:
                     raise self._unexpected("IN, LIKE, BETWEEN, BEGINS or ENDS")
                 return value
             node = Not(found) if inverted else found
+        # Languages disagree on `a < b < c`, so it is refused.
         if self._token.says(*_COMPARISONS, "IS", "IN", "LIKE", "BETWEEN", "BEGINS", "ENDS", "NOT"):
             raise self._unexpected("AND, OR or the end; predicates do not chain")
         return node
@@ -211,6 +217,7 @@ class Parser:
         sign = self.accept("-", "+")
         if sign is None:
             return self._primary()
+        # A sign belongs to the number: `-5` is one constant, which an index of filters can use.
         if self._token.kind is Kind.NUMBER:
             return self._number(sign)
         if sign == "+":
@@ -257,6 +264,7 @@ class Parser:
             return Literal(_CONSTANTS[name])
         if not self._token.says("("):
             raise FilterInvalid("expected a value; a field begins with /", at)
+        # Their number of arguments is the projection's to check: it has the better words for it.
         signature = None if name in self._aggregates else signature_of(name, at)
         return Call(name, self._arguments(signature, at))
 
@@ -265,6 +273,7 @@ class Parser:
         self.expect("(")
         arguments: list[Node] = []
         with self._budget.nested(inside):
+            # An empty list is allowed once, before the first argument; `f(a,)` is an error.
             while not (arguments == [] and self._token.says(")")):
                 if signature is not None and len(arguments) == signature.literal:
                     arguments.append(self._written(signature.written))
@@ -334,6 +343,7 @@ class Parser:
 
     def _advance(self) -> None:
         token = self._token
+        # After a value `/` divides, and elsewhere it begins a path.
         ends_value = token.kind in (Kind.PATH, Kind.NUMBER, Kind.STRING) or token.says(
             ")", "]", *_CONSTANTS, "NAN"
         )

@@ -1,4 +1,4 @@
-"""Regular expressions of RE2, whose time is linear in the text, and the cost of a filter."""
+"""Patterns: regular expressions of RE2, which takes linear time, and the cost of a filter."""
 
 from __future__ import annotations
 
@@ -12,14 +12,18 @@ from typing import Protocol
 import re2
 
 from tidegate.keys.errors import FilterInvalid
+from tidegate.keys.filter.fields import Value, null
 from tidegate.keys.filter.tree import Affix, Call, Field, Like, Literal, Node, children, walk
+from tidegate.keys.filter.values import SEPARATOR, Array, Scalar, narrow, text, widened
 
 INSTRUCTIONS_MAX = 4_000
 
 _ESCAPE = re.compile(r"\\.", re.DOTALL)
+# The ends of the whole text, single bytes, and literal runs: in joined texts they mean others.
 _ALONE = frozenset({"\\A", "\\z", "\\C", "\\Q"})
 _NEGATION = "[^"
 _LINE_FLAG = re.compile(r"\(\?[A-Za-z-]*m")
+_REFERENCE = re.compile(r"\\(.)", re.DOTALL)
 
 
 class Match(Protocol):
@@ -51,7 +55,7 @@ class Pattern(Protocol):
 
 
 class Scope(StrEnum):
-    """How the texts of an array may be joined so that one search answers for all of them."""
+    """A way to join the texts of an array so that one search answers for all of them."""
 
     ANYWHERE = "by a byte that is no character"
     LINE = "as lines"
@@ -63,6 +67,7 @@ def scope_of(pattern: str) -> Scope:
     bare = _ESCAPE.sub("", pattern)
     if not _ALONE.isdisjoint(_ESCAPE.findall(pattern)):
         return Scope.ALONE
+    # `[^` negates a class and anchors nothing.
     anchors = bare.replace(_NEGATION, "")
     if "^" not in anchors and "$" not in anchors:
         return Scope.ANYWHERE
@@ -72,7 +77,9 @@ def scope_of(pattern: str) -> Scope:
 @lru_cache(maxsize=1_024)
 def _compiled(pattern: str, *options: str) -> Pattern:
     chosen = re2.Options()
+    # RE2 would write them to standard error; the refusal says them.
     chosen.log_errors = False
+    # The automaton grows with the texts it sees, up to this; beyond, RE2 forgets and goes on.
     chosen.max_mem = 1 << 20
     for option in options:
         setattr(chosen, option, True)
@@ -104,10 +111,9 @@ def lines_finder(pattern: str) -> Callable[[bytes], bool]:
     return lambda text: search(text) is not None
 
 
+# --- The work that a filter may do
+
 # The work that a filter may do on one message, shared by all its places (rule filter-4).
-BRACKETS_MAX = 12_000
-# a string that is read as a number costs as much as this many elements
-READING_COST = 4
 _ELEMENTS = 12_000
 _ITEMS = 8
 _TEXT_BYTES = 40_000
@@ -127,7 +133,7 @@ _WRITING = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """How much of a message each place of a filter may look at (rule filter-4).
+    """The share of a message that each place of a filter may look at (rule filter-4).
 
     The cost of a filter is bounded as a whole, so the more places it has, the less each may read.
     `elements` of an array, with arrays in it and their elements; `text_bytes` of a text for
@@ -144,6 +150,7 @@ class Allowance:
     @classmethod
     def of(cls, tree: Node) -> Allowance:
         """Compute the allowance of a filter; a subtree that occurs twice is evaluated once."""
+        # A subtree that occurs twice is evaluated once, and pays once.
         nodes = set(walk(tree))
         called = [node.name for node in nodes if isinstance(node, Call)]
         seeking = sum(name in _SEEKING or name in _WRITING for name in called)
@@ -174,3 +181,85 @@ def _pattern(node: Node) -> str | None:
         case Call("REGEXP_MATCH" | "REGEXP_REPLACE", (_, Literal(str(pattern)), *_)):
             return pattern
     return None
+
+
+# --- LIKE and REGEXP_...: patterns on texts of values, within the allowance
+
+
+def searcher(pattern: str, allowed: Allowance) -> Callable[[Value], bool | None]:
+    """Return `value -> whether the pattern is found in an element's text`, None for NULL."""
+    found_in, found_in_any = finder(pattern), _array_searcher(pattern, allowed.pattern_texts)
+
+    def found(value: Value) -> bool | None:
+        if null(value):
+            return None
+        if isinstance(value, Array):
+            return found_in_any(value) if len(value.joined) <= allowed.pattern_bytes else None
+        whole = text(value)  # type: ignore[arg-type]  # no object: not null
+        return None if len(whole) > allowed.pattern_bytes else found_in(_utf8(whole))
+
+    return found
+
+
+def _array_searcher(pattern: str, texts_max: int) -> Callable[[Array], bool | None]:
+    """Search all texts at once where that gives the same answer, else one by one."""
+    found_in, scope = finder(pattern), scope_of(pattern)
+    found_in_line = lines_finder(pattern) if scope is Scope.LINE else found_in
+
+    def found(value: Array) -> bool | None:
+        texts = value.joined[1:-1]
+        if scope is Scope.ANYWHERE:
+            return found_in(texts.encode("latin-1"))
+        if scope is Scope.LINE and "\n" not in texts:
+            return found_in_line(_utf8(texts.replace(SEPARATOR, "\n")))
+        each = texts.split(SEPARATOR)
+        return any(map(found_in, map(_utf8, each))) if len(each) <= texts_max else None
+
+    return found
+
+
+def _utf8(whole: str) -> bytes:
+    return widened(whole).encode()
+
+
+def replacer(pattern: str, allowed: Allowance) -> Callable[[Scalar, Scalar | None], str | None]:
+    """Return `text, replacement -> text with every match replaced` (rule filter-15)."""
+    expression, bytes_max = compiled(pattern), allowed.text_bytes
+
+    def replaced(value: Scalar, new: Scalar | None) -> str | None:
+        whole, form = text(value), "" if new is None else text(new)
+        if len(whole) > min(allowed.pattern_bytes, bytes_max) or len(form) > bytes_max:
+            return None
+        return _replaced(expression, widened(whole), form, bytes_max)
+
+    return replaced
+
+
+def _replaced(expression: Pattern, whole: str, form: str, bytes_max: int) -> str | None:
+    pieces: list[str] = []
+    done = length = 0
+    for match in expression.finditer(whole):
+        # An empty match right behind another one is not a match of its own.
+        if match.start() == match.end() == done and done > 0:
+            continue
+        groups = (match.group(), *match.groups(""))
+        pieces += narrow(whole[done : match.start()]), _template(form, tuple(map(narrow, groups)))
+        length += len(pieces[-1]) + len(pieces[-2])
+        # While it grows: a short text and a short replacement can make a very long one.
+        if length > bytes_max:
+            return None
+        done = match.end()
+    found = "".join(pieces) + narrow(whole[done:])
+    return found if len(found) <= bytes_max else None
+
+
+def _template(new: str, groups: tuple[str, ...]) -> str:
+    r"""Fill `\0` to `\9` into a replacement (rule filter-15); `groups` begins with the match."""
+
+    def filled(reference: re.Match[str]) -> str:
+        code = reference.group(1)
+        if code not in "0123456789":
+            return code
+        return groups[int(code)] if int(code) < len(groups) else ""
+
+    return _REFERENCE.sub(filled, new)

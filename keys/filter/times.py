@@ -34,8 +34,10 @@ def check_format(form: str, position: int) -> None:
 
 def written(form: str, seconds: float) -> str | None:
     """Format a time: STRFTIME; None outside the years 1 to 9999."""
+    # `date` has no other years; NaN is outside as well.
     if not _FIRST_S <= seconds < _END_S:
         return None
+    # Whole microseconds first: a rounded fraction could not carry into the second.
     second, micro = divmod(math.floor(seconds * _SECOND_US), _SECOND_US)
     day, second = divmod(second, _DAY_S)
     civil = date.fromordinal(day + _EPOCH_DAY)
@@ -57,6 +59,7 @@ def written(form: str, seconds: float) -> str | None:
 def reader(form: str) -> Callable[[str], float | None]:
     """Return STRPTIME of one format: text to seconds of the epoch, None if it does not fit."""
     pieces = _parts(form)
+    # ASCII, as a digit of another script is no digit here.
     pattern = re.compile("".join(map(_readable, pieces)), re.ASCII | re.IGNORECASE)
     asked = [part for part in pieces if re.match(r"\((?!\?)", _READ.get(part, ""))]
 
@@ -70,6 +73,7 @@ def reader(form: str) -> Callable[[str], float | None]:
 
 
 _NUMBERS_2 = r"([0-9]{1,2})"
+# Two digits at most, and one is enough: publishers leave zeros out.
 _READ = {
     "%Y": r"([0-9]{4})", "%y": _NUMBERS_2, "%m": _NUMBERS_2, "%d": _NUMBERS_2,
     "%H": _NUMBERS_2, "%M": _NUMBERS_2, "%S": _NUMBERS_2, "%I": _NUMBERS_2,
@@ -106,6 +110,7 @@ def _seconds(said: dict[str, str]) -> float | None:
     number = {part: int(text) for part, text in said.items() if text.lstrip("-").isdecimal()}
     fraction = said.get("%f", said.get("%03f", "0"))
     micro = int(fraction.ljust(6, "0")) / _SECOND_US
+    # Seconds of the epoch say it all; the other directives have nothing to add.
     if "%s" in number:
         return number["%s"] + micro
     day = _day(said, number)
@@ -120,6 +125,7 @@ def _seconds(said: dict[str, str]) -> float | None:
 def _day(said: dict[str, str], number: dict[str, int]) -> int | None:
     """Return the day since the epoch."""
     short = number.get("%y")
+    # As POSIX has it: 69 to 99 are of the last century.
     year = 1970 if short is None else short + (1900 if short >= 69 else 2000)
     year = number.get("%Y", year)
     if year == 0:  # the calendar has none

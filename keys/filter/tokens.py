@@ -9,6 +9,7 @@ from enum import StrEnum
 from tidegate.keys.errors import FilterInvalid
 from tidegate.keys.path import NAME, STEPS_MAX, FieldPath, Step
 
+# Nine digits: no array that fits into a message is longer.
 _INDEX = re.compile(r"\[([0-9]{1,9})\]")
 _BRACKETED = re.compile(r"\[/([^\]]*)\]")
 _JSON_STEP = re.compile(
@@ -37,6 +38,7 @@ def scan_path(text: str, at: int, position: int) -> tuple[FieldPath, int]:
         end = _slash_steps(text, at, position, steps)
     if not steps:
         raise FilterInvalid("a field path names at least one field", position + at)
+    # A wildcard names several places, and an index of filters needs one.
     if "*" in steps:
         raise FilterInvalid("a field path names one place", position + at)
     if len(steps) > STEPS_MAX:
@@ -88,12 +90,14 @@ NUMBER_LENGTH_MAX = 400
 INTEGER_MIN = -(2**63)
 INTEGER_MAX = 2**64 - 1
 
+# The four of JSON, and no others: a filter reads the same in every locale.
 _SPACE = re.compile(r"[ \t\r\n]*")
 _NUMBER = re.compile(r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SYMBOL = re.compile(r"==|<>|!=|<=|>=|[=<>+\-*/%(),\[\]]")
 _STRING = re.compile(r"'((?:[^'\\]|\\.)*)'|\"((?:[^\"\\]|\\.)*)\"", re.DOTALL)
 _ESCAPE = re.compile(r"\\(?:x[0-9A-Fa-f]{2}|[0-7]{1,3}|.)", re.DOTALL)
+# Those of C.
 _NAMED_ESCAPES = {"a": 7, "b": 8, "t": 9, "n": 10, "f": 12, "r": 13}
 _SYNONYMS = {"==": "=", "<>": "!="}
 
@@ -134,6 +138,7 @@ def scan(text: str, at: int, position: int, *, operand: bool) -> Token:
     at = _end(_SPACE, text, at)
     if at == len(text):
         return Token(Kind.END, "", at, at)
+    # `/` and `[` mean two things, and only the parser knows which one is due.
     first = text[at]
     if operand and (first in "/$" or text.startswith("[/", at)):
         path, end = scan_path(text, at, position)
@@ -168,8 +173,10 @@ def _end(pattern: re.Pattern[str], text: str, at: int) -> int:
 
 def _number(text: str, number: re.Match[str], position: int) -> Token:
     digits, at, end = number.group(), number.start(), number.end()
+    # `5x` would else be two tokens, and its error would name the second one.
     if text[end : end + 1].isalnum() or text[end : end + 1] in ("_", "."):
         raise FilterInvalid("a number ends in something else", position + end)
+    # Infinity is hardly meant where digits are written.
     if len(digits) > NUMBER_LENGTH_MAX or float(digits) == float("inf"):
         raise FilterInvalid("a number is too large", position + at)
     return Token(Kind.NUMBER, digits, at, end)
@@ -186,6 +193,7 @@ def _string(text: str, at: int, position: int) -> Token:
 
 
 def _unescaped(inner: str, position: int, at: int) -> str:
+    # Bytes, as an escape names a byte: several of them may be one character.
     pieces: list[bytes] = []
     done = 0
     for escape in _ESCAPE.finditer(inner):

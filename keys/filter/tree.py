@@ -21,14 +21,15 @@ class Literal:
 
     value: Constant
 
+    # Python has 1 == 1.0 == True; a canonical text must not change one into another.
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Literal) and self._told_apart == other._told_apart
+        return isinstance(other, Literal) and self._typed == other._typed
 
     def __hash__(self) -> int:
-        return hash(self._told_apart)
+        return hash(self._typed)
 
     @property
-    def _told_apart(self) -> tuple[type, Constant]:
+    def _typed(self) -> tuple[type, Constant]:
         return type(self.value), self.value
 
 
@@ -166,6 +167,7 @@ def children(node: Node) -> tuple[Node, ...]:
 
 def walk(node: Node) -> Iterator[Node]:
     """Yield a node and all below it, in the order of the text."""
+    # A list in place of recursion: the And of many filters may be deeper than a text.
     waiting = [node]
     while waiting:
         found = waiting.pop()
@@ -213,11 +215,13 @@ def _spelt(node: Node) -> tuple[str, int]:
             return f"{name}({_listed(arguments)})", _PRIMARY
         case Arithmetic(operator, left, right):
             level = _SUM if operator in "+-" else _PRODUCT
+            # `a - (b - c)` keeps its parentheses, and `(a - b) - c` needs none.
             return f"{_text(left, level)} {operator} {_text(right, level + 1)}", level
         case And(operands):
             return " AND ".join(_text(operand, _NOT) for operand in operands), _AND
         case Or(operands):
             return " OR ".join(_text(operand, _AND) for operand in operands), _OR
+        # Printed as people write it, `a NOT IN (b)`, which parses to the same node.
         case Not(In() | Like() | Between() | Affix() | Is() as inner):
             return _predicate(inner, "NOT "), _PREDICATE
         case Not(operand):
@@ -254,6 +258,7 @@ def _constant(value: Constant) -> str:
         case str():
             return quoted(value)
         case _:
+            # The shortest digits that read as the same double.
             return repr(value)
 
 

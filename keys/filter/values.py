@@ -28,6 +28,7 @@ _EXACT: dict[str, Callable[[int, int], int]] = {
 }
 
 
+# A character for each byte: lengths and positions are those of the published text.
 def narrow(text: str) -> str:
     """Return a text with one character for each of its UTF-8 bytes (rule filter-6)."""
     return text if text.isascii() else text.encode("utf-8", "surrogatepass").decode("latin-1")
@@ -40,8 +41,10 @@ def widened(text: str) -> str:
 
 def number_in(text: str) -> Number | None:
     """Return the number that a string is, None for a word (rule filter-5)."""
+    # Most numbers in strings are short integers, which need no regular expression.
     if len(text) <= _SHORT and text.isdecimal():
         return int(text)
+    # A longer text would cost more to read than a filter may.
     if len(text) > NUMBER_LENGTH_MAX or _NUMBER.fullmatch(text) is None:
         return None
     return number_of(text)
@@ -55,6 +58,7 @@ def magnitudes_in(texts: Sequence[str]) -> list[Number | None]:
     longest = max(map(len, texts), default=0)
     if longest <= _SHORT and "".join(texts).isdecimal():
         return list(map(int, texts))
+    # Up to fifteen digits a double holds any integer exactly; beyond, the type matters.
     if longest > _EXACT_DIGITS:
         return list(map(number_in, texts))
     spellings = _NUMBERS.findall("\xff".join((*texts, "")))
@@ -105,6 +109,7 @@ def calculated(sign: str, left: Number, right: Number) -> Number | None:
     if isinstance(left, int) and isinstance(right, int):
         if sign in _EXACT:
             return within(_EXACT[sign](left, right))
+        # C99 divides towards zero, Python downwards.
         whole, rest = divmod(abs(left), abs(right))
         if sign == "%":
             return rest if left >= 0 else -rest
@@ -237,6 +242,7 @@ class Array:
     def _in_order(self) -> list[str]:
         """The distinct strings in order, as they lie in memory."""
         strings = self.items if self.of_strings else [i for i in self.items if type(i) is str]
+        # In the order of memory: a set would visit the strings at random.
         return list(dict.fromkeys(strings))  # type: ignore[arg-type]  # strings they are
 
     @cached_property
@@ -292,8 +298,10 @@ def _exists(operator: str, left: Bag, right: Bag) -> bool:
         return False
     match operator:
         case "=":
+            # The smaller set is looked up in the larger one, whatever their sizes.
             return not left.isdisjoint(right)
         case "!=":
+            # Two distinct elements differ from any one value, so nothing has to be compared.
             return len(left) > 1 or len(right) > 1 or left != right
         case "<":
             return bool(left.least < right.greatest)  # type: ignore[operator]  # of one kind
@@ -313,6 +321,7 @@ def opened(items: list[Any], elements_max: int) -> list[Any] | None:
 
     None if there are more than `elements_max`, arrays in it and their elements included.
     """
+    # Counted before a level is flattened: a bomb of nested arrays is never built.
     passed = len(items)
     while passed <= elements_max:
         kinds = set(map(type, items))
@@ -327,6 +336,7 @@ def opened(items: list[Any], elements_max: int) -> list[Any] | None:
 
 def _opened_one_by_one(items: list[Any], more_max: int) -> list[Any] | None:
     flat: list[Any] = []
+    # No recursion: the depth of a message is not the depth of this call.
     waiting = [iter(items)]
     while waiting:
         for item in waiting[-1]:
@@ -349,6 +359,7 @@ def elements_of(items: list[Any]) -> list[Scalar | Opaque | None]:
         items = [OBJECT if type(item) is dict else item for item in items]
     if int in kinds:
         integers = items if len(kinds) == 1 else [item for item in items if type(item) is int]
+        # Two calls for all, as hardly an array has an integer beyond 64 bits.
         if min(integers) < INTEGER_MIN or max(integers) > INTEGER_MAX:
             items = [within(item) if type(item) is int else item for item in items]
     if str in kinds:
@@ -365,6 +376,7 @@ def strings_of(strings: list[str]) -> list[str | None]:
     joined = _JOINT.join(strings)
     found: list[str | None] = strings  # type: ignore[assignment]  # nothing is put into it
     if not joined.isascii():
+        # A string may hold the joint itself; then each is converted alone.
         together = joined.count(_JOINT) == len(strings) - 1
         found = narrow(joined).split(_JOINT) if together else list(map(narrow, strings))  # type: ignore[assignment]  # as above
     return [each or None for each in found] if "" in found else found

@@ -93,6 +93,7 @@ def parse_interval(text: str, position: int = 0) -> int:
         TextInvalid: no duration, or one out of bounds.
     """
     interval_ns = parse_duration(text, position)
+    # Refused by name: out of bounds would not say that the unit is at fault.
     if text.lower().endswith("w"):
         raise TextInvalid(
             "weeks are for a topic's expiration and history; here from 1ms to 1d", position
@@ -109,6 +110,7 @@ def whole_ms(duration_ns: int) -> int:
 
 def duration_text(duration_ns: int) -> str:
     """Return the shortest exact spelling: 1_500_000_000 is `1500ms`."""
+    # Weeks are never written: an interval may not have them.
     for unit in ("d", "h", "m", "s", "ms", "us"):
         if duration_ns and duration_ns % _UNITS[unit] == 0:
             return f"{duration_ns // _UNITS[unit]}{unit}"

@@ -18,7 +18,7 @@ import numpy as np
 
 from tidegate.keys.filter import Filter
 from tidegate.keys.filter.compiling import COMPARISONS
-from tidegate.keys.filter.patterns import BRACKETS_MAX
+from tidegate.keys.filter.fields import BRACKETS_MAX
 from tidegate.keys.filter.tree import And, Compare, Field, In, Is, Literal, Node, Not, Or, walk
 from tidegate.keys.path import FieldPath
 from tidegate.pipeline.columns.intervals import Column

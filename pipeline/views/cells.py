@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidegate.keys.filter.patterns import BRACKETS_MAX
+from tidegate.keys.filter.fields import BRACKETS_MAX
 from tidegate.keys.filter.values import Scalar, number
 from tidegate.keys.projection import NUMERIC, Column, Projection
 from tidegate.keys.spec import read_fields

@@ -28,6 +28,14 @@ def test_after_answers_from_a_position_up_to_another() -> None:
     assert tokens(log.after(4)) == ""
 
 
+def test_what_is_added_is_counted() -> None:
+    log = Log()
+    first, *others = make_frames("a1 b1 c1")
+    assert log.extend([first]) == len(first.payload)
+    assert log.extend(iter(others)) == sum(len(frame.payload) for frame in others)
+    assert log.payload_bytes == len(first.payload) * 3
+
+
 def test_a_backlog_is_counted_in_messages_and_bytes() -> None:
     log = log_of("a1 b1 c1")
     each = len(log.after(0)[0].payload)

@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import json
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,8 @@ import pytest
 from tests.support.gateways import Running, running_gateway
 from tests.support.models.linearizable import Operation, State, linearizable
 from tests.support.rules import rule
-from tidegate.app.stores.store import Item, TopicRecord
+from tidegate.app.stores.items import Item
+from tidegate.app.stores.store import TopicRecord
 from tidegate.app.topics.ingest import Form, Ingest
 from tidegate.app.topics.registry import CatalogTopic
 
@@ -164,7 +165,7 @@ class SlowCheck:
         self._change = change
         self.checks = 0
 
-    async def check(self, entry: CatalogTopic, body: bytes, form: Form) -> list[Item]:
+    async def check(self, entry: CatalogTopic, body: bytes, form: Form) -> Sequence[Item]:
         self.checks += 1
         messages = await self._check(entry, body, form)
         if self.checks == 1:

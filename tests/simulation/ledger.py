@@ -10,8 +10,9 @@ from bisect import bisect_left
 from dataclasses import dataclass, field
 from typing import Any
 
+from tidegate.app.stores.items import Item, Message
 from tidegate.app.stores.memory import MemoryStore
-from tidegate.app.stores.store import Appended, Item, Message, Publication
+from tidegate.app.stores.store import Appended, Publication
 
 OWN = "tidegate."
 """How the names of topics begin that the gateway fills about itself."""

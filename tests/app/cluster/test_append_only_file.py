@@ -20,7 +20,8 @@ from tidegate.app.definitions.mergers import Mergers
 from tidegate.app.definitions.topic import TopicDefinition
 from tidegate.app.http.problems import Problem
 from tidegate.app.settings import Settings
-from tidegate.app.stores.store import Message, Publication, Retry, TopicRecord
+from tidegate.app.stores.items import Message
+from tidegate.app.stores.store import Publication, Retry, TopicRecord
 
 pytestmark = rule("publish-2")
 

@@ -19,7 +19,7 @@ from tests.support.gateways import Running, Stream, names, running_gateway
 from tests.support.rules import rule
 from tidegate.app.cluster.connection import BusConnection
 from tidegate.app.cluster.log_reader import TopicLogReader
-from tidegate.app.stores.store import Message, pack
+from tidegate.app.stores.items import Message, pack
 
 pytestmark = [pytest.mark.redis, pytest.mark.slow, rule("cluster-2", "cluster-3", "cluster-4")]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tidegate.app.cluster.topic_log import newest_items, pack_record, record_frame
-from tidegate.app.stores.store import Item, Message, Removal
+from tidegate.app.stores.items import Item, Message, Removal
 from tidegate.conflation.frame import Frame, RemovalReason
 
 

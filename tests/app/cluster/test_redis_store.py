@@ -20,16 +20,15 @@ from tidegate.app.definitions.mergers import Mergers
 from tidegate.app.definitions.topic import TopicDefinition
 from tidegate.app.http.problems import Problem
 from tidegate.app.settings import Settings
+from tidegate.app.stores.items import Message, Removal
 from tidegate.app.stores.store import (
     Appended,
     Change,
     DefinitionsMoved,
     EpochMoved,
     HeadMoved,
-    Message,
     Producer,
     Publication,
-    Removal,
     Retry,
     TopicRecord,
 )

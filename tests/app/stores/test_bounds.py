@@ -24,7 +24,7 @@ BOUNDS = Bounds(stages_max=2, staged_bytes_max=100, retry_keys_max=3, producers_
         (BOUNDS.check_producers, (4,), (5,)),
     ],
 )
-def test_beyond_them_whoever_asks_is_told_to_come_later(
+def test_beyond_the_bounds_the_answer_says_when_to_retry(
     check: Callable[..., None], most: tuple[int, ...], beyond: tuple[int, ...]
 ) -> None:
     check(*most)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from tidegate.app.definitions.topic import TopicDefinition
+from tidegate.app.stores.items import Message
 from tidegate.app.stores.memory import MemoryStore
 from tidegate.app.stores.sqlite import SqliteStore
-from tidegate.app.stores.store import MeasuredStore, Message, Publication, StoreFigures, TopicRecord
+from tidegate.app.stores.store import MeasuredStore, Publication, StoreFigures, TopicRecord
 
 
 async def test_a_store_that_keeps_nothing_counts_its_writes() -> None:

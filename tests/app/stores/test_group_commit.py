@@ -120,7 +120,7 @@ async def test_a_mistake_is_told_where_it_was_made(notebook: Notebook) -> None:
     assert await notebook.write(1) == 1
 
 
-async def test_a_disk_that_is_full_is_told_and_then_it_goes_on(notebook: Notebook) -> None:
+async def test_a_full_disk_is_a_problem_until_there_is_room(notebook: Notebook) -> None:
     pages = notebook.connection.execute("PRAGMA page_count").fetchone()[0]
     await notebook.group.run(lambda it: it.execute(f"PRAGMA max_page_count = {pages}"))
     with pytest.raises(Problem, match="bus-unavailable") as out:
@@ -134,7 +134,7 @@ async def test_a_disk_that_is_full_is_told_and_then_it_goes_on(notebook: Noteboo
 async def test_small_writes_that_still_fit_do_not_make_it_well(
     notebook: Notebook, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is told once that the store is out, and once that it is back."""
+    """The log says once that the store is out, and once that it is back."""
     pages = notebook.connection.execute("PRAGMA page_count").fetchone()[0]
     notebook.connection.execute(f"PRAGMA max_page_count = {pages + 2}")
     for number in range(3):

@@ -11,10 +11,11 @@ import pytest
 from tests.support.rules import rule
 from tidegate.app.http.problems import Problem
 from tidegate.app.stores import idempotency as senders
+from tidegate.app.stores.items import Message
 from tidegate.app.stores.memory import RETRY_MS, STAGE_MS
 from tidegate.app.stores.rows import StoredTopic
 from tidegate.app.stores.schema import open_database
-from tidegate.app.stores.store import Appended, Bounds, Message, Producer, Publication, Retry
+from tidegate.app.stores.store import Appended, Bounds, Producer, Publication, Retry
 
 NOW_MS = 1_700_000_000_000
 TOPIC = 1

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from tests.app.stores.test_store import PLAIN, append
+from tidegate.app.stores.items import Message
 from tidegate.app.stores.restore import REPLACED, restore
 from tidegate.app.stores.schema import DATABASE, FORMAT
 from tidegate.app.stores.sqlite import SqliteStore
-from tidegate.app.stores.store import Message, StoreUnusable, TopicRecord
+from tidegate.app.stores.store import StoreUnusable, TopicRecord
 
 
 async def opened(folder: Path) -> SqliteStore:

@@ -10,9 +10,10 @@ import pytest
 
 from tidegate.app.definitions.topic import TopicDefinition
 from tidegate.app.stores import rows
+from tidegate.app.stores.items import Message
 from tidegate.app.stores.rows import StoredTopic
 from tidegate.app.stores.schema import TABLES_OF_TOPIC, open_database
-from tidegate.app.stores.store import Checkpoint, Message, Publication, TopicRecord
+from tidegate.app.stores.store import Checkpoint, Publication, TopicRecord
 from tidegate.conflation.frame import Frame
 
 RECORD = TopicRecord("px", TopicDefinition.parse(b'{"key":["/k"]}'), "e1")

@@ -14,15 +14,32 @@ from tests.app.stores.test_store import NOW_MS, PLAIN, append
 from tidegate.app.definitions.mergers import Mergers
 from tidegate.app.definitions.topic import TopicDefinition, Unusable
 from tidegate.app.http.problems import Problem
-from tidegate.app.stores.schema import DATABASE
+from tidegate.app.stores import sqlite
+from tidegate.app.stores.items import Message
+from tidegate.app.stores.schema import DATABASE, open_database
 from tidegate.app.stores.sqlite import SqliteStore
-from tidegate.app.stores.store import Appended, Message, Publication, StoreUnusable, TopicRecord
+from tidegate.app.stores.store import Appended, Publication, StoreUnusable, TopicRecord
 
 ENOUGH_PAGES = 1 << 20
 
 
 @pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
+def connections(monkeypatch: pytest.MonkeyPatch) -> list[sqlite3.Connection]:
+    """The connections of the stores that are opened: limits are a connection's, not the file's."""
+    opened: list[sqlite3.Connection] = []
+
+    def open_noted(path: Path, *, survives_power: bool) -> sqlite3.Connection:
+        opened.append(open_database(path, survives_power=survives_power))
+        return opened[-1]
+
+    monkeypatch.setattr(sqlite, "open_database", open_noted)
+    return opened
+
+
+@pytest.fixture
+async def store(
+    tmp_path: Path, connections: list[sqlite3.Connection]
+) -> AsyncIterator[SqliteStore]:
     made = SqliteStore(tmp_path)
     await made.open()
     await made.put_topic(TopicRecord("a", PLAIN, "e1"))
@@ -30,12 +47,14 @@ async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
     await made.aclose()
 
 
-async def pages_at_most(store: SqliteStore, pages: int | None) -> None:
-    """Let the file grow no further, as on a disk that is full; None: as far as it likes."""
-    if pages is None:
-        found = await store._run(lambda it: it.execute("PRAGMA page_count").fetchone())
-        pages = found[0]
-    await store._run(lambda it: it.execute(f"PRAGMA max_page_count = {pages}"))
+def fill_disk(connection: sqlite3.Connection) -> None:
+    """Let the file grow no further, as on a full disk."""
+    pages = connection.execute("PRAGMA page_count").fetchone()[0]
+    connection.execute(f"PRAGMA max_page_count = {pages}")
+
+
+def free_disk(connection: sqlite3.Connection) -> None:
+    connection.execute(f"PRAGMA max_page_count = {ENOUGH_PAGES}")
 
 
 async def test_while_a_gateway_has_it_no_other_gets_it(store: SqliteStore, tmp_path: Path) -> None:
@@ -92,23 +111,24 @@ async def test_a_merger_that_settings_no_longer_name_costs_its_topic_only(tmp_pa
     await later.aclose()
 
 
-async def test_a_full_disk_is_told_and_when_there_is_room_it_goes_on(store: SqliteStore) -> None:
+async def test_a_full_disk_is_a_problem_until_there_is_room(
+    store: SqliteStore, connections: list[sqlite3.Connection]
+) -> None:
     await append(store, "a", [Message(b"1")])
-    await pages_at_most(store, None)
+    fill_disk(connections[0])
     for _ in range(2):
         with pytest.raises(Problem, match="bus-unavailable") as out:
             await append(store, "a", [Message(b"x" * 1_000_000)])
         assert "full" in out.value.detail
-    await pages_at_most(store, ENOUGH_PAGES)
+    free_disk(connections[0])
     assert await append(store, "a", [Message(b"2")]) == Appended(2, 2)
     assert [it.payload for it in (await store.load("a")).journal] == [b"1", b"2"]
 
 
-async def test_a_file_that_became_read_only_is_told_and_then_it_goes_on(
-    store: SqliteStore,
+async def test_a_read_only_file_is_a_problem_until_it_can_be_written(
+    store: SqliteStore, connections: list[sqlite3.Connection]
 ) -> None:
-    connection = store._connection
-    assert connection is not None
+    [connection] = connections
     connection.execute("PRAGMA query_only = 1")
     with pytest.raises(Problem, match="bus-unavailable") as out:
         await append(store, "a", [Message(b"1")])
@@ -117,9 +137,11 @@ async def test_a_file_that_became_read_only_is_told_and_then_it_goes_on(
     assert await append(store, "a", [Message(b"1")]) == Appended(1, 1)
 
 
-async def test_numbers_have_no_holes_where_others_had_no_room(store: SqliteStore) -> None:
+async def test_numbers_have_no_holes_where_others_had_no_room(
+    store: SqliteStore, connections: list[sqlite3.Connection]
+) -> None:
     await store.put_topic(TopicRecord("b", PLAIN, "e1"))
-    await pages_at_most(store, None)
+    fill_disk(connections[0])
     answers = await asyncio.gather(
         append(store, "a", [Message(b"small")]),
         append(store, "b", [Message(b"x" * 1_000_000)]),
@@ -127,7 +149,7 @@ async def test_numbers_have_no_holes_where_others_had_no_room(store: SqliteStore
     )
     assert answers[0] == Appended(1, 1)
     assert isinstance(answers[1], Problem)
-    await pages_at_most(store, ENOUGH_PAGES)
+    free_disk(connections[0])
     assert await append(store, "a", [Message(b"2")]) == Appended(2, 2)
     assert await append(store, "b", [Message(b"1")]) == Appended(1, 1)
 

@@ -16,17 +16,15 @@ from tidegate.app.definitions.mergers import Mergers
 from tidegate.app.definitions.topic import TopicDefinition
 from tidegate.app.http.problems import Problem
 from tidegate.app.settings import Settings
+from tidegate.app.stores.items import Item, Message, Removal
 from tidegate.app.stores.memory import MemoryStore
 from tidegate.app.stores.sqlite import SqliteStore
 from tidegate.app.stores.store import (
     Appended,
     Bounds,
     HeadMoved,
-    Item,
-    Message,
     Producer,
     Publication,
-    Removal,
     Retry,
     Store,
     TopicRecord,

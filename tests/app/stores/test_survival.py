@@ -14,15 +14,13 @@ import pytest
 
 from tidegate.app.definitions.topic import TopicDefinition
 from tidegate.app.http.problems import Problem
+from tidegate.app.stores.items import Item, Message, Removal
 from tidegate.app.stores.sqlite import SqliteStore
 from tidegate.app.stores.store import (
     Appended,
     Checkpoint,
-    Item,
-    Message,
     Producer,
     Publication,
-    Removal,
     Retry,
     Store,
     TopicRecord,
@@ -84,7 +82,7 @@ async def append(
     return await store.append(topic, Publication(items, at_ms, producer))
 
 
-def told(through: int, changes: Sequence[Frame] = (), **more: int) -> Checkpoint:
+def checkpoint(through: int, changes: Sequence[Frame] = (), **more: int) -> Checkpoint:
     return Checkpoint(
         "e1", changes, through, **{"journal_through": 0, "horizon": 0, **more}
     )  # fmt: skip
@@ -121,7 +119,7 @@ async def test_the_journal_is_there_with_all_that_a_message_has(store: Store, ag
 
 async def test_records_and_removals_are_those_of_the_checkpoint(store: Store, again: Again) -> None:
     await append(store, ITEMS)
-    await store.checkpoint("px", told(3, [FRAMES[1], GONE], exempt_through=1))
+    await store.checkpoint("px", checkpoint(3, [FRAMES[1], GONE], exempt_through=1))
     await append(store, [Message(b"3", "[3]")], at_ms=NOW_MS + 1)
     async with again() as later:
         kept = await later.load("px")
@@ -132,18 +130,18 @@ async def test_records_and_removals_are_those_of_the_checkpoint(store: Store, ag
 
 async def test_a_checkpoint_goes_on_from_the_one_before(store: Store, again: Again) -> None:
     await append(store, ITEMS)
-    await store.checkpoint("px", told(3, [FRAMES[1], GONE]))
+    await store.checkpoint("px", checkpoint(3, [FRAMES[1], GONE]))
     await append(store, [Message(b"3", "[2]")])
     changed = Frame(4, b"3", "[2]", NOW_MS)
-    await store.checkpoint("px", told(4, [changed]))
+    await store.checkpoint("px", checkpoint(4, [changed]))
     async with again() as later:
         assert list((await later.load("px")).records) == [GONE, changed]
 
 
 async def test_tombstones_behind_the_horizon_are_forgotten(store: Store, again: Again) -> None:
     await append(store, ITEMS)
-    await store.checkpoint("px", told(3, [FRAMES[1], GONE]))
-    await store.checkpoint("px", told(3, horizon=3))
+    await store.checkpoint("px", checkpoint(3, [FRAMES[1], GONE]))
+    await store.checkpoint("px", checkpoint(3, horizon=3))
     async with again() as later:
         kept = await later.load("px")
         assert (list(kept.records), kept.horizon) == ([FRAMES[1]], 3)
@@ -152,11 +150,11 @@ async def test_tombstones_behind_the_horizon_are_forgotten(store: Store, again: 
 async def test_only_what_nobody_asks_for_leaves_the_journal(store: Store, again: Again) -> None:
     for number in range(4):
         await append(store, [Message(b"%d" % number, "[1]")] * 10)
-    await store.checkpoint("px", told(25, journal_through=40))
+    await store.checkpoint("px", checkpoint(25, journal_through=40))
     assert [it.offset for it in (await store.load("px")).journal] == list(range(21, 41))
-    await store.checkpoint("px", told(40, journal_through=15))
+    await store.checkpoint("px", checkpoint(40, journal_through=15))
     assert (await store.load("px")).dropped_through == 20
-    await store.checkpoint("px", told(40, journal_through=40))
+    await store.checkpoint("px", checkpoint(40, journal_through=40))
     async with again() as later:
         kept = await later.load("px")
         assert (kept.head, list(kept.journal), kept.dropped_through) == (40, [], 40)
@@ -168,9 +166,9 @@ async def test_a_checkpoint_of_a_topic_that_was_made_anew_is_nothing(
 ) -> None:
     await append(store, ITEMS)
     await store.put_topic(TopicRecord("px", KEYED.document, "e3"))
-    await store.checkpoint("px", told(3, FRAMES[:2]))
+    await store.checkpoint("px", checkpoint(3, FRAMES[:2]))
     await store.delete_topic("plain")
-    await store.checkpoint("plain", told(3, FRAMES[:2]))
+    await store.checkpoint("plain", checkpoint(3, FRAMES[:2]))
     async with again() as later:
         assert await later.load("px") == NOTHING
         assert [record.name for record in await later.records()] == ["px"]
@@ -203,7 +201,7 @@ async def test_stages_wait(store: Store, again: Again) -> None:
 
 async def test_what_is_deleted_stays_deleted(store: Store, again: Again) -> None:
     await append(store, ITEMS)
-    await store.checkpoint("px", told(3, FRAMES[:2]))
+    await store.checkpoint("px", checkpoint(3, FRAMES[:2]))
     await store.stage("px", "s", ITEMS, NOW_MS)
     await store.delete_topic("px")
     async with again() as later:

@@ -60,9 +60,11 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("text", "told"), MESSAGES + REMOVALS)
-def test_an_envelope_is_a_message_or_with_a_reason_a_removal(text: bytes, told: Envelope) -> None:
-    assert read_envelope(text) == told
+@pytest.mark.parametrize(("text", "envelope"), MESSAGES + REMOVALS)
+def test_an_envelope_is_a_message_or_with_a_reason_a_removal(
+    text: bytes, envelope: Envelope
+) -> None:
+    assert read_envelope(text) == envelope
 
 
 @pytest.mark.parametrize(("text", "code"), REFUSED, ids=lambda given: str(given)[:50])

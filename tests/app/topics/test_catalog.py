@@ -113,7 +113,7 @@ async def test_there_are_only_so_many_topics() -> None:
     await place.put("b")
 
 
-async def test_an_unknown_topic_is_told() -> None:
+async def test_an_unknown_topic_is_a_problem() -> None:
     place = Place()
     assert place.catalog.find("px") is None
     with refused("topic-unknown"):
@@ -266,7 +266,7 @@ async def test_topics_are_listed_by_name() -> None:
     assert listed("", "a.2", 1) == ["b"]
 
 
-async def test_listeners_are_told_of_each_topic_that_is_made() -> None:
+async def test_listeners_hear_of_each_new_topic() -> None:
     place, heard = Place(), list[str]()
     await place.put("before")
     place.catalog.listen(heard.append)

@@ -62,8 +62,8 @@ async def test_each_brings_what_has_changed_since_the_last() -> None:
     await place.say("px", {"k": 3})
     await place.writer.remove(place.catalog.get("px"), place.live("px")[:1], RemovalReason.DELETED)
     await checkpoints.write()
-    told = [[(it.key, it.removed) for it in made.changes] for _, made in store.made]
-    assert told == [[("[2]", False), ("[1]", False)], [("[3]", False), ("[2]", True)]]
+    changes = [[(it.key, it.removed) for it in made.changes] for _, made in store.made]
+    assert changes == [[("[2]", False), ("[1]", False)], [("[3]", False), ("[2]", True)]]
     assert [made.through for _, made in store.made] == [3, 5]
 
 
@@ -168,8 +168,8 @@ async def seen(running: Running) -> dict[str, str]:
     ]  # fmt: skip
     answers = {path: await running.http.get(f"/v1/topics/{path}") for path in paths}
     assert {answer.status_code for answer in answers.values()} == {200}
-    told = {path: answer.text for path, answer in answers.items() if path != "px"}
-    return {**told, "etag": answers["px"].headers["etag"]}
+    texts = {path: answer.text for path, answer in answers.items() if path != "px"}
+    return {**texts, "etag": answers["px"].headers["etag"]}
 
 
 async def resumed(running: Running, options: str, position: int) -> list[tuple[str, Any]]:
@@ -224,12 +224,12 @@ async def test_a_bookmark_of_before_is_continued_as_without_the_restart(
     async with gateway(folder) as running:
         await spoken(running, checkpointed=True)
         shutil.copytree(folder, copy)
-        told = [await resumed(running, options, position)]
+        resumes = [await resumed(running, options, position)]
     async with gateway(copy) as running:
-        told.append(await resumed(running, options, position))
-    modes = [next(doc["mode"] for name, doc in it if name == "resumed") for it in told]
+        resumes.append(await resumed(running, options, position))
+    modes = [next(doc["mode"] for name, doc in it if name == "resumed") for it in resumes]
     assert modes == [mode, mode]
-    assert told[0] == told[1]
+    assert resumes[0] == resumes[1]
 
 
 async def test_records_expire_as_if_there_had_been_no_restart(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ import pytest
 from tests.support.place import parsed
 from tests.support.rules import rule
 from tidegate.app.http.problems import Problem
-from tidegate.app.stores.store import Message, TopicRecord
+from tidegate.app.stores.items import Message
+from tidegate.app.stores.store import TopicRecord
 from tidegate.app.topics.bodies import MERGED_AT_ONCE, Delta, merged
 from tidegate.app.topics.registry import CatalogTopic
 from tidegate.conflation.boards.board import Board

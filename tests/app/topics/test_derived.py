@@ -13,8 +13,9 @@ from tests.support.clocks.manual import Clock
 from tests.support.place import Place
 from tests.support.rules import rule
 from tidegate.app.http.problems import Problem
+from tidegate.app.stores.items import Message
 from tidegate.app.stores.memory import MemoryStore
-from tidegate.app.stores.store import Appended, Message, Publication, Store, TopicRecord
+from tidegate.app.stores.store import Appended, Publication, Store, TopicRecord
 from tidegate.keys.text.duration import SECOND
 
 PX = {"topic": "px", "interval": "1s"}

@@ -12,7 +12,8 @@ import pytest
 from tests.support.place import LINES, Place, keyed
 from tests.support.rules import rule
 from tidegate.app.http.problems import Problem
-from tidegate.app.stores.store import Appended, Item, Message, Producer, Retry
+from tidegate.app.stores.items import Item, Message
+from tidegate.app.stores.store import Appended, Producer, Retry
 from tidegate.app.topics.ingest import COUNTED_AT_ONCE, Form
 from tidegate.conflation.errors import TopicUnknown
 from tidegate.conflation.frame import RemovalReason
@@ -21,7 +22,7 @@ SPARK = {"topic": "px", "interval": "1s", "engine": "spark"}
 
 
 async def check(place: Place, body: bytes, *, lined: bool = True) -> list[Item]:
-    return await place.ingest.check(place.catalog.get("px"), body, Form(lined=lined))
+    return list(await place.ingest.check(place.catalog.get("px"), body, Form(lined=lined)))
 
 
 async def test_lines_become_messages_with_their_keys() -> None:
@@ -71,6 +72,23 @@ async def test_lines_are_counted_over_the_pieces_of_a_large_request(good: bytes)
     with pytest.raises(Problem) as refused:
         await check(await keyed(), (good + b"\n") * 9_999 + b"?")
     assert refused.value.line == 10_000
+
+
+async def test_lines_are_counted_where_some_are_read_together_and_some_are_not() -> None:
+    together, one_by_one = b'{"k":"a"}\n' * 5_000, b'\n{"k":1.5}\n' * 4_000
+    body = together + one_by_one + together
+    assert len(await check(await keyed(), body)) == 14_000
+    with pytest.raises(Problem) as refused:
+        await check(await keyed(), body + b'{"k":}')
+    assert refused.value.line == 18_001
+
+
+async def test_exempt_lines_are_exempt() -> None:
+    place = await keyed()
+    form = Form(lined=True, exempt=True)
+    body = b'{"k":"a"}\n{"k":"b"}'
+    checked = await place.ingest.check(place.catalog.get("px"), body, form)
+    assert [message.exempt for message in checked if isinstance(message, Message)] == [True, True]
 
 
 async def test_a_single_message_has_no_line() -> None:

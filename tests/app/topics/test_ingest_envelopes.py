@@ -9,7 +9,7 @@ import pytest
 from tests.support.place import Place, keyed
 from tests.support.rules import rule
 from tidegate.app.http.problems import Problem
-from tidegate.app.stores.store import Message, Removal
+from tidegate.app.stores.items import Message, Removal
 from tidegate.app.topics.ingest import Form
 from tidegate.conflation.frame import RemovalReason
 

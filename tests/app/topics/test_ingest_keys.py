@@ -8,7 +8,8 @@ from tests.support.place import Place, keyed
 from tests.support.rules import rule
 from tests.support.servers import edge_settings
 from tidegate.app.http.problems import Problem
-from tidegate.app.stores.store import Appended, Removal
+from tidegate.app.stores.items import Removal
+from tidegate.app.stores.store import Appended
 from tidegate.app.topics.ingest import Ingest
 from tidegate.conflation.frame import RemovalReason
 

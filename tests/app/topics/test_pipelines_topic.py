@@ -1,4 +1,4 @@
-"""How pipelines stand is told by them and by nobody else, in one form."""
+"""Pipelines alone report their state, in one form."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STANDS: dict[str, Any] = {
 }  # fmt: skip
 
 
-async def told(
+async def report(
     running: Running, document: object, number: int = 1, producer: str = "tidegate.pipeline.a"
 ) -> httpx2.Response:
     headers = {**JSON, "Tidegate-Producer": producer, "Tidegate-Sequence": str(number)}
@@ -33,7 +33,7 @@ async def told(
 async def test_the_newest_of_each_pipeline_is_its_record() -> None:
     async with running_gateway() as running:
         for number, state in enumerate(("starting", "running")):
-            answer = await told(running, {**STANDS, "state": state}, number)
+            answer = await report(running, {**STANDS, "state": state}, number)
             assert answer.status_code == 200, answer.text
         answer = await running.http.get(f"/v1/topics/{PIPELINES}/sow")
         assert [json.loads(line) for line in answer.text.splitlines()] == [STANDS]
@@ -45,7 +45,7 @@ async def test_the_newest_of_each_pipeline_is_its_record() -> None:
 @pytest.mark.parametrize("producer", ["tidegate.spark.a", "someone"])
 async def test_nobody_else_may_tell(producer: str) -> None:
     async with running_gateway() as running:
-        answer = await told(running, STANDS, producer=producer)
+        answer = await report(running, STANDS, producer=producer)
         assert answer.json()["code"] == "topic-read-only"
 
 
@@ -67,7 +67,7 @@ async def test_a_pipeline_may_tell_nothing_of_sessions() -> None:
 )
 async def test_what_has_another_form_is_refused(wrong: dict[str, Any]) -> None:
     async with running_gateway() as running:
-        answer = await told(running, {**STANDS, **wrong})
+        answer = await report(running, {**STANDS, **wrong})
         assert answer.json()["code"] == "schema-violation"
 
 

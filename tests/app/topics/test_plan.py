@@ -43,14 +43,14 @@ async def test_what_is_new_what_changes_and_what_is_left() -> None:
     await place.put("other", key=["/k"])
     await place.put("unnamed")
     await place.put("slow", **filled("same"))
-    told = await steps(
+    planned = await steps(
         place,
         same={"key": ["$.k"], "retain": True},
         other={"key": ["/k"], "description": "new", "history": {"messages": 1}},
         new=filled("same"),
         slow=filled("same"),
     )
-    assert [str(step) for step in told] == [
+    assert [str(step) for step in planned] == [
         "leave same",
         "create new",
         "change other: history, description",
@@ -87,7 +87,7 @@ async def test_what_is_planned_is_carried_out_and_then_nothing_is_left_to_do() -
         ({"more": {}, "new": {}}, "topic new: There are 5 topics already"),
     ],
 )
-async def test_what_would_be_refused_is_told_before_anything_is_done(
+async def test_a_plan_names_refusals_before_anything_is_done(
     documents: dict[str, dict[str, Any]], said: str
 ) -> None:
     place = Place(PxHasMessages())

@@ -139,5 +139,5 @@ def test_a_name_is_refused_in_one_sentence(name: str) -> None:
 
 async def test_an_envelope_is_another_request_than_a_value() -> None:
     key = ("Idempotency-Key", "k")
-    plain, told = read(JSON, key), read(JSON, key, query="format=envelope")
-    assert await plain.retry(b"{}") != await told.retry(b"{}")
+    plain, enveloped = read(JSON, key), read(JSON, key, query="format=envelope")
+    assert await plain.retry(b"{}") != await enveloped.retry(b"{}")

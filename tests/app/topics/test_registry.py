@@ -34,7 +34,7 @@ async def test_one_that_is_admitted_is_in_the_engine_until_it_is_dropped() -> No
         place.driver.engine.topic("px")
 
 
-async def test_another_takes_a_name_over_and_is_told_as_made() -> None:
+async def test_listeners_hear_of_a_topic_that_takes_a_name_over() -> None:
     place, heard = Place(), list[str]()
     topics = topics_of(place)
     topics.listen(heard.append)

@@ -36,7 +36,7 @@ class Reluctant(MemoryStore):
 
 
 @contextlib.asynccontextmanager
-async def telling(place: Place) -> AsyncIterator[SessionsTopic]:
+async def writing(place: Place) -> AsyncIterator[SessionsTopic]:
     topic = SessionsTopic(place.catalog, place.writer)
     await open_own(place.catalog)
     task = asyncio.create_task(topic.run())
@@ -56,7 +56,7 @@ def is_opened(place: Place, session: str) -> bool:
 
 async def test_the_newest_word_about_each_session_is_its_record() -> None:
     place = Place()
-    async with telling(place) as topic:
+    async with writing(place) as topic:
         topic.note("a", {"event": "opened"})
         topic.note("b", {"event": "opened"})
         topic.note("a", {"event": "closed"})
@@ -73,7 +73,7 @@ async def test_what_the_store_did_not_take_is_written_later_and_in_order(
     monkeypatch.setattr(own_topics, "RETRY_S", 0.01)
     store = Reluctant()
     place = Place(store)
-    async with telling(place) as topic:
+    async with writing(place) as topic:
         store.is_out = True
         topic.note("a", {"event": "opened"})
         await eventually(lambda: store.asked > 1, "it is tried again")
@@ -91,7 +91,7 @@ async def test_a_store_that_is_out_is_one_line(
     store = Reluctant()
     store.error = Problem("bus-unavailable", "The bus is out.")
     place = Place(store)
-    async with telling(place) as topic:
+    async with writing(place) as topic:
         for name in ("a", "b"):
             store.is_out, store.asked = True, 0
             topic.note(name, {"event": "opened"})
@@ -101,15 +101,19 @@ async def test_a_store_that_is_out_is_one_line(
             await eventually(written, "it is written")
             for _ in range(10):  # its writer hears of it, and of nothing else meanwhile
                 await asyncio.sleep(0)
-    told = [record.levelname for record in caplog.records if "behind" in record.message]
-    assert told == ["WARNING", "WARNING"]
+    levels = [record.levelname for record in caplog.records if "behind" in record.message]
+    assert levels == ["WARNING", "WARNING"]
 
 
-async def test_what_cannot_be_written_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    topic = SessionsTopic(Place().catalog, Place().writer)
-    for number in range(own_topics.PENDING_MAX + 5):
-        topic.note(str(number), {})
-    assert len(topic._pending) == own_topics.PENDING_MAX
+async def test_what_cannot_be_written_is_bounded() -> None:
+    place = Place()
+    async with writing(place) as topic:
+        for number in range(own_topics.PENDING_MAX + 5):
+            topic.note(str(number), {"event": "opened"})
+        newest = str(own_topics.PENDING_MAX + 4)
+        await eventually(partial(is_opened, place, newest), "all that was kept is written")
+    kept = [session for session, _ in states(place)]
+    assert kept == [str(number) for number in range(5, own_topics.PENDING_MAX + 5)]
 
 
 async def test_the_topic_is_made_once() -> None:

@@ -8,17 +8,9 @@ import pytest
 
 from tests.support.place import Place
 from tests.support.rules import rule
+from tidegate.app.stores.items import Item, Message, Removal
 from tidegate.app.stores.memory import MemoryStore
-from tidegate.app.stores.store import (
-    Appended,
-    Item,
-    Message,
-    Producer,
-    Publication,
-    Removal,
-    Retry,
-    TopicRecord,
-)
+from tidegate.app.stores.store import Appended, Producer, Publication, Retry, TopicRecord
 from tidegate.app.topics.writer import FRAMED_AT_ONCE, REMOVED_AT_ONCE
 from tidegate.conflation.errors import TopicUnknown
 from tidegate.conflation.frame import Frame, RemovalReason, RestoredTopic, Tombstone

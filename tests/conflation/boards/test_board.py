@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import msgspec
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -36,6 +37,13 @@ def tombstone_of(board: Board, since: int) -> Tombstone:
 
 def test_a_board_keeps_the_newest_of_each_key_in_order_of_last_change() -> None:
     assert tokens(board_of("a1 b1 c1 a2").live()) == "b1 c1 a2"
+
+
+def test_an_exempt_message_is_kept_when_many_are_put_together() -> None:
+    frames = [msgspec.structs.replace(frame, exempt=True) for frame in make_frames("a1 a2")]
+    board = Board()
+    board.put_all([*frames, *make_frames("b1 a3", first=3)])
+    assert told(board, 0) == "a1 a2 b1 a3"
 
 
 @pytest.mark.rule("board-1")
@@ -170,6 +178,14 @@ class BoardMachine(RuleBasedStateMachine):
         replaced = self.board.put(frame.key, frame)
         assert (replaced and replaced.offset) == before
         self.history.append(Change(self.offset, frame.key, there=True))
+
+    @rule(letters=st.lists(st.sampled_from("abcd"), min_size=1, max_size=4))
+    def put_all(self, letters: list[str]) -> None:
+        words = (f"{letter}{self.offset + at}" for at, letter in enumerate(letters, 1))
+        frames = make_frames(" ".join(words), first=self.offset + 1)
+        self.board.put_all(frames)
+        self.history += [Change(frame.offset, frame.key, there=True) for frame in frames]
+        self.offset = frames[-1].offset
 
     @rule(letter=st.sampled_from("abcd"), skipped=st.integers(0, 2))
     def remove(self, letter: str, skipped: int) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.keys.filter.nasty import FILTERS, MESSAGES, either
 from tests.support.rules import rule
-from tidegate.keys.filter import Expression, Filter, fields, matching
+from tidegate.keys.filter import Expression, Filter, fields, patterns
 from tidegate.keys.filter.compiling import compile_test
 from tidegate.keys.filter.patterns import Allowance, compiled
 from tidegate.keys.filter.values import opened
@@ -61,7 +61,7 @@ class Meter:
         self.pattern_work = 0
         monkeypatch.setattr(fields, "opened", self._opened)
         for name in ("finder", "lines_finder"):
-            monkeypatch.setattr(matching, name, self._metered(getattr(matching, name)))
+            monkeypatch.setattr(patterns, name, self._metered(getattr(patterns, name)))
 
     def _opened(self, items: list[Any], elements_max: int) -> list[Any] | None:
         found = opened(items, elements_max)
