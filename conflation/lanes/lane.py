@@ -20,9 +20,7 @@ import msgspec
 
 from tidegate.conflation.boards.board import Board, Pair
 from tidegate.conflation.frame import Batch, Frame, Row, Tombstone, sent_bytes
-from tidegate.conflation.lanes.accumulate import (
-    Unreported,
-)
+from tidegate.conflation.lanes.accumulate import Unreported
 from tidegate.conflation.lanes.member import Member
 from tidegate.conflation.operators.filter import Change
 from tidegate.conflation.subscription import LaneId
