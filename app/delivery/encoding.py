@@ -295,24 +295,15 @@ def rows_text(rows: Rows, style: Style) -> bytes:
     return text
 
 
-def shared_chunk(flush: SharedFlush, style: Style) -> bytes:
-    """Encode a flush as a chunk of an answer; its batch keeps it for the lane's other members."""
-    framed = flush.batch.encoded.get(style.variant)
-    if framed is None:
-        name = ""  # which only sessions of several subscriptions write
-        rows = Rows(name, flush.topic, flush.epoch, Op.PUBLISH, flush.batch)
-        framed = flush.batch.encoded[style.variant] = chunk(rows_text(rows, style))
-    return framed
+def shared_text(flush: SharedFlush, style: Style) -> bytes:
+    """Encode a flush for the streams of one subscription each."""
+    name = ""  # which only sessions of several subscriptions write
+    return rows_text(Rows(name, flush.topic, flush.epoch, Op.PUBLISH, flush.batch), style)
 
 
 def chunk(text: bytes) -> bytes:
     """Frame bytes for HTTP/1.1's chunked transfer coding."""
     return b"%x\r\n%b\r\n" % (len(text), text)
-
-
-def body_bytes(framed: bytes) -> int:
-    """Return the size of the text in a chunk."""
-    return len(framed) - framed.index(b"\r\n") - 2 * len(b"\r\n")
 
 
 def _headed(rows: Rows, style: Style, ids: EventIds) -> bytes:

@@ -9,7 +9,8 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
-from tidegate.app.delivery.encoding import Style, body_bytes, shared_chunk
+from tidegate.app.delivery.compression import block
+from tidegate.app.delivery.encoding import Style, chunk, shared_text
 from tidegate.conflation.engine import Engine
 from tidegate.conflation.lanes.member import Member
 from tidegate.conflation.outputs import SharedFlush
@@ -29,16 +30,38 @@ GROUP_S: Final = 0.05
 INFINITY: Final = float("inf")
 
 
+class SharedChunk(NamedTuple):
+    """A text that many streams write, framed once as a chunk of an answer.
+
+    Args:
+        text: as it is decoded.
+        framed: as it is written, perhaps compressed.
+        size_bytes: of the body in the frame.
+    """
+
+    text: bytes
+    framed: bytes
+    size_bytes: int
+
+
+def shared_chunk(text: bytes, *, is_gzip: bool) -> SharedChunk:
+    """Compress, where that is asked for, and frame a text."""
+    body = block(text) if is_gzip else text
+    return SharedChunk(text, chunk(body), len(body))
+
+
 class Resting(NamedTuple):
     """A stream that has written all it had, has room, and needs no look at what it writes next.
 
     Args:
         style: how it writes rows.
-        write: writes a chunk with a body of so many bytes, at a time of the loop's clock.
+        is_gzip: its answer is compressed.
+        write: writes a chunk, at a time of the loop's clock.
     """
 
     style: Style
-    write: Callable[[bytes, int, float], None]
+    is_gzip: bool
+    write: Callable[[SharedChunk, float], None]
 
 
 class Wakeup:
@@ -180,7 +203,7 @@ class FlushWriter:
         self._sent = sent
         self._streams = streams
         self._members = iter(flush.members)
-        self._chunks: dict[str, tuple[bytes, int]] = {}
+        self._chunks: dict[tuple[str, bool], SharedChunk] = {}
 
     def __call__(self) -> None:
         """Write to the next members."""
@@ -188,11 +211,11 @@ class FlushWriter:
         began_s = loop.time()
         members = list(itertools.islice(self._members, MEMBERS_AT_ONCE))
         sessions, sizes_bytes = [], []
-        for member, (style, write) in self._taken(members):
-            framed, size_bytes = self._chunk(style)
-            write(framed, size_bytes, began_s)
+        for member, (style, is_gzip, write) in self._taken(members):
+            shared = self._chunk(style, is_gzip=is_gzip)
+            write(shared, began_s)
             sessions.append(member.session)
-            sizes_bytes.append(size_bytes)
+            sizes_bytes.append(shared.size_bytes)
         if len(members) == MEMBERS_AT_ONCE:
             self._streams.call_soon(self)
         self._sent(sessions, sizes_bytes, loop.time() - began_s)
@@ -219,10 +242,11 @@ class FlushWriter:
                 wakeups[member.session].wake()
         return list(itertools.compress(at_rest, answers))
 
-    def _chunk(self, style: Style) -> tuple[bytes, int]:
-        """Return the flush as a style writes it, and the size of its body."""
-        chunk = self._chunks.get(style.variant)
-        if chunk is None:
-            framed = shared_chunk(self._flush, style)
-            chunk = self._chunks[style.variant] = framed, body_bytes(framed)
-        return chunk
+    def _chunk(self, style: Style, *, is_gzip: bool) -> SharedChunk:
+        """Return the flush as a style writes it, made for the first of the streams that ask."""
+        kind = style.variant, is_gzip
+        shared = self._chunks.get(kind)
+        if shared is None:
+            text = shared_text(self._flush, style)
+            shared = self._chunks[kind] = shared_chunk(text, is_gzip=is_gzip)
+        return shared

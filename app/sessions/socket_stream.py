@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
+from tidegate.app.delivery.compression import GzipStream
 from tidegate.app.delivery.driver import Driver
 from tidegate.app.delivery.encoding import chunk
-from tidegate.app.delivery.fanout import INFINITY, Resting
+from tidegate.app.delivery.fanout import INFINITY, Resting, SharedChunk, shared_chunk
 from tidegate.app.http.connection import Connection, HandedOver, WriteDeadline
 from tidegate.app.http.wire import HEARTBEAT
 from tidegate.app.sessions.event_writer import EventWriter
@@ -27,7 +28,9 @@ LINGER_S: Final = 1.0
 RECEIVED_BYTES_MAX: Final = 1 << 20
 
 LAST_CHUNK: Final = b"0\r\n\r\n"
-HEARTBEAT_CHUNK: Final = chunk(HEARTBEAT)
+HEARTBEAT_CHUNKS: Final = {
+    is_gzip: shared_chunk(HEARTBEAT, is_gzip=is_gzip) for is_gzip in (False, True)
+}
 
 
 def look_interval_s(write_timeout_s: float, farewell_s: float) -> float:
@@ -54,11 +57,13 @@ class SocketStream(asyncio.Protocol):
         writer: chooses what is written.
         driver: has the clock, the figures and the scheduler of streams.
         settings: deadlines.
+        gzip: of an answer that is compressed.
         on_ended: called once the connection is gone, with the bytes that were written.
     """
 
     __slots__ = (
-        "_call", "_deadline", "_driver", "_due_s", "_is_closing", "_is_paused", "_line", "_loop",
+        "_call", "_deadline", "_driver", "_due_s", "_gzip", "_is_closing", "_is_paused", "_line",
+        "_loop",
         "_on_ended", "_received_bytes", "_rest_bytes", "_rest_wrote_s", "_sent_bytes", "_settings",
         "_unnoted", "_wakeup", "_writer", "_writing_began",
     )  # fmt: skip
@@ -68,12 +73,14 @@ class SocketStream(asyncio.Protocol):
         writer: EventWriter,
         driver: Driver,
         settings: Settings,
+        gzip: GzipStream | None,
         on_ended: Callable[[int], None],
     ) -> None:
         self._line: HandedOver | None = None
         self._writer = writer
         self._driver = driver
         self._settings = settings
+        self._gzip = gzip
         self._on_ended = on_ended
         self._sent_bytes = 0
         self._loop = asyncio.get_running_loop()
@@ -97,6 +104,8 @@ class SocketStream(asyncio.Protocol):
         reader = self._writer.reader
         reader.connection = line.connection
         self._wakeup.on_woken = self._woken
+        if self._gzip is not None:
+            self._put(line, self._gzip.header)
         self._write(self._writer.hello)
         self._writer.hello = b""  # an idle stream keeps no bytes
         if self._is_paused:
@@ -163,15 +172,17 @@ class SocketStream(asyncio.Protocol):
         if not self._is_paused and not self._is_closing:
             self._driver.streams.call_soon(self._call)
 
-    def _write_flush(self, framed: bytes, size_bytes: int, now_s: float) -> None:
+    def _write_flush(self, shared: SharedChunk, now_s: float) -> None:
         """Write a flush that many streams get, while this one rests."""
         # Every stream pays for each call here at every flush: what can wait is noted by `_pump`.
         line = self._line
         assert line is not None
-        line.transport.write(framed)
+        line.transport.write(shared.framed)
         line.write_watch.wrote(line.connection)
-        self._sent_bytes += size_bytes
-        self._rest_bytes += size_bytes
+        if self._gzip is not None:
+            self._gzip.note(shared.text)
+        self._sent_bytes += shared.size_bytes
+        self._rest_bytes += shared.size_bytes
         self._rest_wrote_s = now_s
         if self._is_paused:
             self._wait_for_room()
@@ -212,8 +223,9 @@ class SocketStream(asyncio.Protocol):
     def _beat(self, now_s: float) -> None:
         """Send the heartbeat that a stream at rest owes by now: nothing else can be due for it."""
         if self._writer.owes_heartbeat(now_s):
-            self._driver.figures.wrote(len(HEARTBEAT), 0)
-            self._write_flush(HEARTBEAT_CHUNK, len(HEARTBEAT), now_s)
+            heartbeat = HEARTBEAT_CHUNKS[self._gzip is not None]
+            self._driver.figures.wrote(heartbeat.size_bytes, 0)
+            self._write_flush(heartbeat, now_s)
             self._writer.wrote_at_rest(0, now_s)
         self._call_at(now_s + self._writer.wait_s(now_s))
 
@@ -225,16 +237,16 @@ class SocketStream(asyncio.Protocol):
         self._call_at(now_s + writer.wait_s(now_s))
         style = writer.plain_style
         if style is not None:
-            self._wakeup.resting = Resting(style, self._write_flush)
+            self._wakeup.resting = Resting(style, self._gzip is not None, self._write_flush)
 
     def _write(self, text: bytes) -> None:
         assert self._line is not None
-        self._put(self._line, chunk(text), len(text))
+        self._put(self._line, text if self._gzip is None else self._gzip.block(text))
 
-    def _put(self, line: HandedOver, framed: bytes, size_bytes: int) -> None:
+    def _put(self, line: HandedOver, body: bytes) -> None:
         """Hand a chunk to the transport; its body's size counts, as under any other server."""
-        self._sent_bytes += size_bytes
-        line.transport.write(framed)
+        self._sent_bytes += len(body)
+        line.transport.write(chunk(body))
         line.write_watch.wrote(line.connection)
 
     def _is_full(self) -> bool:
@@ -286,6 +298,8 @@ class SocketStream(asyncio.Protocol):
         assert self._line is not None
         transport = self._line.transport
         self._is_closing = True
+        if self._gzip is not None:
+            self._put(self._line, self._gzip.end())
         transport.write(LAST_CHUNK)
         try:
             transport.write_eof()

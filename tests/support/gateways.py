@@ -25,6 +25,10 @@ NDJSON = {"Content-Type": "application/x-ndjson"}
 JSON = {"Content-Type": "application/json"}
 
 
+AS_SENT = {"Accept-Encoding": "identity"}
+"""Headers of a client that looks at a stream's bytes as they come."""
+
+
 class Stream:
     """One open event stream; every wait has a deadline."""
 
@@ -165,7 +169,7 @@ class Running(Remote):
 async def client_of(address: str, limits: httpx2.Limits = MANY) -> AsyncIterator[Remote]:
     """The same verbs for a gateway that is a process of its own."""
     async with httpx2.AsyncClient(
-        base_url=address, trust_env=False, timeout=HANGS_S, limits=limits
+        base_url=address, trust_env=False, timeout=HANGS_S, limits=limits, headers=AS_SENT
     ) as http:
         yield Remote(address, http)
 
@@ -179,7 +183,11 @@ async def running_gateway(**given: Any) -> AsyncIterator[Running]:
     async with (
         running(app, settings, on_shutdown=gateway.say_goodbye) as server,
         httpx2.AsyncClient(
-            base_url=server.address, trust_env=False, timeout=HANGS_S, limits=MANY
+            base_url=server.address,
+            trust_env=False,
+            timeout=HANGS_S,
+            limits=MANY,
+            headers=AS_SENT,
         ) as http,
     ):
         yield Running(server, http, gateway)

@@ -46,6 +46,13 @@ def require_chromium() -> Path:
     return CHROMIUM
 
 
+def require_curl() -> str:
+    """Path of curl, as users have it."""
+    path = shutil.which("curl")
+    require(path is not None, "no curl")
+    return str(path)
+
+
 def require_ticks(name: str = "ticks-20131008.ndjson.gz") -> Path:
     """A file of recorded market ticks, from $TIDEGATE_TICKS or ../shared/data."""
     folder = Path(os.environ.get("TIDEGATE_TICKS") or dev.ROOT.parent / "shared" / "data")

@@ -17,7 +17,6 @@ from tidegate.app.delivery.encoding import (
     NOTHING,
     Format,
     Style,
-    body_bytes,
     chunk,
     encode,
     rows_text,
@@ -315,6 +314,6 @@ def test_text_and_binary_are_read_as_published(line_text: str, binary: bytes) ->
 
 
 @pytest.mark.parametrize("size_bytes", [1, 15, 16, 4_096])
-def test_a_chunk_has_the_size_of_its_text(size_bytes: int) -> None:
-    """The log and the metrics count what a client reads, whatever frames it."""
-    assert body_bytes(chunk(b"\r" * size_bytes)) == size_bytes
+def test_a_chunk_says_the_size_of_its_text(size_bytes: int) -> None:
+    size, _, text = chunk(b"x" * size_bytes).partition(b"\r\n")
+    assert (int(size, 16), text) == (size_bytes, b"x" * size_bytes + b"\r\n")

@@ -92,7 +92,9 @@ class Subscriber:
         return max(offset_of(self.last_id), rows[-1].entry.offset if rows else 0)
 
     async def _visit(self, http: httpx2.AsyncClient) -> None:
-        headers = {"Last-Event-ID": self.last_id} if self.last_id else {}
+        headers = {"Accept-Encoding": "identity"}
+        if self.last_id:
+            headers["Last-Event-ID"] = self.last_id
         path = f"/v1/topics/{self.topic}/subscribe"
         async with http.stream("GET", path, params=self._params, headers=headers) as answer:
             if answer.status_code != httpx2.codes.OK:
