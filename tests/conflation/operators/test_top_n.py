@@ -8,6 +8,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.profiles import examples
 from tests.support.rules import rule
 from tests.support.world import World, batches
 from tidegate.conflation.boards.board import Board
@@ -118,6 +119,7 @@ SHAPES = st.builds(
 )
 
 
+@examples(150, nightly=3_000)
 @given(SHAPES, MESSAGES, MESSAGES)
 def test_a_window_is_what_a_sorted_list_shows(
     window: Window, before: list[tuple[str, int]], after: list[tuple[str, int]]
@@ -139,6 +141,7 @@ def test_a_window_is_what_a_sorted_list_shows(
         assert {row.key: row.payload for row in board.live()} == naive(window, records)
 
 
+@examples(150, nightly=3_000)
 @given(SHAPES, MESSAGES)
 def test_seeded_it_has_the_rows_that_messages_would_have_left(
     window: Window, messages: list[tuple[str, int]]
