@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 from tidegate.app.gateway import OPENING_RECORDS_MAX
 from tidegate.conflation.definition import Definition, History
@@ -28,7 +29,7 @@ SPEC = KeySpec.of(["/k"])
 KEY_OF = record_key(SPEC)
 TAKEN_BYTES = 1 << 20
 
-Request = dict[str, str]
+Request = dict[str, Any]
 """Options, filter, order and command of a subscription."""
 
 OPENINGS: dict[str, Request] = {
