@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 from tidegate.app.gateway import OPENING_RECORDS_MAX
 from tidegate.conflation.definition import Definition, History
@@ -28,7 +29,7 @@ SPEC = KeySpec.of(["/k"])
 KEY_OF = record_key(SPEC)
 TAKEN_BYTES = 1 << 20
 
-Request = dict[str, str]
+Request = dict[str, Any]
 """Options, filter, order and command of a subscription."""
 
 OPENINGS: dict[str, Request] = {
@@ -81,8 +82,10 @@ class Stage:
         command: str = "sow_and_subscribe",
         filter_text: str = "",
         order_text: str = "",
+        *,
+        takes: bool = True,
     ) -> None:
-        """Subscribe in a new session, and take all that it begins with."""
+        """Subscribe in a new session, and take all that it begins with if it `takes`."""
         self._sessions += 1
         session = f"s{self._sessions}"
         granted = decide(
@@ -97,7 +100,7 @@ class Stage:
         self._note(cpu_s(lambda: self.engine.subscribe(session, "s1", granted, 0)))
         while self.engine.has_openings:
             self._note(cpu_s(lambda: self.engine.open_step(0)))
-        while self.engine.take(session, TAKEN_BYTES):
+        while takes and self.engine.take(session, TAKEN_BYTES):
             pass
 
     def _note(self, seconds: float) -> None:
@@ -138,7 +141,8 @@ def figures() -> Iterator[tuple[str, float, str]]:
 
 def _replays(stage: Stage) -> None:
     for _ in range(REPLAYS):
-        stage.open("bookmark=epoch,conflation=1s,conflation_key=[/n]", "subscribe")
+        # All at once, as after a restart: nobody has taken anything when the next one asks.
+        stage.open("bookmark=epoch,conflation=1s,conflation_key=[/n]", "subscribe", takes=False)
 
 
 def _equal(count: int) -> Stage:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.profiles import examples
 from tidegate.conflation.boards.board import Board
 from tidegate.conflation.frame import Frame
 from tidegate.conflation.operators import group_by
@@ -37,6 +38,7 @@ def record(offset: int, key: str, value: bytes) -> Frame:
     return Frame(offset, b'{"k":"%s","g":1%s}' % (key.encode(), field), key, offset)
 
 
+@examples(150, nightly=3_000)
 @given(CHANGES, st.sets(st.integers(0, 30)))
 def test_they_are_what_all_records_give(
     changes: list[tuple[str, bytes | None]], looked_at: set[int]

@@ -8,10 +8,11 @@ from functools import partial
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.manual_driver import ManualDriver, described
+from tests.support.profiles import examples
 from tidegate.conflation.frame import Frame
 from tidegate.conflation.topics.feed import Feed
 
@@ -74,7 +75,7 @@ def live(made: ManualDriver) -> list[Frame]:
 
 @pytest.mark.parametrize("command", ["sow_and_subscribe", "sow"])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-@settings(max_examples=30)
+@examples(30, nightly=500)
 @given(calls=STEPS, after=STEPS)
 def test_it_is_an_opening_at_the_moment_of_its_end(
     shape: dict[str, Any], command: str, calls: list[str], after: list[str]
