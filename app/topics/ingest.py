@@ -72,6 +72,7 @@ class Ingest:
             return await self._check_lines(entry, body, form)
         message = self._checked(entry, body, None, form)
         await entry.yield_after_work()
+        await asyncio.sleep(0)  # as after lines: a publisher of many requests leaves turns too
         return [message]
 
     async def check_plain(self, body: bytes, form: Form) -> None:
@@ -213,6 +214,8 @@ class Ingest:
             if read_bytes >= READ_BYTES_AT_ONCE:
                 read_bytes = 0
                 await asyncio.sleep(0)  # between pieces streams write
+        if read_bytes:
+            await asyncio.sleep(0)  # a publisher of many small requests leaves turns too
         if not messages:
             raise Problem("message-invalid", "The request holds no message.")
         return messages
