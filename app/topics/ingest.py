@@ -23,8 +23,6 @@ from tidegate.keys.jsontext import check_json, decoded, one_line
 
 PIPELINE_PREFIX = "tidegate.pipeline."
 CHECKED_BYTES_AT_ONCE = 16 << 10
-READ_BYTES_AT_ONCE = 48 << 10
-"""Lines that are read together cost a quarter of the time, but need room for their objects."""
 CHECKED_ITEMS_AT_ONCE = 200
 COUNTED_AT_ONCE = 10_000
 JSON_SPACE = b" \t\r\n"
@@ -72,6 +70,7 @@ class Ingest:
             return await self._check_lines(entry, body, form)
         message = self._checked(entry, body, None, form)
         await entry.yield_after_work()
+        await asyncio.sleep(0)  # as after lines: a publisher of many requests leaves turns too
         return [message]
 
     async def check_plain(self, body: bytes, form: Form) -> None:
@@ -196,23 +195,19 @@ class Ingest:
         # A schema names the line that breaks it, and costs more than reading by line does.
         reader = entry.reader if is_plain and entry.schema is None else None
         bytes_max = self._settings.message_bytes_max
-        line, counted, read_bytes = 1, 0, 0
+        line, counted = 1, 0
         for start, piece in _pieces(body):
             read = None if reader is None else reader.read(piece, bytes_max)
             if read is not None:
                 messages.extend(MessageBlock(*read))
-                read_bytes += len(piece)
             else:
                 # Breaks are counted only here: mostly no line is bad, and none needs a number.
                 line, counted = line + body.count(b"\n", counted, start), start
                 messages.extend(await self._checked_by_line(entry, piece, line, form))
-                read_bytes = READ_BYTES_AT_ONCE
             if len(messages) > self._settings.request_messages_max:
                 limit = self._settings.request_messages_max
                 raise Problem("message-too-large", f"A request has at most {limit} messages.")
-            if read_bytes >= READ_BYTES_AT_ONCE:
-                read_bytes = 0
-                await asyncio.sleep(0)  # between pieces streams write
+            await asyncio.sleep(0)  # between pieces streams write
         if not messages:
             raise Problem("message-invalid", "The request holds no message.")
         return messages
