@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from tidegate.pipeline.atomic_files import write, written
+from tidegate.pipeline.atomic_files import open_replacement, write
 from tidegate.pipeline.columns.conflation import EARLIEST_NS, Conflation
 from tidegate.pipeline.columns.intake import conflate_blocks, cut_messages
 from tidegate.pipeline.columns.intervals import MILLISECOND_NS
@@ -97,7 +97,7 @@ class ShardState:
         # Speculative attempts write at the same time: each needs a file of its own.
         unfinished = path.with_suffix(f".{attempt}.unfinished")
         with (
-            written(path, unfinished) as file,
+            open_replacement(path, unfinished) as file,
             pa.ipc.new_file(file, table.schema, options=_LZ4) as stream,
         ):
             stream.write_table(table)
