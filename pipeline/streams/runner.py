@@ -127,7 +127,7 @@ class StreamRunner:
             # The supervisors' loop has not begun, so nobody else waits for the gate.
             while not self.gate.is_free():
                 time.sleep(LOOK_EVERY_S)
-            running.supervised.begin()
+            running.supervised.start_first()
             self.say(_started(running.definition))
 
     def join(self, definition: StreamDefinition) -> None:
