@@ -28,7 +28,7 @@ from tidegate.pipeline.archive.recorded import (
     Window,
     archived,
 )
-from tidegate.pipeline.columns.history import SHOWN_MAX, SPACE, is_hidden, require_history
+from tidegate.pipeline.columns.history import SHOWN_MAX, SPACE, check_history, is_hidden, is_parquet
 from tidegate.pipeline.columns.intervals import MILLISECOND_NS
 from tidegate.pipeline.columns.reading import TimeField
 from tidegate.pipeline.errors import HistoryInvalid, HistoryUnreadable, UsageInvalid
@@ -48,12 +48,12 @@ def open_history(path: Path, topic: str, source: str | None, time: TimeField | N
         return _of_archive(_chosen(path, folders, topic, source))
     if source is not None:
         raise UsageInvalid(f"--source-topic: {path} is no archive")
-    is_parquet = require_history(path)
-    files = _files(path)
-    has_times = time is not None or (is_parquet and _has_times(files[0]))
+    check_history(path)
+    has_columns, files = is_parquet(path), _files(path)
+    has_times = time is not None or (has_columns and _has_times(files[0]))
 
     def messages(behind: RecordedPlace, window: Window) -> Iterator[Recorded]:
-        found = parquet_lines(files) if is_parquet else text_lines(files)
+        found = parquet_lines(files) if has_columns else text_lines(files)
         return _numbered(found, time, behind, window)
 
     return History(path.name, has_times, messages)

@@ -28,7 +28,7 @@ def registered(name: str) -> Function:
     """Return the function `package.module:function`, as in the gateway's setting `mergers`.
 
     Raises:
-        DefinitionInvalid: it is not there, or cannot be called.
+        DefinitionInvalid: it is not here, or cannot be called.
     """
     module_name, _, attribute = name.partition(":")
     try:

@@ -93,9 +93,9 @@ class Intake:
             raise wrong_line(part, number, error.reason) from None
 
     def _set_aside(self, part: str, piece: pa.RecordBatch, reasons: list[str]) -> Messages:
-        places, none = np.arange(len(piece)), np.full(len(piece), EARLIEST_NS)
-        gone = np.zeros(len(piece), np.int64)
-        return _messages(part, piece, places, none, gone, piece.column("body"), tuple(reasons))
+        none, no_time = np.zeros(len(piece), np.int64), np.full(len(piece), EARLIEST_NS)
+        puts = np.full(len(piece), PUT)
+        return _messages(part, piece, none, no_time, puts, piece.column("body"), tuple(reasons))
 
     def _read(self, part: str, piece: pa.RecordBatch) -> Messages:
         refused = piece.column("refused")
@@ -197,7 +197,7 @@ def cut_messages(
     intake = Intake(conflation)
     for found in intake.messages(batches):
         if found.reasons:
-            yield packed([found.block(REFUSED, found.codes >= 0, found.reasons, found.codes)])
+            yield packed([found.block_of_reasons(REFUSED)])
             continue
         parts = enumerate(split(found.codes, intake.texts, shards))
         yield packed([found.block(shard, *part) for shard, part in parts])
