@@ -174,7 +174,7 @@ def _combined(parts: Sequence[Merged | None]) -> Merged | None:
 #
 # The engine's slots (rules merge-5 and merge-6): a message goes to the merger with the newest slot
 # of its key, and gets a slot of its own if the merger declines. A removal clears a single slot;
-# behind several it gets its own, because what is sent before it stays sent.
+# after several it gets its own, because what is sent before it stays sent.
 
 APART, OPEN = b"|", b" "
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 END = "_end"
-"""Sorts behind the name of its batch with any ending; "-" would sort before "."."""
+"""Sorts after the name of its batch with any ending; "-" would sort before "."."""
 END_ROWS = 1_000_000_000_000  # more rows than a batch can have
 
 

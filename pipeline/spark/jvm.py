@@ -174,12 +174,12 @@ def _begin(
     starting: Future[subprocess.Popen[bytes]], settings: Mapping[str, str], path: Path
 ) -> None:
     try:
-        starting.set_result(_started(settings, path))
+        starting.set_result(_start_java(settings, path))
     except Exception as error:
         starting.set_exception(error)
 
 
-def _started(settings: Mapping[str, str], path: Path) -> subprocess.Popen[bytes]:
+def _start_java(settings: Mapping[str, str], path: Path) -> subprocess.Popen[bytes]:
     from pyspark.find_spark_home import _find_spark_home
 
     command = [str(Path(_find_spark_home(), "bin", "spark-submit"))]

@@ -52,7 +52,7 @@ def moments(texts: pa.Array, starts: intervals.Column, *, squared: bool) -> list
 
 
 def _scaled(texts: pa.Array) -> tuple[intervals.Column, int] | None:
-    """Return decimals as integers, and how many of their digits are behind the point.
+    """Return decimals as integers, and how many of their digits are after the point.
 
     None where one has an exponent, or more digits than a double is sure of.
     """
@@ -60,8 +60,8 @@ def _scaled(texts: pa.Array) -> tuple[intervals.Column, int] | None:
         return None
     lengths, words = pc.binary_length(texts), texts.cast(pa.string())
     points = np.asarray(pc.find_substring(words, "."))
-    behind = np.where(points < 0, 0, np.asarray(lengths) - points - 1)
-    places = int(behind.max(initial=0))
+    decimals = np.where(points < 0, 0, np.asarray(lengths) - points - 1)
+    places = int(decimals.max(initial=0))
     # Doubles hold integers of 15 digits exactly, so scaling and rounding lose nothing.
     scaled = np.rint(np.asarray(words.cast(pa.float64())) * 10.0**places)
     # One short decimal may need many places that a long one lacks room for.
