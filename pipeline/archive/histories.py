@@ -158,7 +158,7 @@ def _numbered(
 ) -> Iterator[Recorded]:
     clock = RecordedClock()
     for number, (spot, text, time_ms) in enumerate(lines, 1):
-        # Those before `after` too: the clock of later ones follows from their times.
+        # Earlier ones are read too: the clock of later ones follows from their times.
         _check(spot, text)
         if time is not None:
             time_ms = _time_ms(text, time, spot)

@@ -86,9 +86,9 @@ class RecordedClock:
 
 
 class History(NamedTuple):
-    """A recorded history: what it is called, whether its times are known, and its messages.
+    """A recorded history.
 
-    `messages` are those of a window after a place.
+    `has_times` says whether its times are known; `messages` yields those of a window after a place.
     """
 
     name: str

@@ -145,7 +145,7 @@ def publish(
                     replaying.send(request)
                     progress.look(replaying.line)
         except PipelineError as error:
-            # Of the same type, for that decides the exit code.
+            # The type stays the same, because it decides the exit code.
             raise type(error)(f"{error} ({replaying.line()})") from error
         except Stopped:
             pass  # what is noted is sent again the next time
@@ -156,7 +156,7 @@ def publish(
 
 
 def checkpoint_of(arguments: ReplayArguments) -> ReplayCheckpoint:
-    """Return the checkpoint of a replay: of equal source, topic, gateway and beginning."""
+    """Return the checkpoint that replays of equal source, topic, gateway and beginning share."""
     identity = f"{arguments.path.resolve()} {arguments.source_topic or ''}"
     identity += f" to {arguments.topic} at {arguments.gateway}"
     # Another beginning is another replay: its places count from elsewhere. --until may change.

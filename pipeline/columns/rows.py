@@ -204,14 +204,14 @@ class Messages:
         part: their `file` and `block`, as `part_of` writes them.
         row: the place of the first of them in it.
         clock_ns: the greatest time of the piece that they were cut from.
-        codes: of each its key's number; zeros for messages that were set aside.
+        codes: the number of its key; 0 for messages that were set aside.
         times_ns: its own time; EARLIEST_NS where it has none.
         greatest_ns: the greatest time of the piece up to it.
         positions: its place in the block.
         published_ms: when it was published; NEVER_MS where that is unknown.
         gone: PUT, or why it is gone: DELETED, UNMATCHED or EXPIRED.
         bodies: null where it is not put.
-        reasons: of each why it was set aside; empty for messages that can be taken.
+        reasons: why each was set aside; empty for messages that can be taken.
     """
 
     part: str

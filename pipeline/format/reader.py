@@ -31,7 +31,7 @@ from tidegate.pipeline.format.options import ReadOptions
 # Each task costs a start and a connection, for which fewer messages would not pay; slices of more
 # would leave cores idle in batches of usual size.
 MESSAGES_PER_TASK_MAX = 20_000
-# What messages name instead of an epoch, where a topic has none yet.
+# Stands for the epoch in error messages if the topic has none yet.
 NO_EPOCH = "that of an empty topic"
 
 
@@ -111,7 +111,7 @@ class JournalEdge:
         epoch, last = split_bookmark(end)
         after = self.resolve(start, end)
         if after == 0 and self._options.start == RECORDS:
-            # What the journal no longer has is read from the state of the world, the rest as
+            # Messages that left the journal are read from the state of the world, later ones as
             # messages: together they have the newest message of each record.
             first = self._journal().first
             known = last if first is None else min(last, split_bookmark(first)[1] - 1)

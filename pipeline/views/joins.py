@@ -31,7 +31,7 @@ LinkOf = Callable[[bytes], str | None]
 
 
 class Side(IntEnum):
-    """Of which topic a record is."""
+    """The side of a join that a record is on."""
 
     LEFT = 0
     RIGHT = 1
