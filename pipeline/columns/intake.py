@@ -205,25 +205,25 @@ def cut_messages(
 
 def conflate_blocks(
     batches: Iterator[pa.RecordBatch],
-    opened: Callable[[int], Shard],
-    ended: Callable[[int, Shard], Iterator[pa.RecordBatch]],
+    open_shard: Callable[[int], Shard],
+    end_shard: Callable[[int, Shard], Iterator[pa.RecordBatch]],
 ) -> Iterator[pa.RecordBatch]:
     """Yield the deliveries of one task's shards, whose blocks (`rows.ROWS`) come in order.
 
     Args:
         batches: the blocks.
-        opened: returns the shard of a number, with what it holds.
-        ended: yields what goes out of a shard after its last block.
+        open_shard: returns the shard of a number, with what it holds.
+        end_shard: yields what goes out of a shard after its last block.
     """
     # A task may have several shards: Spark assigns them by a hash, which leaves other tasks empty.
     for number, blocks in groupby(unpacked(batches), lambda block: block.stream):
         if number == REFUSED:
             yield from map(refused, map(Messages.set_aside, blocks))
             continue
-        shard = opened(number)
+        shard = open_shard(number)
         for block in blocks:
             yield from shard.add(Messages.of_block(block), block.keys)
-        yield from ended(number, shard)
+        yield from end_shard(number, shard)
 
 
 def combine(batches: Iterator[pa.RecordBatch], conflation: Conflation) -> Iterator[pa.RecordBatch]:
