@@ -127,7 +127,7 @@ def publish(
         raise UsageInvalid(f"--topic: {arguments.topic[:100]!r} is no topic to publish to")
     rate, gap_s = _rate(arguments.rate), _gap_s(arguments.max_gap)
     window = Window(
-        _moment("--from", arguments.from_time), _moment("--until", arguments.until_time)
+        _time_of("--from", arguments.from_time), _time_of("--until", arguments.until_time)
     )
     time = TimeField.of_options(arguments.time_field, arguments.time_unit)
     history = open_history(arguments.path, arguments.topic, arguments.source_topic, time)
@@ -190,7 +190,7 @@ def _gap_s(text: str | None) -> float | None:
         ) from None
 
 
-def _moment(option: str, text: str | None) -> int | None:
+def _time_of(option: str, text: str | None) -> int | None:
     if text is None:
         return None
     try:
