@@ -28,14 +28,12 @@ def patched(value: Any, patch: Any) -> Any:
     return merged
 
 
-WHOLE_TOPIC = "null"
-
-Place = tuple[str, str]
-"""A topic, and a key of it as JSON text; `null` where the topic has none."""
+RecordId = tuple[str, str]
+"""A topic, and the JSON text of one of its keys; `null` where the topic has none."""
 
 
 class Change(NamedTuple):
-    """The effect of one row: the record as it is now, or None if it is gone."""
+    """The effect of one row: `value` is the record as it is now, None if it is gone."""
 
     topic: str
     key: Any
@@ -50,10 +48,10 @@ class Replica:
     """
 
     def __init__(self) -> None:
-        self._values: dict[Place, Any] = {}
+        self._values: dict[RecordId, Any] = {}
 
     @property
-    def values(self) -> Mapping[Place, Any]:
+    def values(self) -> Mapping[RecordId, Any]:
         """The records, in the order of their first arrival."""
         return self._values
 
@@ -74,22 +72,23 @@ class Replica:
     def _apply(self, row: Mapping[str, Any]) -> Change:
         topic, op, fields = row["topic"], row["op"], row.get("key")
         # JSON text, as a key may hold lists, which no dict takes as a key.
-        place = topic, msgspec.json.encode(fields).decode()
+        record = topic, msgspec.json.encode(fields).decode()
         if op == "oof":
-            self._values.pop(place, None)
+            self._values.pop(record, None)
             return Change(topic, fields, op, None)
         value = row["value"]
         if op == "delta":
             # A guess would be wrong for good: deltas after it build on it.
-            if place not in self._values:
+            if record not in self._values:
                 raise AnswerInvalid(f"a delta came for a record of {topic} that is not held")
-            value = patched(self._values[place], value)
-        self._values[place] = value
+            value = patched(self._values[record], value)
+        self._values[record] = value
         return Change(topic, fields, op, value)
 
     def _forget(self, topic: str | None) -> None:
-        for place in [place for place in self._values if topic in (None, place[0])]:
-            del self._values[place]
+        # A list, since a dict cannot change while it is gone through.
+        for record in [record for record in self._values if topic in (None, record[0])]:
+            del self._values[record]
 
 
 def _rows(document: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

@@ -14,7 +14,7 @@
     planner      the cost of intervals: one pass over a history for many choices
 
     connection, redis_server   a gateway and a Redis, asked again while they do not answer
-    atomic_files               files that are there as a whole or not at all
+    atomic_files               files that are replaced in one step; locks on files
 
 No module imports pyspark before Spark is needed, so that the command line is quick.
 """

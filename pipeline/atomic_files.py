@@ -1,4 +1,4 @@
-"""Files that are there as a whole or not at all, and survive a loss of power; and file locks."""
+"""Files that are replaced in one step and survive a loss of power; and locks on files."""
 
 from __future__ import annotations
 
@@ -11,30 +11,35 @@ from typing import BinaryIO
 
 
 @contextmanager
-def written(path: Path, unfinished: Path | None = None) -> Iterator[BinaryIO]:
-    """Yield a file to write, which gets its name once the block has ended well.
+def open_replacement(path: Path, unfinished: Path | None = None) -> Iterator[BinaryIO]:
+    """Yield a file to write; it gets the name `path` if the block ends without an error.
 
-    `unfinished` is its name until then, in the same folder, where several may write it at once.
+    Args:
+        path: the file to create or replace.
+        unfinished: its name until then, in the same folder. Writers that may run at the same time
+            need one each.
     """
-    beside = unfinished or path.with_suffix(".unfinished")
-    with beside.open("wb") as file:
+    # Appended, not exchanged for the suffix: a.toml and a.json would share one unfinished file.
+    unfinished = unfinished or path.with_name(f"{path.name}.unfinished")
+    # After an error it stays: the next attempt empties it, and nothing reads it before.
+    with unfinished.open("wb") as file:
         yield file
         # Without fsync a file system may keep the rename and lose the content: an empty file.
         file.flush()
         os.fsync(file.fileno())
-    # The content is on the disk before the name points to it; then the folder's entry follows.
-    beside.replace(path)
+    # In this order: the content is on the disk before the name points to it, then the name is too.
+    unfinished.replace(path)
     sync(path.parent)
 
 
 def write(path: Path, content: bytes) -> None:
-    """Have a file hold this: there is the old one or the new one."""
-    with written(path) as file:
+    """Replace a file atomically: a crash leaves the old content or the new."""
+    with open_replacement(path) as file:
         file.write(content)
 
 
 def sync(path: Path) -> None:
-    """Have the disk keep a file, or the names in a folder."""
+    """Fsync a file, or the names in a folder."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

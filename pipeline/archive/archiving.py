@@ -1,4 +1,4 @@
-"""The query that archives a topic: it continues behind the last archived position."""
+"""The query that archives a topic: it continues after the last archived position."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class Archiving:
             return True  # the gateway does not answer: the next start will ask again
 
     def start(self, spark: SparkSession) -> None:
-        """Go on behind what the archive has of the topic's epoch.
+        """Go on after the last position that the archive has of the topic's epoch.
 
         Raises:
             ArchiveUnusable: it is not whole, or was removed.
@@ -181,7 +181,7 @@ class Archiving:
                 row = {"name": written.name, **asdict(written.part)}
                 yield pa.RecordBatch.from_pylist([row], schema=ARROW_REPORT)
 
-        # One task: files must come in order of position, each behind the one before.
+        # One task: files must come in order of position, each after the one before.
         reports = rows.coalesce(1).mapInArrow(write_task, REPORT).collect()
         parts = [Part(*part) for _, *part in reports]
         for report, part in zip(reports, parts, strict=True):

@@ -185,7 +185,7 @@ def compact(folder: TopicFolder, target_bytes: int = TARGET_BYTES) -> int:
 
 
 def compact_day(folder: TopicFolder, day: Path, target_bytes: int = TARGET_BYTES) -> int:
-    """Merge the small files of one day, as `compact` does; leave nothing behind if it fails."""
+    """Merge the small files of one day, as `compact` does; leave no file if it fails."""
     parts = parts_in(day)
     groups = [group for group in neighbours(day, parts, target_bytes) if len(group) > 1]
     if not groups:

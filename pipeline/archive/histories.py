@@ -26,9 +26,9 @@ from tidegate.pipeline.archive.recorded import (
     RecordedPlace,
     Spot,
     Window,
-    archived,
+    read_archive,
 )
-from tidegate.pipeline.columns.history import SHOWN_MAX, SPACE, is_hidden, require_history
+from tidegate.pipeline.columns.history import SHOWN_MAX, SPACE, check_history, is_hidden, is_parquet
 from tidegate.pipeline.columns.intervals import MILLISECOND_NS
 from tidegate.pipeline.columns.reading import TimeField
 from tidegate.pipeline.errors import HistoryInvalid, HistoryUnreadable, UsageInvalid
@@ -48,13 +48,13 @@ def open_history(path: Path, topic: str, source: str | None, time: TimeField | N
         return _of_archive(_chosen(path, folders, topic, source))
     if source is not None:
         raise UsageInvalid(f"--source-topic: {path} is no archive")
-    is_parquet = require_history(path)
-    files = _files(path)
-    has_times = time is not None or (is_parquet and _has_times(files[0]))
+    check_history(path)
+    has_columns, files = is_parquet(path), _files(path)
+    has_times = time is not None or (has_columns and _has_times(files[0]))
 
-    def messages(behind: RecordedPlace, window: Window) -> Iterator[Recorded]:
-        found = parquet_lines(files) if is_parquet else text_lines(files)
-        return _numbered(found, time, behind, window)
+    def messages(after: RecordedPlace, window: Window) -> Iterator[Recorded]:
+        found = parquet_lines(files) if has_columns else text_lines(files)
+        return _numbered(found, time, after, window)
 
     return History(path.name, has_times, messages)
 
@@ -154,18 +154,18 @@ def _is_text(row: pa.RecordBatch) -> bool:
 
 
 def _numbered(
-    lines: Iterator[Line], time: TimeField | None, behind: RecordedPlace, window: Window
+    lines: Iterator[Line], time: TimeField | None, after: RecordedPlace, window: Window
 ) -> Iterator[Recorded]:
     clock = RecordedClock()
     for number, (spot, text, time_ms) in enumerate(lines, 1):
-        # Those before `behind` too: the clock of later ones follows from their times.
+        # Earlier ones are read too: the clock of later ones follows from their times.
         _check(spot, text)
         if time is not None:
             time_ms = _time_ms(text, time, spot)
         clock_ms = clock.at(time_ms or 0)
         if window.is_over(clock_ms):
             return
-        if number > behind.position and window.has_begun(clock_ms):
+        if number > after.position and window.has_begun(clock_ms):
             yield Recorded(spot, RecordedPlace("", number), clock_ms, None, text)
 
 
@@ -213,7 +213,7 @@ def _of_archive(folder: TopicFolder) -> History:
     if not folder.parts():
         raise HistoryUnreadable(f"{folder.path}: there is nothing in this archive")
     name = folder.path.name.removeprefix(topic_folder(""))
-    return History(name, True, lambda behind, window: archived(folder, behind, window))
+    return History(name, True, lambda after, window: read_archive(folder, after, window))
 
 
 def _files(path: Path) -> list[Path]:

@@ -152,7 +152,7 @@ def _run(
         )
         opened.enter_context(ending_in_order(archiving.stop, [stream], sinks))
         with stop.cutting_off():
-            stream.begin()
+            stream.start_first()
         watch([stream], sinks, stop, report)
         if stop.asked:
             report(STOPPING)

@@ -69,7 +69,7 @@ class Window(NamedTuple):
         return self.from_ms is None or clock_ms >= self.from_ms
 
     def is_over(self, clock_ms: int) -> bool:
-        """Return whether a message of this time, and so every later one, is behind the window."""
+        """Return whether a message of this time, and so every later one, is after the window."""
         return self.until_ms is not None and clock_ms >= self.until_ms
 
 
@@ -86,9 +86,9 @@ class RecordedClock:
 
 
 class History(NamedTuple):
-    """A recorded history: what it is called, whether its times are known, and its messages.
+    """A recorded history.
 
-    `messages` are those of a window behind a place.
+    `has_times` says whether its times are known; `messages` yields those of a window after a place.
     """
 
     name: str
@@ -102,8 +102,8 @@ ROWS_AT_ONCE = 5_000  # as Python objects, so not a whole row group
 COLUMNS = ["position", "timestamp_ms", "key", "value", "reason"]
 
 
-def archived(folder: TopicFolder, behind: RecordedPlace, window: Window) -> Iterator[Recorded]:
-    """Yield the messages of a window behind a place, epoch after epoch.
+def read_archive(folder: TopicFolder, after: RecordedPlace, window: Window) -> Iterator[Recorded]:
+    """Yield the messages of a window after a place, one epoch after the other.
 
     Compaction may merge a file into a larger one while this reads; it continues there.
 
@@ -112,26 +112,25 @@ def archived(folder: TopicFolder, behind: RecordedPlace, window: Window) -> Iter
     """
     while True:
         try:
-            for message in _listed(folder, behind, window):
-                behind = message.place
+            for message in _read_parts(folder, after, window):
+                after = message.place
                 yield message
-        # Compaction has exchanged the day: list the folder again and continue behind the last
-        # message.
+        # Compaction has exchanged the day: list the folder again, continue after the last message.
         except FileNotFoundError:
             continue
         return
 
 
-def _listed(folder: TopicFolder, behind: RecordedPlace, window: Window) -> Iterator[Recorded]:
-    for part in _asked(_whole(folder, _behind(folder.parts(), behind)), window):
+def _read_parts(folder: TopicFolder, after: RecordedPlace, window: Window) -> Iterator[Recorded]:
+    for part in _parts_of(window, _whole(folder, _parts_after(after, folder.parts()))):
         clock = RecordedClock(part.stamp_ms)
         for position, time_ms, key_text, value, reason in _rows(folder.file(part)):
             clock_ms = clock.at(time_ms)
             if window.is_over(clock_ms):
                 return
-            # Positions count in their own epoch; a later epoch is behind as a whole.
-            is_behind = part.epoch != behind.epoch or position > behind.position
-            if is_behind and window.has_begun(clock_ms):
+            # Positions count in their own epoch; a later epoch is after it as a whole.
+            is_after = part.epoch != after.epoch or position > after.position
+            if is_after and window.has_begun(clock_ms):
                 text = None if value is None else value.encode()
                 place, spot = (
                     RecordedPlace(part.epoch, position),
@@ -140,8 +139,8 @@ def _listed(folder: TopicFolder, behind: RecordedPlace, window: Window) -> Itera
                 yield Recorded(spot, place, clock_ms, key_text, text, reason)
 
 
-def _behind(parts: Sequence[Part], place: RecordedPlace) -> Sequence[Part]:
-    """Return the parts that have anything behind a place."""
+def _parts_after(place: RecordedPlace, parts: Sequence[Part]) -> Sequence[Part]:
+    """Return the parts that have anything after a place."""
     if place == BEGINNING:
         return parts
     own = [at for at, part in enumerate(parts) if part.epoch == place.epoch]
@@ -158,7 +157,7 @@ def _whole(folder: TopicFolder, parts: Sequence[Part]) -> Sequence[Part]:
     return parts
 
 
-def _asked(parts: Sequence[Part], window: Window) -> list[Part]:
+def _parts_of(window: Window, parts: Sequence[Part]) -> list[Part]:
     """Return the parts that may have messages of a window, judged by their names."""
     ends = [*(part.stamp_ms for part in parts[1:]), None][: len(parts)]
     return [

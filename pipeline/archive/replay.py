@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidegate.clients.retry import Retry
-from tidegate.keys.errors import PathInvalid, TextInvalid
-from tidegate.keys.path import FieldPath
+from tidegate.keys.errors import TextInvalid
 from tidegate.keys.text.duration import SECOND, parse_interval
 from tidegate.keys.text.rate import Rate, parse_rate
 from tidegate.keys.text.time import parse_time
@@ -24,7 +23,7 @@ from tidegate.pipeline.archive.replaying import (
     Totals,
     requests,
 )
-from tidegate.pipeline.columns.reading import TimeField, Unit
+from tidegate.pipeline.columns.reading import TimeField
 from tidegate.pipeline.connection import (
     PATIENT,
     as_pipeline_errors,
@@ -72,7 +71,7 @@ def replay(arguments: ReplayArguments) -> int:
     """
     stop = Stop()
     try:
-        # The first signal ends a replay behind the request under way, the second at once: the next
+        # The first signal ends a replay after the request under way, the second at once: the next
         # run then sends that request again under its number.
         with stop.listening(), suppress(Stopped), stop.cutting_off(signals=2):
             publish(
@@ -130,9 +129,8 @@ def publish(
     window = Window(
         _time_of("--from", arguments.from_time), _time_of("--until", arguments.until_time)
     )
-    history = open_history(
-        arguments.path, arguments.topic, arguments.source_topic, _time(arguments)
-    )
+    time = TimeField.of_options(arguments.time_field, arguments.time_unit)
+    history = open_history(arguments.path, arguments.topic, arguments.source_topic, time)
     if not history.has_times and ((rate and rate.times) or window != Window()):
         raise UsageInvalid("--time-field is missing, such as --time-field /ts")
     checkpoint, progress = checkpoint_of(arguments), Progress(report, clock.now_s)
@@ -147,7 +145,7 @@ def publish(
                     replaying.send(request)
                     progress.look(replaying.line)
         except PipelineError as error:
-            # Of the same type, for that decides the exit code.
+            # The type stays the same, because it decides the exit code.
             raise type(error)(f"{error} ({replaying.line()})") from error
         except Stopped:
             pass  # what is noted is sent again the next time
@@ -158,15 +156,15 @@ def publish(
 
 
 def checkpoint_of(arguments: ReplayArguments) -> ReplayCheckpoint:
-    """Return the checkpoint of a replay: of equal source, topic, gateway and beginning."""
-    of = f"{arguments.path.resolve()} {arguments.source_topic or ''}"
-    of += f" to {arguments.topic} at {arguments.gateway}"
+    """Return the checkpoint that replays of equal source, topic, gateway and beginning share."""
+    identity = f"{arguments.path.resolve()} {arguments.source_topic or ''}"
+    identity += f" to {arguments.topic} at {arguments.gateway}"
     # Another beginning is another replay: its places count from elsewhere. --until may change.
     if arguments.from_time is not None:
-        of += f" from {arguments.from_time}"
-    digest = hashlib.blake2b(of.encode(), digest_size=4).hexdigest()
+        identity += f" from {arguments.from_time}"
+    digest = hashlib.blake2b(identity.encode(), digest_size=4).hexdigest()
     return ReplayCheckpoint(
-        arguments.checkpoint or Path("checkpoints") / f"replay-{arguments.topic}-{digest}", of
+        arguments.checkpoint or Path("checkpoints") / f"replay-{arguments.topic}-{digest}", identity
     )
 
 
@@ -200,17 +198,4 @@ def _time_of(option: str, text: str | None) -> int | None:
     except TextInvalid:
         raise UsageInvalid(
             f"{option}: expected 2026-11-21T21:37:10Z or ms, not {text[:50]!r}"
-        ) from None
-
-
-def _time(arguments: ReplayArguments) -> TimeField | None:
-    if arguments.time_field is None:
-        return None
-    try:
-        return TimeField(FieldPath.parse(arguments.time_field), Unit(arguments.time_unit))
-    except PathInvalid as error:
-        raise UsageInvalid(f"--time-field {arguments.time_field}: {error.detail}") from None
-    except ValueError:
-        raise UsageInvalid(
-            f"--time-unit: expected auto, ms or s, not {arguments.time_unit!r}"
         ) from None

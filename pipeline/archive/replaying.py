@@ -207,7 +207,7 @@ PRODUCER_PREFIX = "tidegate.replay."
 
 
 class ReplayState(msgspec.Struct, frozen=True):
-    """Request `sequence` of `producer` has the messages behind `after` up to `through`.
+    """Request `sequence` of `producer` has the messages after `after` up to `through`.
 
     `of` is what is replayed to where: another replay has its own file.
     """

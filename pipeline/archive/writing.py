@@ -144,7 +144,7 @@ class PartWriter:
 
 
 def _new_rows(batch: pa.RecordBatch, epoch: str, position: int) -> pa.RecordBatch:
-    """Return the rows behind a position, which must follow it without a gap.
+    """Return the rows after a position, which must follow it without a gap.
 
     A journal is read without one: an archive that has lost its end is before its checkpoint.
     """

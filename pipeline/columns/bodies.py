@@ -28,7 +28,7 @@ def registered(name: str) -> Function:
     """Return the function `package.module:function`, as in the gateway's setting `mergers`.
 
     Raises:
-        DefinitionInvalid: it is not there, or cannot be called.
+        DefinitionInvalid: it is not here, or cannot be called.
     """
     module_name, _, attribute = name.partition(":")
     try:
@@ -174,7 +174,7 @@ def _combined(parts: Sequence[Merged | None]) -> Merged | None:
 #
 # The engine's slots (rules merge-5 and merge-6): a message goes to the merger with the newest slot
 # of its key, and gets a slot of its own if the merger declines. A removal clears a single slot;
-# behind several it gets its own, because what is sent before it stays sent.
+# after several it gets its own, because what is sent before it stays sent.
 
 APART, OPEN = b"|", b" "
 

@@ -231,7 +231,7 @@ class Timeline:
         Args:
             rows: one a message, in order of publication, with times of their own; EARLIEST_NS for
                 what has none (removals), which count at the greatest time before them.
-            greatest_ns: of each, the greatest time of the piece up to it, other streams' too.
+            greatest_ns: the greatest time of the piece up to each, other streams' too.
             clock_ns: the greatest time of the piece.
         """
         reached = np.maximum(greatest_ns, self.greatest_ns)

@@ -29,7 +29,7 @@ Values = dict[FieldPath, list[Any]]
 
 
 class Truth(NamedTuple):
-    """Of each message whether a condition is TRUE, and whether it is FALSE; else it is NULL."""
+    """The messages for which a condition is TRUE, and those for which it is FALSE; else NULL."""
 
     true: Column
     false: Column

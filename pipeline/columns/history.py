@@ -83,32 +83,42 @@ SCHEMA = "file string, block long, line binary, time_ms long"
 SPACE = " \t\r\n"
 
 
-def require_history(path: Path) -> bool:
-    """Check a history before Spark is started; return whether it is Parquet.
+def check_history(path: Path) -> None:
+    """Check a history before Spark is started, which takes seconds.
 
     Raises:
-        HistoryUnreadable: nothing there, or nothing in it.
+        HistoryUnreadable: nothing there, nothing in it, or Parquet beside other files.
     """
     if not path.exists():
         raise HistoryUnreadable(f"{path}: there is no such file or folder")
-    if path.is_file():
-        return path.suffix == ".parquet"
-    inside = (each for each in path.rglob("*") if each.is_file())
-    names = [each.name for each in inside if not is_hidden(each.relative_to(path))]
-    if not names:
+    kinds = {each.suffix == ".parquet" for each in _files(path)}
+    if not kinds:
         raise HistoryUnreadable(f"{path}: there is no file in this folder")
-    parquet = [name.endswith(".parquet") for name in names]
     # Two kinds would be two readers, and no order between their messages.
-    if any(parquet) and not all(parquet):
+    if len(kinds) > 1:
         raise HistoryUnreadable(f"{path}: holds Parquet and other files; plan them apart")
-    return all(parquet)
+
+
+def is_parquet(path: Path) -> bool:
+    """Return whether a history is Parquet, by its file names; `check_history` has accepted it."""
+    # The first file is enough, since all are of one kind.
+    return next(_files(path)).suffix == ".parquet"
+
+
+def _files(path: Path) -> Iterator[Path]:
+    """Yield the files of a history that Spark would read."""
+    if path.is_file():
+        yield path
+    else:
+        inside = (each for each in path.rglob("*") if each.is_file())
+        yield from (each for each in inside if not is_hidden(each.relative_to(path)))
 
 
 def read_history(spark: SparkSession, path: Path) -> DataFrame:
     """Return the lines of a history as `SCHEMA`; only a journal's archive has `time_ms`.
 
     Raises:
-        HistoryUnreadable: as `require_history`, or Spark cannot make sense of it.
+        HistoryUnreadable: as `check_history`, or Spark cannot make sense of it.
     """
     from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
 
@@ -116,7 +126,8 @@ def read_history(spark: SparkSession, path: Path) -> DataFrame:
         F.col("_metadata.file_path").alias("file"),
         F.col("_metadata.file_block_start").alias("block"),
     ]
-    if not require_history(path):
+    check_history(path)
+    if not is_parquet(path):
         # By default Spark ends lines at \r too, which may stand between the tokens of a message.
         reader = spark.read.option("lineSep", "\n").option("recursiveFileLookup", True)
         lines = reader.format("text").load(_address(path))

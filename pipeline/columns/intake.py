@@ -93,9 +93,9 @@ class Intake:
             raise wrong_line(part, number, error.reason) from None
 
     def _set_aside(self, part: str, piece: pa.RecordBatch, reasons: list[str]) -> Messages:
-        places, none = np.arange(len(piece)), np.full(len(piece), EARLIEST_NS)
-        gone = np.zeros(len(piece), np.int64)
-        return _messages(part, piece, places, none, gone, piece.column("body"), tuple(reasons))
+        none, no_time = np.zeros(len(piece), np.int64), np.full(len(piece), EARLIEST_NS)
+        puts = np.full(len(piece), PUT)
+        return _messages(part, piece, none, no_time, puts, piece.column("body"), tuple(reasons))
 
     def _read(self, part: str, piece: pa.RecordBatch) -> Messages:
         refused = piece.column("refused")
@@ -197,7 +197,7 @@ def cut_messages(
     intake = Intake(conflation)
     for found in intake.messages(batches):
         if found.reasons:
-            yield packed([found.block(REFUSED, found.codes >= 0, found.reasons, found.codes)])
+            yield packed([found.block_of_reasons(REFUSED)])
             continue
         parts = enumerate(split(found.codes, intake.texts, shards))
         yield packed([found.block(shard, *part) for shard, part in parts])
@@ -205,25 +205,25 @@ def cut_messages(
 
 def conflate_blocks(
     batches: Iterator[pa.RecordBatch],
-    opened: Callable[[int], Shard],
-    ended: Callable[[int, Shard], Iterator[pa.RecordBatch]],
+    open_shard: Callable[[int], Shard],
+    end_shard: Callable[[int, Shard], Iterator[pa.RecordBatch]],
 ) -> Iterator[pa.RecordBatch]:
     """Yield the deliveries of one task's shards, whose blocks (`rows.ROWS`) come in order.
 
     Args:
         batches: the blocks.
-        opened: returns the shard of a number, with what it holds.
-        ended: yields what goes out of a shard after its last block.
+        open_shard: returns the shard of a number, with what it holds.
+        end_shard: yields what goes out of a shard after its last block.
     """
     # A task may have several shards: Spark assigns them by a hash, which leaves other tasks empty.
     for number, blocks in groupby(unpacked(batches), lambda block: block.stream):
         if number == REFUSED:
             yield from map(refused, map(Messages.set_aside, blocks))
             continue
-        shard = opened(number)
+        shard = open_shard(number)
         for block in blocks:
             yield from shard.add(Messages.of_block(block), block.keys)
-        yield from ended(number, shard)
+        yield from end_shard(number, shard)
 
 
 def combine(batches: Iterator[pa.RecordBatch], conflation: Conflation) -> Iterator[pa.RecordBatch]:

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from tidegate.keys.errors import JsonInvalid, KeyMissing, KeysError
+from tidegate.keys.errors import JsonInvalid, KeyMissing, KeysError, PathInvalid
 from tidegate.keys.jsontext import DEPTH_MAX, check_json
 from tidegate.keys.path import FieldPath, getter
 from tidegate.keys.spec import (
@@ -29,6 +29,7 @@ from tidegate.keys.spec import (
 )
 from tidegate.keys.text.time import SECOND_NS, parse_iso_ns
 from tidegate.pipeline.columns.intervals import MILLISECOND_NS, Column
+from tidegate.pipeline.errors import UsageInvalid
 
 # --- times in messages: numbers of seconds or milliseconds, or ISO 8601, as nanoseconds
 
@@ -55,6 +56,23 @@ class TimeField:
 
     path: FieldPath
     unit: Unit = Unit.AUTO
+
+    @classmethod
+    def of_options(cls, path: str | None, unit: str) -> TimeField | None:
+        """Return the field of `--time-field` and `--time-unit`, None without `--time-field`.
+
+        Raises:
+            UsageInvalid: either has no meaning.
+        """
+        # The unit also without a field: a typing error is shown where it is made.
+        if unit not in list(Unit):
+            raise UsageInvalid(f"--time-unit: expected auto, ms or s, not {unit!r}")
+        if path is None:
+            return None
+        try:
+            return cls(FieldPath.parse(path), Unit(unit))
+        except PathInvalid as error:
+            raise UsageInvalid(f"--time-field {path}: {error.detail}") from None
 
     def ns(self, found: object) -> int:
         """Return the nanoseconds of a decoded time; a number counts to the microsecond.

@@ -78,13 +78,13 @@ def published(rows: DataFrame, **columns: SparkColumn | str) -> DataFrame:
 
 
 def part_of(file: str, block: int) -> str:
-    """Return a block of a file as one text; these sort in order of publication."""
+    """Return `file` and `block` as one text, a *part*; parts sort in order of publication."""
     # Nineteen digits, as many as a long has: texts of one length sort as their numbers do.
     return f"{file}\0{block:019}"
 
 
 def file_and_block(part: str) -> tuple[str, int]:
-    """Return what `part_of` has made one text of."""
+    """Return the `file` and `block` of a part."""
     # From the right: a `file` may have NULs itself, before its name.
     file, _, block = part.rpartition("\0")
     return file, int(block)
@@ -97,10 +97,11 @@ def file_name(file: str) -> str:
 
 # --- blocks: many messages as one row of Spark, their columns packed as Arrow
 #
-# A shuffle sorts and moves blocks: some hundred of them for millions of messages. Rows of a block
-# are in order of publication, and so are blocks by `part` and `row`.
+# A shuffle sorts and moves blocks: some hundred of them for millions of messages. A `Block` is cut
+# from one part of a source (`part_of`): the `block` of PUBLISHED rows is that part's, no `Block`.
+# Rows of a block are in order of publication, and so are blocks by `part` and `row`.
 
-ROWS = "stream int, part string, row long, clock_ns long, block binary"
+ROWS = "stream int, part string, row long, clock_ns long, messages binary"
 ARROW_ROWS = arrow_schema(ROWS)
 ORDER = ("stream", "part", "row")
 # LZ4 costs little and cuts what a shuffle writes to disk.
@@ -171,10 +172,10 @@ def packed(blocks: Sequence[Block]) -> pa.RecordBatch:
 def unpacked(batches: Iterator[pa.RecordBatch]) -> Iterator[Block]:
     """Yield the blocks of batches of `ROWS`."""
     for rows in batches:
-        for stream, part, row, clock_ns, block in zip(
+        for stream, part, row, clock_ns, messages in zip(
             *(rows.column(name) for name in ARROW_ROWS.names), strict=True
         ):
-            batch = pa.ipc.open_stream(block.as_buffer()).read_next_batch()
+            batch = pa.ipc.open_stream(messages.as_buffer()).read_next_batch()
             key = batch.column("key")
             yield Block(
                 stream.as_py(),
@@ -197,18 +198,20 @@ _CARRIED = ["greatest_ns", "positions", "published_ms", "gone"]
 class Messages:
     """Messages in order of publication, each put, removed, or not wanted by the filter.
 
+    EARLIEST_NS, NEVER_MS, PUT and the reasons beside it are those of `columns/conflation.py`.
+
     Attributes:
-        part: the block, as text that sorts in order of publication.
+        part: their `file` and `block`, as `part_of` writes them.
         row: the place of the first of them in it.
         clock_ns: the greatest time of the piece that they were cut from.
-        codes: of each its key's number; of what was set aside, its reason's.
+        codes: the number of its key; 0 for messages that were set aside.
         times_ns: its own time; EARLIEST_NS where it has none.
         greatest_ns: the greatest time of the piece up to it.
         positions: its place in the block.
         published_ms: when it was published; NEVER_MS where that is unknown.
         gone: PUT, or why it is gone: DELETED, UNMATCHED or EXPIRED.
         bodies: null where it is not put.
-        reasons: why these were set aside; empty for messages that can be taken.
+        reasons: why each was set aside; empty for messages that can be taken.
     """
 
     part: str
@@ -231,6 +234,11 @@ class Messages:
         times_ns = self.times_ns[chosen]
         return Block(stream, self.part, self.row, self.clock_ns, [*keys], codes, times_ns, carried)
 
+    def block_of_reasons(self, stream: int) -> Block:
+        """Return messages that were set aside as a block whose keys are the reasons."""
+        numbers = np.arange(len(self.reasons))
+        return self.block(stream, np.ones(len(numbers), np.bool_), self.reasons, numbers)
+
     @classmethod
     def of_block(cls, block: Block) -> Messages:
         """Return the messages of a block that has arrived."""
@@ -243,9 +251,9 @@ class Messages:
 
     @classmethod
     def set_aside(cls, block: Block) -> Messages:
-        """Return the refused lines of a block, whose keys are the reasons."""
+        """Return the messages of a block that `block_of_reasons` has made."""
         reasons = tuple(block.keys[code] for code in block.codes.tolist())
-        return replace(cls.of_block(block), reasons=reasons)
+        return replace(cls.of_block(block), codes=np.zeros_like(block.codes), reasons=reasons)
 
 
 BOUNDS = {

@@ -60,18 +60,18 @@ class Declaration:
         Raises:
             DefinitionInvalid: its merger is not here, or a reducer writes into the key.
         """
-        merge, oof = self.source["merge"], self.keeps_records
-        try:
-            if isinstance(merge, Mapping):
-                reduce = Reduce.of(merge)
-                if reduce.writes_to(KeySpec.of(self.topic["key"]).paths):
-                    raise DefinitionInvalid("a reducer of its source writes to a field of the key")
-                return ConflationDefinition(filter=wanted, reduce=reduce, oof=oof)
-            if merge != REPLACES:
-                registered(merge)
-                return ConflationDefinition(filter=wanted, merger=merge, oof=oof)
-        except DefinitionInvalid as error:
-            raise DefinitionInvalid(f"topic {self.topic['topic']} is not filled: {error}") from None
+        merge, oof, topic = self.source["merge"], self.keeps_records, self.topic["topic"]
+        if isinstance(merge, Mapping):
+            reduce = Reduce.of(merge)
+            if reduce.writes_to(KeySpec.of(self.topic["key"]).paths):
+                raise _not_filled(topic, "a reducer of its source writes to a field of the key")
+            return ConflationDefinition(filter=wanted, reduce=reduce, oof=oof)
+        if merge != REPLACES:
+            try:
+                registered(merge)  # raises if it is not here
+            except DefinitionInvalid as error:
+                raise _not_filled(topic, str(error)) from None
+            return ConflationDefinition(filter=wanted, merger=merge, oof=oof)
         return ConflationDefinition(filter=wanted, oof=oof)
 
     def stream(self, gateway: str, checkpoints: Path) -> StreamDefinition:
@@ -85,9 +85,10 @@ class Declaration:
         wanted, shape = _shape(asked, topic)
         # A removal has nothing but the source's key, which would name no record of the topic.
         if shape is None and self.keeps_records and self.topic["key"] != self.source["key"]:
-            raise DefinitionInvalid(
-                f"topic {topic} is not filled: its key is {self.topic['key']}, that of its source "
-                f"{self.source['topic']} is {self.source['key']}; a definition file may say so"
+            raise _not_filled(
+                topic,
+                f"its key is {self.topic['key']}, that of its source "
+                f"{self.source['topic']} is {self.source['key']}; a definition file may say so",
             )
         return StreamDefinition(
             name=self.name,
@@ -154,7 +155,11 @@ def _shape(asked: Document, topic: str) -> tuple[Filter | None, Projection | Non
         columns, grouping = ",".join(asked["projection"]), str(KeySpec.of(asked["grouping"]))
         return wanted, Projection.parse(f"[{columns}]", 0, grouping, 0)
     except KeysError as error:
-        raise DefinitionInvalid(f"topic {topic} is not filled: {error.detail}") from None
+        raise _not_filled(topic, error.detail) from None
+
+
+def _not_filled(topic: str, reason: str) -> DefinitionInvalid:
+    return DefinitionInvalid(f"topic {topic} is not filled: {reason}")
 
 
 def _digest(parts: Sequence[object]) -> str:

@@ -56,13 +56,13 @@ class ParquetSink:
         return f"parquet {self.folder}"
 
 
-Sink = TopicSink | ParquetSink
+SinkDefinition = TopicSink | ParquetSink
 
 
-def read_sink(table: TomlTable, folder: Path) -> Sink:
+def read_sink(table: TomlTable, folder: Path) -> SinkDefinition:
     """Read the sink of a stream; paths are below `folder`."""
     kind = table.text("kind", default="topic")
-    sink: Sink
+    sink: SinkDefinition
     if kind == "topic":
         sink = TopicSink(_topic(table))
     elif kind == "parquet":
@@ -110,7 +110,7 @@ class StreamDefinition:
     key: KeySpec
     interval_text: str
     interval_ms: int
-    sink: Sink
+    sink: SinkDefinition
     description: str
     checkpoint: Path
     dead_letters: Path

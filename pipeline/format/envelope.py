@@ -32,7 +32,7 @@ class Row(NamedTuple):
 
 
 def row_batch(rows: Sequence[Row], epoch: str, after: int) -> pa.RecordBatch:
-    """Return rows at contiguous positions behind `after`, as `ROWS`."""
+    """Return rows at contiguous positions after `after`, as `ROWS`."""
     return placed_batch(rows, epoch, range(after + 1, after + 1 + len(rows)))
 
 

@@ -96,7 +96,7 @@ class BusJournal:
         return row_batch(list(self._rows(entries, epoch, after, last)), epoch, after)
 
     def _entries(self, epoch: str, after: int, last: int) -> list[Any]:
-        """Return entries behind a position: several small ones, or one large one alone."""
+        """Return entries after a position: several small ones, or one large one alone."""
         through = min(last, after + MESSAGES_PER_REQUEST_MAX)
         # One transaction: an epoch that was asked for on its own might not be that of the entries.
         known, entries = self._redis.ask_together(
@@ -104,7 +104,7 @@ class BusJournal:
             ("XRANGE", self._stream, f"({after}-0", f"{through}-0"),
         )
         if not entries:
-            # A large entry may end behind `through`: take just the next one, however large.
+            # A large entry may end after `through`: take just the next one, however large.
             known, entries = self._redis.ask_together(
                 ("HGET", self._state, "epoch"),
                 ("XRANGE", self._stream, f"({after}-0", "+", "COUNT", 1),

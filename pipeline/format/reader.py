@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from math import ceil
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
@@ -30,14 +31,16 @@ from tidegate.pipeline.format.options import ReadOptions
 # Each task costs a start and a connection, for which fewer messages would not pay; slices of more
 # would leave cores idle in batches of usual size.
 MESSAGES_PER_TASK_MAX = 20_000
+# Stands for the epoch in error messages if the topic has none yet.
+NO_EPOCH = "that of an empty topic"
 
 
 @dataclass(frozen=True)
 class JournalSlice(InputPartition):
     """The messages of one task: positions after `after` up to and including `last`.
 
-    With `shards`, of these only the ones whose keys belong to `shard`. Of `trimmed` ones what the
-    topic still has are records.
+    With several `shards`, only the messages whose keys belong to `shard`. `trimmed`: read the
+    topic's records instead, since these messages have left the journal.
     """
 
     epoch: str
@@ -55,11 +58,13 @@ class JournalEdge:
         self._options = options
 
     def initial(self) -> str:
-        """Return the bookmark before the first message; `epoch` if an empty topic has no epoch.
+        """Return the bookmark before the first message that the option `from` asks for.
+
+        That is START (`epoch`) if an empty topic has no epoch.
 
         Raises:
             DefinitionInvalid: `from` is no bookmark.
-            SourceLost: it is none of this topic.
+            SourceLost: it is a bookmark of another topic.
         """
         journal = self._journal()
         end = _end(journal)
@@ -91,7 +96,7 @@ class JournalEdge:
         if epoch != live_epoch:
             raise SourceLost(
                 f"the checkpoint was made with another epoch of topic {self._options.topic} "
-                f"(epoch {epoch}, now {live_epoch}): "
+                f"(epoch {epoch}, now {live_epoch or NO_EPOCH}): "
                 "remove the checkpoint to read the new one from its start"
             )
         if position > live_position:
@@ -106,7 +111,7 @@ class JournalEdge:
         epoch, last = split_bookmark(end)
         after = self.resolve(start, end)
         if after == 0 and self._options.start == RECORDS:
-            # What the journal no longer has is read from the state of the world, the rest as
+            # Messages that left the journal are read from the state of the world, later ones as
             # messages: together they have the newest message of each record.
             first = self._journal().first
             known = last if first is None else min(last, split_bookmark(first)[1] - 1)
@@ -125,7 +130,7 @@ class JournalEdge:
             shards = self._options.shards
             return [JournalSlice(epoch, after, last, shard, shards) for shard in range(shards)]
         # Even slices, so that no task is left with a small rest or a double share.
-        count = -(-rows // MESSAGES_PER_TASK_MAX)
+        count = ceil(rows / MESSAGES_PER_TASK_MAX)
         cuts = [after + rows * part // count for part in range(count)] + [last] if rows > 0 else []
         return [JournalSlice(epoch=epoch, after=low, last=high) for low, high in pairwise(cuts)]
 
@@ -140,7 +145,7 @@ class JournalEdge:
         if epoch != live_epoch:
             raise SourceLost(
                 f"from = {start[:140]!r} is no bookmark of topic {topic}, "
-                f"whose epoch is {live_epoch}: from = 'epoch' reads all that it has"
+                f"whose epoch is {live_epoch or NO_EPOCH}: from = 'epoch' reads all that it has"
             )
         if position > live_position:
             raise SourceLost(
@@ -153,9 +158,9 @@ class JournalEdge:
             return journal.ends()
 
 
-def _epoch_and_position(end: str | None) -> tuple[str, int]:
-    """Return epoch and position of a topic's end."""
-    return split_bookmark(end) if end else ("that of an empty topic", 0)
+def _epoch_and_position(end: str | None) -> tuple[str | None, int]:
+    """Return epoch and position of a topic's end; None and 0 if it has no epoch."""
+    return split_bookmark(end) if end else (None, 0)
 
 
 def _end(journal: Journal) -> str | None:
@@ -215,7 +220,8 @@ class JournalStreamReader(SentToExecutors, DataSourceStreamReader, SupportsTrigg
         self._edge = JournalEdge(options)
         self._newest: str | None = None
         self._target: str | None = None
-        self._targeted = False
+        # Beside the target, since None is a valid one: a topic that was still empty.
+        self._has_target = False
 
     def initialOffset(self) -> dict[str, str]:  # noqa: N802 - Spark's name
         """Return where a stream without checkpoint begins."""
@@ -229,12 +235,12 @@ class JournalStreamReader(SentToExecutors, DataSourceStreamReader, SupportsTrigg
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Fix the newest message as the last one to be read."""
         self._target = self._edge.end()
-        self._targeted = True
+        self._has_target = True
 
     def latestOffset(self, start: dict[str, str], limit: ReadLimit) -> dict[str, str]:  # noqa: N802 - Spark's name
         """Return the end of the next batch, at most `limit` rows on; `start` if nothing is new."""
         self._newest = newest = self._edge.end()
-        last = self._target if self._targeted else newest
+        last = self._target if self._has_target else newest
         # Checked at each trigger: Spark takes whatever offset it is given, and a topic that was
         # made again would be read from the middle.
         after = self._edge.resolve(_bookmark(start), newest)

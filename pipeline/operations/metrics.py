@@ -63,7 +63,7 @@ FIGURES = (
     ),
     Figure(
         "lag_messages",
-        "Messages of the source topic behind the newest batch.",
+        "Messages of the source topic after the newest batch.",
         lambda now: now.pace.lag,
     ),
     Figure("held_keys", "Keys that wait for the end of their interval.", lambda now: now.held),

@@ -1,4 +1,4 @@
-"""Supervision of one stream: failures that a new start may mend lead to one, after a pause."""
+"""Restarts one stream, after a pause, when it fails in a way that a restart may fix."""
 
 from __future__ import annotations
 
@@ -74,8 +74,8 @@ class StartGate:
         self._starting: StreamingQuery | None = None
         self._until_s = 0.0
 
-    def take(self, query: StreamingQuery | None) -> None:
-        """Close the gate for this query: until it reads, has ended, or took too long."""
+    def close_for(self, query: StreamingQuery | None) -> None:
+        """Close the gate until this query reads, has ended, or took too long; None opens it."""
         self._starting, self._until_s = query, self._monotonic() + START_SECONDS_MAX
 
     def is_free(self) -> bool:
@@ -111,16 +111,16 @@ class SupervisedStream(Protocol):
 
 
 class Supervisor:
-    """Starts one stream, and starts it again after failures that a new start may mend.
+    """Starts one stream, and restarts it after failures that a restart may fix.
 
     Args:
         name: of the stream.
         stream: not started yet.
         start: starts it from its checkpoint, any number of times.
-        restarts: whether it is started again.
+        restarts: whether it is restarted after a failure.
         say: gets the reason of each pause.
         gate: shared by all streams of one Spark.
-        mends: whether a new start mends an error that otherwise would be final.
+        mends: whether a restart fixes an error that would be final otherwise.
         monotonic: seconds; for tests.
         chance: from 0 to 1, the jitter of pauses; for tests. The default is seeded by the name.
 
@@ -165,7 +165,7 @@ class Supervisor:
         """True if the stream has ended or failed for good."""
         return self._state in (State.ENDED, State.FAILED)
 
-    def begin(self) -> None:
+    def start_first(self) -> None:
         """Start the stream for the first time.
 
         A Python worker of Spark's that came too late is retried: the stream is not to blame.
@@ -174,7 +174,7 @@ class Supervisor:
             PipelineError: it does not start.
         """
         try:
-            self._begin()
+            self._launch()
         except WorkerLate as error:
             self._fail(error)
 
@@ -184,10 +184,10 @@ class Supervisor:
             case State.RUNNING:
                 self._look_at_query()
             case State.STARTING if self._gate.is_free():
-                self._attempt()
+                self._try_start()
             case State.WAITING if self._monotonic() >= self._due_s and self._gate.is_free():
                 self._restarts += 1
-                self._attempt()
+                self._try_start()
 
     def end(self) -> None:
         """Note that the query was stopped on request."""
@@ -195,8 +195,9 @@ class Supervisor:
             self._state = State.ENDED
 
     def status(self) -> StreamStatus:
-        """Return the current status."""
+        """Return the current status; remember the pace of the newest batch for later calls."""
         done, query = self.stream.totals, self.stream.query
+        # Spark reports only its newest trigger, which may have been no batch.
         self._pace = pace_of(query.lastProgress if query is not None else None, self._pace)
         return StreamStatus(
             name=self.name,
@@ -216,14 +217,20 @@ class Supervisor:
             at_s=time.time(),
         )
 
-    def _attempt(self) -> None:
+    def _try_start(self) -> None:
         """Start the stream; treat a start that fails like any failure."""
         try:
-            self._begin()
+            self._launch()
         except PipelineError as error:
             self._fail(error)
 
-    def _begin(self) -> None:
+    def _launch(self) -> None:
+        """Start the stream; then close the gate for its query.
+
+        Raises:
+            PipelineError: it does not start.
+        """
+        # Here, so that the command line is quick where no stream is run.
         from py4j.protocol import Py4JJavaError
         from pyspark.errors import PySparkException
 
@@ -231,7 +238,7 @@ class Supervisor:
             self._start()
         except (PySparkException, Py4JJavaError) as error:
             raise from_spark(self.name, str(error)) from error
-        self._gate.take(self.stream.query)
+        self._gate.close_for(self.stream.query)
         self._state = State.RUNNING
 
     def _look_at_query(self) -> None:
@@ -246,7 +253,9 @@ class Supervisor:
 
     def _fail(self, error: PipelineError) -> None:
         self._error = str(error)
-        if not (self._may_restart and self._may_go_well(error)) and not self._was_too_busy(error):
+        can_pass = error.may_pass or self._mends(error)
+        retries = (self._may_restart and can_pass) or self._was_too_busy(error)
+        if not retries:
             self._state, self.failure = State.FAILED, error
             return
         batches = self.stream.totals.batches
@@ -259,9 +268,6 @@ class Supervisor:
         pause = doubled_s(self._failures, PAUSE_FIRST_S, PAUSE_MOST_S) * (1 + self._chance() / 2)
         self._state, self._due_s = State.WAITING, self._monotonic() + pause
         self._say(restart_line(str(error), pause))
-
-    def _may_go_well(self, error: PipelineError) -> bool:
-        return error.may_pass or self._mends(error)
 
     def _was_too_busy(self, error: PipelineError) -> bool:
         """Return whether only the machine was too slow; allow a few more attempts then."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidegate.pipeline.columns.intervals import MILLISECOND_NS
-from tidegate.pipeline.planner.planning import Choice, Plan
+from tidegate.pipeline.planner.choices import Choice, Plan
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidegate.keys.errors import PathInvalid, TextInvalid
-from tidegate.keys.path import FieldPath
 from tidegate.keys.spec import KeySpec
 from tidegate.keys.text.duration import parse_interval, whole_ms
-from tidegate.pipeline.columns.history import read_history, require_history
+from tidegate.pipeline.columns.history import check_history, is_parquet, read_history
 from tidegate.pipeline.columns.intervals import MILLISECOND_NS, Pace
-from tidegate.pipeline.columns.reading import TimeField, Unit
+from tidegate.pipeline.columns.reading import TimeField
 from tidegate.pipeline.columns.rows import shuffle_partitions
 from tidegate.pipeline.errors import (
     EXIT_DONE,
@@ -26,7 +25,7 @@ from tidegate.pipeline.errors import (
 )
 from tidegate.pipeline.operations.shutdown import complain
 from tidegate.pipeline.planner.chart import write_chart
-from tidegate.pipeline.planner.planning import Choice, Plan, Question, answered, planned
+from tidegate.pipeline.planner.choices import Choice, Plan, Question, add_tallies, tally_choices
 from tidegate.pipeline.spark.session import spark_session
 
 CHOICES_MAX = 1_000  # every choice holds a row for each key, and counts each message
@@ -57,7 +56,7 @@ def plan(arguments: PlanArguments) -> int:
     after one line on standard error.
     """
     try:
-        found = make_plan(arguments)
+        found = compare_choices(arguments)
         text = json.dumps(found.document(), indent=2) + "\n" if arguments.as_json else found.table()
         for path in arguments.charts:
             _write(found, path)
@@ -68,8 +67,8 @@ def plan(arguments: PlanArguments) -> int:
     return EXIT_DONE
 
 
-def make_plan(arguments: PlanArguments) -> Plan:
-    """Read the history once, for all choices.
+def compare_choices(arguments: PlanArguments) -> Plan:
+    """Read the history once, and return what each choice would have sent of it.
 
     Raises:
         PipelineError: as one sentence.
@@ -78,18 +77,20 @@ def make_plan(arguments: PlanArguments) -> Plan:
     specs = {_key_text(spec): spec for spec in map(_spec, arguments.keys)}
     texts = {_interval_ns(text): text.lower() for text in _listed(arguments.intervals)}
     for chart in arguments.charts:
-        _require_place(chart)
+        _check_chart(chart)
     paces = tuple(dict.fromkeys(_pace(text) for text in _listed(arguments.paces)))
     if len(specs) * len(texts) * len(paces) > CHOICES_MAX:
         raise UsageInvalid(f"more than {CHOICES_MAX} choices")
-    time = _time(arguments.time_field, arguments.time_unit)
-    if not require_history(arguments.path) and time is None:
+    time = TimeField.of_options(arguments.time_field, arguments.time_unit)
+    check_history(arguments.path)
+    if time is None and not is_parquet(arguments.path):
         raise UsageInvalid("--time-field is missing, such as --time-field /ts")
     with spark_session(arguments.master) as spark:
         try:
             shards = shuffle_partitions(spark)
             question = Question(tuple(specs.values()), tuple(texts), paces, time, shards)
-            answer = answered(planned(read_history(spark, arguments.path), question), question)
+            tallies = tally_choices(read_history(spark, arguments.path), question)
+            answer = add_tallies(tallies, question)
         except PipelineError:
             raise
         except Exception as error:  # whatever Spark, py4j or the JVM has to say
@@ -107,7 +108,7 @@ def make_plan(arguments: PlanArguments) -> Plan:
     )
 
 
-def _require_place(chart: Path) -> None:
+def _check_chart(chart: Path) -> None:
     """Check a chart's name and folder before the history is read, which may take long."""
     if chart.suffix.lower() not in CHARTS:
         raise UsageInvalid(f"--chart {chart}: expected a name that ends in .svg or .png")
@@ -160,14 +161,3 @@ def _pace(text: str) -> Pace:
         return Pace(text)
     except ValueError:
         raise UsageInvalid(f"--pace: expected key or batch, not {text!r}") from None
-
-
-def _time(path: str | None, unit: str) -> TimeField | None:
-    if unit not in list(Unit):
-        raise UsageInvalid(f"--time-unit: expected auto, ms or s, not {unit!r}")
-    if path is None:
-        return None
-    try:
-        return TimeField(FieldPath.parse(path), Unit(unit))
-    except PathInvalid as error:
-        raise UsageInvalid(f"--time-field {path}: {error.detail}") from None

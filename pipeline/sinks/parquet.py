@@ -95,7 +95,7 @@ class UnfinishedFile:
     def _columns(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         first = self.batch.first_row + self.written
         numbers = range(first, first + rows.num_rows)
-        # `file` sorts by what stands before its last NUL; users only need the name behind it.
+        # `file` sorts by what stands before its last NUL; users only need the name after it.
         files = [file_name(file or "") or None for file in rows.column("file").to_pylist()]
         made = {
             "batch": pa.array([self.batch.number] * rows.num_rows),

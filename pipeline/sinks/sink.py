@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 END = "_end"
-"""Sorts behind the name of its batch with any ending; "-" would sort before "."."""
+"""Sorts after the name of its batch with any ending; "-" would sort before "."."""
 END_ROWS = 1_000_000_000_000  # more rows than a batch can have
 
 
@@ -27,11 +27,14 @@ END_ROWS = 1_000_000_000_000  # more rows than a batch can have
 class Batch:
     """A micro-batch of a stream.
 
-    `number` is Spark's; `run` rises with each start of the stream; `query` is the id in the
-    checkpoint: with a new checkpoint it is another one. Nothing is to
-    be seen of the batch before `not_before_s` (monotonic). What is still held at the end of
-    recorded input is a batch of its own, which follows the one of its number: `is_end`. The first
-    of a start that no start before can have planned is marked: `is_first`.
+    Attributes:
+        number: Spark's.
+        run: rises with each start of the stream.
+        query: the id in the checkpoint; a new checkpoint has another one.
+        not_before_s: nothing of the batch may be seen before (monotonic).
+        is_end: a batch of its own for the rows still held at the end of recorded input. It follows
+            the batch of the same number.
+        is_first: the first batch of this start that no earlier start can have planned.
     """
 
     number: int
@@ -183,7 +186,7 @@ class DeadLetterFile:
 
     def end(self) -> None:
         """Give the file its name."""
-        # Of two attempts of a task the later one wins; their lines are the same.
+        # If a task has two attempts the later one wins; their lines are the same.
         if self._file is not None:
             self._file.close()
             self._unfinished().replace(self.to.path(self.batch))

@@ -1,9 +1,9 @@
 """Writes the rows of a micro-batch to a topic: once, in order, in one step.
 
-A task on an executor keeps them aside at the gateway in stages; the driver then commits the stages
-of the attempt that Spark took. The number of a commit is the batch's, so a batch that is run again,
-by whichever attempt or driver, publishes nothing more; and what an older run of the stream still
-sends is refused.
+A task on an executor sends them to the gateway, which keeps them aside in *stages*: the gateway's,
+not Spark's. The driver then commits the stages of the attempt that Spark took. The number of a
+commit is the batch's, so a batch that is run again, by whichever attempt or driver, publishes
+nothing more. Rows that an older run of the stream still sends are refused.
 """
 
 from __future__ import annotations
@@ -73,13 +73,13 @@ class ExistingRecords:
         """
         return cls(gateway.records(topic))
 
-    def differs(self, record: str, value: bytes | None) -> bool:
-        """Return whether the topic's record differs (None: removed); ask once for each record."""
+    def take_difference(self, record: str, value: bytes | None) -> bool:
+        """Take a record out; return whether it differs from `value` (None: removed)."""
         known = self._left.pop(record, None)
         return known != (None if value is None else _digest(value))
 
     def left(self) -> Iterator[str]:
-        """Yield the keys of records not asked for, in the order of their last change."""
+        """Yield the keys of records not taken out, in the order of their last change."""
         yield from self._left
 
 
@@ -88,7 +88,8 @@ def _digest(value: bytes) -> bytes:
 
 
 PRODUCER_PREFIX = "tidegate.pipeline."
-WORKED_OFF_MAX = 4  # partitions that one task reads after one another faster than a stage starts
+# One task reads so few partitions, one after the other, faster than Spark starts another stage.
+COALESCE_PARTITIONS_MAX = 4
 STAGED_AHEAD_S_MAX = 600.0  # far below the hour for which a gateway keeps a stage
 
 
@@ -99,7 +100,7 @@ class TopicWriter:
     `stream` is its name; `definition` is the topic's, as `PUT /v1/topics/{topic}` takes it. A topic
     that is `declared` is never made here. Where the first batch of a checkpoint has all records of
     the source the writer `restates` the topic: it publishes what the topic does not have, and
-    removes what the batch does not have. Such a batch may come again in other words, so the number
+    removes what the batch does not have. Such a batch may differ when it is repeated, so the number
     of its commit is that of the run.
     """
 
@@ -237,7 +238,7 @@ class Staging:
         columns = (sent.column(name).to_pylist() for name in ("key", "value", "removed"))
         for record, value, removed in zip(*columns, strict=True):
             # A stream that begins anew would else send every record to every subscriber again.
-            if self._existing is not None and not self._existing.differs(record, value):
+            if self._existing is not None and not self._existing.take_difference(record, value):
                 continue
             if removed is None:
                 self._stages.add(value)
@@ -264,8 +265,9 @@ class Staging:
 def _in_one_task(rows: DataFrame) -> DataFrame:
     """Gather the rows in one task, as a topic has one order.
 
-    A stage less is a tenth of a second; many partitions gain more from their own tasks.
+    `coalesce` saves one of Spark's stages, about 0.1 s. Many partitions gain more from their own
+    tasks.
     """
     partitions = shuffle_partitions(rows.sparkSession)
     # coalesce runs the few partitions one by one in that task; repartition keeps their own tasks.
-    return rows.coalesce(1) if partitions <= WORKED_OFF_MAX else rows.repartition(1)
+    return rows.coalesce(1) if partitions <= COALESCE_PARTITIONS_MAX else rows.repartition(1)

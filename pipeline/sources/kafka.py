@@ -151,7 +151,7 @@ def read_kafka(spark: SparkSession, source: KafkaSource, spec: KeySpec) -> DataF
         .options(**dict(source.options))
         .option("kafka.bootstrap.servers", source.brokers)
         .option("subscribe", source.kafka_topic)
-        # Of a query's first start only: later ones continue from the checkpoint.
+        # For the first start of a query only: later ones continue from the checkpoint.
         .option("startingOffsets", "earliest" if source.start == START else "latest")
     )
     if source.rows_per_batch is not None:

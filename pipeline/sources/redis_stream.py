@@ -116,7 +116,7 @@ def read_redis(spark: SparkSession, source: RedisSource) -> DataFrame:
     spark.dataSource.register(RedisStreams)
     reader = (
         spark.readStream.format(FORMAT)
-        .option("url", source.address)  # Spark shows no option of this name
+        .option("url", source.address)  # Spark redacts options named `url`; it may have a password
         .option("stream", source.stream)
         .option("from", source.start)
         .option("field", source.field or "")
@@ -170,14 +170,15 @@ class EntriesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if start == START:
             return {"id": BEGINNING, "entries": 0}
         with self._entries() as entries:
-            begun = entries.last() if start == "now" else start
-            if begun == start and not entries.has(start):
+            if start == "now":
+                return {"id": entries.last(), "entries": 0}
+            if not entries.has(start):
                 stream = self._options["stream"]
                 raise SourceLost(
                     f"from = {start!r} is no entry of Redis stream {stream}: "
                     "from = 'epoch' reads all that it has"
                 )
-        return {"id": begun, "entries": 0}
+        return {"id": start, "entries": 0}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         """Return `rows_per_batch` as Spark's limit."""

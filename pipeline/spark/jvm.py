@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -35,7 +35,7 @@ BEGUN_SECONDS_MAX = 30.0
 GONE_SECONDS_MAX = 3.0  # its shutdown hooks remove Spark's folders
 LINES_KEPT = 50
 CONNECTION = "connection"
-_PLACE = "_PYSPARK_DRIVER_CONN_INFO_PATH"  # where Spark's Java writes its port and its secret
+_INFO_PATH = "_PYSPARK_DRIVER_CONN_INFO_PATH"  # the file for the port and the secret of its Java
 _PORT, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
 _NOISE = ("WARNING:", "Picked up ", "NOTE: ", "\tat ")
 
@@ -49,12 +49,12 @@ class Jvm:
         settings: Spark's, of which some are Java's own.
 
     Raises:
-        SparkUnavailable: it has ended before it could be talked to; the text is its first word.
+        SparkUnavailable: it ended before PySpark could connect; the text is its first error line.
     """
 
     def __init__(self, settings: Mapping[str, str]) -> None:
         self._said: deque[str] = deque(maxlen=LINES_KEPT)
-        self._listening = Thread(target=self._listen, name="what Java says", daemon=True)
+        self._listening = Thread(target=self._listen, name="output of Java", daemon=True)
         folder = Path(tempfile.mkdtemp(prefix="tidegate-java-"))
         starting: Future[subprocess.Popen[bytes]] = Future()
         begin = Thread(target=_begin, args=(starting, settings, folder / CONNECTION), daemon=True)
@@ -64,9 +64,10 @@ class Jvm:
             begin.start()
             self._process = starting.result()
             self._listening.start()
-            self._place = self._await(folder / CONNECTION)
+            self._port_and_secret = self._await(folder / CONNECTION)
         except BaseException:
-            with suppress(Exception):  # it was never there, and why is what is raised
+            # If it never started, the reason is raised already.
+            with suppress(Exception):
                 self._process = starting.result(BEGUN_SECONDS_MAX)
                 self._kill()
             raise
@@ -76,7 +77,7 @@ class Jvm:
     @contextmanager
     def at_hand(self) -> Iterator[None]:
         """Let PySpark connect to this Java during the block instead of starting another."""
-        port, secret = self._place
+        port, secret = self._port_and_secret
         os.environ |= {_PORT: str(port), _SECRET: secret}
         try:
             yield
@@ -84,7 +85,7 @@ class Jvm:
             del os.environ[_PORT], os.environ[_SECRET]
 
     def end(self) -> None:
-        """Have it end; what does not end by itself is killed."""
+        """Close its standard input, and kill it if it then does not end by itself."""
         if self._process.stdin is not None:
             self._process.stdin.close()
         with suppress(subprocess.TimeoutExpired):
@@ -93,10 +94,14 @@ class Jvm:
 
     def _await(self, path: Path) -> tuple[int, str]:
         """Return its port and its secret, once it has written them."""
+        # Without a limit, for on a busy machine a start may take minutes, and a Java that fails
+        # ends, which is seen here. A user who waits in vain has Ctrl-C.
         while not path.exists():
             if self._process.poll() is not None:
                 self._listening.join(GONE_SECONDS_MAX)
-                raise SparkUnavailable(f"Spark's Java does not start: {first_word(self._said)}")
+                raise SparkUnavailable(
+                    f"Spark's Java does not start: {first_error_line(self._said)}"
+                )
             time.sleep(LOOK_EVERY_S)
         content = path.read_bytes()
         port, size = struct.unpack_from(">ii", content)
@@ -118,7 +123,8 @@ class Jvm:
             os.killpg(self._process.pid, signal.SIGKILL)
         if self._listening.is_alive():
             self._listening.join(GONE_SECONDS_MAX)
-        self._process.__exit__(None, None, None)
+        with self._process:  # its end closes the pipes and waits for the process
+            pass
 
 
 def java_command() -> str:
@@ -158,9 +164,9 @@ def require_java() -> int:
     return int(found[1])
 
 
-def first_word(said: Iterator[str] | deque[str]) -> str:
+def first_error_line(output: Iterable[str]) -> str:
     """Return the first line that says what is wrong."""
-    lines = (line.strip() for line in said if line.strip() and not line.startswith(_NOISE))
+    lines = (line.strip() for line in output if line.strip() and not line.startswith(_NOISE))
     return next(lines, "it says nothing")[:500]
 
 
@@ -168,12 +174,12 @@ def _begin(
     starting: Future[subprocess.Popen[bytes]], settings: Mapping[str, str], path: Path
 ) -> None:
     try:
-        starting.set_result(_started(settings, path))
+        starting.set_result(_start_java(settings, path))
     except Exception as error:
         starting.set_exception(error)
 
 
-def _started(settings: Mapping[str, str], path: Path) -> subprocess.Popen[bytes]:
+def _start_java(settings: Mapping[str, str], path: Path) -> subprocess.Popen[bytes]:
     from pyspark.find_spark_home import _find_spark_home
 
     command = [str(Path(_find_spark_home(), "bin", "spark-submit"))]
@@ -185,7 +191,8 @@ def _started(settings: Mapping[str, str], path: Path) -> subprocess.Popen[bytes]
         stdin=subprocess.PIPE,  # PythonGatewayServer ends when this is closed
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        # Not a Connect server: its sessions have no SparkContext, which sends our code.
-        env={**os.environ, _PLACE: str(path), "SPARK_CONNECT_MODE": "0"},
+        # "0": no Connect server, whatever the environment says. Sessions of such a server have no
+        # SparkContext, and that is what sends our code to executors.
+        env={**os.environ, _INFO_PATH: str(path), "SPARK_CONNECT_MODE": "0"},
         start_new_session=True,
     )

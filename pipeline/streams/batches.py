@@ -86,7 +86,7 @@ class ConflatedBatches:
 
     @property
     def trigger_ms(self) -> int:
-        """The interval, or a part of it where rows go out when they are due."""
+        """Milliseconds between triggers: the interval, or a part of it for rows due in between."""
         interval_ms = self._definition.interval_ms
         if self.is_paced:
             return interval_ms
@@ -104,7 +104,7 @@ class ConflatedBatches:
 
     @property
     def is_paced(self) -> bool:
-        """In processing time with `pace=batch` a batch is an interval."""
+        """True if each batch is one interval: in processing time with `pace=batch`."""
         return self._asked.time is None and self._asked.interval.pace is Pace.BATCH
 
     def open(self, spark: SparkSession) -> DataFrame:

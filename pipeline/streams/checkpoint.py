@@ -36,7 +36,7 @@ from tidegate.pipeline.errors import CheckpointMismatch, StreamFailed
 _VERSION = re.compile(rb"v\d+")
 
 
-def planned(folder: Path) -> int:
+def newest_planned(folder: Path) -> int:
     """Return the number of the newest planned batch, perhaps done already; -1 for none."""
     return max(_numbers(folder / "offsets"), default=-1)
 
@@ -47,7 +47,7 @@ def require_whole(folder: Path) -> None:
     Raises:
         CheckpointMismatch: something is missing, or cannot be read; the text says which file.
     """
-    newest, done = planned(folder), max(_numbers(folder / "commits"), default=-1)
+    newest, done = newest_planned(folder), max(_numbers(folder / "commits"), default=-1)
     if newest < 0 and done < 0:
         return
     # Spark writes the plan of a batch before it notes its end, so an end without a plan is a loss.
@@ -126,9 +126,9 @@ class Checkpoint:
         path = self.spark_folder / "metadata"
         return str(msgspec.json.decode(path.read_bytes())["id"]) if path.exists() else ""
 
-    def planned(self) -> int:
+    def newest_planned(self) -> int:
         """Return the number of the newest planned batch, perhaps done already; or -1."""
-        return planned(self.spark_folder)
+        return newest_planned(self.spark_folder)
 
     def require_sink(self, epoch: str) -> None:
         """Note the epoch of the sink at the first start; later starts must find the same one.
@@ -146,7 +146,7 @@ class Checkpoint:
                 f"{self._definition.name}: the checkpoint {self._folder} has written to another "
                 f"epoch of {self._definition.sink.place} ({known}, now {epoch}: made again, "
                 "or at another gateway), which has what was sent so far: remove the checkpoint to "
-                f"send all again, or {path} to go on behind it"
+                f"send all again, or {path} to go on after it"
             )
         if epoch and not known:
             write(path, epoch.encode())

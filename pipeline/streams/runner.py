@@ -127,8 +127,8 @@ class StreamRunner:
             # The supervisors' loop has not begun, so nobody else waits for the gate.
             while not self.gate.is_free():
                 time.sleep(LOOK_EVERY_S)
-            running.supervised.begin()
-            self.say(_started(running.definition))
+            running.supervised.start_first()
+            self.say(_start_line(running.definition))
 
     def join(self, definition: StreamDefinition) -> None:
         """Add a stream, which starts when the supervisor looks at it and the gate is free.
@@ -139,7 +139,7 @@ class StreamRunner:
         for path in _children(definition.checkpoint.parent):
             if path not in (definition.checkpoint, definition.dead_letters):
                 shutil.rmtree(path, ignore_errors=True)
-        self.say(_started(definition))
+        self.say(_start_line(definition))
         self.add(definition)
 
     def leave(self, name: str, *, forget: bool) -> None:
@@ -192,7 +192,7 @@ def _children(folder: Path) -> list[Path]:
     return list(folder.iterdir()) if folder.is_dir() else []
 
 
-def _started(definition: StreamDefinition) -> str:
+def _start_line(definition: StreamDefinition) -> str:
     return (
         f"{definition.name}: newest of {definition.key} every {definition.interval_text} "
         f"to {definition.sink.place}"

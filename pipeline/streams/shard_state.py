@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from tidegate.pipeline.atomic_files import write, written
+from tidegate.pipeline.atomic_files import open_replacement, write
 from tidegate.pipeline.columns.conflation import EARLIEST_NS, Conflation
 from tidegate.pipeline.columns.intake import conflate_blocks, cut_messages
 from tidegate.pipeline.columns.intervals import MILLISECOND_NS
@@ -97,7 +97,7 @@ class ShardState:
         # Speculative attempts write at the same time: each needs a file of its own.
         unfinished = path.with_suffix(f".{attempt}.unfinished")
         with (
-            written(path, unfinished) as file,
+            open_replacement(path, unfinished) as file,
             pa.ipc.new_file(file, table.schema, options=_LZ4) as stream,
         ):
             stream.write_table(table)
@@ -202,7 +202,7 @@ class ShardBatch:
     shards: int
     now_ms: int | None
 
-    def opened(self, number: int) -> Shard:
+    def open_shard(self, number: int) -> Shard:
         """Return a shard as the batch before has left it.
 
         Raises:
@@ -213,7 +213,7 @@ class ShardBatch:
             return Shard(self.asked, now_ns)
         return restored(self.held.read(self.before, number), self.asked, now_ns)
 
-    def ended(self, number: int, shard: Shard) -> Iterator[pa.RecordBatch]:
+    def end_shard(self, number: int, shard: Shard) -> Iterator[pa.RecordBatch]:
         """Yield what a shard sends at the end of the batch, then keep it for the next batch."""
         yield from shard.finish() if self.batch.is_end else shard.close()
         # After the rows, for these leave the shard; if the task fails its table is written again.
@@ -238,7 +238,9 @@ def conflated_end(spark: SparkSession, shard_batch: ShardBatch) -> DataFrame:
 
 def _conflated(blocks: DataFrame, shard_batch: ShardBatch) -> DataFrame:
     in_order = blocks.repartition(shard_batch.shards, "stream").sortWithinPartitions(*ORDER)
-    task = partial(conflate_blocks, opened=shard_batch.opened, ended=shard_batch.ended)
+    task = partial(
+        conflate_blocks, open_shard=shard_batch.open_shard, end_shard=shard_batch.end_shard
+    )
     return in_order.mapInArrow(task, DELIVERIES)
 
 

@@ -129,7 +129,7 @@ class Stream:
         self._run = checkpoint.run
         if isinstance(self._batches, ConflatedBatches) and self._batches.is_ending:
             self._end(self._batches, spark, checkpoint.query)
-        self._first = checkpoint.planned() + 1
+        self._first = checkpoint.newest_planned() + 1
         writer = (
             self._batches.open(spark)
             .writeStream.queryName(definition.name)

@@ -80,12 +80,12 @@ class ViewBatches:
 
     @property
     def trigger_ms(self) -> int:
-        """A batch is an interval."""
+        """Milliseconds between triggers: the interval, because each batch is one."""
         return self._interval_ms
 
     @property
     def is_paced(self) -> bool:
-        """A batch is an interval."""
+        """True: each batch is one interval."""
         return True
 
     def open(self, spark: SparkSession) -> DataFrame:
@@ -99,11 +99,11 @@ class ViewBatches:
 
     def rows(self, messages: DataFrame, batch: Batch) -> DataFrame:
         """Return SENT rows of a batch of messages as `open` gives them."""
-        newest_records = [self._changed_records(messages, at) for at in range(len(self._sides))]
+        changed = [self._changed_records(messages, at) for at in range(len(self._sides))]
         shards = self._shards(messages, batch)
         tables = HeldTables(self._folder, batch, shards)
         view_batch = ViewBatch(self._view, self._join, batch.number, shards, tables)
-        return view_rows(newest_records[0], newest_records[1] if self._join else None, view_batch)
+        return view_rows(changed[0], changed[1] if self._join else None, view_batch)
 
     def forget(self, batch: Batch) -> None:
         """Remove what no batch from this one on needs."""

@@ -188,7 +188,7 @@ class Members:
         """Return one cell of each record."""
         return self.records.column(f"cell_{place}").combine_chunks()
 
-    def parts(self, column: Sequence[bytes | None]) -> list[Sequence[bytes | None]]:
+    def by_group(self, column: Sequence[bytes | None]) -> list[Sequence[bytes | None]]:
         """Return a column cut by group."""
         bounds = [*self.starts.tolist(), len(column)]
         return [column[low:high] for low, high in pairwise(bounds)]

@@ -1,4 +1,4 @@
-"""The groups of a view in one task: parts come in, and a row goes out for each that was touched."""
+"""The groups of a view in one task: partials come in, a row goes out for each touched group."""
 
 from __future__ import annotations
 
@@ -22,16 +22,23 @@ from tidegate.pipeline.columns.intake import Intake
 from tidegate.pipeline.columns.rows import SENT, Messages, arrow_schema, shard_of
 from tidegate.pipeline.columns.shard import milliseconds, placed, refused
 from tidegate.pipeline.views.cells import CellReader, Members
-from tidegate.pipeline.views.partials import NEWEST, Part, Parts, parts_of
+from tidegate.pipeline.views.partials import (
+    NEWEST,
+    Partial,
+    PartialAggregate,
+    partial_aggregate,
+)
 
 # --- the records of a view in one task, and the groups that a batch of changes touches
 #
 # A record is in the group that its newest message names, if that matches the filter. Only its
 # cells are kept; a changed group is computed again from the cells of all its records here.
 
-PARTS = f"{SENT}, home long, shard long, records long, part binary"
-ARROW_PARTS = arrow_schema(PARTS)
-UNMATCHED = "match"
+# `part` is the partial of each column of the view (`views/partials.py`), as saved in checkpoints.
+PARTIALS = f"{SENT}, home long, shard long, records long, part binary"
+ARROW_PARTIALS = arrow_schema(PARTIALS)
+PLACE = ("file", "block", "position")
+STOPPED_MATCHING = "match"  # the contract's word for a removal because a filter no longer matches
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +60,9 @@ class GroupChange:
     removed: str | None = None
 
     def add(self, change: dict[str, Any], *, counts: bool) -> None:
-        """Take a change; its messages count in one group only."""
-        place = (change["file"], change["block"], change["position"])
-        self.place, self.removed = place, change["removed"]
+        """Take a change of a record in this group; with `counts` count its messages."""
+        file, block, position = (change[name] for name in PLACE)
+        self.place, self.removed = (file, block, position), change["removed"]
         if counts:
             self.messages += change["messages"]
             times = [ms for ms in (self.first_ms, change["first_ms"]) if ms is not None]
@@ -84,9 +91,9 @@ class Records:
         )
 
     def change(self, changes: pa.Table, batch: int) -> pa.RecordBatch:
-        """Take the newest of each record that changed (`SENT`); the touched groups as `PARTS`.
+        """Take the newest of each changed record; return `PARTIALS` of the touched groups.
 
-        `value` is null for a record that is gone. Rows are in order of publication.
+        `changes` are SENT rows in order of publication; `value` is null for a record that is gone.
         """
         keys = changes.column("key").combine_chunks()
         # Over columns: the table has every record, of which a batch changes few.
@@ -98,11 +105,12 @@ class Records:
         for change, before, now in zip(changes.to_pylist(), groups_before, groups_now, strict=True):
             # Both the group that a record leaves and the one that it reaches get a new row.
             for group in dict.fromkeys(each for each in (before, now) if each is not None):
+                # Messages count once: in its new group, or in its old one if it left all groups.
                 counts = group == now or now is None
                 touched.setdefault(group, GroupChange()).add(change, counts=counts)
         stays = pc.invert(is_changed)
         self.table = pa.concat_tables([self.table.filter(stays), fresh]).combine_chunks()
-        return self._parts(touched)
+        return self._partial_rows(touched)
 
     def _fresh(self, changes: pa.Table, batch: int) -> pa.Table:
         """Return the changed records that are in a group."""
@@ -137,13 +145,14 @@ class Records:
             groups.append(group)
         return pa.array(groups, pa.string())
 
-    def _parts(self, touched: dict[str, GroupChange]) -> pa.RecordBatch:
+    def _partial_rows(self, touched: dict[str, GroupChange]) -> pa.RecordBatch:
+        """Return a row of `PARTIALS` for each touched group; `part` is null without records."""
         here = pc.is_in(self.table.column("group"), pa.array(touched, pa.string()))
-        found = dict(self._parts_of(Members.of(self.table.filter(here))))
+        found = dict(self._partials(Members.of(self.table.filter(here))))
         rows = [
             {
                 "key": group,
-                **dict(zip(("file", "block", "position"), change.place, strict=True)),
+                **dict(zip(PLACE, change.place, strict=True)),
                 "messages": change.messages,
                 "first_ms": change.first_ms,
                 "removed": change.removed,
@@ -154,23 +163,23 @@ class Records:
             }
             for group, change in touched.items()
         ]
-        return pa.RecordBatch.from_pylist(rows, schema=ARROW_PARTS)
+        return pa.RecordBatch.from_pylist(rows, schema=ARROW_PARTIALS)
 
-    def _parts_of(self, members: Members) -> Iterator[tuple[str, tuple[int, bytes]]]:
-        """Yield for each group the number of its records here, and the parts of their cells."""
+    def _partials(self, members: Members) -> Iterator[tuple[str, tuple[int, bytes]]]:
+        """Yield for each group the number of its records here, and the partials of their cells."""
         if not members.groups:
             return
         projection = self._view.projection
-        columns: list[list[Part]] = [
+        columns: list[list[Partial]] = [
             NEWEST.of(members.cells(at), members) for at in range(len(projection.grouping.paths))
         ]
         for column in projection.columns:
             cells = members.cells(self._cells.place(column))
-            columns.append(parts_of(column).of(cells, members))
-        for group, size, *parts in zip(
+            columns.append(partial_aggregate(column).of(cells, members))
+        for group, size, *partials in zip(
             members.groups, members.sizes.tolist(), *columns, strict=True
         ):
-            yield group, (size, msgspec.msgpack.encode(parts))
+            yield group, (size, msgspec.msgpack.encode(partials))
 
 
 def _groups_by_key(records: pa.Table, keys: pa.Array) -> list[str | None]:
@@ -185,7 +194,7 @@ def _groups_by_key(records: pa.Table, keys: pa.Array) -> list[str | None]:
 
 ARROW_SENT = arrow_schema(SENT)
 FOREVER = 2**63 - 1
-ORDER = [("file", "ascending"), ("block", "ascending"), ("position", "ascending")]
+ORDER = [(name, "ascending") for name in PLACE]
 
 
 def newest_records(
@@ -249,10 +258,9 @@ def _sent(found: Messages, texts: list[str]) -> pa.Table:
     return pa.Table.from_pydict(columns, schema=ARROW_SENT)
 
 
-# --- the groups of one task: parts come in, and a row goes out for each touched group
+# --- the groups of one task: partials come in, and a row goes out for each touched group
 
 HELD = arrow_schema("key string, shard long, records long, part binary")
-PLACE = ("file", "block", "position")
 
 Shares = dict[int, dict[str, Any]]
 """By shard what a group's records there come to."""
@@ -263,19 +271,19 @@ class Groups:
 
     def __init__(self, projection: Projection, held: pa.Table | None) -> None:
         self._projection = projection
-        fields: list[Parts] = [NEWEST] * len(projection.grouping.paths)
-        self._ways = fields + [parts_of(column) for column in projection.columns]
+        fields: list[PartialAggregate] = [NEWEST] * len(projection.grouping.paths)
+        self._aggregates = fields + [partial_aggregate(each) for each in projection.columns]
         self.table = HELD.empty_table() if held is None else held
 
-    def change(self, parts: pa.Table) -> pa.RecordBatch:
-        """Take parts (`PARTS`) of groups that were touched; their rows, `SENT`.
+    def change(self, partials: pa.Table) -> pa.RecordBatch:
+        """Take `PARTIALS` of the groups that were touched; return their rows (`SENT`).
 
         A group without records is gone; one that never had any gets no row. A row
         whose key cannot be a record's is refused.
         """
         touched: dict[str, list[dict[str, Any]]] = {}
-        for part in parts.to_pylist():
-            touched.setdefault(part["key"], []).append(part)
+        for partial in partials.to_pylist():
+            touched.setdefault(partial["key"], []).append(partial)
         # Only touched groups are read into Python; the others stay columns.
         is_touched = pc.is_in(self.table.column("key"), pa.array(touched, pa.string()))
         shares: dict[str, Shares] = {}
@@ -284,7 +292,7 @@ class Groups:
         rows, kept = [], []
         for group, changes in touched.items():
             before = shares.get(group, {})
-            now = {**before, **{part["shard"]: part for part in changes}}
+            now = {**before, **{partial["shard"]: partial for partial in changes}}
             there = [share for share in now.values() if share["records"]]
             kept += there
             if there or before:
@@ -307,20 +315,23 @@ class Groups:
     def _row(
         self, group: str, changes: list[dict[str, Any]], there: list[dict[str, Any]]
     ) -> dict[str, Any]:
-        last = max(changes, key=lambda part: tuple(part[name] for name in PLACE))
-        times = [part["first_ms"] for part in changes if part["first_ms"] is not None]
+        last = max(changes, key=lambda change: tuple(change[name] for name in PLACE))
+        times = [ms for change in changes if (ms := change["first_ms"]) is not None]
         return {
             "key": group,
             **{name: last[name] for name in PLACE},
             "value": self._value(there) if there else None,
-            "messages": sum(part["messages"] for part in changes),
+            "messages": sum(change["messages"] for change in changes),
             "first_ms": min(times, default=None),
-            "removed": None if there else last["removed"] or UNMATCHED,
+            "removed": None if there else last["removed"] or STOPPED_MATCHING,
         }
 
     def _value(self, shares: list[dict[str, Any]]) -> bytes:
         columns = zip(*(msgspec.msgpack.decode(share["part"]) for share in shares), strict=True)
-        texts = [way.shown(column) for way, column in zip(self._ways, columns, strict=True)]
+        texts = [
+            aggregate.shown(column)
+            for aggregate, column in zip(self._aggregates, columns, strict=True)
+        ]
         fields = len(self._projection.grouping.paths)
         return self._projection.assembled(texts[:fields], texts[fields:])
 

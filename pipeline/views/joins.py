@@ -25,13 +25,13 @@ from tidegate.keys.path import FieldPath
 from tidegate.keys.spec import read_fields
 from tidegate.pipeline.columns.filtering import BatchFilter
 from tidegate.pipeline.columns.rows import SENT, arrow_schema, shard_of
-from tidegate.pipeline.views.groups import ARROW_SENT, UNMATCHED
+from tidegate.pipeline.views.groups import ARROW_SENT, STOPPED_MATCHING
 
 LinkOf = Callable[[bytes], str | None]
 
 
 class Side(IntEnum):
-    """Of which topic a record is."""
+    """The side of a join that a record is on."""
 
     LEFT = 0
     RIGHT = 1
@@ -136,7 +136,7 @@ class Routes:
             bodies, keys = [row["value"] for row in puts], [row["key"] for row in puts]
             for row, matches in zip(puts, self._filter.matching(bodies, keys), strict=True):
                 if not matches:
-                    row |= {"value": None, "removed": UNMATCHED}
+                    row |= {"value": None, "removed": STOPPED_MATCHING}
         return rows
 
     def _link(self, record: str, body: bytes) -> str | None:

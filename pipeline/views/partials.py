@@ -1,9 +1,8 @@
-"""Parts of an aggregate: what the records of one task come to, joined to what all of them do.
+"""Partial aggregates: each task aggregates its own records, and the partials are then combined.
 
-A record is in one task, those of a group in several. Each task gives what is enough to
-go on with, exactly; in whichever order parts are joined, the result is that of
-`tidegate.keys.projection` over all records in order of publication. Parts are lists, numbers and
-texts, to be written down.
+A record is in one task; the records of a group are in several. A partial loses nothing: in
+whichever order partials are combined, the result is that of `tidegate.keys.projection` over all
+records in order of publication. Partials are lists, numbers and texts, because they are saved.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ def moments(texts: pa.Array, starts: intervals.Column, *, squared: bool) -> list
 
 
 def _scaled(texts: pa.Array) -> tuple[intervals.Column, int] | None:
-    """Return decimals as integers, and how many of their digits are behind the point.
+    """Return decimals as integers, and how many of their digits are after the point.
 
     None where one has an exponent, or more digits than a double is sure of.
     """
@@ -60,8 +59,8 @@ def _scaled(texts: pa.Array) -> tuple[intervals.Column, int] | None:
         return None
     lengths, words = pc.binary_length(texts), texts.cast(pa.string())
     points = np.asarray(pc.find_substring(words, "."))
-    behind = np.where(points < 0, 0, np.asarray(lengths) - points - 1)
-    places = int(behind.max(initial=0))
+    decimals = np.where(points < 0, 0, np.asarray(lengths) - points - 1)
+    places = int(decimals.max(initial=0))
     # Doubles hold integers of 15 digits exactly, so scaling and rounding lose nothing.
     scaled = np.rint(np.asarray(words.cast(pa.float64())) * 10.0**places)
     # One short decimal may need many places that a long one lacks room for.
@@ -90,7 +89,7 @@ def _exact_bytes(text: bytes) -> Exact:
     return found
 
 
-# --- parts of MIN and MAX: the best number and the best string of some records
+# --- partials of MIN and MAX: the best number and the best string of some records
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +105,7 @@ class Extreme:
         pick = min if self.reducer is Reducer.MIN else max
         found: list[list[int]] = []
         starts = members.starts.tolist()
-        for start, texts in zip(starts, members.parts(cells.to_pylist()), strict=True):
+        for start, texts in zip(starts, members.by_group(cells.to_pylist()), strict=True):
             there = [(at, text) for at, text in enumerate(texts, start) if text is not None]
             kinds = (
                 [(comparable(text), at) for at, text in there if is_number(text)],
@@ -126,10 +125,10 @@ class Extreme:
         rows = np.minimum.reduceat(first, members.starts).tolist()
         return _picked([[row] if row < len(cells) else [] for row in rows], cells, members)
 
-    def shown(self, parts: Sequence[Any]) -> bytes:
+    def shown(self, partials: Sequence[Partial]) -> bytes:
         """Return the best of all in order of publication."""
         monoid: Monoid = MONOIDS[self.reducer]
-        candidates = sorted((each for part in parts for each in part), key=published)
+        candidates = sorted((pair for partial in partials for pair in partial), key=published)
         states = (monoid.lift(text) for _, text in candidates)
         best = reduce(lambda one, later: join(monoid, one, later), states, None)
         return NULL if best is None else monoid.show(best) or NULL
@@ -142,30 +141,31 @@ def _picked(found: list[list[int]], cells: pa.Array, members: Members) -> list[A
     return [[[next(places), next(texts)] for _ in group] for group in found]
 
 
-def published(part: Any) -> tuple[Any, ...]:
-    """Return where the text of a part was published."""
-    return tuple(part[0])
+def published(pair: Any) -> tuple[Any, ...]:
+    """Return the place of publication in a pair of place and text."""
+    return tuple(pair[0])
 
 
 def _value(pair: tuple[Any, int]) -> Any:
     return pair[0]
 
 
-Part = Any
+Partial = Any
+"""What the records of one group in one task come to; its form depends on the aggregate."""
 
 
-class Parts(Protocol):
-    """How a column's parts are made, joined and shown."""
+class PartialAggregate(Protocol):
+    """The aggregate of a column: makes partials, and combines and shows them."""
 
-    def of(self, cells: pa.Array, members: Members) -> list[Part]:
-        """Return one part for each group; `cells` are in the order of `members`."""
+    def of(self, cells: pa.Array, members: Members) -> list[Partial]:
+        """Return one partial for each group; `cells` are in the order of `members`."""
 
-    def shown(self, parts: Sequence[Part]) -> bytes | None:
-        """Return the JSON text of one group's parts together; None where nothing is shown."""
+    def shown(self, partials: Sequence[Partial]) -> bytes | None:
+        """Return the JSON text of one group's partials combined; None where nothing is shown."""
 
 
-def parts_of(column: Column) -> Parts:
-    """Return how a column's parts are made and joined."""
+def partial_aggregate(column: Column) -> PartialAggregate:
+    """Return the aggregate of a column of a projection."""
     match column.aggregate:
         case None:
             return NEWEST
@@ -187,30 +187,30 @@ def parts_of(column: Column) -> Parts:
 class Counts:
     """How many values there are."""
 
-    def of(self, cells: pa.Array, members: Members) -> list[Part]:
+    def of(self, cells: pa.Array, members: Members) -> list[Partial]:
         """Return a number for each group."""
         there = np.asarray(cells.is_valid()).astype(np.int64)
         return list(np.add.reduceat(there, members.starts).tolist())
 
-    def shown(self, parts: Sequence[Part]) -> bytes:
+    def shown(self, partials: Sequence[Partial]) -> bytes:
         """Return the sum."""
-        return b"%d" % sum(parts)
+        return b"%d" % sum(partials)
 
 
 class Distinct:
     """The values that differ, each in its one spelling."""
 
-    def of(self, cells: pa.Array, members: Members) -> list[Part]:
+    def of(self, cells: pa.Array, members: Members) -> list[Partial]:
         """Return a list of spellings for each group."""
         return [
             # Sorted, so that a repeated batch writes the same bytes.
             sorted({canonical_value(text) for text in texts if text is not None})
-            for texts in members.parts(cells.to_pylist())
+            for texts in members.by_group(cells.to_pylist())
         ]
 
-    def shown(self, parts: Sequence[Part]) -> bytes:
-        """Return how many differ in all parts together."""
-        return b"%d" % len(set().union(*parts))
+    def shown(self, partials: Sequence[Partial]) -> bytes:
+        """Return how many differ in all partials together."""
+        return b"%d" % len(set().union(*partials))
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +220,7 @@ class Edge:
     last: bool
     absent: bool = False
 
-    def of(self, cells: pa.Array, members: Members) -> list[Part]:
+    def of(self, cells: pa.Array, members: Members) -> list[Partial]:
         """Return the value and where it was published, or None, for each group."""
         rows = np.arange(len(cells))
         if self.absent:
@@ -236,9 +236,9 @@ class Edge:
         texts = iter(cells.take(pa.array(found[is_found])).to_pylist())
         return [[next(places), next(texts)] if each else None for each in is_found.tolist()]
 
-    def shown(self, parts: Sequence[Part]) -> bytes | None:
-        """Return the text of the part that was published first or last."""
-        found = sorted((part for part in parts if part is not None), key=published)
+    def shown(self, partials: Sequence[Partial]) -> bytes | None:
+        """Return the text that was published first or last."""
+        found = sorted((pair for pair in partials if pair is not None), key=published)
         if not found:
             return None if self.absent else NULL
         text: bytes | None = found[-1 if self.last else 0][1]
@@ -254,7 +254,7 @@ class Numeric:
 
     aggregate: Aggregate
 
-    def of(self, cells: pa.Array, members: Members) -> list[Part]:
+    def of(self, cells: pa.Array, members: Members) -> list[Partial]:
         """Count, sum, sum of squares; None where there is a word."""
         words = np.asarray(pc.fill_null(pc.equal(cells, pa.scalar(WORD, pa.binary())), False))
         has_word = np.logical_or.reduceat(words, members.starts)
@@ -274,19 +274,19 @@ class Numeric:
         pairs = zip(found, has_word.tolist(), strict=True)
         return [None if word else _written(each) for each, word in pairs]
 
-    def shown(self, parts: Sequence[Part]) -> bytes:
-        """Return the aggregate of all parts; null if a value was not a number."""
-        if any(part is None for part in parts):
+    def shown(self, partials: Sequence[Partial]) -> bytes:
+        """Return the aggregate of all partials; null if a value was not a number."""
+        if any(partial is None for partial in partials):
             return NULL
-        return calculated(self.aggregate, sum(map(_read, parts), Moments(0, 0, 0)))
+        return calculated(self.aggregate, sum(map(_read, partials), Moments(0, 0, 0)))
 
 
 def _written(found: Moments) -> list[Any]:
     return [found.count, str(found.total), str(found.squares)]
 
 
-def _read(part: Sequence[Any]) -> Moments:
-    count, total, squares = part
+def _read(partial: Sequence[Any]) -> Moments:
+    count, total, squares = partial
     return Moments(count, _exact(total), _exact(squares))
 
 

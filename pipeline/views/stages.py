@@ -1,9 +1,9 @@
 """The stages of a view: what a task does with the rows of its shard, and what it keeps of them.
 
-    records   changed records, by record key        -> parts of the groups that they stir
-    groups    parts, by group                       -> a row for each group
+    records   changed records, by record key        -> partials of the groups that they touch
+    groups    partials, by group                    -> a row for each group
     routes    changed records of two topics, by key -> the same, to the task of their link
-    pairs     these, by link                        -> joined records, or parts of their groups
+    pairs     these, by link                        -> joined records, or partials of their groups
 
 A group is touched where its records are; what a stage keeps is a table a shard, written once a
 batch from the batch before. Rows that were refused go along.
@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
 
 from tidegate.pipeline.columns.rows import SENT, arrow_schema
-from tidegate.pipeline.views.groups import PARTS, Groups, Records, View, newest
+from tidegate.pipeline.views.groups import PARTIALS, Groups, Records, View, newest
 from tidegate.pipeline.views.joins import ROUTED, Join, Pairs, Routes, Side
 
 ROUTES = ("lefts", "rights")
@@ -57,16 +57,16 @@ class ViewBatch:
         return joined if self.view is None else (*joined, "records", "groups")
 
     def records(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Turn CHANGED into PARTS."""
+        """Turn CHANGED into PARTIALS."""
         for shard, rows in _by_shard(batches, CHANGED):
             # First: a dead letter belongs to its batch even if the stage itself has nothing to do.
-            yield _refused(rows, PARTS)
-            yield self._group_parts(shard, newest(_records(rows)))
+            yield _refused(rows, PARTIALS)
+            yield self._group_partials(shard, newest(_records(rows)))
 
     def groups(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Turn PARTS into SENT."""
+        """Turn PARTIALS into SENT."""
         assert self.view is not None
-        for shard, rows in _by_shard(batches, PARTS):
+        for shard, rows in _by_shard(batches, PARTIALS):
             yield _refused(rows, SENT)
             groups = Groups(self.view.projection, self.tables.read("groups", shard))
             yield groups.change(_records(rows))
@@ -86,25 +86,25 @@ class ViewBatch:
                 self.tables.write(stage, shard, routes.table)
 
     def pairs(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Turn ROUTED into PARTS, or into SENT without grouping."""
+        """Turn ROUTED into PARTIALS, or into SENT without grouping."""
         assert self.join is not None
         for shard, rows in _by_shard(batches, ROUTED):
-            yield _refused(rows, SENT if self.view is None else PARTS)
+            yield _refused(rows, SENT if self.view is None else PARTIALS)
             pairs = Pairs(self.join, self.tables.read("pairs", shard))
             joined = pairs.change(_records(rows), grouped=self.view is not None)
             self.tables.write("pairs", shard, pairs.table)
             if self.view is None:
                 yield from joined.to_batches()
             else:
-                yield self._group_parts(shard, joined)
+                yield self._group_partials(shard, joined)
 
-    def _group_parts(self, shard: int, changes: pa.Table) -> pa.RecordBatch:
+    def _group_partials(self, shard: int, changes: pa.Table) -> pa.RecordBatch:
         assert self.view is not None
         held = self.tables.read("records", shard)
         records = Records(self.view, shard, self.shards, held)
-        parts = records.change(changes, self.batch)
+        partials = records.change(changes, self.batch)
         self.tables.write("records", shard, records.table)
-        return parts
+        return partials
 
 
 def _by_shard(batches: Iterator[pa.RecordBatch], columns: str) -> Iterator[tuple[int, pa.Table]]:
@@ -141,16 +141,18 @@ def view_rows(left: DataFrame, right: DataFrame | None, view_batch: ViewBatch) -
     by_key = f"coalesce(pmod(crc32(CAST(key AS BINARY)), {view_batch.shards}), 0) AS home"
     fresh = left.selectExpr("*", f"CAST({int(Side.LEFT)} AS LONG) AS side", by_key)
     if right is None:
-        return _grouped(_sharded(fresh, view_batch.records, PARTS, view_batch.shards), view_batch)
+        return _grouped(
+            _sharded(fresh, view_batch.records, PARTIALS, view_batch.shards), view_batch
+        )
     rights = right.selectExpr("*", f"CAST({int(Side.RIGHT)} AS LONG) AS side", by_key)
     routed = _sharded(fresh.unionByName(rights), view_batch.routes, ROUTED, view_batch.shards)
     if view_batch.view is None:
         return _sharded(routed, view_batch.pairs, SENT, view_batch.shards)
-    return _grouped(_sharded(routed, view_batch.pairs, PARTS, view_batch.shards), view_batch)
+    return _grouped(_sharded(routed, view_batch.pairs, PARTIALS, view_batch.shards), view_batch)
 
 
-def _grouped(parts: DataFrame, view_batch: ViewBatch) -> DataFrame:
-    return _sharded(parts, view_batch.groups, SENT, view_batch.shards)
+def _grouped(partials: DataFrame, view_batch: ViewBatch) -> DataFrame:
+    return _sharded(partials, view_batch.groups, SENT, view_batch.shards)
 
 
 def _sharded(rows: DataFrame, stage: Stage, columns: str, shards: int) -> DataFrame:

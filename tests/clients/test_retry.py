@@ -1,4 +1,4 @@
-"""Pauses, patience and outages."""
+"""Pauses between attempts, the end of all attempts, and outages."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_pauses_of_streams_double_from_a_second_to_a_minute() -> None:
 
 
 class Attempts:
-    """Fails so many times, then answers; its clock moves with each wait, as long as may be."""
+    """Raises these failures, then answers; each wait is the longest allowed and moves the clock."""
 
     def __init__(self, *failures: Exception) -> None:
         self.failures = list(failures)
@@ -64,10 +64,10 @@ class Attempts:
     def run(self, seconds_max: float = 60.0, *, passes: bool = True) -> str:
         retry = Retry(
             seconds_max,
-            lambda error: self.reported.append(str(error)),
-            self.waits_s.append,
-            lambda: sum(self.waits_s),
-            longest,
+            on_retry=lambda error: self.reported.append(str(error)),
+            pause=self.waits_s.append,
+            clock=lambda: sum(self.waits_s),
+            chance=longest,
         )
         return retry.call(self.ask, lambda error: passes and isinstance(error, GatewayUnreachable))
 
@@ -174,8 +174,9 @@ def test_a_missing_topic_is_waited_for_in_silence_and_then_raised() -> None:
     reported: list[str] = []
     clock = Clock()
     outage = Outage(reported.append, clock)
-    for clock.now_s in (5.0, 5.0 + MISSING_SECONDS_MAX - 0.1):
-        outage.record(MISSING)
+    outage.record(MISSING)
+    clock.now_s += MISSING_SECONDS_MAX - 0.1
+    outage.record(MISSING)
     assert outage.shortened_s(30.0) == pytest.approx(0.1)
     clock.now_s += 0.2
     with pytest.raises(GatewayProblem, match="topic-unknown"):

@@ -25,9 +25,9 @@ AT_TS = TimeField(FieldPath.parse("/ts"))
 
 
 def values(
-    history: History, behind: RecordedPlace = BEGINNING, window: Window | None = None
+    history: History, after: RecordedPlace = BEGINNING, window: Window | None = None
 ) -> list[bytes]:
-    found = history.messages(behind, window or Window())
+    found = history.messages(after, window or Window())
     return [message.value or b"-" for message in found]
 
 

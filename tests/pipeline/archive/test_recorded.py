@@ -17,7 +17,7 @@ from tidegate.pipeline.archive.recorded import (
     RecordedPlace,
     Spot,
     Window,
-    archived,
+    read_archive,
 )
 from tidegate.pipeline.errors import ArchiveUnusable
 
@@ -50,10 +50,10 @@ EVERYTHING = Window()
 
 
 def places(
-    folder: TopicFolder, behind: RecordedPlace = BEGINNING, window: Window = EVERYTHING
+    folder: TopicFolder, after: RecordedPlace = BEGINNING, window: Window = EVERYTHING
 ) -> str:
     return " ".join(
-        f"{each.place.epoch}-{each.place.position}" for each in archived(folder, behind, window)
+        f"{each.place.epoch}-{each.place.position}" for each in read_archive(folder, after, window)
     )
 
 
@@ -67,13 +67,13 @@ def folder(tmp_path: Path) -> TopicFolder:
 
 def test_messages_come_in_the_order_of_publication(folder: TopicFolder) -> None:
     assert places(folder) == "e1-1 e1-2 e1-3 e1-4 a0-1 a0-2"
-    third = next(islice(archived(folder, BEGINNING, EVERYTHING), 2, None))
+    third = next(islice(read_archive(folder, BEGINNING, EVERYTHING), 2, None))
     assert (third.key_text, third.value, third.reason) == ('["a"]', None, "deleted")
     assert third.clock_ms == NOON_MS + 20
 
 
 @pytest.mark.parametrize(
-    ("behind", "expected"),
+    ("after", "expected"),
     [
         (RecordedPlace("e1", 2), "e1-3 e1-4 a0-1 a0-2"),
         (RecordedPlace("e1", 4), "a0-1 a0-2"),
@@ -81,10 +81,10 @@ def test_messages_come_in_the_order_of_publication(folder: TopicFolder) -> None:
         (RecordedPlace("a0", 2), ""),
     ],
 )
-def test_reading_continues_behind_a_place(
-    folder: TopicFolder, behind: RecordedPlace, expected: str
+def test_reading_continues_after_a_place(
+    folder: TopicFolder, after: RecordedPlace, expected: str
 ) -> None:
-    assert places(folder, behind) == expected
+    assert places(folder, after) == expected
 
 
 @rule("archive-1")
@@ -110,7 +110,7 @@ def test_a_window_is_by_the_recorded_clock(
 def test_files_that_are_put_together_meanwhile_are_found_there(tmp_path: Path) -> None:
     folder = TopicFolder(tmp_path, "ticks")
     archive(folder, *([row(at)] for at in range(1, 9)))
-    reading = archived(folder, BEGINNING, EVERYTHING)
+    reading = read_archive(folder, BEGINNING, EVERYTHING)
     read = [message.place.position for message in islice(reading, 3)]
     compact(folder)
     assert read + [message.place.position for message in reading] == list(range(1, 9))

@@ -292,6 +292,7 @@ def test_an_outage_is_reported_at_once(
         ({"topic": "tidegate.x"}, 2, "is no topic to publish to"),
         ({"time_field": "ts"}, 2, "--time-field ts: "),
         ({"time_field": "/ts", "time_unit": "h"}, 2, "--time-unit: expected auto, ms or s"),
+        ({"time_unit": "h"}, 2, "--time-unit: expected auto, ms or s"),
         ({"source_topic": "none"}, 2, "no such topic; it has ticks"),
         ({"path": Path("none")}, 2, "no such file"),
         ({}, 3, "cannot reach the gateway"),

@@ -273,7 +273,7 @@ def test_a_checkpoint_of_another_replay_or_none_is_refused(tmp_path: Path) -> No
 
 def test_a_full_disk_is_an_error_with_the_path(tmp_path: Path) -> None:
     checkpoint = ReplayCheckpoint(tmp_path, "a")
-    (tmp_path / "replay.unfinished").mkdir()
+    (tmp_path / "replay.json.unfinished").mkdir()
     with checkpoint.held() as first, pytest.raises(CheckpointMismatch, match=r"replay\.json: Is a"):
         checkpoint.note(first)
 

@@ -15,10 +15,11 @@ from tests.support.rules import rule
 from tidegate.pipeline.columns.history import (
     as_json,
     beyond_json,
+    check_history,
+    is_parquet,
     lines_by_block,
     quoted,
     read_history,
-    require_history,
     stripped,
     wrong_line,
 )
@@ -89,16 +90,16 @@ def test_an_unusable_history_is_an_error(
     for name in files:
         (tmp_path / name).touch()
     with pytest.raises(HistoryUnreadable, match=said):
-        require_history(tmp_path / asked)
+        check_history(tmp_path / asked)
 
 
 def test_parquet_is_known_by_its_name(tmp_path: Path) -> None:
     (tmp_path / "deep").mkdir()
     (tmp_path / "deep" / "a.parquet").touch()
-    assert require_history(tmp_path)
-    assert require_history(tmp_path / "deep" / "a.parquet")
+    assert is_parquet(tmp_path)
+    assert is_parquet(tmp_path / "deep" / "a.parquet")
     (tmp_path / "b.ndjson.gz").touch()
-    assert not require_history(tmp_path / "b.ndjson.gz")
+    assert not is_parquet(tmp_path / "b.ndjson.gz")
 
 
 def lines_of(spark: SparkSession, path: Path) -> list[tuple[str, bytes, int | None]]:

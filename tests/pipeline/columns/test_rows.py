@@ -1,6 +1,8 @@
-""""""
+"""The rows that sources give and sinks take, and the blocks that travel between tasks."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -78,6 +80,8 @@ def test_some_of_them_travel_as_a_block() -> None:
 
 
 def test_what_was_set_aside_brings_its_reasons_for_keys() -> None:
-    everything = np.ones(4, np.bool_)
-    block = FOUND.block(-1, everything, ["why", "so"], np.array([1, 0, 1, 1]))
-    assert Messages.set_aside(block).reasons == ("so", "why", "so", "so")
+    aside = replace(FOUND, reasons=("so", "why", "so", "so"))
+    [block] = unpacked(iter([packed([aside.block_of_reasons(-1)])]))
+    found = Messages.set_aside(block)
+    assert (block.stream, found.reasons) == (-1, aside.reasons)
+    assert (found.codes.tolist(), found.bodies) == ([0, 0, 0, 0], FOUND.bodies)

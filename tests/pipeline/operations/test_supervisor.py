@@ -1,4 +1,4 @@
-"""A stream that fails is started again, later each time; what no start mends ends it."""
+"""A stream that fails is restarted, later each time; a failure that no restart fixes ends it."""
 
 from __future__ import annotations
 
@@ -34,13 +34,14 @@ from tidegate.pipeline.operations.supervisor import (
 class FakeStream:
     """A stream whose query fails on request, under a clock that is set by hand."""
 
+    name: str = "s"
     restarts: bool = True
     now_s: float = 0.0
     starts: int = 0
     fails_to_start: PipelineError | None = None
     said: list[str] = field(default_factory=list)
     gate: StartGate = field(default_factory=StartGate)
-    chance: float = 0.0
+    chance: float | None = 0.0  # None: drawn, seeded by the name
     mended: type[PipelineError] | None = None
 
     def __post_init__(self) -> None:
@@ -51,8 +52,9 @@ class FakeStream:
             working_s=None,
             query=None,
         )
+        chance = self.chance
         self.supervised = Supervisor(
-            "s",
+            self.name,
             cast(Any, self.stream),
             self._start,
             restarts=self.restarts,
@@ -60,14 +62,14 @@ class FakeStream:
             gate=self.gate,
             mends=lambda error: type(error) is self.mended,
             monotonic=lambda: self.now_s,
-            chance=lambda: self.chance,
+            chance=None if chance is None else lambda: chance,
         )
 
     def _start(self) -> None:
         self.starts += 1
         if self.fails_to_start is not None:
             raise self.fails_to_start
-        self.stream.query = query(active=True, exception=None)
+        self.stream.query = query()
 
     def fail(self, kind: type[PipelineError], said: str = "no room") -> None:
         text = f"Traceback\npipeline.errors.{kind.__name__}: {said}\n"
@@ -85,7 +87,7 @@ class FakeStream:
         return self.supervised.status().state
 
 
-def query(*, active: bool, exception: str | None, message: str = "") -> SimpleNamespace:
+def query(*, active: bool = True, exception: str | None = None, message: str = "") -> Any:
     return SimpleNamespace(
         isActive=active,
         exception=lambda: exception,
@@ -97,7 +99,7 @@ def query(*, active: bool, exception: str | None, message: str = "") -> SimpleNa
 @rule("pipeline-9")
 def test_a_failed_stream_is_started_again_after_a_pause() -> None:
     fake = FakeStream()
-    fake.supervised.begin()
+    fake.supervised.start_first()
     fake.fail(GatewayUnreachable)
     assert fake.said == ["s: no room; it is started again in 1 s"]
     fake.pass_s(0.9)
@@ -112,16 +114,17 @@ def test_a_failed_stream_is_started_again_after_a_pause() -> None:
 
 def test_a_stream_at_rest_shows_its_newest_batch() -> None:
     fake = FakeStream()
-    fake.supervised.begin()
+    fake.supervised.start_first()
     batch = {"batchId": 7, "durationMs": {"triggerExecution": 900, "addBatch": 800}}
     idle = {"batchId": 8, "durationMs": {"triggerExecution": 4}}
-    for fake.stream.query.lastProgress in (batch, idle):
+    for progress in (batch, idle):
+        fake.stream.query.lastProgress = progress
         assert fake.supervised.status().pace == Pace(batch=7, batch_s=0.9)
 
 
 def test_pauses_grow_until_a_batch_was_done() -> None:
     fake = FakeStream()
-    fake.supervised.begin()
+    fake.supervised.start_first()
     for pause in (1, 2, 4):
         fake.fail(StreamFailed)
         fake.pass_s(pause)
@@ -132,15 +135,34 @@ def test_pauses_grow_until_a_batch_was_done() -> None:
 
 
 @rule("pipeline-9")
-def test_pauses_are_spread_and_each_stream_has_its_own() -> None:
-    """What has failed at one moment is not all started again at another."""
-    fake = FakeStream(chance=0.4)
-    fake.supervised.begin()
+def test_jitter_spreads_restarts() -> None:
+    early, late = FakeStream(chance=0.0), FakeStream(chance=0.4)
+    for fake in (early, late):
+        fake.supervised.start_first()
+        fake.fail(StreamFailed)
+        fake.pass_s(1.1)
+    assert (early.starts, late.starts) == (2, 1)
+    late.pass_s(0.1)
+    assert late.starts == 2
+
+
+@rule("pipeline-9")
+def test_each_stream_has_pauses_of_its_own() -> None:
+    """The name seeds the jitter: it differs from stream to stream, and is the same in each run."""
+    pauses = {name: pause_after_failure(name) for name in ("a", "b", "c")}
+    assert len(set(pauses.values())) == 3
+    assert pauses == {name: pause_after_failure(name) for name in pauses}
+    assert all(1 <= pause <= 1.5 for pause in pauses.values())
+
+
+def pause_after_failure(name: str) -> float:
+    """Return the seconds for which a stream waits after its first failure, in steps of 1 ms."""
+    fake = FakeStream(name=name, chance=None)
+    fake.supervised.start_first()
     fake.fail(StreamFailed)
-    fake.pass_s(1.1)
-    assert fake.starts == 1
-    fake.pass_s(0.1)
-    assert fake.starts == 2
+    while fake.starts == 1 and fake.now_s < 10:
+        fake.pass_s(0.001)
+    return fake.now_s
 
 
 @rule("pipeline-9")
@@ -148,7 +170,7 @@ def test_streams_are_started_again_one_by_one() -> None:
     gate = StartGate()
     first, second = FakeStream(gate=gate), FakeStream(gate=gate)
     for fake in (first, second):
-        fake.supervised.begin()
+        fake.supervised.start_first()
         fake.fail(StreamFailed)
     first.pass_s(1)
     first.stream.query.status = {"message": "Initializing sources"}
@@ -161,10 +183,10 @@ def test_streams_are_started_again_one_by_one() -> None:
 
 def test_one_that_is_looked_at_before_it_was_begun_starts_at_its_turn() -> None:
     fake = FakeStream()
-    fake.gate.take(cast(Any, query(active=True, exception=None, message="Initializing sources")))
+    fake.gate.close_for(query(message="Initializing sources"))
     fake.pass_s(0)
     assert (fake.starts, fake.state) == (0, State.STARTING)
-    fake.gate.take(None)
+    fake.gate.close_for(None)
     fake.pass_s(0)
     assert (fake.starts, fake.state) == (1, State.RUNNING)
 
@@ -172,7 +194,7 @@ def test_one_that_is_looked_at_before_it_was_begun_starts_at_its_turn() -> None:
 @rule("pipeline-10")
 def test_a_busy_machine_is_given_time_even_where_nothing_is_started_again() -> None:
     fake = FakeStream(restarts=False)
-    fake.supervised.begin()
+    fake.supervised.start_first()
     for _ in range(LATE_STARTS_MAX):
         fake.fail(WorkerLate)
         assert fake.state is State.WAITING
@@ -184,7 +206,7 @@ def test_a_busy_machine_is_given_time_even_where_nothing_is_started_again() -> N
 @rule("pipeline-10")
 def test_a_busy_machine_is_given_time_for_a_first_start() -> None:
     fake = FakeStream(restarts=False, fails_to_start=WorkerLate("s: too much is going on"))
-    fake.supervised.begin()
+    fake.supervised.start_first()
     assert fake.said == ["s: too much is going on; it is started again in 1 s"]
     fake.fails_to_start = None
     fake.pass_s(1)
@@ -194,18 +216,18 @@ def test_a_busy_machine_is_given_time_for_a_first_start() -> None:
 @pytest.mark.parametrize(("restarts", "state"), [(True, State.WAITING), (False, State.FAILED)])
 def test_a_stream_may_know_what_mends_it(restarts: bool, state: State) -> None:
     fake = FakeStream(mended=SourceLost, restarts=restarts)
-    fake.supervised.begin()
+    fake.supervised.start_first()
     fake.fail(SourceLost)
     assert fake.state is state
     fake = FakeStream(mended=SourceLost)
-    fake.supervised.begin()
+    fake.supervised.start_first()
     fake.fail(CheckpointMismatch)
     assert fake.state is State.FAILED
 
 
 def test_a_start_that_fails_counts_as_well() -> None:
     fake = FakeStream()
-    fake.supervised.begin()
+    fake.supervised.start_first()
     fake.fail(StreamFailed)
     fake.fails_to_start = GatewayUnreachable("s: nobody answers")
     fake.pass_s(1)
@@ -220,7 +242,7 @@ def test_a_start_that_fails_counts_as_well() -> None:
 @pytest.mark.parametrize("kind", [CheckpointMismatch, SourceLost, RunFenced, SparkUnavailable])
 def test_what_no_start_mends_ends_it_at_once(kind: type[PipelineError]) -> None:
     fake = FakeStream()
-    fake.supervised.begin()
+    fake.supervised.start_first()
     fake.fail(kind)
     assert fake.state is State.FAILED
     assert type(fake.supervised.failure) is kind
@@ -247,7 +269,7 @@ def test_which_errors_a_start_may_mend(kind: type[PipelineError], may_pass: bool
 
 def test_without_restarts_any_failure_is_the_end() -> None:
     fake = FakeStream(restarts=False)
-    fake.supervised.begin()
+    fake.supervised.start_first()
     fake.fail(GatewayUnreachable)
     assert fake.state is State.FAILED
 
@@ -255,16 +277,16 @@ def test_without_restarts_any_failure_is_the_end() -> None:
 def test_a_first_start_that_fails_is_raised() -> None:
     fake = FakeStream(fails_to_start=GatewayUnreachable("nobody"))
     with pytest.raises(GatewayUnreachable):
-        fake.supervised.begin()
+        fake.supervised.start_first()
 
 
 def test_one_that_was_stopped_has_ended_unless_it_had_failed() -> None:
     fake = FakeStream()
-    fake.supervised.begin()
+    fake.supervised.start_first()
     fake.supervised.end()
     assert fake.state is State.ENDED
     fake = FakeStream()
-    fake.supervised.begin()
+    fake.supervised.start_first()
     fake.fail(SourceLost)
     fake.supervised.end()
     assert fake.state is State.FAILED
@@ -272,16 +294,12 @@ def test_one_that_was_stopped_has_ended_unless_it_had_failed() -> None:
 
 def test_a_query_that_has_read_all_has_ended() -> None:
     fake = FakeStream()
-    fake.supervised.begin()
+    fake.supervised.start_first()
     fake.stream.query.isActive = False
     fake.pass_s(1)
     assert fake.supervised.is_over
     assert fake.state is State.ENDED
     assert fake.supervised.failure is None
-
-
-def starting_query(message: str, *, active: bool = True) -> Any:
-    return SimpleNamespace(isActive=active, status={"message": message})
 
 
 @rule("pipeline-9")
@@ -300,14 +318,14 @@ def test_a_turn_is_over_when_the_query_reads_or_has_ended(
 ) -> None:
     gate = StartGate()
     assert gate.is_free()
-    gate.take(starting_query(message, active=active))
+    gate.close_for(query(message=message, active=active))
     assert gate.is_free() is is_free
 
 
 def test_the_gate_opens_when_spark_gives_up() -> None:
     now = [0.0]
     gate = StartGate(lambda: now[0])
-    gate.take(starting_query("Initializing sources"))
+    gate.close_for(query(message="Initializing sources"))
     now[0] = START_SECONDS_MAX - 0.1
     assert not gate.is_free()
     now[0] = START_SECONDS_MAX

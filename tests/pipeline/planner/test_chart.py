@@ -9,10 +9,10 @@ from xml.etree import ElementTree
 import pytest
 from PIL import Image
 
-from tests.pipeline.planner.test_planning import choice
+from tests.pipeline.planner.test_choices import choice
 from tidegate.pipeline.columns.intervals import Pace
 from tidegate.pipeline.planner.chart import INCHES, PIXELS_PER_INCH, figure, write_chart
-from tidegate.pipeline.planner.planning import Plan
+from tidegate.pipeline.planner.choices import Plan
 
 PLAN = Plan([choice(10, 500), choice(100, 100), choice(100, 300, Pace.BATCH, key="/<b>$x$")])
 MS_NS = 1_000_000

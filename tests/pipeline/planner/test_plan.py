@@ -16,8 +16,8 @@ from tidegate.keys.spec import KeySpec
 from tidegate.pipeline.columns.history import read_history
 from tidegate.pipeline.columns.intervals import Pace
 from tidegate.pipeline.errors import HistoryInvalid, HistoryUnreadable, StreamFailed
+from tidegate.pipeline.planner.choices import Question, add_tallies, tally_choices
 from tidegate.pipeline.planner.plan import PlanArguments, _history_error, plan
-from tidegate.pipeline.planner.planning import Question, answered, planned
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -104,7 +104,7 @@ def test_a_bad_line_is_named_through_all_that_spark_wraps_around_it(
     (tmp_path / "a.ndjson").write_bytes(b'\n{"a":1\n')
     question = Question((KeySpec.of(["/a"]),), (10**9,), (Pace.BATCH,), None, 1)
     with pytest.raises(Exception, match="HistoryInvalid") as raised:
-        answered(planned(read_history(spark, tmp_path), question), question)
+        add_tallies(tally_choices(read_history(spark, tmp_path), question), question)
     refusal = _history_error(Path("a"), str(raised.value))
     assert str(refusal) == "a: a.ndjson, line 2: not JSON: Input data was truncated"
     assert refusal.exit_code == 1

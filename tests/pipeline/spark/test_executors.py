@@ -23,7 +23,7 @@ from tidegate.pipeline.spark.session import missing_package, pack_ours
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-RECORDS, KEYS, ROWS = 2_000, 13, 700
+RECORDS, KEYS, ROWS, LINES = 2_000, 13, 700, 900
 TOML = """\
 gateway = "{address}"
 [pipeline.topic]
@@ -49,7 +49,7 @@ def test_a_definition_file_runs_on_a_cluster(journals: Journals, tmp_path: Path)
     journals.topic("raw", records)
     (tmp_path / "in").mkdir()
     for at in range(2):
-        lines = [*records[at * 900 : at * 900 + 900], b"{broken"]
+        lines = [*records[at * LINES : (at + 1) * LINES], b"{broken"]
         (tmp_path / "in" / f"{at}.ndjson").write_bytes(b"\n".join(lines))
     file = tmp_path / "streams.toml"
     file.write_text(TOML.format(address=journals.address, folder=tmp_path, rows=ROWS))
@@ -61,16 +61,20 @@ def test_a_definition_file_runs_on_a_cluster(journals: Journals, tmp_path: Path)
             assert running.wait(HANGS_S) == 0, running.output()
             assert "2 refused" in running.output()
         assert len(cluster.executors()) == 2
-    batches = {"from-topic": (0, 700, 1400, RECORDS), "from-files": (0, 900, 1800)}
+    # Where batches end: a topic's after so many rows, those of files after each file.
+    batches = {
+        "from-topic": (*range(0, RECORDS, ROWS), RECORDS),
+        "from-files": (0, LINES, 2 * LINES),
+    }
     for sink, ends in batches.items():
         newest = [newest_in_order(records[low:high]) for low, high in pairwise(ends)]
         assert [each.values for each in journals.topics[sink].publications] == newest
     letters = sorted((tmp_path / "checkpoints/landed/dead").iterdir())
-    assert [json.loads(letter.read_text())["row"] for letter in letters] == [901, 901]
+    assert [json.loads(letter.read_text())["row"] for letter in letters] == [LINES + 1] * 2
 
 
 def newest_in_order(records: list[bytes]) -> list[bytes]:
-    """The last of each key; numbers rise, and a key comes again after so many as there are keys."""
+    """Return the last record of each key: keys take turns, so the last `KEYS` records have all."""
     return records[-KEYS:]
 
 
@@ -100,7 +104,6 @@ def test_a_package_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -
 def test_executors_that_lack_a_package_are_one_sentence(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-
     monkeypatch.setattr(session, "missing_package", lambda: "httpx2")
     with pytest.raises(SparkUnavailable) as raised:
         session.prepare_executors(spark)
@@ -114,7 +117,6 @@ def test_executors_that_lack_a_package_are_one_sentence(
 def test_executors_that_cannot_work_are_one_sentence(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-
     def broken() -> str:
         raise OSError("no room left")
 

@@ -10,7 +10,7 @@ import pytest
 from tests.support.rules import rule
 from tidegate.pipeline.definitions.stream import StreamDefinition, read_definitions
 from tidegate.pipeline.errors import CheckpointMismatch
-from tidegate.pipeline.streams.checkpoint import Checkpoint, planned, require_whole
+from tidegate.pipeline.streams.checkpoint import Checkpoint, newest_planned, require_whole
 
 TOML = """\
 [pipeline.s]
@@ -151,12 +151,12 @@ def written(folder: Path) -> Path:
 
 def test_one_that_was_never_used_is_whole(tmp_path: Path) -> None:
     require_whole(tmp_path)
-    assert planned(tmp_path) == -1
+    assert newest_planned(tmp_path) == -1
 
 
 def test_one_of_a_batch_that_was_not_done_is_whole(tmp_path: Path) -> None:
     require_whole(written(tmp_path))
-    assert planned(tmp_path) == 11
+    assert newest_planned(tmp_path) == 11
 
 
 def test_one_without_commits_is_whole(tmp_path: Path) -> None:

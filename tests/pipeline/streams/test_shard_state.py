@@ -112,7 +112,7 @@ def conflated(folder: Path, number: int, *bodies: bytes, is_end: bool = False) -
     blocks = cut_messages(iter([published]), ASKED, 1)
     found = [
         row
-        for page in conflate_blocks(blocks, shard_batch.opened, shard_batch.ended)
+        for page in conflate_blocks(blocks, shard_batch.open_shard, shard_batch.end_shard)
         for row in page.to_pylist()
     ]
     return [row["refused"] or (row["key"], row["messages"]) for row in found]

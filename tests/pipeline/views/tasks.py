@@ -10,7 +10,7 @@ import pyarrow as pa
 from tidegate.keys.filter import Filter
 from tidegate.keys.projection import Projection
 from tidegate.pipeline.columns.rows import SENT, arrow_schema, shard_of
-from tidegate.pipeline.views.groups import PARTS, View
+from tidegate.pipeline.views.groups import PARTIALS, View
 from tidegate.pipeline.views.joins import ROUTED, Join, Side
 from tidegate.pipeline.views.stages import CHANGED, ViewBatch
 
@@ -75,12 +75,12 @@ class Tasks:
         rows = self._changed(messages)
         if self._join is not None:
             rows = self._staged(rows, view_batch.routes, CHANGED, ROUTED)
-            last = SENT if self._grouped is None else PARTS
+            last = SENT if self._grouped is None else PARTIALS
             rows = self._staged(rows, view_batch.pairs, ROUTED, last)
         else:
-            rows = self._staged(rows, view_batch.records, CHANGED, PARTS)
+            rows = self._staged(rows, view_batch.records, CHANGED, PARTIALS)
         if self._grouped is not None:
-            rows = self._staged(rows, view_batch.groups, PARTS, SENT)
+            rows = self._staged(rows, view_batch.groups, PARTIALS, SENT)
         assert {stage for stage, _ in self._kept.written} == set(view_batch.stages)
         self._batch += 1
         self._position += len(messages)

@@ -76,7 +76,7 @@ def test_records_of_a_group_stand_together_in_their_order() -> None:
     members = Members.of(pa.table(columns))
     assert members.groups == ["b", "a", "c"]
     assert members.sizes.tolist() == [2, 2, 1]
-    assert members.parts(members.cells(0).to_pylist()) == [[b"1", None], [b"2", b"5"], [b"4"]]
+    assert members.by_group(members.cells(0).to_pylist()) == [[b"1", None], [b"2", b"5"], [b"4"]]
     assert members.places(members.ends - 1) == [(2, "f", 0, 1), (3, "f", 0, 1), (2, "f", 0, 2)]
 
 

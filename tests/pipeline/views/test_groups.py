@@ -248,7 +248,7 @@ def changes(*newest_of: tuple[str, bytes | None]) -> pa.Table:
 
 
 @rule("view-9", "view-11")
-def test_only_touched_groups_have_parts() -> None:
+def test_only_touched_groups_have_partials() -> None:
     records = Records(ASKED, 1, 4, None)
     records.change(changes(("a", b'{"g":"X","v":1}'), ("b", b'{"g":"Y","v":2}')), 0)
     again = Records(ASKED, 1, 4, records.table)

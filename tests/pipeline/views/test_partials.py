@@ -1,4 +1,4 @@
-"""Parts come to what an aggregate over all values says, wherever the records are."""
+"""Partials come to what an aggregate over all values says, wherever the records are."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tidegate.keys.jsontext import exact
 from tidegate.keys.projection import Aggregate, Moments, Projection
 from tidegate.keys.reducers import Reducer
 from tidegate.pipeline.views.cells import CellReader, Members
-from tidegate.pipeline.views.partials import Extreme, moments, parts_of
+from tidegate.pipeline.views.partials import Extreme, moments, partial_aggregate
 
 TEXTS = ("1", "1.0", "-2.5", "1e300", "null", '""', '"x"', '"12"', '"a"', "true", "[3]", "{}")
 values = st.lists(st.tuples(st.sampled_from(TEXTS), st.integers(0, 2)), min_size=1, max_size=12)
@@ -30,14 +30,14 @@ values = st.lists(st.tuples(st.sampled_from(TEXTS), st.integers(0, 2)), min_size
 @pytest.mark.parametrize("aggregate", [*(f"{name}(/v) AS /x" for name in Aggregate), "/v AS /x"])
 @examples(60, nightly=2_000)
 @given(values, st.randoms(use_true_random=False))
-def test_parts_in_any_order_are_the_whole(
+def test_partials_in_any_order_are_the_whole(
     aggregate: str, found: list[tuple[str, int]], chance: object
 ) -> None:
     projection = Projection.parse(f"[{aggregate}]", 0, "[/g]", 0)
     [column] = projection.columns
     bodies = [f'{{"v":{text}}}'.encode() for text, _ in found]
     cells = CellReader(projection).columns(bodies)[-1]
-    parts = []
+    partials = []
     for task in {task for _, task in found}:
         here = [at for at, (_, mine) in enumerate(found) if mine == task]
         records = pa.table(
@@ -51,10 +51,10 @@ def test_parts_in_any_order_are_the_whole(
             }
         )
         members = Members.of(records)
-        parts += parts_of(column).of(members.cells(0), members)
-    stored = msgspec.msgpack.decode(msgspec.msgpack.encode(parts))
+        partials += partial_aggregate(column).of(members.cells(0), members)
+    stored = msgspec.msgpack.decode(msgspec.msgpack.encode(partials))
     chance.shuffle(stored)  # type: ignore[attr-defined]  # hypothesis gives a Random
-    assert parts_of(column).shown(stored) == column.result(bodies)
+    assert partial_aggregate(column).shown(stored) == column.result(bodies)
 
 
 def part(reducer: Reducer, records: Sequence[tuple[str, int, str]]) -> list[Any]:
@@ -88,8 +88,8 @@ def part(reducer: Reducer, records: Sequence[tuple[str, int, str]]) -> list[Any]
 def test_the_first_of_equal_values_is_shown(
     reducer: Reducer, tasks: list[list[tuple[str, int, str]]], shown: bytes
 ) -> None:
-    parts = [part(reducer, records) for records in tasks]
-    assert {Extreme(reducer).shown(order) for order in permutations(parts)} == {shown}
+    partials = [part(reducer, records) for records in tasks]
+    assert {Extreme(reducer).shown(order) for order in permutations(partials)} == {shown}
 
 
 decimals = st.one_of(

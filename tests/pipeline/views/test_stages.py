@@ -14,7 +14,7 @@ from tidegate.keys.path import FieldPath
 from tidegate.pipeline.columns.rows import SENT, arrow_schema
 from tidegate.pipeline.sinks.sink import Batch
 from tidegate.pipeline.streams.views import HeldTables
-from tidegate.pipeline.views.groups import PARTS, View
+from tidegate.pipeline.views.groups import PARTIALS, View
 from tidegate.pipeline.views.joins import ROUTED, Join, Side
 from tidegate.pipeline.views.stages import CHANGED, ViewBatch, view_rows
 
@@ -32,7 +32,7 @@ def rows(columns: str, *found: dict[str, Any]) -> pa.RecordBatch:
 
 @pytest.mark.parametrize(
     ("name", "columns"),
-    [("records", CHANGED), ("groups", PARTS), ("routes", CHANGED), ("pairs", ROUTED)],
+    [("records", CHANGED), ("groups", PARTIALS), ("routes", CHANGED), ("pairs", ROUTED)],
 )
 def test_what_was_refused_goes_along_and_each_shard_keeps_its_table(
     name: str, columns: str

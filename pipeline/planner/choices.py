@@ -87,7 +87,7 @@ class Answer:
     sent: list[Sent]
 
 
-def planned(lines: DataFrame, question: Question) -> DataFrame:
+def tally_choices(lines: DataFrame, question: Question) -> DataFrame:
     """Return tallies (`TALLIES`) of the lines of a history."""
     bound_batches(lines)
     blocks = lines.mapInArrow(partial(cut_blocks, question=question), ROWS)
@@ -95,7 +95,7 @@ def planned(lines: DataFrame, question: Question) -> DataFrame:
     return in_order.mapInArrow(partial(tally_blocks, question=question), TALLIES)
 
 
-def answered(tallies: DataFrame, question: Question) -> Answer:
+def add_tallies(tallies: DataFrame, question: Question) -> Answer:
     """Add up the tallies of all streams."""
     seen: defaultdict[int, Seen] = defaultdict(Seen)
     sent: defaultdict[int, Sent] = defaultdict(Sent)

@@ -22,14 +22,14 @@ from tidegate.pipeline.columns.history import read_history
 from tidegate.pipeline.columns.intervals import MILLISECOND_NS, Interval, Pace
 from tidegate.pipeline.columns.reading import TimeField
 from tidegate.pipeline.errors import HistoryInvalid
-from tidegate.pipeline.planner.planning import (
+from tidegate.pipeline.planner.choices import (
     Choice,
     Plan,
     Question,
-    answered,
+    add_tallies,
     cut_blocks,
-    planned,
     tally_blocks,
+    tally_choices,
 )
 from tidegate.pipeline.planner.tally import Hot, Seen, Sent
 
@@ -134,8 +134,8 @@ def test_recorded_ticks_are_counted_as_by_a_loop_and_read_once(spark: SparkSessi
     fields = (("tickerId",), ("tickerId", "exchange", "type"))
     intervals = tuple(ms * MILLISECOND_NS for ms in (100, 1_000, 5_000))
     question = Question(specs, intervals, tuple(Pace), TimeField(FieldPath.parse("/ts")), 2)
-    tallies = planned(read_history(spark, path), question)
-    answer = answered(tallies, question)
+    tallies = tally_choices(read_history(spark, path), question)
+    answer = add_tallies(tallies, question)
     lines = gzip.decompress(path.read_bytes()).splitlines()
     recorded = [list(messages(lines, names, "ts")) for names in fields]
     assert len(question.choices()) == 12
