@@ -21,8 +21,8 @@ from tidegate.conflation.frame import Frame, RestoredTopic
 from tidegate.conflation.lanes.lane import Lane
 from tidegate.conflation.lanes.member import Member
 from tidegate.conflation.outputs import (
+    Announcement,
     CloseReason,
-    Event,
     HistoryWanted,
     Output,
     RecordsExpired,
@@ -304,9 +304,9 @@ class Engine:
                 self._queue_limits.taken(session)
         return [session is not None for session in sessions]
 
-    def events(self) -> list[Event]:
-        """Return the events since the last call, for the driver to act on."""
-        return self._registry.events()
+    def announcements(self) -> list[Announcement]:
+        """Return the announcements since the last call, for the driver to act on."""
+        return self._registry.announcements()
 
     # --- Questions: asking changes nothing
 

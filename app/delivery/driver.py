@@ -213,8 +213,8 @@ class Driver:
         self.settle()
 
     def settle(self) -> None:
-        """Dispatch the engine's events and re-arm the timer; follows each call into the engine."""
-        for event in self.engine.events():
+        """Act on the engine's announcements and re-arm the timer; follows each call into it."""
+        for event in self.engine.announcements():
             match event:
                 case SessionReady():
                     if (wakeup := self._wakeups.get(event.session)) is not None:

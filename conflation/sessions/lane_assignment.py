@@ -146,7 +146,7 @@ class LaneAssignment:
         subscriber = session.subscribers.get(wanted.subscriber)
         if subscriber is None or subscriber.backfill is None or subscriber.history is None:
             return
-        # The shell may be late: the topic may have been restarted, or the piece supplied before.
+        # The gateway may be late: the topic may have been restarted, or the piece supplied before.
         if (wanted.epoch, wanted.after) != (subscriber.topic.epoch, subscriber.history.after):
             return
         subscriber.member.note(subscriber.backfill.rows)

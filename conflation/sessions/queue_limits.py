@@ -57,7 +57,7 @@ class QueueLimiter:
     def look(self, session: Session) -> None:
         """Apply a session's limits: conflate its queue, and close it if that was not enough.
 
-        These are steps 2 and 3 of a full queue; step 1, holding up the publisher, is the shell's.
+        These are steps 2 and 3 of a full queue; step 1, holding up the publisher, is the gateway's.
         """
         self._note_level(session)
         if session.is_above(FULL_PERCENT) and session.conflated:

@@ -22,8 +22,9 @@ _RANKS = {Priority.HIGH: 0, Priority.DEFAULT: 1, Priority.LOW: 2}
 class QueueLimits:
     """Bounds of what a session's `conflation=none` subscriptions may have waiting.
 
-    Above `upper_percent` of either, and at `lower_percent` of both again after that, the shell
-    hears of it (Diffusion's thresholds); a queue above the lower one is conflated in idle time.
+    The engine announces `QueueCrossed` when the queue rises above `upper_percent` of either bound,
+    and when it is then back at `lower_percent` of both (Diffusion's thresholds). A queue above the
+    lower threshold is conflated in idle time.
     """
 
     messages_max: int
@@ -57,7 +58,7 @@ class Session:
     Attributes:
         lasts: it stays open without subscriptions.
         conflated: its topics' queue policies apply; without them a full queue closes it.
-        ready: the shell was sent `SessionReady`, and no take has found nothing since.
+        ready: the gateway was sent `SessionReady`, and no take has found nothing since.
         unsent_bytes: what its socket holds beyond its own small buffers.
         is_crossed: its queue rose above the upper threshold, and has not come down to the lower
             one since.

@@ -58,7 +58,7 @@ class Expiry:
         self.deadline = None
 
 
-# --- What an archive has of a topic's epoch, as the shell says: it alone can read it
+# --- What an archive has of a topic's epoch, as the gateway says: it alone can read it
 
 
 @dataclass(frozen=True, slots=True)
