@@ -41,7 +41,7 @@ class ResumeMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows of one subscription; `op` is `publish` or `snapshot`, except for removals among them."""
+    """Rows of one subscription; `op` is `publish` or `snapshot`; removals carry `oof` instead."""
 
     name: str
     topic: str

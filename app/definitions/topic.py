@@ -79,14 +79,14 @@ class TopicDefinition(Strict):
         Word[QueuePolicy],
         Field(
             alias="conflation",
-            description="Policy of a full session queue; the default is conflate, of a series off",
+            description="Policy of a full session queue; default: conflate; for a series: off",
             json_schema_extra=_without_default,
         ),
         # Overridden for a series by `_default_policy`.
     ] = QueuePolicy.CONFLATE
     options: Annotated[OptionsText, Field(description="Default options of its subscriptions")] = ""
     placement: Annotated[
-        Word[Placement], Field(description="Where in a queue the survivor stands")
+        Word[Placement], Field(description="Which position in a queue a merged message takes")
     ] = Placement.APPEND
     match: Annotated[
         Match,
@@ -101,20 +101,21 @@ class TopicDefinition(Strict):
             json_schema_extra={"default": "replace"},
         ),
     ] = None
-    kind: Annotated[Word[Kind], Field(alias="type", description="Kind of its messages")] = Kind.JSON
+    kind: Annotated[Word[Kind], Field(alias="type", description="Type of its messages")] = Kind.JSON
     # Three values: null follows the key, which a filled topic gets from its source only later.
     retain: Annotated[
-        bool | None, Field(description="true: it keeps records; null: only if it has a key")
+        bool | None,
+        Field(description="true: it keeps records; null: it keeps them if it has a key"),
     ] = None
     values_only: Annotated[bool, Field(description="Never deltas")] = False
-    priority: Annotated[Word[Priority], Field(description="Which topics of a session go first")] = (
-        Priority.DEFAULT
-    )
+    priority: Annotated[
+        Word[Priority], Field(description="Which topics a session with a backlog is sent first")
+    ] = Priority.DEFAULT
     expiration_ns: Annotated[
         Expiration | None,
         Field(
             alias="expiration",
-            description="A record not published again for so long is removed",
+            description="A record is removed after this time without a new message",
         ),
     ] = None
     history: Annotated[History | None, Field(description="null: the gateway's setting")] = None
@@ -128,7 +129,9 @@ class TopicDefinition(Strict):
             description="Drop what is queued for a subscription that ends",
         ),
     ] = False
-    source: Annotated[TopicSource | None, Field(description="null: its publishers")] = None
+    source: Annotated[
+        TopicSource | None, Field(description="The topic that fills it; null: publishers do")
+    ] = None
     description: Annotated[
         str, Field(max_length=DESCRIPTION_CHARACTERS_MAX, description="For people")
     ] = ""
@@ -153,7 +156,7 @@ class TopicDefinition(Strict):
     @classmethod
     def _default_policy(cls, document: Any) -> Any:
         """Give a series the default policy of its own."""
-        # A field's default cannot go by a field that is declared behind it.
+        # A field's default cannot depend on a later field.
         if isinstance(document, dict) and document.get("type") == Kind.SERIES:
             return {"conflation": QueuePolicy.OFF, **document}
         return document

@@ -26,25 +26,25 @@ BUSY_S_MAX = 0.002
 """Longest time that a scrape occupies the event loop without a break."""
 
 COUNTERS = {
-    "messages_in": "Messages published to the topic, removals of records among them.",
-    "removals_in": "Removals of records among these.",
+    "messages_in": "Messages published to the topic, including removals of records.",
+    "removals_in": "Removals of records published to the topic.",
     "bytes_in": "Payload bytes published to the topic.",
-    "offered": "Values published while a subscription was there, for each: filtered + matched.",
-    "filtered": "Values offered that a subscription did not ask for.",
-    "matched": "Values that subscriptions asked for: delivered + conflated + dropped + waiting.",
+    "offered": "Values published, once for each open subscription: filtered + matched.",
+    "filtered": "Offered values that were not asked for.",
+    "matched": "Offered values that were asked for: delivered + conflated + dropped + waiting.",
     "delivered": "Live rows taken by subscribers.",
 }
 # `conflated` is computed from the others and can fall, when a row counted as replaced is sent after
 # all. So it is a gauge.
 GAUGES = {
-    "conflated": "Values replaced by a newer one of their key, since the topic was made.",
+    "conflated": "Values replaced by a newer value of their key, since the topic was created.",
     "waiting": "Rows still to come if nothing more is published.",
     "keys": "Keys in the topic's state of the world.",
-    "boards": "Boards, each the newest of each key for one filter, order or grouping.",
-    "lanes": "Lanes, each shared by equal subscriptions.",
-    "subscriptions": "Subscriptions open.",
+    "boards": "Boards; each has the newest value of each key for one filter, order or grouping.",
+    "lanes": "Lanes of the topic; equal subscriptions share one.",
+    "subscriptions": "Open subscriptions to the topic.",
     "journal_messages": "Messages in the topic's journal.",
-    "journal_bytes": "Their payload bytes.",
+    "journal_bytes": "Payload bytes in the topic's journal.",
 }
 
 
@@ -92,7 +92,7 @@ def topic_families(table: TopicTable) -> Iterator[Metric]:
             yield family(f"topic_{name}", meaning, "topic", values)
     dropped = CounterMetricFamily(
         f"{PREFIX}topic_dropped",
-        "Rows waiting when their subscription ended, by why it did.",
+        "Rows that still waited when their subscription ended, by the reason of its end.",
         labels=["topic", "reason"],
     )
     for label, reasons in table.dropped.items():

@@ -130,7 +130,7 @@ router = APIRouter(tags=["subscribing"], dependencies=STRICT)
     "/v1/explain",
     summary="What subscribing would do: options as granted, lane, resume mode, estimates",
     responses={
-        200: answer("What it would get", ref(Explained)),
+        200: answer("What the subscription would get", ref(Explained)),
         **problems("topic-unknown", "topic-invalid", "options-invalid", "filter-invalid"),
     },
     openapi_extra=json_body(Explaining),
