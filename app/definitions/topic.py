@@ -32,7 +32,7 @@ from tidegate.app.definitions.mergers import NO_MERGERS, Mergers
 from tidegate.app.definitions.schema import Schema, SchemaField
 from tidegate.app.http.bodies import Strict, invalid, read
 from tidegate.app.http.problems import Problem
-from tidegate.conflation import definition as engine
+from tidegate.conflation import definition as conflation_definition
 from tidegate.conflation.definition import (
     CONFLATING,
     Definition,
@@ -177,12 +177,15 @@ class TopicDefinition(Strict):
     def _check_together(self) -> Self:
         """Refuse fields that do not go together, at the one that is out of place."""
         if self.kind is not Kind.JSON:
-            for name in self._only_of_json():
-                raise _invalid(f"A topic of type {self.kind} has no {name}.", name)
+            unusable = self._only_of_json()
+            if unusable:
+                detail = f"A topic of type {self.kind} has no {unusable[0]}."
+                raise invalid("topic-invalid", detail, f"/{unusable[0]}")
         if self.kind is Kind.SERIES:
             self._check_series()
         if isinstance(self.merge, Reduce) and self.merge.writes_to(self.key_spec.paths):
-            raise _invalid("A reducer may not write to a field of the key.", "merge")
+            detail = "A reducer may not write to a field of the key."
+            raise invalid("topic-invalid", detail, "/merge")
         return self
 
     def _only_of_json(self) -> list[str]:
@@ -258,7 +261,9 @@ class TopicDefinition(Strict):
         # `match`.
         match = self.key_spec if self.key_spec and not self.retains else None
         return Definition(
-            engine.History(messages_max) if not self.history else self.history.kept(messages_max),
+            self.history.kept(messages_max)
+            if self.history
+            else conflation_definition.History(messages_max),
             self.key_spec if self.retains else KeySpec(),
             self.policy,
             kind=self.kind,
@@ -287,18 +292,18 @@ class TopicDefinition(Strict):
         # type.
         by_spark = given.engine is FilledBy.SPARK
         if source.kind is not Kind.JSON and not by_spark:
-            raise _problem("Only a topic of type json can be conflated.", "/source/topic")
+            raise _source_invalid("Only a topic of type json can be conflated.", "/source/topic")
         if given.projection is not None:
             if not source.retains or not source.key_spec:
-                raise _problem("A view needs a source that keeps records.", "/source/topic")
+                raise _source_invalid("A view needs a source that keeps records.", "/source/topic")
             wanted = given.projection.grouping
         else:
             own = self.key_spec if by_spark else None
             wanted = own or source.key_spec or self.key_spec
         if not wanted:
-            raise _problem("The source has no key, so this topic needs one.", "/key")
+            raise _source_invalid("The source has no key, so this topic needs one.", "/key")
         if self.key_spec and self.key_spec != wanted:
-            raise _problem("key is that of the source, or of the grouping.", "/key")
+            raise _source_invalid("key is that of the source, or of the grouping.", "/key")
         retain = False if self.retain is False else None  # with a key, true is the default
         return self.model_copy(update={"key_spec": wanted, "retain": retain})
 
@@ -314,11 +319,7 @@ def etag_of(epoch: str, fields: Mapping[str, Any]) -> str:
     return '"' + hashlib.blake2b(text, digest_size=8).hexdigest() + '"'
 
 
-def _invalid(detail: str, name: str) -> Exception:
-    return invalid("topic-invalid", detail, f"/{name}")
-
-
-def _problem(detail: str, pointer: str) -> Problem:
+def _source_invalid(detail: str, pointer: str) -> Problem:
     return Problem("topic-invalid", detail, pointer=pointer)
 
 

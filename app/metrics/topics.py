@@ -65,14 +65,14 @@ class TopicTable:
         self.dropped.setdefault(label, Counter()).update(dict(stats.dropped_by))
 
 
-async def topic_table(catalog: TopicRegistry, driver: Driver, labels_max: int) -> TopicTable:
+async def topic_table(topics: TopicRegistry, driver: Driver, labels_max: int) -> TopicTable:
     """Return the figures of every topic, each topic's from one moment.
 
     The first `labels_max` topics by name get a label of their own. Other tasks run between topics.
     """
     table = TopicTable()
     began = time.monotonic()
-    for name in _names(catalog):
+    for name in _names(topics):
         if time.monotonic() - began > BUSY_S_MAX:
             await asyncio.sleep(0)
             began = time.monotonic()
@@ -101,10 +101,10 @@ def topic_families(table: TopicTable) -> Iterator[Metric]:
     yield dropped
 
 
-def _names(catalog: TopicRegistry) -> Sequence[str]:
+def _names(topics: TopicRegistry) -> Sequence[str]:
     """Return the topics of publishers first, then the gateway's own."""
     entries = [
-        *catalog.listed("", "", NO_LIMIT),
-        *catalog.listed(OWN_PREFIX, "", NO_LIMIT),
+        *topics.listed("", "", NO_LIMIT),
+        *topics.listed(OWN_PREFIX, "", NO_LIMIT),
     ]
     return [entry.record.name for entry in entries]

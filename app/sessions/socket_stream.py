@@ -169,7 +169,7 @@ class SocketStream(asyncio.Protocol):
         line = self._line
         assert line is not None
         line.transport.write(framed)
-        line.write_watch.wrote(line.connection)
+        line.write_watch.note_write(line.connection)
         self._sent_bytes += size_bytes
         self._rest_bytes += size_bytes
         self._rest_wrote_s = now_s
@@ -235,7 +235,7 @@ class SocketStream(asyncio.Protocol):
         """Hand a chunk to the transport; its body's size counts, as under any other server."""
         self._sent_bytes += size_bytes
         line.transport.write(framed)
-        line.write_watch.wrote(line.connection)
+        line.write_watch.note_write(line.connection)
 
     def _is_full(self) -> bool:
         return self._is_paused  # which a write may change, through the transport
