@@ -28,8 +28,6 @@ def patched(value: Any, patch: Any) -> Any:
     return merged
 
 
-WHOLE_TOPIC = "null"
-
 Place = tuple[str, str]
 """A topic, and a key of it as JSON text; `null` where the topic has none."""
 

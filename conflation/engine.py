@@ -345,7 +345,7 @@ class Engine:
         Raises:
             SessionUnknown: there is none.
         """
-        return self._registry.find(session_id).undelivered()
+        return self._registry.find(session_id).unsent_endings()
 
     def caught_up(self, session_id: str) -> list[tuple[SubscriberId, Bookmark]]:
         """Return subscribers with nothing under way, each with the bookmark it is complete up to.

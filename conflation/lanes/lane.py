@@ -33,12 +33,12 @@ from tidegate.keys.text.duration import Instant
 class Held(NamedTuple):
     """A row that a lane holds of a key, for people who look at it.
 
-    `opened` and `offset` are those of the first message and the newest, `messages` is their number
-    if the lane counts them, `due` is when they go.
+    `first_offset` and `offset` are those of the first message and the newest, `messages` is their
+    number if the lane counts them, `due` is when they go.
     """
 
     board_key: str
-    opened: int
+    first_offset: int
     offset: int
     due: Instant | None
     payload: bytes

@@ -124,7 +124,7 @@ def replay_start(topic: Topic, replay: Replay) -> int | None:
     if topic.reaches(start):
         return start.offset
     if replay.not_found is NotFound.FAIL:
-        raise topic.not_found(start)
+        raise topic.why_unreachable(start)
     return None if replay.not_found is NotFound.NOW else topic.beginning
 
 
@@ -172,7 +172,7 @@ def _changes(topic: Topic, lane_id: LaneId, offset: int) -> Sequence[Frame]:
         if not row.removed and (matches is None or matches(row.payload, row.key))
     ]
     if lane_id.oof:
-        rows = sorted((*rows, *topic.sow.board.left(offset)), key=lambda row: row.offset)
+        rows = sorted((*rows, *topic.sow.board.departed(offset)), key=lambda row: row.offset)
     if lane_id.counted and topic.journal.dropped_through <= offset:
         rows = _counted(rows, topic.journal.after(offset))
     key_spec = lane_id.feed.key_spec

@@ -47,7 +47,11 @@ UNLIMITED = QueueLimits(1 << 62, 1 << 62)
 
 
 def _room(levels: Sequence[int], taken: int, most: int) -> int:
-    return next((room for level in levels if (room := level * most // 100 - taken) >= 0), 0)
+    for level in levels:
+        room = level * most // 100 - taken
+        if room >= 0:
+            return room
+    return 0
 
 
 class Session:
@@ -92,9 +96,9 @@ class Session:
         """
         # Before any rows: a client has to know of a subscription before it gets rows of it.
         outputs, room = self._from_outbox(bytes_max, now) if self.outbox else ([], bytes_max)
-        lowest = max(_RANKS.values())
+        last_rank = max(_RANKS.values())
         for subscriber_id in sorted(self.subscribers, key=self._rank):
-            if room <= 0 or self.outbox or self._rank(subscriber_id) > lowest:
+            if room <= 0 or self.outbox or self._rank(subscriber_id) > last_rank:
                 break
             subscriber = self.subscribers[subscriber_id]
             taken = subscriber.take(room, now)
@@ -106,7 +110,7 @@ class Session:
             self.subscribers[subscriber_id] = self.subscribers.pop(subscriber_id)
             if subscriber.has_more:
                 # Lower priorities wait until this one has nothing left.
-                lowest = self._rank(subscriber_id)
+                last_rank = self._rank(subscriber_id)
         return outputs
 
     def shares(self, lane: Lane, batch: Batch) -> bool:
@@ -146,7 +150,7 @@ class Session:
             if subscriber.has_everything()
         ]
 
-    def undelivered(self) -> list[Unsubscribed]:
+    def unsent_endings(self) -> list[Unsubscribed]:
         """Return the ends of subscriptions that are still to be sent."""
         return [output for output in self.outbox if isinstance(output, Unsubscribed)]
 

@@ -129,7 +129,7 @@ class Product:
             yield f"newest {row_line(frame)}"
         for frame in board.oldest_through(offset, 5):
             yield f"oldest {row_line(frame)}"
-        yield f"exempt {board.exempt_last} tombstones {len(board.left(offset))}"
+        yield f"exempt {board.exempt_last} tombstones {len(board.departed(offset))}"
 
     def estimate(self, session: str, name: str, topic: str) -> Lines:
         """What a lane would have sent of what the journal has."""
