@@ -63,7 +63,7 @@ class Driver:
         self.on_history_wanted: Callable[[HistoryWanted], None] | None = None
         self._clock, self.wall_ms = clock, wall_ms
         self._arrival_ages_ms: dict[str, int] = {}
-        # The engine's time never goes back, not even behind a timer that rang a little early.
+        # The engine's time never goes back, not even when a timer rings a little early.
         self._latest: Instant = 0
         self._consumers: dict[str, Consumer] = {}
         self._wakeups: dict[str, Wakeup] = {}  # of the consumers

@@ -214,7 +214,7 @@ class Session:
         del self.asked[name]
         self._forget_evicted(lambda subscriber: subscriber[0] == name)
         if self.reader is not None and self.reader.unsubscribe(name):
-            return  # the engine sends `unsubscribed` itself, behind the rows that still wait
+            return  # the engine sends `unsubscribed` itself, after the rows that still wait
         for topic in topics or [asked.text]:
             self.send_end(Unsubscribed(name, topic, "REQUESTED"))
 

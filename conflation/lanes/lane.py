@@ -112,7 +112,7 @@ class Lane(ABC):
     def needs_board_since(self) -> int | None:
         """Return the offset after which the lane may still ask its board; None: it never does.
 
-        Tombstones behind it can be dropped.
+        Tombstones up to it can be dropped.
         """
         return min((member.position for member in self.members.values()), default=None)
 

@@ -258,7 +258,7 @@ class StatefulLane(Lane):
     def _placed(self, low_water: int) -> int | None:
         """Return the id that a batch carries; None if a resume there would combine twice.
 
-        Of what was combined and sent, a part may lie behind this place, and would come again.
+        Of what was combined and sent, a part may lie after this place, and would come again.
         """
         is_apart = self._accumulate is not None and low_water < self._sent_through
         return None if is_apart else low_water
