@@ -96,24 +96,14 @@ def gateway_families(
     yield gauge("topics", "Topics of the gateway.", topics)
     # Zeros are exposed, so that an alert can tell "none" from "not measured".
     states = {state: at_fault.get(state, 0) for state in ("unusable", "unfilled")}
-    yield gauges(
-        "topics_at_fault",
-        "Topics that the gateway cannot use (unusable) or cannot fill (unfilled).",
-        "state",
-        states,
-    )
+    yield gauges("topics_at_fault", "Topics that are unusable or not filled.", "state", states)
     limits = {
         "topics": settings.topics_max,
         "topic_keys": settings.topic_keys_max,
         "sessions": settings.sessions_max,
     }
     # Beside the counts, so that an alert on "nearly full" needs no copy of the settings.
-    yield gauges(
-        "limit",
-        "Greatest number of topics, keys of a topic, and sessions, from the settings.",
-        "of",
-        limits,
-    )
+    yield gauges("limit", "Greatest number allowed by the settings.", "of", limits)
     yield counter("flushes", "Flushes of lanes.", stats.flushes)
     yield histogram(
         "flush_lateness_seconds",
@@ -127,12 +117,7 @@ def gateway_families(
     )
     # By registered function only: the label has as many values as the setting has entries.
     failures = {name: mergers.failures[name] for name in mergers.names}
-    yield counters(
-        "merger_failures",
-        "Failures of registered functions (mergers and matchers).",
-        "function",
-        failures,
-    )
+    yield counters("merger_failures", "Failures of registered functions.", "function", failures)
     yield gauge("tasks", "Tasks of the event loop.", len(asyncio.all_tasks()))
 
 
@@ -142,9 +127,7 @@ def session_families(
     """Yield sessions by state, ends by reason, resumes by mode, and stream writes."""
     figures, stats = driver.figures, driver.engine.stats(())
     known = {state.value: states.get(state, 0) for state in State}
-    yield gauges(
-        "sessions", "Sessions, including those that ended a short time ago.", "state", known
-    )
+    yield gauges("sessions", "Sessions, including recently ended ones.", "state", known)
     # Peers that just close count apart: for an operator they are no ends that the gateway decided.
     ends = {**_none_of(CloseReason), **driver.closed_sessions, GONE: figures.left}
     yield counters("sessions_closed", "Ends of sessions' streams, by reason.", "reason", ends)
@@ -194,9 +177,7 @@ def store_families(store: Store, figures: Counters) -> Iterator[Metric]:
 
 def measured_families(figures: Counters) -> Iterator[Metric]:
     """Yield what the gateway measures."""
-    yield histogram(
-        "store_append_seconds", "Time that the store takes for a publish.", figures.append
-    )
+    yield histogram("store_append_seconds", "Time of a publish in the store.", figures.append)
     yield counter(
         "store_failures", "Publishes that the store could not keep.", figures.store_failures
     )
@@ -222,9 +203,7 @@ def reported_families(figures: StoreFigures) -> Iterator[Metric]:
 def server_families(figures: ConnectionFigures) -> Iterator[Metric]:
     """Yield open, refused and cut connections, and the event loop's lag."""
     yield gauge("connections", "Open connections.", figures.connections)
-    yield gauge(
-        "connections_max", "Greatest number of connections served at once.", figures.connections_max
-    )
+    yield gauge("connections_max", "Connections allowed at once.", figures.connections_max)
     # By reason, as they call for different things: more descriptors, or a look at one address.
     refused = {reason: figures.refused_by[reason] for reason in (CONNECTIONS, ADDRESS)}
     yield counters(
@@ -233,11 +212,7 @@ def server_families(figures: ConnectionFigures) -> Iterator[Metric]:
         "reason",
         refused,
     )
-    yield counter(
-        "connections_given_up",
-        "Connections cut because their peers took nothing.",
-        figures.given_up,
-    )
+    yield counter("connections_given_up", "Connections cut for taking nothing.", figures.given_up)
     yield histogram(
         "event_loop_lag_seconds",
         "Delay of the event loop's timers.",

@@ -126,9 +126,7 @@ async def families(gateway: Gateway, connections: ConnectionFigures | None = Non
 class WantedLanes(Parameters):
     """The topic whose lanes to list."""
 
-    topic: Annotated[str | None, TOPIC_TEXT, Field(description="Only the lanes of this topic")] = (
-        None
-    )
+    topic: Annotated[str | None, TOPIC_TEXT, Field(description="Only lanes of this topic")] = None
 
 
 @router.get(

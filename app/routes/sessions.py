@@ -55,9 +55,7 @@ def _after(text: str) -> str:
 class Listed(Parameters):
     """The page of sessions to list."""
 
-    limit: Annotated[
-        int, whole("limit", 1, PAGE_MAX), Field(description="At most this many sessions")
-    ] = 100
+    limit: Annotated[int, whole("limit", 1, PAGE_MAX), Field(description="At most this many")] = 100
     after: Annotated[
         str,
         Read(_after, {"type": "string", "pattern": f"^({SESSION_ID})?$"}),

@@ -73,9 +73,7 @@ class Listed(Parameters):
     """The page of topics to list."""
 
     prefix: Annotated[str, text(), Field(description="Only names that begin with this")] = ""
-    limit: Annotated[
-        int, whole("limit", 1, PAGE_MAX), Field(description="At most this many topics")
-    ] = 100
+    limit: Annotated[int, whole("limit", 1, PAGE_MAX), Field(description="At most this many")] = 100
     after: Annotated[str | None, TOPIC_TEXT, Field(description="Only names after this one")] = None
 
 

@@ -65,7 +65,7 @@ class PendingPart(msgspec.Struct, frozen=True, gc=False):
             self.joins, later.frame, count, self.is_new, later.gone, patch, accumulator
         )
 
-    def unreported(self, *, is_new: bool) -> PendingPart:
+    def as_unreported(self, *, is_new: bool) -> PendingPart:
         """Return what counts with the key's next row, as no row of this part is sent."""
         accumulator = None if self.accumulator is None else self.accumulator.unreported()
         return msgspec.structs.replace(self, is_new=is_new, accumulator=accumulator)
@@ -192,7 +192,7 @@ class Pending:
             return
         own = self.parts[0]
         # A key that came and went in them was not there before: only now it is known to be new.
-        older = [part.unreported(is_new=own.is_new) for part in unreported]
+        older = [part.as_unreported(is_new=own.is_new) for part in unreported]
         # Parts of one join become one; others stay apart for members that joined between them.
         together = older[-1].then(own) if older[-1].joins == self.joins_at_open else None
         self.parts[:1] = [*older, own] if together is None else [*older[:-1], together]

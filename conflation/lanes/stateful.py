@@ -288,7 +288,7 @@ class StatefulLane(Lane):
             self._suppression.note_base(change)
         entry = self._held.open(change.board_key, part, sealed=sealed)
         if not sealed and not self._released:  # else an entry before it may have more to add
-            entry.stand_for(self._suppression.unreported(change.board_key))
+            entry.stand_for(self._suppression.take_unreported(change.board_key))
         entry.due = self._due_of(entry, now)
         if self.id.pace == "key":
             heappush(self._heap, (entry.due, next(self._order), entry))

@@ -13,6 +13,7 @@ from tidegate.conflation.sessions.subscriber import Drain, Subscriber, Subscribe
 from tidegate.keys.text.bookmark import Bookmark
 from tidegate.keys.text.duration import Instant
 
+# A full queue is conflated by its policy; for one that is more than half full a publish waits.
 FULL_PERCENT, HALF_PERCENT = 100, 50
 
 _RANKS = {Priority.HIGH: 0, Priority.DEFAULT: 1, Priority.LOW: 2}

@@ -233,9 +233,7 @@ class DecisionEvent(TypedDict):
     decision: DecisionKind
     key: NotRequired[list[Any]]
     offset: NotRequired[int]
-    earlier: NotRequired[
-        Annotated[int, Field(description="Offset of the message that it replaced")]
-    ]
+    earlier: NotRequired[Annotated[int, Field(description="Offset of the message it replaced")]]
     messages: NotRequired[int]
     rows: NotRequired[int]
     due_ms: NotRequired[AtMs]

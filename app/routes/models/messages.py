@@ -22,9 +22,7 @@ class Published(TypedDict):
     messages: int
     first: Annotated[str | None, Field(description="Bookmark of the first message")]
     last: Annotated[str | None, Field(description="Bookmark of the last message")]
-    duplicate: Annotated[
-        bool, Field(description="True if an earlier request published these messages")
-    ]
+    duplicate: Annotated[bool, Field(description="An earlier request published the messages")]
 
 
 class Staged(TypedDict):
@@ -50,9 +48,7 @@ class Envelope(TypedDict):
     bookmark: str
     value: Annotated[Any, Field(description="The message; a delta is a JSON Merge Patch")]
     timestamp: NotRequired[Annotated[int, Field(description="Milliseconds since 1970")]]
-    reason: NotRequired[
-        Annotated[RemovalReason, Field(description="Only for a removal: its reason")]
-    ]
+    reason: NotRequired[Annotated[RemovalReason, Field(description="The reason of a removal")]]
     conflated: NotRequired[Annotated[int, Field(description="Messages that the row stands for")]]
     first: NotRequired[Annotated[str, Field(description="Bookmark of the first of these messages")]]
     last: NotRequired[Annotated[str, Field(description="Bookmark of the last of these messages")]]

@@ -30,9 +30,7 @@ class Ready(TypedDict):
     status: Literal["ready"]
     # Left out while there is nothing to report, so that a healthy answer is one word.
     topics: NotRequired[Annotated[list[Fault], Field(description="Topics that are not served")]]
-    topics_at_fault: NotRequired[
-        Annotated[int, Field(description="Number of topics that are not served")]
-    ]
+    topics_at_fault: NotRequired[Annotated[int, Field(description="Number of topics not served")]]
     bus: NotRequired[Annotated[list[str], Field(description="Entries that no gateway wrote")]]
 
 
@@ -44,9 +42,7 @@ class Lane(TypedDict):
     subscriptions: int
     interval_ms: Annotated[int, Field(description="0: every message")]
     position: Annotated[str, Field(description="The lane holds nothing up to this bookmark")]
-    due_ms: Annotated[
-        int | None, Field(description="Milliseconds until the next flush; null: nothing is held")
-    ]
+    due_ms: Annotated[int | None, Field(description="ms to the next flush; null: nothing is held")]
 
 
 class Lanes(TypedDict):
@@ -61,9 +57,7 @@ class Estimates(TypedDict):
     messages_per_s: float
     bytes_per_s: float
     interval: Annotated[str, Field(description="As in options; none: every message")]
-    journalled: Annotated[
-        int, Field(description="Number of messages that the estimate is based on")
-    ]
+    journalled: Annotated[int, Field(description="Number of messages it is estimated from")]
 
 
 class Explained(TypedDict):
