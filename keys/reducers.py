@@ -147,8 +147,7 @@ def _distinct(text: bytes | None) -> dict[str, bytes] | None:
 
 
 def _united(one: dict[str, bytes], later: dict[str, bytes]) -> dict[str, bytes]:
-    # A copy, and only if something is new: states are shared between merged messages, so none may
-    # change.
+    # A copy, and only if something is new: merged messages share states, so none may change.
     new = {name: text for name, text in later.items() if name not in one}
     return {**one, **new} if new else one
 
@@ -383,13 +382,11 @@ def _column(text: str, position: int) -> Column:
     if not colon:
         raise PathInvalid("expected path:reducer, such as /qty:sum", position)
     reducer_name, at, name = reducer_text.partition("@")
-    reducer_position = position + len(path_text) + 1
+    start = position + len(path_text) + 1
     if reducer_name not in list(Reducer):
-        raise PathInvalid("expected a reducer: " + " ".join(Reducer), reducer_position)
+        raise PathInvalid("expected a reducer: " + " ".join(Reducer), start)
     if at and not _NAME(name):
-        raise PathInvalid(
-            "expected a field's name after @", reducer_position + len(reducer_name) + 1
-        )
+        raise PathInvalid("expected a field's name after @", start + len(reducer_name) + 1)
     path = FieldPath.parse(path_text, position)
     # `/px:max@px` is `/px:max`: equal reducers are equal texts.
     own = path.steps == (name,)
