@@ -226,7 +226,7 @@ class Gateway:
         # First of all: sessions are handed over while everything they need still runs.
         if self.peers is not None:
             await self.peers.aclose()
-        self.sessions.aclose()
+        self.sessions.stop_timers()
         await self.catalog.filling.aclose()
         if self.bus is not None:
             await self.bus.aclose()
@@ -357,7 +357,7 @@ class Gateway:
         if self.bus is not None:
             with contextlib.suppress(TimeoutError, Problem, EngineError):
                 async with asyncio.timeout(CATCH_UP_S_MAX):
-                    await self.arrivals.reached(topic, seen.epoch, seen.offset)
+                    await self.arrivals.wait_reached(topic, seen.epoch, seen.offset)
         with contextlib.suppress(Problem, EngineError):  # the topic is gone, or the store is out
             await self.catalog.check_bookmark(topic, seen)
 

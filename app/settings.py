@@ -135,7 +135,8 @@ class Settings(BaseSettings):
     the environment too. Outside, `store_dir` is called `data`.
     """
 
-    # Case: given `port` and `PORT` in a file, the source would silently drop one.
+    # Case: given `port` and `PORT` in a file, pydantic-settings would drop one silently.
+    # Prefix: a setting with an alias (`data`) has it in its variable, too.
     # Decoding: each kind parses its own lists in a variable; they are not JSON.
     model_config = SettingsConfigDict(
         frozen=True,
@@ -343,7 +344,7 @@ class Settings(BaseSettings):
         return (init_settings,)
 
     @model_validator(mode="after")
-    def _refuse_open_doors(self) -> Self:
+    def _require_loopback_or_insecure(self) -> Self:
         if not self.insecure and not is_loopback(self.host):
             raise ValueError(
                 "host is not a loopback address, and there is no authentication yet: "

@@ -21,8 +21,8 @@ from tidegate.conflation.frame import Frame, RestoredTopic
 from tidegate.conflation.lanes.lane import Lane
 from tidegate.conflation.lanes.member import Member
 from tidegate.conflation.outputs import (
+    Announcement,
     CloseReason,
-    Event,
     HistoryWanted,
     Output,
     RecordsExpired,
@@ -299,14 +299,12 @@ class Engine:
     def sent(self, flush: SharedFlush, members: Sequence[Member]) -> list[bool]:
         """Count a flush as taken by members; False: something has come between, let it `take`."""
         sessions = self._registry.sent(flush, members)
-        for session in sessions:
-            if session is not None and session.is_crossed:
-                self._queue_limits.taken(session)
+        self._queue_limits.all_taken(sessions)
         return [session is not None for session in sessions]
 
-    def events(self) -> list[Event]:
-        """Return the events since the last call, for the driver to act on."""
-        return self._registry.events()
+    def announcements(self) -> list[Announcement]:
+        """Return the announcements since the last call, for the driver to act on."""
+        return self._registry.announcements()
 
     # --- Questions: asking changes nothing
 
@@ -345,7 +343,7 @@ class Engine:
         Raises:
             SessionUnknown: there is none.
         """
-        return self._registry.find(session_id).undelivered()
+        return self._registry.find(session_id).unsent_endings()
 
     def caught_up(self, session_id: str) -> list[tuple[SubscriberId, Bookmark]]:
         """Return subscribers with nothing under way, each with the bookmark it is complete up to.

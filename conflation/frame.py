@@ -151,7 +151,7 @@ class Receipt(msgspec.Struct, frozen=True, gc=False):
         """Return both together; nothing has no first.
 
         Mostly this one is the older. Over several changes of options it need not be: what an
-        earlier lane had not reported may reach a later one behind what that lane has seen since.
+        earlier lane had not reported may reach a later one after what that lane has seen since.
         """
         if not self.messages or not other.messages:
             return self if self.messages else other
@@ -219,7 +219,7 @@ class RestoredTopic:
 
     @property
     def through(self) -> int:
-        """The offset up to which the records have every message; the journal has those behind it.
+        """The offset up to which the records have every message; the journal has those after it.
 
         Each message is its key's newest, or a newer one of the key is among them.
         """

@@ -17,7 +17,7 @@ class Log:
     """Frames by rising offset, with running sums of their payload bytes.
 
     Frames leave only at the old end, so a place is found by bisection, and messages and bytes
-    behind a position are a subtraction.
+    after a position are a subtraction.
     """
 
     def __init__(self, size_of: Callable[[Frame], int] | None = None) -> None:
@@ -98,7 +98,7 @@ class Log:
             self.drop_through(self._frames[start - 1].offset)
 
     def _index_after(self, offset: int) -> int:
-        # Dropped frames stay in the list until it is compacted: the search begins behind them.
+        # Dropped frames stay in the list until it is compacted: the search begins after them.
         return bisect_right(self._frames, offset, lo=self._start, key=lambda frame: frame.offset)
 
     def _bytes_before(self, index: int) -> int:

@@ -1,4 +1,4 @@
-"""Outputs: what a session takes, in the order of sending, and events for the gateway."""
+"""Outputs: what a session takes, in the order of sending, and announcements to the gateway."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class ResumeMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows of one subscription; `op` is `publish` or `snapshot`, except for removals among them."""
+    """Rows of one subscription; `op` is `publish` or `snapshot`; removals carry `oof` instead."""
 
     name: str
     topic: str
@@ -126,14 +126,14 @@ class SessionReady:
 class SharedFlush:
     """A lane has flushed, and the sessions of these members waited for nothing before.
 
-    It announces each of them, as `SessionReady` does one. The shell may send the batch as it is to
-    a member for which `Engine.sent` returns True, in place of a take.
+    It announces each of them, as `SessionReady` does one. The gateway may send the batch as it is
+    to a member for which `Engine.sent` returns True, in place of a take.
     """
 
     topic: str
     epoch: str
-    # The lane itself: until the shell has written the batch, each member is asked again if it still
-    # fits.
+    # The lane itself: until the gateway has written the batch, each member is asked again if it
+    # still fits.
     lane: Lane
     batch: Batch
     members: Sequence[Member]
@@ -183,4 +183,7 @@ class HistoryWanted:
     after: int
 
 
-Event = SessionReady | SharedFlush | SessionClosed | RecordsExpired | QueueCrossed | HistoryWanted
+# What the engine announces to its driver. Events are what a client receives: the outputs as bytes.
+Announcement = (
+    SessionReady | SharedFlush | SessionClosed | RecordsExpired | QueueCrossed | HistoryWanted
+)

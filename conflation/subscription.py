@@ -86,7 +86,7 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The `top_n` rows behind the first `skip_n`, by an order; ties are in order of record key."""
+    """The `top_n` rows after the first `skip_n`, by an order; ties are in order of record key."""
 
     order: Order | None
     top_n: int

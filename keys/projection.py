@@ -285,14 +285,14 @@ def _columns(text: str, position: int, grouping: KeySpec) -> tuple[Column, ...]:
     parser = Parser(text, position, aggregates=NAMES)
     columns: list[Column] = []
     while True:
-        at = position + parser.at
+        at = position + parser.next_start
         if len(columns) == COLUMNS_MAX:
             raise PathInvalid(f"at most {COLUMNS_MAX} columns", at)
         node = parser.value()
         if parser.accept("AS") is None:
             place = node.path if isinstance(node, Field) else None
         else:
-            at_place, place = position + parser.at, parser.path()
+            at_place, place = position + parser.next_start, parser.path()
             _check_place(place, at_place)
         column = _column(node, place, at)
         _check_free(column, columns, grouping, at)

@@ -6,6 +6,7 @@ Messages that a lane has conflated can therefore be conflated again in a queue, 
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -113,15 +114,14 @@ def _extreme(text: bytes | None) -> _Extreme | None:
     return None if said is None else _Extreme(None, (said, text))
 
 
-def _better(sign: int) -> Callable[[_Extreme, _Extreme], _Extreme]:
-    """Return the smaller of two for sign 1, the greater for -1; the first among equals."""
+def _better(wins: Callable[[Any, Any], bool]) -> Callable[[_Extreme, _Extreme], _Extreme]:
+    """Return the better of two, the one that `wins` over the other; the first among equals."""
 
     def pick(one: Any, later: Any) -> Any:
         if one is None or later is None:
             return later if one is None else one
         # Strictly, so that the first of equal values stays, however states are grouped.
-        wins = later[0] < one[0] if sign > 0 else later[0] > one[0]
-        return later if wins else one
+        return later if wins(later[0], one[0]) else one
 
     def better(one: _Extreme, later: _Extreme) -> _Extreme:
         return _Extreme(pick(one.number, later.number), pick(one.words, later.words))
@@ -147,7 +147,7 @@ def _distinct(text: bytes | None) -> dict[str, bytes] | None:
 
 
 def _united(one: dict[str, bytes], later: dict[str, bytes]) -> dict[str, bytes]:
-    # A copy only for news: states are shared between merged messages, so none may change.
+    # A copy, and only if something is new: merged messages share states, so none may change.
     new = {name: text for name, text in later.items() if name not in one}
     return {**one, **new} if new else one
 
@@ -187,45 +187,45 @@ def _load_extreme(text: bytes) -> _Extreme:
 MONOIDS: dict[Reducer, Monoid] = {
     Reducer.LAST: Monoid(
         # b"" is a state: a last message without the field removes what came before.
-        lambda text: text or b"",
-        lambda one, later: later,
-        lambda at: at or None,
-        lambda at: _array([at] if at else []),
-        lambda text: b"".join(_listed(text) or ()),
+        lift=lambda text: text or b"",
+        join=lambda one, later: later,
+        show=lambda last: last or None,
+        save=lambda last: _array([last] if last else []),
+        load=lambda text: b"".join(_listed(text) or ()),
     ),
     Reducer.FIRST: Monoid(
-        _present,
-        lambda one, later: one,
-        lambda first: first,
-        lambda first: first,
-        lambda text: text,
+        lift=_present,
+        join=lambda one, later: one,
+        show=lambda first: first,
+        save=lambda first: first,
+        load=lambda text: text,
     ),
     Reducer.SUM: Monoid(
         _number, lambda one, later: one + later, spelled, _save_number, _load_number
     ),
-    Reducer.MIN: Monoid(_extreme, _better(1), _best, _save_extreme, _load_extreme),
-    Reducer.MAX: Monoid(_extreme, _better(-1), _best, _save_extreme, _load_extreme),
+    Reducer.MIN: Monoid(_extreme, _better(operator.lt), _best, _save_extreme, _load_extreme),
+    Reducer.MAX: Monoid(_extreme, _better(operator.gt), _best, _save_extreme, _load_extreme),
     Reducer.COUNT: Monoid(
-        lambda text: None if _present(text) is None else 1,
-        lambda one, later: one + later,
-        spelled,
-        _save_number,
-        _load_number,
+        lift=lambda text: None if _present(text) is None else 1,
+        join=lambda one, later: one + later,
+        show=spelled,
+        save=_save_number,
+        load=_load_number,
     ),
     Reducer.AVG: Monoid(
-        _mean,
-        lambda one, later: _Mean(one.total + later.total, one.count + later.count),
-        lambda mean: spelled(Fraction(mean.total) / mean.count),
-        _save_mean,
-        _load_mean,
+        lift=_mean,
+        join=lambda one, later: _Mean(one.total + later.total, one.count + later.count),
+        show=lambda mean: spelled(Fraction(mean.total) / mean.count),
+        save=_save_mean,
+        load=_load_mean,
     ),
     Reducer.APPEND: Monoid(_listed, lambda one, later: one + later, _array, _array, _listed),
     Reducer.UNION: Monoid(
-        _distinct,
-        _united,
-        lambda found: _array(found.values()),
-        lambda found: _array(found.values()),
-        _distinct,
+        lift=_distinct,
+        join=_united,
+        show=lambda found: _array(found.values()),
+        save=lambda found: _array(found.values()),
+        load=_distinct,
     ),
 }
 
@@ -382,11 +382,11 @@ def _column(text: str, position: int) -> Column:
     if not colon:
         raise PathInvalid("expected path:reducer, such as /qty:sum", position)
     reducer_name, at, name = reducer_text.partition("@")
-    place = position + len(path_text) + 1
+    start = position + len(path_text) + 1
     if reducer_name not in list(Reducer):
-        raise PathInvalid("expected a reducer: " + " ".join(Reducer), place)
+        raise PathInvalid("expected a reducer: " + " ".join(Reducer), start)
     if at and not _NAME(name):
-        raise PathInvalid("expected a field's name after @", place + len(reducer_name) + 1)
+        raise PathInvalid("expected a field's name after @", start + len(reducer_name) + 1)
     path = FieldPath.parse(path_text, position)
     # `/px:max@px` is `/px:max`: equal reducers are equal texts.
     own = path.steps == (name,)

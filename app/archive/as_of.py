@@ -54,28 +54,34 @@ async def records_as_of(
     frames, live = topic.journal.after(dropped), topic.sow.board.live()
     # The first frame that is later, not the last that is not: a clock that was set back must not
     # bring a message before the ones it followed.
-    later = next((at for at, frame in enumerate(frames) if frame.timestamp_ms > time_ms), None)
-    if later is None and (frames or time_ms >= now_ms):
+    first_later = next(
+        (at for at, frame in enumerate(frames) if frame.timestamp_ms > time_ms), None
+    )
+    if first_later is None and (frames or time_ms >= now_ms):
         return Past(Bookmark(epoch, head), live)
-    if not later and (dropped or archive is not None):  # perhaps in an epoch before this one
+    # The time is before or after everything that the journal has. The records may have changed in
+    # messages that it dropped, or in an earlier epoch.
+    if not first_later and (dropped or archive is not None):
         return await _before(topic, kind, time_ms, archive)
-    changed, known = await _split_journal(frames, later or 0)
+    changed, known = await _split_journal(frames, first_later or 0)
     # With a whole journal a key that is in neither half did not exist at that time.
     unknown = changed - known.keys() if dropped else set()
     if unknown:
         known.update(await _state(topic.name, epoch, dropped, kind, archive, unknown))
     records = [record for record in live if record.key not in changed]
     records += [known[text] for text in changed & known.keys()]
-    return Past(Bookmark(epoch, dropped + (later or 0)), _in_order(records))
+    return Past(Bookmark(epoch, dropped + (first_later or 0)), _present_in_order(records))
 
 
-async def _split_journal(frames: Sequence[Frame], later: int) -> tuple[set[str], dict[str, Frame]]:
+async def _split_journal(
+    frames: Sequence[Frame], first_later: int
+) -> tuple[set[str], dict[str, Frame]]:
     """Split the journal: keys that changed later, and the newest earlier message of each key."""
     changed: set[str] = set()
     known: dict[str, Frame] = {}
     for start in range(0, len(frames), FRAMES_AT_ONCE):
         for at, frame in enumerate(frames[start : start + FRAMES_AT_ONCE], start):
-            if at < later:
+            if at < first_later:
                 known[frame.key] = frame
             else:
                 changed.add(frame.key)
@@ -92,7 +98,7 @@ async def _before(topic: Topic, kind: Kind, time_ms: int, archive: Archive | Non
     if not bookmark.offset:
         return Past(bookmark, [])
     found = await _state(topic.name, bookmark.epoch, bookmark.offset, kind, archive, None)
-    return Past(bookmark, _in_order(list(found.values())))
+    return Past(bookmark, _present_in_order(list(found.values())))
 
 
 async def _find_bookmark(topic: Topic, time_ms: int, archive: Archive) -> Bookmark:
@@ -117,7 +123,7 @@ async def _find_bookmark(topic: Topic, time_ms: int, archive: Archive) -> Bookma
         except ArchiveDamaged as error:
             raise _unreadable(topic.name, error) from error
         if _next_known(topic, parts, part.epoch, position) > position + 1:
-            raise BookmarkExpired("the archive lacks messages that may be of before this time")
+            raise BookmarkExpired("the archive lacks messages that may be from before this time")
         return Bookmark(part.epoch, position)
     raise BookmarkExpired("the archive cannot be read as of this time")
 
@@ -181,7 +187,7 @@ def _unreadable(name: str, error: Exception) -> BookmarkExpired:
     return BookmarkExpired("the archive cannot be read as of this time")
 
 
-def _in_order(records: list[Frame]) -> list[Frame]:
+def _present_in_order(records: list[Frame]) -> list[Frame]:
     """Return the records that are no tombstones, ordered by last change."""
     present = (record for record in records if not record.removed)
     return sorted(present, key=lambda record: record.offset)

@@ -25,7 +25,6 @@ from tidegate.app.settings import (
     bound,
     variable_of,
 )
-from tidegate.keys.text.duration import Duration
 from tidegate.keys.text.size import size_text
 
 CONFIG_FILE = "tidegate.toml"
@@ -122,6 +121,7 @@ def _environment_values() -> dict[str, Any]:
             if close:
                 raise ConfigurationInvalid(f"{variable}: no such setting; did you mean {close[0]}?")
             logger.warning("%s is not a setting of the gateway and is ignored", variable)
+    # Variables are in capitals, settings are not.
     found = EnvSettingsSource(Settings, case_sensitive=False)()
     return {name: EnvironmentText(text) for name, text in found.items()}
 
@@ -183,8 +183,8 @@ def _shown(name: str, value: Any) -> str:
     if isinstance(value, int) and "bytes" in name:
         return size_text(value)
     if isinstance(value, tuple):
-        return "[]"
-    return str(value) if isinstance(value, Duration | str) else f"{value}"
+        return str(list(value))
+    return str(value)
 
 
 if __name__ == "__main__":

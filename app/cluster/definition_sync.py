@@ -198,7 +198,7 @@ class DefinitionSync:
             if known.record.epoch != record.epoch:
                 self._restart_topic(record, await self._store.load_as(record))
             self._store.set_record(name, record)
-        self._append_waiters.moved(name)
+        self._append_waiters.notify(name)
 
     async def _add_topic(self, record: TopicRecord, restored: RestoredTopic) -> None:
         """Add a topic; pattern subscriptions read its stream from the start."""
@@ -211,4 +211,4 @@ class DefinitionSync:
         logger.warning("%s restarts in epoch %s", record.name, record.epoch)
         self._store.set_record(record.name, record)
         self._catalog.renew(record, restored)
-        self._append_waiters.moved(record.name)
+        self._append_waiters.notify(record.name)

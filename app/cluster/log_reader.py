@@ -96,7 +96,7 @@ class TopicLogReader:
         self.suspect(topic)
         with contextlib.suppress(TimeoutError, Problem, TopicUnknown):
             async with asyncio.timeout(POSITION_S_MAX):
-                await self._append_waiters.reached(topic, seen.epoch, seen.offset)
+                await self._append_waiters.wait_reached(topic, seen.epoch, seen.offset)
 
     async def run(self) -> None:
         """Read until cancelled; while Redis is unavailable, retry with growing pauses."""
@@ -200,7 +200,7 @@ class TopicLogReader:
         except Exception:
             logger.exception("%s cannot be read; the topic restarts", name)
             self.suspect(name, has_gap=True)
-        self._append_waiters.moved(name)
+        self._append_waiters.notify(name)
 
     def _contiguous_frames(self, name: str, entries: Sequence[Fields]) -> list[Frame]:
         """Return the frames that continue the engine's copy without a gap, up to the first gap."""
@@ -273,7 +273,7 @@ class TopicLogReader:
         logger.warning("%s restarts in epoch %s", name, epoch)
         self._store.set_record(name, record)
         self._catalog.renew(record, restored)
-        self._append_waiters.moved(name)
+        self._append_waiters.notify(name)
 
     def _names(self) -> list[str]:
         names = (entry.record.name for entry in self._catalog.entries())

@@ -275,7 +275,7 @@ class Peers:
         """Refresh the locations of sessions that other gateways opened, before they expire."""
         while True:
             await asyncio.sleep(REFRESH_MS / 1_000)
-            for session in self._sessions.kept():
+            for session in self._sessions.movable():
                 if _opened_by(session.id) != self.gateway and session.id not in self._leaving:
                     with contextlib.suppress(Problem):
                         await self.locations.confirm(session.id)
@@ -295,7 +295,7 @@ class Peers:
         """Hand a session over to the requesting gateway; reply empty if the session is not here."""
         name, event = _HAND_OVERS.decode(text)
         await self._wait_for_hand_over(name)
-        session = next((each for each in self._sessions.kept() if each.id == name), None)
+        session = next((each for each in self._sessions.movable() if each.id == name), None)
         if session is None:
             return b""
         # The reader with this event was replaced: giving the session back would start a loop.
@@ -330,7 +330,7 @@ class Peers:
         self._sessions.release(session)
 
     async def _hand_over_all(self) -> None:
-        sessions = self._sessions.kept()
+        sessions = self._sessions.movable()
         while sessions:
             some, sessions = sessions[:HANDED_OVER_AT_ONCE], sessions[HANDED_OVER_AT_ONCE:]
             leaving = [self._leaving.get(each.id) or self._start_hand_over(each) for each in some]

@@ -101,7 +101,7 @@ class RedisStore:
             self._syncs = await syncs_every_write(self._connection)
             await self.definitions.open()
         except (RedisError, OSError) as error:
-            raise StoreUnusable(f"the bus does not reply: {error}") from None
+            raise StoreUnusable(f"the bus does not answer: {error}") from None
 
     async def reopen(self) -> None:
         """Adopt the current state of a Redis that has lost data.
@@ -311,8 +311,10 @@ class RedisStore:
             values = await self._connection.execute("MGET", *keys) if keys else []
         found: list[Item] = []
         for value in values:
-            at_ms, items = (0, b"") if value is None else _unpack_stage(value)
-            # Redis expires it by its own clock, which may be behind this one.
+            if value is None:
+                return None
+            at_ms, items = _unpack_stage(value)
+            # Redis expires it by its own clock, which may be slower than this one.
             if at_ms + STAGE_MS <= now_ms:
                 return None
             found += unpack(items)
@@ -339,12 +341,14 @@ class RedisStore:
     async def _create(self, record: Stored) -> None:
         """Create a topic's keys before its definition: whoever sees the topic can append."""
         keys, epoch = topic_keys(self._connection, record.name), record.epoch
+        # Make the keys only where there are none: those of another epoch may be in use.
         found = await self._run(scripts.CREATE, keys, [epoch, int(self._syncs), ""])
         try:
             await self.definitions.put(record)
         except BaseException:
             await self._run(scripts.DROP, keys, [epoch])
             raise
+        # The definition is won, so keys of another epoch that were found are leftovers.
         await self._run(scripts.CREATE, keys, [epoch, int(self._syncs), found])
 
     async def _replace(self, record: Stored) -> None:

@@ -20,7 +20,7 @@ def resolved(name: str, document: TopicDefinition, find: Find) -> TopicDefinitio
     Raises:
         Problem: source-cycle, topic-unknown for a source that is not there, topic-invalid.
     """
-    # The whole chain is walked: a cycle closes at any topic behind this one.
+    # The whole chain is walked: a cycle closes at any topic after this one.
     source, seen = document.source, {name}
     while source is not None:
         if source.topic in seen:

@@ -32,7 +32,7 @@ from tidegate.app.definitions.mergers import NO_MERGERS, Mergers
 from tidegate.app.definitions.schema import Schema, SchemaField
 from tidegate.app.http.bodies import Strict, invalid, read
 from tidegate.app.http.problems import Problem
-from tidegate.conflation import definition as engine
+from tidegate.conflation import definition as conflation_definition
 from tidegate.conflation.definition import (
     CONFLATING,
     Definition,
@@ -79,14 +79,14 @@ class TopicDefinition(Strict):
         Word[QueuePolicy],
         Field(
             alias="conflation",
-            description="Policy of a full session queue; the default is conflate, of a series off",
+            description="Policy of a full session queue; default: conflate; for a series: off",
             json_schema_extra=_without_default,
         ),
         # Overridden for a series by `_default_policy`.
     ] = QueuePolicy.CONFLATE
     options: Annotated[OptionsText, Field(description="Default options of its subscriptions")] = ""
     placement: Annotated[
-        Word[Placement], Field(description="Where in a queue the survivor stands")
+        Word[Placement], Field(description="Which position in a queue a merged message takes")
     ] = Placement.APPEND
     match: Annotated[
         Match,
@@ -101,20 +101,21 @@ class TopicDefinition(Strict):
             json_schema_extra={"default": "replace"},
         ),
     ] = None
-    kind: Annotated[Word[Kind], Field(alias="type", description="Kind of its messages")] = Kind.JSON
+    kind: Annotated[Word[Kind], Field(alias="type", description="Type of its messages")] = Kind.JSON
     # Three values: null follows the key, which a filled topic gets from its source only later.
     retain: Annotated[
-        bool | None, Field(description="true: it keeps records; null: only if it has a key")
+        bool | None,
+        Field(description="true: it keeps records; null: it keeps them if it has a key"),
     ] = None
     values_only: Annotated[bool, Field(description="Never deltas")] = False
-    priority: Annotated[Word[Priority], Field(description="Which topics of a session go first")] = (
-        Priority.DEFAULT
-    )
+    priority: Annotated[
+        Word[Priority], Field(description="Which topics a session with a backlog is sent first")
+    ] = Priority.DEFAULT
     expiration_ns: Annotated[
         Expiration | None,
         Field(
             alias="expiration",
-            description="A record not published again for so long is removed",
+            description="A record is removed after this time without a new message",
         ),
     ] = None
     history: Annotated[History | None, Field(description="null: the gateway's setting")] = None
@@ -128,7 +129,9 @@ class TopicDefinition(Strict):
             description="Drop what is queued for a subscription that ends",
         ),
     ] = False
-    source: Annotated[TopicSource | None, Field(description="null: its publishers")] = None
+    source: Annotated[
+        TopicSource | None, Field(description="The topic that fills it; null: publishers do")
+    ] = None
     description: Annotated[
         str, Field(max_length=DESCRIPTION_CHARACTERS_MAX, description="For people")
     ] = ""
@@ -153,7 +156,7 @@ class TopicDefinition(Strict):
     @classmethod
     def _default_policy(cls, document: Any) -> Any:
         """Give a series the default policy of its own."""
-        # A field's default cannot go by a field that is declared behind it.
+        # A field's default cannot depend on a later field.
         if isinstance(document, dict) and document.get("type") == Kind.SERIES:
             return {"conflation": QueuePolicy.OFF, **document}
         return document
@@ -174,12 +177,15 @@ class TopicDefinition(Strict):
     def _check_together(self) -> Self:
         """Refuse fields that do not go together, at the one that is out of place."""
         if self.kind is not Kind.JSON:
-            for name in self._only_of_json():
-                raise _invalid(f"A topic of type {self.kind} has no {name}.", name)
+            unusable = self._only_of_json()
+            if unusable:
+                detail = f"A topic of type {self.kind} has no {unusable[0]}."
+                raise invalid("topic-invalid", detail, f"/{unusable[0]}")
         if self.kind is Kind.SERIES:
             self._check_series()
         if isinstance(self.merge, Reduce) and self.merge.writes_to(self.key_spec.paths):
-            raise _invalid("A reducer may not write to a field of the key.", "merge")
+            detail = "A reducer may not write to a field of the key."
+            raise invalid("topic-invalid", detail, "/merge")
         return self
 
     def _only_of_json(self) -> list[str]:
@@ -255,7 +261,9 @@ class TopicDefinition(Strict):
         # `match`.
         match = self.key_spec if self.key_spec and not self.retains else None
         return Definition(
-            engine.History(messages_max) if not self.history else self.history.kept(messages_max),
+            self.history.kept(messages_max)
+            if self.history
+            else conflation_definition.History(messages_max),
             self.key_spec if self.retains else KeySpec(),
             self.policy,
             kind=self.kind,
@@ -284,18 +292,18 @@ class TopicDefinition(Strict):
         # type.
         by_spark = given.engine is FilledBy.SPARK
         if source.kind is not Kind.JSON and not by_spark:
-            raise _problem("Only a topic of type json can be conflated.", "/source/topic")
+            raise _source_invalid("Only a topic of type json can be conflated.", "/source/topic")
         if given.projection is not None:
             if not source.retains or not source.key_spec:
-                raise _problem("A view needs a source that keeps records.", "/source/topic")
+                raise _source_invalid("A view needs a source that keeps records.", "/source/topic")
             wanted = given.projection.grouping
         else:
             own = self.key_spec if by_spark else None
             wanted = own or source.key_spec or self.key_spec
         if not wanted:
-            raise _problem("The source has no key, so this topic needs one.", "/key")
+            raise _source_invalid("The source has no key, so this topic needs one.", "/key")
         if self.key_spec and self.key_spec != wanted:
-            raise _problem("key is that of the source, or of the grouping.", "/key")
+            raise _source_invalid("key is that of the source, or of the grouping.", "/key")
         retain = False if self.retain is False else None  # with a key, true is the default
         return self.model_copy(update={"key_spec": wanted, "retain": retain})
 
@@ -311,11 +319,7 @@ def etag_of(epoch: str, fields: Mapping[str, Any]) -> str:
     return '"' + hashlib.blake2b(text, digest_size=8).hexdigest() + '"'
 
 
-def _invalid(detail: str, name: str) -> Exception:
-    return invalid("topic-invalid", detail, f"/{name}")
-
-
-def _problem(detail: str, pointer: str) -> Problem:
+def _source_invalid(detail: str, pointer: str) -> Problem:
     return Problem("topic-invalid", detail, pointer=pointer)
 
 

@@ -23,13 +23,14 @@ class AutoInterval:
     """
 
     def __init__(self, interval_ns: int) -> None:
+        # A placeholder until `begin` brings the bounds.
         self.state = State(Auto(interval_ns, interval_ns), interval_ns)
         self.decisions: deque[dict[str, Any]] = deque(maxlen=DECISIONS_MAX)
         self._seen_at: Instant = 0
 
     def begin(self, bounds: Auto) -> None:
         """Start over for another socket or other bounds: earlier observations do not apply."""
-        interval_ns = within(bounds, self.state.interval_ns)
+        interval_ns = clamp(bounds, self.state.interval_ns)
         self.state = State(bounds, interval_ns)
 
     def keep_to(self, bounds: Auto) -> None:
@@ -58,7 +59,7 @@ def bounds_of(subscriptions: Iterable[Subscription]) -> Auto | None:
     return Auto(min(auto.min_ns for auto in autos), max(auto.max_ns for auto in autos))
 
 
-def within(bounds: Auto, interval_ns: int) -> int:
+def clamp(bounds: Auto, interval_ns: int) -> int:
     """Clamp an interval to the bounds."""
     return max(bounds.min_ns, min(bounds.max_ns, interval_ns))
 
@@ -69,9 +70,9 @@ def at_interval(subscription: Subscription, interval_ns: int) -> Subscription:
     A subscription without `auto` is returned unchanged.
     """
     auto = subscription.shown.auto
-    if auto is None or within(auto, interval_ns) == subscription.lane_id.interval_ns:
+    if auto is None or clamp(auto, interval_ns) == subscription.lane_id.interval_ns:
         return subscription
-    lane_id = replace(subscription.lane_id, interval_ns=within(auto, interval_ns))
+    lane_id = replace(subscription.lane_id, interval_ns=clamp(auto, interval_ns))
     return replace(subscription, lane_id=lane_id)
 
 

@@ -63,7 +63,7 @@ class Driver:
         self.on_history_wanted: Callable[[HistoryWanted], None] | None = None
         self._clock, self.wall_ms = clock, wall_ms
         self._arrival_ages_ms: dict[str, int] = {}
-        # The engine's time never goes back, not even behind a timer that rang a little early.
+        # The engine's time never goes back, not even when a timer rings a little early.
         self._latest: Instant = 0
         self._consumers: dict[str, Consumer] = {}
         self._wakeups: dict[str, Wakeup] = {}  # of the consumers
@@ -213,8 +213,8 @@ class Driver:
         self.settle()
 
     def settle(self) -> None:
-        """Dispatch the engine's events and re-arm the timer; follows each call into the engine."""
-        for event in self.engine.events():
+        """Act on the engine's announcements and re-arm the timer; follows each call into it."""
+        for event in self.engine.announcements():
             match event:
                 case SessionReady():
                     if (wakeup := self._wakeups.get(event.session)) is not None:

@@ -41,9 +41,9 @@ class Connection:
     Args:
         transport: of the connection.
         on_abort: ends the requests of the connection. The transport reports the loss
-            only in the loop's next turn, and a stream that returns in this one would be taken
-            for one that forgot to end its answer.
-        figures: counts those that are given up.
+            only in the loop's next turn; for a stream that returns before that, the server would
+            log an incomplete response.
+        figures: counts the connections that are given up.
     """
 
     __slots__ = ("_figures", "_on_abort", "_socket", "_transport", "is_given_up")
@@ -58,7 +58,7 @@ class Connection:
         self._transport = transport
         self._on_abort = on_abort
         self._figures = figures
-        # It knows when it is closed; its bare number would be another connection's by then.
+        # The socket, not its descriptor: the number is used again after the close.
         self._socket: socket.socket | None = transport.get_extra_info("socket")
 
     def abort(self) -> None:
@@ -69,8 +69,8 @@ class Connection:
         self._transport.abort()
         self._on_abort()
 
-    def was_handed_over(self) -> None:
-        """Forget the requests of the connection, which a stream has now."""
+    def release_requests(self) -> None:
+        """Forget the requests of the connection: a stream has taken it over."""
         self._on_abort = _no_requests
 
     def give_up(self) -> None:
@@ -138,7 +138,7 @@ class Connection:
 
 
 def _no_requests() -> None:
-    """Tell nobody: there is no request that waits."""
+    """Do nothing: no request waits."""
 
 
 class HandedOver(NamedTuple):
@@ -233,13 +233,13 @@ class WriteWatch:
         async def watched(scope: Scope, receive: Receive, send: Send) -> None:
             async def watched_send(message: Message) -> None:
                 await send(message)
-                self.wrote(connection)
+                self.note_write(connection)
 
             await app(scope, receive, watched_send)
 
         return watched
 
-    def wrote(self, connection: Connection) -> None:
+    def note_write(self, connection: Connection) -> None:
         """Check the connection soon: bytes were written."""
         self._written.add(connection)
         if self._next_look is None:

@@ -190,7 +190,7 @@ class GatewayProtocol(HttpToolsProtocol):
         connections: set[Any] = self.connections
         connections.discard(self)
         connections.add(stream)
-        connection.was_handed_over()
+        connection.release_requests()
         admission = self._admission
 
         def leave() -> None:

@@ -87,7 +87,7 @@ def merge_pages(pages: Mapping[int, str], count: int) -> bytes:
                 labels = {"worker": str(number), **sample.labels}
                 family.samples.append(sample._replace(labels=labels))
     answered = GaugeMetricFamily(
-        UP, "1 while the worker answers the one that was asked.", labels=["worker"]
+        UP, "1 if the worker answered the worker that was scraped.", labels=["worker"]
     )
     for number in range(1, count + 1):
         answered.add_metric([str(number)], int(number in pages))

@@ -92,27 +92,27 @@ def gateway_families(
 ) -> Iterator[Metric]:
     """Yield readiness, limits, flushes and durations; `at_fault`: topics by state."""
     figures, stats = driver.figures, driver.engine.stats(())
-    yield gauge("ready", "1 while the gateway is ready, as /readyz has it.", is_ready)
-    yield gauge("topics", "Topics.", topics)
+    yield gauge("ready", "1 while the gateway is ready, as /readyz reports.", is_ready)
+    yield gauge("topics", "Topics of the gateway.", topics)
     # Zeros are exposed, so that an alert can tell "none" from "not measured".
     states = {state: at_fault.get(state, 0) for state in ("unusable", "unfilled")}
-    yield gauges("topics_at_fault", "Topics not as they should be.", "state", states)
+    yield gauges("topics_at_fault", "Topics that are unusable or not filled.", "state", states)
     limits = {
         "topics": settings.topics_max,
         "topic_keys": settings.topic_keys_max,
         "sessions": settings.sessions_max,
     }
     # Beside the counts, so that an alert on "nearly full" needs no copy of the settings.
-    yield gauges("limit", "How many there may be, by settings.", "of", limits)
+    yield gauges("limit", "Greatest number allowed by the settings.", "of", limits)
     yield counter("flushes", "Flushes of lanes.", stats.flushes)
     yield histogram(
         "flush_lateness_seconds",
-        "From the earliest planned flush until all that was due had gone.",
+        "Time from the earliest planned flush until all due rows were sent.",
         figures.flush_lateness,
     )
     yield histogram(
         "publish_seconds",
-        "From a publish's way to the store until the engine had all of it.",
+        "Time from the hand-over of a publish to the store until the engine has all of it.",
         figures.publish,
     )
     # By registered function only: the label has as many values as the setting has entries.
@@ -127,25 +127,25 @@ def session_families(
     """Yield sessions by state, ends by reason, resumes by mode, and stream writes."""
     figures, stats = driver.figures, driver.engine.stats(())
     known = {state.value: states.get(state, 0) for state in State}
-    yield gauges("sessions", "Sessions, with those that ended a short while ago.", "state", known)
+    yield gauges("sessions", "Sessions, including recently ended ones.", "state", known)
     # Peers that just close count apart: for an operator they are no ends that the gateway decided.
     ends = {**_none_of(CloseReason), **driver.closed_sessions, GONE: figures.left}
-    yield counters("sessions_closed", "Ends of sessions' streams, by why.", "reason", ends)
+    yield counters("sessions_closed", "Ends of sessions' streams, by reason.", "reason", ends)
     yield counters(
         "unsubscribed",
-        "Ends of subscriptions that their sessions were sent, by reason.",
+        "`unsubscribed` events for sessions, by reason.",
         "reason",
         {**dict.fromkeys(ENDS, 0), **stats.unsubscribed},
     )
     yield counters(
         "resumed",
-        "Subscriptions that went on from a bookmark, by how.",
+        "Subscriptions that continued from a bookmark, by resume mode.",
         "mode",
         {**_none_of(ResumeMode), **stats.resumed},
     )
     yield counters(
         "auto_changes",
-        "Steps of conflation=auto, by whether the interval became longer or shorter.",
+        "Interval changes of conflation=auto, by direction.",
         "direction",
         {**dict.fromkeys(DIRECTIONS, 0), **figures.auto_changes},
     )
@@ -153,13 +153,13 @@ def session_families(
         yield counter(f"queues_{name}", meaning, getattr(stats.reliefs, name))
     yield histogram(
         "stream_write_seconds",
-        "From a stream's write until its socket had room for another.",
+        "Time from a stream's write until its socket had room for another.",
         figures.write,
     )
     yield histogram("stream_write_bytes", "Bytes of a stream's write.", figures.write_bytes)
     yield gauge(
         "unacknowledged_bytes",
-        "What streams' sockets hold that their peers have not acknowledged.",
+        "Bytes in the sockets of streams that their peers have not acknowledged.",
         unsent_bytes,
     )
 
@@ -177,7 +177,7 @@ def store_families(store: Store, figures: Counters) -> Iterator[Metric]:
 
 def measured_families(figures: Counters) -> Iterator[Metric]:
     """Yield what the gateway measures."""
-    yield histogram("store_append_seconds", "The store's part of a publish.", figures.append)
+    yield histogram("store_append_seconds", "Time of a publish in the store.", figures.append)
     yield counter(
         "store_failures", "Publishes that the store could not keep.", figures.store_failures
     )
@@ -186,35 +186,35 @@ def measured_families(figures: Counters) -> Iterator[Metric]:
     if figures.checkpointed_ms is not None:
         yield gauge(
             "checkpoint_timestamp_seconds",
-            "When all that had been published was in checkpoints, as far as the store wants any.",
+            "Unix time at which every message was in a checkpoint that needs one.",
             figures.checkpointed_ms / MS_PER_S,
         )
 
 
 def reported_families(figures: StoreFigures) -> Iterator[Metric]:
     """Yield what the store reports; its size only if it keeps anything."""
-    yield counter("store_commits", "Steps in which the store wrote something.", figures.commits)
+    yield counter("store_commits", "Commits of the store.", figures.commits)
     yield gauge("store_queued", "Writes that wait for their commit.", figures.queued)
     # A store in memory has no size of its own; 0 would look like a lost file.
     if figures.size_bytes is not None:
-        yield gauge("store_size_bytes", "What the store takes up.", figures.size_bytes)
+        yield gauge("store_size_bytes", "Size of the store.", figures.size_bytes)
 
 
 def server_families(figures: ConnectionFigures) -> Iterator[Metric]:
     """Yield open, refused and cut connections, and the event loop's lag."""
-    yield gauge("connections", "Connections open.", figures.connections)
-    yield gauge("connections_max", "Connections served at once.", figures.connections_max)
+    yield gauge("connections", "Open connections.", figures.connections)
+    yield gauge("connections_max", "Connections allowed at once.", figures.connections_max)
     # By reason, as they call for different things: more descriptors, or a look at one address.
     refused = {reason: figures.refused_by[reason] for reason in (CONNECTIONS, ADDRESS)}
     yield counters(
         "connections_refused",
-        "Turned away: there was no more room in all connections, or in those of one address.",
+        "Connections refused at the limit of all connections or of one address.",
         "reason",
         refused,
     )
-    yield counter("connections_given_up", "Cut because their peers took nothing.", figures.given_up)
+    yield counter("connections_given_up", "Connections cut for taking nothing.", figures.given_up)
     yield histogram(
         "event_loop_lag_seconds",
-        "How much later than asked for the event loop called.",
+        "Delay of the event loop's timers.",
         figures.loop_lag,
     )

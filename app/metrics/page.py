@@ -30,9 +30,9 @@ INTRODUCTION = """\
 
 `GET /metrics` answers in Prometheus's text form. A scrape costs no publish and changes nothing that
 is sent (rule [account-4](semantics/accounting.md#account-4)); members of a lane that wait for the
-same are counted at once, and between two topics others have their turn. `deploy/grafana.json` is a
-dashboard for these metrics, `deploy/alerts.yml` has alerts; [operations.md](operations.md) says
-what to do about each.
+same rows are counted at once, and other requests are served between two topics.
+`deploy/grafana.json` is a dashboard for these metrics, `deploy/alerts.yml` has alerts;
+[operations.md](operations.md) says what to do about each.
 
 **They add up.** For each topic, at every moment:
 
@@ -42,12 +42,12 @@ what to do about each.
 Sums keep subscriptions that have ended, so that counters only rise while the topic lives.
 `conflated` and `waiting` are gauges: a row that was counted as replaced may be taken after all,
 when its reader was in the middle of it. Snapshot and resume rows are no deliveries. Rows of windows
-and groups are no messages: of them nothing is filtered.
+and groups are no messages, so none of them count as filtered.
 
-**Labels are bounded.** There is none for a session, a key, an address or a lane. So many topics as
-`metrics_topics_max` says, the first by name, have a `topic` label of their own; all others are
-added up under `topic="(others)"`, which is no topic's name. Whoever needs another choice of topics
-raises the setting, or reads `GET /v1/topics/{topic}`.
+**Labels are bounded.** No label names a session, a key, an address or a lane. The first
+`metrics_topics_max` topics by name have a `topic` label of their own. All others are added up under
+`topic="(others)"`, which no topic can be called. For another choice of topics, raise the setting or
+read `GET /v1/topics/{topic}`.
 
 A counter is shown as it is sampled, with `_total`; a histogram has `_bucket`, `_count` and `_sum`.
 A running pipeline answers with metrics of its own: [pipeline.md](pipeline.md#operations).

@@ -26,25 +26,25 @@ BUSY_S_MAX = 0.002
 """Longest time that a scrape occupies the event loop without a break."""
 
 COUNTERS = {
-    "messages_in": "Messages published to the topic, removals of records among them.",
-    "removals_in": "Removals of records among these.",
+    "messages_in": "Messages published to the topic, including removals of records.",
+    "removals_in": "Removals of records published to the topic.",
     "bytes_in": "Payload bytes published to the topic.",
-    "offered": "Values published while a subscription was there, for each: filtered + matched.",
-    "filtered": "Values offered that a subscription did not ask for.",
-    "matched": "Values that subscriptions asked for: delivered + conflated + dropped + waiting.",
+    "offered": "Values published, once for each open subscription: filtered + matched.",
+    "filtered": "Offered values that were not asked for.",
+    "matched": "Offered values that were asked for: delivered + conflated + dropped + waiting.",
     "delivered": "Live rows taken by subscribers.",
 }
 # `conflated` is computed from the others and can fall, when a row counted as replaced is sent after
 # all. So it is a gauge.
 GAUGES = {
-    "conflated": "Values replaced by a newer one of their key, since the topic was made.",
+    "conflated": "Values replaced by a newer value of their key, since the topic was created.",
     "waiting": "Rows still to come if nothing more is published.",
     "keys": "Keys in the topic's state of the world.",
-    "boards": "Boards, each the newest of each key for one filter, order or grouping.",
-    "lanes": "Lanes, each shared by equal subscriptions.",
-    "subscriptions": "Subscriptions open.",
+    "boards": "Boards; each has the newest value of each key for one filter, order or grouping.",
+    "lanes": "Lanes of the topic; equal subscriptions share one.",
+    "subscriptions": "Open subscriptions to the topic.",
     "journal_messages": "Messages in the topic's journal.",
-    "journal_bytes": "Their payload bytes.",
+    "journal_bytes": "Payload bytes in the topic's journal.",
 }
 
 
@@ -65,14 +65,14 @@ class TopicTable:
         self.dropped.setdefault(label, Counter()).update(dict(stats.dropped_by))
 
 
-async def topic_table(catalog: TopicRegistry, driver: Driver, labels_max: int) -> TopicTable:
+async def topic_table(topics: TopicRegistry, driver: Driver, labels_max: int) -> TopicTable:
     """Return the figures of every topic, each topic's from one moment.
 
     The first `labels_max` topics by name get a label of their own. Other tasks run between topics.
     """
     table = TopicTable()
     began = time.monotonic()
-    for name in _names(catalog):
+    for name in _names(topics):
         if time.monotonic() - began > BUSY_S_MAX:
             await asyncio.sleep(0)
             began = time.monotonic()
@@ -92,7 +92,7 @@ def topic_families(table: TopicTable) -> Iterator[Metric]:
             yield family(f"topic_{name}", meaning, "topic", values)
     dropped = CounterMetricFamily(
         f"{PREFIX}topic_dropped",
-        "Rows waiting when their subscription ended, by why it did.",
+        "Rows that still waited when their subscription ended, by the reason of its end.",
         labels=["topic", "reason"],
     )
     for label, reasons in table.dropped.items():
@@ -101,10 +101,10 @@ def topic_families(table: TopicTable) -> Iterator[Metric]:
     yield dropped
 
 
-def _names(catalog: TopicRegistry) -> Sequence[str]:
+def _names(topics: TopicRegistry) -> Sequence[str]:
     """Return the topics of publishers first, then the gateway's own."""
     entries = [
-        *catalog.listed("", "", NO_LIMIT),
-        *catalog.listed(OWN_PREFIX, "", NO_LIMIT),
+        *topics.listed("", "", NO_LIMIT),
+        *topics.listed(OWN_PREFIX, "", NO_LIMIT),
     ]
     return [entry.record.name for entry in entries]

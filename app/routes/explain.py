@@ -38,7 +38,7 @@ ONE_SHOT = "a sow is sent once"
 TOO_MANY_RECORDS = f"the topic holds more than {RECORDS_MAX} records to look for a window in"
 
 # One thread: estimates are worth no more than one core, however many are asked for.
-_RECKONER = ThreadPoolExecutor(max_workers=1, thread_name_prefix="explain")
+_ESTIMATES = ThreadPoolExecutor(max_workers=1, thread_name_prefix="explain")
 
 
 async def explained(gateway: Gateway, asked: Explaining) -> dict[str, object]:
@@ -90,29 +90,31 @@ def _resume(topic: Topic, lane_id: LaneId) -> str:
 
 
 async def _estimates(topic: Topic, subscription: Subscription) -> dict[str, object]:
+    if subscription.command is Command.SOW:
+        return _without_estimates(ONE_SHOT)
     lane_id = subscription.lane_id
     shape = lane_id.feed.shape
     messages_max = GROUPED_MAX if isinstance(shape, Projection) else JOURNALLED_MAX
     frames = topic.journal.after(max(0, topic.head - messages_max))
-    board = topic.sow.board if topic.sow and isinstance(shape, Window) else None
-    if subscription.command is Command.SOW:
-        return _none(ONE_SHOT)
     if not frames:
-        return _none(NOTHING_JOURNALLED)
+        return _without_estimates(NOTHING_JOURNALLED)
+    board = topic.sow.board if topic.sow and isinstance(shape, Window) else None
     if board is not None and len(board) > RECORDS_MAX:
-        return _none(TOO_MANY_RECORDS)
+        return _without_estimates(TOO_MANY_RECORDS)
     records = [] if board is None else board.live()
     # Frames never change, so the thread may read them while the engine goes on.
-    reckon = partial(estimate, frames, records, lane_id, topic.definition.key_spec, topic.name)
-    found = await asyncio.get_running_loop().run_in_executor(_RECKONER, reckon)
-    return _none(NO_TIME_PASSED) if found is None else _some(found, len(frames), lane_id)
+    compute = partial(estimate, frames, records, lane_id, topic.definition.key_spec, topic.name)
+    found = await asyncio.get_running_loop().run_in_executor(_ESTIMATES, compute)
+    if found is None:
+        return _without_estimates(NO_TIME_PASSED)
+    return _with_estimates(found, len(frames), lane_id)
 
 
-def _none(reason: str) -> dict[str, object]:
+def _without_estimates(reason: str) -> dict[str, object]:
     return {"estimates": None, "reason": reason}
 
 
-def _some(found: Estimate, journalled: int, lane_id: LaneId) -> dict[str, object]:
+def _with_estimates(found: Estimate, journalled: int, lane_id: LaneId) -> dict[str, object]:
     interval_ns = lane_id.interval_ns
     estimates = {
         "messages_per_s": round(found.rows_per_s, 3),
@@ -130,7 +132,7 @@ router = APIRouter(tags=["subscribing"], dependencies=STRICT)
     "/v1/explain",
     summary="What subscribing would do: options as granted, lane, resume mode, estimates",
     responses={
-        200: answer("What it would get", ref(Explained)),
+        200: answer("What the subscription would get", ref(Explained)),
         **problems("topic-unknown", "topic-invalid", "options-invalid", "filter-invalid"),
     },
     openapi_extra=json_body(Explaining),
@@ -139,6 +141,7 @@ async def explain(request: Request) -> Response:
     """Explain the parameters of a subscription and its `topic`, a JSON object of texts."""
     asked = await Explaining.posted(request)
     gateway = gateway_of(request)
-    # As subscribing does: the topic may have just been made at another gateway.
+    # As subscribing does: the topic may have just been made at another gateway. Raises unless it
+    # exists.
     await gateway.catalog.seek(asked.topic)
     return json_answer(await explained(gateway, asked))

@@ -149,7 +149,7 @@ async def _staged(
 
 
 def published(entry: CatalogTopic, appended: Appended) -> Response:
-    """Answer a publish; a retry gets the places of the first time, if they are known."""
+    """Answer a publish; a retry gets the bookmarks of the first attempt, if they are known."""
     # The store keeps the places of an idempotency key, and none of a producer's duplicate.
     epoch, is_known = entry.record.epoch, appended.first > 0
     answer = {
@@ -168,10 +168,10 @@ class Reading(Parameters):
     start: Annotated[
         str,
         text("bookmark-invalid"),
-        Field(alias="from", description="epoch, or a bookmark: what is after it"),
+        Field(alias="from", description="`epoch`, or a bookmark: messages after it"),
     ] = "epoch"
     limit: Annotated[
-        int, whole("limit", 1, JOURNAL_LIMIT_MAX), Field(description="At most so many")
+        int, whole("limit", 1, JOURNAL_LIMIT_MAX), Field(description="At most this many messages")
     ] = JOURNAL_LIMIT
 
 

@@ -54,7 +54,7 @@ async def healthz() -> Response:
     responses={200: answer("Ready", ref(Ready)), **problems("not-ready")},
 )
 async def readyz(request: Request) -> Response:
-    """Answer 200 where the store takes writes; 503 with the reason elsewhere and at a shutdown.
+    """Answer 200 while the store takes writes; else, and at a shutdown, 503 with the reason.
 
     `topics`: those that cannot be used or filled while all others are served, with the reasons.
     `bus`: what stands under its keys that no gateway wrote, which is passed over.
@@ -126,7 +126,7 @@ async def families(gateway: Gateway, connections: ConnectionFigures | None = Non
 class WantedLanes(Parameters):
     """The topic whose lanes to list."""
 
-    topic: Annotated[str | None, TOPIC_TEXT, Field(description="Only this topic's")] = None
+    topic: Annotated[str | None, TOPIC_TEXT, Field(description="Only lanes of this topic")] = None
 
 
 @router.get(

@@ -35,8 +35,9 @@ from tidegate.app.sessions.documents import (
     pointing,
     tuning_of,
 )
-from tidegate.app.sessions.session import Session, check_count
+from tidegate.app.sessions.session import Session
 from tidegate.app.sessions.stream import refusal_stream, session_stream
+from tidegate.app.sessions.subscriptions import check_count
 from tidegate.app.sessions.view import Page, answer, session_view
 from tidegate.conflation.errors import LimitReached
 
@@ -55,26 +56,26 @@ def _after(text: str) -> str:
 class Listed(Parameters):
     """The page of sessions to list."""
 
-    limit: Annotated[int, whole("limit", 1, PAGE_MAX), Field(description="At most so many")] = 100
+    limit: Annotated[int, whole("limit", 1, PAGE_MAX), Field(description="At most this many")] = 100
     after: Annotated[
         str,
         Read(_after, {"type": "string", "pattern": f"^({SESSION_ID})?$"}),
-        Field(description="Ids behind this one"),
+        Field(description="Only ids after this one"),
     ] = ""
 
 
 class Place(Parameters):
-    """The place of a stream's reader."""
+    """The position of a stream's reader."""
 
     last_event_id: Annotated[
-        str | None, EVENT_ID, Field(description="Continue behind it, as Last-Event-ID")
+        str | None, EVENT_ID, Field(description="Continue after this id, as with Last-Event-ID")
     ] = None
 
 
 @router.post(
     "/v1/sessions",
     status_code=201,
-    summary="Open a session of as many subscriptions as are wanted",
+    summary="Open a session with any number of subscriptions",
     responses={
         201: answered("The session is open", ref(OpenedSession), headers=LOCATION),
         **problems(
@@ -143,17 +144,17 @@ async def list_sessions(request: Request, asked: Annotated[Listed, Query()]) -> 
 
 @router.get(
     "/v1/sessions/{session}",
-    summary="A session: where it stands, what waits, its subscriptions",
+    summary="A session: its state, its queue, its subscriptions",
     responses={200: answered("The session", ref(SessionView)), **problems("session-unknown")},
 )
 async def get_session(request: Request, session: SessionPath) -> Response:
-    """Return the session, for a while also after its end."""
+    """Return the session; also for some time after its end."""
     return json_answer(session_view(gateway_of(request).sessions.get(session)))
 
 
 @router.patch(
     "/v1/sessions/{session}",
-    summary="Change a session's limits, or whether policies hold for it",
+    summary="Change a session's queue limits, or whether policies apply to it",
     responses={
         200: answered("The session as it is then", ref(SessionView)),
         **problems("session-unknown", "options-invalid", "unsupported-media-type"),
@@ -161,7 +162,7 @@ async def get_session(request: Request, session: SessionPath) -> Response:
     openapi_extra=json_body(SessionTuning, CHANGES),
 )
 async def patch_session(request: Request, session: SessionPath) -> Response:
-    """Change the session; 200 with what it is then. What is not named stays."""
+    """Change the session; 200 with its new state. Omitted fields stay."""
     body = await posted_body(request, CHANGES)
     found = gateway_of(request).live_session(session)
     most = found.context.driver.limits
@@ -197,7 +198,7 @@ async def events(
     place: Annotated[Place, Query()],
     continued: Annotated[Continued, Header()],
 ) -> Response:
-    """Stream server-sent events; the stream takes the place of one that is there."""
+    """Stream server-sent events; the new stream replaces an open one."""
     require_accept(request.scope, "text/event-stream")
     # The header of a browser that reconnects is newer than the query of its address.
     last_id = continued.last_event_id or place.last_event_id

@@ -60,39 +60,43 @@ class Shown(Parameters):
     """The form of a record in the answer."""
 
     form: Annotated[
-        str, word("format", ("value", "envelope")), Field(alias="format", description="Of a row")
+        str,
+        word("format", ("value", "envelope")),
+        Field(alias="format", description="Format of a row"),
     ] = "value"
 
 
 class Asked(Shown):
-    """A choice of records, their order, and the time they are shown as of."""
+    """A choice of records, their order, and the time for which they are shown."""
 
     filter: Annotated[
         str | None, text("filter-invalid"), Field(description="Only records that match")
     ] = None
     order_by: Annotated[str | None, text(), Field(description="/a DESC,/b")] = None
     top_n: Annotated[
-        str | None, text(**_count(1, TOP_N_MAX)), Field(description="At most so many")
+        str | None, text(**_count(1, TOP_N_MAX)), Field(description="At most this many records")
     ] = None
     skip_n: Annotated[
-        str | None, text(**_count(0, SKIP_N_MAX)), Field(description="Behind the first so many")
+        str | None, text(**_count(0, SKIP_N_MAX)), Field(description="Skip this many records first")
     ] = None
     select: Annotated[str | None, text(), Field(description="[-/,+/a]: only these fields")] = None
     as_of: Annotated[
         str | None,
         text(),
-        Field(description="As they were then: ISO 8601, or milliseconds since 1970"),
+        Field(description="Records as of this time: ISO 8601, or milliseconds since 1970"),
     ] = None
 
 
 class Unwanted(Parameters):
     """The records to delete: by filter or by key."""
 
-    filter: Annotated[str | None, text("filter-invalid"), Field(description="Those that match")] = (
-        None
-    )
+    filter: Annotated[
+        str | None, text("filter-invalid"), Field(description="Delete the records that match")
+    ] = None
     key: Annotated[
-        str | None, text("key-invalid"), Field(description='The one of this key: ["IBM",7]')
+        str | None,
+        text("key-invalid"),
+        Field(description='Delete the record of this key: ["IBM",7]'),
     ] = None
 
 
@@ -180,7 +184,7 @@ async def read_record(
 async def delete_records(
     request: Request, topic: WritableTopicPath, asked: Annotated[Unwanted, Query()]
 ) -> Response:
-    """Delete records; `{"deleted": n}`. Each removal has a place in the topic, as a message has."""
+    """Delete records; answer `{"deleted": n}`. Each removal has an offset, as a message has."""
     values = asked.given()
     refuse_retry_key(request.scope, "a removal goes in several steps")
     if len(values) != 1:
@@ -241,7 +245,7 @@ def _records(gateway: Gateway, entry: CatalogTopic) -> tuple[Topic, Board]:
 
 
 def _text_of(entry: CatalogTopic, place: Bookmark, form: str, query: SowQuery = EVERYTHING) -> Text:
-    """Return what writes a row, by the parameters `format` and `select`."""
+    """Return the function that writes a row, by the parameters `format` and `select`."""
     kind = entry.document.kind
     if form == "value":
         return lambda row: json_value(query.shown(row), kind)

@@ -51,7 +51,7 @@ _UNKNOWN = problems("session-unknown", "subscription-unknown")
     openapi_extra=json_body(SubscriptionRequest),
 )
 async def add_subscription(request: Request, session: SessionPath) -> Response:
-    """Add a subscription; 201 with what was granted, and `subscribed` on the stream."""
+    """Add a subscription; 201 with the options granted, and `subscribed` on the stream."""
     body = await posted_body(request)
     found = gateway_of(request).live_session(session)
     # After the session is known: an ended one is 404, however wrong the body is.
@@ -69,11 +69,11 @@ async def add_subscription(request: Request, session: SessionPath) -> Response:
 
 @router.get(
     "/v1/sessions/{session}/subscriptions",
-    summary="What a session is subscribed to",
+    summary="The subscriptions of a session",
     responses={200: answered("All of them", ref(Subscriptions)), **problems("session-unknown")},
 )
 async def list_subscriptions(request: Request, session: SessionPath) -> Response:
-    """List `{"subscriptions": [...]}`, with what they came to so far."""
+    """List `{"subscriptions": [...]}`, with their figures so far."""
     return json_answer(
         {"subscriptions": subscription_views(gateway_of(request).live_session(session))}
     )
@@ -81,7 +81,7 @@ async def list_subscriptions(request: Request, session: SessionPath) -> Response
 
 @router.get(
     "/v1/sessions/{session}/subscriptions/{sub}",
-    summary="A subscription and what it came to",
+    summary="A subscription and its figures",
     responses={200: answered("The subscription", ref(SubscriptionFigures)), **_UNKNOWN},
 )
 async def get_subscription(
@@ -111,7 +111,7 @@ async def get_subscription(
 async def patch_subscription(
     request: Request, session: SessionPath, sub: SubscriptionPath
 ) -> Response:
-    """Change a subscription; 200 with what is granted then. A refused change changes nothing."""
+    """Change a subscription; 200 with the options now granted. A refused change has no effect."""
     body = await posted_body(request, CHANGES)
     found = gateway_of(request).live_session(session)
     asked = found.subscription(sub)

@@ -59,7 +59,9 @@ class Match(Headers):
         str | None, line("precondition-failed"), Field(description="The topic's ETag, or `*`")
     ] = None
     if_none_match: Annotated[
-        str | None, line("precondition-failed"), Field(description="`*` for a topic that is new")
+        str | None,
+        line("precondition-failed"),
+        Field(description="`*`: the topic must not exist yet"),
     ] = None
 
     def precondition(self) -> Precondition:
@@ -70,16 +72,16 @@ class Match(Headers):
 class Listed(Parameters):
     """The page of topics to list."""
 
-    prefix: Annotated[str, text(), Field(description="Only names that begin so")] = ""
-    limit: Annotated[int, whole("limit", 1, PAGE_MAX), Field(description="At most so many")] = 100
-    after: Annotated[str | None, TOPIC_TEXT, Field(description="Names behind this one")] = None
+    prefix: Annotated[str, text(), Field(description="Only names that begin with this")] = ""
+    limit: Annotated[int, whole("limit", 1, PAGE_MAX), Field(description="At most this many")] = 100
+    after: Annotated[str | None, TOPIC_TEXT, Field(description="Only names after this one")] = None
 
 
 class Known(Headers):
-    """The version that the client has already."""
+    """The version that the client already has."""
 
     if_none_match: Annotated[
-        str | None, line("precondition-failed"), Field(description="ETag of an earlier answer")
+        str | None, line("precondition-failed"), Field(description="The ETag of an earlier answer")
     ] = None
 
 
@@ -149,7 +151,7 @@ async def patch_topic(
     },
 )
 async def get_topic(request: Request, topic: TopicPath) -> Response:
-    """Return the definition, with the figures of what came in and went out."""
+    """Return the definition with the topic's live figures."""
     gateway = gateway_of(request)
     with contextlib.suppress(TopicNotUsable):  # its answer shows the reason
         await gateway.catalog.seek(topic)

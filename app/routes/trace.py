@@ -1,4 +1,4 @@
-"""`/v1/sessions/{session}/subscriptions/{sub}/trace`: what is decided for one subscription."""
+"""`/v1/sessions/{session}/subscriptions/{sub}/trace`: the decisions about one subscription."""
 
 from __future__ import annotations
 
@@ -234,13 +234,13 @@ class Wanted(Parameters):
     topic: Annotated[
         str | None,
         text("topic-invalid"),
-        Field(description="Which topic, where the subscription is to a pattern"),
+        Field(description="The topic to trace, if the subscription is to a pattern"),
     ] = None
 
 
 @router.get(
     "/v1/sessions/{session}/subscriptions/{sub}/trace",
-    summary="Every decision that is taken for a subscription, as server-sent events",
+    summary="Every decision about a subscription, as server-sent events",
     response_class=Response,
     responses={
         **TRACE,

@@ -32,7 +32,7 @@ class Sessions:
         self._new_id = new_id
         self._sessions: dict[str, Session] = {}
         self._ended: dict[str, None] = {}
-        self._lapses: dict[str, asyncio.TimerHandle] = {}
+        self._timers: dict[str, asyncio.TimerHandle] = {}
         context.driver.on_closed = self._closed
         context.driver.on_crossed = self._crossed
 
@@ -63,7 +63,7 @@ class Sessions:
         self._sessions[session.id] = session
         self._publish(session, "opened")
         if kept:  # one that no reader ever comes to must end as well
-            self._lapse_later(session)
+            self._start_timer(session)
         return session
 
     def get(self, session_id: str) -> Session:
@@ -86,26 +86,27 @@ class Sessions:
         """Return True for a known session, even one that has ended."""
         return session_id in self._sessions
 
-    def kept(self) -> list[Session]:
+    def movable(self) -> list[Session]:
         """Return the sessions that another gateway could continue; some may have ended."""
         return [session for session in self._sessions.values() if session.cursor is not None]
 
     def detach(self, session: Session, retry_ms: int) -> None:
         """Prepare a kept session to move to another gateway; its reader is replaced.
 
-        The session stays here, away, until it is released. It does not lapse meanwhile: the copy
+        The session stays here, away, until it is released. It does not expire meanwhile: the copy
         here is the only certain one.
         """
         session.replace_reader(retry_ms)
         session.reader = None
-        self._lapse_never(session.id)
+        self._cancel_timer(session.id)
 
     def release(self, session: Session) -> None:
         """Forget a session that another gateway has taken over."""
         self._sessions.pop(session.id, None)
         self._ended.pop(session.id, None)
-        self._lapse_never(session.id)
+        self._cancel_timer(session.id)
         session.end()
+        # Not `_forget`: the gateway that took it over now publishes its state on the system topic.
 
     def adopt(self, restore: Callable[[SessionContext, OnReader, OnReader], Session]) -> Session:
         """Take over a session from another gateway.
@@ -122,7 +123,7 @@ class Sessions:
         self._sessions[session.id] = session
         if session.has_ended:
             self._ended[session.id] = None
-        self._lapse_later(session)
+        self._start_timer(session)
         return session
 
     def states(self) -> Counter[str]:
@@ -142,7 +143,7 @@ class Sessions:
 
     def reader_attached(self, session: Session) -> None:
         """Stop waiting for a reader: one has come."""
-        self._lapse_never(session.id)
+        self._cancel_timer(session.id)
         self._publish(session, "resumed" if session.was_read else "attached")
 
     def reader_left(self, session: Session) -> None:
@@ -155,7 +156,7 @@ class Sessions:
             self._note_ended(session)
         elif not session.has_ended:
             self._publish(session, "lost")
-            self._lapse_later(session)
+            self._start_timer(session)
 
     def close(self, session: Session) -> None:
         """Close a session for an administrator: its reader cannot come back."""
@@ -176,11 +177,11 @@ class Sessions:
         session.end()
         self._forget(session.id)
 
-    def aclose(self) -> None:
+    def stop_timers(self) -> None:
         """Cancel all waiting for readers."""
-        for lapse in self._lapses.values():
-            lapse.cancel()
-        self._lapses.clear()
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
 
     def _check_room(self) -> None:
         sessions_max = self.context.settings.sessions_max
@@ -198,7 +199,7 @@ class Sessions:
             session.end()
             self._publish(session, "closed")
         self._ended[session.id] = None
-        self._lapse_later(session)
+        self._start_timer(session)
         # Ended sessions take memory too: as many are remembered as may be open, oldest go first.
         if len(self._ended) > self.context.settings.sessions_max:
             self._forget(next(iter(self._ended)))
@@ -219,16 +220,18 @@ class Sessions:
             "state": session.state,
             "reason": session.closed,
             "at_ms": at_ms,
+            "gateway": self.context.gateway_id,
+            **more,
         }
-        self.topic.note(session.id, {**document, "gateway": self.context.gateway_id, **more})
+        self.topic.note(session.id, document)
 
-    def _lapse_later(self, session: Session) -> None:
-        self._lapse_never(session.id)
+    def _start_timer(self, session: Session) -> None:
+        self._cancel_timer(session.id)
         delay_s = self.context.settings.session_retention.seconds
         loop = asyncio.get_running_loop()
-        self._lapses[session.id] = loop.call_later(delay_s, self._lapse, session)
+        self._timers[session.id] = loop.call_later(delay_s, self._expire, session)
 
-    def _lapse(self, session: Session) -> None:
+    def _expire(self, session: Session) -> None:
         """End a session whose reader did not come back; forget one that has ended."""
         if session.state is State.AWAY:
             session.end()
@@ -239,10 +242,10 @@ class Sessions:
     def _forget(self, session_id: str) -> None:
         self._sessions.pop(session_id, None)
         self._ended.pop(session_id, None)
-        self._lapse_never(session_id)
+        self._cancel_timer(session_id)
         self.topic.forget(session_id)
 
-    def _lapse_never(self, session_id: str) -> None:
-        lapse = self._lapses.pop(session_id, None)
-        if lapse is not None:
-            lapse.cancel()
+    def _cancel_timer(self, session_id: str) -> None:
+        timer = self._timers.pop(session_id, None)
+        if timer is not None:
+            timer.cancel()

@@ -6,7 +6,7 @@ its stream. A kept session has a cursor for its ids, and waits for its reader to
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 
 from tidegate.app.delivery.auto import at_interval, requested_document
@@ -27,9 +27,12 @@ from tidegate.app.sessions.subscriptions import (
     SessionSubscription,
     changed,
     changes_rows,
+    check_count,
     decide_target,
     declined,
     granted,
+    passed_over,
+    warnings_of,
 )
 from tidegate.conflation.errors import EngineError
 from tidegate.conflation.outputs import CloseReason, Unsubscribed
@@ -180,7 +183,7 @@ class Session:
                 )
         if isinstance(target, TopicPattern) and wish.command != Command.SOW:
             self.follow(asked, target)
-        return asked, _warnings(decisions.values())
+        return asked, warnings_of(decisions.values())
 
     def change(self, name: str, wish: SubscribeRequest, *, paused: bool | None) -> tuple[str, ...]:
         """Change a subscription's request, in all of its topics or in none.
@@ -200,7 +203,7 @@ class Session:
             if self.reader is not None:
                 self.reader.change(name, after.subscription, turns=is_anew)
                 self._send_interval(name, before.subscription, after.subscription)
-        return _warnings(decisions.values())
+        return warnings_of(decisions.values())
 
     def unsubscribe(self, name: str) -> None:
         """End a subscription; its reader gets `unsubscribed`, now or when it comes back.
@@ -214,7 +217,7 @@ class Session:
         del self.asked[name]
         self._forget_evicted(lambda subscriber: subscriber[0] == name)
         if self.reader is not None and self.reader.unsubscribe(name):
-            return  # the engine sends `unsubscribed` itself, behind the rows that still wait
+            return  # the engine sends `unsubscribed` itself, after the rows that still wait
         for topic in topics or [asked.text]:
             self.send_end(Unsubscribed(name, topic, "REQUESTED"))
 
@@ -353,7 +356,7 @@ class Session:
         except (Problem, EngineError, KeysError) as error:
             asked.topics.pop(topic, None)
             if self.reader is not None:
-                self.reader.consumer.send(_passed_over(asked.name, topic, error))
+                self.reader.consumer.send(passed_over(asked.name, topic, error))
 
     def _decided(
         self, asked: SessionSubscription, topic: str, wish: SubscribeRequest
@@ -391,25 +394,3 @@ class Session:
             for topic, found in list(asked.topics.items()):
                 if found.is_over(marks.get((asked.name, topic))):
                     self.drop(asked.name, topic)
-
-
-def check_count(count: int, most: int) -> None:
-    """Refuse more subscriptions than a session may have.
-
-    Raises:
-        Problem: limit-reached.
-    """
-    if count > most:
-        detail = f"A session has at most {most} subscriptions, each topic of a pattern being one."
-        raise Problem("limit-reached", detail, headers={"Retry-After": "60"})
-
-
-def _warnings(decisions: Iterable[RequestedSubscription]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(text for each in decisions for text in each.warnings))
-
-
-def _passed_over(name: str, topic: str, error: Problem | EngineError | KeysError) -> bytes:
-    problem = error
-    if not isinstance(problem, Problem):
-        problem = Problem(problem.code, f"{problem.detail}.", position=problem.position)
-    return event("refused", {"sub": name, "topic": topic, **problem.document()})

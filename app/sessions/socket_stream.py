@@ -178,7 +178,7 @@ class SocketStream(asyncio.Protocol):
         line = self._line
         assert line is not None
         line.transport.write(shared.framed)
-        line.write_watch.wrote(line.connection)
+        line.write_watch.note_write(line.connection)
         if self._gzip is not None:
             self._gzip.note(shared.text)
         self._sent_bytes += shared.size_bytes
@@ -247,7 +247,7 @@ class SocketStream(asyncio.Protocol):
         """Hand a chunk to the transport; its body's size counts, as under any other server."""
         self._sent_bytes += len(body)
         line.transport.write(chunk(body))
-        line.write_watch.wrote(line.connection)
+        line.write_watch.note_write(line.connection)
 
     def _is_full(self) -> bool:
         return self._is_paused  # which a write may change, through the transport

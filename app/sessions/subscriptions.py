@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from tidegate.app.delivery.auto import AutoInterval, at_interval
 from tidegate.app.delivery.encoding import Format
+from tidegate.app.http.problems import Problem
 from tidegate.app.http.requests import OWN_PREFIX, TopicPattern
+from tidegate.app.http.wire import event
 from tidegate.app.sessions.cursor import Mark
 from tidegate.app.sessions.subscribe_request import (
     RequestedSubscription,
@@ -17,9 +19,11 @@ from tidegate.app.sessions.subscribe_request import (
     granted_to,
     place_in,
 )
+from tidegate.conflation.errors import EngineError
 from tidegate.conflation.sessions.backfill import replay_start
 from tidegate.conflation.subscription import Command, Subscription
 from tidegate.conflation.topics.topic import Topic
+from tidegate.keys.errors import KeysError
 from tidegate.keys.text.bookmark import Bookmark
 
 
@@ -160,3 +164,27 @@ def changes_rows(before: Subscription, after: Subscription) -> bool:
 def _view(subscription: Subscription) -> tuple[object, ...]:
     feed = subscription.lane_id.feed
     return feed.filter, feed.shape, subscription.lane_id.select
+
+
+def check_count(count: int, most: int) -> None:
+    """Refuse more subscriptions than a session may have.
+
+    Raises:
+        Problem: limit-reached.
+    """
+    if count > most:
+        detail = f"A session has at most {most} subscriptions, each topic of a pattern being one."
+        raise Problem("limit-reached", detail, headers={"Retry-After": "60"})
+
+
+def warnings_of(decisions: Iterable[RequestedSubscription]) -> tuple[str, ...]:
+    """Return the warnings of all decisions, each once."""
+    return tuple(dict.fromkeys(text for each in decisions for text in each.warnings))
+
+
+def passed_over(name: str, topic: str, error: Problem | EngineError | KeysError) -> bytes:
+    """Encode the notice that a topic of a pattern is left out, and why."""
+    problem = error
+    if not isinstance(problem, Problem):
+        problem = Problem(problem.code, f"{problem.detail}.", position=problem.position)
+    return event("refused", {"sub": name, "topic": topic, **problem.document()})

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from tidegate.app.definitions.mergers import NO_MERGERS, Mergers
 from tidegate.app.http.problems import Problem
+from tidegate.app.http.requests import OWN_PREFIX
 from tidegate.app.stores import generation, idempotency, rows
 from tidegate.app.stores.group_commit import GroupCommit, Result, Work
 from tidegate.app.stores.items import Item
@@ -32,8 +33,6 @@ from tidegate.app.stores.store import (
     parse_stored,
 )
 from tidegate.conflation.frame import RestoredTopic
-
-OWN_TOPICS = "tidegate.*"
 
 
 class SqliteStore:
@@ -219,14 +218,14 @@ class SqliteStore:
     def _topic(self, connection: sqlite3.Connection, name: str) -> StoredTopic:
         """Return a topic's row; read it again after a rollback emptied the cache."""
         found = self._topics.get(name) or rows.find(connection, name)
-        assert found is not None, "the catalog knows which topics stored are"
+        assert found is not None, "the catalog only asks for stored topics"
         self._topics[name] = found
         return found
 
 
 def _forget_own(connection: sqlite3.Connection) -> None:
     """Delete the gateway's own topics, whose content describes the previous process."""
-    names = connection.execute("SELECT name FROM topics WHERE name GLOB ?", (OWN_TOPICS,))
+    names = connection.execute("SELECT name FROM topics WHERE name GLOB ?", (f"{OWN_PREFIX}*",))
     for (name,) in names.fetchall():
         topic = rows.find(connection, name)
         assert topic is not None

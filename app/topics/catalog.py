@@ -41,7 +41,7 @@ class Catalog(TopicRegistry):
 
     `changing` is held during a change. Where gateways share the store, `catch_up` reads what others
     have written, and a decision made without it is made again; `doubt` checks whether a topic has
-    gone back behind a bookmark that a reader has seen.
+    gone back before a bookmark that a reader has seen.
     """
 
     def __init__(

@@ -145,7 +145,10 @@ def _tags(header: str) -> list[str]:
 
 
 class BegunAnew(TopicUnknown):
-    """Another topic has the name by now; nothing was written."""
+    """The topic was deleted and another one has its name by now; nothing was written.
+
+    A `TopicUnknown`: the topic that was asked for does not exist any more.
+    """
 
 
 class TopicRegistry:

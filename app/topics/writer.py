@@ -39,7 +39,7 @@ async def run_shielded(work: Coroutine[Any, Any, Answer]) -> Answer:
 
 
 PATIENCE_S = 10.0
-"""More than a stream that is behind may hold a large publish up (`app/delivery/driver.py`)."""
+"""Longer than back-pressure may delay a publish (`app/delivery/backpressure.py`)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,7 +56,7 @@ class AppendWaiters:
         self._driver = driver
         self._waiters: dict[str, list[_Waiter]] = {}
 
-    async def reached(self, topic: str, epoch: str, offset: int) -> None:
+    async def wait_reached(self, topic: str, epoch: str, offset: int) -> None:
         """Wait until the engine has the topic's messages up to an offset.
 
         Raises:
@@ -67,7 +67,7 @@ class AppendWaiters:
         waiter = _Waiter(epoch, offset, asyncio.get_running_loop().create_future())
         self._waiters.setdefault(topic, []).append(waiter)
         # What was stored may be here already: the log can overtake the reply to the append.
-        self.moved(topic)
+        self.notify(topic)
         try:
             async with asyncio.timeout(PATIENCE_S):
                 await waiter.arrived
@@ -76,7 +76,7 @@ class AppendWaiters:
         finally:
             self._forget(topic, waiter)
 
-    def moved(self, topic: str) -> None:
+    def notify(self, topic: str) -> None:
         """Wake the waiters of a topic: its head has moved, or the topic began again or ended."""
         waiters = self._waiters.get(topic, [])
         for waiter in waiters:
@@ -144,13 +144,13 @@ class Writer:
             HeadMoved: there is more than the expected head.
             Problem: producer-fenced, idempotency-conflict, bus-unavailable.
         """
-        name = self._alive(entry)
+        name = self._current_name(entry)
         # The value travels with its removal, because a replay has no board to look it up on.
         items = valued(items, self._driver.engine.topic(name).sow)
         publication = Publication(
             items, self._driver.wall_ms(), producer, retry, stages, expected_head, fence
         )
-        return await run_shielded(self._published(name, entry.record.epoch, publication))
+        return await run_shielded(self._store_and_deliver(name, entry.record.epoch, publication))
 
     async def write_decided(
         self,
@@ -169,7 +169,7 @@ class Writer:
             TopicUnknown, Problem: as `write`, and what `decide` raises.
         """
         while True:
-            name = self._alive(entry)
+            name = self._current_name(entry)
             head = self._driver.engine.topic(name).head
             items = await decide()
             if not items:
@@ -183,7 +183,7 @@ class Writer:
                 )
             except HeadMoved:
                 # Decide again only once the other gateway's write is on the board here.
-                await self._arrivals.reached(name, entry.record.epoch, head + 1)
+                await self._arrivals.wait_reached(name, entry.record.epoch, head + 1)
 
     async def earlier(
         self,
@@ -201,13 +201,13 @@ class Writer:
             TopicUnknown: the topic was deleted meanwhile.
             Problem: producer-fenced, idempotency-conflict, bus-unavailable.
         """
-        name, now_ms = self._alive(entry), self._driver.wall_ms()
+        name, now_ms = self._current_name(entry), self._driver.wall_ms()
         asked = Publication((), now_ms, producer, retry, stages, expected_head=NO_HEAD)
         try:
             earlier = await self._store.append(name, asked)
         except HeadMoved:
             return None
-        await self._delivered(name, entry.record.epoch, asked, earlier)
+        await self._deliver(name, entry.record.epoch, asked, earlier)
         return earlier
 
     async def stage(self, entry: CatalogTopic, stage: str, items: Sequence[Item]) -> None:
@@ -217,7 +217,7 @@ class Writer:
             TopicUnknown: the topic was deleted meanwhile.
             Problem: bus-unavailable.
         """
-        await self._store.stage(self._alive(entry), stage, items, self._driver.wall_ms())
+        await self._store.stage(self._current_name(entry), stage, items, self._driver.wall_ms())
 
     async def staged(self, entry: CatalogTopic, stages: Sequence[str]) -> list[Item] | None:
         """Return what stages hold, in the order of their names; None if one does not exist.
@@ -226,7 +226,7 @@ class Writer:
             TopicUnknown: the topic was deleted meanwhile.
             Problem: bus-unavailable.
         """
-        return await self._store.staged(self._alive(entry), stages, self._driver.wall_ms())
+        return await self._store.staged(self._current_name(entry), stages, self._driver.wall_ms())
 
     async def _append(self, name: str, publication: Publication) -> Appended:
         """Let the store append; record how long that took, or that it failed."""
@@ -280,30 +280,30 @@ class Writer:
             if _is_same(it, board.get(it.key or THE_RECORD))
         ]
 
-    async def _published(self, name: str, epoch: str, publication: Publication) -> Appended:
+    async def _store_and_deliver(self, name: str, epoch: str, publication: Publication) -> Appended:
         began = self._driver.now()
         appended = await self._append(name, publication)
-        await self._delivered(name, epoch, publication, appended)
+        await self._deliver(name, epoch, publication, appended)
         if not appended.duplicate:
             self._driver.figures.publish.note_ns(self._driver.now() - began)
         return appended
 
-    async def _delivered(
+    async def _deliver(
         self, name: str, epoch: str, publication: Publication, appended: Appended
     ) -> None:
         """Wait until the engine has what was stored, perhaps by way of the bus."""
         if self._arrivals is not None:
-            await self._arrivals.reached(name, epoch, appended.last)
+            await self._arrivals.wait_reached(name, epoch, appended.last)
         elif not appended.duplicate:
             items, now_ms = publication.items, publication.timestamp_ms
             await self._driver.publish(name, await _framed(items, appended.first, now_ms))
 
-    def _alive(self, entry: CatalogTopic) -> str:
+    def _current_name(self, entry: CatalogTopic) -> str:
         """Return the name of a topic, if the entry is still its current one."""
         assert entry.writing.locked(), "one writer at a time"
         name = entry.record.name
         if self._driver.engine.topic(name).epoch != entry.record.epoch:
-            raise BegunAnew("the topic was deleted meanwhile")
+            raise BegunAnew("the topic was deleted and recreated meanwhile")
         return name
 
 
@@ -317,6 +317,8 @@ def _is_same(given: Frame, there: Frame | None) -> bool:
 
 def valued(items: Sequence[Item], sow: Feed | None) -> Sequence[Item]:
     """Return items whose removals have the value that they remove, even of the same request."""
+    # The engine fills them in again (`Topic.publish`): where gateways share the store, other writes
+    # may come before these, and only the engine sees the final order.
     if sow is None or isinstance(items, MessageBlock):
         return items
     if not any(isinstance(item, Removal) for item in items):

@@ -36,7 +36,7 @@ class Board:
         # Since when a key has been there without a break: what a tombstone's last span begins with.
         self._entered: dict[str, int] = {}
         # Kept while a key is back, too: it may leave again, to consumers who missed both.
-        self._left: dict[str, tuple[Span, ...]] = {}
+        self._departed: dict[str, tuple[Span, ...]] = {}
         # Replaced on the board, and sent all the same; in the order in which they were replaced.
         self._exempt: list[Frame] = []
         self.exempt_through = 0
@@ -45,7 +45,7 @@ class Board:
         """Copy the state of another board."""
         self.head, self.horizon = other.head, other.horizon
         self._frames, self._entered = dict(other._frames), dict(other._entered)
-        self._left, self._exempt = dict(other._left), list(other._exempt)
+        self._departed, self._exempt = dict(other._departed), list(other._exempt)
         self.exempt_through = other.exempt_through
 
     def __len__(self) -> int:
@@ -102,8 +102,8 @@ class Board:
         entered = self._entered.pop(board_key, None)
         if entered is None:
             return None  # a second removal is no news, and would hide the value of the first
-        spans = _merged((*self._left.get(board_key, ()), (entered, removal.offset)))
-        self._left[board_key] = spans
+        spans = _merged((*self._departed.get(board_key, ()), (entered, removal.offset)))
+        self._departed[board_key] = spans
         gone = self._frames.pop(board_key)
         if gone.exempt:
             self._exempt.append(gone)
@@ -125,12 +125,11 @@ class Board:
     def rows(self, since: int, until: int | None = None, *, oof: bool = False) -> list[Pair]:
         """Return what brings a consumer from `since` to `until`, by key, oldest first.
 
-        Removals are among it only with `oof`. One that happened after `until`, or is not asked
-        for, leaves the value that it took away: that was published too. So was a message that a
-        newer one replaced although it must not be conflated. A position behind `horizon` cannot
-        be answered: tombstones may be missing.
+        With `oof` (rows that tell of removals), removals up to `until` are rows. Otherwise a
+        removed key shows the last value it had. Replaced exempt messages are rows too. A position
+        before `horizon` cannot be answered: tombstones may be missing.
         """
-        assert since >= self.horizon, "this position is behind the tombstones' horizon"
+        assert since >= self.horizon, "this position is before the tombstones' horizon"
         # Nearly every board: no key has left, no message is exempt, and all is asked for.
         if until is None and not self._exempt and not self.tombstones:
             return self._values_since(since)
@@ -147,7 +146,8 @@ class Board:
             if row is not None and row.offset <= last:
                 found.append((board_key, row))
         found.reverse()
-        # A value that a removal took away has an older offset than its tombstone.
+        # Exempt messages stand apart, and a value that a removal took away has an older offset than
+        # its tombstone. The sort is stable: the reversals decide the order of equal offsets alone.
         found.sort(key=lambda row: row[1].offset)
         return found
 
@@ -187,11 +187,14 @@ class Board:
         return frame
 
     def held_at(self, board_key: str, position: int) -> bool:
-        """Return True if a consumer at this position had the key; old spans as in rule board-2."""
+        """Return True if a consumer at this position had the key.
+
+        Merged spans may say so wrongly (rule board-2 in docs/semantics/boards.md).
+        """
         entered = self._entered.get(board_key)
         if entered is not None and entered <= position:
             return True
-        spans = self._left.get(board_key, ())
+        spans = self._departed.get(board_key, ())
         return any(begin <= position < end for begin, end in spans)
 
     def newest(self, since: int) -> list[Frame]:
@@ -215,12 +218,12 @@ class Board:
     def restore(self, rows: Iterable[Pair], horizon: int, exempt_through: int) -> None:
         """Restore a board from its newest frames, oldest first.
 
-        Since when their keys had been there is lost: it is taken for the beginning.
+        When the keys appeared is unknown: 0 is assumed, so every position held them.
         """
         assert not self._frames, "only a new board takes over what was kept"
         for board_key, frame in rows:
             if isinstance(frame, Tombstone):
-                self._left[board_key] = spans = ((0, frame.offset),)
+                self._departed[board_key] = spans = ((0, frame.offset),)
                 frame = msgspec.structs.replace(frame, spans=spans)
             else:
                 self._entered[board_key] = 0
@@ -228,7 +231,7 @@ class Board:
             self.head = frame.offset
         self.horizon, self.exempt_through = horizon, exempt_through
 
-    def left(self, since: int) -> list[Tombstone]:
+    def departed(self, since: int) -> list[Tombstone]:
         """Return the tombstones of keys that left after an offset, newest first."""
         newest = takewhile(lambda frame: frame.offset > since, reversed(self._frames.values()))
         return [frame for frame in newest if isinstance(frame, Tombstone)]
@@ -251,12 +254,12 @@ class Board:
             if frame.removed and frame.offset <= horizon
         ]
         for board_key in stale:
-            del self._frames[board_key], self._left[board_key]
+            del self._frames[board_key], self._departed[board_key]
         self.horizon = max(self.horizon, horizon)
         return len(stale)
 
     def trim_half(self, horizon: int) -> None:
-        """Drop the older half of the tombstones, but none behind `horizon`, which is needed."""
+        """Drop the older half of the tombstones, but none after `horizon`: those are needed."""
         # Half, so that the walk over all keys is paid for by as many removals as it drops.
         offsets = [frame.offset for frame in self._frames.values() if frame.removed]
         self.trim(min(horizon, offsets[len(offsets) // 2]))

@@ -96,7 +96,7 @@ class ChangeSuppression:
             base = self._delta.shown(change.replaced.payload)
             self._sent.setdefault(change.board_key, base)
 
-    def unreported(self, board_key: str) -> Sequence[PendingPart]:
+    def take_unreported(self, board_key: str) -> Sequence[PendingPart]:
         """Take out the parts that a key's next entry stands for."""
         return self._unreported.pop(board_key, ())
 
@@ -107,7 +107,13 @@ class ChangeSuppression:
     def unseen(self) -> list[Pending]:
         """Return keys that came and went, as entries."""
         return [
-            Pending(board_key, list(parts), 0, parts[-1].frame.offset, parts[0].frame.offset)
+            Pending(
+                board_key,
+                list(parts),
+                due=0,
+                send_order=parts[-1].frame.offset,
+                first_offset=parts[0].frame.offset,
+            )
             for board_key, parts in self._unreported.items()
             if parts[-1].gone is not None
         ]
@@ -120,7 +126,7 @@ class ChangeSuppression:
         """
         # An entry before it in this very flush may have been suppressed.
         if not entry.sealed:
-            entry.stand_for(self.unreported(entry.board_key))
+            entry.stand_for(self.take_unreported(entry.board_key))
         part = entry.whole()
         assert part is not None
         if part.is_unseen:

@@ -55,7 +55,7 @@ class IntervalLane(Lane):
         return member.cut < row.offset <= member.position and not _is_midway(member)
 
     def in_step(self, member: Member, batch: Batch) -> bool:
-        # Within a catch-up the position is where that began, though rows behind it were sent.
+        # Within a catch-up the position is where that began, though rows after it were sent.
         return member.catch_up is None and batch.since == member.position
 
     def pending(self, member: Member) -> list[Pair]:

@@ -31,12 +31,12 @@ from tidegate.keys.text.duration import Instant
 class Held(NamedTuple):
     """A row that a lane holds of a key, for people who look at it.
 
-    `opened` and `offset` are those of the first message and the newest, `messages` is their number
-    if the lane counts them, `due` is when they go.
+    `first_offset` and `offset` are those of the first message and the newest, `messages` is their
+    number if the lane counts them, `due` is when they go.
     """
 
     board_key: str
-    opened: int
+    first_offset: int
     offset: int
     due: Instant | None
     payload: bytes
@@ -110,7 +110,7 @@ class Lane(ABC):
     def needs_board_since(self) -> int | None:
         """Return the offset after which the lane may still ask its board; None: it never does.
 
-        Tombstones behind it can be dropped.
+        Tombstones up to it can be dropped.
         """
         return min((member.position for member in self.members.values()), default=None)
 

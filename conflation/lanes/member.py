@@ -183,7 +183,7 @@ class Backlog:
         Where deltas follow, the newest value of a key has to be its last row: their base.
         """
         in_order = not self._rules.delta or len(self._entries.of_key(entry.board_key)) == 1
-        return entry.order if in_order else entry.newest.frame.offset
+        return entry.send_order if in_order else entry.newest.frame.offset
 
     def _row(self, entry: Pending) -> Frame | None:
         part = entry.whole()

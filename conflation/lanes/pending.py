@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import msgspec
@@ -65,7 +65,7 @@ class PendingPart(msgspec.Struct, frozen=True, gc=False):
             self.joins, later.frame, count, self.is_new, later.gone, patch, accumulator
         )
 
-    def unreported(self, *, is_new: bool) -> PendingPart:
+    def as_unreported(self, *, is_new: bool) -> PendingPart:
         """Return what counts with the key's next row, as no row of this part is sent."""
         accumulator = None if self.accumulator is None else self.accumulator.unreported()
         return msgspec.structs.replace(self, is_new=is_new, accumulator=accumulator)
@@ -145,20 +145,20 @@ class Pending:
     """A place in a lane's queue: parts of one key, due together.
 
     A part begins where a member joins: members that joined between the same two parts get equal
-    rows. `sealed`: never conflated with anything. `order` is its place: the offset of its newest
-    message, or with `placement=replace` of its first. `opened` is the offset of its first message,
-    `began` the lane's count of joins then. `match` is the value of the fields that decide which
-    messages of a key may conflate. `unseen`: the key came and went, so that only members that
-    joined in between are sent something. `is_retraction`: it began with a removal, which has an
-    entry of its own only where several rows go before it.
+    rows. `sealed`: never conflated with anything. `send_order` is its place in the queue: the
+    offset of its newest message, or with `placement=replace` of its first. `first_offset` is the
+    offset of its first message, `joins_at_open` the lane's count of joins then. `match` is the
+    value of the fields that decide which messages of a key may conflate. `unseen`: the key came
+    and went, so that only members that joined in between are sent something. `is_retraction`: it
+    began with a removal, which has an entry of its own only where several rows go before it.
     """
 
     board_key: str
     parts: list[PendingPart]
     due: Instant
-    order: int
-    opened: int
-    began: int = 0
+    send_order: int
+    first_offset: int
+    joins_at_open: int = 0
     sealed: bool = False
     match: str = ""
     is_held: bool = True
@@ -167,10 +167,7 @@ class Pending:
 
     def __deepcopy__(self, memo: object) -> Pending:
         # Parts are immutable and shared; their list grows, so each copy has its own.
-        return Pending(
-            self.board_key, list(self.parts), self.due, self.order, self.opened, self.began,
-            self.sealed, self.match, self.is_held, self.unseen, self.is_retraction,
-        )  # fmt: skip
+        return replace(self, parts=list(self.parts))
 
     @property
     def newest(self) -> PendingPart:
@@ -180,12 +177,12 @@ class Pending:
     @property
     def was_joined(self) -> bool:
         """True if a member joined while it was held."""
-        return self.newest.joins > self.began
+        return self.newest.joins > self.joins_at_open
 
     def unreported_parts(self) -> list[PendingPart]:
         """Return its parts for members older than it; those that joined since get a row now."""
-        older = [part for part in self.parts if part.joins < self.began]
-        own = self.whole(self.began)
+        older = [part for part in self.parts if part.joins < self.joins_at_open]
+        own = self.whole(self.joins_at_open)
         assert own is not None
         return [*older, own]
 
@@ -195,9 +192,9 @@ class Pending:
             return
         own = self.parts[0]
         # A key that came and went in them was not there before: only now it is known to be new.
-        older = [part.unreported(is_new=own.is_new) for part in unreported]
+        older = [part.as_unreported(is_new=own.is_new) for part in unreported]
         # Parts of one join become one; others stay apart for members that joined between them.
-        together = older[-1].then(own) if older[-1].joins == self.began else None
+        together = older[-1].then(own) if older[-1].joins == self.joins_at_open else None
         self.parts[:1] = [*older, own] if together is None else [*older[:-1], together]
 
     def whole(self, since_join: int = 0) -> PendingPart | None:
@@ -209,9 +206,13 @@ class Pending:
         return found
 
 
-def _with(older: PendingPart, newer: PendingPart) -> PendingPart | None:
+def _with(older: PendingPart, newer: PendingPart) -> PendingPart:
     """Join two parts; where a merger declines, the older messages are only counted."""
-    return older.then(newer) or msgspec.structs.replace(older, accumulator=None).then(newer)
+    joined = older.then(newer)
+    if joined is None:
+        joined = msgspec.structs.replace(older, accumulator=None).then(newer)
+        assert joined is not None, "without an accumulator nothing declines"
+    return joined
 
 
 class PendingKeys:
@@ -245,10 +246,6 @@ class PendingKeys:
         """Return the entry that was opened first."""
         return next(self.all(), None)
 
-    def has(self, entry: Pending) -> bool:
-        """Return True if an entry is still here."""
-        return entry.is_held
-
     def elder(self, entry: Pending, *, same_key: bool) -> Pending | None:
         """Return the entry whose due time a new one shares; None if it has its own."""
         found = self._entries[entry.board_key][0] if same_key else self.first()
@@ -269,9 +266,11 @@ class PendingKeys:
         entries = self._entries.get(board_key, [])
         if part.gone is not None and entries and (len(entries) > 1 or entries[0].sealed):
             return None  # rows that go before it have to be taken back by a row of its own
+        if sealed:
+            return None
         # The newest first: it is the nearest in publication order of those that would accept the
         # part.
-        for entry in () if sealed else reversed(entries):
+        for entry in reversed(entries):
             if entry.sealed or not self._meets(entry, part):
                 continue
             earlier = entry.newest
@@ -286,7 +285,7 @@ class PendingKeys:
             else:
                 entry.parts.append(part)
             if not self._replaces and not joined.keeps_place(earlier):
-                entry.order = part.frame.offset
+                entry.send_order = part.frame.offset
             return entry
         return None
 
@@ -294,8 +293,17 @@ class PendingKeys:
         """Open an entry for a part."""
         offset = part.frame.offset
         order = part.count.first if self._replaces and part.count is not None else offset
-        entry = Pending(board_key, [part], 0, order, offset, part.joins, sealed, self._match(part))
-        entry.is_retraction = part.gone is not None
+        entry = Pending(
+            board_key,
+            [part],
+            due=0,
+            send_order=order,
+            first_offset=offset,
+            joins_at_open=part.joins,
+            sealed=sealed,
+            match=self._match(part),
+            is_retraction=part.gone is not None,
+        )
         self._entries.setdefault(board_key, []).append(entry)
         return entry
 
@@ -305,7 +313,7 @@ class PendingKeys:
         for entry in flushed:
             # A key that came and went has a row only for members that joined in between: they have
             # it in their snapshot.
-            if not entry.unseen or since_join > entry.began:
+            if not entry.unseen or since_join > entry.joins_at_open:
                 self._absorb(entry, since_join, apart)
 
     def _absorb(self, entry: Pending, since_join: int, apart: set[Pending]) -> None:
@@ -326,7 +334,7 @@ class PendingKeys:
                 joined = taken = self.open(entry.board_key, part, sealed=entry.sealed)
                 taken.match = entry.match
                 if not self._replaces or part is entry.parts[0]:
-                    taken.order = entry.order
+                    taken.send_order = entry.send_order
             touched.add(joined)
         apart |= touched
 

@@ -67,7 +67,7 @@ class Flushes:
         newest = self._flushes[-1] if self._flushes else None
         if newest is None or newest.position != position + 1:
             return False
-        return all(entry.began >= since_join for entry in newest.entries)
+        return all(entry.joins_at_open >= since_join for entry in newest.entries)
 
     def drop(self, positions: set[int]) -> None:
         """Drop what all members have; join neighbours that no member stands between."""
@@ -153,7 +153,7 @@ class StatefulLane(Lane):
         since, rows, joins = self.position, list[Frame](), [self._joins]
         # What `flush_on` let go is a flush of its own: a key may be in it and in the next.
         for entries in groups:
-            entries.sort(key=lambda entry: entry.order)
+            entries.sort(key=lambda entry: entry.send_order)
             sending = [
                 entry for entry in entries if self._suppression.lets_pass(entry, self._payload)
             ]
@@ -258,15 +258,15 @@ class StatefulLane(Lane):
     def _placed(self, low_water: int) -> int | None:
         """Return the id that a batch carries; None if a resume there would combine twice.
 
-        Of what was combined and sent, a part may lie behind this place, and would come again.
+        Of what was combined and sent, a part may lie after this place, and would come again.
         """
         is_apart = self._accumulate is not None and low_water < self._sent_through
         return None if is_apart else low_water
 
     def low_water(self) -> int:
-        opened = [entry.opened for entries in self._released for entry in entries[:1]]
+        opened = [entry.first_offset for entries in self._released for entry in entries[:1]]
         first = self._held.first()
-        opened += [] if first is None else [first.opened]
+        opened += [] if first is None else [first.first_offset]
         return min(opened) - 1 if opened else self.board.head
 
     def _held_in(self, entry: Pending) -> Held:
@@ -274,7 +274,7 @@ class StatefulLane(Lane):
         assert part is not None
         messages = 0 if part.count is None else part.count.messages
         return Held(
-            entry.board_key, entry.opened, part.frame.offset, entry.due, self._payload(part),
+            entry.board_key, entry.first_offset, part.frame.offset, entry.due, self._payload(part),
             messages, removed=part.gone is not None,
         )  # fmt: skip
 
@@ -288,7 +288,7 @@ class StatefulLane(Lane):
             self._suppression.note_base(change)
         entry = self._held.open(change.board_key, part, sealed=sealed)
         if not sealed and not self._released:  # else an entry before it may have more to add
-            entry.stand_for(self._suppression.unreported(change.board_key))
+            entry.stand_for(self._suppression.take_unreported(change.board_key))
         entry.due = self._due_of(entry, now)
         if self.id.pace == "key":
             heappush(self._heap, (entry.due, next(self._order), entry))
@@ -342,7 +342,7 @@ class StatefulLane(Lane):
             self.deadline = now
         elif self.id.pace == "key":
             # Entries that `flush_on` let go stay in the heap until they come to its top.
-            while self._heap and not self._held.has(self._heap[0][2]):
+            while self._heap and not self._heap[0][2].is_held:
                 heappop(self._heap)
             self.deadline = self._heap[0][0] if self._heap else None
         else:
@@ -361,7 +361,7 @@ class StatefulLane(Lane):
         They are full values where it is behind, or may not hold the base of deltas.
         """
         rows: list[Pair] = []
-        for entry in sorted(entries.all(), key=lambda entry: entry.order):
+        for entry in sorted(entries.all(), key=lambda entry: entry.send_order):
             is_alone = len(entries.of_key(entry.board_key)) == 1
             row = self._row(entry, as_delta=has_base and is_alone)
             if row is not None:

@@ -348,9 +348,9 @@ def _warnings(settled: Settled, subscription: Subscription) -> Iterator[str]:
 def granted(subscription: Subscription) -> str:
     """Return the normalised form: what was granted, as options that ask for exactly this.
 
-    What matters is spelled out though it be a default, since a setting or the topic may change it.
-    With the same command, filter and order, parsing and deciding it again gives an equal
-    subscription.
+    Only values equal to the table's default are left out. A value that a setting or the topic could
+    change is shown even where it is the usual one. With the same command, filter and order, parsing
+    and deciding it again gives an equal subscription.
     """
     return ",".join(_granted(subscription))
 

@@ -82,7 +82,7 @@ def _plain_end(text: str, at: int) -> int:
 
 
 def _bracket_end(text: str, opened: int) -> int:
-    """Return the position behind the bracket that closes the one at `opened`."""
+    """Return the position after the bracket that closes the one at `opened`."""
     at, depth = opened + 1, 1
     while depth:
         # In whole strings and paths, as these may hold brackets that are not counted.

@@ -265,7 +265,7 @@ class Options:
     )
     skip_n = Option(
         whole_number(0, syntax.SKIP_N_MAX),
-        "the window begins behind so many records",
+        "the number of records before the window",
         default=0,
         granted=lambda given: (window := _window(given)) and window.skip_n,
         rules=(Rule.WINDOW,),

@@ -71,7 +71,7 @@ def is_merged(topic: Topic, lane_id: LaneId, bookmark: Bookmark, *, too_long: bo
 def merged_since(topic: Topic, lane_id: LaneId, offset: int) -> Sequence[Frame]:
     """Return what was missed, as shown, put together as a full queue is.
 
-    All removals are in it: the client may have rows from behind its bookmark.
+    All removals are in it: the client may have rows from after its bookmark.
     """
     missed = passing(lane_id, topic.name, topic.journal.after(offset))
     backlog = Backlog(queue_rules(lane_id, topic.definition))
@@ -107,7 +107,7 @@ def replayed(topic: Topic, lane_id: LaneId, missed: Sequence[Frame]) -> Sequence
 
 
 def replay_start(topic: Topic, replay: Replay) -> int | None:
-    """Return the offset behind which a bookmark subscription begins; None: with a snapshot.
+    """Return the offset after which a bookmark subscription begins; None: with a snapshot.
 
     Raises:
         BookmarkExpired: it cannot be found, and `bookmark_not_found=fail`.
@@ -124,7 +124,7 @@ def replay_start(topic: Topic, replay: Replay) -> int | None:
     if topic.reaches(start):
         return start.offset
     if replay.not_found is NotFound.FAIL:
-        raise topic.not_found(start)
+        raise topic.why_unreachable(start)
     return None if replay.not_found is NotFound.NOW else topic.beginning
 
 
@@ -161,7 +161,7 @@ def _board_reaches(topic: Topic, bookmark: Bookmark) -> bool:
 def _changes(topic: Topic, lane_id: LaneId, offset: int) -> Sequence[Frame]:
     """Return the newest record of each conflation key changed since, oldest first.
 
-    All removals are in it: the client may have rows from behind its bookmark, with keys that came
+    All removals are in it: the client may have rows from after its bookmark, with keys that came
     and went.
     """
     assert topic.sow is not None
@@ -172,7 +172,7 @@ def _changes(topic: Topic, lane_id: LaneId, offset: int) -> Sequence[Frame]:
         if not row.removed and (matches is None or matches(row.payload, row.key))
     ]
     if lane_id.oof:
-        rows = sorted((*rows, *topic.sow.board.left(offset)), key=lambda row: row.offset)
+        rows = sorted((*rows, *topic.sow.board.departed(offset)), key=lambda row: row.offset)
     if lane_id.counted and topic.journal.dropped_through <= offset:
         rows = _counted(rows, topic.journal.after(offset))
     key_spec = lane_id.feed.key_spec

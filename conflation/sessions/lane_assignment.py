@@ -146,7 +146,7 @@ class LaneAssignment:
         subscriber = session.subscribers.get(wanted.subscriber)
         if subscriber is None or subscriber.backfill is None or subscriber.history is None:
             return
-        # The shell may be late: the topic may have been restarted, or the piece supplied before.
+        # The gateway may be late: the topic may have been restarted, or the piece supplied before.
         if (wanted.epoch, wanted.after) != (subscriber.topic.epoch, subscriber.history.after):
             return
         subscriber.member.note(subscriber.backfill.rows)
@@ -341,7 +341,7 @@ def _in(row: Frame) -> Row:
 
 
 def _catch_up(subscriber: Subscriber, lane: Lane, rows: Sequence[Pair]) -> None:
-    """Put rows of a lane behind those it has to catch up with, together if the new lane allows."""
+    """Put rows of a lane after those it has to catch up with, together if the new lane allows."""
     # A key of one board may be the text of another's, so its specification is part of it here.
     spec, new = lane.id.feed.key_spec, subscriber.lane
     earlier = [] if subscriber.catch_up is None else subscriber.catch_up.pairs_left

@@ -57,7 +57,7 @@ class QueueLimiter:
     def look(self, session: Session) -> None:
         """Apply a session's limits: conflate its queue, and close it if that was not enough.
 
-        These are steps 2 and 3 of a full queue; step 1, holding up the publisher, is the shell's.
+        These are steps 2 and 3 of a full queue; step 1, holding up the publisher, is the gateway's.
         """
         self._note_level(session)
         if session.is_above(FULL_PERCENT) and session.conflated:
@@ -84,6 +84,12 @@ class QueueLimiter:
         # Each take comes by here: sessions that were never long are done after this question.
         if session.is_crossed and session.ended is None:
             self._note_level(session)
+
+    def all_taken(self, sessions: Iterable[Session | None]) -> None:
+        """Note that the queues of these have become shorter; None stands for no session."""
+        for session in sessions:
+            if session is not None and session.is_crossed:
+                self.taken(session)
 
     def forget(self, session: Session) -> None:
         """Forget a session that has ended."""

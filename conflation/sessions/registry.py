@@ -1,4 +1,4 @@
-"""The session registry: sessions and their subscribers, and the events for the shell."""
+"""The session registry: sessions and their subscribers, and the announcements to the gateway."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from tidegate.conflation.errors import LimitReached, SessionUnknown, Subscriptio
 from tidegate.conflation.lanes.lane import Lane
 from tidegate.conflation.lanes.member import Member
 from tidegate.conflation.outputs import (
+    Announcement,
     CloseReason,
-    Event,
     Goodbye,
     SessionClosed,
     SessionReady,
@@ -33,14 +33,14 @@ _WANTED = ("REQUESTED", "CONTROL")
 
 
 class SessionRegistry:
-    """Sessions by id. Events pile up until the shell asks for them."""
+    """Sessions by id. Announcements pile up until the gateway takes them."""
 
     def __init__(self, topics: Mapping[str, Topic], sessions_max: int) -> None:
         """`topics`: those of the engine, for the accounting."""
         self.accounting = Accounting(topics, self.subscriber_of)
         self._sessions: dict[str, Session] = {}
         self._sessions_max = sessions_max
-        self._events: list[Event] = []
+        self._announcements: list[Announcement] = []
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -201,7 +201,7 @@ class SessionRegistry:
         """Announce that a session has something to take, once until a take finds nothing."""
         if not session.ready:
             session.ready = True
-            self._events.append(SessionReady(session.id))
+            self._announcements.append(SessionReady(session.id))
 
     def announce(self, lane: Lane) -> None:
         """Announce a flush: once for all sessions that wait for nothing else yet."""
@@ -245,11 +245,11 @@ class SessionRegistry:
             taken.append(session)
         return taken
 
-    def emit(self, event: Event) -> None:
-        """Add an event for the shell to act on."""
-        self._events.append(event)
+    def emit(self, announcement: Announcement) -> None:
+        """Add an announcement for the gateway to act on."""
+        self._announcements.append(announcement)
 
-    def events(self) -> list[Event]:
-        """Return the events since the last call."""
-        happened, self._events = self._events, []
+    def announcements(self) -> list[Announcement]:
+        """Return the announcements since the last call."""
+        happened, self._announcements = self._announcements, []
         return happened

@@ -36,7 +36,7 @@ class RowCursor:
     Attributes:
         rows: all rows, as references: a large snapshot costs a pointer a row.
         through: the offset that a client has everything up to once all rows are out; the last
-            piece carries it as its id. None where more is queued behind these rows.
+            piece carries it as its id. None where more is queued after these rows.
         keys: of a catch-up, by what each row is put together with others (see `collapsed`).
         is_snapshot: the rows stand in a group, whose end carries the id.
         resumed: what the client is sent before the first row.

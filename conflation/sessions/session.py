@@ -13,6 +13,7 @@ from tidegate.conflation.sessions.subscriber import Drain, Subscriber, Subscribe
 from tidegate.keys.text.bookmark import Bookmark
 from tidegate.keys.text.duration import Instant
 
+# A full queue is conflated by its policy; for one that is more than half full a publish waits.
 FULL_PERCENT, HALF_PERCENT = 100, 50
 
 _RANKS = {Priority.HIGH: 0, Priority.DEFAULT: 1, Priority.LOW: 2}
@@ -22,8 +23,9 @@ _RANKS = {Priority.HIGH: 0, Priority.DEFAULT: 1, Priority.LOW: 2}
 class QueueLimits:
     """Bounds of what a session's `conflation=none` subscriptions may have waiting.
 
-    Above `upper_percent` of either, and at `lower_percent` of both again after that, the shell
-    hears of it (Diffusion's thresholds); a queue above the lower one is conflated in idle time.
+    The engine announces `QueueCrossed` when the queue rises above `upper_percent` of either bound,
+    and when it is then back at `lower_percent` of both (Diffusion's thresholds). A queue above the
+    lower threshold is conflated in idle time.
     """
 
     messages_max: int
@@ -46,7 +48,11 @@ UNLIMITED = QueueLimits(1 << 62, 1 << 62)
 
 
 def _room(levels: Sequence[int], taken: int, most: int) -> int:
-    return next((room for level in levels if (room := level * most // 100 - taken) >= 0), 0)
+    for level in levels:
+        room = level * most // 100 - taken
+        if room >= 0:
+            return room
+    return 0
 
 
 class Session:
@@ -57,7 +63,7 @@ class Session:
     Attributes:
         lasts: it stays open without subscriptions.
         conflated: its topics' queue policies apply; without them a full queue closes it.
-        ready: the shell was sent `SessionReady`, and no take has found nothing since.
+        ready: the gateway was sent `SessionReady`, and no take has found nothing since.
         unsent_bytes: what its socket holds beyond its own small buffers.
         is_crossed: its queue rose above the upper threshold, and has not come down to the lower
             one since.
@@ -91,9 +97,9 @@ class Session:
         """
         # Before any rows: a client has to know of a subscription before it gets rows of it.
         outputs, room = self._from_outbox(bytes_max, now) if self.outbox else ([], bytes_max)
-        lowest = max(_RANKS.values())
+        last_rank = max(_RANKS.values())
         for subscriber_id in sorted(self.subscribers, key=self._rank):
-            if room <= 0 or self.outbox or self._rank(subscriber_id) > lowest:
+            if room <= 0 or self.outbox or self._rank(subscriber_id) > last_rank:
                 break
             subscriber = self.subscribers[subscriber_id]
             taken = subscriber.take(room, now)
@@ -105,7 +111,7 @@ class Session:
             self.subscribers[subscriber_id] = self.subscribers.pop(subscriber_id)
             if subscriber.has_more:
                 # Lower priorities wait until this one has nothing left.
-                lowest = self._rank(subscriber_id)
+                last_rank = self._rank(subscriber_id)
         return outputs
 
     def shares(self, lane: Lane, batch: Batch) -> bool:
@@ -145,7 +151,7 @@ class Session:
             if subscriber.has_everything()
         ]
 
-    def undelivered(self) -> list[Unsubscribed]:
+    def unsent_endings(self) -> list[Unsubscribed]:
         """Return the ends of subscriptions that are still to be sent."""
         return [output for output in self.outbox if isinstance(output, Unsubscribed)]
 

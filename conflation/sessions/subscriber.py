@@ -209,7 +209,7 @@ class Subscriber:
         if cursor.is_done:
             self.catch_up = None
             if self.queues and self.has_more:
-                batch.low_water = None  # the queue behind it has not drained
+                batch.low_water = None  # the queue after it has not drained
         return batch
 
     def _from_lane(self, bytes_max: int, now: Instant) -> Batch | None:

@@ -1,4 +1,4 @@
-"""The index from a field's value to the feeds whose filter asks for it (law 1)."""
+"""The index from a field's value to the feeds whose filter asks for it."""
 
 from __future__ import annotations
 

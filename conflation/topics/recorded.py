@@ -102,7 +102,7 @@ def _rows_of(flushes: Iterable[tuple[Instant, Sequence[Frame]]]) -> list[Frame]:
 class HistoryReplay:
     """How far a replay has got in an archive, and what it holds of an open interval.
 
-    The engine does no I/O: it says as an event what it wants, and the shell supplies it.
+    The engine does no I/O: it announces what it wants, and the gateway supplies it.
 
     Attributes:
         after: everything up to here was supplied.

@@ -58,7 +58,7 @@ class Expiry:
         self.deadline = None
 
 
-# --- What an archive has of a topic's epoch, as the shell says: it alone can read it
+# --- What an archive has of a topic's epoch, as the gateway says: it alone can read it
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Archived:
     stamps: tuple[tuple[int, int], ...] = ()
 
     def start_at(self, timestamp_ms: int) -> int:
-        """Return a position behind which every message is that is not older than a time."""
+        """Return a position before all messages at or after a time."""
         found = bisect_right(self.stamps, (timestamp_ms, -1)) - 1
         return self.first - 1 if found < 0 else self.stamps[found][1] - 1
 
@@ -296,7 +296,7 @@ class Topic:
         if bookmark is None:
             return self.journal.after(self.journal.dropped_through)[:messages_max]
         if not self.journal_reaches(bookmark):
-            raise self.not_found(bookmark)
+            raise self.why_unreachable(bookmark)
         until = bookmark.offset + messages_max
         return self.journal.after(bookmark.offset, until=until)
 
@@ -313,7 +313,7 @@ class Topic:
             and self.journal.dropped_through <= bookmark.offset <= self.head
         )
 
-    def not_found(self, bookmark: Bookmark) -> BookmarkExpired:
+    def why_unreachable(self, bookmark: Bookmark) -> BookmarkExpired:
         """Return why a bookmark is no place to continue from."""
         if bookmark.epoch != self.epoch:
             return BookmarkExpired("the bookmark is of another epoch of the topic, or of none")
@@ -323,7 +323,7 @@ class Topic:
 
     @property
     def beginning(self) -> int:
-        """The offset behind which everything is still there, in the journal or an archive.
+        """The offset after which everything is still there, in the journal or an archive.
 
         An archive counts only if it has all that the journal has lost: a replay has no holes.
         """

@@ -248,11 +248,11 @@ class DecisionObserver:
             yield from self._listed(lane, board_key, row, now)
             return
         # What is held is known by its first message: that stays while others are merged into it.
-        before = {entry.opened: entry for entry in self._held.pop(board_key, ())}
+        before = {entry.first_offset: entry for entry in self._held.pop(board_key, ())}
         held: list[Held] = []
         is_told = False
         for entry in lane.held(board_key):
-            known = before.pop(entry.opened, None)
+            known = before.pop(entry.first_offset, None)
             # The message went to another entry of its key.
             if known is not None and known.offset == entry.offset:
                 held.append(known)
@@ -333,8 +333,8 @@ class DecisionObserver:
     def _not_held(self, lane: Lane, board_key: str) -> list[Held]:
         """Return what was held of a key and is not any more."""
         before = self._held.pop(board_key, [])
-        opened = {entry.opened: entry.offset for entry in lane.held(board_key)}
-        kept = [entry for entry in before if opened.get(entry.opened) == entry.offset]
+        opened = {entry.first_offset: entry.offset for entry in lane.held(board_key)}
+        kept = [entry for entry in before if opened.get(entry.first_offset) == entry.offset]
         if kept:
             self._held[board_key] = kept
         return [entry for entry in before if entry not in kept]

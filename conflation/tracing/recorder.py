@@ -86,7 +86,7 @@ class Copied:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """Messages of the topic, in one call; `eager`: with each its groups' rows are made."""
+    """Messages of the topic, in one call; `eager`: group rows are computed per message."""
 
     now: Instant
     frames: Sequence[Frame]
@@ -182,8 +182,10 @@ RECORDERS_MAX = 10
 class TraceRecorder:
     """Keeps references to calls, within bounds, until they are drained.
 
-    It hears of each call after that was made; of a publish before queues are looked after. Another
-    member that joins the lane is noticed with the next call: before that it makes no difference.
+    The tense of a method says when it is called: `published`, `advanced`, `took` and `moved` after
+    the change (of a publish before the queue limits are applied), `changes` and `conflates` before
+    it. Another member that joins the lane is noticed with the next call: before that it makes no
+    difference.
     """
 
     def __init__(
@@ -220,14 +222,14 @@ class TraceRecorder:
             size = sum(len(frame.payload) for frame in frames)
             # Other lanes of the board decide it, and the copy has none.
             eager = self.subscriber.feed is not None and self.subscriber.feed.is_eager
-            self._note(Published(now, frames, eager), messages=len(frames), size=size)
+            self._append(Published(now, frames, eager), messages=len(frames), size=size)
 
     def advanced(self, now: Instant) -> None:
         """Note that time went on, if the lane let something go."""
         # Most calls of `advance` concern other lanes: the stamp says so without a look at rows.
         if not self.is_over and self._stamp() != self._known:
             self._catch_up()
-            self._note(Advanced(now))
+            self._append(Advanced(now))
 
     def took(self, bytes_max: int, outputs: Sequence[Output], now: Instant) -> None:
         """Note a take, if it found something or moved the member."""
@@ -235,49 +237,49 @@ class TraceRecorder:
         if not self.is_over and (outputs or self._stamp() != self._known):
             self._catch_up()
             size = sum(out.batch.payload_bytes for out in outputs if isinstance(out, Rows))
-            self._note(Taken(now, bytes_max, outputs), size=size)
+            self._append(Taken(now, bytes_max, outputs), size=size)
 
     def changes(self, subscription: Subscription, now: Instant) -> None:
         """Note other options, before they take effect."""
         if not self.is_over:
             self._catch_up()
-            self._note(Changed(now, subscription))
+            self._append(Changed(now, subscription))
 
     def moved(self, now: Instant) -> None:
         """Note that the subscriber is in another lane, which may hold rows, or on its way there."""
         if not self.is_over:
-            self._notice()
-            self._note(Copied(now, copy_of(self.subscriber)))
+            self._snapshot_lane()
+            self._append(Copied(now, copy_of(self.subscriber)))
 
     def conflates(self, messages_max: int | None) -> None:
         """Note that the queue is too long, before it is made shorter."""
         if not self.is_over:
             self._catch_up()
-            self._note(Conflated(self._now, messages_max))
+            self._append(Conflated(self._now, messages_max))
 
     def ended(self, reason: str) -> None:
         """Note the end of the subscription, and with it of the trace."""
         if not self.is_over:
             self.is_over = True
-            self._note(Ended(self._now, reason))
+            self._append(Ended(self._now, reason))
 
     def _catch_up(self) -> None:
         """Note what others did to the lane or the topic since the last call."""
         joins, definition, settles = self._joins, self._definition, self._settles
-        self._notice()
+        self._snapshot_lane()
         if settles != self._settles:
-            self._note(Settled(self._now))
+            self._append(Settled(self._now))
         if definition is not self._definition:
-            self._note(Redefined(self._now, self._definition))
+            self._append(Redefined(self._now, self._definition))
         for _ in range(self._joins - joins):
-            self._note(Joined(self._now))
+            self._append(Joined(self._now))
 
-    def _notice(self) -> None:
+    def _snapshot_lane(self) -> None:
         self._definition = self.subscriber.topic.definition
         self._joins = 0 if self.subscriber.lane is None else self.subscriber.lane.joins
         self._settles = 0 if self.subscriber.feed is None else self.subscriber.feed.settles
 
-    def _note(self, call: Call, *, messages: int = 1, size: int = 0) -> None:
+    def _append(self, call: Call, *, messages: int = 1, size: int = 0) -> None:
         self._now = call.now
         self._messages += messages
         self._bytes += size

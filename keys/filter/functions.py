@@ -142,7 +142,7 @@ def _items(value: Value) -> list[Scalar | Opaque | None]:
 
 # The mean radius of the IUGG.
 EARTH_RADIUS_M = 6_371_008.8
-# A double has at most 309 digits before the point, and 30 behind it are kept.
+# A double has at most 309 digits before the point, and 30 after it are kept.
 _DIGITS = Context(prec=800)
 
 

@@ -1,4 +1,17 @@
-"""Tokens to a tree by recursive descent, within limits on depth, nodes and length."""
+"""Tokens to a tree by recursive descent, within limits on depth, nodes and length.
+
+value       = conjunction {OR conjunction}
+conjunction = negation {AND negation}
+negation    = NOT negation | predicate
+predicate   = sum [comparison sum | IS [NOT] (NULL | NAN) | [NOT] test]
+test        = IN list | LIKE string | BETWEEN sum AND sum | (BEGINS | ENDS) WITH list
+sum         = product {("+" | "-") product}
+product     = signed {("*" | "/" | "%" | MOD) signed}
+signed      = "-" signed | ["+"] number | primary
+primary     = number | string | path | constant | call | "(" value ")"
+call        = name "(" [value {"," value}] ")"
+list        = "(" value {"," value} ")"
+"""
 
 from __future__ import annotations
 
@@ -59,7 +72,7 @@ class Budget:
             raise FilterInvalid(f"nested deeper than {DEPTH_MAX} levels", position)
         self._depth += 1
         yield
-        self._depth -= 1
+        self._depth -= 1  # not in a `finally`: an error ends the parse
 
     def node(self, position: int) -> None:
         """Count one more node."""
@@ -67,9 +80,10 @@ class Budget:
         if self._nodes > NODES_MAX:
             raise FilterInvalid(f"more than {NODES_MAX} nodes", position)
 
-    # A long IN list of constants is one set when it is compiled: it costs like one node.
     def spare(self) -> None:
         """Leave the next node uncounted."""
+        # A literal in a list costs no node, as a long list of constants is compiled to one set.
+        # `LIST_LENGTH_MAX` bounds these.
         self._nodes -= 1
 
     def pattern(self, pattern: str, position: int) -> None:
@@ -108,7 +122,7 @@ class Parser:
         self._token = scan(text, start, position, operand=True)
 
     @property
-    def at(self) -> int:
+    def next_start(self) -> int:
         """The start of the next token in the text."""
         return self._token.start
 
@@ -153,10 +167,10 @@ class Parser:
         return joined(And, operands)
 
     def _negation(self) -> Node:
-        at = self._place
+        position = self._place
         if not self._operator("NOT"):
             return self._predicate()
-        with self._budget.nested(at):
+        with self._budget.nested(position):
             return Not(self._negation())
 
     def _predicate(self) -> Node:
@@ -213,7 +227,7 @@ class Parser:
         return left
 
     def _signed(self) -> Node:
-        at = self._place
+        position = self._place
         sign = self.accept("-", "+")
         if sign is None:
             return self._primary()
@@ -222,9 +236,10 @@ class Parser:
             return self._number(sign)
         if sign == "+":
             raise self._unexpected("a number after +")
-        self._budget.node(at)
-        self._budget.node(at)
-        with self._budget.nested(at):
+        # Two nodes: the subtraction and its zero.
+        self._budget.node(position)
+        self._budget.node(position)
+        with self._budget.nested(position):
             return Arithmetic("-", Literal(0), self._signed())
 
     def _primary(self) -> Node:
@@ -241,10 +256,10 @@ class Parser:
                 return Literal(str(token.value))
             case Kind.NAME if token.value not in _RESERVED:
                 return self._named()
-        at = self._place
+        position = self._place
         if self.accept("(") is None:
             raise self._unexpected("a value")
-        with self._budget.nested(at):
+        with self._budget.nested(position):
             inner = self.value()
         self.expect(")")
         return inner
@@ -256,25 +271,25 @@ class Parser:
         return Literal(number)
 
     def _named(self) -> Node:
-        at = self._place
+        position = self._place
         name = str(self._token.value)
-        self._budget.node(at)
+        self._budget.node(position)
         self._advance()
         if name in _CONSTANTS:
             return Literal(_CONSTANTS[name])
         if not self._token.says("("):
-            raise FilterInvalid("expected a value; a field begins with /", at)
+            raise FilterInvalid("expected a value; a field begins with /", position)
         # Their number of arguments is the projection's to check: it has the better words for it.
-        signature = None if name in self._aggregates else signature_of(name, at)
-        return Call(name, self._arguments(signature, at))
+        signature = None if name in self._aggregates else signature_of(name, position)
+        return Call(name, self._arguments(signature, position))
 
-    def _arguments(self, signature: Signature | None, at: int) -> tuple[Node, ...]:
+    def _arguments(self, signature: Signature | None, position: int) -> tuple[Node, ...]:
         inside = self._place
         self.expect("(")
         arguments: list[Node] = []
         with self._budget.nested(inside):
             # An empty list is allowed once, before the first argument; `f(a,)` is an error.
-            while not (arguments == [] and self._token.says(")")):
+            while arguments or not self._token.says(")"):
                 if signature is not None and len(arguments) == signature.literal:
                     arguments.append(self._written(signature.written))
                 else:
@@ -283,7 +298,7 @@ class Parser:
                     break
         self.expect(")")
         if signature and not signature.least <= len(arguments) <= signature.most:
-            raise FilterInvalid(f"expected {_arity(signature)}", at)
+            raise FilterInvalid(f"expected {_arity(signature)}", position)
         return tuple(arguments)
 
     def _written(self, written: Written | None) -> Literal:
@@ -322,19 +337,19 @@ class Parser:
         return tuple(items)
 
     def _item(self) -> Node:
-        at = self._place
+        position = self._place
         self._budget.spare()
         item = self.value()
         if not isinstance(item, Literal):
-            self._budget.node(at)
+            self._budget.node(position)
         return item
 
     def _operator(self, *words: str) -> str | None:
         """Take one of these operators, which is a node."""
-        at = self._place
+        position = self._place
         operator = self.accept(*words)
         if operator is not None:
-            self._budget.node(at)
+            self._budget.node(position)
         return operator
 
     @property
@@ -362,7 +377,7 @@ def parse_value(
         FilterInvalid: no expression begins there, or it is too large.
     """
     parser = Parser(text, position, start=start, aggregates=aggregates)
-    return parser.value(), parser.at
+    return parser.value(), parser.next_start
 
 
 def parse_whole(text: str, position: int = 0) -> Node:
@@ -374,7 +389,7 @@ def parse_whole(text: str, position: int = 0) -> Node:
     parser = Parser(text, position)
     node = parser.value()
     if not parser.at_end:
-        raise FilterInvalid("expected an operator or the end", position + parser.at)
+        raise FilterInvalid("expected an operator or the end", position + parser.next_start)
     return node
 
 

@@ -239,7 +239,7 @@ def _replaced(expression: Pattern, whole: str, form: str, bytes_max: int) -> str
     pieces: list[str] = []
     done = length = 0
     for match in expression.finditer(whole):
-        # An empty match right behind another one is not a match of its own.
+        # An empty match right after another one is not a match of its own.
         if match.start() == match.end() == done and done > 0:
             continue
         groups = (match.group(), *match.groups(""))

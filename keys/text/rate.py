@@ -39,9 +39,10 @@ def parse_rate(text: str, position: int = 0) -> Rate:
     found = _RATE.fullmatch(text)
     if found is None:
         number = _NUMBER.match(text)
+        assert number is not None, "each part of it may be missing"
         raise TextInvalid(
             "expected messages a second, bytes such as 500KB, or a speed such as 2X",
-            position + (number.end() if number else 0),
+            position + number.end(),
         )
     if found["times"] is not None:
         rate = Rate(times=float(found["times"]))

@@ -38,7 +38,7 @@ def test_sessions_are_closed_in_the_order_in_which_they_joined() -> None:
         driver.session(name, messages_max=1)
         driver.subscribe("conflation=none", session=name)
     driver.publish("a1 a2")
-    closed = [event.session for event in driver.events() if isinstance(event, SessionClosed)]
+    closed = [event.session for event in driver.announcements() if isinstance(event, SessionClosed)]
     assert closed == names
 
 
@@ -87,7 +87,7 @@ def test_a_peer_that_is_gone_leaves_nothing_behind() -> None:
     driver.subscribe("conflation=1s")
     driver.publish("a1")
     driver.engine.close_session("s")
-    assert driver.events() == [SessionClosed("s", None)]
+    assert driver.announcements() == [SessionClosed("s", None)]
     assert driver.engine.next_deadline() is None
     stats = driver.engine.stats()
     assert (stats.sessions, stats.topics[0].lanes, stats.topics[0].dropped) == (0, 0, 1)
@@ -109,7 +109,7 @@ def test_what_is_refused_has_no_effect() -> None:
     with pytest.raises(SessionUnknown):
         driver.engine.close_session("none")
     assert driver.engine.stats() == before
-    assert driver.events() == []
+    assert driver.announcements() == []
 
 
 @rule("change-1")

@@ -76,7 +76,7 @@ def test_more_keys_than_may_wait_close_the_session_on_an_always_topic_too() -> N
     driver.publish("a1 b1 a2")
     driver.flush()
     driver.publish("c1")
-    closed = [event for event in driver.events() if isinstance(event, SessionClosed)]
+    closed = [event for event in driver.announcements() if isinstance(event, SessionClosed)]
     assert closed == [SessionClosed("s", CloseReason.QUEUE_LIMIT)]
 
 

@@ -143,7 +143,7 @@ def test_records_expire_by_their_new_offsets_and_once() -> None:
     driver.publish("a1 b1")
     renew(driver, "a1")
     driver.wait("10s")
-    assert [event for event in driver.events() if isinstance(event, RecordsExpired)] == [
+    assert [event for event in driver.announcements() if isinstance(event, RecordsExpired)] == [
         RecordsExpired("px", "e2", 1)
     ]
 

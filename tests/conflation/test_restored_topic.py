@@ -149,7 +149,7 @@ def test_what_was_published_some_time_ago_expires_so_much_earlier() -> None:
     after = restarted(shelf.kept(), age="6s", expiration="10s")
     due = [after.engine.next_deadline()]
     after.wait("4s")
-    assert [event for event in after.events() if isinstance(event, RecordsExpired)] == [
+    assert [event for event in after.announcements() if isinstance(event, RecordsExpired)] == [
         RecordsExpired("px", "e1", 1)
     ]
     due.append(after.engine.next_deadline())
@@ -164,7 +164,7 @@ def test_what_expired_while_nobody_ran_is_due_at_once() -> None:
     driver.publish_documents({"k": "a"})
     after = restarted(shelf.kept(), age="1m", expiration="10s")
     after.flush()
-    assert RecordsExpired("px", "e1", 1) in after.events()
+    assert RecordsExpired("px", "e1", 1) in after.announcements()
 
 
 def test_a_topic_without_records_is_its_journal() -> None:

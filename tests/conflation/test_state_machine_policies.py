@@ -316,7 +316,7 @@ class PolicyMachine(RuleBasedStateMachine):
     def check(self, *, within: bool = True) -> None:
         """After every call."""
         told: dict[str, list[tuple[Any, ...]]] = {name: [] for name in self.sessions}
-        for event in self.engine.events():
+        for event in self.engine.announcements():
             match event:
                 case QueueCrossed():
                     name = "upper" if event.upper else "lower"

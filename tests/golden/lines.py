@@ -10,7 +10,7 @@ from typing import Any
 
 from tidegate.conflation.frame import Frame, Row, Tombstone, receipt_of
 from tidegate.conflation.outputs import (
-    Event,
+    Announcement,
     Goodbye,
     GroupBegin,
     GroupEnd,
@@ -68,8 +68,8 @@ def output_lines(output: Output) -> Lines:
             yield f"goodbye {output.reason} {output.reason.reconnect}"
 
 
-def event_of(event: Event) -> tuple[str, dict[str, Any]]:
-    """An event of the engine as its word and plain values."""
+def announcement_values(event: Announcement) -> tuple[str, dict[str, Any]]:
+    """An announcement of the engine as its word and plain values."""
     match event:
         case SessionReady():
             return "ready", {"session": event.session}

@@ -14,9 +14,9 @@ from tests.golden.definitions import definition_of, frame_of
 from tests.golden.history import Message
 from tests.golden.lines import (
     Lines,
+    announcement_values,
     decision_text,
     engine_stats_lines,
-    event_of,
     output_lines,
     row_line,
     session_stats_lines,
@@ -129,7 +129,7 @@ class Product:
             yield f"newest {row_line(frame)}"
         for frame in board.oldest_through(offset, 5):
             yield f"oldest {row_line(frame)}"
-        yield f"exempt {board.exempt_last} tombstones {len(board.left(offset))}"
+        yield f"exempt {board.exempt_last} tombstones {len(board.departed(offset))}"
 
     def estimate(self, session: str, name: str, topic: str) -> Lines:
         """What a lane would have sent of what the journal has."""
@@ -239,15 +239,15 @@ class Product:
         goes_on = bool(outputs) and not any(isinstance(out, Goodbye) for out in outputs)
         return [line for output in outputs for line in output_lines(output)], goes_on
 
-    def events(self) -> list[tuple[str, dict[str, Any]]]:
-        """The word of each event and what it says; a shared flush announces its sessions."""
+    def announcements(self) -> list[tuple[str, dict[str, Any]]]:
+        """The word of each announcement and what it says; a shared flush announces its sessions."""
         found: list[tuple[str, dict[str, Any]]] = []
-        for event in self._engine.events():
+        for event in self._engine.announcements():
             if isinstance(event, SharedFlush):
                 found += (("ready", {"session": member.session}) for member in event.members)
                 self._flushes.update({member.session: (event, member) for member in event.members})
             else:
-                found.append(event_of(event))
+                found.append(announcement_values(event))
         return found
 
     def _shared_rows(self, session: str) -> list[Output]:

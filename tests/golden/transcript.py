@@ -48,8 +48,8 @@ class Transcriber:
         yield from self.look()
 
     def look(self) -> Iterator[str]:
-        """Events, and the next deadline; what expired is removed, as the shell does."""
-        for word, event in self.product.events():
+        """Announcements, and the next deadline; what expired is removed, as the gateway does."""
+        for word, event in self.product.announcements():
             yield f"! {word} {json.dumps(event)}"
             if word == "past":
                 self.wanted.append(event)

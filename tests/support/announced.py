@@ -1,13 +1,13 @@
-"""Which sessions an event of the engine announces."""
+"""Which sessions an announcement of the engine announces."""
 
 from __future__ import annotations
 
-from tidegate.conflation.outputs import Event, SessionReady, SharedFlush
+from tidegate.conflation.outputs import Announcement, SessionReady, SharedFlush
 
 
-def announced_by(event: Event) -> list[str]:
-    """The sessions that an event tells to take."""
-    match event:
+def announced_by(announcement: Announcement) -> list[str]:
+    """The sessions that an announcement tells to take."""
+    match announcement:
         case SessionReady(session=session):
             return [session]
         case SharedFlush(members=members):

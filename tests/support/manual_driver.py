@@ -19,7 +19,7 @@ from tidegate.conflation.frame import Batch, Frame, RemovalReason, Row, Tombston
 from tidegate.conflation.options.grant import decide
 from tidegate.conflation.options.table import Options
 from tidegate.conflation.outputs import (
-    Event,
+    Announcement,
     Goodbye,
     GroupBegin,
     GroupEnd,
@@ -291,13 +291,13 @@ class ManualDriver:
         """Everything that a session can take, told as a story."""
         return described(self.take(session, bytes_max))
 
-    def events(self) -> list[Event]:
+    def announcements(self) -> list[Announcement]:
         """What the engine has announced."""
-        return self.engine.events()
+        return self.engine.announcements()
 
     def announced(self) -> list[str]:
         """The sessions that were told to take."""
-        return [session for event in self.events() for session in announced_by(event)]
+        return [session for event in self.announcements() for session in announced_by(event)]
 
 
 def sizes(words: Sequence[str]) -> int:

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Self
@@ -17,7 +16,6 @@ from tidegate.app.cli.demo.feeds import MARKET_TOPIC
 SPARK_TOPIC = "market.1s"
 INTERVAL = "1s"
 STOP_S_MAX = 2.5
-LOOK_EVERY_S = 0.05
 
 Launch = tuple[Callable[[str], list[str]], dict[str, str]]
 """From a definition file to the command that runs it, and that command's environment."""
@@ -75,17 +73,13 @@ class SparkChild:
         if child is None:
             return
         self._child = None
-        self._signal(child.pid, signal.SIGTERM)
-        give_up_at = time.monotonic() + seconds_max
-        while child.poll() is None and time.monotonic() < give_up_at:
-            time.sleep(LOOK_EVERY_S)
-        # Kill the rest of the group. Java is in another group and ends with this process.
-        self._signal(-child.pid, signal.SIGKILL)
-        child.wait()
-
-    def _signal(self, target: int, number: signal.Signals) -> None:
+        child.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(seconds_max)
+        # Kill the rest of the group. Java is in a group of its own and ends with the child.
         with contextlib.suppress(ProcessLookupError):
-            os.kill(target, number)
+            os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
 
 
 def definition(address: str) -> str:

@@ -27,7 +27,10 @@ class SubscribedEvent(TypedDict):
     options: str
     lane: str
     bookmark: NotRequired[
-        Annotated[str | None, Field(description="Behind which its rows begin; null: otherwise")]
+        Annotated[
+            str | None,
+            Field(description="Its rows begin after this; null: a snapshot or replay comes first"),
+        ]
     ]
 
 
@@ -43,15 +46,15 @@ class HelloEvent(TypedDict):
 
 
 class OofEvent(TypedDict):
-    """A record that is gone, or matches no more."""
+    """A record that was removed or no longer matches."""
 
     reason: RemovalReason
     key: list[Any] | None
-    value: Annotated[Any, Field(description="As it last was; null if that is not known")]
+    value: Annotated[Any, Field(description="The last value; null if unknown")]
 
 
 class GroupEvent(TypedDict):
-    """Around a snapshot."""
+    """The begin or the end of a snapshot."""
 
     sub: str
     topic: str
@@ -59,14 +62,14 @@ class GroupEvent(TypedDict):
 
 
 class ResumedEvent(TypedDict):
-    """A subscription that continues behind its reader's place, and by which mode."""
+    """A subscription that continues after its reader's position, and in which mode."""
 
     sub: str
     topic: str
     mode: ResumeMode
     gap_messages: int | None
     gap_ms: int | None
-    closed: Annotated[CloseReason | None, Field(description="Why the reader was sent away")]
+    closed: Annotated[CloseReason | None, Field(description="Why the previous stream ended")]
 
 
 class LateEvent(TypedDict):
@@ -113,14 +116,14 @@ class UnsubscribedEvent(TypedDict):
 
 
 class StatusEvent(TypedDict):
-    """The bus or the store is out since, or back (null)."""
+    """The bus or the store is unavailable since this time; null: it is back."""
 
     source: str
     stale_since: str | None
 
 
 class RefusedEvent(Problem):
-    """A problem; with `sub` and `topic` one that a pattern has passed over."""
+    """A problem; with `sub` and `topic`, the topic that a pattern left out."""
 
     sub: NotRequired[str]
     topic: NotRequired[str]
@@ -136,7 +139,7 @@ class GoodbyeEvent(TypedDict):
 class BatchEvent(TypedDict):
     """The rows of one flush, in format batch."""
 
-    sub: NotRequired[Annotated[str, Field(description="In a session of several")]]
+    sub: NotRequired[Annotated[str, Field(description="Only in a session")]]
     topic: str
     rows: list[Envelope]
 
@@ -173,7 +176,7 @@ AtMs = Annotated[float, Field(ge=0, description="ms since the trace began")]
 
 
 class TracedDefinition(TypedDict):
-    """The part of a topic's definition that decides anything."""
+    """The part of a topic's definition that influences decisions."""
 
     key: list[str]
     type: Kind
@@ -224,13 +227,13 @@ class CallEvent(TypedDict):
 
 
 class DecisionEvent(TypedDict):
-    """A decision; fields without a value are left out."""
+    """A decision; fields without a value are omitted."""
 
     at_ms: AtMs
     decision: DecisionKind
     key: NotRequired[list[Any]]
     offset: NotRequired[int]
-    earlier: NotRequired[Annotated[int, Field(description="Offset of what it stands in place of")]]
+    earlier: NotRequired[Annotated[int, Field(description="Offset of the message it replaced")]]
     messages: NotRequired[int]
     rows: NotRequired[int]
     due_ms: NotRequired[AtMs]

@@ -13,13 +13,16 @@ from tidegate.conflation.frame import RemovalReason
 
 
 class Published(TypedDict):
-    """The places of a request's messages; null and 0 for a retry whose places are not known."""
+    """The bookmarks of a request's messages.
+
+    `first` and `last` are null and `messages` is 0 for a retry whose bookmarks are unknown.
+    """
 
     topic: str
     messages: int
     first: Annotated[str | None, Field(description="Bookmark of the first message")]
-    last: Annotated[str | None, Field(description="Bookmark of the last")]
-    duplicate: Annotated[bool, Field(description="It had been published before")]
+    last: Annotated[str | None, Field(description="Bookmark of the last message")]
+    duplicate: Annotated[bool, Field(description="An earlier request published the messages")]
 
 
 class Staged(TypedDict):
@@ -37,25 +40,25 @@ class Deleted(TypedDict):
 
 
 class Envelope(TypedDict):
-    """A row with what is known of it; of a removal the value that it took away, if it is known."""
+    """A row with its topic, key and bookmark; a removal has the removed value, if known."""
 
     topic: str
     op: Op
     key: NotRequired[Annotated[list[Any] | None, Field(description="null: the topic has no key")]]
     bookmark: str
     value: Annotated[Any, Field(description="The message; a delta is a JSON Merge Patch")]
-    timestamp: NotRequired[Annotated[int, Field(description="ms of the epoch")]]
-    reason: NotRequired[Annotated[RemovalReason, Field(description="Only of a removal: why")]]
+    timestamp: NotRequired[Annotated[int, Field(description="Milliseconds since 1970")]]
+    reason: NotRequired[Annotated[RemovalReason, Field(description="The reason of a removal")]]
     conflated: NotRequired[Annotated[int, Field(description="Messages that the row stands for")]]
-    first: NotRequired[Annotated[str, Field(description="Bookmark of the first of them")]]
-    last: NotRequired[Annotated[str, Field(description="Bookmark of the last of them")]]
+    first: NotRequired[Annotated[str, Field(description="Bookmark of the first of these messages")]]
+    last: NotRequired[Annotated[str, Field(description="Bookmark of the last of these messages")]]
 
 
 ROW: dict[str, Any] = {"description": "A message as it was published, or its envelope"}
 
 
 class Message(BaseModel):
-    """A message; where no key is wanted it may be any other JSON value too."""
+    """A message; in a topic without a key, any JSON value."""
 
     model_config = ConfigDict(extra="allow")
 

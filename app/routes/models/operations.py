@@ -29,8 +29,8 @@ class Ready(TypedDict):
 
     status: Literal["ready"]
     # Left out while there is nothing to report, so that a healthy answer is one word.
-    topics: NotRequired[Annotated[list[Fault], Field(description="Those that are not served")]]
-    topics_at_fault: NotRequired[Annotated[int, Field(description="How many those are")]]
+    topics: NotRequired[Annotated[list[Fault], Field(description="Topics that are not served")]]
+    topics_at_fault: NotRequired[Annotated[int, Field(description="Number of topics not served")]]
     bus: NotRequired[Annotated[list[str], Field(description="Entries that no gateway wrote")]]
 
 
@@ -41,23 +41,23 @@ class Lane(TypedDict):
     lane: str
     subscriptions: int
     interval_ms: Annotated[int, Field(description="0: every message")]
-    position: Annotated[str, Field(description="Bookmark up to which nothing is held")]
-    due_ms: Annotated[int | None, Field(description="Until the next flush; null: nothing is held")]
+    position: Annotated[str, Field(description="The lane holds nothing up to this bookmark")]
+    due_ms: Annotated[int | None, Field(description="ms to the next flush; null: nothing is held")]
 
 
 class Lanes(TypedDict):
-    """All of them, by topic."""
+    """All lanes, by topic."""
 
     lanes: list[Lane]
 
 
 class Estimates(TypedDict):
-    """Rates that the journalled messages would have had."""
+    """The rates of the journalled messages under this subscription."""
 
     messages_per_s: float
     bytes_per_s: float
     interval: Annotated[str, Field(description="As in options; none: every message")]
-    journalled: Annotated[int, Field(description="How many messages it was worked out from")]
+    journalled: Annotated[int, Field(description="Number of messages it is estimated from")]
 
 
 class Explained(TypedDict):
@@ -70,10 +70,11 @@ class Explained(TypedDict):
     order_by: str | None
     defaults: Annotated[dict[str, Any], Field(description="Options that hold by default")]
     warnings: list[str]
-    lane: Annotated[str | None, Field(description="null: a sow has none")]
+    lane: Annotated[str | None, Field(description="null: a `sow` has no lane")]
     subscribers: Annotated[int, Field(description="Subscribers of that lane now")]
     resume: Annotated[
-        Literal["changes", "replay", "snapshot"] | None, Field(description="On return")
+        Literal["changes", "replay", "snapshot"] | None,
+        Field(description="How a client that returns soon is resumed"),
     ]
     estimates: Estimates | None
     reason: Annotated[str | None, Field(description="Why there are no estimates")]

@@ -28,30 +28,30 @@ from tidegate.conflation.subscription import Command
 
 
 class Subscribing(SubscriptionParameters):
-    """A request to subscribe, and where to go on."""
+    """A request to subscribe, and where to continue."""
 
     last_event_id: Annotated[
-        str | None, EVENT_ID, Field(description="Continue behind it, as Last-Event-ID")
+        str | None, EVENT_ID, Field(description="Continue after this id, as with Last-Event-ID")
     ] = None
     bookmarks: Annotated[
         str | None,
         text("bookmark-invalid"),
-        Field(description="A pattern's topics behind these: px.eur=e1-7,px.usd=e2-9"),
+        Field(description="Where the topics of a pattern continue: px.eur=e1-7,px.usd=e2-9"),
     ] = None
 
 
 class Explaining(SubscriptionParameters):
-    """A request to subscribe that is only explained, and of which topic."""
+    """A request to subscribe to a topic, to be explained only."""
 
     topic: Annotated[str, TOPIC_TEXT, Field(description="The topic's name")]
 
 
 class Continued(Headers):
-    """The place of a reader that comes back."""
+    """The position of a reader that returns."""
 
-    last_event_id: Annotated[str | None, LAST_EVENT_ID, Field(description="Continue behind it")] = (
-        None
-    )
+    last_event_id: Annotated[
+        str | None, LAST_EVENT_ID, Field(description="Continue after this id")
+    ] = None
 
 
 class Queue(TypedDict):
@@ -100,9 +100,7 @@ class Figures(TypedDict):
     conflated: int
     dropped: int
     waiting: int
-    unreported: Annotated[
-        int, Field(description="Matched messages that no receipt counts: `matched` is their sum")
-    ]
+    unreported: Annotated[int, Field(description="Conflated messages that no row has counted yet")]
 
 
 class TopicFigures(TopicGrant, Figures):
@@ -112,7 +110,7 @@ class TopicFigures(TopicGrant, Figures):
 
 
 class SubscriptionFigures(Figures):
-    """A subscription and what it came to."""
+    """A subscription and its figures."""
 
     sub: str
     topic: Annotated[str, Field(description="A name or a pattern")]
@@ -124,11 +122,13 @@ class SubscriptionFigures(Figures):
     order_by: str | None
     paused: bool
     topics: NotRequired[list[TopicFigures]]
-    interval_ms: NotRequired[Annotated[int | None, Field(description="Now; 0: every message")]]
+    interval_ms: NotRequired[
+        Annotated[int | None, Field(description="The current interval; 0: every message")]
+    ]
 
 
 class Subscriptions(TypedDict):
-    """All of a session."""
+    """All subscriptions of a session."""
 
     subscriptions: list[SubscriptionFigures]
 
@@ -138,7 +138,7 @@ class Session(TypedDict):
 
     session: str
     state: Literal["attached", "away", "ended"]
-    reason: Annotated[CloseReason | None, Field(description="Why its last reader was sent away")]
+    reason: Annotated[CloseReason | None, Field(description="Why its last stream ended")]
     opened_ms: int
     unsent_bytes: Annotated[int, Field(description="Not yet acknowledged by the peer")]
     queue: Queue
@@ -148,7 +148,7 @@ class Session(TypedDict):
 
 
 class ListedSession(TypedDict):
-    """A session in a list; `subscriptions` is how many."""
+    """A session in a list; `subscriptions` is their number."""
 
     session: str
     state: Literal["attached", "away", "ended"]
@@ -181,7 +181,7 @@ class OpenedSession(TypedDict):
 
 
 class AutoInputs(TypedDict):
-    """The figures that a decision about an interval was taken by."""
+    """The figures that a decision about an interval is based on."""
 
     flush_bytes: int
     unsent_bytes: int

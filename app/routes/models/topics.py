@@ -13,7 +13,7 @@ from tidegate.app.http.bodies import nullable
 
 
 class TopicPatch(TopicDefinition):
-    """A JSON Merge Patch on a definition: null restores a default, what is left out stays."""
+    """A JSON Merge Patch on a definition: null restores a default, an omitted field stays."""
 
     model_config = ConfigDict(json_schema_extra=nullable)
 
@@ -22,7 +22,7 @@ class Journal(TypedDict):
     """The journal of a topic."""
 
     first: Annotated[str | None, Field(description="Bookmark of the oldest message")]
-    last: Annotated[str | None, Field(description="Bookmark of the newest")]
+    last: Annotated[str | None, Field(description="Bookmark of the newest message")]
     messages: int
 
 
@@ -33,7 +33,7 @@ def _without_reason(schema: dict[str, Any]) -> None:
 
 
 class Topic(TopicDefinition):
-    """A topic: its whole definition, and what came to it and went out."""
+    """A topic: its whole definition and its live figures."""
 
     model_config = ConfigDict(
         extra="ignore",
@@ -43,11 +43,11 @@ class Topic(TopicDefinition):
 
     topic: TopicName
     state: Literal["served", "unfilled"]
-    reason: Annotated[str, Field(description="Why it is not filled")]
+    reason: Annotated[str, Field(description="Why the gateway does not fill it")]
     epoch: Annotated[str, Field(description="Changes when the topic is deleted and made again")]
     messages_in: int
     bytes_in: int
-    keys: Annotated[int, Field(description="Records")]
+    keys: Annotated[int, Field(description="Number of records")]
     bytes: Annotated[int, Field(description="Payload bytes in the journal")]
     subscriptions: int
     lanes: int
@@ -58,7 +58,7 @@ class Topic(TopicDefinition):
 
 
 class UnusableTopic(BaseModel):
-    """A topic that cannot be used here, with its definition as it is stored."""
+    """A topic that this gateway cannot use, with its definition as stored."""
 
     # Its fields may be of a later version, or what makes it unusable.
     model_config = ConfigDict(extra="allow")

@@ -10,8 +10,8 @@ from tidegate.app.delivery.auto import (
     AutoInterval,
     at_interval,
     bounds_of,
+    clamp,
     decision_document,
-    within,
 )
 from tidegate.conflation.auto import Decision, Figures, Observation, Reason
 from tidegate.conflation.subscription import Auto, Command, FeedId, LaneId, Shown, Subscription
@@ -43,7 +43,7 @@ def test_the_widest_bounds_of_those_that_have_any() -> None:
 
 def test_an_interval_stays_within_bounds() -> None:
     bounds = Auto(100 * MS, 500 * MS)
-    assert [within(bounds, ms * MS) // MS for ms in (50, 200, 1_000)] == [100, 200, 500]
+    assert [clamp(bounds, ms * MS) // MS for ms in (50, 200, 1_000)] == [100, 200, 500]
 
 
 @rule("auto-6")

@@ -31,7 +31,7 @@ class Pair:
 
     def write(self, piece: bytes) -> None:
         self.transport.write(piece)
-        self.watch.wrote(self.connection)
+        self.watch.note_write(self.connection)
 
     async def read(self, size_bytes: int) -> int:
         loop = asyncio.get_running_loop()

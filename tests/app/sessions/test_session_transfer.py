@@ -276,4 +276,4 @@ async def test_what_cannot_be_read_is_refused(change: str) -> None:
         here.gateway.sessions.release(session)
         with pytest.raises(ValueError, match="packed"):
             imported(here, msgspec.msgpack.encode(transfer))
-        assert not here.gateway.sessions.kept()
+        assert not here.gateway.sessions.movable()

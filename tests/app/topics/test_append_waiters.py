@@ -18,27 +18,28 @@ async def test_who_waits_goes_on_when_the_engine_is_there() -> None:
     entry, _ = await place.put("t")
     arrivals = AppendWaiters(place.driver)
     waiting = [
-        asyncio.create_task(arrivals.reached("t", entry.record.epoch, offset)) for offset in (1, 2)
+        asyncio.create_task(arrivals.wait_reached("t", entry.record.epoch, offset))
+        for offset in (1, 2)
     ]
     await asyncio.sleep(0)
     await place.say("t", 1)
-    arrivals.moved("t")
+    arrivals.notify("t")
     await waiting[0]
     assert not waiting[1].done()
     await place.say("t", 2)
-    arrivals.moved("t")
+    arrivals.notify("t")
     await waiting[1]
-    await arrivals.reached("t", entry.record.epoch, 2)
+    await arrivals.wait_reached("t", entry.record.epoch, 2)
 
 
 async def test_a_topic_that_began_again_leaves_it_unknown() -> None:
     place = Place()
     entry, _ = await place.put("t")
     arrivals = AppendWaiters(place.driver)
-    waiting = asyncio.create_task(arrivals.reached("t", entry.record.epoch, 1))
+    waiting = asyncio.create_task(arrivals.wait_reached("t", entry.record.epoch, 1))
     await asyncio.sleep(0)
     place.driver.engine.restart_topic("t", "e2", RestoredTopic(), place.driver.now(), 0)
-    arrivals.moved("t")
+    arrivals.notify("t")
     with pytest.raises(Problem, match="bus-unavailable"):
         await waiting
 
@@ -49,7 +50,7 @@ async def test_a_topic_that_was_deleted_is_unknown() -> None:
     arrivals = AppendWaiters(place.driver)
     await place.catalog.delete("t")
     with pytest.raises(TopicUnknown):
-        await arrivals.reached("t", entry.record.epoch, 1)
+        await arrivals.wait_reached("t", entry.record.epoch, 1)
 
 
 async def test_nobody_waits_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,4 +58,4 @@ async def test_nobody_waits_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     place = Place()
     entry, _ = await place.put("t")
     with pytest.raises(Problem, match="bus-unavailable"):
-        await AppendWaiters(place.driver).reached("t", entry.record.epoch, 1)
+        await AppendWaiters(place.driver).wait_reached("t", entry.record.epoch, 1)

@@ -280,5 +280,5 @@ def test_who_may_hold_anything_is_told_of_all_that_left() -> None:
         board.put(name, Frame(offset, b"", name))
     board.remove("b", Tombstone(4, b"", "b", reason=RemovalReason.DELETED))
     board.remove("c", Tombstone(5, b"", "c", reason=RemovalReason.DELETED))
-    assert [gone.key for gone in board.left(2)] == ["c", "b"]
-    assert board.left(5) == []
+    assert [gone.key for gone in board.departed(2)] == ["c", "b"]
+    assert board.departed(5) == []

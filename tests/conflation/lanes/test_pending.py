@@ -37,7 +37,7 @@ def held(text: str, **rules: Any) -> PendingKeys:
 def flushed(entries: PendingKeys) -> str:
     """Rows in the order of a flush, each with the messages that it stands for."""
     rows = []
-    for entry in sorted(entries.all(), key=lambda entry: entry.order):
+    for entry in sorted(entries.all(), key=lambda entry: entry.send_order):
         part = entry.whole()
         assert part is not None
         assert part.count is not None

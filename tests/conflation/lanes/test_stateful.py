@@ -280,7 +280,9 @@ def flush(text: str, first: int) -> list[Pending]:
 
 def behind(flushes: Flushes, position: int) -> str:
     entries = flushes.after(position, 0).all()
-    return " ".join(token(entry.newest.frame) for entry in sorted(entries, key=lambda s: s.order))
+    return " ".join(
+        token(entry.newest.frame) for entry in sorted(entries, key=lambda s: s.send_order)
+    )
 
 
 @rule("delta-6")

@@ -18,7 +18,7 @@ def replay(options: str, text: str = "a1 b1 c1 d1", **definition: object) -> Man
 def test_a_replay_goes_at_its_speed_and_wakes_its_session() -> None:
     driver = replay("rate=2")
     assert described(driver.take()) == ["resumed by replay, gap 4", "a1"]
-    driver.events()
+    driver.announcements()
     driver.wait("499ms")
     assert (driver.announced(), driver.received()) == ([], [])
     driver.wait("1ms")

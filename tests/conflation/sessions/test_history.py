@@ -7,7 +7,7 @@ import pytest
 from tests.support.manual_driver import ManualDriver, described, ids
 from tests.support.rules import rule
 from tidegate.conflation.frame import Frame
-from tidegate.conflation.outputs import Event, HistoryWanted
+from tidegate.conflation.outputs import Announcement, HistoryWanted
 from tidegate.conflation.topics.topic import Archived
 from tidegate.conflation.tracing.recorder import copy_of
 
@@ -33,14 +33,14 @@ class Shelf:
         self.driver.publish(text)
         self.frames += self.topic.journal.after(len(self.frames))
 
-    def events(self) -> list[Event]:
-        found = self.driver.engine.events()
+    def announcements(self) -> list[Announcement]:
+        found = self.driver.engine.announcements()
         self.wanted += [event for event in found if isinstance(event, HistoryWanted)]
         return found
 
     def bring(self, count: int = 3) -> None:
         """The next piece, if one is wanted."""
-        self.events()
+        self.announcements()
         wanted = self.wanted.pop(0)
         piece = self.frames[wanted.after : wanted.after + count]
         self.driver.engine.supply_history(wanted, piece, self.driver.now)
@@ -81,7 +81,7 @@ def test_each_piece_has_an_id_that_can_be_resumed_from() -> None:
     shelf.driver.session("again")
     shelf.driver.subscribe("conflation=none", session="again", resume="e1-3")
     assert described(shelf.driver.take("again")) == ["resumed by replay, gap 5"]
-    shelf.events()
+    shelf.announcements()
     shelf.wanted = [each for each in shelf.wanted if each.session == "again"]
     shelf.bring(2)
     assert described(shelf.driver.take("again")) == ["c4 b5"]
@@ -98,7 +98,7 @@ def test_an_interval_is_measured_over_all_pieces_and_the_journal() -> None:
     for size in (1, 2, 3, 6):
         shelf = replay("bookmark=epoch,conflation=3ms")
         heard = shelf.received()[1:]
-        while shelf.events() or shelf.wanted:
+        while shelf.announcements() or shelf.wanted:
             if shelf.wanted:
                 shelf.bring(size)
             heard += shelf.received()
@@ -123,7 +123,7 @@ def test_a_time_begins_in_the_archive() -> None:
     shelf = replay("bookmark=1970-01-01T00:00:00.005Z")
     assert shelf.received() == ["resumed by replay, gap None"]
     heard: list[str] = []
-    while shelf.events() or shelf.wanted:
+    while shelf.announcements() or shelf.wanted:
         if shelf.wanted:
             shelf.bring()
         heard += shelf.received()
@@ -155,12 +155,12 @@ def test_an_archive_that_ends_before_the_journal_begins_is_none(last: int) -> No
 def test_a_piece_that_nobody_waits_for_is_passed_over() -> None:
     shelf = replay()
     shelf.driver.take()
-    shelf.events()
+    shelf.announcements()
     shelf.driver.engine.close_session("s")
     shelf.bring()
     shelf = replay()
     shelf.driver.take()
-    shelf.events()
+    shelf.announcements()
     late = shelf.wanted[0]
     shelf.bring()
     shelf.driver.engine.supply_history(late, shelf.frames[:3], shelf.driver.now)

@@ -48,7 +48,7 @@ class Gate:
         return "".join(frame.payload[:1].decode() for out in rows for frame in out.batch.frames)
 
     def closed(self) -> dict[str, CloseReason | None]:
-        events = self.engine.events()
+        events = self.engine.announcements()
         return {e.session: e.reason for e in events if isinstance(e, SessionClosed)}
 
 
@@ -111,13 +111,13 @@ def driver_of(*topics: tuple[str, str], messages_max: int = 4, **more: Any) -> M
 
 
 def closed(driver: ManualDriver) -> bool:
-    return any(isinstance(event, SessionClosed) for event in driver.events())
+    return any(isinstance(event, SessionClosed) for event in driver.announcements())
 
 
 def crossings(driver: ManualDriver) -> list[tuple[str, int]]:
     return [
         ("upper" if event.upper else "lower", event.messages)
-        for event in driver.events()
+        for event in driver.announcements()
         if isinstance(event, QueueCrossed)
     ]
 

@@ -55,12 +55,12 @@ def test_a_close_with_a_reason_owes_a_goodbye_and_one_without_forgets() -> None:
     there.close(a, CloseReason.SHUTDOWN)
     there.close(b, None)
     assert list(a.outbox) == [Goodbye(CloseReason.SHUTDOWN)]
-    assert there.events() == [
+    assert there.announcements() == [
         SessionClosed("a", CloseReason.SHUTDOWN),
         SessionReady("a"),
         SessionClosed("b", None),
     ]
-    assert there.events() == []
+    assert there.announcements() == []
 
 
 def test_who_leaves_last_ends_the_session_unless_it_lasts() -> None:

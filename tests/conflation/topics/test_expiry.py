@@ -42,7 +42,7 @@ def test_nothing_expires_any_more_once_it_is_forgotten() -> None:
 
 
 def expired(driver: ManualDriver) -> list[int]:
-    return [event.through for event in driver.events() if isinstance(event, RecordsExpired)]
+    return [event.through for event in driver.announcements() if isinstance(event, RecordsExpired)]
 
 
 @rule("removal-3")

@@ -289,7 +289,7 @@ class EngineLockstep:
         assert self.engine.next_deadline() == self.model_deadline()
 
     def receive_events(self) -> None:
-        events = self.call("events")
+        events = self.call("announcements")
         assert isinstance(events, list)
         closed = [(e.session, e.reason) for e in events if isinstance(e, SessionClosed)]
         assert sorted(closed, key=str) == sorted(self.closed, key=str)

@@ -242,7 +242,7 @@ class Lockstep:
 
     def receive_events(self) -> None:
         """Announcements, and what has expired."""
-        for event in self.engine.events():
+        for event in self.engine.announcements():
             for session in announced_by(event):
                 assert session not in self.ready, "announced twice"
                 if session in self.subscribers:

@@ -23,7 +23,7 @@ BOARDS: dict[str, Planted] = {
     "spans are forgotten when a key comes back": (
         FOCUS,
         "conflation/boards/board.py",
-        "        spans = _merged((*self._left.get(board_key, ()), (entered, removal.offset)))",
+        "        spans = _merged((*self._departed.get(board_key, ()), (entered, removal.offset)))",
         "        spans = ((entered, removal.offset),)",
     ),
     "an exempt message is replaced": (

@@ -120,8 +120,8 @@ SLOTTED: dict[str, Planted] = {
     "an entry is not moved to its newest message": (
         STATEFUL,
         "conflation/lanes/pending.py",
-        "                entry.order = part.frame.offset",
-        "                entry.order = entry.opened",
+        "                entry.send_order = part.frame.offset",
+        "                entry.send_order = entry.first_offset",
     ),
     "match is not looked at": (
         STATEFUL,

@@ -97,7 +97,7 @@ QUEUES: dict[str, Planted] = {
     "a low priority is served while a high one waits": (
         POLICIES,
         "conflation/sessions/session.py",
-        "                lowest = self._rank(subscriber_id)",
+        "                last_rank = self._rank(subscriber_id)",
         "                pass",
     ),
 }

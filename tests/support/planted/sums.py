@@ -47,7 +47,7 @@ SUMS: dict[str, Planted] = {
     "what came and went is forgotten if the key comes and goes again at once": (
         RECEIPTS,
         "conflation/lanes/delta.py",
-        "            entry.stand_for(self.unreported(entry.board_key))",
+        "            entry.stand_for(self.take_unreported(entry.board_key))",
         "            pass",
     ),
     "a move forgets what came and went": (
