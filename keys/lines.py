@@ -70,7 +70,7 @@ class LineReader:
             return None
         try:
             records = list(map(self._decode, lines))
-        except (ValueError, RecursionError):
+        except (msgspec.MsgspecError, ValueError, RecursionError):
             return None
         # msgspec's own limit of depth is the interpreter's stack, which differs from call to call.
         if _brackets_most(piece, lines, are_objects=self._keys_of is not None) > DEPTH_MAX:
