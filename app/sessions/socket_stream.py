@@ -206,8 +206,10 @@ class SocketStream(asyncio.Protocol):
         if self._is_paused:
             self._check_deadline(now_s)
             return
-        driver = self._driver
+        driver, transport = self._driver, self.transport
         while not self._is_full():
+            if transport is None or transport.is_closing():
+                return  # the peer has left: `connection_lost` comes next, and takes nothing
             text = self._writer.next(now_s)
             if not text:
                 self._rest(now_s)

@@ -73,6 +73,8 @@ class EventStream(EventSourceResponse):
 
     async def _hand_over(self, protocol: GatewayProtocol, scope: Scope, send: Send) -> None:
         """Write the answer's header as any response does, then leave the connection to a stream."""
+        # A stream takes its connection with it when it ends.
+        self.headers["Connection"] = "close"
         start = {"type": "http.response.start", "status": self.status_code}
         try:
             await send({**start, "headers": self.raw_headers})
@@ -93,6 +95,8 @@ class EventStream(EventSourceResponse):
             yield self._gzip.header
         yield self._encoded(writer.hello)
         while not writer.is_over:
+            if self._connection is not None and self._connection.is_closing:
+                return  # the peer has left, which the server says only in the loop's next turn
             text = writer.next(anyio.current_time())
             if not text:
                 if not writer.is_over:

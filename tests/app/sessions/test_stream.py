@@ -13,7 +13,7 @@ from fastapi import FastAPI
 from tests.support.deadlines import HANGS_S, LOOPS_S
 from tests.support.gateways import Running, eventually, names, running_gateway
 from tests.support.servers import edge_settings, running_server
-from tests.support.wire import Wire, exchange, request
+from tests.support.wire import Wire, connected, exchange, request
 from tidegate.app.http.problems import Problem
 from tidegate.app.http.wire import RETRY_MS, jittered_retry_ms
 from tidegate.app.sessions.stream import refusal_stream
@@ -200,3 +200,22 @@ def test_waits_are_spread() -> None:
     waits = {jittered_retry_ms() for _ in range(50)}
     assert len(waits) > 10
     assert all(RETRY_MS[0] <= wait <= RETRY_MS[1] for wait in waits)
+
+
+async def test_a_peer_that_leaves_within_its_snapshot_is_written_to_no_more(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with running_gateway() as running:
+        await running.topic()
+        for first in range(0, 20_000, 5_000):
+            await running.publish(
+                *({"k": k, "pad": "x" * 100} for k in range(first, first + 5_000))
+            )
+        for _ in range(3):
+            async with connected(running.address) as wire:
+                await wire.send(request("/v1/topics/px/subscribe"))
+                await wire.read_head()
+                await wire.reader.readexactly(20_000)
+                wire.transport.abort()
+            await eventually(lambda: not sessions(running), "its session ends")
+    assert [record.getMessage() for record in caplog.records if record.name == "asyncio"] == []
