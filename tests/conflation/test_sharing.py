@@ -33,7 +33,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
         monkeypatch.setattr(owner, name, counting)
 
-    for name in ("put", "remove", "rows", "live"):
+    for name in ("put", "put_all", "remove", "rows", "live"):
         count(Board, name)
     for name in ("merge", "open", "take"):
         count(PendingKeys, name)
@@ -203,4 +203,4 @@ def test_the_plain_interval_looks_at_one_message_only(calls: Counter[str]) -> No
     calls.clear()
     for number in range(1, 6):
         driver.publish(f"a{number}")
-    assert calls == {"Board.put": 5, "IntervalLane.accept": 1}
+    assert calls == {"Board.put_all": 5, "IntervalLane.accept": 1}
