@@ -185,7 +185,7 @@ async def test_while_the_bus_is_out_streams_get_its_status(redis_bus: BusServer)
             answer = await b.http.get(f"/v1/sessions/{session}")
             assert (answer.status_code, answer.json()["code"]) == (503, "bus-unavailable")
             events = await b.http.get(f"/v1/sessions/{session}/events")
-            assert (events.status_code, "event: error" in events.text) == (200, True)
+            assert (events.status_code, "event: refused" in events.text) == (200, True)
             assert (await a.http.get(f"/v1/sessions/{session}")).status_code == 200
         finally:
             redis_bus.start()
