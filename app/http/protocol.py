@@ -236,9 +236,9 @@ class GatewayProtocol(HttpToolsProtocol):
             self._stop_for(PIPELINE_FULL)
         is_admitted = self._is_admitted()
         self.scope["extensions"] = {
-            TRANSPORT_EXTENSION: self.connection,  # type: ignore[dict-item]  # ours is no dict
-            FIGURES_EXTENSION: self._figures,  # type: ignore[dict-item]  # nor are these
-            PROTOCOL_EXTENSION: self,  # type: ignore[dict-item]  # nor is this
+            TRANSPORT_EXTENSION: self.connection,  # type: ignore[dict-item]  # ASGI allows any value, uvicorn's type a dict
+            FIGURES_EXTENSION: self._figures,  # type: ignore[dict-item]  # uvicorn's type wants a dict
+            PROTOCOL_EXTENSION: self,  # type: ignore[dict-item]  # uvicorn's type wants a dict
         }
         super().on_headers_complete()
         self.cycle.keep_alive = self.cycle.keep_alive and is_admitted

@@ -282,7 +282,7 @@ class Server(uvicorn.Server):
     async def _connections_end(self, at: float) -> None:
         now = asyncio.get_running_loop().time
         # uvicorn's set of connections raises no event when it empties.
-        while self.server_state.connections and not self.force_exit and now() < at:  # noqa: ASYNC110 - as said
+        while self.server_state.connections and not self.force_exit and now() < at:  # noqa: ASYNC110 - there is no event to wait for
             await asyncio.sleep(LOOK_AGAIN_S)
 
 

@@ -82,7 +82,7 @@ class _Attachment:
         self._gone: set[str] = set()
 
     def run(self) -> bytes:
-        """Subscriber every subscription that still can be, and note the ends of the others."""
+        """Subscribe every subscription that still can be, and note the ends of the others."""
         begins: dict[SubscriberId, Subscription] = {}
         for asked in list(self._session.asked.values()):
             for topic in list(asked.topics):

@@ -204,10 +204,10 @@ def compare_scalars(operator: str, left: Scalar, right: Scalar) -> bool:
         case "<":
             return left < right  # type: ignore[operator]  # both are strings or both numbers
         case "<=":
-            return left <= right  # type: ignore[operator]  # as above
+            return left <= right  # type: ignore[operator]  # both are strings or both numbers
         case ">":
-            return left > right  # type: ignore[operator]  # as above
-    return left >= right  # type: ignore[operator]  # as above
+            return left > right  # type: ignore[operator]  # both are strings or both numbers
+    return left >= right  # type: ignore[operator]  # both are strings or both numbers
 
 
 def between(value: Value, low: Scalar | None, high: Scalar | None) -> bool | None:

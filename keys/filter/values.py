@@ -194,7 +194,7 @@ class Array:
         """The elements that are neither NULL nor objects."""
         if self._kinds <= _SCALARS:
             return self.items  # type: ignore[return-value]  # that is what was asked
-        return [item for item in self.items if item is not None and item is not OBJECT]  # type: ignore[misc]  # as above
+        return [item for item in self.items if item is not None and item is not OBJECT]  # type: ignore[misc]  # mypy does not narrow by `is not OBJECT`
 
     @cached_property
     def numbers(self) -> Bag:
@@ -304,12 +304,12 @@ def _exists(operator: str, left: Bag, right: Bag) -> bool:
             # Two distinct elements differ from any one value, so nothing has to be compared.
             return len(left) > 1 or len(right) > 1 or left != right
         case "<":
-            return bool(left.least < right.greatest)  # type: ignore[operator]  # of one kind
+            return bool(left.least < right.greatest)  # type: ignore[operator]  # both sets are of one kind
         case "<=":
-            return bool(left.least <= right.greatest)  # type: ignore[operator]  # as above
+            return bool(left.least <= right.greatest)  # type: ignore[operator]  # both sets are of one kind
         case ">":
-            return bool(left.greatest > right.least)  # type: ignore[operator]  # as above
-    return bool(left.greatest >= right.least)  # type: ignore[operator]  # as above
+            return bool(left.greatest > right.least)  # type: ignore[operator]  # both sets are of one kind
+    return bool(left.greatest >= right.least)  # type: ignore[operator]  # both sets are of one kind
 
 
 # Strings are converted joined by this: one call for all is much faster than one for each.
@@ -378,7 +378,7 @@ def strings_of(strings: list[str]) -> list[str | None]:
     if not joined.isascii():
         # A string may hold the joint itself; then each is converted alone.
         together = joined.count(_JOINT) == len(strings) - 1
-        found = narrow(joined).split(_JOINT) if together else list(map(narrow, strings))  # type: ignore[assignment]  # as above
+        found = narrow(joined).split(_JOINT) if together else list(map(narrow, strings))  # type: ignore[assignment]  # nothing is put into it
     return [each or None for each in found] if "" in found else found
 
 

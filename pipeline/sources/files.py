@@ -220,8 +220,8 @@ def _address(spark: SparkSession, pattern: str) -> str:
     """Return the path as Spark takes it: one file as a pattern, since it expects a folder."""
     java: Any = spark.sparkContext
     try:
-        path = java._jvm.org.apache.hadoop.fs.Path(pattern)  # noqa: SLF001 - the only way to it
-        is_file = path.getFileSystem(java._jsc.hadoopConfiguration()).isFile(path)  # noqa: SLF001 - as well
+        path = java._jvm.org.apache.hadoop.fs.Path(pattern)  # noqa: SLF001 - PySpark has no public name for Hadoop's classes
+        is_file = path.getFileSystem(java._jsc.hadoopConfiguration()).isFile(path)  # noqa: SLF001 - PySpark has no public name for Hadoop's configuration
     except Py4JJavaError:
         return pattern  # which Spark says better
     return LAST_LETTER.sub(r"[\1]\2", pattern) if is_file else pattern

@@ -235,7 +235,7 @@ def _connected(settings: Mapping[str, str]) -> SparkSession:
     spark = SparkSession.builder.config(map=dict(settings)).getOrCreate()
     counting = spark.sparkContext._accumulatorServer  # noqa: SLF001 - nothing else has it
     # It would print a traceback where Java is gone before it.
-    counting.handle_error = _say_nothing  # type: ignore[method-assign, assignment]  # as it is made
+    counting.handle_error = _say_nothing  # type: ignore[method-assign, assignment]  # a method of this one server is replaced
     return spark
 
 

@@ -127,7 +127,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     take_in: Callable[..., None] = Feed.take_in
 
     def noted(feed: Feed, frames: object) -> None:
-        part = list(frames)  # type: ignore[call-overload]  # as it came
+        part = list(frames)  # type: ignore[call-overload]  # the feed's own argument, an iterable
         parts.append(len(part))
         take_in(feed, part)
 

@@ -16,7 +16,7 @@ def tried(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     def noted(self: Feed, *arguments: object) -> object:
         reached.append(str(self.id.filter))
-        return publish(self, *arguments)  # type: ignore[arg-type]  # as they came
+        return publish(self, *arguments)  # type: ignore[arg-type]  # the arguments that `publish` was called with
 
     monkeypatch.setattr(Feed, "publish", noted)
     return reached
