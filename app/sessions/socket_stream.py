@@ -192,14 +192,13 @@ class SocketStream(asyncio.Protocol):
     def _pump(self) -> None:
         """Write what there is until there is nothing more, or no room."""
         now_s = self._loop.time()
-        if self._rest_bytes:
-            self._writer.wrote_at_rest(self._rest_bytes, self._rest_wrote_s)
-            self._rest_bytes = 0
+        self._note_rest()
         if self._due_s <= now_s:
             self._due_s = INFINITY
-        if self._wakeup.resting is not None:
+        if self._wakeup.resting is not None and self._writer.plain_style is not None:
             self._beat(now_s)
             return
+        self._wakeup.resting = None  # so much was written that the kernel is asked what it took
         if self._is_closing:
             self._linger(now_s)
             return
@@ -228,8 +227,14 @@ class SocketStream(asyncio.Protocol):
             heartbeat = HEARTBEAT_CHUNKS[self._gzip is not None]
             self._driver.figures.wrote(heartbeat.size_bytes, 0)
             self._write_flush(heartbeat, now_s)
-            self._writer.wrote_at_rest(0, now_s)
+            self._note_rest()
         self._call_at(now_s + self._writer.wait_s(now_s))
+
+    def _note_rest(self) -> None:
+        """Tell the writer what was written past it."""
+        if self._rest_bytes:
+            self._writer.wrote_at_rest(self._rest_bytes, self._rest_wrote_s)
+            self._rest_bytes = 0
 
     def _rest(self, now_s: float) -> None:
         writer = self._writer
