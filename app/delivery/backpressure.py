@@ -45,7 +45,8 @@ class PublishBackpressure:
 
     def all_taken(self, sessions: Iterable[str]) -> None:
         """Wake the publishers: each of these sessions has taken something."""
-        self._given_up.difference_update(sessions)
+        if self._given_up:  # mostly nobody, and a cohort has many sessions
+            self._given_up.difference_update(sessions)
         self._taken.set()
 
     def forget(self, session: str) -> None:

@@ -10,7 +10,7 @@ import math
 import socket
 import struct
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
 from starlette.types import Message, Receive, Scope, Send
@@ -30,6 +30,7 @@ BYTES_ACKED: Final = slice(120, 128)
 SHORTEST_ROUND_TRIP: Final = slice(148, 152)
 TCP_INFO_BYTES: Final = 152
 UNKNOWN_US: Final = (1 << 32) - 1
+NO_DESCRIPTOR: Final = -1
 
 # Close with a reset: otherwise the kernel keeps offering the rest to a peer that takes nothing.
 _RESET_AT_CLOSE: Final = struct.pack("ii", 1, 0)
@@ -119,22 +120,23 @@ class Connection:
 
     def _info(self, part: slice) -> int | None:
         """Return a figure of the kernel's tcp_info; None where it has none."""
-        if sys.platform != "linux" or self._number() < 0:
+        if sys.platform != "linux" or self.descriptor < 0:
             return None
         assert self._socket is not None
         info = self._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO_BYTES)
         return int.from_bytes(info[part], sys.byteorder) if len(info) >= part.stop else None
 
     def _unacknowledged_bytes(self) -> int:
-        number = self._number()
+        number = self.descriptor
         if sys.platform != "linux" or number < 0:
             return 0
         answer = fcntl.ioctl(number, termios.TIOCOUTQ, b"\0\0\0\0")  # SIOCOUTQ
         return int.from_bytes(answer, sys.byteorder)
 
-    def _number(self) -> int:
-        """Return the socket's descriptor; -1 once it is closed."""
-        return -1 if self._socket is None else self._socket.fileno()
+    @property
+    def descriptor(self) -> int:
+        """The socket's number; none once it is closed."""
+        return NO_DESCRIPTOR if self._socket is None else self._socket.fileno()
 
 
 def _no_requests() -> None:
@@ -145,9 +147,9 @@ class HandedOver(NamedTuple):
     """A connection that a stream has taken over.
 
     Args:
-        transport: to write to; its buffer is full if `is_paused`.
+        transport: its buffer is full if `is_paused`.
         connection: what is below the transport.
-        write_watch: needs a call after each write.
+        write_watch: cuts the connection when its peer takes nothing.
         leave: to be called once the connection is lost.
     """
 
@@ -156,6 +158,17 @@ class HandedOver(NamedTuple):
     write_watch: WriteWatch
     leave: Callable[[], None]
     is_paused: bool
+
+    @property
+    def descriptor(self) -> int:
+        """The socket's number, to write to while nothing waits in the transport, or none."""
+        is_plain = self.transport.get_extra_info("sslcontext") is None
+        return self.connection.descriptor if is_plain else NO_DESCRIPTOR
+
+    def write(self, framed: bytes) -> None:
+        """Hand bytes to the transport, under the watch."""
+        self.transport.write(framed)
+        self.write_watch.note_write(self.connection)
 
 
 def connection_of(scope: Scope) -> Connection | None:
@@ -223,6 +236,7 @@ class WriteWatch:
     def __init__(self, write_timeout_s: float) -> None:
         self._write_timeout_s = write_timeout_s
         self._written: set[Connection] = set()
+        self._written_groups: set[Callable[[], Iterable[Connection]]] = set()
         # Connections with unsent bytes.
         self._waiting: dict[Connection, WriteDeadline] = {}
         self._next_look: asyncio.TimerHandle | None = None
@@ -245,14 +259,21 @@ class WriteWatch:
         if self._next_look is None:
             self._arm(asyncio.get_running_loop())
 
+    def note_group(self, connections: Callable[[], Iterable[Connection]]) -> None:
+        """Check connections soon: bytes were written to all that the function returns."""
+        self._written_groups.add(connections)
+        if self._next_look is None:
+            self._arm(asyncio.get_running_loop())
+
     def _arm(self, loop: asyncio.AbstractEventLoop) -> None:
         wait_s = self._write_timeout_s / LOOKS_PER_TIMEOUT
         self._next_look = loop.call_later(wait_s, self._look, loop)
 
     def _look(self, loop: asyncio.AbstractEventLoop) -> None:
         now_s = loop.time()
-        watched = self._written | self._waiting.keys()
+        watched = self._written.union(self._waiting, *(each() for each in self._written_groups))
         self._written.clear()
+        self._written_groups.clear()
         before, self._waiting = self._waiting, {}
         for connection in watched:
             if not connection.unsent_bytes:  # all taken: watched again from its next write

@@ -269,12 +269,10 @@ class Counters:
     auto_changes: Counter[str] = field(default_factory=Counter)
     left: int = 0
 
-    def wrote_alike(self, sizes_bytes: Sequence[int], seconds: float) -> None:
-        """Count a flush that went to several streams, one after the other, in this time."""
-        streams = len(sizes_bytes)
+    def wrote_alike(self, streams: int, size_bytes: int, seconds: float) -> None:
+        """Count a text that went to several streams, one after the other, in this time."""
         self.write.note(seconds / streams, times=streams)
-        for size_bytes, times in Counter(sizes_bytes).items():
-            self.write_bytes.note(size_bytes, times=times)
+        self.write_bytes.note(size_bytes, times=streams)
 
     def wrote(self, size_bytes: int, duration_ns: int) -> None:
         """Count what a stream wrote at once, and how long its socket took to have room again."""

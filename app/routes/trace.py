@@ -177,6 +177,7 @@ class TraceStream(EventSourceResponse):
 
     def __init__(self, gateway: Gateway, subscriber: Subscriber) -> None:
         began = gateway.driver.now()
+        gateway.driver.part(subscriber.member.session)
         # The recorder is called inside the engine's step and only wakes; the texts are made in this
         # task.
         self._woken = asyncio.Event()
@@ -275,7 +276,7 @@ async def trace(
 def _traced_subscriber(gateway: Gateway, session: str, name: str, topic: str) -> Subscriber | None:
     """Return the subscriber; None while nobody reads the session, and once a sow has ended."""
     try:
-        return gateway.driver.engine.subscriber(session, (name, topic))
+        return gateway.driver.engine.session(session).subscribers.get((name, topic))
     except SessionUnknown:
         return None
 

@@ -9,7 +9,7 @@ a conflated queue of every message a backlog.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
@@ -68,6 +68,10 @@ class CatchUp:
                     self.ahead[board_key] = newest.offset
             self.sent += 1
         return piece
+
+    def copy(self) -> CatchUp:
+        """Return one that goes on from here by itself; the rows are shared."""
+        return replace(self, ahead=dict(self.ahead))
 
     def rest(self, board: Board) -> list[Pair]:
         """Return the rows still to come, as they would be sent now."""
@@ -195,23 +199,43 @@ class Backlog:
 
 
 @dataclass(slots=True, eq=False)
+class Standing:
+    """How far a member has got in its lane; the members of a cohort share one.
+
+    Attributes:
+        position: everything up to it has been taken; it counts as the lane counts.
+        delivered: live rows taken here.
+        catch_up: what is sent where the member was behind an interval.
+        unreported: by row key, messages that no row reports, as the key came and went; the
+            key's next row stands for them.
+    """
+
+    position: int = 0
+    delivered: int = 0
+    catch_up: CatchUp | None = None
+    unreported: dict[str, Unreported] = field(default_factory=dict)
+
+    def copy(self) -> Standing:
+        """Return one that goes on from here by itself."""
+        catch_up = None if self.catch_up is None else self.catch_up.copy()
+        return Standing(self.position, self.delivered, catch_up, dict(self.unreported))
+
+
+@dataclass(slots=True, eq=False)
 class Member:
     """The place of one subscriber in its lane, and the rows that are kept for it alone.
 
     Attributes:
-        position: everything up to it has been taken; it counts as the lane counts.
+        standing: how far it has got, alone or with its cohort.
         cut: the offset of the join; nothing at or below it comes from the lane.
         joined: the feed's count of accepted messages at the join.
         passed: the feed's count of messages that it filtered out, at the join.
         joins: the lane's count of joins at its own.
-        delivered: live rows taken.
+        delivered_before: live rows taken, less those of the standing that it has now.
         conflated_to: its queue of every message was conflated up to this offset.
         owed: by row key, what the next row counts beyond itself, for messages given up.
         backlog: the conflated queue itself, where the board cannot answer for it.
-        unreported: by row key, messages that no row reports, as the key came and went; the
-            key's next row stands for them.
         released: rows up to this offset were let go to it alone, when it changed lanes.
-        catch_up: what it is sent where it was behind an interval.
         sent: keys that it was sent; None for all. Without a snapshot, the removal of a key that
             it was never sent makes no sense.
         based: keys of which it holds the base of deltas; None for all.
@@ -220,17 +244,15 @@ class Member:
     name: str
     session: str
     subscription: Subscription
-    position: int = 0
+    standing: Standing = field(default_factory=Standing)
     cut: int = 0
     joined: int = 0
     passed: int = 0
     joins: int = 0
-    delivered: int = 0
+    delivered_before: int = 0
     conflated_to: int = 0
     released: int = 0
-    catch_up: CatchUp | None = None
     owed: dict[str, Receipt] = field(default_factory=dict)
-    unreported: dict[str, Unreported] = field(default_factory=dict)
     backlog: Backlog | None = None
     sent: set[str] | None = None
     based: set[str] | None = None
@@ -239,6 +261,51 @@ class Member:
     def place(self) -> tuple[str, str, str]:
         """Session, subscription, topic: unique among the members of a lane."""
         return self.session, self.name, self.subscription.topic
+
+    # --- Its standing
+
+    @property
+    def position(self) -> int:
+        """Everything up to it has been taken; it counts as the lane counts."""
+        return self.standing.position
+
+    @position.setter
+    def position(self, position: int) -> None:
+        self.standing.position = position
+
+    @property
+    def delivered(self) -> int:
+        """Live rows taken."""
+        return self.delivered_before + self.standing.delivered
+
+    @delivered.setter
+    def delivered(self, rows: int) -> None:
+        self.standing.delivered = rows - self.delivered_before
+
+    @property
+    def catch_up(self) -> CatchUp | None:
+        """What it is sent where it was behind an interval."""
+        return self.standing.catch_up
+
+    @catch_up.setter
+    def catch_up(self, catch_up: CatchUp | None) -> None:
+        self.standing.catch_up = catch_up
+
+    @property
+    def unreported(self) -> dict[str, Unreported]:
+        """By row key, messages that no row reports: the key's next row stands for them."""
+        return self.standing.unreported
+
+    def stand_with(self, standing: Standing) -> None:
+        """Share a standing: from here on its position moves with those of others."""
+        self.delivered_before = self.delivered - standing.delivered
+        self.standing = standing
+
+    def stand_alone(self) -> None:
+        """Go on from the shared standing by itself."""
+        self.standing = self.standing.copy()
+
+    # --- What it was sent
 
     def remember(self) -> None:
         """Begin to note which keys it has been sent, where its rows depend on that."""

@@ -86,7 +86,7 @@ def test_it_is_an_opening_at_the_moment_of_its_end(
     name = stepwise.subscribe(**shape, command=command)
 
     def has_begun(made: ManualDriver) -> bool:
-        subscriber = made.engine.subscriber("s", (name, "px"))
+        subscriber = made.engine.session("s").subscribers.get((name, "px"))
         return subscriber is None or subscriber.backfill is not None
 
     for call in calls:
