@@ -23,6 +23,7 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
+from tidegate.app.delivery.watchdog import Watchdog
 from tidegate.app.http.connection import WAITING_CONNECTIONS_MAX
 from tidegate.app.http.listener import base_url, open_listener
 from tidegate.app.http.protocol import protocol_factory
@@ -317,14 +318,16 @@ def serve(
         if prepare is not None:
             await prepare()
         server = Server(app, settings, on_shutdown=on_shutdown, on_started=on_started)
+        server.figures.loop = watchdog.figures
         loop = asyncio.get_running_loop()
         if until is not None:
             loop.add_reader(until, _end, loop, until, server)
         await server.serve(sockets=[listener])
         return server
 
-    with listener:
-        server = asyncio.run(run())
+    watchdog = Watchdog(settings.loop_held_max.seconds)
+    with listener, watchdog, asyncio.Runner(loop_factory=watchdog.new_loop) as runner:
+        server = runner.run(run())
     return INTERRUPTED_STATUS if server.stopped_by is signal.SIGINT else 0
 
 
