@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from itertools import accumulate, islice
@@ -24,7 +25,8 @@ class Log:
         """Begin empty; `size_of` counts a frame's bytes where they are not those of its payload."""
         self._size_of = size_of
         self._frames: list[Frame] = []
-        self._bytes_through: list[int] = []
+        # An array and no list: a fifth of the memory, and the garbage collector looks past it.
+        self._bytes_through = array("q")
         self._start = 0
         self._bytes_total = 0
         self.dropped_through = 0
@@ -61,7 +63,7 @@ class Log:
         # Three steps over all frames: a loop over each frame costs half as much again.
         sizes = [len(frame.payload) if size_of is None else size_of(frame) for frame in added]
         self._frames += added
-        self._bytes_through += islice(accumulate(sizes, initial=before), 1, None)
+        self._bytes_through.extend(islice(accumulate(sizes, initial=before), 1, None))
         self._bytes_total = before + sum(sizes)
         return self._bytes_total - before
 
@@ -107,12 +109,13 @@ class Log:
     def _compact(self) -> None:
         # Deleting each dropped frame at once would move all others each time.
         if self._start == len(self._frames):
-            self._frames, self._bytes_through = [], []
+            self._frames, self._bytes_through = [], array("q")
             self._bytes_total = self._start = 0
         elif self._start > _COMPACT_AT and self._start * 2 > len(self._frames):
             gone = self._bytes_through[self._start - 1]
             self._frames = self._frames[self._start :]
-            self._bytes_through = [through - gone for through in self._bytes_through[self._start :]]
+            kept = self._bytes_through[self._start :]
+            self._bytes_through = array("q", [through - gone for through in kept])
             self._bytes_total -= gone
             self._start = 0
 

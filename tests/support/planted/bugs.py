@@ -53,8 +53,8 @@ BOARDS: dict[str, Planted] = {
     "a window does not look where a record was": (
         WINDOWS,
         "conflation/operators/top_n.py",
-        "            self._take_out(known[0], left, came)",
-        "            self._take_out(known[0], set(), set())",
+        "            self._take_out(known.place, left, came)",
+        "            self._take_out(known.place, set(), set())",
     ),
     "a change inside a window is not seen": (
         WINDOWS,
