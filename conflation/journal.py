@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable
 from itertools import accumulate, islice
 from weakref import WeakValueDictionary
 
 from tidegate.conflation.definition import History
 from tidegate.conflation.frame import Frame
+from tidegate.conflation.steps import RowBuild, Steps
 
 _COMPACT_AT = 4_096  # dropped frames: one copy of the list pays for so many drops
 
@@ -120,10 +121,6 @@ class Log:
             self._start = 0
 
 
-class ReplayedRows(list[Frame]):
-    """The rows of a replay; unlike a plain list, a weak reference may point at them."""
-
-
 class SharedReplays:
     """Replays of a topic that subscribers are still sent: an equal one has the same rows.
 
@@ -132,16 +129,16 @@ class SharedReplays:
     """
 
     def __init__(self) -> None:
-        self._rows: WeakValueDictionary[Hashable, ReplayedRows] = WeakValueDictionary()
+        self._builds: WeakValueDictionary[Hashable, RowBuild] = WeakValueDictionary()
 
-    def rows(
-        self, lane_id: Hashable, first: int, last: int, make: Callable[[], Iterable[Frame]]
-    ) -> Sequence[Frame]:
+    def build(
+        self, lane_id: Hashable, first: int, last: int, steps: Callable[[], Steps[list[Frame]]]
+    ) -> RowBuild:
         """Return the rows of the messages from `first` to `last`, made if they must be.
 
         Messages never change, so nothing else decides what the rows are.
         """
-        found = self._rows.get((lane_id, first, last))
+        found = self._builds.get((lane_id, first, last))
         if found is None:
-            found = self._rows[lane_id, first, last] = ReplayedRows(make())
+            found = self._builds[lane_id, first, last] = RowBuild(steps())
         return found

@@ -9,6 +9,7 @@ from typing import ClassVar, NamedTuple
 
 from tidegate.conflation.boards.board import THE_RECORD, Board
 from tidegate.conflation.frame import Frame, RemovalReason, Tombstone
+from tidegate.conflation.steps import Steps
 from tidegate.conflation.subscription import FeedId
 from tidegate.keys.filter import Filter
 from tidegate.keys.spec import KeySpec, conflation_key
@@ -50,8 +51,10 @@ class Operator(ABC):
         """
         return chain.from_iterable(map(self.moves, frames))
 
-    def seeded(self) -> Iterable[Move]:
-        """Return what else all these records do to the board."""
+    def seeded(self, records_max: int | None) -> Steps[Sequence[Move]]:
+        """Return what else all these records do to the board, in steps of so many records."""
+        del records_max
+        yield from ()  # no step: each record has said all
         return ()
 
     @abstractmethod

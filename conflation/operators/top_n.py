@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from heapq import heapify, heappushpop
-from itertools import chain
 from operator import attrgetter
 from typing import Any
 
@@ -19,6 +18,7 @@ from tidegate.conflation.operators.filter import (
     Operator,
     no_longer_matching,
 )
+from tidegate.conflation.steps import CHEAP, Steps, in_pieces
 from tidegate.conflation.subscription import Window
 
 
@@ -36,6 +36,10 @@ class _Record(msgspec.Struct, frozen=True, gc=False):
 
     place: Place
     frame: Frame
+
+
+def _negated_offsets(frames: Sequence[Frame]) -> list[int]:
+    return [-frame.offset for frame in frames]
 
 
 class TopNOperator(Operator):
@@ -77,23 +81,43 @@ class TopNOperator(Operator):
         self._order.update(places)
         return ()
 
-    def seeded(self) -> Iterable[Move]:
+    def seeded(self, records_max: int | None) -> Steps[Sequence[Move]]:
         """Return the rows of the window, as `moves` would have left them there, oldest first."""
-        shown = [self._records[board_key].frame for board_key in self.ordered()]
+        records_max = records_max and CHEAP * records_max
+
+        def frames_at(places: Sequence[int]) -> list[Frame]:
+            found = self._order.islice(places[0], places[-1] + 1) if places else ()
+            return [self._records[place.key].frame for place in found]
+
+        places = range(min(self._end, len(self._order)))
+        frames = yield from in_pieces(places, records_max, frames_at)
+        skipped, shown = frames[: self._start], frames[self._start :]
         if not self._start:
-            return [(frame.key, frame) for frame in sorted(shown, key=attrgetter("offset"))]
+            shown.sort(key=attrgetter("offset"))
+            return [(frame.key, frame) for frame in shown]
         # Where rows are skipped, a record comes in once it is there and as many stand before it:
         # the last of these brings it in. They are the first so many that came, so a heap of them
         # suffices; offsets are negated, as a heap has the least at its top.
-        skipped = [self._records[place.key].frame for place in self._order.islice(0, self._start)]
-        by_offset = {frame.offset: frame for frame in chain(skipped, shown)}
-        before = [-frame.offset for frame in skipped]
+        before = yield from in_pieces(skipped, records_max, _negated_offsets)
         heapify(before)
+        yield
         causes: list[tuple[int, str]] = []
         for frame in shown:
             causes.append((max(frame.offset, -before[0]), frame.key))
             heappushpop(before, -frame.offset)
-        return [(key, self._at(key, by_offset[offset])) for offset, key in sorted(causes)]
+        causes.sort()
+        yield
+        wanted = {offset for offset, _ in causes}
+        by_offset = dict(
+            (
+                yield from in_pieces(
+                    frames,
+                    records_max,
+                    lambda some: [(it.offset, it) for it in some if it.offset in wanted],
+                )
+            )
+        )
+        return [(key, self._at(key, by_offset[offset])) for offset, key in causes]
 
     def ordered(self) -> Iterable[str]:
         """Return the record keys of the window, in its order."""

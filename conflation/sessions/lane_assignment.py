@@ -44,7 +44,7 @@ class LaneAssignment:
         opening_records_max: int | None = None,
     ) -> None:
         """`arm_watermarks` is called with each session whose queue is in another lane."""
-        self.openings = Openings(opening_records_max, self._open)
+        self.openings = Openings(opening_records_max, self._open, registry.wake)
         self._schedule = schedule
         self._registry = registry
         self._arm_watermarks = arm_watermarks
@@ -72,7 +72,7 @@ class LaneAssignment:
             self._registry.add(session, subscriber, announced=announced)
         else:
             with _holding_feed(session, subscriber):
-                _begin(session, subscriber, now)
+                self._begin(session, subscriber, now)
                 self._registry.add(session, subscriber, announced=announced)
                 if subscriber.joins_at_once:
                     self._join(session, subscriber, now)
@@ -82,13 +82,18 @@ class LaneAssignment:
     def _open(self, session: Session, subscriber: Subscriber, now: Instant) -> None:
         """Begin a subscription that has waited for its board, as if it were made now."""
         with _holding_feed(session, subscriber):
-            _begin(session, subscriber, now)
+            self._begin(session, subscriber, now)
             if subscriber.joins_at_once:
                 self._join(session, subscriber, now)
         self._apply_due_change(session, subscriber, now)
         for watcher in subscriber.watchers:
             watcher.moved(now)
         self._registry.wake(session)
+
+    def _begin(self, session: Session, subscriber: Subscriber, now: Instant) -> None:
+        limits = session.limits if session.conflated else UNLIMITED
+        begin(subscriber, limits, now, self.openings.records_max)
+        self.openings.follow(session, subscriber)
 
     def adopt(self, session: Session, subscriber: Subscriber) -> None:
         """Add a subscriber of another engine as it is, with its lane and its deadlines."""
@@ -106,7 +111,7 @@ class LaneAssignment:
             wanted = replace(wanted, resume=NOWHERE, replay=None, paused=before.paused)
             successor = Subscriber.of(session.id, before.member.name, topic, wanted)
             with _holding_feed(session, successor):
-                _begin(session, successor, now)
+                self._begin(session, successor, now)
                 self._registry.replace(session, before, successor)
                 if successor.joins_at_once:
                     self._join(session, successor, now)
@@ -134,10 +139,12 @@ class LaneAssignment:
             self._registry.finish(session, subscriber)
             return
         # Messages came while the replay ran. Once none are left it may join without a gap.
-        subscriber.backfill = continue_replay(subscriber, cursor)
+        subscriber.backfill = continue_replay(subscriber, cursor, self.openings.records_max)
         if subscriber.backfill is None:
             self._join(session, subscriber, now)
             self._apply_due_change(session, subscriber, now)
+        else:
+            self.openings.follow(session, subscriber)
 
     def supply(
         self, session: Session, wanted: HistoryWanted, piece: Sequence[Frame], now: Instant
@@ -150,7 +157,8 @@ class LaneAssignment:
         if (wanted.epoch, wanted.after) != (subscriber.topic.epoch, subscriber.history.after):
             return
         subscriber.member.note(subscriber.backfill.rows)
-        supply(subscriber, piece)
+        supply(subscriber, piece, self.openings.records_max)
+        self.openings.follow(session, subscriber)
         self.continue_backfill(session, subscriber, now)
         for watcher in subscriber.watchers:
             watcher.moved(now)
@@ -215,10 +223,6 @@ def _holding_feed(session: Session, subscriber: Subscriber) -> AbstractContextMa
         return nullcontext()
     lane_id = subscriber.lane_id(subscriber.member.subscription, conflated=session.conflated)
     return subscriber.topic.holding(lane_id.feed)
-
-
-def _begin(session: Session, subscriber: Subscriber, now: Instant) -> None:
-    begin(subscriber, session.limits if session.conflated else UNLIMITED, now)
 
 
 # --- From one lane to another

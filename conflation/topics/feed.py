@@ -23,6 +23,7 @@ from tidegate.conflation.operators.filter import (
 )
 from tidegate.conflation.operators.group_by import GroupByOperator
 from tidegate.conflation.operators.top_n import TopNOperator
+from tidegate.conflation.steps import Steps, finished, in_pieces
 from tidegate.conflation.subscription import FeedId, LaneId, Window
 from tidegate.keys.spec import KeySpec
 from tidegate.keys.text.duration import Instant
@@ -68,7 +69,7 @@ class Feed:
     def seed(self, frames: Iterable[Frame]) -> None:
         """Take over records that are there already, oldest first; they do not count as accepted."""
         self.take_in(frames)
-        self.taken_in()
+        finished(self.taken_in())
         self.settle()
         self.accepted = 0  # no subscriber was there to match them
 
@@ -76,9 +77,10 @@ class Feed:
         """Take over a part of the records, the oldest first; `taken_in` follows the last."""
         self._apply(self._operator.seed(frames))
 
-    def taken_in(self) -> None:
-        """Put on the board what only all records together show."""
-        self._apply(self._operator.seeded())
+    def taken_in(self, records_max: int | None = None) -> Steps[None]:
+        """Put on the board what only all records together show, in steps of so many records."""
+        moves = yield from self._operator.seeded(records_max)
+        yield from in_pieces(moves, records_max, self._apply)
 
     def restore(self, kept: RestoredTopic) -> None:
         """Take over a board of all records, and what the journal says since."""
@@ -139,11 +141,11 @@ class Feed:
         """True if `settle` would change nothing."""
         return self._operator.is_settled
 
-    def live(self) -> list[Frame]:
-        """Return the rows that are there, of a window in its order, else the oldest first."""
+    def frames(self) -> list[Frame]:
+        """Return the rows, of a window in its order, else the oldest first, tombstones included."""
         keys = self._operator.ordered()
         if keys is None:
-            return self.board.live()
+            return self.board.frames()
         return [row for key in keys if (row := self.board.get(key)) is not None]
 
     def preview(self) -> tuple[int, Board]:
@@ -282,6 +284,7 @@ class FeedBuild:
         self.feed = feed
         self._records = iter(frames)
         self._missed: deque[Frame] = deque()
+        self._taking: Steps[None] | None = None
         self._is_taken_in = False
 
     def miss(self, frames: Sequence[Frame]) -> None:
@@ -294,8 +297,8 @@ class FeedBuild:
         if part := list(islice(self._records, frames_max)):
             feed.take_in(frame for frame in part if not frame.removed)
         elif not self._is_taken_in:
-            feed.taken_in()
-            self._is_taken_in = True
+            self._taking = self._taking or feed.taken_in(frames_max)
+            self._is_taken_in = next(self._taking, self) is self  # it yields nothing of its own
         elif not feed.is_settled:
             feed.settle(frames_max)
         elif self._missed:

@@ -16,6 +16,7 @@ from tidegate.conflation.errors import BookmarkExpired
 from tidegate.conflation.frame import Frame, RestoredTopic, Tombstone
 from tidegate.conflation.journal import Log, SharedReplays
 from tidegate.conflation.lanes.lane import Lane
+from tidegate.conflation.steps import CHEAP, Steps, in_pieces
 from tidegate.conflation.subscription import FeedId, LaneId
 from tidegate.conflation.topics.feed import Feed, FeedBuild, Place
 from tidegate.conflation.topics.index import FeedIndex
@@ -265,16 +266,17 @@ class Topic:
         feed.settle()
         return feed, feed.lane(lane_id)
 
-    def records(self, feed_id: FeedId) -> list[Frame]:
+    def records(self, feed_id: FeedId, records_max: int | None = None) -> Steps[list[Frame]]:
         """Return the rows of a board, whether it has lanes or not, in the order of `Feed.live`."""
         if self.sow is None:
             return []
         # A feed for this one question if there is none; without lanes it is forgotten again.
         feed = self.feed(self._of_records(feed_id))
         feed.settle()
-        live = feed.live()
+        frames = feed.frames()
         self.drop_unused(feed)
-        return live
+        piece_max = records_max and CHEAP * records_max
+        return (yield from in_pieces(frames, piece_max, _present))
 
     def _of_records(self, feed_id: FeedId) -> FeedId:
         """Return the feed that answers for a feed's records."""
@@ -356,3 +358,7 @@ class Topic:
             newest[frame.key] = frame.payload
             completed.append(frame)
         return completed
+
+
+def _present(frames: Sequence[Frame]) -> list[Frame]:
+    return [frame for frame in frames if not frame.removed]

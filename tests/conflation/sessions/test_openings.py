@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable
 from functools import partial
@@ -13,7 +14,9 @@ from hypothesis import strategies as st
 
 from tests.support.manual_driver import ManualDriver, described
 from tests.support.profiles import examples
+from tidegate.conflation.errors import SessionUnknown
 from tidegate.conflation.frame import Frame
+from tidegate.conflation.outputs import Subscribed
 from tidegate.conflation.topics.feed import Feed
 
 SUMS = "projection=[/g,SUM(/v) AS /v,COUNT(/k) AS /k],grouping=[/g]"
@@ -114,6 +117,78 @@ def test_it_is_an_opening_at_the_moment_of_its_end(
         assert described(stepwise.take()) == described(at_once.take())
         assert counts(stepwise) == counts(at_once)
     assert stepwise.engine.topic_stats("px").boards == at_once.engine.topic_stats("px").boards
+
+
+ROWS: tuple[dict[str, Any], ...] = (
+    {"order": "/v DESC", "command": "sow_and_subscribe"},
+    {"options": "conflation=1s,oof", "order": "/v", "command": "sow_and_subscribe"},
+    {"order": "/v DESC", "command": "sow"},
+    {"options": "bookmark=epoch", "wanted": "/v > 3"},
+    {"options": "bookmark=epoch,conflation=1s"},
+    {"options": "conflation=1s", "resume": "e1-3", "wanted": "/v > 2"},
+    {"options": "conflation=1s,receipt,oof", "resume": "e1-3", "counted": True},
+    {"resume": "e1-3", "wanted": "/v > 2"},
+)
+
+
+@pytest.mark.parametrize("asked", ROWS, ids=str)
+@examples(30, nightly=500)
+@given(calls=STEPS, after=STEPS)
+def test_rows_made_in_steps_are_those_of_the_cut(
+    asked: dict[str, Any], calls: list[str], after: list[str]
+) -> None:
+    stepwise, at_once = driver(2), driver(None)
+    for made in (stepwise, at_once):
+        made.subscribe(**asked)
+    if stepwise.engine.has_openings:
+        assert not [one for one in stepwise.take() if not isinstance(one, Subscribed)]
+    for call in calls:
+        if call == "step":
+            stepwise.engine.open_step(stepwise.now)
+        else:
+            do(stepwise, call)
+            do(at_once, call)
+    open_all(stepwise)
+    assert taken(stepwise) == taken(at_once)
+    for call in after:
+        if call != "step":
+            do(stepwise, call)
+            do(at_once, call)
+    for made in (stepwise, at_once):
+        made.wait("1s")
+        made.flush()
+    assert taken(stepwise) == taken(at_once)
+    if asked.get("command") != "sow":
+        assert counts(stepwise) == counts(at_once)
+
+
+def taken(made: ManualDriver) -> list[str]:
+    """All that is taken, with the steps of what follows a replay."""
+    said: list[str] = []
+    with contextlib.suppress(SessionUnknown):  # it ends with its last query
+        while outputs := made.take():
+            said += described(outputs)
+            open_all(made)
+    return said
+
+
+def test_equal_replays_in_steps_share_their_rows() -> None:
+    made = driver(2)
+    for number in range(4):
+        made.subscribe("bookmark=epoch", session=f"s{number}")
+    # Four steps of two messages: each of the four did one. One to hand the rows out, one to end.
+    assert open_all(made) == 2
+    heard = [made.received(f"s{number}") for number in range(4)]
+    assert heard == [["resumed by replay, gap 8", BEFORE]] * 4
+
+
+def test_who_leaves_while_rows_are_made_costs_no_more() -> None:
+    made = driver(2)
+    made.session(lasts=True)
+    name = made.subscribe("", order="/v", command="sow_and_subscribe")
+    made.engine.unsubscribe("s", name)
+    assert open_all(made) == 1
+    assert made.received() == ["unsubscribed from px: REQUESTED"]
 
 
 def counts(made: ManualDriver) -> object:

@@ -194,9 +194,9 @@ MEMBERS: dict[str, Planted] = {
 BEGINNINGS: dict[str, Planted] = {
     "a resume of changes forgets the filter": (
         RESUME,
-        "conflation/sessions/backfill.py",
-        "        if not row.removed and (matches is None or matches(row.payload, row.key))",
-        "        if not row.removed",
+        "conflation/sessions/backfill_rows.py",
+        "            if not row.removed and (matches is None or matches(row.payload, row.key))",
+        "            if not row.removed",
     ),
     "a resume of removals under a filter goes by changes": (
         RESUME,
@@ -209,9 +209,9 @@ BEGINNINGS: dict[str, Planted] = {
     ),
     "a resume skips a message": (
         RESUME,
-        "conflation/sessions/backfill.py",
-        "        return replayed(topic, lane_id, topic.journal.after(offset))",
-        "        return replayed(topic, lane_id, topic.journal.after(offset + 1))",
+        "conflation/sessions/backfill_rows.py",
+        "        return replayed(topic, lane_id, topic.journal.after(offset), rows_max)",
+        "        return replayed(topic, lane_id, topic.journal.after(offset + 1), rows_max)",
     ),
     "a replay ends where it began": (
         REPLAY,
