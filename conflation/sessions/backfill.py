@@ -19,7 +19,7 @@ from tidegate.conflation.sessions.session import FULL_PERCENT, QueueLimits
 from tidegate.conflation.sessions.subscriber import Subscriber
 from tidegate.conflation.steps import RowBuild
 from tidegate.conflation.subscription import LaneId, NotFound, Replay, Subscription
-from tidegate.conflation.topics.recorded import HistoryReplay
+from tidegate.conflation.topics.recorded import HistoryReplay, conflate_recorded
 from tidegate.conflation.topics.topic import Topic
 from tidegate.keys.text.bookmark import Bookmark
 from tidegate.keys.text.duration import Instant
@@ -146,6 +146,18 @@ def begin(subscriber: Subscriber, limits: QueueLimits, now: Instant, rows_max: i
     elif subscription.command.queries:
         rows = RowBuild(snapshot_rows(subscriber.topic, subscription, rows_max))
         subscriber.backfill = _cursor(subscriber, rows, is_snapshot=True)
+
+
+def begin_late(subscriber: Subscriber, missed: Sequence[Frame], rows_max: int | None) -> None:
+    """Give a subscriber without a snapshot the messages that came while it waited for its board.
+
+    They follow its cut without a gap, and are sent as a replay of them would be.
+    """
+    if missed:
+        topic, lane_id = subscriber.topic, subscriber.member.subscription.lane_id
+        # No replay that others may share: a lane with removals sends them for its filter, too.
+        steps = conflate_recorded(missed, lane_id, topic.definition.key_spec, topic.name, rows_max)
+        subscriber.backfill = _cursor(subscriber, RowBuild(steps))
 
 
 def continue_replay(

@@ -13,7 +13,7 @@ from tidegate.conflation.lanes.lane import Lane, all_shown, shown_as
 from tidegate.conflation.lanes.member import Member
 from tidegate.conflation.outputs import HistoryWanted
 from tidegate.conflation.schedule import Schedule
-from tidegate.conflation.sessions.backfill import begin, continue_replay, supply
+from tidegate.conflation.sessions.backfill import begin, begin_late, continue_replay, supply
 from tidegate.conflation.sessions.openings import Openings
 from tidegate.conflation.sessions.registry import SessionRegistry
 from tidegate.conflation.sessions.rows import RowCursor, collapsed
@@ -79,12 +79,23 @@ class LaneAssignment:
         if subscriber.backfill is not None or announced:
             self._registry.wake(session)
 
-    def _open(self, session: Session, subscriber: Subscriber, now: Instant) -> None:
-        """Begin a subscription that has waited for its board, as if it were made now."""
-        with _holding_feed(session, subscriber):
-            self._begin(session, subscriber, now)
-            if subscriber.joins_at_once:
-                self._join(session, subscriber, now)
+    def _open(
+        self, session: Session, subscriber: Subscriber, missed: Sequence[Frame], now: Instant
+    ) -> None:
+        """Go on with a subscription, or a change of one, that has waited for its board.
+
+        It begins as if it were made now. If it asked for no snapshot, it has a cut that its client
+        knows: `missed` has come since.
+        """
+        if subscriber.lane is None:
+            with _holding_feed(session, subscriber):
+                if subscriber.member.subscription.command.queries:
+                    self._begin(session, subscriber, now)
+                else:
+                    begin_late(subscriber, missed, self.openings.records_max)
+                    self.openings.follow(session, subscriber)
+                if subscriber.joins_at_once:
+                    self._join(session, subscriber, now)
         self._apply_due_change(session, subscriber, now)
         for watcher in subscriber.watchers:
             watcher.moved(now)
@@ -205,7 +216,7 @@ class LaneAssignment:
         """Change lanes if that is due; a replay that has not caught up has none to leave yet."""
         change = subscriber.change
         due = None if change is None or subscriber.lane is None else change.deadline
-        if due is None or due > now:
+        if due is None or due > now or self.openings.add_change(session, subscriber):
             return False
         _apply_change(session, subscriber)
         self._joined(session, subscriber, now)

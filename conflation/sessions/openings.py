@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from tidegate.conflation.frame import Frame
 from tidegate.conflation.sessions.session import Session
 from tidegate.conflation.sessions.subscriber import Subscriber
 from tidegate.conflation.steps import RowBuild
+from tidegate.conflation.subscription import FeedId
 from tidegate.conflation.topics.feed import Feed, FeedBuild
 from tidegate.conflation.topics.topic import Topic
 from tidegate.keys.text.duration import Instant
@@ -25,8 +27,11 @@ class BoardOpening:
     waiting: list[Waiting] = field(default_factory=list)
 
     def is_wanted_by(self, subscriber: Subscriber) -> bool:
-        """Return True: whoever waits for its board has nothing else to do."""
-        return True
+        """Return whether it still begins with this board, or changes to it."""
+        if subscriber.lane is None:
+            return True
+        change = subscriber.change
+        return change is not None and change.subscription.lane_id.feed == self.build.feed.id
 
     def end(self) -> None:
         """Let go of the board."""
@@ -59,7 +64,8 @@ class Openings:
     two kinds of work, and they differ in their moment:
 
     - A board that is not there yet is built, and whoever waits for it begins when it is done, as
-      if it had subscribed then. It was sent nothing before, so nothing can be lost.
+      if it had subscribed then. It was sent nothing before, so nothing can be lost. A subscription
+      without a snapshot is sent what came since its cut. A change to other rows takes effect then.
     - Rows of a backfill are made of a cut, which was taken when the subscription began. It is in
       its lane already; what comes meanwhile follows the backfill.
     """
@@ -67,7 +73,7 @@ class Openings:
     def __init__(
         self,
         records_max: int | None,
-        begin: Callable[[Session, Subscriber, Instant], None],
+        begin: Callable[[Session, Subscriber, Sequence[Frame], Instant], None],
         wake: Callable[[Session], None],
     ) -> None:
         """`records_max`: records of a step; None does everything at once."""
@@ -81,20 +87,32 @@ class Openings:
         return bool(self._openings)
 
     def add(self, session: Session, subscriber: Subscriber) -> bool:
-        """Let a new subscriber wait if its board has to be built in steps; else False.
-
-        Only who asks for a snapshot may wait. A subscription without one begins at a cut that its
-        client has been given.
-        """
-        topic, subscription = subscriber.topic, subscriber.member.subscription
-        is_resumed = subscription.resume is not None or subscription.replay is not None
-        if self.records_max is None or is_resumed or not subscription.command.queries:
+        """Let a new subscriber wait if its board has to be built in steps; else False."""
+        subscription = subscriber.member.subscription
+        if subscription.resume is not None or subscription.replay is not None:
             return False
-        build = topic.build(subscription.lane_id.feed, self.records_max)
+        feed_id, queries = subscription.lane_id.feed, subscription.command.queries
+        return self._add(session, subscriber, feed_id, of_records=queries)
+
+    def add_change(self, session: Session, subscriber: Subscriber) -> bool:
+        """Let a change of options wait if its board has to be built in steps; else False."""
+        # A trace makes the change when it is due, and would find that it takes longer.
+        if subscriber.change is None or subscriber.watchers:
+            return False
+        feed_id = subscriber.change.subscription.lane_id.feed
+        return self._add(session, subscriber, feed_id, of_records=False)
+
+    def _add(
+        self, session: Session, subscriber: Subscriber, feed_id: FeedId, *, of_records: bool
+    ) -> bool:
+        if self.records_max is None:
+            return False
+        build = subscriber.topic.build(feed_id, self.records_max, of_records=of_records)
         if build is None:
             return False
-        opening = self._openings.setdefault(build, BoardOpening(topic, build))
-        opening.waiting.append((session, subscriber))
+        opening = self._openings.setdefault(build, BoardOpening(subscriber.topic, build))
+        if all(other is not subscriber for _, other in opening.waiting):
+            opening.waiting.append((session, subscriber))
         return True
 
     def follow(self, session: Session, subscriber: Subscriber) -> None:
@@ -136,6 +154,8 @@ class Openings:
                 opening.waiting.clear()
         elif opening.feed is not None:
             # One in a step: each has a snapshot of its own made.
-            self._begin(*opening.waiting.pop(0), now)
+            session, subscriber = opening.waiting.pop(0)
+            missed = opening.build.since(subscriber.member.cut)
+            self._begin(session, subscriber, missed, now)
         elif opening.build.step(self.records_max, now):
             opening.feed = opening.topic.built(opening.build)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from heapq import heapify, heappop, heappush
-from itertools import count, islice
+from itertools import islice
+from operator import attrgetter
 
 from tidegate.conflation.boards.board import THE_RECORD, Board
 from tidegate.conflation.frame import Frame, RestoredTopic, Tombstone
@@ -25,6 +25,7 @@ from tidegate.conflation.operators.group_by import GroupByOperator
 from tidegate.conflation.operators.top_n import TopNOperator
 from tidegate.conflation.steps import Steps, finished, in_pieces
 from tidegate.conflation.subscription import FeedId, LaneId, Window
+from tidegate.conflation.topics.watermarks import Place, Watermarks
 from tidegate.keys.spec import KeySpec
 from tidegate.keys.text.duration import Instant
 
@@ -284,12 +285,18 @@ class FeedBuild:
         self.feed = feed
         self._records = iter(frames)
         self._missed: deque[Frame] = deque()
+        self._since: list[Frame] = []
         self._taking: Steps[None] | None = None
         self._is_taken_in = False
 
     def miss(self, frames: Sequence[Frame]) -> None:
         """Note messages of the topic."""
         self._missed.extend(frames)
+        self._since += frames
+
+    def since(self, offset: int) -> Sequence[Frame]:
+        """Return the messages of the topic after an offset that is not before the beginning."""
+        return self._since[bisect_right(self._since, offset, key=attrgetter("offset")) :]
 
     def step(self, frames_max: int, now: Instant) -> bool:
         """Do the next part of the work; True if it is done, for as long as nothing is missed."""
@@ -322,75 +329,3 @@ def _operator(feed_id: FeedId, sow_spec: KeySpec, topic: str, board: Board) -> O
     if isinstance(feed_id.shape, Window):
         return TopNOperator(records, feed_id.shape)
     return GroupByOperator(records, feed_id.shape)
-
-
-# --- Queue watermarks
-
-
-Place = tuple[str, str, str]
-"""Session, subscription and topic of a queue."""
-
-_STALE_MAX = 64
-
-
-@dataclass(slots=True, eq=False)
-class Watermark:
-    """The fill level of one queue; not set any more once it was reached, or set anew."""
-
-    place: Place
-    is_set: bool = True
-
-
-_Entry = tuple[int, int, Watermark]
-
-
-class Watermarks:
-    """Queue watermarks of one feed: a publish looks at those that it may have crossed.
-
-    Two heaps over what has come in so far, by messages and by bytes. A watermark that is set anew
-    leaves its old entries behind, which are dropped when they come up or become too many.
-    """
-
-    def __init__(self) -> None:
-        self._set: dict[Place, Watermark] = {}
-        self._by_messages: list[_Entry] = []
-        self._by_bytes: list[_Entry] = []
-        self._order = count()
-
-    def __len__(self) -> int:
-        return len(self._set)
-
-    def set(self, place: Place, messages: int, size: int) -> None:
-        """Set where the feed has grown beyond so many messages, or bytes, in all."""
-        self.clear(place)
-        mark = self._set[place] = Watermark(place)
-        self._by_messages = self._with(self._by_messages, (messages, next(self._order), mark))
-        self._by_bytes = self._with(self._by_bytes, (size, next(self._order), mark))
-
-    def clear(self, place: Place) -> None:
-        """Clear a queue's watermark."""
-        mark = self._set.pop(place, None)
-        if mark is not None:
-            mark.is_set = False
-
-    def due(self, messages: int, size: int) -> list[Place]:
-        """Return the queues whose watermark was crossed, and clear it."""
-        crossed = self._crossed(self._by_messages, messages)
-        return [*crossed, *self._crossed(self._by_bytes, size)]
-
-    def _crossed(self, heap: list[_Entry], grown: int) -> list[Place]:
-        places: list[Place] = []
-        while heap and heap[0][0] < grown:
-            mark = heappop(heap)[2]
-            if mark.is_set:
-                places.append(mark.place)
-                self.clear(mark.place)
-        return places
-
-    def _with(self, heap: list[_Entry], entry: _Entry) -> list[_Entry]:
-        heappush(heap, entry)
-        # Stale entries may be half of the heap, so cleaning costs a constant for each `set`.
-        if len(heap) > 2 * len(self._set) + _STALE_MAX:
-            heap = [known for known in heap if known[2].is_set]
-            heapify(heap)
-        return heap

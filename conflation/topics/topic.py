@@ -18,8 +18,9 @@ from tidegate.conflation.journal import Log, SharedReplays
 from tidegate.conflation.lanes.lane import Lane
 from tidegate.conflation.steps import CHEAP, Steps, in_pieces
 from tidegate.conflation.subscription import FeedId, LaneId
-from tidegate.conflation.topics.feed import Feed, FeedBuild, Place
+from tidegate.conflation.topics.feed import Feed, FeedBuild
 from tidegate.conflation.topics.index import FeedIndex
+from tidegate.conflation.topics.watermarks import Place
 from tidegate.keys.text.bookmark import Bookmark
 from tidegate.keys.text.duration import MILLISECOND, Instant
 
@@ -201,12 +202,17 @@ class Topic:
         self.feeds[feed.id] = feed
         self._index.add(feed, feed.id.filter)
 
-    def build(self, feed_id: FeedId, records_max: int) -> FeedBuild | None:
+    def build(
+        self, feed_id: FeedId, records_max: int, *, of_records: bool = True
+    ) -> FeedBuild | None:
         """Begin to build the feed that a question for records is put to, or join in a build of it.
 
-        None: it is there, or has so few records that it can be built at once.
+        None: it is there, or has so few records that it can be built at once. Without `of_records`
+        a lane's own feed is meant, which begins empty if its rows are no records.
         """
         wanted = self._of_records(feed_id)
+        if not of_records and wanted != feed_id:
+            return None
         if wanted in self.feeds or self.sow is None or len(self.sow.board) <= records_max:
             return None
         found = self._builds.get(wanted)

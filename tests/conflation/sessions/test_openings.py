@@ -241,13 +241,103 @@ def test_a_board_that_is_there_is_used_at_once(steps: list[int]) -> None:
     assert made.received("s2")[0] == "group of 3"
 
 
-def test_a_subscription_without_a_snapshot_does_not_wait() -> None:
-    made = driver(3)
-    made.subscribe("", wanted="/v > 5")
-    assert not made.engine.has_openings
-    made.publish("iX8")
-    made.flush()
-    assert made.received() == ["iX8"]
+LATE: tuple[dict[str, Any], ...] = (
+    {"wanted": "/v > 3"},
+    {"options": "oof", "wanted": "/v > 3"},
+    {"options": "conflation=1s,oof", "wanted": "/v > 3"},
+    {"options": "conflation=1s,conflation_key=[/g]", "wanted": "/v > 3"},
+)
+
+
+@pytest.mark.parametrize("asked", LATE, ids=str)
+@examples(30, nightly=500)
+@given(calls=STEPS, after=STEPS)
+def test_without_a_snapshot_nothing_after_the_cut_is_missed(
+    asked: dict[str, Any], calls: list[str], after: list[str]
+) -> None:
+    stepwise, at_once = driver(2), driver(None)
+    for made in (stepwise, at_once):
+        made.subscribe(**asked)
+    for call in calls:
+        if call == "step":
+            stepwise.engine.open_step(stepwise.now)
+            continue
+        for made in (stepwise, at_once):
+            do(made, call)
+            if "conflation" not in asked.get("options", ""):
+                continue
+            made.wait("1s")  # each message in a flush of its own: recorded times are equal here
+            made.flush()
+    open_all(stepwise)
+    for made in (stepwise, at_once):
+        made.wait("1s")
+        made.flush()
+    shown: dict[str, str] = {}
+    assert view(stepwise, shown) == view(at_once, {})
+    for call in after:
+        if call != "step":
+            do(stepwise, call)
+            do(at_once, call)
+    for made in (stepwise, at_once):
+        made.wait("1s")
+        made.flush()
+    assert described(stepwise.take()) == described(at_once.take())
+
+
+def view(made: ManualDriver, shown: dict[str, str]) -> dict[str, str]:
+    """What a client shows after all that it is sent: the newest row of each key."""
+    for line in made.received():
+        for row in line.split():
+            key = row.lstrip("-")[:1]
+            shown.pop(key, None)
+            if not row.startswith("-"):
+                shown[key] = row
+    return shown
+
+
+CHANGES: tuple[tuple[str, str], ...] = (
+    ("", "/v > 3"),
+    ("oof", "/v > 6"),
+    ("conflation=1s,oof", "/v > 6"),
+    ("conflation=1s,oof", ""),
+)
+
+
+@pytest.mark.parametrize(("options", "wanted"), CHANGES)
+@examples(30, nightly=500)
+@given(calls=STEPS, after=STEPS)
+def test_a_change_of_filter_is_made_at_the_moment_of_its_end(
+    options: str, wanted: str, calls: list[str], after: list[str]
+) -> None:
+    stepwise, at_once = driver(2), driver(None)
+    names = {
+        made: made.subscribe("oof", wanted="/v < 7", command="sow_and_subscribe")
+        for made in (stepwise, at_once)
+    }
+    open_all(stepwise)
+    assert taken(stepwise) == taken(at_once)
+    change = partial(ManualDriver.change, wanted=wanted, command="sow_and_subscribe")
+    change(stepwise, names[stepwise], options)
+    for call in calls:
+        if call == "step":
+            stepwise.engine.open_step(stepwise.now)
+            continue
+        if not stepwise.engine.has_openings:
+            break
+        do(stepwise, call)
+        do(at_once, call)
+    open_all(stepwise)
+    change(at_once, names[at_once], options)
+    assert taken(stepwise) == taken(at_once)
+    for call in after:
+        if call != "step":
+            do(stepwise, call)
+            do(at_once, call)
+    for made in (stepwise, at_once):
+        made.wait("1s")
+        made.flush()
+    assert taken(stepwise) == taken(at_once)
+    assert counts(stepwise) == counts(at_once)
 
 
 def test_who_ends_while_waiting_costs_no_more(steps: list[int]) -> None:
