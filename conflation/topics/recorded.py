@@ -32,10 +32,9 @@ def conflate_recorded(
     recording = Recording(Feed(lane_id.feed, sow_spec, topic), lane_id)
     rows = yield from in_pieces(frames, messages_max, lambda piece: _rows_of(recording.take(piece)))
     for _, flushed in recording.end():
-        yield
+        if messages_max is not None and len(flushed) > messages_max:
+            yield
         rows += whole(flushed)
-        del flushed
-        yield
     return rows
 
 
