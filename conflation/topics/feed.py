@@ -33,6 +33,10 @@ TOMBSTONES_MAX = 10_000
 """Keys that have left a board and are remembered; beyond, the older half is forgotten if it may."""
 EXEMPTS_MAX = 10_000
 """Replaced messages that are kept because they must not be conflated."""
+OWED_MAX = 1_000
+"""Messages whose rows a board puts off."""
+OWED_BYTES_MAX = 1_024
+"""The mean size of a publish's messages, above which no board puts them off: it holds them."""
 
 
 class Feed:
@@ -101,6 +105,12 @@ class Feed:
     def publish(self, frames: Sequence[Frame], now: Instant) -> list[Lane]:
         """Put frames on the board; return the lanes whose deadline this armed."""
         operator = self._operator
+        if operator.put_off(frames):
+            if operator.owed > OWED_MAX:
+                # Twice as many as have come: so a board that nobody looks at for long never owes
+                # more, and no publish makes up for all the others.
+                self.settle(2 * len(frames))
+            return self._wake((), now) if self._listening else []
         row_of = None if self._is_watched else operator.passing(frames)
         if row_of is not None:
             # The common case at the least cost: each message is a row, and no lane looks at it.
@@ -136,6 +146,11 @@ class Feed:
         if moves:
             self.settles += 1  # a trace makes the rows at the same moment
             self._apply(moves)
+
+    def make_up(self) -> None:
+        """Make the rows of messages that were put off; rows of groups stay put off."""
+        if self._operator.owed:
+            self.settle()
 
     @property
     def is_settled(self) -> bool:
@@ -220,7 +235,8 @@ class Feed:
     def _lanes_changed(self) -> None:
         self._is_queued = any(lane_id.queues for lane_id in self.lanes)
         self._is_watched = any(lane.sees_every_message for lane in self.lanes.values())
-        self._operator.set_eager(eager=self._is_watched)
+        self.make_up()  # or what comes now would be put before what is put off
+        self._operator.set_eager(eager=self._is_watched or self._is_queued)
 
     # --- Inside a publish
 

@@ -18,7 +18,7 @@ from tidegate.conflation.journal import Log, SharedReplays
 from tidegate.conflation.lanes.lane import Lane
 from tidegate.conflation.steps import CHEAP, Steps, in_pieces
 from tidegate.conflation.subscription import FeedId, LaneId
-from tidegate.conflation.topics.feed import Feed, FeedBuild
+from tidegate.conflation.topics.feed import OWED_BYTES_MAX, Feed, FeedBuild
 from tidegate.conflation.topics.index import FeedIndex
 from tidegate.conflation.topics.watermarks import Place
 from tidegate.keys.text.bookmark import Bookmark
@@ -152,7 +152,8 @@ class Topic:
         self.head = frames[-1].offset
         self.messages_in += len(frames)
         self.removals_in += removals
-        self.bytes_in += self.journal.extend(frames)
+        size = self.journal.extend(frames)
+        self.bytes_in += size
         self.journal.keep(self.definition.history)
         if self.definition.expiration_ns is not None:
             self.expiry.note(self.head, now + self.definition.expiration_ns)
@@ -160,7 +161,11 @@ class Topic:
         self._queued = [feed for feed in routed if feed.watermarks]
         for build in self._builds.values():
             build.miss(frames)
-        return [(feed, lane) for feed, some in routed.items() for lane in feed.publish(some, now)]
+        armed = [(feed, lane) for feed, some in routed.items() for lane in feed.publish(some, now)]
+        if size > OWED_BYTES_MAX * len(frames):
+            for feed in routed:
+                feed.make_up()
+        return armed
 
     def overgrown(self) -> list[Place]:
         """Return the queues that the last call of `publish` may have brought to a level.
