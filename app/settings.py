@@ -210,6 +210,11 @@ class Settings(BaseSettings):
     log_requests: FlagValue = Field(
         default=False, description="Log a line for each request, without its query and body."
     )
+    loop_held_max: DurationValue = duration_field(
+        "50ms",
+        "A turn of the event loop that takes longer is counted, and logged with what it did.",
+        most="1h",
+    )
     metrics_topics_max: CountValue = count_field(
         100,
         "Topics with a label of their own in `/metrics`, the first by name; the rest are summed up "

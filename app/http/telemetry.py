@@ -281,6 +281,19 @@ class Counters:
 
 
 @dataclass(slots=True)
+class LoopFigures:
+    """Figures of an event loop's turns: all that it does between two looks for events.
+
+    Args:
+        turns: how long each took.
+        held: how many took longer than `loop_held_max`.
+    """
+
+    turns: Histogram = field(default_factory=Histogram)
+    held: int = 0
+
+
+@dataclass(slots=True)
 class ConnectionFigures:
     """Figures of a server's connections and its event loop, for the metrics.
 
@@ -291,6 +304,7 @@ class ConnectionFigures:
             `connections`, or those of one `address`.
         given_up: cut since the start because their peers took nothing for too long.
         loop_lag: how much later than asked for the loop calls.
+        loop: what the loop's watchdog counts; zeros where none watches.
     """
 
     connections_max: int
@@ -298,6 +312,7 @@ class ConnectionFigures:
     refused_by: Counter[str] = field(default_factory=Counter)
     given_up: int = 0
     loop_lag: Histogram = field(default_factory=Histogram)
+    loop: LoopFigures = field(default_factory=LoopFigures)
 
     @property
     def refused(self) -> int:

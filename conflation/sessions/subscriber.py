@@ -154,7 +154,8 @@ class Subscriber:
             pass  # nothing goes, but a trace notes the take
         # Oldest first: a client that was sent a newer value of a key must not get an older one.
         elif self.backfill is not None:
-            outputs = self._from_backfill(self.backfill, bytes_max, now)
+            if not self.backfill.is_under_way:
+                outputs = self._from_backfill(self.backfill, bytes_max, now)
         elif self.catch_up is not None:
             outputs.append(self._rows(self._from_catch_up(self.catch_up, bytes_max, now)))
         elif (batch := self._from_lane(bytes_max, now)) is not None:
@@ -258,7 +259,8 @@ class Subscriber:
     def has_more(self) -> bool:
         """True if another take would find something, as far as can be seen at no cost."""
         if self.backfill is not None or self.catch_up is not None:
-            return not self.paused
+            is_under_way = self.backfill is not None and self.backfill.is_under_way
+            return not (self.paused or is_under_way)
         return self.lane is not None and self.lane.ready(self.member) and not self.paused
 
     def has_everything(self) -> bool:

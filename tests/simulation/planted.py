@@ -6,12 +6,12 @@ Planted = tuple[str, str, str]
 
 PLANTED: dict[str, Planted] = {
     "the tail of what was written is lost on a return": (
-        "conflation/sessions/backfill.py",
-        "        return replayed(topic, lane_id, topic.journal.after(offset))",
-        "        return replayed(topic, lane_id, topic.journal.after(offset + 1))",
+        "conflation/sessions/backfill_rows.py",
+        "        return replayed(topic, lane_id, topic.journal.after(offset), rows_max)",
+        "        return replayed(topic, lane_id, topic.journal.after(offset + 1), rows_max)",
     ),
     "keys that came and went are not taken back on a return": (
-        "conflation/sessions/backfill.py",
+        "conflation/sessions/backfill_rows.py",
         "    if lane_id.oof:",
         "    if False:",
     ),
