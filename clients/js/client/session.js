@@ -66,6 +66,7 @@ export class Session {
   /** @type {Stream | null} */
   #stream = null;
   #pause = new Pause();
+  #backoff = new Backoff();
   #isRunning = false;
   #isClosed = false;
   #isHidden = false;
@@ -158,12 +159,10 @@ export class Session {
 
   async #run() {
     this.#isRunning = true;
-    const backoff = new Backoff();
     while (!this.#isClosed) {
       try {
         this.#onState("connecting", "");
         await this.#open();
-        backoff.succeeded();
         const reason = await this.#follow();
         await this.close(reason);
       } catch (error) {
@@ -178,8 +177,8 @@ export class Session {
           return;
         }
         this.#onState("lost", reason);
-        // A session that is gone can be replaced at once; a gateway that is out needs time.
-        if (!isGone) await this.#pause.wait(backoff.waitMs(error instanceof Problem ? error.retryAfterMs : 0));
+        // Also for a session that is gone: a gateway that forgets each of them would be asked without end.
+        await this.#pause.wait(this.#backoff.waitMs(error instanceof Problem ? error.retryAfterMs : 0));
       }
     }
   }
@@ -212,6 +211,7 @@ export class Session {
    */
   #take(event, fields) {
     if (event.name === "hello") {
+      this.#backoff.succeeded();
       this.#onState("live", "");
       for (const each of fields.subscriptions) this.#deliver({ ...event, name: "subscribed" }, each);
     } else if (fields.sub === undefined) {
