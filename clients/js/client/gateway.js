@@ -205,11 +205,15 @@ export class Gateway extends EventTarget {
     if (typeof document === "undefined") return;
     const look = () => this.#line.setHidden(document.visibilityState === "hidden");
     const wake = () => this.#line.wake();
+    // A page that the browser keeps comes back to its session, if it is soon.
+    const leave = (/** @type {any} */ { persisted }) => persisted || this.#line.leave();
     document.addEventListener("visibilitychange", look);
     globalThis.addEventListener("online", wake);
+    globalThis.addEventListener("pagehide", leave);
     this.#unwatch = () => {
       document.removeEventListener("visibilitychange", look);
       globalThis.removeEventListener("online", wake);
+      globalThis.removeEventListener("pagehide", leave);
     };
     if (document.visibilityState === "hidden") look();
   }

@@ -53,6 +53,10 @@ export class Leader {
     this.#answer({ type: "leads", leader: this.#tab, state: this.#state, reason: this.#reason }, true);
   }
 
+  leave() {
+    this.#session.leave();
+  }
+
   close() {
     return this.#session.close();
   }

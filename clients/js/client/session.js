@@ -157,6 +157,11 @@ export class Session {
     this.#onState("closed", reason);
   }
 
+  /** End the session without waiting: the page goes, and nobody comes back to it. */
+  leave() {
+    if (this.#id) this.#transport.ask("DELETE", this.#path(""), { keepalive: true }).catch(() => {});
+  }
+
   async #run() {
     this.#isRunning = true;
     while (!this.#isClosed) {

@@ -127,6 +127,11 @@ export class Tabs {
     this.#send({ type: "wake" });
   }
 
+  /** End what ends with this page. */
+  leave() {
+    this.#leader?.leave();
+  }
+
   /** End the subscriptions of this tab. */
   async close() {
     for (const { target } of this.#wanted.values()) target.ended("CLOSED");

@@ -29,6 +29,7 @@ import { parse, stringify } from "./json.js";
  * @property {BodyInit} [body] A body as it is.
  * @property {string} [type] The media type of the body.
  * @property {AbortSignal} [signal]
+ * @property {boolean} [keepalive] The request outlives its page.
  */
 
 const ANSWER_MS_MAX = 60_000; // a commit of a million messages takes a while
@@ -178,7 +179,7 @@ export class Transport {
    * @param {string} path
    * @param {Asked} asked
    */
-  async #once(method, path, { query, headers, json, body, type, signal }) {
+  async #once(method, path, { query, headers, json, body, type, signal, keepalive }) {
     const { token } = this.#options;
     const bearer = typeof token === "function" ? await token() : token;
     const sent = new Headers(this.#options.headers);
@@ -191,6 +192,7 @@ export class Transport {
         headers: sent,
         body: json === undefined ? body : stringify(json),
         signal,
+        keepalive,
         // What the browser kept is never newer than what the gateway says.
         cache: "no-store",
         credentials: this.#options.credentials ?? "same-origin",
