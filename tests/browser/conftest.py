@@ -26,6 +26,7 @@ CHROMIUM_ARGUMENTS = [
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
     path = require_chromium()
+    expect.set_options(timeout=SEES_MS_MAX)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=str(path), args=CHROMIUM_ARGUMENTS)
         yield browser
@@ -44,7 +45,6 @@ def page(chromium: Browser, gateway: Gateway) -> Iterator[Page]:
     complaints: list[str] = []
     page = chromium.new_page(viewport={"width": 1280, "height": 860})
     page.set_default_timeout(SEES_MS_MAX)
-    expect.set_options(timeout=SEES_MS_MAX)
     page.on("console", lambda message: complaints.append(f"{message.type}: {message.text}"))
     page.on("pageerror", lambda error: complaints.append(str(error)))
     page.on("requestfailed", lambda request: complaints.append(failure_of(request)))

@@ -125,7 +125,9 @@ def test_a_record_is_exact_in_the_client_of_a_page(page: Page, gateway: Gateway)
     gateway.publish("orders", [json.dumps({"id": BIG, "n": 1}).encode()])
     page.goto(gateway.base_url)
     page.evaluate(CONNECT, ["orders", {"interval": "20ms"}])
-    page.wait_for_function("() => window.rows.get(9007199254740993n)?.value.id === 9007199254740993n")
+    page.wait_for_function(
+        "() => window.rows.get(9007199254740993n)?.value.id === 9007199254740993n"
+    )
     page.evaluate("window.gateway.publish('orders', { id: 9007199254740995n, n: 2 })")
     page.wait_for_function("() => window.rows.rows.size === 2")
     rows = [json.loads(row)["id"] for row in gateway.sow("orders")]
@@ -182,7 +184,7 @@ def test_a_hidden_page_is_sent_less(page: Page, gateway: Gateway) -> None:
 
 
 def test_two_tabs_have_one_stream(tabs: BrowserContext, gateway: Gateway) -> None:
-    """Each is shown what it asked for; the second goes on when the first, which leads, is closed."""
+    """Each is shown what it asked for; the others go on when the first, which leads, is closed."""
     for topic in ("prices", "orders"):
         gateway.put_topic(topic, {"key": ["/symbol"]})
         gateway.publish(topic, [json.dumps({"symbol": topic, "id": BIG}).encode()])
@@ -214,9 +216,7 @@ def test_two_tabs_have_one_stream(tabs: BrowserContext, gateway: Gateway) -> Non
     await_that(second, lambda: len(intervals(gateway)) == 1)
 
 
-def test_tabs_change_their_interval_each_for_itself(
-    tabs: BrowserContext, gateway: Gateway
-) -> None:
+def test_tabs_change_their_interval_each_for_itself(tabs: BrowserContext, gateway: Gateway) -> None:
     gateway.put_topic("prices", {"key": ["/symbol"]})
     prices(gateway, "AIG")
     first, second = tabs.new_page(), tabs.new_page()

@@ -12,8 +12,8 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 import dev
-from tests.support.commands import serving
 from tests.browser.conftest import SEES_MS_MAX
+from tests.support.commands import serving
 from tidegate.clients.gateway import Gateway
 from tidegate.clients.transport import JSON
 from tidegate.pipeline.operations.status import State, StreamStatus
