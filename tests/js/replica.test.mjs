@@ -38,7 +38,9 @@ test("deltas are applied to the record, and one without a record is an error", (
   const replica = filled(row("a", { k: "a", v: 1, w: { x: 1, y: 2 } }, "snapshot"));
   replica.take("message", batch(row("a", { v: null, w: { x: 3 } }, "delta")));
   assert.deepEqual(replica.rows.get('["a"]').value, { k: "a", w: { x: 3, y: 2 } });
-  assert.throws(() => replica.take("message", batch(row("b", { v: 1 }, "delta"))), RecordMissing);
+  const { rows, changes, missing } = replica.take("message", batch(row("b", { v: 1 }, "delta"), row("c", 1)));
+  assert.ok(missing instanceof RecordMissing);
+  assert.deepEqual([ids(rows), ids(changes.added)], [['["c"]'], ['["c"]']]);
 });
 
 test("keys that differ beyond 2^53 are two records, and 1 and \"1\" are, too", () => {
@@ -70,6 +72,10 @@ test("a pattern's topics keep their records apart, and one of them can leave", (
   const replica = new Replica(true);
   replica.take("message", { rows: [row("a", 1), row("a", 2, "publish", { topic: "py" })] });
   assert.deepEqual([...replica.rows.keys()], ['px ["a"]', 'py ["a"]']);
+  replica.take("message", { rows: [row("b", 1), row("b", 1, "oof")] });
+  replica.take("group_begin", { topic: "px" });
+  replica.take("message", { rows: [row("c", 1, "snapshot")] });
+  assert.deepEqual(shown(replica.take("group_end", { topic: "px" }).changes).removed, ['px ["a"]']);
   const { changes } = replica.take("unsubscribed", { topic: "py", reason: "REMOVED" });
   assert.deepEqual(shown(changes).removed, ['py ["a"]']);
   assert.equal(replica.take("unsubscribed", { topic: "px", reason: "BACK_PRESSURE" }).changes.size, 0);

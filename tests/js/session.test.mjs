@@ -86,8 +86,9 @@ test("who replays or asks for messages alone does not ask for removals", async (
     await gateway.subscribe("px", wish).ready;
   }
   await gateway.subscribe("px", { options: "conflation=2s, oof" }).ready;
+  await gateway.subscribe("px", { options: "timestamp, " }).ready;
   const options = fake.asked("POST", SUBSCRIPTIONS).slice(1).map((each) => each[2].options);
-  assert.deepEqual(options, ["bookmark=epoch", "", "", "bookmark=now", "", "conflation=2s, oof"]);
+  assert.deepEqual(options, ["bookmark=epoch", "", "", "bookmark=now", "", "conflation=2s, oof", "timestamp,oof"]);
 });
 
 test("a lost stream is opened again with the last id, and nothing is asked for twice", async (context) => {
@@ -135,6 +136,43 @@ test("a subscription to messages goes on behind the last one in a new session", 
   assert.deepEqual(px, { topic: "px", options: "conflation=1s,oof" });
   assert.equal(withRemovals.options, "oof");
   assert.equal(without.options, "bookmark=e-5");
+});
+
+test("a subscription that cannot go on where it was says so", async (context) => {
+  const { fake, gateway, stream } = await live(context);
+  const some = gateway.subscribe("lo*", { removals: false });
+  await some.ready;
+  const heard = [];
+  some.addEventListener("resumed", ({ detail }) => heard.push(detail.mode));
+  await stream.send("subscribed", { sub: "s2", topic: "log", bookmark: "e-4" }, "S1-3");
+  fake.once("GET", EVENTS, () => problem(404, "session-unknown"));
+  stream.end();
+  await fake.until("POST", SUBSCRIPTIONS, 4);
+  assert.deepEqual(fake.asked("POST", SUBSCRIPTIONS).at(-1)[2], { topic: "lo*", options: "" });
+  assert.deepEqual(heard, ["now"]);
+});
+
+test("a topic that back-pressure took out of a pattern comes again with the pattern", async (context) => {
+  const { fake, gateway, stream } = await live(context);
+  const some = gateway.subscribe("p*");
+  await some.ready;
+  await stream.send("unsubscribed", { sub: "s2", topic: "pa", reason: "BACK_PRESSURE" });
+  await fake.until("DELETE", /subscriptions\/s2$/);
+  await fake.until("POST", SUBSCRIPTIONS, 3);
+  await stream.send("unsubscribed", { sub: "s3", topic: "pb", reason: "REMOVED" });
+  assert.equal(some.end, "");
+});
+
+test("a change while the answer is on its way is not lost", async (context) => {
+  const { fake, gateway } = await live(context);
+  let answer;
+  fake.once("POST", SUBSCRIPTIONS, () => new Promise((resolve) => (answer = resolve)));
+  const late = gateway.subscribe("or");
+  await fake.until("POST", SUBSCRIPTIONS, 2);
+  await late.change({ filter: "/a = 1" });
+  answer(json({ sub: "s9", topic: "or", options: "" }, 201));
+  const [[, , body]] = await fake.until("PATCH", /s9$/);
+  assert.deepEqual(body, { filter: "/a = 1" });
 });
 
 test("a delta without its record begins the subscription again", async (context) => {

@@ -47,10 +47,13 @@ export class Leader {
   /** @type {Map<string, boolean>} Of each tab: whether it is hidden. */
   #tabs = new Map();
 
-  /** Tell all tabs that this one leads. */
-  begin() {
-    // A tab that this one has not heard of yet may be there.
-    this.#answer({ type: "leads", leader: this.#tab, state: this.#state, reason: this.#reason }, true);
+  /**
+   * Tell the tabs that this one leads.
+   *
+   * @param {string} [to] The tab that has asked; by default all, as there may be some unheard of.
+   */
+  begin(to) {
+    this.#answer({ type: "leads", leader: this.#tab, to, state: this.#state, reason: this.#reason }, true);
   }
 
   leave() {
@@ -74,7 +77,7 @@ export class Leader {
       return;
     }
     this.#meet(tab);
-    if (type === "join") this.begin();
+    if (type === "join") this.begin(tab);
     else if (type === "want") this.#want(tab, number, message.name, message.spec);
     else if (type === "leave") this.#leave(`${tab} ${number}`);
     else if (type === "wake") this.#session.wake();
@@ -118,7 +121,8 @@ export class Leader {
     }
     shared.readers.add(reader);
     this.#leave(reader, shared);
-    this.say({ type: "begin", tab, number, name, granted: shared.answer, events: [...shared.replica.snapshot()] });
+    const events = [...shared.replica.snapshot()];
+    this.say({ type: "begin", tab, number, name, granted: shared.answer, place: shared.place, events });
     // Now, so that no event comes before the beginning.
     if (isNew) this.#session.add(shared);
   }
@@ -190,9 +194,10 @@ class Shared {
    * @param {string} id
    */
   take(event, fields, id) {
-    this.replica.take(event, fields);
+    const { missing } = this.replica.take(event, fields);
     this.place = placeAfter(this.place, event, fields, id);
     this.#say({ type: "event", event, fields, id });
+    if (missing) throw missing;
   }
 
   /** @param {Error} error */

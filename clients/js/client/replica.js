@@ -101,7 +101,7 @@ function withoutPrevious({ previous, ...row }) {
   return row;
 }
 
-/** A delta came for a record that is not held: the replica has to begin again. */
+/** A delta came for a record that is not held: the subscription has to begin again. */
 export class RecordMissing extends Error {}
 
 /** The newest value of each key, from the events of a subscription in format `batch` or `envelope`. */
@@ -114,6 +114,8 @@ export class Replica {
   #hasManyTopics;
   /** @type {Map<string, Row>} */
   #rows = new Map();
+  /** @type {Map<string, Set<string>>} Of a pattern: the ids of each topic, which are not sought among all. */
+  #index = new Map();
   /** @type {Set<string>} Topics that have begun with a snapshot. */
   #topics = new Set();
   /** @type {Map<string, Set<string>>} Of each topic in a snapshot: the records that it has not shown yet. */
@@ -138,18 +140,23 @@ export class Replica {
   /**
    * Apply one event; return its rows and what they changed.
    *
+   * `missing` is the error of a delta without its record; the other rows are applied all the same.
+   *
    * @param {string} name
    * @param {Record<string, any>} fields
-   * @returns {{ rows: Row[], changes: Changes }}
-   * @throws {RecordMissing}
+   * @returns {{ rows: Row[], changes: Changes, missing: RecordMissing | null }}
    */
   take(name, fields) {
     const changes = new Changes();
     /** @type {Row[]} */
-    let rows = [];
+    const rows = [];
+    let missing = null;
     if (name === "message") {
-      const given = fields.rows ?? [fields];
-      rows = given.map((/** @type {Record<string, any>} */ row) => this.#apply(row, changes));
+      for (const given of fields.rows ?? [fields]) {
+        const row = this.#apply(given, changes);
+        if (row) rows.push(row);
+        else missing = new RecordMissing(`a delta came for a record of ${given.topic} that is not held`);
+      }
     } else if (name === "group_begin") {
       this.#topics.add(fields.topic);
       this.#unseen.set(fields.topic, new Set(this.#idsOf(fields.topic)));
@@ -161,7 +168,7 @@ export class Replica {
       for (const id of this.#idsOf(fields.topic)) this.#drop(id, "deleted", changes);
       this.#topics.delete(fields.topic);
     }
-    return { rows, changes };
+    return { rows, changes, missing };
   }
 
   /**
@@ -182,7 +189,7 @@ export class Replica {
   /**
    * @param {Record<string, any>} given
    * @param {Changes} changes
-   * @returns {Row}
+   * @returns {Row | null} Null for a delta without its record.
    */
   #apply(given, changes) {
     const id = this.idOf(given.key, given.topic);
@@ -190,17 +197,18 @@ export class Replica {
     const row = /** @type {Row} */ ({ ...given, id, key: given.key ?? null });
     if (held) row.previous = held.value;
     if (row.op === "oof") {
-      this.#rows.delete(id);
+      this.#delete(id, row.topic);
       if (held) changes.remove(row);
       return row;
     }
     if (row.op === "delta") {
       // A guess would be wrong for good: deltas after it build on it.
-      if (!held) throw new RecordMissing(`a delta came for a record of ${row.topic} that is not held`);
+      if (!held) return null;
       row.value = patched(held.value, row.value);
     }
     const wasUnseen = this.#unseen.get(row.topic)?.delete(id) ?? false;
     this.#rows.set(id, row);
+    if (this.#hasManyTopics && !held) this.#indexOf(row.topic).add(id);
     // A snapshot after a lost stream repeats what is held; that is no change.
     if (!(held && wasUnseen && equal(held.value, row.value))) changes.put(row, !held);
     return row;
@@ -214,13 +222,29 @@ export class Replica {
   #drop(id, reason, changes) {
     const held = this.#rows.get(id);
     if (!held) return;
-    this.#rows.delete(id);
+    this.#delete(id, held.topic);
     changes.remove({ ...held, op: "oof", reason, previous: held.value });
+  }
+
+  /**
+   * @param {string} id
+   * @param {string} topic
+   */
+  #delete(id, topic) {
+    this.#rows.delete(id);
+    this.#index.get(topic)?.delete(id);
   }
 
   /** @param {string} topic */
   #idsOf(topic) {
-    return [...this.#rows.values()].filter((row) => row.topic === topic).map((row) => row.id);
+    return this.#hasManyTopics ? [...this.#indexOf(topic)] : [...this.#rows.keys()];
+  }
+
+  /** @param {string} topic */
+  #indexOf(topic) {
+    const ids = this.#index.get(topic) ?? new Set();
+    this.#index.set(topic, ids);
+    return ids;
   }
 }
 

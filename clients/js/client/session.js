@@ -7,9 +7,9 @@
 import { isTemporary, Problem } from "./errors.js";
 import { intervalOf, slowerOf } from "./interval.js";
 import { RecordMissing } from "./replica.js";
+import { askFor, requestOf, wantsRemovals } from "./request.js";
 import { Backoff, Pause } from "./retry.js";
 import { Stream } from "./stream.js";
-import { requestOf, wantsRemovals } from "./subscription.js";
 
 /** @typedef {import("./sse.js").StreamEvent} StreamEvent */
 /** @typedef {import("./subscription.js").Target} Target */
@@ -19,7 +19,8 @@ import { requestOf, wantsRemovals } from "./subscription.js";
 /** @typedef {"connecting" | "live" | "lost" | "closed"} State */
 
 const HIDDEN_AFTER_MS = 1_000; // who looks at another tab for a moment changes nothing
-const COMES_AGAIN = new Set(["BACK_PRESSURE", "UNUSABLE"]); // reasons of an end that may pass
+const BACK_PRESSURE = "BACK_PRESSURE";
+const COMES_AGAIN = new Set([BACK_PRESSURE, "UNUSABLE"]); // reasons of an end that may pass
 
 /** What a session knows of one of its subscriptions. */
 class Entry {
@@ -33,6 +34,8 @@ class Entry {
   /** True once it was granted: a later refusal may pass. */
   wasGranted = false;
   isGone = false;
+  /** @type {Wish} The wish that was last asked for. */
+  asked = {};
   /** The interval that was granted, for the way back from a hidden page. */
   interval = "";
   isSlowed = false;
@@ -63,6 +66,8 @@ export class Session {
   #named = new Map();
   /** @type {Map<string, [StreamEvent, any][]>} Events that came before the answer with the name. */
   #unclaimed = new Map();
+  /** Requests whose answer is to come: without any, events of unknown subscriptions are of ended ones. */
+  #asking = 0;
   /** @type {Stream | null} */
   #stream = null;
   #pause = new Pause();
@@ -95,7 +100,7 @@ export class Session {
    */
   async change(target, before) {
     const entry = this.#entries.get(target);
-    if (!entry?.name) return; // asked for with the new wish as soon as it is asked for
+    if (!entry?.name) return; // it follows as soon as it has a name
     const removals = wantsRemovals(target.wish);
     const [old, now] = [requestOf("", before, removals, null), requestOf("", target.wish, removals, null)];
     if (old.command !== now.command || target.wish.bookmark !== before.bookmark) {
@@ -109,6 +114,7 @@ export class Session {
       filter: old.filter === now.filter ? undefined : (now.filter ?? null),
       order_by: old.order_by === now.order_by ? undefined : (now.order_by ?? ""),
     };
+    entry.asked = target.wish;
     const granted = await this.#transport.ask("PATCH", this.#path(`/subscriptions/${entry.name}`), { json: change });
     entry.interval = intervalOf(granted.options);
     entry.isSlowed = false;
@@ -234,7 +240,7 @@ export class Session {
     const entry = this.#named.get(fields.sub);
     if (entry) {
       this.#apply(entry, event, fields);
-    } else {
+    } else if (this.#asking > 0) {
       // The stream was faster than the answer that says whose this is.
       const waiting = this.#unclaimed.get(fields.sub) ?? [];
       this.#unclaimed.set(fields.sub, [...waiting, [event, fields]]);
@@ -254,15 +260,24 @@ export class Session {
       this.#again(entry);
       return;
     }
-    if (event.name !== "unsubscribed") return;
-    if (COMES_AGAIN.has(fields.reason)) {
+    if (event.name === "unsubscribed") this.#unsubscribed(entry, fields);
+  }
+
+  /**
+   * @param {Entry} entry
+   * @param {{ topic: string, reason: string }} fields
+   */
+  #unsubscribed(entry, { topic, reason }) {
+    if (topic !== entry.target.topic) {
+      // Of a pattern only this topic has left, and the pattern takes it again only if it begins again.
+      if (reason === BACK_PRESSURE) this.#again(entry, true);
+    } else if (COMES_AGAIN.has(reason)) {
       this.#named.delete(entry.name);
       entry.name = "";
-      this.#subscribe(entry, fields.reason);
-    } else if (fields.topic === entry.target.topic) {
-      // Of a pattern only this topic has left.
+      this.#subscribe(entry, true);
+    } else {
       this.#forget(entry);
-      entry.target.ended(fields.reason);
+      entry.target.ended(reason);
     }
   }
 
@@ -270,15 +285,19 @@ export class Session {
    * Ask for a subscription until it is granted or refused for good.
    *
    * @param {Entry} entry
-   * @param {string} [ended] Why it has ended before: it waits first.
+   * @param {boolean} [isLater] Wait first: there was a reason for which it ended.
    */
-  async #subscribe(entry, ended = "") {
+  async #subscribe(entry, isLater = false) {
     const session = this.#id;
     const backoff = new Backoff();
-    if (ended) await entry.pause.wait(backoff.waitMs());
+    let waitMs = backoff.waitMs();
+    if (isLater) await entry.pause.wait(waitMs);
     while (!this.#isClosed && !entry.isGone && session === this.#id) {
+      this.#asking += 1;
       try {
-        const granted = await this.#asked(entry);
+        entry.asked = entry.target.wish;
+        const post = (/** @type {any} */ json) => this.#transport.ask("POST", this.#path("/subscriptions"), { json });
+        const granted = await askFor(entry.target, entry.wasGranted, post);
         if (session === this.#id) this.#name(entry, granted);
         return;
       } catch (error) {
@@ -291,29 +310,11 @@ export class Session {
           entry.target.failed(error);
           return;
         }
-        await entry.pause.wait(backoff.waitMs(error instanceof Problem ? error.retryAfterMs : 0));
+        waitMs = backoff.waitMs(error instanceof Problem ? error.retryAfterMs : 0);
+      } finally {
+        this.#asking -= 1;
       }
-    }
-  }
-
-  /** @param {Entry} entry */
-  async #asked({ target, wasGranted }) {
-    const { topic, wish, place } = target;
-    const removals = wantsRemovals(wish);
-    const ask = (/** @type {boolean} */ withRemovals) => {
-      // A subscription from a bookmark is not sent removals, so one that wants them begins now.
-      const from = withRemovals || /[*>]/.test(topic) ? null : place;
-      if (wasGranted && place && !from) target.take("resumed", { topic, mode: "now", gap_messages: null }, "");
-      return this.#transport.ask("POST", this.#path("/subscriptions"), { json: requestOf(topic, wish, withRemovals, from) });
-    };
-    try {
-      return await ask(removals);
-    } catch (error) {
-      // A topic without a key has no removals, and only the gateway knows which one that is. A pattern
-      // may have both kinds: dropping them unsaid would leave deleted records on the screen.
-      const isRefused = error instanceof Problem && error.code === "options-invalid";
-      if (!isRefused || !removals || wish.removals || /[*>]/.test(topic)) throw error;
-      return ask(false);
+      await entry.pause.wait(waitMs);
     }
   }
 
@@ -334,20 +335,24 @@ export class Session {
     entry.target.granted(granted);
     const waiting = this.#unclaimed.get(entry.name) ?? [];
     this.#unclaimed.delete(entry.name);
+    if (this.#asking === 1) this.#unclaimed.clear(); // nothing else is asked for
     for (const [event, fields] of waiting) this.#apply(entry, event, fields);
     this.#pace(entry);
+    // It was changed while its answer was on the way.
+    if (entry.asked !== entry.target.wish) this.change(entry.target, entry.asked).catch((error) => entry.target.failed(error));
   }
 
   /**
    * Begin a subscription again, from the beginning.
    *
    * @param {Entry} entry
+   * @param {boolean} [isLater]
    */
-  async #again(entry) {
+  async #again(entry, isLater = false) {
     const name = entry.name;
     this.#named.delete(name);
     entry.name = "";
-    this.#subscribe(entry);
+    this.#subscribe(entry, isLater);
     await this.#quietly("DELETE", `/subscriptions/${name}`);
   }
 

@@ -84,45 +84,6 @@ export class NoticeEvent extends Event {
  * @property {(reason: string) => void} ended
  */
 
-const REMOVALS = /(^|,)\s*oof\s*(,|$)/;
-const WITHOUT_REMOVALS = new Set(["sow", "subscribe", "delta_subscribe"]);
-
-/**
- * Return the body of the request for a wish.
- *
- * @param {string} topic
- * @param {Wish} wish
- * @param {boolean} withRemovals
- * @param {string | null} place
- */
-export function requestOf(topic, wish, withRemovals, place) {
-  const { interval, topN, skipN, select, options, bookmark } = wish;
-  const parts = [
-    interval === undefined ? "" : `conflation=${typeof interval === "number" ? `${interval}ms` : interval}`,
-    topN === undefined ? "" : `top_n=${topN}`,
-    skipN === undefined ? "" : `skip_n=${skipN}`,
-    select === undefined ? "" : `select=${select}`,
-    place || bookmark ? `bookmark=${place || bookmark}` : "",
-    options ?? "",
-    // Last, so that the positions of problems are those in the user's own options.
-    withRemovals && !REMOVALS.test(options ?? "") ? "oof" : "",
-  ];
-  const command = wish.command ?? (wish.deltas ? "sow_and_delta_subscribe" : undefined);
-  return { topic, options: parts.filter(Boolean).join(","), filter: wish.filter, order_by: wish.orderBy, command };
-}
-
-/**
- * Return true if a subscription is to ask for removals by itself.
- *
- * Without it, AMPS and Tidegate send none: a deleted order would stay on the screen for good.
- *
- * @param {Wish} wish
- */
-export function wantsRemovals(wish) {
-  const replays = wish.bookmark !== undefined || /(^|,)\s*bookmark\s*=/.test(wish.options ?? "");
-  return wish.removals ?? !(replays || WITHOUT_REMOVALS.has(wish.command ?? ""));
-}
-
 /**
  * A live copy of the records of a topic or a pattern.
  *
@@ -260,15 +221,17 @@ export class Subscription extends EventTarget {
    * @param {string} name
    * @param {any} fields
    * @param {string} id
+   * @throws {import("./replica.js").RecordMissing} After all that could be applied.
    */
   take(name, fields, id) {
     if (this.end) return;
-    const { rows, changes } = this.#replica.take(name, fields);
+    const { rows, changes, missing } = this.#replica.take(name, fields);
     this.place = placeAfter(this.place, name, fields, id);
     if (rows.length > 0) this.dispatchEvent(new RowsEvent(rows));
     if (changes.size > 0) this.dispatchEvent(new ChangeEvent(changes));
     for (const reader of this.#readers) reader.take(rows, changes);
     if (name !== "message") this.dispatchEvent(new NoticeEvent(name, fields));
+    if (missing) throw missing;
   }
 
   /**

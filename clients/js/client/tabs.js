@@ -16,6 +16,7 @@
 import { Problem } from "./errors.js";
 import { stringify } from "./json.js";
 import { Leader } from "./leader.js";
+import { RecordMissing } from "./replica.js";
 
 /** @typedef {import("./session.js").Session} Session */
 /** @typedef {import("./session.js").State} State */
@@ -206,6 +207,7 @@ export class Tabs {
     if (message.tab !== undefined && message.leader === undefined) {
       this.#leader?.receive(message);
     } else if (message.type === "leads") {
+      if (message.to !== undefined && message.to !== this.#tab) return;
       this.#introduce();
       this.#onState(message.state, message.reason);
     } else if (message.type === "state") {
@@ -231,16 +233,30 @@ export class Tabs {
       if (message.type === "begin" && isItsBeginning) {
         wanted.isWaiting = false;
         for (const { name, fields } of message.events) target.take(name, fields, "");
+        target.place = message.place;
         if (message.granted) this.#granted(wanted, message.granted);
       } else if (message.name !== wanted.spec || wanted.isWaiting) {
         continue;
       } else if (message.type === "granted") {
         this.#granted(wanted, message.granted);
       } else if (message.type === "event") {
-        target.take(message.event, message.fields, message.id);
+        this.#take(target, message);
       } else if (message.type === "failed" || message.type === "ended") {
         this.#finish(wanted, message);
       }
+    }
+  }
+
+  /**
+   * @param {Target} target
+   * @param {Message} message
+   */
+  #take(target, { event, fields, id }) {
+    try {
+      target.take(event, fields, id);
+    } catch (error) {
+      // The leader misses the record as well, and begins again for all.
+      if (!(error instanceof RecordMissing)) throw error;
     }
   }
 
