@@ -12,7 +12,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.staticfiles import StaticFiles
 from starlette.responses import FileResponse
 
-from tidegate import __version__
+from tidegate import HOME, __version__
 from tidegate.app.gateway import Gateway
 from tidegate.app.http.internal_call import perform
 from tidegate.app.http.middleware import install_middleware
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from tidegate.app.cluster.connection import BusConnection
 
 STATIC = Path(__file__).parent / "static"
+CLIENT = HOME / "tidegate" / "clients" / "js"
+"""The client for pages: its source is what is served, so that no build stands between."""
 SWAGGER = ("fastapi_offline", "static")
 """Swagger UI in files; FastAPI's own page loads them from another host."""
 ROUTES = (
@@ -85,6 +87,9 @@ def create_app(settings: Settings, *, bus: BusConnection | None = None) -> FastA
         # Before /static, which would take its path.
         app.mount("/static/swagger", StaticFiles(packages=[SWAGGER]))
         app.mount("/static", StaticFiles(directory=STATIC))
+        app.add_api_route("/client.js", client, include_in_schema=False)
+        app.mount("/client/adapters", StaticFiles(directory=CLIENT / "adapters"))
+        app.mount("/client", StaticFiles(directory=CLIENT / "client"))
     shared = bus or (None if gateway.bus is None else gateway.bus.connection)
     if shared is not None:
         from tidegate.app.cluster.forwarding import ForwardToOwner  # redis is optional
@@ -105,6 +110,11 @@ async def console() -> Response:
 async def reference() -> Response:
     """Return the page that shows the HTTP API in Swagger UI, read from /openapi.json."""
     return FileResponse(STATIC / "reference.html")
+
+
+async def client() -> Response:
+    """Return the first module of the JavaScript client."""
+    return FileResponse(CLIENT / "client.js", media_type="text/javascript")
 
 
 async def _answer(request: Request, error: Exception) -> Response:
