@@ -86,9 +86,13 @@ def _host_names(value: object) -> tuple[str, ...]:
 
 
 def _origins(value: object) -> tuple[str, ...]:
-    expected = 'expected a list of origins such as ["https://desk.example"]'
-    pattern = r"(?i:https?://[a-z0-9._\[\]:-]+)"
-    return tuple(origin.lower() for origin in _names(value, pattern, expected))
+    expected = 'expected a list of origins such as ["https://desk.example"], or ["*"] alone'
+    pattern = r"\*|(?i:https?://[a-z0-9._\[\]:-]+)"
+    origins = tuple(origin.lower() for origin in _names(value, pattern, expected))
+    if "*" in origins and len(origins) > 1:
+        # Beside `*` the others could only mean more, such as credentials, which `*` cannot have.
+        raise ValueError(expected)
+    return origins
 
 
 def _function_names(value: object) -> tuple[str, ...]:
@@ -162,8 +166,9 @@ class Settings(BaseSettings):
     )
     allowed_origins: Origins = Field(
         default=(),
-        description="Origins such as `https://desk.example` whose pages may write (403 otherwise), "
-        "besides the one in `Host`; in the environment separated by commas.",
+        description="Origins such as `https://desk.example` whose pages may read and write (403 "
+        "otherwise), besides the one in `Host`; `*` alone: every page, without cookies. In the "
+        "environment separated by commas.",
     )
     insecure: FlagValue = Field(
         default=False, description="Serve without authentication on an address others can reach."
