@@ -52,6 +52,10 @@ NOTHING_KEPT = "Nothing is kept: topics and messages live in memory until the ga
 @click.option(
     "--workers", metavar="N", type=COUNT, help="Run N gateways at one address; needs --redis."
 )
+@click.option("--auth-keys", metavar="FILE|URL", help="Ask for tokens, verified with this JWK Set.")
+@click.option("--auth-issuer", metavar="TEXT", help="The iss of tokens (tidegate).")
+@click.option("--auth-audience", metavar="TEXT", help="The aud of tokens (tidegate).")
+@click.option("--auth-policy", metavar="FILE.toml", help="Grants by the values of a claim.")
 @click.option(
     "--insecure",
     is_flag=True,
