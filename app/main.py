@@ -20,6 +20,9 @@ from tidegate.app.http.middleware import install_middleware
 from tidegate.app.http.openapi import Api
 from tidegate.app.http.problems import Problem
 from tidegate.app.routes import (
+    access as access_routes,
+)
+from tidegate.app.routes import (
     explain,
     messages,
     operations,
@@ -43,7 +46,8 @@ STATIC = Path(__file__).parent / "static"
 SWAGGER = ("fastapi_offline", "static")
 """Swagger UI in files; FastAPI's own page loads them from another host."""
 ROUTES = (
-    topics, messages, sow, subscribe, sessions, subscriptions, trace, explain, operations,
+    topics, messages, sow, subscribe, sessions, subscriptions, trace, explain, access_routes,
+    operations,
 )  # fmt: skip
 
 

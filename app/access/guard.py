@@ -82,7 +82,7 @@ class Guard:
             target = raw_path(scope) + b"?" + query
             subject = self._access.redeemed(ticket, target)
             return {**scope, "query_string": query, SUBJECT: subject}
-        token, is_cookie = _token(scope)
+        token, is_cookie = token_in(scope)
         subject = await self._access.subject_of(token)
         if is_cookie and MARK not in scope and scope["method"] not in SAFE_METHODS:
             _check_proof(scope, token)
@@ -116,8 +116,12 @@ class Guard:
                     grants.require_whole(topic_name(scope))
 
 
-def _token(scope: Scope) -> tuple[str, bool]:
-    """Return the token of a request, and whether it is the cookie's; a header goes first."""
+def token_in(scope: Scope) -> tuple[str, bool]:
+    """Return the token of a request, and whether it is the cookie's; a header goes first.
+
+    Raises:
+        Problem: unauthenticated.
+    """
     given = [value for name, value in scope["headers"] if name == b"authorization"]
     if len(given) > 1:
         raise unauthenticated("A request has one Authorization header.", 'error="invalid_request"')

@@ -39,14 +39,16 @@ def variable_of(name: str) -> str:
     return PREFIX + name.upper()
 
 
-# Not misspelt settings: commands read the first, tests read the others and start gateways with them
-# set. TIDEGATE_TICKS would be taken for TIDEGATE_TOPICS.
+# Not misspelt settings: commands read that of the gateway and those of the token, tests read the
+# others and start gateways with them set. TIDEGATE_TICKS would be taken for TIDEGATE_TOPICS.
 OTHER_VARIABLES = frozenset(
     {
         "TIDEGATE_GATEWAY",
         "TIDEGATE_HYPOTHESIS_PROFILE",
         "TIDEGATE_REQUIRE_ALL",
         "TIDEGATE_TICKS",
+        "TIDEGATE_TOKEN",
+        "TIDEGATE_TOKEN_FILE",
     }
 )
 

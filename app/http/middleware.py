@@ -48,7 +48,7 @@ CORS_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 # A list, not a mirror of what is asked for: `*` does not cover Authorization, nor any header of a
 # request with credentials.
 CORS_REQUEST_HEADERS = (
-    "Authorization", "Content-Type", "Idempotency-Key", "If-Match", "If-None-Match",
+    "Authorization", "Content-Type", "Tidegate-CSRF", "Idempotency-Key", "If-Match", "If-None-Match",
     "Last-Event-ID", "Tidegate-Conflate", "Tidegate-Producer", "Tidegate-Sequence",
     "Tidegate-Stage",
 )  # fmt: skip
