@@ -105,6 +105,7 @@ def _serve(settings: Settings, line: ParentLink | None = None, crew_id: str = ""
             # The kernel spreads connections over the workers' own sockets at the shared address.
             listener=None if line is None else open_listener(settings, shared=True),
             until=None if line is None else line.parent,
+            on_reload=None if app.state.access is None else app.state.access.reload,
         )
     except (
         CannotListen, SettingsInvalid, StartFailed, StoreUnusable, TopicFilesInvalid,

@@ -48,9 +48,9 @@ CORS_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 # A list, not a mirror of what is asked for: `*` does not cover Authorization, nor any header of a
 # request with credentials.
 CORS_REQUEST_HEADERS = (
-    "Authorization", "Content-Type", "Tidegate-CSRF", "Idempotency-Key", "If-Match", "If-None-Match",
-    "Last-Event-ID", "Tidegate-Conflate", "Tidegate-Producer", "Tidegate-Sequence",
-    "Tidegate-Stage",
+    "Authorization", "Content-Type", "Idempotency-Key", "If-Match", "If-None-Match",
+    "Last-Event-ID", "Tidegate-Conflate", "Tidegate-CSRF", "Tidegate-Producer",
+    "Tidegate-Sequence", "Tidegate-Stage",
 )  # fmt: skip
 DEFAULT_PORTS = {"http": ":80", "https": ":443"}
 
