@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -19,6 +20,9 @@ from tidegate.app.http.middleware import install_middleware
 from tidegate.app.http.openapi import Api
 from tidegate.app.http.problems import Problem
 from tidegate.app.routes import (
+    access as access_routes,
+)
+from tidegate.app.routes import (
     explain,
     messages,
     operations,
@@ -35,6 +39,7 @@ from tidegate.conflation.errors import EngineError
 from tidegate.keys.errors import KeysError
 
 if TYPE_CHECKING:
+    from tidegate.app.access.access import Access
     from tidegate.app.cluster.connection import BusConnection
 
 STATIC = Path(__file__).parent / "static"
@@ -43,7 +48,8 @@ CLIENT = HOME / "tidegate" / "clients" / "js"
 SWAGGER = ("fastapi_offline", "static")
 """Swagger UI in files; FastAPI's own page loads them from another host."""
 ROUTES = (
-    topics, messages, sow, subscribe, sessions, subscriptions, trace, explain, operations,
+    topics, messages, sow, subscribe, sessions, subscriptions, trace, explain, access_routes,
+    operations,
 )  # fmt: skip
 
 
@@ -56,11 +62,17 @@ def create_app(settings: Settings, *, bus: BusConnection | None = None) -> FastA
     comes only after the streams have ended.
     """
     gateway = Gateway.build(settings)
+    access = _access(settings)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         await gateway.open()
-        yield
+        async with (
+            contextlib.nullcontext()
+            if access is None
+            else access.watching(gateway.sessions.end_unentitled)
+        ):
+            yield
         await gateway.aclose()
 
     app = Api(
@@ -73,7 +85,7 @@ def create_app(settings: Settings, *, bus: BusConnection | None = None) -> FastA
         telemetry={"tracing": False, "metrics": False, "logs": False, "operation_spans": False},
     )
     app.components = COMPONENTS
-    app.state.gateway = gateway
+    app.state.gateway, app.state.access = gateway, access
     # The engine and keys know no HTTP: their errors carry a code, which becomes a problem here.
     app.add_exception_handler(EngineError, _answer)
     app.add_exception_handler(KeysError, _answer)
@@ -97,9 +109,27 @@ def create_app(settings: Settings, *, bus: BusConnection | None = None) -> FastA
         # Calls of other gateways take the same way as requests, all layers included.
         peers = gateway.share_sessions(shared, partial(perform, app))
         app.add_middleware(ForwardToOwner, peers=peers)
+    if access is not None:
+        from tidegate.app.access.guard import Guard
+
+        # Around the forwarding: nobody asks another gateway for what is not theirs.
+        app.add_middleware(Guard, access=access, owner_of=gateway.sessions.owner_of)
     # Last, as each layer goes around those that are there.
     install_middleware(app, settings)
     return app
+
+
+def _access(settings: Settings) -> Access | None:
+    """Read keys and policy, if settings name keys; without them its modules are not loaded.
+
+    Raises:
+        SettingsInvalid: they cannot be used.
+    """
+    if settings.auth_keys is None:
+        return None
+    from tidegate.app.access.access import Access
+
+    return Access(settings)
 
 
 async def console() -> Response:

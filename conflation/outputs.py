@@ -18,6 +18,8 @@ class CloseReason(StrEnum):
     REPLACED = "REPLACED"
     UNSUBSCRIBED = "UNSUBSCRIBED"
     WRITE_TIMEOUT = "WRITE_TIMEOUT"
+    TOKEN_EXPIRED = "TOKEN_EXPIRED"
+    REVOKED = "REVOKED"
 
     @property
     def reconnect(self) -> bool:

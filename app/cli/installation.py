@@ -35,10 +35,12 @@ ZSH_HEAD = "(( $+functions[compdef] )) || { autoload -Uz compinit && compinit; }
 SERVER = (
     *(
         "anyio",
+        "cryptography",
         "fastapi",
         "fastapi_offline",
         "httptools",
         "jsonschema_rs",
+        "jwt",
         "prometheus_client",
         "pydantic",
         "pydantic_core",

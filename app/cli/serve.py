@@ -52,6 +52,10 @@ NOTHING_KEPT = "Nothing is kept: topics and messages live in memory until the ga
 @click.option(
     "--workers", metavar="N", type=COUNT, help="Run N gateways at one address; needs --redis."
 )
+@click.option("--auth-keys", metavar="FILE|URL", help="Ask for tokens, verified with this JWK Set.")
+@click.option("--auth-issuer", metavar="TEXT", help="The iss of tokens (tidegate).")
+@click.option("--auth-audience", metavar="TEXT", help="The aud of tokens (tidegate).")
+@click.option("--auth-policy", metavar="FILE.toml", help="Grants by the values of a claim.")
 @click.option(
     "--insecure",
     is_flag=True,
@@ -101,6 +105,7 @@ def _serve(settings: Settings, line: ParentLink | None = None, crew_id: str = ""
             # The kernel spreads connections over the workers' own sockets at the shared address.
             listener=None if line is None else open_listener(settings, shared=True),
             until=None if line is None else line.parent,
+            on_reload=None if app.state.access is None else app.state.access.reload,
         )
     except (
         CannotListen, SettingsInvalid, StartFailed, StoreUnusable, TopicFilesInvalid,

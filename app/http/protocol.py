@@ -30,6 +30,7 @@ from tidegate.app.http.telemetry import ConnectionFigures
 from tidegate.app.http.uvicorn_pin import require_known_uvicorn
 from tidegate.app.http.wire import (
     RequestBounds,
+    cors_fields,
     head_problem,
     problem_bytes,
     too_many_connections,
@@ -271,7 +272,8 @@ class GatewayProtocol(HttpToolsProtocol):
         if path not in HEALTH_PATHS:
             self._admission.refuse(self.connection)
             accepts = [value for name, value in self.headers if name == b"accept"]
-            self._refusal = too_many_connections(path, accepts)
+            cors = cors_fields(self.settings.allowed_origins, self.headers)
+            self._refusal = too_many_connections(path, accepts, cors)
             raise Refused
         return False
 

@@ -180,6 +180,7 @@ class Server(uvicorn.Server):
         on_shutdown: called first of all when stopping; makes every stream send `goodbye`.
         on_started: called with the base URL once connections are accepted.
         takes_signals: stop at SIGTERM and SIGINT; off where the loop belongs to someone else.
+        on_reload: called at SIGHUP; without it that signal keeps its own meaning.
     """
 
     def __init__(
@@ -190,6 +191,7 @@ class Server(uvicorn.Server):
         on_shutdown: OnShutdown | None = None,
         on_started: OnStarted | None = None,
         takes_signals: bool = True,
+        on_reload: Callable[[], None] | None = None,
     ) -> None:
         self.figures = ConnectionFigures(_connections_max(settings))
         super().__init__(_config(app, settings, self.figures))
@@ -201,6 +203,7 @@ class Server(uvicorn.Server):
         self._on_shutdown = on_shutdown
         self._on_started = on_started
         self._takes_signals = takes_signals
+        self._on_reload = on_reload
         self._stopping = asyncio.Event()
 
     def stop(self, stopped_by: signal.Signals | None = None) -> None:
@@ -281,6 +284,8 @@ class Server(uvicorn.Server):
         loop = asyncio.get_running_loop()
         for number in STOP_SIGNALS:
             loop.add_signal_handler(number, self.stop, number)
+        if self._on_reload is not None:
+            loop.add_signal_handler(signal.SIGHUP, self._on_reload)
         try:
             yield
         finally:
@@ -313,12 +318,13 @@ def serve(
     prepare: Prepare | None = None,
     listener: socket.socket | None = None,
     until: int | None = None,
+    on_reload: Callable[[], None] | None = None,
 ) -> int:
     """Run the gateway in this thread until a signal.
 
     `prepare` is awaited before requests are served; its exceptions are raised here. `listener`
     replaces our own, and is closed at the end. `until`: a file descriptor whose end of file stops
-    the server too.
+    the server too. `on_reload` is called at SIGHUP.
 
     Returns:
         The exit status: 0 after SIGTERM, 130 after an interrupt.
@@ -340,7 +346,9 @@ def serve(
     async def run() -> Server:
         if prepare is not None:
             await prepare()
-        server = Server(app, settings, on_shutdown=on_shutdown, on_started=started)
+        server = Server(
+            app, settings, on_shutdown=on_shutdown, on_started=started, on_reload=on_reload
+        )
         server.figures.loop = watchdog.figures
         loop = asyncio.get_running_loop()
         if until is not None:

@@ -8,6 +8,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 
+from tidegate.app.access.grants import Subject, subject_in
 from tidegate.app.definitions.topic import TopicNotUsable
 from tidegate.app.gateway import Gateway, gateway_of
 from tidegate.app.http.openapi import json_body, problems
@@ -16,7 +17,7 @@ from tidegate.app.http.problems import Problem
 from tidegate.app.http.requests import TopicPattern, require_accept, topic_or_pattern
 from tidegate.app.routes.models.events import STREAM
 from tidegate.app.routes.models.sessions import Continued, Subscribing
-from tidegate.app.sessions.attach import attach_new
+from tidegate.app.sessions.attach import admit_reader, attach_new
 from tidegate.app.sessions.cursor import parse_cursor
 from tidegate.app.sessions.session import Session
 from tidegate.app.sessions.stream import (
@@ -91,13 +92,13 @@ async def subscribe_by_post(
 async def _stream(
     request: Request, wanted: str | TopicPattern, asked: Subscribing, continued: Continued
 ) -> Response:
-    gateway = gateway_of(request)
+    gateway, subject = gateway_of(request), subject_in(request.scope)
     # A browser that reconnects repeats its address; only the header knows what came since.
     last_id = continued.last_event_id or asked.last_event_id or None
     try:
         if isinstance(wanted, TopicPattern):
-            return await _pattern_stream(gateway, wanted, asked, last_id)
-        return await _topic_stream(gateway, wanted, asked, last_id)
+            return await _pattern_stream(gateway, subject, wanted, asked, last_id)
+        return await _topic_stream(gateway, subject, wanted, asked, last_id)
     except LimitReached as error:
         return refusal_stream(Problem("limit-reached", f"{error.detail}."))
     except TopicNotUsable as problem:
@@ -107,7 +108,7 @@ async def _stream(
 
 
 async def _topic_stream(
-    gateway: Gateway, name: str, asked: Subscribing, last_id: str | None
+    gateway: Gateway, subject: Subject | None, name: str, asked: Subscribing, last_id: str | None
 ) -> Response:
     if asked.bookmarks is not None:
         raise Problem("bookmark-invalid", "bookmarks are for patterns; a topic has last_event_id.")
@@ -118,7 +119,7 @@ async def _topic_stream(
         return Response(status_code=204)  # as its stream has said
     # Refuses a topic that is not there, before the parameters are looked at.
     gateway.catalog.get(name)
-    wish = _wish(gateway, asked)
+    wish = _wish(gateway, subject, asked)
     await gateway.reach(name, resume, wish.options.bookmark)
     decisions = decide_target(
         gateway.sessions.context, name, wish, None if resume is None else {name: resume}
@@ -129,23 +130,27 @@ async def _topic_stream(
             return Response(status_code=204)  # a finished sow: the browser need not come back
     if gateway.stopping:
         return stopping_stream()
-    return _begun(gateway, gateway.sessions.open(), name, wish, decisions)
+    return _begun(gateway, gateway.sessions.open(subject=subject), name, wish, decisions)
 
 
 async def _pattern_stream(
-    gateway: Gateway, pattern: TopicPattern, asked: Subscribing, last_id: str | None
+    gateway: Gateway,
+    subject: Subject | None,
+    pattern: TopicPattern,
+    asked: Subscribing,
+    last_id: str | None,
 ) -> Response:
     """Stream all topics of a pattern; those that are made later join."""
     # The session is kept, as the ids of its events mean nothing without it.
     if last_id is not None:
-        return await _pattern_again(gateway, pattern, last_id)
-    wish = _wish(gateway, asked, many=True)
+        return await _pattern_again(gateway, subject, pattern, last_id)
+    wish = _wish(gateway, subject, asked, many=True)
     is_sow = wish.command == Command.SOW
     places = await _places(gateway, pattern, wish, asked)
     decisions = decide_target(gateway.sessions.context, pattern, wish, places)
     if gateway.stopping:
         return stopping_stream()
-    session = gateway.sessions.open(kept=True, lasts=not is_sow)
+    session = gateway.sessions.open(kept=True, lasts=not is_sow, subject=subject)
     answer = _begun(gateway, session, pattern, wish, decisions)
     for name in sorted((places or {}).keys() - decisions.keys()):
         session.send_end(Unsubscribed("s1", name, end_reason(gateway.sessions.context, name)))
@@ -178,7 +183,9 @@ async def _places(
     return places
 
 
-async def _pattern_again(gateway: Gateway, pattern: TopicPattern, last_id: str) -> Response:
+async def _pattern_again(
+    gateway: Gateway, subject: Subject | None, pattern: TopicPattern, last_id: str
+) -> Response:
     session_id, number = parse_cursor(last_id) or ("", 0)
     if session_id:
         try:
@@ -188,6 +195,7 @@ async def _pattern_again(gateway: Gateway, pattern: TopicPattern, last_id: str) 
         if not is_let_in:
             return Response(status_code=204)
     session = gateway.sessions.get(session_id)
+    admit_reader(session, subject)
     cursor = session.cursor
     is_whole = session.closed is not CloseReason.UNSUBSCRIBED
     if (
@@ -213,5 +221,9 @@ def _begun(
         raise
 
 
-def _wish(gateway: Gateway, asked: Subscribing, *, many: bool = False) -> SubscribeRequest:
-    return SubscribeRequest.parse(asked, gateway.settings.options_characters_max, many=many)
+def _wish(
+    gateway: Gateway, subject: Subject | None, asked: Subscribing, *, many: bool = False
+) -> SubscribeRequest:
+    characters_max = gateway.settings.options_characters_max
+    grants = None if subject is None else subject.grants
+    return SubscribeRequest.parse(asked, characters_max, many=many, grants=grants)

@@ -13,6 +13,7 @@ from pydantic import Field
 from sse_starlette import EventSourceResponse
 from starlette.types import Receive, Scope, Send
 
+from tidegate.app.access.grants import grants_in
 from tidegate.app.delivery.encoding import json_value
 from tidegate.app.delivery.notices import Heartbeat
 from tidegate.app.gateway import Gateway, gateway_of
@@ -261,6 +262,9 @@ async def trace(
     topics = [topic for topic in asked.topics if wanted.topic in (None, topic)]
     if len(topics) != 1:
         raise Problem("topic-unknown", "Say with ?topic= which topic of the subscription is meant.")
+    if (grants := grants_in(request.scope)) is not None:
+        # A trace shows every message of the topic, those that the subscriber may not see, too.
+        grants.require_whole(topics[0])
     gateway = gateway_of(request)
     subscriber = _traced_subscriber(gateway, session, asked.name, topics[0])
     if subscriber is None:

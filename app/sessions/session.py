@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import StrEnum
+from functools import partial
 
+from tidegate.app.access.grants import Subject
 from tidegate.app.delivery.auto import at_interval, requested_document
 from tidegate.app.delivery.encoding import goodbye, unsubscribed
 from tidegate.app.http.problems import Problem
@@ -61,13 +63,14 @@ class Session:
 
     `closed`: why the last reader was closed. `lasts`: the session stays open without subscriptions.
     `pattern`: that of a plain GET. `named`: how many names were used. `evicted`: subscribers that
-    ended with BACK_PRESSURE; they begin again after a transfer to another gateway.
+    ended with BACK_PRESSURE; they begin again after a transfer to another gateway. `subject`: that
+    of the reader, with authentication; `owner` is its `sub`, which alone travels with the session.
     """
 
     __slots__ = (
         "asked", "closed", "conflated", "context", "cursor", "endings", "evicted",
         "has_ended", "id", "lasts", "limits", "named", "on_attached", "on_left",
-        "opened_ms", "pattern", "reader", "replaced", "was_read",
+        "opened_ms", "owner", "pattern", "reader", "replaced", "subject", "was_read",
     )  # fmt: skip
 
     def __init__(
@@ -81,7 +84,10 @@ class Session:
         conflated: bool = True,
         kept: bool = False,
         lasts: bool = False,
+        subject: Subject | None = None,
     ) -> None:
+        self.subject = subject
+        self.owner = "" if subject is None else subject.sub
         self.id = session_id
         self.context = context
         self.on_attached = on_attached
@@ -133,14 +139,11 @@ class Session:
             came_after=closed,
             on_subscriber_left=self._subscriber_left,
             note_end=self.note_end,
-            on_closed=self._reader_closed,
+            on_closed=partial(self.on_left, self),
         )
         if self.context.outage.is_on:  # other streams were notified when it began
             consumer.send(self.context.outage.notice())
         return self.reader
-
-    def _reader_closed(self) -> None:
-        self.on_left(self)
 
     def replace_reader(self, retry_ms: int) -> None:
         """Close the reader with the goodbye REPLACED; that goodbye's id is not let in again."""
@@ -164,6 +167,7 @@ class Session:
         Raises:
             Problem, EngineError, KeysError: nothing was added.
         """
+        wish = wish.by(self.subject)
         asked = SessionSubscription(f"s{self.named + 1}", target, wish)
         if decisions is None:
             decisions = decide_target(self.context, target, wish)
@@ -181,8 +185,8 @@ class Session:
                 self.reader.subscribe(
                     asked.name, found.subscription, found.form, announced=announced
                 )
-        if isinstance(target, TopicPattern) and wish.command != Command.SOW:
-            self.follow(asked, target)
+        if asked.by_pattern and wish.command != Command.SOW:
+            self.follow(asked)
         return asked, warnings_of(decisions.values())
 
     def change(self, name: str, wish: SubscribeRequest, *, paused: bool | None) -> tuple[str, ...]:
@@ -324,11 +328,11 @@ class Session:
         asked.topics[topic] = found
         return found
 
-    def follow(self, asked: SessionSubscription, pattern: TopicPattern) -> None:
+    def follow(self, asked: SessionSubscription) -> None:
         """Add topics to the subscription as they are created; one that does not fit is reported."""
 
         def made(topic: str) -> None:
-            if pattern.matches(topic):
+            if asked.takes(topic):
                 self._take(asked, topic)
 
         catalog = self.context.catalog

@@ -46,9 +46,9 @@ class Bound:
 
 
 BOUNDS = {
-    "product files": Bound(315),
-    "product lines": Bound(59_300),
-    "entries in the root of app/": Bound(15),
+    "product files": Bound(328),  # nine of them are the room access
+    "product lines": Bound(61_800),  # authentication is new
+    "entries in the root of app/": Bound(16),  # access is the newest room
     "files in the fullest folder": Bound(15),
     "longest import chain in app": Bound(15),
     "longest import chain in conflation": Bound(14),
@@ -58,7 +58,7 @@ BOUNDS = {
     "comments per 100 lines of code": Bound(5.0, least=True),
     "files entered by one published message": Bound(46),
     "files entered by one subscription": Bound(66),
-    "semantics rules": Bound(190),
+    "semantics rules": Bound(200),  # ten of them for access, a subject of its own
 }
 
 
