@@ -170,12 +170,9 @@ class Headers(Parameters):
         Raises:
             Problem: one is not.
         """
-        # Most requests have none of them, and a look at all headers for each would add up.
-        sent = {name for name, _ in scope["headers"]}
         found = {
             name: header_value(scope, name.lower(), each.code, expected=each.expected)
             for name, each in cls.reads.items()
-            if name.lower().encode("ascii") in sent
         }
         return {name: value for name, value in found.items() if value is not None}
 

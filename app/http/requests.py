@@ -350,8 +350,9 @@ async def read_body(request: Request, bytes_max: int) -> bytes:
         Problem: message-too-large.
     """
     # A body may come in chunks, with no length declared, so what arrives is counted as well.
-    declared = request.headers.get("content-length", "0")
-    if not declared.isdecimal() or int(declared[:20]) > bytes_max:
+    lengths = (value for name, value in request.scope["headers"] if name == b"content-length")
+    declared = next(lengths, b"0")
+    if not declared.isdigit() or int(declared[:20]) > bytes_max:
         raise _too_large(bytes_max)
     chunks: list[bytes] = []
     size_bytes = 0

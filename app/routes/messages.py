@@ -134,8 +134,7 @@ async def publish(request: Request) -> Response:
 
 
 [_PUBLISH] = router.routes
-_TAIL = "/messages"
-_SLASHES = _PUBLISH.path.count("/")
+_SLASHES = "/v1/topics/{topic}/messages".count("/")
 
 
 class PublishDirectly:
@@ -160,7 +159,7 @@ class PublishDirectly:
 
 
 def _is_publish(path: str) -> bool:
-    return path.endswith(_TAIL) and path.startswith("/v1/topics/") and path.count("/") == _SLASHES
+    return path.endswith("/messages") and path.startswith("/v1/topics/") and path.count("/") == _SLASHES
 
 
 async def _staged(
