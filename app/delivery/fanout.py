@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
-from tidegate.app.delivery.compression import block
+from tidegate.app.delivery.compression import Coding, block
 from tidegate.app.delivery.encoding import Style, chunk, shared_text
 from tidegate.conflation.engine import Engine
 from tidegate.conflation.lanes.member import Member
@@ -44,9 +44,9 @@ class SharedChunk(NamedTuple):
     size_bytes: int
 
 
-def shared_chunk(text: bytes, *, is_gzip: bool) -> SharedChunk:
+def shared_chunk(text: bytes, coding: Coding) -> SharedChunk:
     """Compress, where that is asked for, and frame a text."""
-    body = block(text) if is_gzip else text
+    body = block(text, coding)
     return SharedChunk(text, chunk(body), len(body))
 
 
@@ -55,12 +55,12 @@ class Resting(NamedTuple):
 
     Args:
         style: how it writes rows.
-        is_gzip: its answer is compressed.
+        coding: how its answer is compressed.
         write: writes a chunk, at a time of the loop's clock.
     """
 
     style: Style
-    is_gzip: bool
+    coding: Coding
     write: Callable[[SharedChunk, float], None]
 
 
@@ -203,7 +203,7 @@ class FlushWriter:
         self._sent = sent
         self._streams = streams
         self._members = iter(flush.members)
-        self._chunks: dict[tuple[str, bool], SharedChunk] = {}
+        self._chunks: dict[tuple[str, Coding], SharedChunk] = {}
 
     def __call__(self) -> None:
         """Write to the next members."""
@@ -211,8 +211,8 @@ class FlushWriter:
         began_s = loop.time()
         members = list(itertools.islice(self._members, MEMBERS_AT_ONCE))
         sessions, sizes_bytes = [], []
-        for member, (style, is_gzip, write) in self._taken(members):
-            shared = self._chunk(style, is_gzip=is_gzip)
+        for member, (style, coding, write) in self._taken(members):
+            shared = self._chunk(style, coding)
             write(shared, began_s)
             sessions.append(member.session)
             sizes_bytes.append(shared.size_bytes)
@@ -242,11 +242,11 @@ class FlushWriter:
                 wakeups[member.session].wake()
         return list(itertools.compress(at_rest, answers))
 
-    def _chunk(self, style: Style, *, is_gzip: bool) -> SharedChunk:
+    def _chunk(self, style: Style, coding: Coding) -> SharedChunk:
         """Return the flush as a style writes it, made for the first of the streams that ask."""
-        kind = style.variant, is_gzip
+        kind = style.variant, coding
         shared = self._chunks.get(kind)
         if shared is None:
             text = shared_text(self._flush, style)
-            shared = self._chunks[kind] = shared_chunk(text, is_gzip=is_gzip)
+            shared = self._chunks[kind] = shared_chunk(text, coding)
         return shared

@@ -159,7 +159,8 @@ class PublishDirectly:
 
 
 def _is_publish(path: str) -> bool:
-    return path.endswith("/messages") and path.startswith("/v1/topics/") and path.count("/") == _SLASHES
+    is_messages = path.startswith("/v1/topics/") and path.endswith("/messages")
+    return is_messages and path.count("/") == _SLASHES
 
 
 async def _staged(

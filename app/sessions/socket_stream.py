@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from tidegate.app.delivery.compression import GzipStream
+from tidegate.app.delivery.compression import Coding, StreamEncoder
 from tidegate.app.delivery.driver import Driver
 from tidegate.app.delivery.encoding import chunk
 from tidegate.app.delivery.fanout import INFINITY, Resting, SharedChunk, shared_chunk
@@ -28,9 +28,7 @@ LINGER_S: Final = 1.0
 RECEIVED_BYTES_MAX: Final = 1 << 20
 
 LAST_CHUNK: Final = b"0\r\n\r\n"
-HEARTBEAT_CHUNKS: Final = {
-    is_gzip: shared_chunk(HEARTBEAT, is_gzip=is_gzip) for is_gzip in (False, True)
-}
+HEARTBEAT_CHUNKS: Final = {coding: shared_chunk(HEARTBEAT, coding) for coding in Coding}
 
 
 def look_interval_s(write_timeout_s: float, farewell_s: float) -> float:
@@ -57,13 +55,13 @@ class SocketStream(asyncio.Protocol):
         writer: chooses what is written.
         driver: has the clock, the figures and the scheduler of streams.
         settings: deadlines.
-        gzip: of an answer that is compressed.
+        encoder: of an answer that is compressed.
         on_ended: called once the connection is gone, with the bytes that were written.
     """
 
     __slots__ = (
-        "_call", "_deadline", "_driver", "_due_s", "_gzip", "_is_closing", "_is_paused", "_line",
-        "_loop",
+        "_call", "_coding", "_deadline", "_driver", "_due_s", "_encoder", "_is_closing",
+        "_is_paused", "_line", "_loop",
         "_on_ended", "_received_bytes", "_rest_bytes", "_rest_wrote_s", "_sent_bytes", "_settings",
         "_unnoted", "_wakeup", "_writer", "_writing_began",
     )  # fmt: skip
@@ -73,14 +71,15 @@ class SocketStream(asyncio.Protocol):
         writer: EventWriter,
         driver: Driver,
         settings: Settings,
-        gzip: GzipStream | None,
+        encoder: StreamEncoder | None,
         on_ended: Callable[[int], None],
     ) -> None:
         self._line: HandedOver | None = None
         self._writer = writer
         self._driver = driver
         self._settings = settings
-        self._gzip = gzip
+        self._encoder = encoder
+        self._coding = Coding.IDENTITY if encoder is None else encoder.coding
         self._on_ended = on_ended
         self._sent_bytes = 0
         self._loop = asyncio.get_running_loop()
@@ -104,8 +103,8 @@ class SocketStream(asyncio.Protocol):
         reader = self._writer.reader
         reader.connection = line.connection
         self._wakeup.on_woken = self._woken
-        if self._gzip is not None:
-            self._put(line, self._gzip.header)
+        if self._encoder is not None:
+            self._put(line, self._encoder.header)
         self._write(self._writer.hello)
         self._writer.hello = b""  # an idle stream keeps no bytes
         if self._is_paused:
@@ -179,8 +178,8 @@ class SocketStream(asyncio.Protocol):
         assert line is not None
         line.transport.write(shared.framed)
         line.write_watch.note_write(line.connection)
-        if self._gzip is not None:
-            self._gzip.note(shared.text)
+        if self._encoder is not None:
+            self._encoder.note(shared.text)
         self._sent_bytes += shared.size_bytes
         self._rest_bytes += shared.size_bytes
         self._rest_wrote_s = now_s
@@ -224,7 +223,7 @@ class SocketStream(asyncio.Protocol):
     def _beat(self, now_s: float) -> None:
         """Send the heartbeat that a stream at rest owes by now: nothing else can be due for it."""
         if self._writer.owes_heartbeat(now_s):
-            heartbeat = HEARTBEAT_CHUNKS[self._gzip is not None]
+            heartbeat = HEARTBEAT_CHUNKS[self._coding]
             self._driver.figures.wrote(heartbeat.size_bytes, 0)
             self._write_flush(heartbeat, now_s)
             self._note_rest()
@@ -244,14 +243,16 @@ class SocketStream(asyncio.Protocol):
         self._call_at(now_s + writer.wait_s(now_s))
         style = writer.plain_style
         if style is not None:
-            self._wakeup.resting = Resting(style, self._gzip is not None, self._write_flush)
+            self._wakeup.resting = Resting(style, self._coding, self._write_flush)
 
     def _write(self, text: bytes) -> None:
         assert self._line is not None
-        self._put(self._line, text if self._gzip is None else self._gzip.block(text))
+        self._put(self._line, text if self._encoder is None else self._encoder.block(text))
 
     def _put(self, line: HandedOver, body: bytes) -> None:
         """Hand a chunk to the transport; its body's size counts, as under any other server."""
+        if not body:
+            return  # an empty chunk would end the answer
         self._sent_bytes += len(body)
         line.transport.write(chunk(body))
         line.write_watch.note_write(line.connection)
@@ -305,8 +306,8 @@ class SocketStream(asyncio.Protocol):
         assert self._line is not None
         transport = self._line.transport
         self._is_closing = True
-        if self._gzip is not None:
-            self._put(self._line, self._gzip.end())
+        if self._encoder is not None:
+            self._put(self._line, self._encoder.end())
         transport.write(LAST_CHUNK)
         try:
             transport.write_eof()

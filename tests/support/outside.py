@@ -53,6 +53,13 @@ def require_curl() -> str:
     return str(path)
 
 
+def require_node() -> str:
+    """Path of Node."""
+    path = shutil.which("node")
+    require(path is not None, "no Node")
+    return str(path)
+
+
 def require_ticks(name: str = "ticks-20131008.ndjson.gz") -> Path:
     """A file of recorded market ticks, from $TIDEGATE_TICKS or ../shared/data."""
     folder = Path(os.environ.get("TIDEGATE_TICKS") or dev.ROOT.parent / "shared" / "data")
