@@ -47,7 +47,7 @@ class Bound:
 
 BOUNDS = {
     "product files": Bound(315),
-    "product lines": Bound(59_300),
+    "product lines": Bound(59_400),  # 100 of them: zstd beside gzip
     "entries in the root of app/": Bound(15),
     "files in the fullest folder": Bound(15),
     "longest import chain in app": Bound(15),
@@ -57,8 +57,8 @@ BOUNDS = {
     "longest import chain in clients": Bound(6),
     "comments per 100 lines of code": Bound(5.0, least=True),
     "files entered by one published message": Bound(46),
-    "files entered by one subscription": Bound(66),
-    "semantics rules": Bound(190),
+    "files entered by one subscription": Bound(67),  # its coding is negotiated in compression.py
+    "semantics rules": Bound(191),  # codings of streams: connection-4
 }
 
 
