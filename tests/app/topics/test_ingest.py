@@ -67,23 +67,6 @@ async def test_one_bad_line_refuses_the_request(body: bytes, code: str, line: in
     assert (refused.value.code, refused.value.line) == (code, line)
 
 
-@pytest.mark.parametrize("form", [Form(lined=True), Form(lined=True, enveloped=True)])
-async def test_a_line_ends_before_its_return(form: Form) -> None:
-    place = await keyed()
-    found = []
-    for end in (b"\n", b"\r\n"):
-        with pytest.raises(Problem) as refused:
-            await place.ingest.check(place.catalog.get("px"), b'{"value":{"k":' + end, form)
-        found.append((refused.value.line, refused.value.position))
-    assert found == [(1, len(b'{"value":{"k":'))] * 2
-
-
-async def test_a_return_is_no_part_of_the_largest_message() -> None:
-    place = await keyed(message_bytes_max=1_024)
-    at_limit = b'{"k":"' + b"x" * (1_024 - 8) + b'"}'
-    assert len(await check(place, at_limit + b"\r\n" + at_limit + b"\r\n")) == 2
-
-
 @pytest.mark.parametrize("good", [b'{"k":1}', b"", b'{"k":"' + b"x" * 2_000 + b'"}'])
 async def test_lines_are_counted_over_the_pieces_of_a_large_request(good: bytes) -> None:
     with pytest.raises(Problem) as refused:
