@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fastapi import FastAPI, Request, Response
+from fastapi import FastAPI, Response
 from fastapi.staticfiles import StaticFiles
 from starlette.responses import FileResponse
 
@@ -18,7 +18,6 @@ from tidegate.app.gateway import Gateway
 from tidegate.app.http.internal_call import perform
 from tidegate.app.http.middleware import install_middleware
 from tidegate.app.http.openapi import Api
-from tidegate.app.http.problems import Problem
 from tidegate.app.routes import (
     access as access_routes,
 )
@@ -35,8 +34,6 @@ from tidegate.app.routes import (
 )
 from tidegate.app.routes.models import COMPONENTS
 from tidegate.app.settings import Settings
-from tidegate.conflation.errors import EngineError
-from tidegate.keys.errors import KeysError
 
 if TYPE_CHECKING:
     from tidegate.app.access.access import Access
@@ -86,9 +83,6 @@ def create_app(settings: Settings, *, bus: BusConnection | None = None) -> FastA
     )
     app.components = COMPONENTS
     app.state.gateway, app.state.access = gateway, access
-    # The engine and keys know no HTTP: their errors carry a code, which becomes a problem here.
-    app.add_exception_handler(EngineError, _answer)
-    app.add_exception_handler(KeysError, _answer)
     routers = [module.router for module in ROUTES]
     app.state.routes = [route for router in routers for route in router.routes]
     for router in routers:
@@ -102,6 +96,8 @@ def create_app(settings: Settings, *, bus: BusConnection | None = None) -> FastA
         app.add_api_route("/client.js", client, include_in_schema=False)
         app.mount("/client/adapters", StaticFiles(directory=CLIENT / "adapters"))
         app.mount("/client", StaticFiles(directory=CLIENT / "client"))
+    # Innermost, so that every layer goes around publishing too.
+    app.add_middleware(messages.PublishDirectly)
     shared = bus or (None if gateway.bus is None else gateway.bus.connection)
     if shared is not None:
         from tidegate.app.cluster.forwarding import ForwardToOwner  # redis is optional
@@ -145,9 +141,3 @@ async def reference() -> Response:
 async def client() -> Response:
     """Return the first module of the JavaScript client."""
     return FileResponse(CLIENT / "client.js", media_type="text/javascript")
-
-
-async def _answer(request: Request, error: Exception) -> Response:
-    """Return an error of the engine or of keys as a problem."""
-    assert isinstance(error, EngineError | KeysError)
-    return Problem(error.code, f"{error.detail}.", position=error.position).response()

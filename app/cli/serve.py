@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tidegate.app.topics.plan import Step
 
 NOTHING_KEPT = "Nothing is kept: topics and messages live in memory until the gateway stops."
+SHARED = "where the workers share their topics and sessions"
 
 
 @click.command()
@@ -69,12 +70,13 @@ def serve(config: Path | None, dry_run: bool, **flags: Any) -> int:
 
     # Imported late, like all below: `--help` needs none of the server's modules.
     settings = load_settings(config, overrides=flags)
-    # Workers share no memory: without a bus each would have topics and sessions of its own.
+    # Workers share no memory: without a bus each would have topics and sessions of its own, and a
+    # client would see those of the worker that got its connection.
     if settings.workers > 1 and settings.redis is None:
         # The exit status tells a wrong command (2) from a wrong configuration (78).
         if flags["workers"] is not None:
-            raise UsageInvalid("--workers above 1 needs --redis")
-        raise ConfigurationInvalid("workers: above 1 needs redis")
+            raise UsageInvalid(f"--workers above 1 needs --redis, {SHARED}")
+        raise ConfigurationInvalid(f"workers: above 1 needs redis, {SHARED}")
     if dry_run:
         return _dry_run(settings)
     return _serve(settings) if settings.workers == 1 else _serve_by_workers(settings)

@@ -14,6 +14,7 @@ from tidegate.app.delivery.backpressure import (
     PublishBackpressure,
     split_publish,
 )
+from tidegate.app.delivery.compression import Coding
 from tidegate.app.delivery.encoding import Style
 from tidegate.app.delivery.fanout import CohortWriter, Seat, StreamScheduler, Wakeup
 from tidegate.app.delivery.notices import WriteContext
@@ -211,8 +212,8 @@ class Driver:
 
     def enter_cohort(self, seat: Seat, style: Style, heartbeat_s: float) -> CohortWriter | None:
         """Let a stream that has nothing to take be written to with others; None: it is unlike."""
-        is_gzip = seat.gzip is not None
-        cohort = self.engine.gather(seat.session, (style.variant, is_gzip))
+        coding = Coding.IDENTITY if seat.encoder is None else seat.encoder.coding
+        cohort = self.engine.gather(seat.session, (style.variant, coding))
         if cohort is None:
             return None
         writer = self._cohorts.get(cohort)
@@ -220,7 +221,7 @@ class Driver:
             writer = self._cohorts[cohort] = CohortWriter(
                 cohort,
                 style,
-                is_gzip=is_gzip,
+                coding=coding,
                 take=self._take_together,
                 wrote=self.figures.wrote_alike,
                 scheduler=self.streams,

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from tidegate.app.delivery.compression import GzipStream, block
+from tidegate.app.delivery.compression import Coding, StreamEncoder, block
 from tidegate.app.delivery.encoding import Style, chunk, rows_text
 from tidegate.app.http.connection import NO_DESCRIPTOR, Connection, HandedOver, WriteWatch
 from tidegate.app.http.wire import HEARTBEAT
@@ -48,9 +48,9 @@ class SharedChunk(NamedTuple):
     size_bytes: int
 
 
-def shared_chunk(text: bytes, *, is_gzip: bool) -> SharedChunk:
+def shared_chunk(text: bytes, coding: Coding) -> SharedChunk:
     """Compress, where that is asked for, and frame a text."""
-    body = block(text) if is_gzip else text
+    body = block(text, coding)
     return SharedChunk(text, chunk(body), len(body))
 
 
@@ -164,24 +164,24 @@ class Seat:
     Args:
         session: of the stream.
         line: the connection; nothing waits in its transport.
-        gzip: of an answer that is compressed.
+        encoder: of an answer that is compressed.
         wrote_s: when the stream wrote last, by the loop's clock.
         on_sent_away: called once the stream has to write by itself again.
     """
 
-    __slots__ = ("at", "gzip", "had_bytes", "line", "on_sent_away", "session", "wrote_s")
+    __slots__ = ("at", "encoder", "had_bytes", "line", "on_sent_away", "session", "wrote_s")
 
     def __init__(
         self,
         session: str,
         line: HandedOver,
-        gzip: GzipStream | None,
+        encoder: StreamEncoder | None,
         wrote_s: float,
         on_sent_away: Callable[[], None],
     ) -> None:
         self.session = session
         self.line = line
-        self.gzip = gzip
+        self.encoder = encoder
         self.wrote_s = wrote_s
         self.on_sent_away = on_sent_away
         # The writer's: an index, and what it had written to each stream when this one came.
@@ -199,7 +199,7 @@ class CohortWriter:
     Args:
         cohort: what takes, in the engine.
         style: how rows are written.
-        is_gzip: the answers are compressed.
+        coding: how the answers are compressed.
         take: takes for the cohort; None: nothing is left.
         wrote: called after each turn with the number of streams, the bytes that each got, and the
             seconds that it took in all.
@@ -212,7 +212,7 @@ class CohortWriter:
         cohort: Cohort,
         style: Style,
         *,
-        is_gzip: bool,
+        coding: Coding,
         take: Callable[[Cohort, int], Rows | None],
         wrote: Callable[[int, int, float], None],
         scheduler: StreamScheduler,
@@ -220,7 +220,7 @@ class CohortWriter:
     ) -> None:
         self.cohort = cohort
         self._style = style
-        self._is_gzip = is_gzip
+        self._coding = coding
         self._take = take
         self._wrote = wrote
         self._scheduler = scheduler
@@ -267,8 +267,8 @@ class CohortWriter:
         owed = self._chunk if self._at <= seat.at < self._end else None
         self._strike_out(seat)
         if owed is not None and not seat.line.connection.is_closing:
-            if seat.gzip is not None:
-                seat.gzip.note(owed.text)
+            if seat.encoder is not None:
+                seat.encoder.note(owed.text)
             seat.line.write(owed.framed)
         seat.wrote_s = max(seat.wrote_s, self._wrote_s)
         return self._bytes - seat.had_bytes
@@ -303,10 +303,10 @@ class CohortWriter:
         loop = asyncio.get_running_loop()
         began_s = loop.time()
         self._at = end  # before they are written to: one that leaves now has the text
-        if self._is_gzip:
+        if self._coding is Coding.GZIP:  # the only one with a checksum over all texts
             for seat in self._seats[first:end]:
-                if seat is not None and seat.gzip is not None:
-                    seat.gzip.note(chunk.text)
+                if seat is not None and seat.encoder is not None:
+                    seat.encoder.note(chunk.text)
         if self._asks_kernel:
             self._send_slow_away(first, end, chunk)
         streams = self._write(chunk.framed, first, end)
@@ -325,7 +325,7 @@ class CohortWriter:
         return True
 
     def _begin_round(self, text: bytes) -> None:
-        self._chunk = shared_chunk(text, is_gzip=self._is_gzip)
+        self._chunk = shared_chunk(text, self._coding)
         self._at, self._end = 0, len(self._seats)
         self._asks_kernel = self._unasked_bytes > SMALL_BUFFERS_BYTES
         self._unasked_bytes = 0 if self._asks_kernel else self._unasked_bytes

@@ -11,12 +11,15 @@ import socket
 import struct
 import sys
 from collections.abc import Callable, Iterable
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from starlette.types import Message, Receive, Scope, Send
 
 from tidegate.app.http.problems import TRANSPORT_EXTENSION
 from tidegate.app.http.telemetry import ConnectionFigures
+
+if TYPE_CHECKING:
+    from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 if sys.platform == "linux":
     import fcntl
@@ -290,6 +293,32 @@ class WriteWatch:
         self._next_look = None
         if self._waiting:
             self._arm(loop)
+
+
+def without_chunks(app: Any, cycle: RequestResponseCycle) -> Any:
+    """Return the ASGI application with answers for HTTP/1.0, which has no chunks (RFC 9112, 7.1).
+
+    uvicorn writes each body of unknown length in chunks. Here such a body ends with the connection.
+    """
+
+    async def unframed(scope: Scope, receive: Receive, send: Send) -> None:
+        is_open_ended = False
+
+        async def unframed_send(message: Message) -> None:
+            nonlocal is_open_ended
+            if message["type"] == "http.response.start":
+                names = [name.lower() for name, _ in message.get("headers", ())]
+                is_open_ended = b"content-length" not in names
+                if is_open_ended:
+                    cycle.chunked_encoding = False
+            elif is_open_ended:
+                # uvicorn counts a body that is not chunked down to nothing.
+                cycle.expected_content_length = len(message.get("body", b""))
+            await send(message)
+
+        await app(scope, receive, unframed_send)
+
+    return unframed
 
 
 # A limit that refused connections outright would refuse health checks too. So this many beyond it

@@ -24,6 +24,7 @@ from tidegate.app.http.connection import (
     ConnectionLimits,
     HandedOver,
     WriteWatch,
+    without_chunks,
 )
 from tidegate.app.http.problems import STREAMS, TRANSPORT_EXTENSION, Problem
 from tidegate.app.http.telemetry import ConnectionFigures
@@ -169,6 +170,7 @@ class GatewayProtocol(HttpToolsProtocol):
             running is not None
             and running.scope["extensions"] is scope["extensions"]  # layers may copy the rest
             and running.scope["method"] != "HEAD"
+            and running.scope["http_version"] != "1.0"  # a stream of our own writes chunks
             and self._stage is Stage.IDLE
             and not self.pipeline
             and not running.disconnected
@@ -371,7 +373,10 @@ class GatewayProtocol(HttpToolsProtocol):
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._running = cycle
         assert self.connection is not None
-        super()._start_asgi_task(cycle, self.write_watch.around(app, self.connection))
+        app = self.write_watch.around(app, self.connection)
+        if cycle.scope["http_version"] == "1.0":
+            app = without_chunks(app, cycle)
+        super()._start_asgi_task(cycle, app)
 
 
 def protocol_of(scope: Scope) -> GatewayProtocol | None:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from tidegate.app.delivery.compression import GzipStream
+from tidegate.app.delivery.compression import StreamEncoder
 from tidegate.app.delivery.driver import Driver
 from tidegate.app.delivery.encoding import Style, chunk
 from tidegate.app.delivery.fanout import INFINITY, CohortWriter, Seat
@@ -53,14 +53,14 @@ class SocketStream(asyncio.Protocol):
         writer: chooses what is written.
         driver: has the clock, the figures and the scheduler of streams.
         settings: deadlines.
-        gzip: of an answer that is compressed.
+        encoder: of an answer that is compressed.
         on_ended: called once the connection is gone, with the bytes that were written.
     """
 
     __slots__ = (
-        "_call", "_cohort", "_deadline", "_driver", "_due_s", "_gzip", "_is_closing", "_is_paused",
-        "_line", "_loop", "_on_ended", "_received_bytes", "_seat", "_sent_bytes", "_settings",
-        "_unnoted", "_wakeup", "_writer", "_writing_began",
+        "_call", "_cohort", "_deadline", "_driver", "_due_s", "_encoder", "_is_closing",
+        "_is_paused", "_line", "_loop", "_on_ended", "_received_bytes", "_seat", "_sent_bytes",
+        "_settings", "_unnoted", "_wakeup", "_writer", "_writing_began",
     )  # fmt: skip
 
     def __init__(
@@ -68,14 +68,14 @@ class SocketStream(asyncio.Protocol):
         writer: EventWriter,
         driver: Driver,
         settings: Settings,
-        gzip: GzipStream | None,
+        encoder: StreamEncoder | None,
         on_ended: Callable[[int], None],
     ) -> None:
         self._line: HandedOver | None = None
         self._writer = writer
         self._driver = driver
         self._settings = settings
-        self._gzip = gzip
+        self._encoder = encoder
         self._on_ended = on_ended
         self._sent_bytes = 0
         self._loop = asyncio.get_running_loop()
@@ -98,8 +98,8 @@ class SocketStream(asyncio.Protocol):
         reader = self._writer.reader
         reader.connection = line.connection
         self._wakeup.on_woken = self._woken
-        if self._gzip is not None:
-            self._put(line, self._gzip.header)
+        if self._encoder is not None:
+            self._put(line, self._encoder.header)
         self._write(self._writer.hello)
         self._writer.hello = b""  # an idle stream keeps no bytes
         if self._is_paused:
@@ -227,7 +227,7 @@ class SocketStream(asyncio.Protocol):
         if writer.has_much_unsent or line.transport.get_write_buffer_size():
             return False
         session = writer.reader.consumer.session
-        seat = Seat(session, line, self._gzip, writer.wrote_s, self._sent_away)
+        seat = Seat(session, line, self._encoder, writer.wrote_s, self._sent_away)
         self._cohort = self._driver.enter_cohort(seat, style, self._settings.heartbeat.seconds)
         if self._cohort is None:
             return False
@@ -250,10 +250,12 @@ class SocketStream(asyncio.Protocol):
 
     def _write(self, text: bytes) -> None:
         assert self._line is not None
-        self._put(self._line, text if self._gzip is None else self._gzip.block(text))
+        self._put(self._line, text if self._encoder is None else self._encoder.block(text))
 
     def _put(self, line: HandedOver, body: bytes) -> None:
         """Hand a chunk to the transport; its body's size counts, as under any other server."""
+        if not body:
+            return  # an empty chunk would end the answer
         self._sent_bytes += len(body)
         line.write(chunk(body))
 
@@ -306,8 +308,8 @@ class SocketStream(asyncio.Protocol):
         assert self._line is not None
         transport = self._line.transport
         self._is_closing = True
-        if self._gzip is not None:
-            self._put(self._line, self._gzip.end())
+        if self._encoder is not None:
+            self._put(self._line, self._encoder.end())
         transport.write(LAST_CHUNK)
         try:
             transport.write_eof()

@@ -11,12 +11,11 @@ from sse_starlette.sse import SendTimeoutError
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from tidegate.app.delivery.compression import GzipStream
+from tidegate.app.delivery.compression import StreamEncoder, encoder_of, negotiate
 from tidegate.app.delivery.notices import Heartbeat
 from tidegate.app.http.connection import Connection, connection_of
 from tidegate.app.http.problems import Problem
 from tidegate.app.http.protocol import GatewayProtocol, protocol_of
-from tidegate.app.http.requests import accepts_gzip
 from tidegate.app.http.telemetry import logged_when_over
 from tidegate.app.http.wire import event, jittered_retry_ms
 from tidegate.app.sessions.attach import attach_existing
@@ -44,15 +43,16 @@ class EventStream(EventSourceResponse):
         self._driver, self._settings = session.context.driver, session.context.settings
         self._auto = AutoWatch(self._driver, reader, session.asked)
         self._connection: Connection | None = None
-        self._gzip: GzipStream | None = None
+        self._encoder: StreamEncoder | None = None
         headers = {"Cache-Control": "no-store", "Vary": "Accept-Encoding"}
         super().__init__(self._events(), ping=0, sep="\n", headers=headers)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve the stream until its end, the peer's, or the write time-out."""
-        if accepts_gzip(scope):
-            self._gzip = GzipStream()
-            self.headers["Content-Encoding"] = "gzip"
+        values = [value for name, value in scope["headers"] if name == b"accept-encoding"]
+        self._encoder = encoder_of(negotiate(b",".join(values).decode("latin-1")))
+        if self._encoder is not None:
+            self.headers["Content-Encoding"] = self._encoder.coding
         protocol = protocol_of(scope)
         if protocol is not None and protocol.can_hand_over(scope):
             await self._hand_over(protocol, scope, send)
@@ -82,7 +82,7 @@ class EventStream(EventSourceResponse):
             self.reader.close()
             raise
         on_ended = logged_when_over(scope)
-        stream = SocketStream(self._writer(), self._driver, self._settings, self._gzip, on_ended)
+        stream = SocketStream(self._writer(), self._driver, self._settings, self._encoder, on_ended)
         stream.begin(protocol.hand_over(stream))
 
     def _writer(self) -> EventWriter:
@@ -91,8 +91,8 @@ class EventStream(EventSourceResponse):
 
     async def _events(self) -> AsyncIterator[bytes]:
         writer, driver = self._writer(), self._driver
-        if self._gzip is not None:
-            yield self._gzip.header
+        if self._encoder is not None:
+            yield self._encoder.header
         yield self._encoded(writer.hello)
         while not writer.is_over:
             if self._connection is not None and self._connection.is_closing:
@@ -107,11 +107,11 @@ class EventStream(EventSourceResponse):
             driver.figures.wrote(len(text), driver.now() - began)
             for late in writer.wrote(len(text), anyio.current_time()):
                 yield self._encoded(late)
-        if self._gzip is not None:
-            yield self._gzip.end()
+        if self._encoder is not None:
+            yield self._encoder.end()
 
     def _encoded(self, text: bytes) -> bytes:
-        return text if self._gzip is None else self._gzip.block(text)
+        return text if self._encoder is None else self._encoder.block(text)
 
     async def _send_with_timeout(self, send: Send, message: Message) -> None:
         """Send a message, until the peer's deadline is over.

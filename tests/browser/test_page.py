@@ -167,3 +167,34 @@ def test_a_stopped_gateway_is_shown(chromium: Browser) -> None:
         expect(page.locator("#state")).to_have_text("live", timeout=SEES_MS_MAX)
     expect(page.locator("#state")).to_have_attribute("data-state", "lost", timeout=SEES_MS_MAX)
     page.close()
+
+
+COLLECT = """
+([url, count]) => new Promise((resolve, reject) => {
+    const found = [], source = new EventSource(url);
+    source.onerror = () => reject(new Error(`the stream broke after ${found.length}`));
+    source.onmessage = message => {
+        found.push(JSON.parse(message.data).n);
+        if (found.length === count) { source.close(); resolve(found); }
+        else if (found.length > 1) publish(found.length + 1);
+    };
+    const publish = n => fetch("/v1/topics/px/messages", {
+        method: "POST",
+        headers: {"Content-Type": "application/json"},
+        body: JSON.stringify({k: 1, n, pad: "x".repeat(1000 * n)}),
+    });
+})
+"""
+
+
+def test_a_browser_decodes_zstd_frame_after_frame(page: Page, gateway: Gateway) -> None:
+    gateway.put_topic("px", {"key": ["/k"]})
+    rows = [{"k": number, "n": number, "pad": "x" * 1_000} for number in (1, 2)]
+    gateway.publish("px", [json.dumps(row).encode() for row in rows])
+    codings: dict[str, str | None] = {}
+    page.on("response", lambda it: codings.update({it.url: it.headers.get("content-encoding")}))
+    page.goto(gateway.base_url)
+    url = f"{gateway.base_url}/v1/topics/px/subscribe?options=conflation%3D20ms"
+    # Each later row is published once the one before has come, so that it is a frame by itself.
+    assert page.evaluate(COLLECT, [url, 12]) == [1, 2, *range(3, 13)]
+    assert codings[url] == "zstd"

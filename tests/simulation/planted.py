@@ -50,8 +50,8 @@ PLANTED: dict[str, Planted] = {
     ),
     "the last row of a large request is dropped": (
         "app/delivery/backpressure.py",
-        "        yield frames[start:]",
-        "        yield frames[start:-1] or frames[start:]",
+        "        yield frames[start:end]",
+        "        yield frames[start : min(end, len(frames) - 1)] or frames[start:end]",
     ),
     "nobody hears the goodbye": (
         "conflation/sessions/registry.py",

@@ -13,7 +13,7 @@ import pytest
 from tests.support.deadlines import HANGS_S
 from tests.support.gateways import eventually
 from tests.support.manual_driver import ManualDriver
-from tidegate.app.delivery.compression import GzipStream
+from tidegate.app.delivery.compression import Coding, GzipStream
 from tidegate.app.delivery.encoding import Format, Style, chunk
 from tidegate.app.delivery.fanout import (
     SMALL_BUFFERS_BYTES,
@@ -74,7 +74,7 @@ class Peer:
 class Hall:
     """A cohort writer, what its cohort takes, and peers."""
 
-    def __init__(self, stack: AsyncExitStack, heartbeat_s: float = NEVER_S) -> None:
+    def __init__(self, stack: AsyncExitStack, heartbeat_s: float, coding: Coding) -> None:
         driver = ManualDriver()
         driver.topic()
         driver.subscribe("conflation=100ms")
@@ -89,7 +89,7 @@ class Hall:
             Style(
                 Format.VALUE, driver.engine.topic("px").definition.kind, member.subscription, cut
             ),
-            is_gzip=False,
+            coding=coding,
             take=self._take,
             wrote=lambda streams, size_bytes, _: self.wrote.append((streams, size_bytes)),
             scheduler=StreamScheduler(),
@@ -125,9 +125,11 @@ class Hall:
 
 
 @asynccontextmanager
-async def hall(heartbeat_s: float = NEVER_S) -> AsyncIterator[Hall]:
+async def hall(
+    heartbeat_s: float = NEVER_S, coding: Coding = Coding.IDENTITY
+) -> AsyncIterator[Hall]:
     async with AsyncExitStack() as stack:
-        yield Hall(stack, heartbeat_s)
+        yield Hall(stack, heartbeat_s, coding)
         await asyncio.sleep(0)
 
 
@@ -247,27 +249,26 @@ async def test_the_longest_silence_decides_when_the_heartbeat_comes() -> None:
 @pytest.mark.parametrize("turns", [0, 1])
 async def test_a_compressed_stream_can_end_with_a_checksum_after_it_left(turns: int) -> None:
 
-    async with hall() as made:
-        made.writer._is_gzip = True  # what the driver says where the streams are made
+    async with hall(coding=Coding.GZIP) as made:
         peers = [await made.peer(enters=False) for _ in range(STREAMS_AT_ONCE + 1)]
         for peer in peers:
-            peer.seat.gzip = GzipStream()
+            peer.seat.encoder = GzipStream()
             peer.enter(made.writer)
         made.publish(b'"' + b"x" * 2_000 + b'"')
         made.writer()
         for _ in range(turns):
             await asyncio.sleep(0)
         last = peers[-1]
-        assert last.seat.gzip is not None
+        assert last.seat.encoder is not None
         last.leave()
-        last.line.write(chunk(last.seat.gzip.end()))
+        last.line.write(chunk(last.seat.encoder.end()))
         last.line.transport.close()
         await asyncio.sleep(0)
         body = b""
         async with asyncio.timeout(HANGS_S):
             while piece := await asyncio.get_running_loop().sock_recv(last.far, 1 << 16):
                 body += piece
-        text = last.seat.gzip.header + b"".join(_chunks(body))
+        text = last.seat.encoder.header + b"".join(_chunks(body))
         assert gzip.decompress(text) == b'data: "' + b"x" * 2_000 + b'"\n\n'
 
 

@@ -210,28 +210,10 @@ SLOTTED: dict[str, Planted] = {
         "            if not self._replaces and not joined.keeps_place(earlier):",
         "            if not self._replaces:",
     ),
-    "a cohort lets in who stands somewhere else": (
-        ENGINE,
-        "conflation/lanes/cohort.py",
-        "        return not is_midway and standing.position == member.position",
-        "        return not is_midway",
-    ),
-    "one that leaves its cohort moves it": (
-        ENGINE,
-        "conflation/lanes/member.py",
-        "        self.standing = self.standing.copy()",
-        "        self.standing.copy()",
-    ),
     "a cohort counts as delivered what others were sent before": (
         ENGINE,
         "conflation/lanes/member.py",
         "        self.delivered_before = self.delivered - standing.delivered",
         "        self.delivered_before = 0",
-    ),
-    "what is held from before a join comes with the cohort": (
-        STATEFUL,
-        "conflation/lanes/stateful.py",
-        "        return is_fresh and super().is_like_others(member)",
-        "        return super().is_like_others(member)",
     ),
 }
