@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fastapi import FastAPI, Request, Response
+from fastapi import FastAPI, Response
 from fastapi.staticfiles import StaticFiles
 from starlette.responses import FileResponse
 
@@ -17,7 +17,6 @@ from tidegate.app.gateway import Gateway
 from tidegate.app.http.internal_call import perform
 from tidegate.app.http.middleware import install_middleware
 from tidegate.app.http.openapi import Api
-from tidegate.app.http.problems import Problem
 from tidegate.app.routes import (
     explain,
     messages,
@@ -31,8 +30,6 @@ from tidegate.app.routes import (
 )
 from tidegate.app.routes.models import COMPONENTS
 from tidegate.app.settings import Settings
-from tidegate.conflation.errors import EngineError
-from tidegate.keys.errors import KeysError
 
 if TYPE_CHECKING:
     from tidegate.app.cluster.connection import BusConnection
@@ -72,9 +69,7 @@ def create_app(settings: Settings, *, bus: BusConnection | None = None) -> FastA
     )
     app.components = COMPONENTS
     app.state.gateway = gateway
-    # The engine and keys know no HTTP: their errors carry a code, which becomes a problem here.
-    app.add_exception_handler(EngineError, _answer)
-    app.add_exception_handler(KeysError, _answer)
+    app.state.plans = plans = subscribe.Plans()
     routers = [module.router for module in ROUTES]
     app.state.routes = [route for router in routers for route in router.routes]
     for router in routers:
@@ -85,6 +80,8 @@ def create_app(settings: Settings, *, bus: BusConnection | None = None) -> FastA
         # Before /static, which would take its path.
         app.mount("/static/swagger", StaticFiles(packages=[SWAGGER]))
         app.mount("/static", StaticFiles(directory=STATIC))
+    # First of the layers, so that all others go around it.
+    app.add_middleware(subscribe.SubscribeShortcut, gateway=gateway, plans=plans)
     shared = bus or (None if gateway.bus is None else gateway.bus.connection)
     if shared is not None:
         from tidegate.app.cluster.forwarding import ForwardToOwner  # redis is optional
@@ -105,9 +102,3 @@ async def console() -> Response:
 async def reference() -> Response:
     """Return the page that shows the HTTP API in Swagger UI, read from /openapi.json."""
     return FileResponse(STATIC / "reference.html")
-
-
-async def _answer(request: Request, error: Exception) -> Response:
-    """Return an error of the engine or of keys as a problem."""
-    assert isinstance(error, EngineError | KeysError)
-    return Problem(error.code, f"{error.detail}.", position=error.position).response()

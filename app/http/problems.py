@@ -15,6 +15,9 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from tidegate.conflation.errors import EngineError
+from tidegate.keys.errors import KeysError
+
 STREAMS = ("/subscribe", "/events", "/trace")
 MEDIA_TYPE = "application/problem+json"
 TYPE_PREFIX = "urn:tidegate:problem:"
@@ -183,6 +186,9 @@ def problem_of(error: Exception) -> Problem:
     """Return the problem for an exception; `internal` for an unexpected one."""
     if isinstance(error, Problem):
         return error
+    # The engine and keys know no HTTP: their errors carry a code, which becomes a problem here.
+    if isinstance(error, EngineError | KeysError):
+        return Problem(error.code, f"{error.detail}.", position=error.position)
     if isinstance(error, RequestValidationError):
         return _of_validation(error)
     if isinstance(error, HTTPException):

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from tidegate.app.delivery.auto import AutoInterval, at_interval
 from tidegate.app.delivery.encoding import Format
-from tidegate.app.http.problems import Problem
+from tidegate.app.http.problems import Problem, problem_of
 from tidegate.app.http.requests import OWN_PREFIX, TopicPattern
 from tidegate.app.http.wire import event
 from tidegate.app.sessions.cursor import Mark
@@ -184,7 +184,4 @@ def warnings_of(decisions: Iterable[RequestedSubscription]) -> tuple[str, ...]:
 
 def passed_over(name: str, topic: str, error: Problem | EngineError | KeysError) -> bytes:
     """Encode the notice that a topic of a pattern is left out, and why."""
-    problem = error
-    if not isinstance(problem, Problem):
-        problem = Problem(problem.code, f"{problem.detail}.", position=problem.position)
-    return event("refused", {"sub": name, "topic": topic, **problem.document()})
+    return event("refused", {"sub": name, "topic": topic, **problem_of(error).document()})
