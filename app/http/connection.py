@@ -148,14 +148,21 @@ class HandedOver(NamedTuple):
         transport: to write to; its buffer is full if `is_paused`.
         connection: what is below the transport.
         write_watch: needs a call after each write.
-        leave: to be called once the connection is lost.
+        limits: count the connection until it is lost.
+        served: what the server calls at a shutdown, and waits for.
     """
 
     transport: asyncio.Transport
     connection: Connection
     write_watch: WriteWatch
-    leave: Callable[[], None]
+    limits: ConnectionLimits
+    served: set[Any]
     is_paused: bool
+
+    def leave(self, stream: asyncio.Protocol) -> None:
+        """Forget the connection: it is lost."""
+        self.limits.leave(self.connection)
+        self.served.discard(stream)
 
 
 def connection_of(scope: Scope) -> Connection | None:

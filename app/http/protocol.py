@@ -6,6 +6,7 @@ problem and closed.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Iterator
 from enum import Enum
 from functools import partial
@@ -63,6 +64,20 @@ class Stage(Enum):
 
 class Refused(Exception):
     """Stops the parser from inside one of its callbacks; the problem waits in the protocol."""
+
+
+class HeldBack:
+    """A transport that keeps what is written, for whoever writes more to write both at once."""
+
+    __slots__ = ("close", "is_closing", "parts")
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self.parts: list[bytes] = []
+        self.close, self.is_closing = transport.close, transport.is_closing
+
+    def write(self, part: bytes) -> None:
+        """Keep a piece."""
+        self.parts.append(part)
 
 
 class GatewayProtocol(HttpToolsProtocol):
@@ -174,6 +189,18 @@ class GatewayProtocol(HttpToolsProtocol):
             and not self.transport.is_closing()
         )
 
+    @contextlib.contextmanager
+    def holding_back(self) -> Iterator[list[bytes]]:
+        """Collect what the answer of the running request writes, in place of sending it."""
+        cycle = self._running
+        assert cycle is not None
+        held = HeldBack(self.transport)
+        cycle.transport = held  # type: ignore[assignment]  # the three methods that the cycle calls
+        try:
+            yield held.parts
+        finally:
+            cycle.transport = self.transport
+
     def hand_over(self, stream: asyncio.Protocol) -> HandedOver:
         """Leave the connection to a stream once its answer's header is written.
 
@@ -191,17 +218,12 @@ class GatewayProtocol(HttpToolsProtocol):
         connections.discard(self)
         connections.add(stream)
         connection.release_requests()
-        admission = self._admission
-
-        def leave() -> None:
-            admission.leave(connection)
-            connections.discard(stream)
-
         self.transport.set_protocol(stream)
         del self.parser  # it refers to this protocol: only the garbage collector would free them
         return HandedOver(
-            self.transport, connection, self.write_watch, leave, is_paused=self.flow.write_paused
-        )
+            self.transport, connection, self.write_watch, self._admission, connections,
+            is_paused=self.flow.write_paused,
+        )  # fmt: skip
 
     # Parser callbacks
 

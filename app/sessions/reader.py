@@ -71,9 +71,9 @@ class Reader:
         self._note_end = note_end
         self._on_closed = on_closed
         # Subscribers that change to other rows: bookmarks of their old rows are no ids.
-        self._turning: list[SubscriberId] = []
+        self._turning: Sequence[SubscriberId] = ()
         # Subscribers that have ended; their styles go with the next call of `encoded`.
-        self._left: list[SubscriberId] = []
+        self._left: Sequence[SubscriberId] = ()
         # The cursor as of the last encoded outputs, for `confirm`.
         self._encoded_number = 0
         self._waiting_bytes = 0
@@ -133,7 +133,7 @@ class Reader:
             self.styles[subscriber] = replace(self.styles[subscriber], subscription=subscription)
         self._restyled()
         if turns and subscriber not in self._turning:
-            self._turning.append(subscriber)
+            self._turning = (*self._turning, subscriber)
 
     def _restyled(self) -> None:
         self.revision += 1
@@ -174,7 +174,7 @@ class Reader:
         for subscriber in self._left:
             if self._engine_subscriber(subscriber) is None:
                 self.styles.pop(subscriber, None)
-        self._left.clear()
+        self._left = ()
         text = encode(outputs, self.styles, retry_ms, ids=self.ids, closed=self.came_after)
         if self._cursor is not None:
             self._encoded_number = self._cursor.number
@@ -190,7 +190,7 @@ class Reader:
             found = self._engine_subscriber(subscriber)
             if found is not None and found.is_changing:
                 return ""
-            self._turning.remove(subscriber)
+            self._turned(subscriber)
         return self._cursor.move(subscriber, bookmark)
 
     def _end_id(self, subscriber: SubscriberId, end: Unsubscribed) -> str:
@@ -202,10 +202,12 @@ class Reader:
         if self._engine_subscriber(subscriber) is None:
             self._cursor.end(subscriber)
             self._on_subscriber_left(end)
-            self._left.append(subscriber)
-            if subscriber in self._turning:
-                self._turning.remove(subscriber)
+            self._left = (*self._left, subscriber)
+            self._turned(subscriber)
         return self._note_end(end)
+
+    def _turned(self, subscriber: SubscriberId) -> None:
+        self._turning = tuple(each for each in self._turning if each != subscriber)
 
     # The peer
 

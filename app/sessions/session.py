@@ -6,8 +6,9 @@ its stream. A kept session has a cursor for its ids, and waits for its reader to
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
+from types import MappingProxyType
 
 from tidegate.app.delivery.auto import at_interval, requested_document
 from tidegate.app.delivery.encoding import goodbye, unsubscribed
@@ -46,6 +47,7 @@ ENDINGS_MAX = 256
 """How many ends of subscriptions a session keeps for a reader that comes back."""
 
 BACK_PRESSURE = "BACK_PRESSURE"
+NONE_EVICTED: Mapping[SubscriberId, SessionSubscription] = MappingProxyType({})
 
 
 class State(StrEnum):
@@ -93,8 +95,9 @@ class Session:
         self.asked: dict[str, SessionSubscription] = {}
         self.reader: Reader | None = None
         self.cursor = Cursor(session_id) if kept else None
-        self.endings: list[tuple[int, Unsubscribed]] = []
-        self.evicted: dict[SubscriberId, SessionSubscription] = {}
+        # Both are replaced, not changed: most sessions never have any, and share these.
+        self.endings: Sequence[tuple[int, Unsubscribed]] = ()
+        self.evicted: Mapping[SubscriberId, SessionSubscription] = NONE_EVICTED
         self.replaced: tuple[int, ...] = ()
         self.closed: CloseReason | None = None
         self.has_ended = False
@@ -258,7 +261,7 @@ class Session:
         asked = self.asked.get(name)
         found = None if asked is None else asked.topics.get(topic)
         if asked is not None and found and found.subscription.command is not Command.SOW:
-            self.evicted[name, topic] = asked
+            self.evicted = {**self.evicted, (name, topic): asked}
         self.drop(name, topic)
 
     def readmit(self, asked: SessionSubscription, topic: str) -> None:
@@ -308,7 +311,7 @@ class Session:
         for asked in self.asked.values():
             asked.end()
         self.asked.clear()
-        self.evicted.clear()
+        self.evicted = NONE_EVICTED
 
     def regrant(self, asked: SessionSubscription, topic: str) -> GrantedSubscription:
         """Decide again what a subscription gets of a topic that is new, or was created again.
@@ -380,6 +383,8 @@ class Session:
         return sum(len(asked.topics) for asked in self.asked.values())
 
     def _forget_evicted(self, is_over: Callable[[SubscriberId], bool]) -> None:
+        if not self.evicted:
+            return
         self.evicted = {
             subscriber: it for subscriber, it in self.evicted.items() if not is_over(subscriber)
         }

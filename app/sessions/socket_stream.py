@@ -97,16 +97,19 @@ class SocketStream(asyncio.Protocol):
         self._rest_bytes = 0
         self._rest_wrote_s = 0.0
 
-    def begin(self, line: HandedOver) -> None:
-        """Write the first event, and all that is there; the answer's header has been written."""
+    def begin(self, line: HandedOver, head: bytes) -> None:
+        """Write the answer's header and the first event at once, then all that is there."""
         self._line = line
         self._is_paused = line.is_paused
         reader = self._writer.reader
         reader.connection = line.connection
         self._wakeup.on_woken = self._woken
-        if self._gzip is not None:
-            self._put(line, self._gzip.header)
-        self._write(self._writer.hello)
+        # One write: each of them wakes the peer, and costs a system call.
+        hello = self._writer.hello
+        parts = [hello] if self._gzip is None else [self._gzip.header, self._gzip.block(hello)]
+        self._sent_bytes += sum(map(len, parts))
+        line.transport.write(head + b"".join(map(chunk, parts)))
+        line.write_watch.note_write(line.connection)
         self._writer.hello = b""  # an idle stream keeps no bytes
         if self._is_paused:
             self._wait_for_room()
@@ -163,7 +166,7 @@ class SocketStream(asyncio.Protocol):
         reader.close()
         self._is_closing = True
         self._due_s = -INFINITY  # entries that are still in the heap find nothing to do
-        line.leave()
+        line.leave(self)
         self._on_ended(self._sent_bytes)
 
     # What the scheduler calls

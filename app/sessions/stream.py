@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator
+from typing import Final
 
 import anyio
 from sse_starlette import EventSourceResponse
@@ -30,6 +31,25 @@ from tidegate.conflation.outputs import CloseReason
 logger = logging.getLogger("tidegate.stream")
 
 
+HEADERS: Final = {"Cache-Control": "no-store", "Vary": "Accept-Encoding"}
+
+
+def _raw_headers(*, is_gzip: bool, hands_over: bool) -> list[tuple[bytes, bytes]]:
+    """Return the header of a stream's answer, as sse-starlette makes it."""
+    answer = EventSourceResponse(iter(()), ping=0, sep="\n", headers=HEADERS)
+    if is_gzip:
+        answer.headers["Content-Encoding"] = "gzip"
+    if hands_over:  # a stream takes its connection with it when it ends
+        answer.headers["Connection"] = "close"
+    return answer.raw_headers
+
+
+# Made once: the header is the same for every stream, and costs as much as a subscription.
+HANDED_OVER_HEADERS: Final = {
+    is_gzip: _raw_headers(is_gzip=is_gzip, hands_over=True) for is_gzip in (False, True)
+}
+
+
 class EventStream(EventSourceResponse):
     """Hands the connection to a `SocketStream` where our own server runs it.
 
@@ -45,18 +65,24 @@ class EventStream(EventSourceResponse):
         self._auto = AutoWatch(self._driver, reader, session.asked)
         self._connection: Connection | None = None
         self._gzip: GzipStream | None = None
-        headers = {"Cache-Control": "no-store", "Vary": "Accept-Encoding"}
-        super().__init__(self._events(), ping=0, sep="\n", headers=headers)
+        # Of a response the framework asks for these two; `_serve` completes it where it is one.
+        self.background = None
+        self.raw_headers = []
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve the stream until its end, the peer's, or the write time-out."""
         if accepts_gzip(scope):
             self._gzip = GzipStream()
-            self.headers["Content-Encoding"] = "gzip"
         protocol = protocol_of(scope)
         if protocol is not None and protocol.can_hand_over(scope):
             await self._hand_over(protocol, scope, send)
-            return
+        else:
+            await self._serve(scope, receive, send)
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve the stream as a response, its task included."""
+        super().__init__(self._events(), ping=0, sep="\n")
+        self.raw_headers = _raw_headers(is_gzip=self._gzip is not None, hands_over=False)
         self._connection = self.reader.connection = connection_of(scope)
         try:
             await super().__call__(scope, receive, send)
@@ -73,17 +99,16 @@ class EventStream(EventSourceResponse):
 
     async def _hand_over(self, protocol: GatewayProtocol, scope: Scope, send: Send) -> None:
         """Write the answer's header as any response does, then leave the connection to a stream."""
-        # A stream takes its connection with it when it ends.
-        self.headers["Connection"] = "close"
-        start = {"type": "http.response.start", "status": self.status_code}
+        headers = HANDED_OVER_HEADERS[self._gzip is not None]
         try:
-            await send({**start, "headers": self.raw_headers})
+            with protocol.holding_back() as held:
+                await send({"type": "http.response.start", "status": 200, "headers": headers})
         except BaseException:
             self.reader.close()
             raise
         on_ended = logged_when_over(scope)
         stream = SocketStream(self._writer(), self._driver, self._settings, self._gzip, on_ended)
-        stream.begin(protocol.hand_over(stream))
+        stream.begin(protocol.hand_over(stream), b"".join(held))
 
     def _writer(self) -> EventWriter:
         heartbeat = Heartbeat(self._settings.heartbeat.seconds, anyio.current_time())
