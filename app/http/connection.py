@@ -72,6 +72,8 @@ class Connection:
     def release_requests(self) -> None:
         """Forget the requests of the connection: a stream has taken it over."""
         self._on_abort = _no_requests
+        # asyncio keeps the addresses of both ends as objects, 400 bytes that nobody asks for now.
+        getattr(self._transport, "_extra", {}).clear()
 
     def give_up(self) -> None:
         """Abort and count a connection whose peer took nothing for too long."""

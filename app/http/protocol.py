@@ -219,7 +219,10 @@ class GatewayProtocol(HttpToolsProtocol):
         connections.add(stream)
         connection.release_requests()
         self.transport.set_protocol(stream)
-        del self.parser  # it refers to this protocol: only the garbage collector would free them
+        # All of these refer to this protocol: only the garbage collector would free the ring, and
+        # thousands of openings would have it look through every stream that is there.
+        del self.parser, self.cycle, self.scope
+        self._running = None
         return HandedOver(
             self.transport, connection, self.write_watch, self._admission, connections,
             is_paused=self.flow.write_paused,

@@ -134,9 +134,10 @@ class Session:
             self.cursor,
             heartbeat_ms=self.context.settings.heartbeat.ms,
             came_after=closed,
-            on_subscriber_left=self._subscriber_left,
-            note_end=self.note_end,
             on_closed=self._reader_closed,
+            # A plain GET has no ids to keep for another reader.
+            on_subscriber_left=self._subscriber_left if self.cursor is not None else None,
+            note_end=self.note_end if self.cursor is not None else None,
         )
         if self.context.outage.is_on:  # other streams were notified when it began
             consumer.send(self.context.outage.notice())

@@ -281,14 +281,14 @@ class SocketStream(asyncio.Protocol):
         if self._deadline is None:
             self._deadline = write_deadline(settings, self._line.connection.taken_mark, now_s)
         look_s = look_interval_s(settings.write_timeout.seconds, settings.shutdown_grace.seconds)
-        self._call_at(now_s + self._writer.auto.wait_s(look_s))
+        self._call_at(now_s + self._writer.look_in_s(look_s))
 
     def _check_deadline(self, now_s: float) -> None:
         assert self._line is not None
         assert self._deadline is not None
         connection, reader = self._line.connection, self._writer.reader
         reader.note_unsent()
-        self._writer.auto.look(connection, is_full=True)
+        self._writer.look(connection, is_full=True)
         mark = connection.taken_mark
         if self._deadline.is_over(mark, now_s, is_closed=reader.is_sent_away):
             connection.give_up()

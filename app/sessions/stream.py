@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator
 from typing import Final
@@ -21,7 +22,6 @@ from tidegate.app.http.requests import accepts_gzip
 from tidegate.app.http.telemetry import logged_when_over
 from tidegate.app.http.wire import event, jittered_retry_ms
 from tidegate.app.sessions.attach import attach_existing
-from tidegate.app.sessions.auto_watch import AutoWatch
 from tidegate.app.sessions.event_writer import EventWriter
 from tidegate.app.sessions.reader import Reader
 from tidegate.app.sessions.session import Session
@@ -60,9 +60,10 @@ class EventStream(EventSourceResponse):
     def __init__(self, session: Session, reader: Reader, hello: bytes) -> None:
         self.reader = reader
         self._consumer = reader.consumer
-        self._hello = hello
         self._driver, self._settings = session.context.driver, session.context.settings
-        self._auto = AutoWatch(self._driver, reader, session.asked)
+        now_s = asyncio.get_running_loop().time()
+        heartbeat = Heartbeat(self._settings.heartbeat.seconds, now_s)
+        self._writer = EventWriter(reader, hello, session.asked, heartbeat)
         self._connection: Connection | None = None
         self._gzip: GzipStream | None = None
         # Of a response the framework asks for these two; `_serve` completes it where it is one.
@@ -107,15 +108,11 @@ class EventStream(EventSourceResponse):
             self.reader.close()
             raise
         on_ended = logged_when_over(scope)
-        stream = SocketStream(self._writer(), self._driver, self._settings, self._gzip, on_ended)
+        stream = SocketStream(self._writer, self._driver, self._settings, self._gzip, on_ended)
         stream.begin(protocol.hand_over(stream), b"".join(held))
 
-    def _writer(self) -> EventWriter:
-        heartbeat = Heartbeat(self._settings.heartbeat.seconds, anyio.current_time())
-        return EventWriter(self.reader, self._hello, self._auto, heartbeat)
-
     async def _events(self) -> AsyncIterator[bytes]:
-        writer, driver = self._writer(), self._driver
+        writer, driver = self._writer, self._driver
         if self._gzip is not None:
             yield self._gzip.header
         yield self._encoded(writer.hello)
@@ -143,16 +140,16 @@ class EventStream(EventSourceResponse):
 
         A send that was cancelled can be repeated: uvicorn waits for room first, and writes then.
         """
-        settings, auto = self._settings, self._auto
+        settings, writer = self._settings, self._writer
         deadline = write_deadline(settings, self._taken_mark(), anyio.current_time())
         look_s = look_interval_s(settings.write_timeout.seconds, settings.shutdown_grace.seconds)
         while True:
-            with anyio.move_on_after(auto.wait_s(look_s)) as wait:
+            with anyio.move_on_after(writer.look_in_s(look_s)) as wait:
                 await send(message)
             if not wait.cancelled_caught:
                 return
             self.reader.note_unsent()
-            auto.look(self._connection, is_full=True)
+            writer.look(self._connection, is_full=True)
             is_closed = self.reader.is_sent_away
             if deadline.is_over(self._taken_mark(), anyio.current_time(), is_closed=is_closed):
                 raise SendTimeoutError

@@ -68,6 +68,12 @@ class SessionSubscription:
         """The topic or the pattern."""
         return self.target.text if isinstance(self.target, TopicPattern) else self.target
 
+    @property
+    def may_be_auto(self) -> bool:
+        """True if its interval follows the connection, or did before a change."""
+        found = self.topics.values()
+        return self.auto is not None or any(it.subscription.shown.auto for it in found)
+
     def end(self) -> None:
         """Release the topics, and stop listening for new ones."""
         self.topics.clear()

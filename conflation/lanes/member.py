@@ -206,7 +206,8 @@ class Member:
         joins: the lane's count of joins at its own.
         delivered: live rows taken.
         conflated_to: its queue of every message was conflated up to this offset.
-        owed: by row key, what the next row counts beyond itself, for messages given up.
+        owed: by row key, what the next row counts beyond itself, for messages given up; like
+            `unreported` None while there is nothing, as mostly.
         backlog: the conflated queue itself, where the board cannot answer for it.
         unreported: by row key, messages that no row reports, as the key came and went; the
             key's next row stands for them.
@@ -229,8 +230,8 @@ class Member:
     conflated_to: int = 0
     released: int = 0
     catch_up: CatchUp | None = None
-    owed: dict[str, Receipt] = field(default_factory=dict)
-    unreported: dict[str, Unreported] = field(default_factory=dict)
+    owed: dict[str, Receipt] | None = None
+    unreported: dict[str, Unreported] | None = None
     backlog: Backlog | None = None
     sent: set[str] | None = None
     based: set[str] | None = None
@@ -265,7 +266,8 @@ class Member:
         """Return True if rows may go to this member as they go to all."""
         # Cheapest first: this is asked for each member of a lane at each flush, and nearly all of
         # them have none of the three.
-        if self.unreported and any(frame.key in self.unreported for frame in frames):
+        unreported = self.unreported
+        if unreported and any(frame.key in unreported for frame in frames):
             return False
         if self.sent is None and self.based is None:
             return True
@@ -285,9 +287,17 @@ class Member:
             self.note((frame,))
         return rows
 
+    def owe(self, row_key: str, count: Receipt) -> None:
+        """Remember messages that were given up; the key's next row counts them."""
+        if self.owed is None:
+            self.owed = {}
+        self.owed[row_key] = count.after(self.owed.get(row_key))
+
     def miss(self, row_key: str, newer: Unreported | None) -> None:
         """Remember messages that no row reports; the key's next row counts them."""
         if newer is not None:
+            if self.unreported is None:
+                self.unreported = {}
             older = self.unreported.get(row_key)
             self.unreported[row_key] = newer if older is None else older.then(newer)
 
@@ -304,10 +314,9 @@ class Member:
         stands for no message.
         """
         is_brought_in = not row.removed and not receipt_of(row).messages
-        unreported = self.unreported.get(row.key)
-        if unreported is None or row.exempt or is_brought_in:
+        if not self.unreported or row.key not in self.unreported or row.exempt or is_brought_in:
             return row
-        if unreported.count.first > row.offset:
+        if self.unreported[row.key].count.first > row.offset:
             return row  # those messages came later than it
         return self.unreported.pop(row.key).on(row)
 
