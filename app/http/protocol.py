@@ -6,7 +6,6 @@ problem and closed.
 """
 
 import asyncio
-import contextlib
 from collections.abc import Iterator
 from enum import Enum
 from functools import partial
@@ -18,14 +17,8 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from tidegate.app.http.connection import (
-    FIGURES_EXTENSION,
-    HEALTH_PATHS,
-    Connection,
-    ConnectionLimits,
-    HandedOver,
-    WriteWatch,
-)
+from tidegate.app.http.admission import HEALTH_PATHS, ConnectionLimits, HandedOver, OpeningPace
+from tidegate.app.http.connection import FIGURES_EXTENSION, Connection, HeldBack, WriteWatch
 from tidegate.app.http.problems import STREAMS, TRANSPORT_EXTENSION, Problem
 from tidegate.app.http.telemetry import ConnectionFigures
 from tidegate.app.http.uvicorn_pin import require_known_uvicorn
@@ -66,20 +59,6 @@ class Refused(Exception):
     """Stops the parser from inside one of its callbacks; the problem waits in the protocol."""
 
 
-class HeldBack:
-    """A transport that keeps what is written, for whoever writes more to write both at once."""
-
-    __slots__ = ("close", "is_closing", "parts")
-
-    def __init__(self, transport: asyncio.Transport) -> None:
-        self.parts: list[bytes] = []
-        self.close, self.is_closing = transport.close, transport.is_closing
-
-    def write(self, part: bytes) -> None:
-        """Keep a piece."""
-        self.parts.append(part)
-
-
 class GatewayProtocol(HttpToolsProtocol):
     """One connection, from accept to close."""
 
@@ -94,6 +73,7 @@ class GatewayProtocol(HttpToolsProtocol):
         figures: ConnectionFigures,
         admission: ConnectionLimits,
         write_watch: WriteWatch,
+        pace: OpeningPace,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
         self.settings = settings
@@ -101,6 +81,7 @@ class GatewayProtocol(HttpToolsProtocol):
         self._figures = figures
         self._admission = admission
         self.write_watch = write_watch
+        self._pace = pace
         self._stage = Stage.IDLE
         self._deadline: asyncio.TimerHandle | None = None
         self._refusal = b""
@@ -189,17 +170,9 @@ class GatewayProtocol(HttpToolsProtocol):
             and not self.transport.is_closing()
         )
 
-    @contextlib.contextmanager
-    def holding_back(self) -> Iterator[list[bytes]]:
+    def holding_back(self) -> HeldBack:
         """Collect what the answer of the running request writes, in place of sending it."""
-        cycle = self._running
-        assert cycle is not None
-        held = HeldBack(self.transport)
-        cycle.transport = held  # type: ignore[assignment]  # the three methods that the cycle calls
-        try:
-            yield held.parts
-        finally:
-            cycle.transport = self.transport
+        return HeldBack(self._running)
 
     def hand_over(self, stream: asyncio.Protocol) -> HandedOver:
         """Leave the connection to a stream once its answer's header is written.
@@ -394,7 +367,13 @@ class GatewayProtocol(HttpToolsProtocol):
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._running = cycle
         assert self.connection is not None
-        super()._start_asgi_task(cycle, self.write_watch.around(app, self.connection))
+        watched = self.write_watch.around(app, self.connection)
+        begin = partial(super()._start_asgi_task, cycle, watched)
+        # Streams come in storms, so they wait for their turn. Everything else is answered at once.
+        if cycle.scope["path"].endswith(STREAMS):
+            self._pace.begin(lambda: None if cycle.disconnected else begin())
+        else:
+            begin()
 
 
 def protocol_of(scope: Scope) -> GatewayProtocol | None:
@@ -411,6 +390,7 @@ def protocol_factory(settings: Settings, figures: ConnectionFigures) -> partial[
         figures=figures,
         admission=ConnectionLimits(figures, settings.connections_per_address_max),
         write_watch=WriteWatch(settings.write_timeout.seconds),
+        pace=OpeningPace(),
     )
 
 

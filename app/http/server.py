@@ -23,7 +23,7 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
-from tidegate.app.http.connection import WAITING_CONNECTIONS_MAX
+from tidegate.app.http.admission import WAITING_CONNECTIONS_MAX
 from tidegate.app.http.listener import base_url, open_listener
 from tidegate.app.http.protocol import protocol_factory
 from tidegate.app.http.telemetry import ConnectionFigures, Histogram, configure_logging, event

@@ -177,9 +177,8 @@ class Session:
             asked.topics[topic] = granted(self.context.driver.engine.topic(topic), decision)
         self.named += 1
         self.asked[asked.name] = asked
-        self._forget_evicted(
-            lambda subscriber: subscriber[1] in decisions
-        )  # it is the client's to care now
+        # It is the client's to care now.
+        self._forget_evicted(lambda subscriber: subscriber[1] in decisions)
         if self.is_read and self.reader is not None:
             for found in asked.topics.values():
                 self.reader.subscribe(

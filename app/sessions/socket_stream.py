@@ -10,7 +10,8 @@ from tidegate.app.delivery.compression import GzipStream
 from tidegate.app.delivery.driver import Driver
 from tidegate.app.delivery.encoding import chunk
 from tidegate.app.delivery.fanout import INFINITY, Resting, SharedChunk, shared_chunk
-from tidegate.app.http.connection import Connection, HandedOver, WriteDeadline
+from tidegate.app.http.admission import HandedOver
+from tidegate.app.http.connection import Connection, WriteDeadline
 from tidegate.app.http.wire import HEARTBEAT
 from tidegate.app.sessions.event_writer import EventWriter
 from tidegate.app.sessions.reader import SMALL_BUFFERS_BYTES
