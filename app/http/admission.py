@@ -145,7 +145,7 @@ class OpeningPace:
 
     def begin(self, opening: Callable[[], None]) -> None:
         """Call what begins a stream, now or in its turn."""
-        if self._left and not self._waiting:
+        if self._left:  # then nobody waits
             self._left -= 1
             opening()
         else:

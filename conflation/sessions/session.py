@@ -70,7 +70,7 @@ class Session:
     """
 
     __slots__ = (
-        "conflated", "ended", "id", "is_crossed", "lasts", "limits", "outbox", "ready",
+        "_outbox", "conflated", "ended", "id", "is_crossed", "lasts", "limits", "ready",
         "subscribers", "unsent_bytes",
     )  # fmt: skip
 
@@ -82,12 +82,23 @@ class Session:
         self.lasts = lasts
         self.conflated = conflated
         self.subscribers: dict[SubscriberId, Subscriber] = {}
-        # No deque, which takes 760 bytes while it is empty, as this mostly is.
-        self.outbox: list[Output | Drain] = []
+        # None while it is empty, as mostly: a thousand idle sessions are to be small.
+        self._outbox: list[Output | Drain] | None = None
         self.ready = False
         self.ended: CloseReason | None = None
         self.unsent_bytes = 0
         self.is_crossed = False
+
+    @property
+    def outbox(self) -> Sequence[Output | Drain]:
+        """What goes out before rows."""
+        return self._outbox or ()
+
+    def put(self, output: Output | Drain) -> None:
+        """Add something that goes out before rows."""
+        if self._outbox is None:
+            self._outbox = []
+        self._outbox.append(output)
 
     def take(self, bytes_max: int, now: Instant) -> list[Output]:
         """Return outputs of about `bytes_max`.
@@ -96,10 +107,10 @@ class Session:
         starves another.
         """
         # Before any rows: a client has to know of a subscription before it gets rows of it.
-        outputs, room = self._from_outbox(bytes_max, now) if self.outbox else ([], bytes_max)
+        outputs, room = self._from_outbox(bytes_max, now) if self._outbox else ([], bytes_max)
         last_rank = max(_RANKS.values())
         for subscriber_id in sorted(self.subscribers, key=self._rank):
-            if room <= 0 or self.outbox or self._rank(subscriber_id) > last_rank:
+            if room <= 0 or self._outbox or self._rank(subscriber_id) > last_rank:
                 break
             subscriber = self.subscribers[subscriber_id]
             taken = subscriber.take(room, now)
@@ -116,7 +127,7 @@ class Session:
 
     def shares(self, lane: Lane, batch: Batch) -> bool:
         """Return whether a flush of a lane is all that waits for this session."""
-        if self.outbox or len(self.subscribers) != 1:
+        if self._outbox or len(self.subscribers) != 1:
             return False
         [subscriber] = self.subscribers.values()
         return subscriber.shares(lane, batch)
@@ -124,8 +135,8 @@ class Session:
     def _from_outbox(self, bytes_max: int, now: Instant) -> tuple[list[Output], int]:
         """Return control events and drained rows, and the bytes that are left after them."""
         outputs, room = list[Output](), bytes_max
-        while self.outbox and room > 0:
-            first = self.outbox[0]
+        while self._outbox and room > 0:
+            first = self._outbox[0]
             if not isinstance(first, Drain):
                 outputs.append(first)
             elif not first.rows.is_out:
@@ -133,7 +144,7 @@ class Session:
                 room -= _payload_bytes(outputs[-1:])
                 if not first.rows.is_out:
                     continue
-            del self.outbox[0]  # only now: it stays first while it has rows left
+            del self._outbox[0]  # only now: it stays first while it has rows left
         return outputs, room
 
     def _rank(self, subscriber_id: SubscriberId) -> int:

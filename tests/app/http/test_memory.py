@@ -1,11 +1,12 @@
 """When freed memory is given back to the system."""
 
+import gc
 import itertools
 from collections.abc import Sequence
 
 import pytest
 
-from tidegate.app.http.server import CROWD_MIN, FreedMemory, collect_and_give_back
+from tidegate.app.http.server import CROWD_MIN, FreedMemory, collect_and_give_back, set_aside
 
 
 def given_back_at(counts: Sequence[int]) -> list[int]:
@@ -37,3 +38,10 @@ def test_it_is_given_back_when_a_crowd_has_left(counts: Sequence[int], at: list[
 
 def test_asking_does_no_harm() -> None:
     collect_and_give_back()
+
+
+def test_what_is_there_at_start_is_not_looked_through_until_a_crowd_has_left() -> None:
+    set_aside()
+    assert gc.get_freeze_count() > 0
+    collect_and_give_back()
+    assert gc.get_freeze_count() == 0
