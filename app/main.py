@@ -83,6 +83,7 @@ def create_app(settings: Settings, *, bus: BusConnection | None = None) -> FastA
     )
     app.components = COMPONENTS
     app.state.gateway, app.state.access = gateway, access
+    app.state.plans = plans = subscribe.Plans()
     routers = [module.router for module in ROUTES]
     app.state.routes = [route for router in routers for route in router.routes]
     for router in routers:
@@ -96,8 +97,9 @@ def create_app(settings: Settings, *, bus: BusConnection | None = None) -> FastA
         app.add_api_route("/client.js", client, include_in_schema=False)
         app.mount("/client/adapters", StaticFiles(directory=CLIENT / "adapters"))
         app.mount("/client", StaticFiles(directory=CLIENT / "client"))
-    # Innermost, so that every layer goes around publishing too.
+    # First of the layers, so that all others go around them.
     app.add_middleware(messages.PublishDirectly)
+    app.add_middleware(subscribe.SubscribeShortcut, gateway=gateway, plans=plans)
     shared = bus or (None if gateway.bus is None else gateway.bus.connection)
     if shared is not None:
         from tidegate.app.cluster.forwarding import ForwardToOwner  # redis is optional

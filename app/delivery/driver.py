@@ -324,7 +324,7 @@ class Consumer:
         self.is_over = False
         self.close_reason: CloseReason | None = None
         self._driver = driver
-        self._notices: list[bytes] = []
+        self._notices: list[bytes] | None = None  # an idle stream has none
 
     def take(self, bytes_max: int) -> list[Output]:
         """Return the outputs to send now; empty: wait for more."""
@@ -339,14 +339,15 @@ class Consumer:
 
     def send(self, notice: bytes) -> None:
         """Send an event that is not the engine's, before the next outputs."""
+        if self._notices is None:
+            self._notices = []
         self._notices.append(notice)
         self.wakeup.wake()
 
     def notices(self) -> bytes:
         """Return the events sent since the last call."""
-        sent = b"".join(self._notices)
-        self._notices.clear()
-        return sent
+        sent, self._notices = self._notices, None
+        return b"" if sent is None else b"".join(sent)
 
     def caught_up(self) -> list[tuple[SubscriberId, Bookmark]]:
         """Return the subscribers that have received everything, each with its bookmark."""

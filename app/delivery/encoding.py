@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -164,7 +165,8 @@ class Style:
         shown = self.subscription.shown
         # Kept, because it is looked up for every batch and member.
         flags = (self.ids, shown.timestamp, shown.receipt, shown.no_sowkey)
-        object.__setattr__(self, "variant", f"{self.form} {flags}")
+        # Interned: every stream has a style, and there are few variants.
+        object.__setattr__(self, "variant", sys.intern(f"{self.form} {flags}"))
         looks = shown.auto is not None or shown.max_age_ns is not None or shown.progress
         object.__setattr__(self, "is_plain", not looks)
 

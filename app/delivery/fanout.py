@@ -11,7 +11,8 @@ from typing import Final, NamedTuple
 
 from tidegate.app.delivery.compression import Coding, StreamEncoder, block
 from tidegate.app.delivery.encoding import Style, chunk, rows_text
-from tidegate.app.http.connection import NO_DESCRIPTOR, Connection, HandedOver, WriteWatch
+from tidegate.app.http.admission import HandedOver
+from tidegate.app.http.connection import NO_DESCRIPTOR, Connection, WriteWatch
 from tidegate.app.http.wire import HEARTBEAT
 from tidegate.conflation.lanes.cohort import Cohort
 from tidegate.conflation.outputs import Rows

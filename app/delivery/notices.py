@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
+from types import MappingProxyType
 
 from tidegate.app.delivery.encoding import EventIds, Styles
 from tidegate.app.http.telemetry import event as log_event
@@ -87,6 +88,9 @@ def _oldest(outputs: Iterable[Output], styles: Styles) -> dict[tuple[str, str], 
     return oldest
 
 
+NONE_SENT: Mapping[SubscriberId, Bookmark] = MappingProxyType({})
+
+
 class Progress:
     """Sends the bookmark up to which a subscription has everything (option `progress`).
 
@@ -99,7 +103,8 @@ class Progress:
     def __init__(self, styles: Styles, ids: EventIds | None = None) -> None:
         self._styles = styles
         self._ids = ids
-        self._sent: dict[SubscriberId, Bookmark] = {}
+        # Replaced with each bookmark, not filled: few streams ask for progress, all have one.
+        self._sent: Mapping[SubscriberId, Bookmark] = NONE_SENT
 
     @property
     def is_asked_for(self) -> bool:
@@ -122,7 +127,7 @@ class Progress:
             style = self._styles[subscriber]
             known = self._sent.get(subscriber, style.cut)
             if style.subscription.shown.progress and bookmark != known:
-                self._sent[subscriber] = bookmark
+                self._sent = {**self._sent, subscriber: bookmark}
                 name, topic = subscriber
                 document = {"sub": name, "topic": topic, "bookmark": str(bookmark)}
                 id_text = self._ids.move(subscriber, bookmark) if self._ids else str(bookmark)
@@ -132,7 +137,7 @@ class Progress:
     def _has_id(self, subscriber: SubscriberId, bookmark: Bookmark) -> None:
         style = self._styles[subscriber]
         if style.ids and style.subscription.shown.progress:
-            self._sent[subscriber] = bookmark
+            self._sent = {**self._sent, subscriber: bookmark}
 
 
 PROGRESS_S = 1.0

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ipaddress
 import logging
 import math
 import socket
 import struct
 import sys
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from starlette.types import Message, Receive, Scope, Send
 
@@ -76,6 +75,8 @@ class Connection:
     def release_requests(self) -> None:
         """Forget the requests of the connection: a stream has taken it over."""
         self._on_abort = _no_requests
+        # asyncio keeps the addresses of both ends as objects, 400 bytes that nobody asks for now.
+        getattr(self._transport, "_extra", {}).clear()
 
     def give_up(self) -> None:
         """Abort and count a connection whose peer took nothing for too long."""
@@ -146,32 +147,33 @@ def _no_requests() -> None:
     """Do nothing: no request waits."""
 
 
-class HandedOver(NamedTuple):
-    """A connection that a stream has taken over.
+class HeldBack:
+    """Stands in for the transport of an answer, and keeps what is written.
 
-    Args:
-        transport: its buffer is full if `is_paused`.
-        connection: what is below the transport.
-        write_watch: cuts the connection when its peer takes nothing.
-        leave: to be called once the connection is lost.
+    A stream writes its first event with it. Each write by itself costs a system call, and wakes
+    the peer.
     """
 
-    transport: asyncio.Transport
-    connection: Connection
-    write_watch: WriteWatch
-    leave: Callable[[], None]
-    is_paused: bool
+    __slots__ = ("_answer", "_transport", "close", "is_closing", "parts")
 
-    @property
-    def descriptor(self) -> int:
-        """The socket's number, to write to while nothing waits in the transport, or none."""
-        is_plain = self.transport.get_extra_info("sslcontext") is None
-        return self.connection.descriptor if is_plain else NO_DESCRIPTOR
+    def __init__(self, answer: Any) -> None:
+        """`answer`: what writes to its attribute `transport`."""
+        self.parts: list[bytes] = []
+        self._answer = answer
+        self._transport: asyncio.Transport = answer.transport
+        self.close, self.is_closing = self._transport.close, self._transport.is_closing
 
-    def write(self, framed: bytes) -> None:
-        """Hand bytes to the transport, under the watch."""
-        self.transport.write(framed)
-        self.write_watch.note_write(self.connection)
+    def __enter__(self) -> list[bytes]:
+        self._answer.transport = self
+        return self.parts
+
+    def __exit__(self, *raised: object) -> None:
+        self._answer.transport = self._transport
+
+    def write(self, part: bytes) -> None:
+        """Keep a piece."""
+        self.parts.append(part)
+
 
 
 def connection_of(scope: Scope) -> Connection | None:
@@ -319,89 +321,3 @@ def without_chunks(app: Any, cycle: RequestResponseCycle) -> Any:
         await app(scope, receive, unframed_send)
 
     return unframed
-
-
-# A limit that refused connections outright would refuse health checks too. So this many beyond it
-# are read for one request: health checks are answered, others get a 429.
-WAITING_CONNECTIONS_MAX: Final = 32
-HEALTH_PATHS: Final = frozenset({b"/healthz", b"/readyz", b"/metrics"})
-CONNECTIONS: Final = "connections"
-ADDRESS: Final = "address"
-IPV6_NETWORK_BITS: Final = 64  # what one customer has
-
-
-class ConnectionLimits:
-    """Counts connections in and out.
-
-    Args:
-        figures: has the bound, and keeps the counts.
-        per_address_max: of these from one address (IPv6: one network of 64 bits); 0 for any.
-    """
-
-    def __init__(self, figures: ConnectionFigures, per_address_max: int = 0) -> None:
-        self._figures = figures
-        self._per_address_max = per_address_max
-        self._admitted: dict[Connection, str] = {}
-        self._per_address: dict[str, int] = {}
-        self._waiting: dict[Connection, str] = {}  # oldest first
-
-    def enter(self, connection: Connection, address: str) -> None:
-        """Count an accepted connection. If too many wait for admission, abort the oldest."""
-        self._figures.connections += 1
-        origin = _origin(address) if self._per_address_max else ""
-        if self._has_room(origin):
-            self._admit(connection, origin)
-            return
-        self._waiting[connection] = origin
-        if len(self._waiting) > WAITING_CONNECTIONS_MAX:
-            oldest = next(iter(self._waiting))
-            self.refuse(oldest)
-            del self._waiting[oldest]
-            oldest.abort()
-
-    def admits(self, connection: Connection) -> bool:
-        """Admit a connection if there is room, and return whether it is admitted."""
-        origin = self._waiting.get(connection)
-        if origin is not None and self._has_room(origin):
-            del self._waiting[connection]
-            self._admit(connection, origin)
-        return connection in self._admitted
-
-    def refuse(self, connection: Connection) -> None:
-        """Count a waiting connection as refused for want of room."""
-        reason = self._full_limit(self._waiting.get(connection, "")) or CONNECTIONS
-        self._figures.refused_by[reason] += 1
-
-    def leave(self, connection: Connection) -> None:
-        """Forget a connection that has ended."""
-        self._figures.connections -= 1
-        self._waiting.pop(connection, None)
-        origin = self._admitted.pop(connection, None)
-        if origin is None:
-            return
-        self._per_address[origin] -= 1
-        if not self._per_address[origin]:
-            del self._per_address[origin]
-
-    def _has_room(self, origin: str) -> bool:
-        return not self._full_limit(origin)
-
-    def _full_limit(self, origin: str) -> str:
-        """Return which limit leaves no room for one more; "" if neither."""
-        if len(self._admitted) >= self._figures.connections_max:
-            return CONNECTIONS
-        of_origin = self._per_address.get(origin, 0)
-        is_full = self._per_address_max and of_origin >= self._per_address_max
-        return ADDRESS if is_full else ""
-
-    def _admit(self, connection: Connection, origin: str) -> None:
-        self._admitted[connection] = origin
-        self._per_address[origin] = self._per_address.get(origin, 0) + 1
-
-
-def _origin(address: str) -> str:
-    """Return what counts as one address."""
-    if ":" not in address:
-        return address
-    whole = int(ipaddress.IPv6Address(address.partition("%")[0]))
-    return str(whole >> (128 - IPV6_NETWORK_BITS))

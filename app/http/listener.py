@@ -20,7 +20,7 @@ from tidegate.keys.text.duration import Duration
 # asyncio keeps retrying for each waiting connection when descriptors run out, with a log line and a
 # timer for each, and the clients wait unanswered. The acceptor refuses them at once instead.
 # So many in a row: a storm of connections must not hold up those that are served.
-ACCEPTED_IN_A_ROW_MAX: Final = 32
+ACCEPTED_IN_A_ROW_MAX: Final = 16
 OUT_OF_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
 
 logger = logging.getLogger("tidegate.connections")

@@ -22,6 +22,8 @@ from tidegate.app.http.requests import TOPICS_PATH, raw_path, topic_name, topic_
 from tidegate.app.http.telemetry import AccessLog
 from tidegate.app.http.wire import ANY_ORIGIN, EXPOSED_HEADERS
 from tidegate.app.settings import Settings
+from tidegate.conflation.errors import EngineError
+from tidegate.keys.errors import KeysError
 
 logger = logging.getLogger("tidegate.problems")
 
@@ -194,7 +196,8 @@ def _abort(scope: Scope) -> None:
 
 def install_problems(app: FastAPI) -> None:
     """Answer every refusal and every error of `app` as a problem."""
-    app.add_exception_handler(Problem, _answer)
+    for refusal in (Problem, EngineError, KeysError):
+        app.add_exception_handler(refusal, _answer)
     app.add_exception_handler(HTTPException, _answer)
     app.add_exception_handler(RequestValidationError, _answer)
     app.add_middleware(ProblemMiddleware)

@@ -7,7 +7,6 @@ problem and closed.
 
 import asyncio
 from collections.abc import Iterator
-from enum import Enum
 from functools import partial
 from typing import Any, Final
 
@@ -17,12 +16,11 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
+from tidegate.app.http.admission import HEALTH_PATHS, ConnectionLimits, HandedOver, OpeningPace
 from tidegate.app.http.connection import (
     FIGURES_EXTENSION,
-    HEALTH_PATHS,
     Connection,
-    ConnectionLimits,
-    HandedOver,
+    HeldBack,
     WriteWatch,
     without_chunks,
 )
@@ -30,7 +28,9 @@ from tidegate.app.http.problems import STREAMS, TRANSPORT_EXTENSION, Problem
 from tidegate.app.http.telemetry import ConnectionFigures
 from tidegate.app.http.uvicorn_pin import require_known_uvicorn
 from tidegate.app.http.wire import (
+    Refused,
     RequestBounds,
+    Stage,
     cors_fields,
     head_problem,
     problem_bytes,
@@ -54,19 +54,6 @@ PIPELINE_FULL: Final = Problem("limit-reached", "Too many requests at once on on
 NOT_VALID: Final = Problem("message-invalid", "Not a valid HTTP request.")
 
 
-class Stage(Enum):
-    """The part of a request that the next byte belongs to."""
-
-    IDLE = "between requests"
-    HEAD = "request's header"
-    BODY = "request's body"
-    REFUSED = "nothing that we read"
-
-
-class Refused(Exception):
-    """Stops the parser from inside one of its callbacks; the problem waits in the protocol."""
-
-
 class GatewayProtocol(HttpToolsProtocol):
     """One connection, from accept to close."""
 
@@ -81,6 +68,7 @@ class GatewayProtocol(HttpToolsProtocol):
         figures: ConnectionFigures,
         admission: ConnectionLimits,
         write_watch: WriteWatch,
+        pace: OpeningPace,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
         self.settings = settings
@@ -88,6 +76,7 @@ class GatewayProtocol(HttpToolsProtocol):
         self._figures = figures
         self._admission = admission
         self.write_watch = write_watch
+        self._pace = pace
         self._stage = Stage.IDLE
         self._deadline: asyncio.TimerHandle | None = None
         self._refusal = b""
@@ -177,6 +166,10 @@ class GatewayProtocol(HttpToolsProtocol):
             and not self.transport.is_closing()
         )
 
+    def holding_back(self) -> HeldBack:
+        """Collect what the answer of the running request writes, in place of sending it."""
+        return HeldBack(self._running)
+
     def hand_over(self, stream: asyncio.Protocol) -> HandedOver:
         """Leave the connection to a stream once its answer's header is written.
 
@@ -194,17 +187,15 @@ class GatewayProtocol(HttpToolsProtocol):
         connections.discard(self)
         connections.add(stream)
         connection.release_requests()
-        admission = self._admission
-
-        def leave() -> None:
-            admission.leave(connection)
-            connections.discard(stream)
-
         self.transport.set_protocol(stream)
-        del self.parser  # it refers to this protocol: only the garbage collector would free them
+        # All of these refer to this protocol: only the garbage collector would free the ring, and
+        # thousands of openings would have it look through every stream that is there.
+        del self.parser, self.cycle, self.scope
+        self._running = None
         return HandedOver(
-            self.transport, connection, self.write_watch, leave, is_paused=self.flow.write_paused
-        )
+            self.transport, connection, self.write_watch, self._admission, connections,
+            is_paused=self.flow.write_paused,
+        )  # fmt: skip
 
     # Parser callbacks
 
@@ -376,7 +367,12 @@ class GatewayProtocol(HttpToolsProtocol):
         app = self.write_watch.around(app, self.connection)
         if cycle.scope["http_version"] == "1.0":
             app = without_chunks(app, cycle)
-        super()._start_asgi_task(cycle, app)
+        begin = partial(super()._start_asgi_task, cycle, app)
+        # Streams come in storms, so they wait for their turn. Everything else is answered at once.
+        if cycle.scope["path"].endswith(STREAMS):
+            self._pace.begin(lambda: None if cycle.disconnected else begin())
+        else:
+            begin()
 
 
 def protocol_of(scope: Scope) -> GatewayProtocol | None:
@@ -393,6 +389,7 @@ def protocol_factory(settings: Settings, figures: ConnectionFigures) -> partial[
         figures=figures,
         admission=ConnectionLimits(figures, settings.connections_per_address_max),
         write_watch=WriteWatch(settings.write_timeout.seconds),
+        pace=OpeningPace(),
     )
 
 

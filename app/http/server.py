@@ -24,7 +24,7 @@ from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
 from tidegate.app.delivery.watchdog import Watchdog
-from tidegate.app.http.connection import WAITING_CONNECTIONS_MAX
+from tidegate.app.http.admission import WAITING_CONNECTIONS_MAX
 from tidegate.app.http.listener import base_url, open_listener
 from tidegate.app.http.protocol import protocol_factory
 from tidegate.app.http.telemetry import ConnectionFigures, Histogram, configure_logging, event
@@ -90,6 +90,7 @@ def collect_and_give_back() -> None:
 
     Other C libraries give back unasked.
     """
+    gc.unfreeze()  # what has gone since then, such as deleted topics, is not to stay for ever
     gc.collect()
     malloc_trim = getattr(_C_LIBRARY, "malloc_trim", None)
     if malloc_trim is not None:

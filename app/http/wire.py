@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum
 from http import HTTPStatus
 from typing import Final
 
@@ -112,6 +113,19 @@ def answer_bytes(status: int, media_type: str, body: bytes, headers: Mapping[str
     head = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}"]
     head += [f"{name}: {value}" for name, value in lines.items()]
     return "\r\n".join(head).encode("latin-1") + b"\r\n\r\n" + body
+
+
+class Stage(Enum):
+    """The part of a request that the next byte belongs to."""
+
+    IDLE = "between requests"
+    HEAD = "request's header"
+    BODY = "request's body"
+    REFUSED = "nothing that we read"
+
+
+class Refused(Exception):
+    """Stops the parser from inside one of its callbacks; the problem waits in the protocol."""
 
 
 class RequestBounds:

@@ -19,7 +19,7 @@ from prometheus_client.core import (
 
 from tidegate.app.definitions.mergers import Mergers
 from tidegate.app.delivery.driver import Driver
-from tidegate.app.http.connection import ADDRESS, CONNECTIONS
+from tidegate.app.http.admission import ADDRESS, CONNECTIONS
 from tidegate.app.http.telemetry import ConnectionFigures, Counters, Histogram
 from tidegate.app.sessions.session import State
 from tidegate.app.settings import Settings

@@ -228,13 +228,12 @@ class _Attachment:
     def _send_endings(self) -> None:
         """Send the ends of subscriptions that the reader may not have seen."""
         session = self._session
-        endings = list(session.endings)
-        session.endings.clear()
+        endings, session.endings = session.endings, ()
         for number, end in endings:
             if self._marks is None or number > self._since:
                 session.send_end(end)
             else:
-                session.endings.append((number, end))
+                session.endings = (*session.endings, (number, end))
 
 
 def _is_replayed(subscription: Subscription) -> bool:

@@ -38,7 +38,7 @@ class AutoWatch:
         self._driver = driver
         self._reader = reader
         self._subscriptions = subscriptions
-        self._watched: list[SessionSubscription] = []
+        self._watched: Sequence[SessionSubscription] = ()
         # The reader's revision for which `_watched` was found; none at first.
         self._found_at = -1
         # Only a stream with `auto` has one: most have none, and it is not small.
@@ -126,12 +126,13 @@ class AutoWatch:
         Controllers that were observed before keep their state.
         """
         if self._reader.consumer.is_over:
-            self._watched = []
+            self._watched = ()
             return
         are_there = all(self._subscriptions.get(asked.name) is asked for asked in self._watched)
         if self._found_at == self._reader.revision and are_there:
             return
-        self._found_at, before, self._watched = self._reader.revision, self._watched, []
+        self._found_at, before = self._reader.revision, self._watched
+        watched: list[SessionSubscription] = []
         for asked in self._subscriptions.values():
             bounds = bounds_of(found.subscription for found in asked.topics.values())
             if bounds is None:
@@ -143,7 +144,8 @@ class AutoWatch:
                 asked.auto.begin(bounds)
             asked.auto.keep_to(bounds)
             if bounds.min_ns < bounds.max_ns:
-                self._watched.append(asked)
+                watched.append(asked)
+        self._watched = watched or ()  # most streams watch none
 
     def _flushes(self, outputs: Sequence[Output]) -> dict[str, int]:
         """Return bytes of live rows by subscription; an opening is not paced by the interval."""

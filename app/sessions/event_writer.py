@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from tidegate.app.delivery.fanout import SMALL_BUFFERS_BYTES
 from tidegate.app.delivery.notices import Heartbeat, Progress, late_events
+from tidegate.app.http.connection import Connection
 from tidegate.app.http.wire import HEARTBEAT, jittered_retry_ms
 from tidegate.app.sessions.auto_watch import AutoWatch
 from tidegate.app.sessions.reader import Reader
+from tidegate.app.sessions.subscriptions import SessionSubscription
 from tidegate.conflation.outputs import Goodbye, Output
 
 # A socket that has taken everything gets a whole flush at once, the bytes that its lane shares.
@@ -27,22 +29,32 @@ class EventWriter:
     Args:
         reader: takes the session's outputs.
         hello: the first event.
-        auto: observes the socket for subscriptions with `auto`.
+        subscriptions: the session's, by name; those with `auto` have the socket observed.
         heartbeat: knows when silence is to be filled.
     """
 
     __slots__ = (
-        "_has_unsent", "_heartbeat", "_is_behind", "_outputs", "_progress", "_unsent_bytes_max",
-        "_was_full", "auto", "hello", "is_over", "reader",
+        "_auto", "_auto_revision", "_has_unsent", "_heartbeat", "_is_behind", "_outputs",
+        "_progress", "_subscriptions", "_unsent_bytes_max", "_was_full", "hello", "is_over",
+        "reader",
     )  # fmt: skip
 
-    def __init__(self, reader: Reader, hello: bytes, auto: AutoWatch, heartbeat: Heartbeat) -> None:
+    def __init__(
+        self,
+        reader: Reader,
+        hello: bytes,
+        subscriptions: Mapping[str, SessionSubscription],
+        heartbeat: Heartbeat,
+    ) -> None:
         self.reader = reader
-        self.auto = auto
+        self._subscriptions = subscriptions
+        # Made where a subscription has the option, which few have; an idle stream is to be small.
+        self._auto: AutoWatch | None = None
+        self._auto_revision = -1  # the reader's, as of the last search for the option
+        self._progress: Progress | None = None
         # True once nothing follows what `next` returned last.
         self.is_over = False
         self.hello = hello
-        self._progress = Progress(reader.styles, reader.ids)
         self._heartbeat = heartbeat
         self._outputs: Sequence[Output] = ()
         self._has_unsent = False
@@ -77,7 +89,7 @@ class EventWriter:
         self._has_unsent, self._was_full = has_buffered or self._was_full, False
         outputs = consumer.take(TAKE_BYTES_BEHIND if self._has_unsent else TAKE_BYTES_MAX)
         self._outputs = outputs
-        self.auto.look(connection, outputs)
+        self.look(connection, outputs)
         text = consumer.notices() + self._encoded(outputs) or self._quiet(now_s)
         if not text:
             self._is_behind = False
@@ -89,7 +101,8 @@ class EventWriter:
     def wrote(self, size_bytes: int, now_s: float) -> list[bytes]:
         """Note that the socket has taken a text; return what is to be said of its rows."""
         reader, outputs, self._outputs = self.reader, self._outputs, ()
-        self.auto.wrote(size_bytes)
+        if self._auto is not None:
+            self._auto.wrote(size_bytes)
         is_behind, self._is_behind = self._is_behind, bool(outputs)
         self._heartbeat.wrote(now_s)
         if self.is_over or not reader.watches_age:
@@ -103,19 +116,50 @@ class EventWriter:
 
     def wait_s(self, now_s: float) -> float:
         """Return how long the stream may rest, in seconds, if nothing wakes it."""
-        wait_s = self._heartbeat.wait_s(now_s, progress=self._progress.is_asked_for)
-        return self.auto.wait_s(wait_s)
+        progress = self._asked_progress()
+        return self.look_in_s(self._heartbeat.wait_s(now_s, progress=progress is not None))
+
+    def look(
+        self,
+        connection: Connection | None,
+        outputs: Sequence[Output] = (),
+        *,
+        is_full: bool = False,
+    ) -> None:
+        """Observe the socket for subscriptions with `auto`; arguments as of `AutoWatch.look`."""
+        reader = self.reader
+        if self._auto is None and self._auto_revision != reader.revision:
+            self._auto_revision = reader.revision
+            if any(asked.may_be_auto for asked in self._subscriptions.values()):
+                self._auto = AutoWatch(reader.driver, reader, self._subscriptions)
+        if self._auto is not None:
+            self._auto.look(connection, outputs, is_full=is_full)
+
+    def look_in_s(self, seconds_max: float) -> float:
+        """Return how long a stream may wait until it has to `look` again."""
+        return seconds_max if self._auto is None else self._auto.wait_s(seconds_max)
+
+    def _asked_progress(self) -> Progress | None:
+        """Return what sends progress, if a subscription asks for it."""
+        reader = self.reader
+        if self._progress is None and reader.wants_progress:
+            self._progress = Progress(reader.styles, reader.ids)
+        asked = self._progress
+        return asked if asked is not None and asked.is_asked_for else None
 
     def _encoded(self, outputs: Sequence[Output]) -> bytes:
-        self._progress.wrote(outputs)
+        progress = self._asked_progress()
+        if progress is not None:
+            progress.wrote(outputs)
         ends = bool(outputs) and isinstance(outputs[-1], Goodbye)  # which says when to come back
         return self.reader.encoded(outputs, jittered_retry_ms() if ends else 0)
 
     def _quiet(self, now_s: float) -> bytes:
         """Return progress or a heartbeat if one is due."""
-        if self._progress.is_asked_for and self._heartbeat.progress_due(now_s):
+        progress = self._asked_progress()
+        if progress is not None and self._heartbeat.progress_due(now_s):
             self._heartbeat.looked(now_s)
-            progress = self._progress.events(self.reader.consumer.caught_up())
-            if progress:
-                return progress
+            events = progress.events(self.reader.consumer.caught_up())
+            if events:
+                return events
         return HEARTBEAT if self._heartbeat.heartbeat_due(now_s) else b""

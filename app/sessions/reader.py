@@ -32,15 +32,16 @@ class Reader:
         heartbeat_ms: the longest silence, as the hello announces it.
         cursor: makes the ids of a kept session's events; None: ids are the topic's bookmarks.
         came_after: why the session's last reader was sent away.
-        on_subscriber_left: called when a topic has left its subscription.
-        note_end: keeps the end of a subscription for later readers, and returns its event's id.
         on_closed: called once the peer is gone.
+        on_subscriber_left: with a cursor; called when a topic has left its subscription.
+        note_end: with a cursor; keeps the end of a subscription for later readers, and returns its
+            event's id.
     """
 
     __slots__ = (
-        "_cursor", "_driver", "_encoded_number", "_heartbeat_ms", "_left", "_note_end",
+        "_cursor", "_encoded_number", "_heartbeat_ms", "_left", "_note_end",
         "_on_closed", "_on_subscriber_left", "_turning", "_waiting_bytes", "came_after",
-        "connection", "consumer", "ids", "revision", "styles",
+        "connection", "consumer", "driver", "ids", "revision", "styles",
     )  # fmt: skip
 
     def __init__(
@@ -51,9 +52,9 @@ class Reader:
         *,
         heartbeat_ms: int,
         came_after: CloseReason | None,
-        on_subscriber_left: Callable[[Unsubscribed], None],
-        note_end: Callable[[Unsubscribed], str],
         on_closed: Callable[[], None],
+        on_subscriber_left: Callable[[Unsubscribed], None] | None = None,
+        note_end: Callable[[Unsubscribed], str] | None = None,
     ) -> None:
         self.consumer = consumer
         self.revision = 0
@@ -62,16 +63,16 @@ class Reader:
         self.styles: dict[SubscriberId, Style] = {}
         self.connection: Connection | None = None
         self.ids = None if cursor is None else EventIds(self._move_id, self._end_id)
-        self._driver = driver
+        self.driver = driver
         self._heartbeat_ms = heartbeat_ms
         self._cursor = cursor
         self._on_subscriber_left = on_subscriber_left
         self._note_end = note_end
         self._on_closed = on_closed
         # Subscribers that change to other rows: bookmarks of their old rows are no ids.
-        self._turning: list[SubscriberId] = []
+        self._turning: Sequence[SubscriberId] = ()
         # Subscribers that have ended; their styles go with the next call of `encoded`.
-        self._left: list[SubscriberId] = []
+        self._left: Sequence[SubscriberId] = ()
         # The cursor as of the last encoded outputs, for `confirm`.
         self._encoded_number = 0
         self._waiting_bytes = 0
@@ -98,6 +99,11 @@ class Reader:
         return style if style.is_plain else None
 
     @property
+    def wants_progress(self) -> bool:
+        """Whether any subscription has the option `progress`."""
+        return any(style.subscription.shown.progress for style in self.styles.values())
+
+    @property
     def watches_age(self) -> bool:
         """Whether any subscription has the option `max_age`."""
         return any(
@@ -115,8 +121,8 @@ class Reader:
             EngineError: no subscriber was taken.
         """
         session, topic = self.consumer.session, subscription.topic
-        cut = self._driver.subscribe(session, name, subscription, announced=announced)
-        kind = self._driver.engine.topic(topic).definition.kind
+        cut = self.driver.subscribe(session, name, subscription, announced=announced)
+        kind = self.driver.engine.topic(topic).definition.kind
         style = Style(form, kind, subscription, cut, ids=self._cursor is None)
         self.styles[name, topic] = style
         self.revision += 1
@@ -126,17 +132,17 @@ class Reader:
         """Change one topic's subscription in the engine; `turns`: to other rows or fields."""
         subscriber = name, subscription.topic
         with contextlib.suppress(SessionUnknown, SubscriptionUnknown):  # it has ended by itself
-            self._driver.change(self.consumer.session, name, subscription)
+            self.driver.change(self.consumer.session, name, subscription)
         if subscriber in self.styles:
             self.styles[subscriber] = replace(self.styles[subscriber], subscription=subscription)
         self.revision += 1
         if turns and subscriber not in self._turning:
-            self._turning.append(subscriber)
+            self._turning = (*self._turning, subscriber)
 
     def unsubscribe(self, name: str) -> bool:
         """End a subscription in the engine; return False if the engine has no subscriber of it."""
         try:
-            self._driver.unsubscribe(self.consumer.session, name)
+            self.driver.unsubscribe(self.consumer.session, name)
         except (SessionUnknown, SubscriptionUnknown):
             return False
         return True
@@ -144,7 +150,7 @@ class Reader:
     def tune(self, limits: QueueLimits, *, conflated: bool) -> None:
         """Set the session's limits in the engine."""
         with contextlib.suppress(SessionUnknown):  # it has said goodbye
-            self._driver.tune(self.consumer.session, limits, conflated=conflated)
+            self.driver.tune(self.consumer.session, limits, conflated=conflated)
 
     def hello(self, *, id_text: str = "") -> bytes:
         """Encode the first event: the session and its subscribers."""
@@ -167,7 +173,7 @@ class Reader:
         for subscriber in self._left:
             if self._engine_subscriber(subscriber) is None:
                 self.styles.pop(subscriber, None)
-        self._left.clear()
+        self._left = ()
         text = encode(outputs, self.styles, retry_ms, ids=self.ids, closed=self.came_after)
         if self._cursor is not None:
             self._encoded_number = self._cursor.number
@@ -183,7 +189,7 @@ class Reader:
             found = self._engine_subscriber(subscriber)
             if found is not None and found.is_changing:
                 return ""
-            self._turning.remove(subscriber)
+            self._turned(subscriber)
         return self._cursor.move(subscriber, bookmark)
 
     def _end_id(self, subscriber: SubscriberId, end: Unsubscribed) -> str:
@@ -192,13 +198,17 @@ class Reader:
         If the topic was created again since, and the subscriber with it, only the end is noted.
         """
         assert self._cursor is not None
+        assert self._on_subscriber_left is not None
+        assert self._note_end is not None
         if self._engine_subscriber(subscriber) is None:
             self._cursor.end(subscriber)
             self._on_subscriber_left(end)
-            self._left.append(subscriber)
-            if subscriber in self._turning:
-                self._turning.remove(subscriber)
+            self._left = (*self._left, subscriber)
+            self._turned(subscriber)
         return self._note_end(end)
+
+    def _turned(self, subscriber: SubscriberId) -> None:
+        self._turning = tuple(each for each in self._turning if each != subscriber)
 
     # The peer
 
@@ -231,7 +241,8 @@ class Reader:
 
     def _engine_subscriber(self, subscriber: SubscriberId) -> Subscriber | None:
         with contextlib.suppress(SessionUnknown):
-            return self._driver.engine.session(self.consumer.session).subscribers.get(subscriber)
+            session = self.driver.engine.session(self.consumer.session)
+            return session.subscribers.get(subscriber)
         return None
 
     def keep_endings(self) -> None:
@@ -239,5 +250,5 @@ class Reader:
         if self._cursor is None:
             return
         with contextlib.suppress(SessionUnknown):  # then everything was sent
-            for end in self._driver.engine.session(self.consumer.session).unsent_endings():
+            for end in self.driver.engine.session(self.consumer.session).unsent_endings():
                 self._end_id((end.name, end.topic), end)

@@ -38,6 +38,8 @@ class Sessions:
         self._sessions: dict[str, Session] = {}
         self._ended: dict[str, None] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
+        # Bound once: every session has both.
+        self._on_attached, self._on_left = self.reader_attached, self.reader_left
         context.driver.on_closed = self._closed
         context.driver.on_crossed = self._crossed
 
@@ -59,8 +61,8 @@ class Sessions:
         session = Session(
             self.context,
             self._new_id(),
-            self.reader_attached,
-            self.reader_left,
+            self._on_attached,
+            self._on_left,
             limits=limits,
             conflated=conflated,
             kept=kept,
@@ -138,7 +140,7 @@ class Sessions:
             ValueError: `restore` cannot read it.
         """
         self._check_room()
-        session = restore(self.context, self.reader_attached, self.reader_left)
+        session = restore(self.context, self._on_attached, self._on_left)
         self._sessions[session.id] = session
         if session.has_ended:
             self._ended[session.id] = None

@@ -6,9 +6,10 @@ its stream. A kept session has a cursor for its ids, and waits for its reader to
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from functools import partial
+from types import MappingProxyType
 
 from tidegate.app.access.grants import Subject
 from tidegate.app.delivery.auto import at_interval, requested_document
@@ -44,10 +45,9 @@ from tidegate.conflation.subscription import Command, Subscription
 from tidegate.keys.errors import KeysError
 from tidegate.keys.text.bookmark import Bookmark
 
-ENDINGS_MAX = 256
-"""How many ends of subscriptions a session keeps for a reader that comes back."""
-
+ENDINGS_MAX = 256  # ends of subscriptions that are kept for a reader that comes back
 BACK_PRESSURE = "BACK_PRESSURE"
+NONE_EVICTED: Mapping[SubscriberId, SessionSubscription] = MappingProxyType({})
 
 
 class State(StrEnum):
@@ -68,9 +68,9 @@ class Session:
     """
 
     __slots__ = (
-        "asked", "closed", "conflated", "context", "cursor", "endings", "evicted",
-        "has_ended", "id", "lasts", "limits", "named", "on_attached", "on_left",
-        "opened_ms", "owner", "pattern", "reader", "replaced", "subject", "was_read",
+        "asked", "closed", "conflated", "context", "cursor", "endings", "evicted", "has_ended",
+        "id", "lasts", "limits", "named", "on_attached", "on_left", "opened_ms", "owner", "pattern",
+        "reader", "replaced", "subject", "was_read",
     )  # fmt: skip
 
     def __init__(
@@ -90,8 +90,7 @@ class Session:
         self.owner = "" if subject is None else subject.sub
         self.id = session_id
         self.context = context
-        self.on_attached = on_attached
-        self.on_left = on_left
+        self.on_attached, self.on_left = on_attached, on_left
         self.limits = limits or context.driver.limits
         self.conflated = conflated
         self.lasts = lasts
@@ -99,14 +98,13 @@ class Session:
         self.asked: dict[str, SessionSubscription] = {}
         self.reader: Reader | None = None
         self.cursor = Cursor(session_id) if kept else None
-        self.endings: list[tuple[int, Unsubscribed]] = []
-        self.evicted: dict[SubscriberId, SessionSubscription] = {}
+        # Both are replaced, not changed: most sessions never have any, and share these.
+        self.endings: Sequence[tuple[int, Unsubscribed]] = ()
+        self.evicted: Mapping[SubscriberId, SessionSubscription] = NONE_EVICTED
         self.replaced: tuple[int, ...] = ()
         self.closed: CloseReason | None = None
-        self.has_ended = False
-        self.was_read = False
-        self.pattern = ""
-        self.named = 0
+        self.has_ended = self.was_read = False
+        self.pattern, self.named = "", 0
 
     @property
     def state(self) -> State:
@@ -137,9 +135,10 @@ class Session:
             self.cursor,
             heartbeat_ms=self.context.settings.heartbeat.ms,
             came_after=closed,
-            on_subscriber_left=self._subscriber_left,
-            note_end=self.note_end,
             on_closed=partial(self.on_left, self),
+            # A plain GET has no ids to keep for another reader.
+            on_subscriber_left=self._subscriber_left if self.cursor is not None else None,
+            note_end=self.note_end if self.cursor is not None else None,
         )
         if self.context.outage.is_on:  # other streams were notified when it began
             consumer.send(self.context.outage.notice())
@@ -177,9 +176,8 @@ class Session:
             asked.topics[topic] = granted(self.context.driver.engine.topic(topic), decision)
         self.named += 1
         self.asked[asked.name] = asked
-        self._forget_evicted(
-            lambda subscriber: subscriber[1] in decisions
-        )  # it is the client's to care now
+        # It is the client's to care now.
+        self._forget_evicted(lambda subscriber: subscriber[1] in decisions)
         if self.is_read and self.reader is not None:
             for found in asked.topics.values():
                 self.reader.subscribe(
@@ -262,7 +260,7 @@ class Session:
         asked = self.asked.get(name)
         found = None if asked is None else asked.topics.get(topic)
         if asked is not None and found and found.subscription.command is not Command.SOW:
-            self.evicted[name, topic] = asked
+            self.evicted = {**self.evicted, (name, topic): asked}
         self.drop(name, topic)
 
     def readmit(self, asked: SessionSubscription, topic: str) -> None:
@@ -312,7 +310,7 @@ class Session:
         for asked in self.asked.values():
             asked.end()
         self.asked.clear()
-        self.evicted.clear()
+        self.evicted = NONE_EVICTED
 
     def regrant(self, asked: SessionSubscription, topic: str) -> GrantedSubscription:
         """Decide again what a subscription gets of a topic that is new, or was created again.
@@ -384,6 +382,8 @@ class Session:
         return sum(len(asked.topics) for asked in self.asked.values())
 
     def _forget_evicted(self, is_over: Callable[[SubscriberId], bool]) -> None:
+        if not self.evicted:
+            return
         self.evicted = {
             subscriber: it for subscriber, it in self.evicted.items() if not is_over(subscriber)
         }

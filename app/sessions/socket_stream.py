@@ -10,7 +10,8 @@ from tidegate.app.delivery.compression import StreamEncoder
 from tidegate.app.delivery.driver import Driver
 from tidegate.app.delivery.encoding import Style, chunk
 from tidegate.app.delivery.fanout import INFINITY, CohortWriter, Seat
-from tidegate.app.http.connection import Connection, HandedOver, WriteDeadline
+from tidegate.app.http.admission import HandedOver
+from tidegate.app.http.connection import Connection, WriteDeadline
 from tidegate.app.sessions.event_writer import EventWriter
 from tidegate.app.settings import Settings
 from tidegate.conflation.outputs import CloseReason
@@ -91,16 +92,18 @@ class SocketStream(asyncio.Protocol):
         self._seat: Seat | None = None
         self._cohort: CohortWriter | None = None
 
-    def begin(self, line: HandedOver) -> None:
-        """Write the first event, and all that is there; the answer's header has been written."""
+    def begin(self, line: HandedOver, head: bytes) -> None:
+        """Write the answer's header and the first event at once, then all that is there."""
         self._line = line
         self._is_paused = line.is_paused
         reader = self._writer.reader
         reader.connection = line.connection
         self._wakeup.on_woken = self._woken
-        if self._encoder is not None:
-            self._put(line, self._encoder.header)
-        self._write(self._writer.hello)
+        # One write: each of them wakes the peer, and costs a system call.
+        hello, encoder = self._writer.hello, self._encoder
+        parts = [hello] if encoder is None else [encoder.header, encoder.block(hello)]
+        self._sent_bytes += sum(map(len, parts))
+        line.write(head + b"".join(chunk(part) for part in parts if part))
         self._writer.hello = b""  # an idle stream keeps no bytes
         if self._is_paused:
             self._wait_for_room()
@@ -157,7 +160,7 @@ class SocketStream(asyncio.Protocol):
         reader.close()
         self._is_closing = True
         self._due_s = -INFINITY  # entries that are still in the heap find nothing to do
-        line.leave()
+        line.leave(self)
         self._on_ended(self._sent_bytes)
 
     # What the scheduler calls
@@ -281,14 +284,14 @@ class SocketStream(asyncio.Protocol):
         if self._deadline is None:
             self._deadline = write_deadline(settings, self._line.connection.taken_mark, now_s)
         look_s = look_interval_s(settings.write_timeout.seconds, settings.shutdown_grace.seconds)
-        self._call_at(now_s + self._writer.auto.wait_s(look_s))
+        self._call_at(now_s + self._writer.look_in_s(look_s))
 
     def _check_deadline(self, now_s: float) -> None:
         assert self._line is not None
         assert self._deadline is not None
         connection, reader = self._line.connection, self._writer.reader
         reader.note_unsent()
-        self._writer.auto.look(connection, is_full=True)
+        self._writer.look(connection, is_full=True)
         mark = connection.taken_mark
         if self._deadline.is_over(mark, now_s, is_closed=reader.is_sent_away):
             connection.give_up()

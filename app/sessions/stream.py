@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator
+from typing import Final
 
 import anyio
 from sse_starlette import EventSourceResponse
@@ -11,7 +13,7 @@ from sse_starlette.sse import SendTimeoutError
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from tidegate.app.delivery.compression import StreamEncoder, encoder_of, negotiate
+from tidegate.app.delivery.compression import Coding, encoder_of, negotiate
 from tidegate.app.delivery.notices import Heartbeat
 from tidegate.app.http.connection import Connection, connection_of
 from tidegate.app.http.problems import Problem
@@ -19,7 +21,6 @@ from tidegate.app.http.protocol import GatewayProtocol, protocol_of
 from tidegate.app.http.telemetry import logged_when_over
 from tidegate.app.http.wire import event, jittered_retry_ms
 from tidegate.app.sessions.attach import attach_existing
-from tidegate.app.sessions.auto_watch import AutoWatch
 from tidegate.app.sessions.event_writer import EventWriter
 from tidegate.app.sessions.reader import Reader
 from tidegate.app.sessions.session import Session
@@ -27,6 +28,25 @@ from tidegate.app.sessions.socket_stream import SocketStream, look_interval_s, w
 from tidegate.conflation.outputs import CloseReason
 
 logger = logging.getLogger("tidegate.stream")
+
+
+HEADERS: Final = {"Cache-Control": "no-store", "Vary": "Accept-Encoding"}
+
+
+def _raw_headers(coding: Coding, *, hands_over: bool) -> list[tuple[bytes, bytes]]:
+    """Return the header of a stream's answer, as sse-starlette makes it."""
+    answer = EventSourceResponse(iter(()), ping=0, sep="\n", headers=HEADERS)
+    if coding is not Coding.IDENTITY:
+        answer.headers["Content-Encoding"] = coding
+    if hands_over:  # a stream takes its connection with it when it ends
+        answer.headers["Connection"] = "close"
+    return answer.raw_headers
+
+
+# Made once: the header is the same for every stream, and costs as much as a subscription.
+HANDED_OVER_HEADERS: Final = {
+    coding: _raw_headers(coding, hands_over=True) for coding in Coding
+}
 
 
 class EventStream(EventSourceResponse):
@@ -39,24 +59,31 @@ class EventStream(EventSourceResponse):
     def __init__(self, session: Session, reader: Reader, hello: bytes) -> None:
         self.reader = reader
         self._consumer = reader.consumer
-        self._hello = hello
         self._driver, self._settings = session.context.driver, session.context.settings
-        self._auto = AutoWatch(self._driver, reader, session.asked)
+        now_s = asyncio.get_running_loop().time()
+        heartbeat = Heartbeat(self._settings.heartbeat.seconds, now_s)
+        self._writer = EventWriter(reader, hello, session.asked, heartbeat)
         self._connection: Connection | None = None
-        self._encoder: StreamEncoder | None = None
-        headers = {"Cache-Control": "no-store", "Vary": "Accept-Encoding"}
-        super().__init__(self._events(), ping=0, sep="\n", headers=headers)
+        self._coding, self._encoder = Coding.IDENTITY, encoder_of(Coding.IDENTITY)
+        # Of a response the framework asks for these two; `_serve` completes it where it is one.
+        self.background = None
+        self.raw_headers = []
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve the stream until its end, the peer's, or the write time-out."""
         values = [value for name, value in scope["headers"] if name == b"accept-encoding"]
-        self._encoder = encoder_of(negotiate(b",".join(values).decode("latin-1")))
-        if self._encoder is not None:
-            self.headers["Content-Encoding"] = self._encoder.coding
+        self._coding = negotiate(b",".join(values).decode("latin-1"))
+        self._encoder = encoder_of(self._coding)
         protocol = protocol_of(scope)
         if protocol is not None and protocol.can_hand_over(scope):
             await self._hand_over(protocol, scope, send)
-            return
+        else:
+            await self._serve(scope, receive, send)
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve the stream as a response, its task included."""
+        super().__init__(self._events(), ping=0, sep="\n")
+        self.raw_headers = _raw_headers(self._coding, hands_over=False)
         self._connection = self.reader.connection = connection_of(scope)
         try:
             await super().__call__(scope, receive, send)
@@ -73,24 +100,19 @@ class EventStream(EventSourceResponse):
 
     async def _hand_over(self, protocol: GatewayProtocol, scope: Scope, send: Send) -> None:
         """Write the answer's header as any response does, then leave the connection to a stream."""
-        # A stream takes its connection with it when it ends.
-        self.headers["Connection"] = "close"
-        start = {"type": "http.response.start", "status": self.status_code}
+        headers = HANDED_OVER_HEADERS[self._coding]
         try:
-            await send({**start, "headers": self.raw_headers})
+            with protocol.holding_back() as held:
+                await send({"type": "http.response.start", "status": 200, "headers": headers})
         except BaseException:
             self.reader.close()
             raise
         on_ended = logged_when_over(scope)
-        stream = SocketStream(self._writer(), self._driver, self._settings, self._encoder, on_ended)
-        stream.begin(protocol.hand_over(stream))
-
-    def _writer(self) -> EventWriter:
-        heartbeat = Heartbeat(self._settings.heartbeat.seconds, anyio.current_time())
-        return EventWriter(self.reader, self._hello, self._auto, heartbeat)
+        stream = SocketStream(self._writer, self._driver, self._settings, self._encoder, on_ended)
+        stream.begin(protocol.hand_over(stream), b"".join(held))
 
     async def _events(self) -> AsyncIterator[bytes]:
-        writer, driver = self._writer(), self._driver
+        writer, driver = self._writer, self._driver
         if self._encoder is not None:
             yield self._encoder.header
         yield self._encoded(writer.hello)
@@ -118,16 +140,16 @@ class EventStream(EventSourceResponse):
 
         A send that was cancelled can be repeated: uvicorn waits for room first, and writes then.
         """
-        settings, auto = self._settings, self._auto
+        settings, writer = self._settings, self._writer
         deadline = write_deadline(settings, self._taken_mark(), anyio.current_time())
         look_s = look_interval_s(settings.write_timeout.seconds, settings.shutdown_grace.seconds)
         while True:
-            with anyio.move_on_after(auto.wait_s(look_s)) as wait:
+            with anyio.move_on_after(writer.look_in_s(look_s)) as wait:
                 await send(message)
             if not wait.cancelled_caught:
                 return
             self.reader.note_unsent()
-            auto.look(self._connection, is_full=True)
+            writer.look(self._connection, is_full=True)
             is_closed = self.reader.is_sent_away
             if deadline.is_over(self._taken_mark(), anyio.current_time(), is_closed=is_closed):
                 raise SendTimeoutError

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from tidegate.app.access.grants import Grants
 from tidegate.app.delivery.auto import AutoInterval, at_interval
 from tidegate.app.delivery.encoding import Format
-from tidegate.app.http.problems import Problem
+from tidegate.app.http.problems import Problem, problem_of
 from tidegate.app.http.requests import OWN_PREFIX, TopicPattern
 from tidegate.app.http.wire import event
 from tidegate.app.sessions.cursor import Mark
@@ -77,6 +77,12 @@ class SessionSubscription:
         grants = self.wish.grants
         is_matched = isinstance(self.target, TopicPattern) and self.target.matches(topic)
         return is_matched and (grants is None or grants.may_read(topic))
+
+    @property
+    def may_be_auto(self) -> bool:
+        """True if its interval follows the connection, or did before a change."""
+        found = self.topics.values()
+        return self.auto is not None or any(it.subscription.shown.auto for it in found)
 
     def end(self) -> None:
         """Release the topics, and stop listening for new ones."""
@@ -197,7 +203,4 @@ def warnings_of(decisions: Iterable[RequestedSubscription]) -> tuple[str, ...]:
 
 def passed_over(name: str, topic: str, error: Problem | EngineError | KeysError) -> bytes:
     """Encode the notice that a topic of a pattern is left out, and why."""
-    problem = error
-    if not isinstance(problem, Problem):
-        problem = Problem(problem.code, f"{problem.detail}.", position=problem.position)
-    return event("refused", {"sub": name, "topic": topic, **problem.document()})
+    return event("refused", {"sub": name, "topic": topic, **problem_of(error).document()})

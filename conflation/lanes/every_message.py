@@ -70,7 +70,7 @@ class EveryMessageLane(Lane):
         unreported = self._delta.give_unreported() if self._delta is not None else {}
         for row_key, count in unreported.items():
             for other in self.members.values():
-                other.owed[row_key] = count.after(other.owed.get(row_key))
+                other.owe(row_key, count)
         member.position = self.board.head
 
     def pending(self, member: Member) -> list[Pair]:
@@ -98,7 +98,7 @@ class EveryMessageLane(Lane):
 
     def unreported(self, member: Member) -> list[tuple[str, Unreported]]:
         # Given up messages and empty deltas; a queued row of their key would report them.
-        owed = dict(member.owed)
+        owed = dict(member.owed or {})
         for row in self._rows(member, until=self.board.head) if owed else ():
             if row.key in owed and owed[row.key].first <= row.offset and not row.exempt:
                 del owed[row.key]
@@ -207,7 +207,7 @@ class EveryMessageLane(Lane):
         """Note what each key's next row will stand for, as this part of the list is dropped."""
         for row in listed:
             if not row.exempt:
-                member.owed[row.key] = receipt_of(row).after(member.owed.get(row.key))
+                member.owe(row.key, receipt_of(row))
 
     def _trim(self) -> None:
         """Drop the part of the list that no member will ask for."""
@@ -222,7 +222,7 @@ class EveryMessageLane(Lane):
 
 def _with_owed(member: Member, kept: Sequence[Frame], listed: Sequence[Frame]) -> list[Frame]:
     """Return rows with what is owed of their keys; no delta where its base was not sent."""
-    owed = dict(member.owed)
+    owed = dict(member.owed or {})
     rows: list[Frame] = []
     for at, row in enumerate((*kept, *listed)):
         earlier = owed.get(row.key)
@@ -236,6 +236,7 @@ def _with_owed(member: Member, kept: Sequence[Frame], listed: Sequence[Frame]) -
 
 def _settle_owed(member: Member, rows: Iterable[Frame]) -> None:
     """Drop what was owed of keys: these rows stand for it."""
+    owed = member.owed or {}
     for row in rows:
-        if row.key in member.owed and member.owed[row.key].first <= row.offset and not row.exempt:
-            del member.owed[row.key]
+        if row.key in owed and owed[row.key].first <= row.offset and not row.exempt:
+            del owed[row.key]

@@ -9,11 +9,11 @@ a conflated queue of every message a backlog.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import msgspec
 
-from tidegate.conflation.boards.board import THE_RECORD, Board, Pair
+from tidegate.conflation.boards.board import THE_RECORD
 from tidegate.conflation.frame import Frame, Receipt, Row, Tombstone, receipt_of
 from tidegate.conflation.lanes.accumulate import (
     CombinedRow,
@@ -23,72 +23,8 @@ from tidegate.conflation.lanes.accumulate import (
     unreported_of,
 )
 from tidegate.conflation.lanes.pending import Pending, PendingKeys, PendingPart
+from tidegate.conflation.lanes.standing import CatchUp, Standing
 from tidegate.conflation.subscription import LaneId, Subscription
-
-
-@dataclass(slots=True, eq=False)
-class CatchUp:
-    """The keys changed up to `position`, each once, in the order in which they had changed.
-
-    Each has the value that is newest when it is sent. Sorted by last change alone, a key that
-    never rests would never be reached on a line that is always full. `ahead` has the offsets
-    beyond `position` that were sent: the next catch-up leaves them out. The next one waits for a
-    flush: rows taken late belong to the flush that they missed. One that `appends` is a queue in
-    publication order: a row that is replaced is left to the next catch-up.
-    """
-
-    rows: Sequence[Pair]
-    position: int
-    appends: bool = False
-    sent: int = 0
-    ahead: dict[str, int] = field(default_factory=dict)
-
-    @property
-    def is_over(self) -> bool:
-        """True if all of it is sent."""
-        return self.sent == len(self.rows)
-
-    def take(self, board: Board, bytes_max: int) -> list[Frame]:
-        """Return the next rows of about `bytes_max` payload bytes, at least one if any is left."""
-        piece: list[Frame] = []
-        for board_key, row in self.rows[self.sent :]:
-            newest = _newest(board, board_key, row)
-            # In publication order a replaced row would carry a later message at an earlier place:
-            # it is left to the next catch-up, where its place is.
-            if newest is row or not self.appends:
-                bytes_max -= len(newest.payload)
-                # One row goes whatever its size: without it a catch-up behind a large row would
-                # never end.
-                if bytes_max < 0 and piece:
-                    break
-                piece.append(newest)
-                # Its change lies beyond `position`, so the next catch-up would find the same row
-                # again.
-                if newest is not row:
-                    self.ahead[board_key] = newest.offset
-            self.sent += 1
-        return piece
-
-    def copy(self) -> CatchUp:
-        """Return one that goes on from here by itself; the rows are shared."""
-        return replace(self, ahead=dict(self.ahead))
-
-    def rest(self, board: Board) -> list[Pair]:
-        """Return the rows still to come, as they would be sent now."""
-        now = [(known, row, _newest(board, known, row)) for known, row in self.rows[self.sent :]]
-        return [(known, new) for known, row, new in now if new is row or not self.appends]
-
-
-def _newest(board: Board, board_key: str, row: Frame) -> Frame:
-    """Return the value that has taken a row's place, or the row itself."""
-    # Where messages are exempt, one of them may lie between, and has to be sent as well.
-    if row.removed or row.exempt or board.exempts:
-        return row
-    newest = board.row(board_key, row.offset)
-    if newest is None or newest.exempt:
-        return row
-    return newest
-
 
 WasThere = Callable[[str, int], bool]
 """`(board_key, offset)`: True if the key was on the board then."""
@@ -199,29 +135,6 @@ class Backlog:
 
 
 @dataclass(slots=True, eq=False)
-class Standing:
-    """How far a member has got in its lane; the members of a cohort share one.
-
-    Attributes:
-        position: everything up to it has been taken; it counts as the lane counts.
-        delivered: live rows taken here.
-        catch_up: what is sent where the member was behind an interval.
-        unreported: by row key, messages that no row reports, as the key came and went; the
-            key's next row stands for them.
-    """
-
-    position: int = 0
-    delivered: int = 0
-    catch_up: CatchUp | None = None
-    unreported: dict[str, Unreported] = field(default_factory=dict)
-
-    def copy(self) -> Standing:
-        """Return one that goes on from here by itself."""
-        catch_up = None if self.catch_up is None else self.catch_up.copy()
-        return Standing(self.position, self.delivered, catch_up, dict(self.unreported))
-
-
-@dataclass(slots=True, eq=False)
 class Member:
     """The place of one subscriber in its lane, and the rows that are kept for it alone.
 
@@ -233,7 +146,8 @@ class Member:
         joins: the lane's count of joins at its own.
         delivered_before: live rows taken, less those of the standing that it has now.
         conflated_to: its queue of every message was conflated up to this offset.
-        owed: by row key, what the next row counts beyond itself, for messages given up.
+        owed: by row key, what the next row counts beyond itself, for messages given up; None
+            while there is nothing, as mostly.
         backlog: the conflated queue itself, where the board cannot answer for it.
         released: rows up to this offset were let go to it alone, when it changed lanes.
         sent: keys that it was sent; None for all. Without a snapshot, the removal of a key that
@@ -252,7 +166,7 @@ class Member:
     delivered_before: int = 0
     conflated_to: int = 0
     released: int = 0
-    owed: dict[str, Receipt] = field(default_factory=dict)
+    owed: dict[str, Receipt] | None = None
     backlog: Backlog | None = None
     sent: set[str] | None = None
     based: set[str] | None = None
@@ -292,9 +206,13 @@ class Member:
         self.standing.catch_up = catch_up
 
     @property
-    def unreported(self) -> dict[str, Unreported]:
+    def unreported(self) -> dict[str, Unreported] | None:
         """By row key, messages that no row reports: the key's next row stands for them."""
         return self.standing.unreported
+
+    @unreported.setter
+    def unreported(self, unreported: dict[str, Unreported] | None) -> None:
+        self.standing.unreported = unreported
 
     def stand_with(self, standing: Standing) -> None:
         """Share a standing: from here on its position moves with those of others."""
@@ -332,7 +250,8 @@ class Member:
         """Return True if rows may go to this member as they go to all."""
         # Cheapest first: this is asked for each member of a lane at each flush, and nearly all of
         # them have none of the three.
-        if self.unreported and any(frame.key in self.unreported for frame in frames):
+        unreported = self.unreported
+        if unreported and any(frame.key in unreported for frame in frames):
             return False
         if self.sent is None and self.based is None:
             return True
@@ -352,9 +271,17 @@ class Member:
             self.note((frame,))
         return rows
 
+    def owe(self, row_key: str, count: Receipt) -> None:
+        """Remember messages that were given up; the key's next row counts them."""
+        if self.owed is None:
+            self.owed = {}
+        self.owed[row_key] = count.after(self.owed.get(row_key))
+
     def miss(self, row_key: str, newer: Unreported | None) -> None:
         """Remember messages that no row reports; the key's next row counts them."""
         if newer is not None:
+            if self.unreported is None:
+                self.unreported = {}
             older = self.unreported.get(row_key)
             self.unreported[row_key] = newer if older is None else older.then(newer)
 
@@ -371,10 +298,9 @@ class Member:
         stands for no message.
         """
         is_brought_in = not row.removed and not receipt_of(row).messages
-        unreported = self.unreported.get(row.key)
-        if unreported is None or row.exempt or is_brought_in:
+        if not self.unreported or row.key not in self.unreported or row.exempt or is_brought_in:
             return row
-        if unreported.count.first > row.offset:
+        if self.unreported[row.key].count.first > row.offset:
             return row  # those messages came later than it
         return self.unreported.pop(row.key).on(row)
 

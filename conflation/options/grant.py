@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from tidegate.conflation.auto import auto_within
 from tidegate.conflation.definition import Definition, match_of, merge_of
@@ -31,6 +32,8 @@ from tidegate.keys.projection import Projection
 from tidegate.keys.reducers import Reduce
 from tidegate.keys.spec import KeySpec
 from tidegate.keys.text.bookmark import Bookmark
+
+TEXTS_KEPT = 1_024
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,6 +355,16 @@ def granted(subscription: Subscription) -> str:
     change is shown even where it is the usual one. With the same command, filter and order, parsing
     and deciding it again gives an equal subscription.
     """
+    # A place is no option, and each client that returns has its own.
+    if subscription.resume is not None:
+        subscription = replace(subscription, resume=None)
+    return _granted_text(subscription)
+
+
+# Kept, as is the text of a lane: the hello of every stream shows both, and printing them costs more
+# than joining the lane.
+@lru_cache(TEXTS_KEPT)
+def _granted_text(subscription: Subscription) -> str:
     return ",".join(_granted(subscription))
 
 
@@ -362,6 +375,7 @@ def _granted(subscription: Subscription) -> Iterator[str]:
             yield option.text(value)
 
 
+@lru_cache(TEXTS_KEPT)
 def lane_text(lane_id: LaneId) -> str:
     """Return a text that is unique among the lanes of a topic: options, then the rest after `&`.
 

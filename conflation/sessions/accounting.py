@@ -131,7 +131,7 @@ def subscription_stats(subscriber: Subscriber) -> SubscriptionStats:
         matched - member.delivered - waiting,
         waiting,
         feed.filtered_out(topic.values_in, accepted) - member.passed,
-        sum(unreported.count.messages for unreported in member.unreported.values())
+        sum(unreported.count.messages for unreported in (member.unreported or {}).values())
         + sum(unreported.count.messages for _, unreported in preview.unreported(member)),
     )
 

@@ -293,7 +293,7 @@ def _apply_change(session: Session, subscriber: Subscriber) -> None:
     member.subscription = change.subscription
     # Positions of the old lane say nothing in the new one, and neither does what they refer to.
     member.conflated_to = member.released = 0
-    member.owed.clear()
+    member.owed = None
     member.remember()
     # It joins before it leaves: a topic forgets a board without lanes, and both may have the same.
     subscriber.join(conflated=session.conflated)
@@ -317,7 +317,7 @@ def _apply_change(session: Session, subscriber: Subscriber) -> None:
             member.drop_delta_base()
             _catch_up(subscriber, new, _changed(_view(old), new, member))
     if new.is_stateless:
-        member.unreported.clear()  # it counts nothing
+        member.unreported = None  # it counts nothing
     subscriber.leave_lane(old)
 
 

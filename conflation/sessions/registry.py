@@ -145,7 +145,7 @@ class SessionRegistry:
             self.emit(SessionClosed(session.id, session.ended))
         elif session.ended is None:  # the first reason counts: it is in the outbox already
             session.ended = reason
-            session.outbox.append(Goodbye(reason))
+            session.put(Goodbye(reason))
             self.emit(SessionClosed(session.id, reason))
             self.wake(session)
 
@@ -165,7 +165,7 @@ class SessionRegistry:
         session.subscribers[subscriber.id] = subscriber
         self.accounting.begin_at(subscriber)
         if announced:
-            session.outbox.append(Subscribed(subscriber.member.name, subscriber.topic.name))
+            session.put(Subscribed(subscriber.member.name, subscriber.topic.name))
 
     def leave(self, session: Session, subscriber: Subscriber, reason: str) -> None:
         """End a subscriber, and send its session the end.
@@ -177,10 +177,10 @@ class SessionRegistry:
         drains = reason in _WANTED and subscriber.drains
         if drains:
             sums = self.accounting.sums(subscriber.topic.name)
-            session.outbox.append(subscriber.drain(sums))
+            session.put(subscriber.drain(sums))
         self._remove(session, subscriber, reason, drains=drains)
         end = Unsubscribed(subscriber.member.name, subscriber.topic.name, reason)
-        session.outbox.append(end)
+        session.put(end)
         self.accounting.count_end(reason)
         self.wake(session)
         self.close_empty(session)

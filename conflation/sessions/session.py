@@ -70,7 +70,7 @@ class Session:
     """
 
     __slots__ = (
-        "cohort", "conflated", "ended", "id", "is_crossed", "lasts", "limits", "outbox", "ready",
+        "_outbox", "cohort", "conflated", "ended", "id", "is_crossed", "lasts", "limits", "ready",
         "subscribers", "unsent_bytes",
     )  # fmt: skip
 
@@ -82,13 +82,24 @@ class Session:
         self.lasts = lasts
         self.conflated = conflated
         self.subscribers: dict[SubscriberId, Subscriber] = {}
-        # No deque, which takes 760 bytes while it is empty, as this mostly is.
-        self.outbox: list[Output | Drain] = []
+        # None while it is empty, as mostly: a thousand idle sessions are to be small.
+        self._outbox: list[Output | Drain] | None = None
         self.ready = False
         self.ended: CloseReason | None = None
         self.unsent_bytes = 0
         self.is_crossed = False
         self.cohort: Cohort | None = None
+
+    @property
+    def outbox(self) -> Sequence[Output | Drain]:
+        """What goes out before rows."""
+        return self._outbox or ()
+
+    def put(self, output: Output | Drain) -> None:
+        """Add something that goes out before rows."""
+        if self._outbox is None:
+            self._outbox = []
+        self._outbox.append(output)
 
     def take(self, bytes_max: int, now: Instant) -> list[Output]:
         """Return outputs of about `bytes_max`.
@@ -97,10 +108,10 @@ class Session:
         starves another.
         """
         # Before any rows: a client has to know of a subscription before it gets rows of it.
-        outputs, room = self._from_outbox(bytes_max, now) if self.outbox else ([], bytes_max)
+        outputs, room = self._from_outbox(bytes_max, now) if self._outbox else ([], bytes_max)
         last_rank = max(_RANKS.values())
         for subscriber_id in sorted(self.subscribers, key=self._rank):
-            if room <= 0 or self.outbox or self._rank(subscriber_id) > last_rank:
+            if room <= 0 or self._outbox or self._rank(subscriber_id) > last_rank:
                 break
             subscriber = self.subscribers[subscriber_id]
             taken = subscriber.take(room, now)
@@ -118,7 +129,7 @@ class Session:
     @property
     def is_like_others(self) -> bool:
         """True if it is sent the flushes of one lane and nothing else, as others are."""
-        if self.ready or self.outbox or self.is_crossed or self.ended is not None:
+        if self.ready or self._outbox or self.is_crossed or self.ended is not None:
             return False
         return len(self.subscribers) == 1 and self.only_subscriber.is_like_others
 
@@ -131,8 +142,8 @@ class Session:
     def _from_outbox(self, bytes_max: int, now: Instant) -> tuple[list[Output], int]:
         """Return control events and drained rows, and the bytes that are left after them."""
         outputs, room = list[Output](), bytes_max
-        while self.outbox and room > 0:
-            first = self.outbox[0]
+        while self._outbox and room > 0:
+            first = self._outbox[0]
             if not isinstance(first, Drain):
                 outputs.append(first)
             elif not first.rows.is_out:
@@ -140,7 +151,7 @@ class Session:
                 room -= _payload_bytes(outputs[-1:])
                 if not first.rows.is_out:
                     continue
-            del self.outbox[0]  # only now: it stays first while it has rows left
+            del self._outbox[0]  # only now: it stays first while it has rows left
         return outputs, room
 
     def _rank(self, subscriber_id: SubscriberId) -> int:

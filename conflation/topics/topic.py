@@ -88,6 +88,7 @@ class Topic:
         self.definition = definition
         self.epoch = epoch
         self.head = 0
+        self._bookmark = Bookmark(epoch, 0)
         self.journal = Log()
         self.feeds: dict[FeedId, Feed] = {}
         self.expiry = Expiry()
@@ -298,7 +299,10 @@ class Topic:
 
     def bookmark(self, offset: int) -> Bookmark:
         """Return an offset of this epoch, as users see it."""
-        return Bookmark(self.epoch, offset)
+        # Kept: subscriptions that begin at one head all hold it, each of them twice.
+        if self._bookmark.offset != offset:
+            self._bookmark = Bookmark(self.epoch, offset)
+        return self._bookmark
 
     def since(self, bookmark: Bookmark | None, messages_max: int) -> list[Frame]:
         """Return the journal after a bookmark (None: from its beginning), oldest first.

@@ -44,7 +44,7 @@ PLANTED: dict[str, Planted] = {
         "        changed = self.board.rows(max(since - 1, self.board.horizon), oof=self.id.oof)",
     ),
     "what was sent ahead of its turn comes again": (
-        "conflation/lanes/member.py",
+        "conflation/lanes/standing.py",
         "                    self.ahead[board_key] = newest.offset",
         "                    pass",
     ),
@@ -55,7 +55,7 @@ PLANTED: dict[str, Planted] = {
     ),
     "nobody hears the goodbye": (
         "conflation/sessions/registry.py",
-        "            session.outbox.append(Goodbye(reason))",
+        "            session.put(Goodbye(reason))",
         "            pass",
     ),
     "who is woken late is late": (

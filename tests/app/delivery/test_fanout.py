@@ -22,7 +22,8 @@ from tidegate.app.delivery.fanout import (
     Seat,
     StreamScheduler,
 )
-from tidegate.app.http.connection import Connection, HandedOver, WriteWatch
+from tidegate.app.http.admission import ConnectionLimits, HandedOver
+from tidegate.app.http.connection import Connection, WriteWatch
 from tidegate.app.http.telemetry import ConnectionFigures
 from tidegate.app.http.wire import HEARTBEAT
 from tidegate.conflation.frame import Batch, Frame
@@ -110,8 +111,10 @@ class Hall:
         loop = asyncio.get_running_loop()
         transport, _ = await loop.create_connection(asyncio.Protocol, sock=near)
         self._stack.callback(transport.abort)
-        connection = Connection(transport, lambda: None, ConnectionFigures(1))
-        line = HandedOver(transport, connection, self._watch, lambda: None, is_paused=False)
+        figures = ConnectionFigures(1)
+        connection = Connection(transport, lambda: None, figures)
+        limits = ConnectionLimits(figures)
+        line = HandedOver(transport, connection, self._watch, limits, set(), is_paused=False)
         self._peers += 1
         peer = Peer(line, far, f"s{self._peers}")
         if enters:

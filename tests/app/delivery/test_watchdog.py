@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import sys
 import time
 from collections.abc import Callable, Coroutine
@@ -139,16 +140,14 @@ def test_a_turn_that_does_not_end_is_reported_while_it_lasts(
 
 def test_a_collection_is_counted(caplog: pytest.LogCaptureFixture) -> None:
     async def work() -> None:
-        import gc
-
-        while not figures_of(caplog):
+        # On a busy machine other turns are too long as well.
+        while not any(each["collection_ms"] for each in figures_of(caplog)):
             many = [[] for _ in range(400_000)]  # type: ignore[var-annotated]  # any will do
             gc.collect()
             del many
             await asyncio.sleep(0)
 
     run(work(), bound_s=0.001)
-    assert figures_of(caplog)[0]["collection_ms"] > 0
 
 
 def test_a_stack_without_the_product_has_its_line() -> None:

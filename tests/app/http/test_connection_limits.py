@@ -1,6 +1,7 @@
 """Who is let in, who waits at the door, and who is cut there."""
 
-from tidegate.app.http.connection import WAITING_CONNECTIONS_MAX, Connection, ConnectionLimits
+from tidegate.app.http.admission import WAITING_CONNECTIONS_MAX, ConnectionLimits
+from tidegate.app.http.connection import Connection
 from tidegate.app.http.telemetry import ConnectionFigures
 
 

@@ -1,5 +1,6 @@
 """When freed memory is given back to the system."""
 
+import gc
 import itertools
 from collections.abc import Sequence
 
@@ -37,3 +38,10 @@ def test_it_is_given_back_when_a_crowd_has_left(counts: Sequence[int], at: list[
 
 def test_asking_does_no_harm() -> None:
     collect_and_give_back()
+
+
+def test_what_is_there_at_start_is_not_looked_through_until_a_crowd_has_left() -> None:
+    gc.freeze()
+    assert gc.get_freeze_count() > 0
+    collect_and_give_back()
+    assert gc.get_freeze_count() == 0

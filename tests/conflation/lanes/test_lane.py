@@ -11,7 +11,8 @@ from tests.support.manual_driver import ManualDriver, batches, make_frames, toke
 from tests.support.rules import rule
 from tidegate.conflation.boards.board import Board
 from tidegate.conflation.frame import Frame, Row, Tombstone
-from tidegate.conflation.lanes.member import CatchUp, Member, Standing
+from tidegate.conflation.lanes.member import Member
+from tidegate.conflation.lanes.standing import CatchUp, Standing
 from tidegate.conflation.subscription import Command, FeedId, LaneId, Subscription
 from tidegate.keys.spec import KeySpec
 from tidegate.keys.text.bookmark import Bookmark

@@ -17,7 +17,7 @@ LANES: dict[str, Planted] = {
     ),
     "what a round sent ahead comes again": (
         ENGINE,
-        "conflation/lanes/member.py",
+        "conflation/lanes/standing.py",
         "                    self.ahead[board_key] = newest.offset",
         "                    pass",
     ),
@@ -29,7 +29,7 @@ LANES: dict[str, Planted] = {
     ),
     "a round sends what was there when it began": (
         ENGINE,
-        "conflation/lanes/member.py",
+        "conflation/lanes/standing.py",
         "    return newest",
         "    return row",
     ),

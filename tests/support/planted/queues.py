@@ -48,7 +48,7 @@ QUEUES: dict[str, Planted] = {
     ),
     "an alarm rings one message late": (
         POLICIES,
-        "conflation/topics/feed.py",
+        "conflation/topics/watermarks.py",
         "        while heap and heap[0][0] < grown:",
         "        while heap and heap[0][0] < grown - 1:",
     ),
@@ -85,7 +85,7 @@ QUEUES: dict[str, Planted] = {
     "what is queued goes with the subscription that ends": (
         POLICIES,
         "conflation/sessions/registry.py",
-        "            session.outbox.append(subscriber.drain(sums))",
+        "            session.put(subscriber.drain(sums))",
         "            subscriber.drain(sums)",
     ),
     "what is still told to who has left does not count": (

@@ -1,0 +1,125 @@
+"""A storm of openings leaves the loop to others between a few of them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+from tests.support.deadlines import HANGS_S
+from tests.support.gateways import Running, eventually, running_gateway
+from tests.support.wire import Wire, connected, get
+from tidegate.app.http.admission import OPENINGS_A_TURN, OpeningPace
+from tidegate.app.http.listener import ACCEPTED_IN_A_ROW_MAX
+
+SUBSCRIBE = get(first=b"GET /v1/topics/px/subscribe?command=subscribe HTTP/1.1")
+HEALTH = get(first=b"GET /healthz HTTP/1.1")
+PUBLISH = (
+    get(
+        b"Content-Type: application/x-ndjson",
+        b"Content-Length: 7",
+        first=b"POST /v1/topics/px/messages HTTP/1.1",
+    )
+    + b'{"k":1}'
+)
+STORM = 20 * OPENINGS_A_TURN
+
+
+async def connections(stack: contextlib.AsyncExitStack, running: Running, count: int) -> list[Wire]:
+    """So many connections, which the server has accepted."""
+    before = running.server.figures.connections
+    made = [await stack.enter_async_context(connected(running.address)) for _ in range(count)]
+    await eventually(
+        lambda: running.server.figures.connections == before + count, "all are accepted"
+    )
+    return made
+
+
+async def turns_of(pace: OpeningPace, openings: int) -> list[list[int]]:
+    """Which of so many openings, asked for at once, begin in each turn of the loop."""
+    begun: list[int] = []
+    for number in range(openings):
+        pace.begin(lambda number=number: begun.append(number))  # type: ignore[misc]  # a default for the loop's number
+    turns = [list(begun)]
+    begun.clear()
+    async with asyncio.timeout(HANGS_S):
+        while len(pace):
+            await asyncio.sleep(0)
+            turns.append(list(begun))
+            begun.clear()
+    return turns
+
+
+async def test_a_few_begin_in_each_turn_of_the_loop_in_their_order() -> None:
+    turns = await turns_of(OpeningPace(), 3 * OPENINGS_A_TURN + 1)
+    assert [len(turn) for turn in turns] == [OPENINGS_A_TURN] * 3 + [1]
+    in_order = [number for turn in turns for number in turn]
+    assert in_order == list(range(3 * OPENINGS_A_TURN + 1))
+
+
+async def test_one_that_comes_alone_begins_at_once() -> None:
+    pace = OpeningPace()
+    for _ in range(OPENINGS_A_TURN + 1):
+        assert await turns_of(pace, 1) == [[0]]
+        await asyncio.sleep(0)
+
+
+async def test_one_that_comes_late_waits_behind_those_that_wait() -> None:
+    pace, begun = OpeningPace(), list[str]()
+    for _ in range(OPENINGS_A_TURN + 1):
+        pace.begin(lambda: begun.append("early"))
+    pace.begin(lambda: begun.append("late"))
+    assert len(pace) == 2
+    await eventually(lambda: not len(pace), "all have begun")
+    assert begun[-1] == "late"
+
+
+async def test_no_more_connections_are_accepted_in_a_turn_than_streams_begin() -> None:
+    """Those beyond would wait with a parser and a buffer each, a storm's worth of memory."""
+    assert ACCEPTED_IN_A_ROW_MAX <= OPENINGS_A_TURN
+
+
+async def test_health_checks_and_flushes_wait_for_a_few_openings_only() -> None:
+    async with running_gateway() as running, contextlib.AsyncExitStack() as stack:
+        await running.topic()
+        there, probe, publisher, *storm = await connections(stack, running, STORM + 3)
+        await there.send(SUBSCRIBE)
+        await there.read_until(b"event: hello")
+        for wire in storm:
+            wire.writer.write(SUBSCRIBE)
+        probe.writer.write(HEALTH)
+        publisher.writer.write(PUBLISH)
+
+        def begun() -> int:
+            return running.gateway.driver.engine.stats().sessions - 1
+
+        assert (await probe.read_answer()).status == 200
+        assert begun() < STORM // 2
+        await there.read_until(b'{"k":1}')
+        assert begun() < STORM
+        for wire in storm:
+            await wire.read_until(b"event: hello")
+        assert begun() == STORM
+
+
+async def test_a_client_that_leaves_while_it_waits_opens_no_session() -> None:
+    async with running_gateway() as running:
+        await running.topic()
+        opened = running.gateway.sessions.open
+        count = 0
+
+        def counted(**given: object) -> object:
+            nonlocal count
+            count += 1
+            return opened(**given)  # type: ignore[arg-type]  # as they were given
+
+        running.gateway.sessions.open = counted  # type: ignore[method-assign,assignment]  # counts
+        async with contextlib.AsyncExitStack() as stack:
+            storm = await connections(stack, running, STORM)
+            for wire in storm:
+                wire.writer.write(SUBSCRIBE)
+            for wire in storm[STORM // 2 :]:
+                wire.transport.abort()
+            for wire in storm[: STORM // 2]:
+                await wire.read_until(b"event: hello")
+        await eventually(lambda: running.server.figures.connections <= 1, "all have left")
+        assert count < STORM
