@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import Any
 
+import httpx2
+
 from bench.conditions import conditions, core_speed
 from bench.figure import Figure
 from bench.report import FOLDER, Part, Report, changes, measured, wanted_of
@@ -132,7 +134,8 @@ def _measured(
                 figure = Figure(*values)
                 figures.append(figure)
                 _print(figure)
-        except (OSError, RuntimeError) as error:  # a peer or a server that did not do its part
+        # A peer or a gateway that did not do its part.
+        except (OSError, RuntimeError, httpx2.HTTPError) as error:
             print(f"--- {name} failed: {error}", file=sys.stderr, flush=True)
             yield name, None
             continue
