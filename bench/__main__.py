@@ -16,9 +16,11 @@ from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import Any
 
+import httpx2
+
 from bench.conditions import conditions, core_speed
 from bench.figure import Figure
-from bench.report import Part, Report, changes, measured, wanted_of
+from bench.report import FOLDER, Part, Report, changes, measured, wanted_of
 from bench.servers.process import end_on_signals, missing, take_the_load_core
 
 # In the order of the report. Each module has `figures`, and is imported when its turn comes.
@@ -72,7 +74,7 @@ def show(names: list[str]) -> int:
 
 def report(names: list[str]) -> int:
     """Write the report; a suite that fails, and those that are not named, keep their parts."""
-    found = Report.read()
+    found = Report.read(FOLDER)
     is_whole = True
     for name, part in _measured(names or list(REPORTED)):
         if part is None:
@@ -80,13 +82,13 @@ def report(names: list[str]) -> int:
             continue
         found.parts[name] = part
         found.parts = {name: found.parts[name] for name in SUITES if name in found.parts}
-        found.write()  # after each, so that an interruption keeps what is done
+        found.write(FOLDER)  # after each, so that an interruption keeps what is done
     return 0 if is_whole else 1
 
 
 def check(names: list[str]) -> int:
     """Compare with the report. Measure a suite again before one of its figures is a regression."""
-    last = Report.read()
+    last = Report.read(FOLDER)
     names = names or [name for name in REPORTED if name in last.parts]
     if not names or any(name not in last.parts for name in names):
         print(
@@ -132,7 +134,8 @@ def _measured(
                 figure = Figure(*values)
                 figures.append(figure)
                 _print(figure)
-        except (OSError, RuntimeError) as error:  # a peer or a server that did not do its part
+        # A peer or a gateway that did not do its part.
+        except (OSError, RuntimeError, httpx2.HTTPError) as error:
             print(f"--- {name} failed: {error}", file=sys.stderr, flush=True)
             yield name, None
             continue

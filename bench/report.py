@@ -51,7 +51,7 @@ class Report:
     parts: dict[str, Part] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, folder: Path = FOLDER) -> Report:
+    def read(cls, folder: Path) -> Report:
         """Return the report of a folder; an empty one if there is none."""
         path = folder / "report.json"
         if not path.exists():
@@ -61,7 +61,7 @@ class Report:
             part["figures"] = [Figure(**figure) for figure in part["figures"]]
         return cls({name: Part(**part) for name, part in parts.items()})
 
-    def write(self, folder: Path = FOLDER) -> None:
+    def write(self, folder: Path) -> None:
         """Write `report.json` and `report.md`."""
         suites = {
             name: {

@@ -8,10 +8,11 @@
  * connection, and the clients that lost theirs before. Of every SAMPLEDth client each MARKER is followed by a
  * number, which is noted with its time of arrival. Every SLOWth client has a small receive buffer.
  *
- * What comes is looked at every half millisecond. A line on standard input is a command; the end of input ends the program:
+ * What comes is looked at every half millisecond. A line on standard input is a command, sent once the one before
+ * it is answered; the end of input ends the program:
  *     ?             print "EVENTS BYTES CLOSED"
  *     samples       print a line "CLIENT NUMBER NANOSECONDS" for each number noted, forget them, print "end"
- *     slow BYTES    let the slow clients take so many bytes a second from now on, 0 for none
+ *     slow BYTES    let the slow clients take so many bytes a second from now on, 0 for none; print "slow"
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -174,6 +175,7 @@ static void obey(const char *line) {
         printf("%llu %llu %d\n", events, bytes, closed);
     } else if (sscanf(line, "slow %d", &slow_bytes) == 1) {
         slow_down();
+        printf("slow\n");
     } else {
         for (size_t n = 0; n < samples_found; n++)
             printf("%u %lu %lu\n", samples[n].client, samples[n].number, samples[n].at_ns);

@@ -63,6 +63,7 @@ class Load:
     def slow_down(self, bytes_a_second: int) -> None:
         """Let the slow clients take no more than this from now on; 0 freezes them."""
         self.process.tell(f"slow {bytes_a_second}")
+        self.process.read()
 
 
 @contextlib.contextmanager

@@ -216,6 +216,7 @@ http {{
     uwsgi_temp_path {folder}/uwsgi;
     scgi_temp_path {folder}/scgi;
     keepalive_requests 1000000;
+    keepalive_timeout 1h;
     nchan_max_reserved_memory 256M;
     server {{
         listen 127.0.0.1:{port};
