@@ -29,7 +29,7 @@ async def test_publishing_answers_with_the_place_of_the_messages() -> None:
 async def test_publishing_goes_past_the_framework_s_routing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Its way to a route takes a third of a publish of one message."""
+    """Its way to a route takes a quarter of a publish of one message."""
     async with running_gateway() as running:
         await running.topic()
         monkeypatch.delattr(Router, "__call__")
