@@ -14,6 +14,7 @@ Inputs are calls at `now` (monotonic ns), outputs are taken: equal calls, equal 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
+from math import inf
 
 from tidegate.conflation.definition import Definition
 from tidegate.conflation.errors import LimitReached, SessionUnknown, TopicUnknown
@@ -260,15 +261,16 @@ class Engine:
     # --- Time and outputs
 
     def advance(self, now: Instant) -> None:
-        """Flush every lane that is due, and wake the sessions that have rows to take."""
+        """Flush lanes that are due, and wake their sessions; more than a step stays due."""
         self._clock(now)
-        while (due := self._schedule.pop_due(now)) is not None:
+        room = self._lanes.openings.records_max or inf
+        while room > 0 and (due := self._schedule.pop_due(now)) is not None:
             if isinstance(due, Subscriber):
                 self._lanes.release(due, now)
             elif isinstance(due, Topic):
                 self._expire(due, now)
             else:
-                self._flush(*due, now)
+                room -= self._flush(*due, now)
         for watcher in self.watchers:
             watcher.advanced(now)  # last: a flush is explained by what it left behind
 
@@ -381,15 +383,13 @@ class Engine:
         if through is not None:
             self._registry.emit(RecordsExpired(topic.name, topic.epoch, through))
 
-    def _flush(self, feed: Feed, lane: Lane, now: Instant) -> None:
-        # Groups are materialized once a flush, however many of their records changed.
-        feed.settle()
-        flushed = lane.flush(now)
-        feed.listen(lane)
+    def _flush(self, feed: Feed, lane: Lane, now: Instant) -> int:
+        flushed = feed.flush(lane, now)
         self._schedule.arm(lane, (feed, lane))
         if flushed:
             self._flushes += 1
             self._registry.announce(lane)
+        return flushed
 
     def _clock(self, now: Instant) -> None:
         # Deadlines and spans are compared with `now`: a clock that ran back would lose flushes.

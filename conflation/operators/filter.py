@@ -69,9 +69,9 @@ class Operator(ABC):
         """Return how these become rows if each is one whatever it says; None: ask `moves`."""
         return None
 
-    def put_off(self, frames: Sequence[Frame]) -> bool:
-        """Put off whatever these do to the board; False: ask `moves` now."""
-        return False
+    def put_off(self, frames: Sequence[Frame]) -> int | None:
+        """Put off what these do to the board; return how many do anything. None: ask `moves`."""
+        return None
 
     @property
     def owed(self) -> int:
@@ -124,7 +124,9 @@ class FilterOperator(Operator):
         self._matches = matcher(feed_id.filter, topic)
         self._board = board
         self._unsettled: list[Frame] = []
-        self._is_eager = self._by_record
+        # A message that a filter keeps out must not wake a lane, so a filter is asked at once.
+        self._is_never_put_off = self._by_record or self._matches is not None
+        self._is_eager = self._is_never_put_off
 
     def copy_for(self, board: Board) -> FilterOperator:
         """Return the same filter for another board, with the messages that it has put off."""
@@ -132,12 +134,13 @@ class FilterOperator(Operator):
         other._unsettled, other._is_eager = list(self._unsettled), self._is_eager
         return other
 
-    def put_off(self, frames: Sequence[Frame]) -> bool:
-        """Put off what no lane looks at before a flush does."""
+    def put_off(self, frames: Sequence[Frame]) -> int | None:
+        """Put off what no lane looks at before a flush does; a removal does nothing here."""
         if self._is_eager:
-            return False
-        self._unsettled += frames
-        return True
+            return None
+        values = [frame for frame in frames if not frame.removed]
+        self._unsettled += values
+        return len(values)
 
     @property
     def is_settled(self) -> bool:
@@ -166,12 +169,12 @@ class FilterOperator(Operator):
 
     @property
     def is_eager(self) -> bool:
-        """True while messages become rows at once; always on a board of records."""
+        """True while messages become rows at once; always on a board of records or of a filter."""
         return self._is_eager
 
     def set_eager(self, *, eager: bool) -> None:
         """Put nothing off any more, or again what can be; what is put off waits for `settle`."""
-        self._is_eager = eager or self._by_record
+        self._is_eager = eager or self._is_never_put_off
 
     def passing(self, frames: Sequence[Frame]) -> RowOf | None:
         """Return how frames become rows, where there is no filter and no removal among them."""

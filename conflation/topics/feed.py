@@ -105,12 +105,12 @@ class Feed:
     def publish(self, frames: Sequence[Frame], now: Instant) -> list[Lane]:
         """Put frames on the board; return the lanes whose deadline this armed."""
         operator = self._operator
-        if operator.put_off(frames):
+        if (values := operator.put_off(frames)) is not None:
             if operator.owed > OWED_MAX:
                 # Twice as many as have come: so a board that nobody looks at for long never owes
                 # more, and no publish makes up for all the others.
                 self.settle(2 * len(frames))
-            return self._wake((), now) if self._listening else []
+            return self._wake((), now) if values and self._listening else []
         row_of = None if self._is_watched else operator.passing(frames)
         if row_of is not None:
             # The common case at the least cost: each message is a row, and no lane looks at it.
@@ -223,6 +223,16 @@ class Feed:
         """Let a lane listen that is idle again."""
         if lane.id in self.lanes:
             self._listening[lane.id] = lane
+
+    def flush(self, lane: Lane, now: Instant) -> int:
+        """Let go what is due of a lane; return the rows that this made and sent, and 1; 0: none."""
+        before = self.accepted
+        # Groups are materialized once a flush, however many of their records changed.
+        self.settle()
+        flushed = lane.flush(now)
+        self.listen(lane)
+        sent = 0 if lane.batch is None else len(lane.batch.frames)
+        return 1 + self.accepted - before + sent if flushed else 0
 
     def drop_lane(self, lane: Lane) -> None:
         """Forget a lane without members."""

@@ -105,9 +105,7 @@ class Recording:
 
 def _flush(feed: Feed, lane: Lane) -> Sequence[Frame]:
     assert lane.deadline is not None
-    feed.settle()
-    has_rows = lane.flush(lane.deadline)
-    feed.listen(lane)
+    has_rows = feed.flush(lane, lane.deadline)
     return lane.batch.frames if has_rows and lane.batch is not None else ()
 
 
