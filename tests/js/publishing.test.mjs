@@ -79,6 +79,13 @@ test("waits double up to their bound, with full jitter, above what the gateway a
   assert.equal(new Backoff(30_000, () => 0).waitMs(), 0);
 });
 
+test("patience is counted from the first failure", async (context) => {
+  context.mock.method(Math, "random", () => 0.02);
+  const began = performance.now();
+  await assert.rejects(repeated(() => Promise.reject(new Unreachable("out")), { patienceMs: 60 }));
+  assert.ok(performance.now() - began >= 5);
+});
+
 test("a wait beyond the end of patience is not begun", async () => {
   let count = 0;
   const ask = () => {

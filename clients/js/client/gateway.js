@@ -84,6 +84,17 @@ export class Gateway extends EventTarget {
   #unwatch = () => {};
 
   /**
+   * As of any EventTarget, with the type of the event.
+   *
+   * @param {string} name
+   * @param {((event: NoticeEvent) => void) | EventListenerObject | null} listener
+   * @param {boolean | AddEventListenerOptions} [options]
+   */
+  addEventListener(name, listener, options) {
+    super.addEventListener(name, /** @type {any} */ (listener), options);
+  }
+
+  /**
    * Subscribe to a topic or a pattern.
    *
    * @param {string} topic
