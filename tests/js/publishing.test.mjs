@@ -96,6 +96,21 @@ test("a wait beyond the end of patience is not begun", async () => {
   assert.ok(count <= 6);
 });
 
+test("when a gateway does not answer, the next one is asked", async (context) => {
+  context.mock.method(Math, "random", () => 0);
+  const asked = [];
+  const answers = [() => lost(), () => out(), () => json({ messages: 1 }), () => json({ messages: 1 })];
+  const ask = (url) => {
+    asked.push(new URL(url).host);
+    return answers.shift()();
+  };
+  const gateway = connect(["http://a:1", "http://b:1"], { fetch: ask });
+  await gateway.publish("px", 1);
+  await gateway.publish("px", 2);
+  assert.deepEqual(asked, ["a:1", "b:1", "a:1", "a:1"]);
+  assert.throws(() => connect([]), TypeError);
+});
+
 test("an address is one, with nothing behind it", () => {
   for (const address of ["gateway:1", "http://a/path", "http://", "http://a?b"]) assert.throws(() => connect(address), TypeError);
   connect("http://gateway:1/");
