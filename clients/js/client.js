@@ -23,7 +23,8 @@ import { Gateway } from "./client/gateway.js";
  *     const prices = gateway.subscribe("prices", { interval: "500ms", filter: "/desk = 'a'" });
  *     prices.addEventListener("change", ({ added, changed, removed }) => show(added, changed, removed));
  *
- * @param {string} [address] Such as `http://127.0.0.1:8080`; by default the gateway that served the page.
+ * @param {string | string[]} [address] Such as `http://127.0.0.1:8080`; by default the gateway that
+ *   served the page. Of several that share a bus, the next one is used when one does not answer.
  * @param {TransportOptions & ConnectOptions} [options]
  */
 export function connect(address = "", options = {}) {

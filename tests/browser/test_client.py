@@ -232,6 +232,8 @@ def test_tabs_change_their_interval_each_for_itself(tabs: BrowserContext, gatewa
       const rows = gateway.subscribe("prices", { interval: "100ms" });
       await rows.ready;
       const code = await rows.change({ filter: "/n >" }).catch((error) => error.code);
+      await gateway.publish("prices", { symbol: "SPY", n: 1 });
+      while (!rows.get("SPY")) await new Promise((resolve) => setTimeout(resolve, 20));
       await rows.change({ filter: "/n = 1" });
       const missing = await gateway.subscribe("nowhere").ready.catch((error) => error.code);
       await gateway.close();

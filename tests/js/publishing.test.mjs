@@ -79,6 +79,13 @@ test("waits double up to their bound, with full jitter, above what the gateway a
   assert.equal(new Backoff(30_000, () => 0).waitMs(), 0);
 });
 
+test("patience is counted from the first failure", async (context) => {
+  context.mock.method(Math, "random", () => 0.02);
+  const began = performance.now();
+  await assert.rejects(repeated(() => Promise.reject(new Unreachable("out")), { patienceMs: 60 }));
+  assert.ok(performance.now() - began >= 5);
+});
+
 test("a wait beyond the end of patience is not begun", async () => {
   let count = 0;
   const ask = () => {
@@ -87,6 +94,21 @@ test("a wait beyond the end of patience is not begun", async () => {
   };
   await assert.rejects(repeated(ask, { patienceMs: 5 }));
   assert.ok(count <= 6);
+});
+
+test("when a gateway does not answer, the next one is asked", async (context) => {
+  context.mock.method(Math, "random", () => 0);
+  const asked = [];
+  const answers = [() => lost(), () => out(), () => json({ messages: 1 }), () => json({ messages: 1 })];
+  const ask = (url) => {
+    asked.push(new URL(url).host);
+    return answers.shift()();
+  };
+  const gateway = connect(["http://a:1", "http://b:1"], { fetch: ask });
+  await gateway.publish("px", 1);
+  await gateway.publish("px", 2);
+  assert.deepEqual(asked, ["a:1", "b:1", "a:1", "a:1"]);
+  assert.throws(() => connect([]), TypeError);
 });
 
 test("an address is one, with nothing behind it", () => {

@@ -28,6 +28,11 @@ test("rows come, change and go", () => {
   assert.deepEqual([...replica.rows.keys()], ['["a"]']);
 });
 
+test("a message with the same value is a change: something has happened", () => {
+  const replica = filled(row("a", { v: 1 }));
+  assert.deepEqual(ids(replica.take("message", batch(row("a", { v: 1 }))).changes.changed), ['["a"]']);
+});
+
 test("a removal of a record that is not held is nothing", () => {
   const { changes, rows } = new Replica().take("message", batch(row("a", null, "oof")));
   assert.equal(changes.size, 0);

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { connect } from "../../clients/js/client.js";
+import { placeAfter } from "../../clients/js/client/subscription.js";
 import { FakeGateway, json, problem, settled } from "./fake_gateway.mjs";
 
 const SUBSCRIPTIONS = /\/subscriptions$/;
@@ -343,4 +344,16 @@ test("notices arrive by their names", async (context) => {
   await stream.send("late", { sub: "s1", age_ms: 7 });
   await stream.send("status", { source: "bus", stale_since: 5 });
   assert.deepEqual(heard.map((each) => each.to ?? each.age_ms ?? each.source), ["2s", 7, "bus"]);
+});
+
+test("only a subscription without snapshots has a place to go on from", () => {
+  const story = (...events) => events.reduce((place, [name, fields, id = ""]) => placeAfter(place, name, fields, id), "");
+  const subscribed = ["subscribed", { bookmark: "e-1" }];
+  const message = ["message", {}, "S-2~e-5"];
+  assert.equal(story(subscribed), "e-1");
+  assert.equal(story(subscribed, message, ["message", {}, "S-3"]), "e-5");
+  assert.equal(story(["subscribed", { bookmark: null }], message), "e-5");
+  const begin = ["group_begin", {}];
+  assert.equal(story(["subscribed", { bookmark: null }], begin, message, subscribed), null);
+  assert.equal(story(subscribed, begin, ["group_end", {}, "S-4~e-9"]), "e-9");
 });

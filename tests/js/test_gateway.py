@@ -14,6 +14,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from tests.js.node import Node, running_node
+from tests.support.buses import BusServer
 from tests.support.commands import address_of, serving, start
 from tests.support.deadlines import HANGS_S
 from tests.support.ports import lasting_port
@@ -197,6 +198,42 @@ def test_it_goes_on_after_a_restart(tmp_path: Path, signal: str) -> None:
     finally:
         process.kill()
         process.communicate(timeout=HANGS_S)
+
+
+@pytest.mark.redis
+@pytest.mark.parametrize("signal", ["terminate", "kill"])
+def test_it_goes_on_at_another_gateway(redis_bus: BusServer, signal: str) -> None:
+    """A gateway that stops leaves its session to the others; one that is killed takes it along."""
+    with running_node() as node:
+        command = ["serve", "--port", "0", "--redis", redis_bus.url]
+        first, second = (start(*command, TIDEGATE_REDIS_PREFIX=f"js-{signal}") for _ in range(2))
+        try:
+            addresses = [address_of(first), address_of(second)]
+            with Gateway(addresses[1]) as gateway:
+                gateway.put_topic("px", {"key": ["/id"]})
+                publish(gateway, {"id": "a", "n": 1}, {"id": "b", "n": 1})
+                node.run(
+                    f"state.gateway = connect({json.dumps(addresses)});"
+                    "state.rows = state.gateway.subscribe('px', {interval: 20});"
+                    "state.changed = []; state.rows.addEventListener('change', ({changed}) =>"
+                    " state.changed.push(...changed.map((row) => row.key[0])));"
+                    "state.resumed = []; state.rows.addEventListener('resumed', ({detail}) =>"
+                    " state.resumed.push(detail.mode));"
+                    "await until(() => state.rows.rows.size === 2)"
+                )
+                getattr(first, signal)()
+                first.communicate(timeout=HANGS_S)
+                publish(gateway, {"id": "b", "n": 2})
+                remove(gateway, "a")
+                await_last(node, gateway)
+                assert held(node) == world(gateway)
+                assert node.run("return state.changed") == ["b"]
+                was_resumed = signal == "terminate"
+                assert node.run("return state.resumed") == (["changes"] if was_resumed else [])
+        finally:
+            for process in (first, second):
+                process.kill()
+                process.communicate(timeout=HANGS_S)
 
 
 def test_publishers_and_a_slow_reader_end_in_the_same_state(gateway: Gateway, node: Node) -> None:

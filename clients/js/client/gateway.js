@@ -55,7 +55,7 @@ import { topicPath, Transport } from "./transport.js";
  */
 export class Gateway extends EventTarget {
   /**
-   * @param {string} address
+   * @param {string | string[]} address
    * @param {TransportOptions & ConnectOptions} [options]
    */
   constructor(address = "", options = {}) {
@@ -70,7 +70,7 @@ export class Gateway extends EventTarget {
     const open = (/** @type {typeof onState} */ state, /** @type {typeof onNotice} */ notice) => new Session(this.#transport, state, notice);
     const { tabs = options.token === undefined && options.ticket === undefined } = options;
     if (tabs && canShare()) {
-      const name = `tidegate ${this.#transport.address} ${tabs === true ? "" : tabs}`;
+      const name = `tidegate ${this.#transport.name} ${tabs === true ? "" : tabs}`;
       this.#line = new Tabs(name, open, onState, onNotice);
     } else {
       this.#line = open(onState, onNotice);
@@ -82,6 +82,17 @@ export class Gateway extends EventTarget {
   /** @type {Session | Tabs} */
   #line;
   #unwatch = () => {};
+
+  /**
+   * As of any EventTarget, with the type of the event.
+   *
+   * @param {string} name
+   * @param {((event: NoticeEvent) => void) | EventListenerObject | null} listener
+   * @param {boolean | AddEventListenerOptions} [options]
+   */
+  addEventListener(name, listener, options) {
+    super.addEventListener(name, /** @type {any} */ (listener), options);
+  }
 
   /**
    * Subscribe to a topic or a pattern.

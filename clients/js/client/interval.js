@@ -23,8 +23,8 @@ export function intervalOf(options) {
  * @param {string | false} [hidden] As the subscription wishes.
  */
 export function slowerOf(granted, hidden = HIDDEN) {
-  // A subscription to every message is one that must not miss any.
-  if (hidden === false || granted === "" || granted === "none") return null;
+  // `none` is no duration, so nothing is longer: who asked for every message must not miss any.
+  if (hidden === false) return null;
   return granted === "auto" || milliseconds(hidden) > milliseconds(granted) ? hidden : null;
 }
 

@@ -111,7 +111,7 @@ export class Stream {
           this.#take(event);
           if (this.#isClosed) return;
         }
-        // Also moved by an id without data.
+        // Now and not before: an event that could not be applied has to come again.
         this.#lastId = parser.lastId;
         if (parser.retryMs !== null) this.#retryMs = parser.retryMs;
       }
@@ -132,8 +132,6 @@ export class Stream {
       this.#goodbye = String(fields.reason);
     }
     this.#on.event(event, fields);
-    // After the handler: an event that could not be applied has to come again.
-    this.#lastId = event.id;
   }
 }
 

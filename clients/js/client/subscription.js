@@ -62,6 +62,8 @@ export class NoticeEvent extends Event {
   }
 }
 
+/** @typedef {{ change: ChangeEvent, rows: RowsEvent }} Events Those that are no notices. */
+
 /**
  * The connection of a subscription to its gateway: a session, or the stream that tabs share.
  *
@@ -134,6 +136,18 @@ export class Subscription extends EventTarget {
   #readers = new Set();
   /** @type {Error | null} */
   #error = null;
+
+  /**
+   * As of any EventTarget, with the type of the event.
+   *
+   * @template {string} Name
+   * @param {Name} name
+   * @param {((event: Name extends keyof Events ? Events[Name] : NoticeEvent) => void) | EventListenerObject | null} listener
+   * @param {boolean | AddEventListenerOptions} [options]
+   */
+  addEventListener(name, listener, options) {
+    super.addEventListener(name, /** @type {any} */ (listener), options);
+  }
 
   /** The records by id, in the order of their arrival. */
   get rows() {

@@ -36,26 +36,39 @@ const ANSWER_MS_MAX = 60_000; // a commit of a million messages takes a while
 const HEADER_MS_MAX = 30_000; // of a stream: a gateway answers at once, or something is wrong
 const UNAUTHENTICATED = 401;
 const NO_CONTENT = 204;
+const OUT = 503; // its bus is out, or it is shutting down
 const NOT_MODIFIED = 304;
 
 /** The way to one gateway. */
 export class Transport {
   /**
-   * @param {string} address Such as `http://127.0.0.1:8080`; empty for the gateway that served the page.
+   * @param {string | string[]} address Such as `http://127.0.0.1:8080`; empty for the gateway that
+   *   served the page. Of several that share a bus, the next one is used when one does not answer.
    * @param {TransportOptions} [options]
    */
   constructor(address, options = {}) {
-    this.address = checkedAddress(address);
+    this.#addresses = [address].flat().map(checkedAddress);
+    if (this.#addresses.length === 0) throw new TypeError("expected at least one address");
+    /** All of them, as one text. */
+    this.name = this.#addresses.join(" ");
     this.integers = options.integers ?? "bigint";
     this.#options = options;
     // Unbound, the browser's own refuses to be called.
     this.#fetch = options.fetch ?? ((input, init) => fetch(input, init));
   }
 
+  #addresses;
+  /** Which of them is used. */
+  #at = 0;
   #options;
   #fetch;
   /** @type {Map<string, { etag: string, document: any }>} */
   #known = new Map();
+
+  /** The address that is used now. */
+  get address() {
+    return this.#addresses[this.#at];
+  }
 
   /**
    * Return the JSON of an answer; undefined where it has none.
@@ -171,6 +184,7 @@ export class Transport {
       answer = await this.#once(method, path, asked);
     }
     if (answer.ok || answer.status === NOT_MODIFIED) return answer;
+    if (answer.status === OUT) this.#turn();
     throw await problemOf(answer);
   }
 
@@ -198,8 +212,16 @@ export class Transport {
         credentials: this.#options.credentials ?? "same-origin",
       });
     } catch (error) {
-      throw this.#unreachable(error);
+      const failure = this.#unreachable(error);
+      // An address that was given up on purpose has not failed.
+      if (!signal?.aborted) this.#turn();
+      throw failure;
     }
+  }
+
+  /** Use the next address from now on. */
+  #turn() {
+    this.#at = (this.#at + 1) % this.#addresses.length;
   }
 
   /** @param {unknown} error */
