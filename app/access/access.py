@@ -30,6 +30,7 @@ from tidegate.app.delivery.timers import wall_ms
 from tidegate.app.http.problems import Problem
 from tidegate.app.http.telemetry import event
 from tidegate.app.settings import Settings, SettingsInvalid
+from tidegate.conflation.outputs import CloseReason
 
 logger = logging.getLogger("tidegate.access")
 
@@ -120,9 +121,16 @@ class Access:
             return None
         return policy.applied(subject)
 
-    def has_expired(self, subject: Subject) -> bool:
-        """Return True if the subject's token is over, the allowance for clocks included."""
-        return self.now_ms() >= subject.expires_ms + SKEW_S * 1_000
+    def ending(self, subject: Subject, *, are_new: bool = True) -> CloseReason | None:
+        """Return why a stream of this subject may not go on, or None.
+
+        `are_new`: keys or policy may have changed since it began.
+        """
+        if self.now_ms() >= subject.expires_ms + SKEW_S * 1_000:
+            return CloseReason.TOKEN_EXPIRED
+        if are_new and self.current(subject) != subject:
+            return CloseReason.REVOKED
+        return None
 
     def reload(self) -> None:
         """Look at keys and policy at once, as SIGHUP asks."""

@@ -154,14 +154,24 @@ class Grants:
         return is_whole or self.may(ADMIN, topic)
 
     def may_read(self, topic: str) -> bool:
-        """Return True if the topic may be read."""
-        entitlement = self.reading(topic)
-        return entitlement is not None and entitlement.is_whole
+        """Return True if the topic may be read, or some of it."""
+        return self.may(READ, topic)
 
     def reading(self, topic: str) -> Entitlement | None:
         """Return what may be seen of a topic, or None for nothing."""
         found = [it for it in self.each if READ in it.can and it.topics.matches(topic)]
         return _added(tuple(found)) if found else None
+
+    def required(self, topic: str) -> Entitlement:
+        """Return what may be seen of a topic.
+
+        Raises:
+            Problem: forbidden, where that is nothing.
+        """
+        entitlement = self.reading(topic)
+        if entitlement is None:
+            raise forbidden(f"{READ} of this topic")
+        return entitlement
 
     def require(self, verb: str, topic: str) -> None:
         """Refuse what no grant gives.
@@ -179,10 +189,7 @@ class Grants:
         Raises:
             Problem: forbidden.
         """
-        entitlement = self.reading(topic)
-        if entitlement is None:
-            raise forbidden(f"{READ} of this topic")
-        if not entitlement.is_whole:
+        if not self.required(topic).is_whole:
             detail = "This needs all rows and fields of the topic, and the token hides some."
             raise Problem("forbidden", detail)
 
@@ -230,7 +237,7 @@ def check_reading(grants: Grants | None, target: str | TopicPattern) -> None:
     if grants is None:
         return
     if isinstance(target, str):
-        grants.require_whole(target)
+        grants.require(READ, target)
     elif not grants.may_anywhere(READ):
         raise forbidden(f"{READ} of any topic")
 

@@ -14,7 +14,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tidegate.app.access.access import Access, csrf_proof
 from tidegate.app.access.grants import (
-    ADMIN,
     OBSERVE,
     SUBJECT,
     WRITE,
@@ -104,13 +103,13 @@ class Guard:
                     raise forbidden(OBSERVE)
             case Need.READ:
                 check_reading(grants, topic_or_pattern(scope))
-            case Need.WRITE:
-                grants.require(WRITE, topic_name(scope))
+            case Need.WHOLE:
+                grants.require_whole(topic_name(scope))
+            case Need.WRITE | Need.ADMIN:
+                grants.require(need.value, topic_name(scope))
             case Need.REMOVE:
                 grants.require(WRITE, topic_name(scope))
                 grants.require_whole(topic_name(scope))
-            case Need.ADMIN:
-                grants.require(ADMIN, topic_name(scope))
             case Need.DEFINITION:
                 if not grants.may_define(topic_name(scope)):
                     grants.require_whole(topic_name(scope))

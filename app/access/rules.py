@@ -21,6 +21,8 @@ class Need(StrEnum):
     """The subject that opened the session, or one that may observe."""
     READ = "read"
     """To read the topic in the path, or some of the topics of the pattern there."""
+    WHOLE = "whole"
+    """To read all rows and fields of the topic in the path."""
     WRITE = "write"
     """To publish to the topic in the path."""
     REMOVE = "remove"
@@ -58,7 +60,7 @@ RULES: Final = (
     Rule("PATCH", TOPIC, Need.ADMIN),
     Rule("DELETE", TOPIC, Need.ADMIN),
     Rule("POST", TOPIC + "/messages", Need.WRITE),
-    Rule("GET", TOPIC + "/messages", Need.READ),
+    Rule("GET", TOPIC + "/messages", Need.WHOLE),
     Rule("POST", TOPIC + "/commits", Need.WRITE),
     Rule("GET", TOPIC + "/sow", Need.READ),
     Rule("GET", TOPIC + "/sow/{record_key:path}", Need.READ),

@@ -198,10 +198,9 @@ class Sessions:
             subject = session.subject
             if subject is None or session.reader is None or session.closed is not None:
                 continue
-            if access.has_expired(subject):
-                self._send_away(session, CloseReason.TOKEN_EXPIRED)
-            elif are_new and access.current(subject) != subject:
-                self._send_away(session, CloseReason.REVOKED)
+            reason = access.ending(subject, are_new=are_new)
+            if reason is not None:
+                self._send_away(session, reason)
 
     def _send_away(self, session: Session, reason: CloseReason) -> None:
         assert session.reader is not None

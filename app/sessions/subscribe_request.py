@@ -8,6 +8,7 @@ from typing import Annotated, NamedTuple
 
 from pydantic import ConfigDict, Field
 
+from tidegate.app.access.entitlement import entitlement_of, narrowed
 from tidegate.app.access.grants import Grants, Subject
 from tidegate.app.definitions.topic import TopicDefinition
 from tidegate.app.delivery.driver import Driver
@@ -211,7 +212,7 @@ def decided(
         Problem, EngineError, KeysError: forbidden, topic-unknown, options-invalid, filter-invalid.
     """
     if grants is not None:
-        grants.require_whole(name)
+        grants.required(name)
     context.catalog.get(name)
     characters_max = context.settings.options_characters_max
     wish = SubscribeRequest.parse(asked, characters_max, many=by_pattern, grants=grants)
@@ -232,11 +233,13 @@ def granted_to(
         Problem, EngineError, KeysError: forbidden, topic-unknown, options-invalid, filter-invalid.
     """
     if wish.grants is not None:  # first: a topic that may not be read must not be known either
-        wish.grants.require_whole(name)
+        wish.grants.required(name)
     entry = context.catalog.get(name)
+    definition = context.driver.engine.topic(name).definition
+    entitlement = entitlement_of(wish.grants, definition, name)
     request = Request(
         name,
-        context.driver.engine.topic(name).definition,
+        definition,
         wish.options,
         defaults=wish.earlier.over(Options.parse(_defaults(entry.document))),
         command=wish.command,
@@ -252,7 +255,10 @@ def granted_to(
     if form is not Format.VALUE or shown.max_age_ns is not None:
         # An envelope names the first message of a row, and max_age watches its time.
         granted = grant(replace(request, counted=True))
-    return RequestedSubscription(granted.subscription, form, granted.warnings)
+    subscription = granted.subscription
+    if entitlement is not None:
+        subscription = narrowed(subscription, entitlement, definition)
+    return RequestedSubscription(subscription, form, granted.warnings)
 
 
 def granted_again(
@@ -273,11 +279,13 @@ def granted_again(
         Problem, EngineError, KeysError: the topic is not there, or not as it was.
     """
     if wish.grants is not None:
-        wish.grants.require_whole(name)
+        wish.grants.required(name)
     context.catalog.get(name)
+    definition = context.driver.engine.topic(name).definition
+    entitlement = entitlement_of(wish.grants, definition, name)
     request = Request(
         name,
-        context.driver.engine.topic(name).definition,
+        definition,
         Options.parse(options_text),
         command=command,
         filter_text=wish.filter_text,
@@ -285,7 +293,8 @@ def granted_again(
         counted=counted,
         by_pattern=by_pattern,
     )
-    return grant(request).subscription
+    subscription = grant(request).subscription
+    return subscription if entitlement is None else narrowed(subscription, entitlement, definition)
 
 
 def _defaults(document: TopicDefinition) -> str:

@@ -132,6 +132,12 @@ class Filter:
         """
         return _test(self, topic)
 
+    @property
+    def paths(self) -> tuple[FieldPath, ...]:
+        """The fields it reads, each once, in the order of the text."""
+        found = (node.path for node in walk(self.tree) if isinstance(node, Field))
+        return tuple(dict.fromkeys(found))
+
     def equality(self) -> Equality | None:
         """Return the field and constants of which it must equal one in order to match, if any."""
         return equality_of(self.tree)

@@ -139,6 +139,24 @@ async def test_a_session_comes_back_with_what_is_granted_then(tmp_path: Path) ->
         assert (await running.http.get(at, headers=other)).status_code == 404
 
 
+@rule("access-9")
+async def test_a_trace_ends_with_its_reader_s_token(tmp_path: Path) -> None:
+    async with guarded(tmp_path) as running:
+        everything = "read,observe >"
+        short = token_of("obi", everything, exp=int(time.time()) - SKEW_S + 2)
+        body = {"subscriptions": [{"topic": "prices.eu"}]}
+        opened = await running.http.post("/v1/sessions", json=body, headers=ROOT)
+        at = opened.json()["events"]
+        trace = f"{opened.headers['location']}/subscriptions/s1/trace"
+        async with running.http.stream("GET", at, headers=ROOT) as answer:
+            attached = Stream(answer)
+            await attached.until("group_end")
+            async with running.http.stream("GET", trace, headers=short) as traced:
+                async with asyncio.timeout(SOON_S):
+                    events = await Stream(traced).rest()
+                assert json.loads(events[-1].text)["reason"] == "TOKEN_EXPIRED"
+
+
 async def test_a_signal_reads_the_policy_at_once(tmp_path: Path) -> None:
     keys = write_keys(tmp_path / "keys.json", public_jwk("HS256"))
     access = Access(edge_settings(auth_keys=keys))

@@ -13,6 +13,9 @@ from typing import Any
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
+LIFE_S = 7 * 86_400
+"""Tokens of a module are made when it is imported, and a run of all tests takes hours."""
+
 SECRET = b"0123456789abcdef0123456789abcdef"
 
 
@@ -56,7 +59,7 @@ def claims(sub: str = "ann", *grants: Mapping[str, Any], **more: Any) -> dict[st
         "sub": sub,
         "iss": "tidegate",
         "aud": "tidegate",
-        "exp": now + 600,
+        "exp": now + LIFE_S,
         "iat": now,
         "tidegate": {"grants": list(grants)},
         **more,
