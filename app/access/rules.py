@@ -93,6 +93,8 @@ RULES: Final = (
     Rule("GET", "/", Need.NOTHING),
     Rule("GET", "/docs", Need.NOTHING),
     Rule("GET", "/static/{file:path}", Need.NOTHING),
+    Rule("GET", "/client.js", Need.NOTHING),
+    Rule("GET", "/client/{file:path}", Need.NOTHING),
 )
 
 _SLOT = re.compile(r"\{\w+(:path)?\}")
