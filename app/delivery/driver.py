@@ -16,8 +16,9 @@ from tidegate.app.delivery.backpressure import (
 )
 from tidegate.app.delivery.compression import Coding
 from tidegate.app.delivery.encoding import Style
-from tidegate.app.delivery.fanout import CohortWriter, Seat, StreamScheduler, Wakeup
+from tidegate.app.delivery.fanout import CohortWriter, Seat
 from tidegate.app.delivery.notices import WriteContext
+from tidegate.app.delivery.scheduler import StreamScheduler, Wakeup
 from tidegate.app.delivery.timers import IdleTask, Timer, wall_ms
 from tidegate.app.http.telemetry import Counters, shown_id
 from tidegate.app.http.telemetry import event as log_event

@@ -1,38 +1,30 @@
-"""Fan-out: which stream writes when, and one text to the streams of a whole cohort."""
+"""Fan-out: one text to the sockets of a whole cohort."""
 
 from __future__ import annotations
 
 import asyncio
-import heapq
-import math
 import os
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from tidegate.app.delivery.compression import Coding, StreamEncoder, block
 from tidegate.app.delivery.encoding import Style, chunk, rows_text
+from tidegate.app.delivery.scheduler import INFINITY, StreamScheduler
 from tidegate.app.http.admission import HandedOver
 from tidegate.app.http.connection import NO_DESCRIPTOR, Connection, WriteWatch
 from tidegate.app.http.wire import HEARTBEAT
 from tidegate.conflation.lanes.cohort import Cohort
 from tidegate.conflation.outputs import Rows
 
-# How long streams may write before the loop looks at everything else.
-TURN_S: Final = 0.005
 # A larger text would be copied into the buffer of each slow peer: a cohort takes it in parts.
 FLUSH_BYTES_MAX: Final = 1 << 20
 # So many streams are written to between two looks at the clock: less than a millisecond.
 STREAMS_AT_ONCE: Final = 64
 # What a healthy socket may hold on its way; more than that waits.
 SMALL_BUFFERS_BYTES: Final = 64 << 10
-LEFT: Final = -2  # in the place of a descriptor
-
-# A time that is further away than this is put off to the next multiple of GROUP_S: to wake the
-# loop costs more than a heartbeat, and nobody misses a heartbeat by so little.
-GROUPED_S: Final = 1.0
-GROUP_S: Final = 0.05
-
-INFINITY: Final = float("inf")
+# In the place of a descriptor: the stream has left, or its transport has the rest of a text.
+LEFT: Final = -2
+DRAINING: Final = -3
 
 
 class SharedChunk(NamedTuple):
@@ -53,110 +45,6 @@ def shared_chunk(text: bytes, coding: Coding) -> SharedChunk:
     """Compress, where that is asked for, and frame a text."""
     body = block(text, coding)
     return SharedChunk(text, chunk(body), len(body))
-
-
-class Wakeup:
-    """How the stream of one session learns that there is something to write.
-
-    Attributes:
-        on_woken: called in place of waking whoever waits.
-    """
-
-    __slots__ = ("_woken", "on_woken")
-
-    def __init__(self) -> None:
-        self.on_woken: Callable[[], None] | None = None
-        # Made at its first use: most streams are called and wait for nothing.
-        self._woken: asyncio.Event | None = None
-
-    def wake(self) -> None:
-        """Wake the stream: its session has outputs or notices for it alone."""
-        if self.on_woken is None:
-            self._event().set()
-        else:
-            self.on_woken()
-
-    async def wait(self, seconds_max: float) -> bool:
-        """Wait until the stream is woken; return False after `seconds_max`."""
-        woken = self._event()
-        try:
-            async with asyncio.timeout(seconds_max):
-                await woken.wait()
-        except TimeoutError:
-            return False
-        woken.clear()
-        return True
-
-    def _event(self) -> asyncio.Event:
-        if self._woken is None:
-            self._woken = asyncio.Event()
-        return self._woken
-
-
-class StreamScheduler:
-    """Calls the streams that have something to write, and those whose time has come.
-
-    A flush wakes thousands of streams at once. They write in turns of a few milliseconds, so that
-    other requests wait for a turn and not for the flush. One timer serves all: idle streams, which
-    wait for their heartbeats, are called in groups.
-    """
-
-    def __init__(self) -> None:
-        self._ready: dict[Callable[[], None], None] = {}
-        self._is_called = False
-        self._due: dict[float, list[Callable[[], None]]] = {}
-        self._times: list[float] = []  # a heap of the times in `_due`
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_due_s = INFINITY
-
-    def call_soon(self, stream: Callable[[], None]) -> None:
-        """Call a stream in the loop's next turn, once however often this is asked."""
-        self._ready[stream] = None
-        if not self._is_called:
-            self._is_called = True
-            asyncio.get_running_loop().call_soon(self._turn)
-
-    def call_at(self, due_s: float, stream: Callable[[], None]) -> None:
-        """Call a stream at a time of the loop's clock, in seconds, or a little later."""
-        if due_s > asyncio.get_running_loop().time() + GROUPED_S:
-            due_s = math.ceil(due_s / GROUP_S) * GROUP_S
-        streams = self._due.get(due_s)
-        if streams is not None:
-            streams.append(stream)
-            return
-        self._due[due_s] = [stream]
-        heapq.heappush(self._times, due_s)
-        if due_s < self._timer_due_s:
-            self._arm()
-
-    def _turn(self) -> None:
-        loop = asyncio.get_running_loop()
-        end_s = loop.time() + TURN_S
-        # One that is not done asks again, and comes after the others that are ready.
-        while self._ready:
-            stream = next(iter(self._ready))
-            del self._ready[stream]
-            stream()
-            if loop.time() > end_s:
-                break
-        self._is_called = bool(self._ready)
-        if self._ready:
-            loop.call_soon(self._turn)
-
-    def _arm(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer, self._timer_due_s = None, INFINITY
-        if self._times:
-            self._timer_due_s = self._times[0]
-            self._timer = asyncio.get_running_loop().call_at(self._timer_due_s, self._look)
-
-    def _look(self) -> None:
-        now_s = asyncio.get_running_loop().time()
-        while self._times and self._times[0] <= now_s:
-            for stream in self._due.pop(heapq.heappop(self._times)):
-                self.call_soon(stream)
-        self._arm()
 
 
 class Seat:
@@ -195,7 +83,8 @@ class CohortWriter:
 
     A stream costs one system call, and nothing else: no object of its own is asked, no timer is
     set. Its counts are differences between two counts of the writer. A text goes out in turns of
-    `STREAMS_AT_ONCE`, between which others are served; the next one is taken when all have it.
+    `STREAMS_AT_ONCE`, between which others are served; the next one is taken when all have it. A
+    stream whose socket does not take a text whole stays, if it has by then.
 
     Args:
         cohort: what takes, in the engine.
@@ -230,6 +119,7 @@ class CohortWriter:
         self._seats: list[Seat | None] = []
         self._descriptors: list[int] = []
         self._streams = 0
+        self._draining: list[Seat] = []
         self._write_watch: WriteWatch | None = None
         # The round under way: the streams before `_at` have its text, those from `_end` on came
         # later and had it before.
@@ -318,6 +208,8 @@ class CohortWriter:
     def _begin(self) -> bool:
         """Take what is next; return False if there is nothing."""
         self._chunk = None
+        if self.cohort.has_rows:  # first: for whoever takes by itself the next rows are its own
+            self._end_draining()
         self._close_ranks()
         rows = self._take(self.cohort, FLUSH_BYTES_MAX) if self._streams else None
         if rows is None:
@@ -345,7 +237,7 @@ class CohortWriter:
                 continue
             streams += 1
             if descriptor == NO_DESCRIPTOR:
-                self._write_through(at, framed)
+                self._drain(at, framed)
                 continue
             try:
                 # Past the transport: nothing waits there, and its checks cost as much as the call.
@@ -353,30 +245,35 @@ class CohortWriter:
             except OSError:  # a full socket, or one whose peer has left: the transport finds out
                 taken_bytes = 0
             if taken_bytes < size_bytes:
-                self._send_away(at, framed[taken_bytes:])
+                self._drain(at, framed[taken_bytes:])
         return streams
 
-    def _write_through(self, at: int, framed: bytes) -> None:
-        """Write to the transport of a stream that is encrypted, or has no socket of its own."""
+    def _drain(self, at: int, rest: bytes) -> None:
+        """Leave bytes to the transport: it has time until the next text."""
         seat = self._seats[at]
         assert seat is not None, "it has not left"
-        seat.line.transport.write(framed)
+        seat.line.write(rest)
         if seat.line.connection.write_buffer_bytes:
-            self._send_away(at, b"")
+            self._descriptors[at] = DRAINING
+            self._draining.append(seat)
+
+    def _end_draining(self) -> None:
+        """Go on with those whose transports are empty again, and send the others away."""
+        draining, self._draining = self._draining, []
+        for seat in draining:
+            if self._seats[seat.at] is not seat:
+                continue  # it has left
+            if seat.line.connection.write_buffer_bytes:
+                seat.on_sent_away()
+            else:
+                self._descriptors[seat.at] = seat.line.descriptor
 
     def _send_slow_away(self, first: int, end: int, chunk: SharedChunk) -> None:
         """Send those away whose peers have not taken what was written long ago."""
-        for at, seat in enumerate(self._seats[first:end], first):
+        for seat in self._seats[first:end]:
             if seat is not None and seat.line.connection.unsent_bytes > SMALL_BUFFERS_BYTES:
-                self._send_away(at, chunk.framed)
-
-    def _send_away(self, at: int, rest: bytes) -> None:
-        """Leave a text's rest to the transport, and the stream to itself."""
-        seat = self._seats[at]
-        assert seat is not None, "it has not left"
-        if rest:
-            seat.line.write(rest)
-        seat.on_sent_away()
+                seat.line.write(chunk.framed)
+                seat.on_sent_away()
 
     # --- Heartbeats
 
@@ -393,7 +290,8 @@ class CohortWriter:
             return  # a later call is on its way, or nobody is left
         self._beat_s = INFINITY
         if now_s >= self._wrote_s + self._heartbeat_s:
-            if self._at == self._end:
+            self._end_draining()
+            if self._at == self._end and not self.is_empty:
                 self._begin_round(HEARTBEAT)
             self._scheduler.call_soon(self)
         self._await_beat()

@@ -9,7 +9,8 @@ from typing import Final
 from tidegate.app.delivery.compression import StreamEncoder
 from tidegate.app.delivery.driver import Driver
 from tidegate.app.delivery.encoding import Style, chunk
-from tidegate.app.delivery.fanout import INFINITY, CohortWriter, Seat
+from tidegate.app.delivery.fanout import CohortWriter, Seat
+from tidegate.app.delivery.scheduler import INFINITY
 from tidegate.app.http.admission import HandedOver
 from tidegate.app.http.connection import Connection, WriteDeadline
 from tidegate.app.sessions.event_writer import EventWriter
@@ -166,7 +167,7 @@ class SocketStream(asyncio.Protocol):
     # What the scheduler calls
 
     def _woken(self) -> None:
-        is_waiting = self._is_paused
+        is_waiting = self._is_paused and self._seat is None
         self._leave_cohort()
         if not is_waiting and not self._is_closing:
             self._go_on()

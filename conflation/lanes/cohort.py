@@ -52,6 +52,12 @@ class Cohort:
         del self.members[member.session]
         member.stand_alone()
 
+    @property
+    def has_rows(self) -> bool:
+        """True if a take would move it."""
+        member = next(iter(self.members.values()), None)
+        return member is not None and self.lane.ready(member)
+
     def take(self, bytes_max: int) -> Batch | None:
         """Return the lane's next answer for all members; None: there is nothing to take."""
         # Any of them: from here on the lane has the same answers for all.
