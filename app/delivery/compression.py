@@ -86,10 +86,10 @@ def _deflated(text: bytes) -> bytes:
     return deflating.compress(text) + deflating.flush(zlib.Z_SYNC_FLUSH)
 
 
-# Rows become no smaller at level 3, the default, and cost a fifth more. The window is the content,
-# of 2 MiB at most; browsers take 8 (RFC 9659).
+# Rows become no smaller at level 3, the default, and cost a fifth more. The window of level 1 is
+# half a MiB; browsers take 8 MiB (RFC 9659).
 _ZSTD: Final = zstd.ZstdCompressor(level=1)
-"""One for all frames, in the loop's thread: a new one costs more than a short frame does."""
+"""One for all frames, one call each: a new one costs more than a short frame does."""
 
 
 def _zstd_frame(text: bytes) -> bytes:
@@ -97,7 +97,7 @@ def _zstd_frame(text: bytes) -> bytes:
 
     Blocks of one frame would not do: the encoder counts on the offsets of the block before.
     """
-    _ZSTD.set_pledged_input_size(len(text))  # short texts get small tables, and no window
+    # In one call the encoder knows the size: short texts get small tables, and no window.
     return _ZSTD.compress(text, zstd.ZstdCompressor.FLUSH_FRAME)
 
 
