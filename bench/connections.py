@@ -85,8 +85,9 @@ def _storm() -> Iterator[Figure]:
                     f"{waited_s:.1f} s"
                 )
                 name = f"{CLIENTS:,} clients back after a restart"
-                yield Figure(name, back_s, "s", 10, note=note, scale="cpu")
-                yield Figure("a client back, with the row that it missed", each_us, "us CPU")
+                yield Figure(name, back_s, "s", 10, note=note)
+                name = "a client back, with the row that it missed"
+                yield Figure(name, each_us, "us CPU", scale="cpu")
                 yield Figure("the core of the storm", busy, "% busy")
 
 

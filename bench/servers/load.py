@@ -91,14 +91,14 @@ def load_on(
         slow_every: one client in so many can be slowed down; 0 for none.
 
     Raises:
-        RuntimeError: the server has closed connections.
+        RuntimeError: the server has closed connections, or some were not ready in five minutes.
     """
     words = [_hex(request), _hex(marker), _hex(ready), opening, sampled_every, slow_every]
     command: list[str | Path] = [built("load"), str(port), str(clients), *map(str, words)]
     with running(command, (LOAD_CORE,)) as process:
         _, took_ns, lost = process.read().split()
         if lost != "0":
-            raise RuntimeError(f"{lost} of {clients:,} connections were closed at once")
+            raise RuntimeError(f"{lost} of {clients:,} clients were turned away, or never ready")
         yield Load(process, int(took_ns) / 1e9)
 
 

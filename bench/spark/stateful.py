@@ -56,10 +56,12 @@ class LatestOfKey(StatefulProcessor):
     """Sends the newest message of a key, an interval after the first held one."""
 
     def init(self, handle: StatefulProcessorHandle) -> None:
+        """Open the state."""
         self._handle = handle
         self._held = handle.getValueState("held", STATE)
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803 - Spark's names
+        """Take the messages of a key and batch; send what was due before them."""
         for row in sorted(rows, key=attrgetter("ts")):
             found = self._held.get()
             held = None if found is None else Held(*found)
@@ -78,19 +80,21 @@ class LatestOfKey(StatefulProcessor):
         timerValues: Any,  # noqa: N803 - Spark's name
         expiredTimerInfo: Any,  # noqa: N803 - Spark's name
     ) -> Iterator[Row]:
+        """Send what a key holds."""
         found = self._held.get()
         assert found is not None
         self._held.clear()
         yield Row(key=key[0], **Held(*found)._asdict())
 
     def close(self) -> None:
-        pass
+        """Do nothing: Spark closes the state."""
 
 
 class LatestOfKeyWithCare(LatestOfKey):
     """Does the same, but combines the messages of a key and batch before it reads the state."""
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803 - Spark's names
+        """Take the messages of a key and batch; send what was due before them."""
         found = self._held.get()
         before = held = None if found is None else Held(*found)
         for row in sorted(rows, key=attrgetter("ts")):

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import httpx2
 
-from bench.store import NDJSON
+from bench.servers.gateway import NDJSON
 from tests.faults.setups.children import TIDEGATE
 from tests.faults.setups.gateway import redis_binary
 from tests.support.ports import lasting_port

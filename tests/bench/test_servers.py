@@ -133,7 +133,7 @@ def test_frozen_clients_take_nothing_and_slow_ones_a_little(
 def test_clients_that_a_server_turns_away_are_an_error(events: Callable[..., Events]) -> None:
     server = events(first=b"")
     with (
-        pytest.raises(RuntimeError, match="3 of 3 connections were closed"),
+        pytest.raises(RuntimeError, match="3 of 3 clients were turned away"),
         load_on(server.port, 3, REQUEST, MARKER, READY),
     ):
         pass
@@ -141,7 +141,7 @@ def test_clients_that_a_server_turns_away_are_an_error(events: Callable[..., Eve
 
 def test_clients_that_nobody_listens_to_are_an_error() -> None:
     with (
-        pytest.raises(RuntimeError, match="2 of 2 connections were closed"),
+        pytest.raises(RuntimeError, match="2 of 2 clients were turned away"),
         load_on(free_port(), 2, REQUEST, MARKER, READY),
     ):
         pass
