@@ -6,6 +6,7 @@ its stream. A kept session has a cursor for its ids, and waits for its reader to
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from types import MappingProxyType
@@ -168,7 +169,8 @@ class Session:
         Raises:
             Problem, EngineError, KeysError: nothing was added.
         """
-        asked = SessionSubscription(f"s{self.named + 1}", target, wish)
+        # Interned: nearly every session has one, and its name stands in five places.
+        asked = SessionSubscription(sys.intern(f"s{self.named + 1}"), target, wish)
         if decisions is None:
             decisions = decide_target(self.context, target, wish)
         self._check_room(len(decisions))
@@ -383,11 +385,8 @@ class Session:
         return sum(len(asked.topics) for asked in self.asked.values())
 
     def _forget_evicted(self, is_over: Callable[[SubscriberId], bool]) -> None:
-        if not self.evicted:
-            return
-        self.evicted = {
-            subscriber: it for subscriber, it in self.evicted.items() if not is_over(subscriber)
-        }
+        kept = {each: it for each, it in self.evicted.items() if not is_over(each)}
+        self.evicted = kept or NONE_EVICTED
 
     def _forget_finished(self) -> None:
         """Remove finished `sow` subscriptions once their reader is known to have everything.

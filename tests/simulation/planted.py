@@ -55,7 +55,7 @@ PLANTED: dict[str, Planted] = {
     ),
     "nobody hears the goodbye": (
         "conflation/sessions/registry.py",
-        "            session.outbox.append(Goodbye(reason))",
+        "            session.put(Goodbye(reason))",
         "            pass",
     ),
     "who is woken late is late": (

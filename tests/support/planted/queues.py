@@ -85,7 +85,7 @@ QUEUES: dict[str, Planted] = {
     "what is queued goes with the subscription that ends": (
         POLICIES,
         "conflation/sessions/registry.py",
-        "            session.outbox.append(subscriber.drain(sums))",
+        "            session.put(subscriber.drain(sums))",
         "            subscriber.drain(sums)",
     ),
     "what is still told to who has left does not count": (
