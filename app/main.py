@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -12,11 +13,14 @@ from fastapi import FastAPI, Response
 from fastapi.staticfiles import StaticFiles
 from starlette.responses import FileResponse
 
-from tidegate import __version__
+from tidegate import HOME, __version__
 from tidegate.app.gateway import Gateway
 from tidegate.app.http.internal_call import perform
 from tidegate.app.http.middleware import install_middleware
 from tidegate.app.http.openapi import Api
+from tidegate.app.routes import (
+    access as access_routes,
+)
 from tidegate.app.routes import (
     explain,
     messages,
@@ -32,13 +36,17 @@ from tidegate.app.routes.models import COMPONENTS
 from tidegate.app.settings import Settings
 
 if TYPE_CHECKING:
+    from tidegate.app.access.access import Access
     from tidegate.app.cluster.connection import BusConnection
 
 STATIC = Path(__file__).parent / "static"
+CLIENT = HOME / "tidegate" / "clients" / "js"
+"""The client for pages: its source is what is served, so that no build stands between."""
 SWAGGER = ("fastapi_offline", "static")
 """Swagger UI in files; FastAPI's own page loads them from another host."""
 ROUTES = (
-    topics, messages, sow, subscribe, sessions, subscriptions, trace, explain, operations,
+    topics, messages, sow, subscribe, sessions, subscriptions, trace, explain, access_routes,
+    operations,
 )  # fmt: skip
 
 
@@ -51,11 +59,17 @@ def create_app(settings: Settings, *, bus: BusConnection | None = None) -> FastA
     comes only after the streams have ended.
     """
     gateway = Gateway.build(settings)
+    access = _access(settings)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         await gateway.open()
-        yield
+        async with (
+            contextlib.nullcontext()
+            if access is None
+            else access.watching(gateway.sessions.end_unentitled)
+        ):
+            yield
         await gateway.aclose()
 
     app = Api(
@@ -68,7 +82,7 @@ def create_app(settings: Settings, *, bus: BusConnection | None = None) -> FastA
         telemetry={"tracing": False, "metrics": False, "logs": False, "operation_spans": False},
     )
     app.components = COMPONENTS
-    app.state.gateway = gateway
+    app.state.gateway, app.state.access = gateway, access
     app.state.plans = plans = subscribe.Plans()
     routers = [module.router for module in ROUTES]
     app.state.routes = [route for router in routers for route in router.routes]
@@ -80,7 +94,11 @@ def create_app(settings: Settings, *, bus: BusConnection | None = None) -> FastA
         # Before /static, which would take its path.
         app.mount("/static/swagger", StaticFiles(packages=[SWAGGER]))
         app.mount("/static", StaticFiles(directory=STATIC))
-    # First of the layers, so that all others go around it.
+        app.add_api_route("/client.js", client, include_in_schema=False)
+        app.mount("/client/adapters", StaticFiles(directory=CLIENT / "adapters"))
+        app.mount("/client", StaticFiles(directory=CLIENT / "client"))
+    # First of the layers, so that all others go around them.
+    app.add_middleware(messages.PublishDirectly)
     app.add_middleware(subscribe.SubscribeShortcut, gateway=gateway, plans=plans)
     shared = bus or (None if gateway.bus is None else gateway.bus.connection)
     if shared is not None:
@@ -89,9 +107,27 @@ def create_app(settings: Settings, *, bus: BusConnection | None = None) -> FastA
         # Calls of other gateways take the same way as requests, all layers included.
         peers = gateway.share_sessions(shared, partial(perform, app))
         app.add_middleware(ForwardToOwner, peers=peers)
+    if access is not None:
+        from tidegate.app.access.guard import Guard
+
+        # Around the forwarding: nobody asks another gateway for what is not theirs.
+        app.add_middleware(Guard, access=access, owner_of=gateway.sessions.owner_of)
     # Last, as each layer goes around those that are there.
     install_middleware(app, settings)
     return app
+
+
+def _access(settings: Settings) -> Access | None:
+    """Read keys and policy, if settings name keys; without them its modules are not loaded.
+
+    Raises:
+        SettingsInvalid: they cannot be used.
+    """
+    if settings.auth_keys is None:
+        return None
+    from tidegate.app.access.access import Access
+
+    return Access(settings)
 
 
 async def console() -> Response:
@@ -102,3 +138,8 @@ async def console() -> Response:
 async def reference() -> Response:
     """Return the page that shows the HTTP API in Swagger UI, read from /openapi.json."""
     return FileResponse(STATIC / "reference.html")
+
+
+async def client() -> Response:
+    """Return the first module of the JavaScript client."""
+    return FileResponse(CLIENT / "client.js", media_type="text/javascript")

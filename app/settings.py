@@ -86,9 +86,13 @@ def _host_names(value: object) -> tuple[str, ...]:
 
 
 def _origins(value: object) -> tuple[str, ...]:
-    expected = 'expected a list of origins such as ["https://desk.example"]'
-    pattern = r"(?i:https?://[a-z0-9._\[\]:-]+)"
-    return tuple(origin.lower() for origin in _names(value, pattern, expected))
+    expected = 'expected a list of origins such as ["https://desk.example"], or ["*"] alone'
+    pattern = r"\*|(?i:https?://[a-z0-9._\[\]:-]+)"
+    origins = tuple(origin.lower() for origin in _names(value, pattern, expected))
+    if "*" in origins and len(origins) > 1:
+        # Beside `*` the others could only mean more, such as credentials, which `*` cannot have.
+        raise ValueError(expected)
+    return origins
 
 
 def _function_names(value: object) -> tuple[str, ...]:
@@ -150,7 +154,7 @@ class Settings(BaseSettings):
     # Where it listens and keeps things
     host: TextValue = Field(
         default="127.0.0.1",
-        description="Address to listen on; any other than loopback needs `insecure`.",
+        description="Address to listen on; beyond loopback it needs `auth_keys` or `insecure`.",
     )
     port: CountValue = count_field(
         8080, "Port to listen on; 0 for a free one.", least=0, most=65535
@@ -162,11 +166,23 @@ class Settings(BaseSettings):
     )
     allowed_origins: Origins = Field(
         default=(),
-        description="Origins such as `https://desk.example` whose pages may write (403 otherwise), "
-        "besides the one in `Host`; in the environment separated by commas.",
+        description="Origins such as `https://desk.example` whose pages may read and write (403 "
+        "otherwise), besides the one in `Host`; `*` alone: every page, without cookies. In the "
+        "environment separated by commas.",
     )
     insecure: FlagValue = Field(
         default=False, description="Serve without authentication on an address others can reach."
+    )
+    auth_keys: TextValue | None = Field(
+        default=None,
+        description="The issuer's keys, a JWK Set: a file or an https address. Everything but "
+        "health, pages and the login then needs a token ([security.md](security.md)).",
+    )
+    auth_issuer: TextValue = Field(default="tidegate", description="The `iss` of tokens.")
+    auth_audience: TextValue = Field(default="tidegate", description="The `aud` of tokens.")
+    auth_policy: TextValue | None = Field(
+        default=None,
+        description="TOML file of grants by the values of a claim; read again when it changes.",
     )
     store_dir: TextValue = Field(
         default="./tidegate-data",
@@ -210,6 +226,11 @@ class Settings(BaseSettings):
     log_requests: FlagValue = Field(
         default=False, description="Log a line for each request, without its query and body."
     )
+    loop_held_max: DurationValue = duration_field(
+        "50ms",
+        "A turn of the event loop that takes longer is counted, and logged with what it did.",
+        most="1h",
+    )
     metrics_topics_max: CountValue = count_field(
         100,
         "Topics with a label of their own in `/metrics`, the first by name; the rest are summed up "
@@ -221,7 +242,8 @@ class Settings(BaseSettings):
     # Topics and publishing
     auto_create_topics: FlagValue = Field(
         default=True,
-        description="Publishing to an unknown topic creates it, with default settings.",
+        description="Publishing to an unknown topic creates it, with default settings. With "
+        "`auth_keys` the default is false.",
     )
     topics_max: CountValue = count_field(10_000, "Number of topics.")
     topic_keys_max: CountValue = count_field(
@@ -343,13 +365,23 @@ class Settings(BaseSettings):
         """Take arguments alone: the command line asks each source, so that it can name it."""
         return (init_settings,)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _create_no_topics_for_subjects(cls, values: Any) -> Any:
+        # To write a topic is not to define one: that is `admin`.
+        if isinstance(values, dict) and values.get("auth_keys") is not None:
+            return {"auto_create_topics": False, **values}
+        return values
+
     @model_validator(mode="after")
-    def _require_loopback_or_insecure(self) -> Self:
-        if not self.insecure and not is_loopback(self.host):
+    def _require_authentication_or_loopback(self) -> Self:
+        if self.auth_keys is None and not self.insecure and not is_loopback(self.host):
             raise ValueError(
-                "host is not a loopback address, and there is no authentication yet: "
-                "listen on 127.0.0.1, or set insecure (--insecure)"
+                "host is not a loopback address, and there is no authentication: "
+                "set auth_keys (--auth-keys), listen on 127.0.0.1, or set insecure (--insecure)"
             )
+        if self.auth_policy is not None and self.auth_keys is None:
+            raise ValueError("auth_policy grants to subjects, and needs auth_keys (--auth-keys)")
         return self
 
     @property
@@ -370,14 +402,3 @@ def is_loopback(host: str) -> bool:
 
 SETTINGS = {field.alias or name: field for name, field in Settings.model_fields.items()}
 """Each setting by its name outside, which is that in the file."""
-
-
-def bound(name: str, side: Literal["ge", "le"]) -> Any:
-    """Return the least or the greatest value of the setting `name`, or None."""
-    rules = SETTINGS[name].metadata
-    return next((getattr(rule, side) for rule in rules if hasattr(rule, side)), None)
-
-
-def variable_of(name: str) -> str:
-    """Return the environment variable of a setting."""
-    return PREFIX + name.upper()

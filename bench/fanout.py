@@ -1,288 +1,152 @@
-"""Fan-out: what one event costs at one of many subscribers, beside the least that a server can do.
+"""Fan-out: the CPU time of one event at one of many subscribers, beside the peers'.
 
-The load client and the minimal writer are C, compiled here, and sit on the other core. Every server
-gets the same work in the same run: so many clients, so many rows a flush, 150 bytes a row. Ratios
-hold from machine to machine, microseconds do not.
+Every server gets the same work in the same run, on the same core: so many clients, so many messages
+a flush, events of 150 bytes as SSE. An event counts when it has arrived. The time of publishing is
+part of it where a server has to take what it publishes over a connection. Ratios hold from machine
+to machine, microseconds do not.
 """
 
 from __future__ import annotations
 
-import contextlib
-import os
-import shutil
-import socket
-import statistics
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import IO
+from functools import partial
 
-import httpx2
-import psutil
+from bench.figure import Figure, median
+from bench.servers.load import Load, load_on
+from bench.servers.peers import Server, Started, available, c_writer, tidegate
+from bench.servers.process import files_allow
 
-TIDEGATE = Path(sys.executable).with_name("tidegate")
-NATIVE = Path(__file__).with_name("native")
-CLIENTS = (500,)
-ROWS = (1, 10)
-ROW_BYTES = 150
-FLUSHES = 40
-ROUNDS = 5
-FLUSH_S = 0.02
-ASK_AGAIN_S = 0.002
-HANGS_S = 60.0
-SERVER_CORE, LOAD_CORE = 0, 1
-
-Figure = tuple[str, float, str]
-
-
-def figures() -> Iterator[Figure]:
-    """Yield name, value and unit: the medians of several rounds, the servers in turn."""
-    for clients in CLIENTS:
-        for rows in ROWS:
-            yield from compared(clients, rows)
-
-
-def compared(clients: int, rows: int) -> Iterator[Figure]:
-    """Yield each server's CPU time of an event, and its ratio to the C writer's."""
-    kinds: dict[str, Callable[[], contextlib.AbstractContextManager[Server]]] = {
-        "C writer": c_writer,
-        "Redis pub/sub": redis_server,
-        "Tidegate": tidegate,
-    }
-    if shutil.which("redis-server") is None:
-        del kinds["Redis pub/sub"]
-    measured: dict[str, list[float]] = {name: [] for name in kinds}
-    with ExitStack() as stack:
-        servers = {name: stack.enter_context(start()) for name, start in kinds.items()}
-        for server in servers.values():
-            server.load = stack.enter_context(load_on(server, clients))
-        # In turn, so that other load of the machine affects each server alike.
-        for _ in range(ROUNDS):
-            for name, server in servers.items():
-                measured[name].append(cpu_us_an_event(server, clients, rows))
-    least = statistics.median(measured["C writer"])
-    for name, found in measured.items():
-        middle = statistics.median(found)
-        what = f"{name}: {clients} clients, {rows} rows a flush"
-        yield (
-            what,
-            middle,
-            f"us CPU/event, {middle / least:.1f} x C ({min(found):.2f} to {max(found):.2f})",
-        )
-
-
-def cpu_us_an_event(server: Server, clients: int, rows: int) -> float:
-    """Return the server's CPU microseconds for each event that arrived, over several flushes."""
-    assert server.load is not None
-    server.flush(rows)  # whatever is made at the first time is made
-    time.sleep(5 * FLUSH_S)
-    events = server.load.counted()[0]
-    began_us = server.cpu_us()
-    for _ in range(FLUSHES):
-        server.flush(rows)
-        events += clients * rows
-        arrived(server.load, events)
-    return (server.cpu_us() - began_us) / (FLUSHES * clients * rows)
-
-
-def arrived(load: Load, events: int) -> None:
-    """Wait until so many events have come.
-
-    Raises:
-        TimeoutError: they never do.
-    """
-    end = time.monotonic() + HANGS_S
-    while (counted := load.counted())[0] < events:
-        if time.monotonic() > end:
-            raise TimeoutError(f"{counted[0]} of {events} events have come, {counted[2]} closed")
-        time.sleep(ASK_AGAIN_S)
+CLIENTS = (100, 500, 2_000, 5_000, 10_000)
+ROWS = (1, 10, 100)
+WANTED_CLIENTS = (500, 5_000)
+WANTED_BY_C = {1: 1.5, 10: 1.7}  # at so many rows, times the C writer's
+ROUNDS = 3
+EVENTS = 100_000  # of one server in a round: enough to see the cost of one
+FLUSHES = (2, 40)  # of a round, at least and at most
+ROUND_S = 2.0  # no further flush after this long
+SETTLE_S = 0.5
+LOAD_IS_FULL = 0.9
+OURS = {"Tidegate, conflated": "conflation=10ms", "Tidegate, pass-through": "conflation=none"}
 
 
 @dataclass(slots=True)
-class Load:
-    """The load client: a process that holds all connections."""
+class Measured:
+    """A server with its clients, and what was measured."""
 
-    process: subprocess.Popen[str]
+    server: Server
+    load: Load
+    flush_us: dict[int, float]
+    event_us: list[float] = field(default_factory=list)
+    load_share: float = 0.0
+    bytes_each: float = 0.0
 
-    def counted(self) -> tuple[int, int, int]:
-        """Return the events, bytes and closed connections so far."""
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self.process.stdin.write("?\n")
-        self.process.stdin.flush()
-        events, size, closed = self.process.stdout.readline().split()
-        return int(events), int(size), int(closed)
+    def round(self, clients: int, rows: int) -> None:
+        """Publish some flushes, wait for each to arrive everywhere, and note the cost."""
+        before = self.load.counted()
+        self.server.flush(rows)  # what is made at the first time is made
+        self.load.arrived(before.events + clients * rows)
+        time.sleep(SETTLE_S)
+        before = self.load.counted()
+        began, began_us, began_load_s = time.monotonic(), self._cpu_us(), self._load_s()
+        events = flushes = 0
+        least, most = FLUSHES
+        wanted = min(most, max(least, EVENTS // (clients * rows)))
+        while flushes < wanted and (flushes < least or time.monotonic() < began + ROUND_S):
+            self.server.flush(rows)
+            flushes += 1
+            events = flushes * clients * rows
+            self.load.arrived(before.events + events)
+        self.event_us.append((self._cpu_us() - began_us) / events)
+        self.load_share = (self._load_s() - began_load_s) / (time.monotonic() - began)
+        after = self.load.counted()
+        self.bytes_each = (after.bytes - before.bytes) / events
+        if after.events != before.events + events or after.closed:
+            raise RuntimeError(f"{after} after {before}, and {events} events were expected")
+
+    def _cpu_us(self) -> float:
+        return self.server.process.cpu_s() * 1e6
+
+    def _load_s(self) -> float:
+        return self.load.process.cpu_s()
 
 
-@dataclass(slots=True)
-class Server:
-    """A server under load.
+def figures(*, peers: bool = True) -> Iterator[Figure]:
+    """Yield each server's CPU time of an event and our ratios to it, by clients and rows.
 
     Args:
-        process: whose CPU counts.
-        port: on loopback.
-        request: what each client sends once.
-        marker: what each event has once.
-        ready: what a client has received once it listens.
-        flush: sends so many rows to every client, as one flush.
+        peers: whether all peers run; without them only the C writer does, at the clients of which
+            something is wanted.
     """
-
-    process: psutil.Process
-    port: int
-    request: str
-    marker: str
-    ready: str
-    flush: Callable[[int], None]
-    load: Load | None = field(default=None)
-
-    def cpu_us(self) -> float:
-        """Return its CPU time so far, with that of its threads, in microseconds."""
-        times = self.process.cpu_times()
-        return float(times.user + times.system) * 1e6
+    kinds: dict[str, Callable[[], Started]] = {"C writer": c_writer}
+    if peers:
+        kinds, left_out = available()
+        for sentence in left_out:
+            yield Figure(sentence, 0, "")
+    kinds |= {name: partial(tidegate, options) for name, options in OURS.items()}
+    for clients in CLIENTS if peers else WANTED_CLIENTS:
+        if files_allow(clients):
+            yield from _compared(kinds, clients)
 
 
-@contextlib.contextmanager
-def load_on(server: Server, clients: int) -> Iterator[Load]:
-    """Connect so many clients to a server, and wait until each of them listens."""
-    command = [
-        "127.0.0.1",
-        str(server.port),
-        str(clients),
-        server.request,
-        server.marker,
-        server.ready,
-    ]
-    with running([str(built("load")), *command], LOAD_CORE) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-        yield Load(process)
+def _compared(kinds: dict[str, Callable[[], Started]], clients: int) -> Iterator[Figure]:
+    with ExitStack() as held:
+        every: dict[str, Measured] = {}
+        for name, start in kinds.items():
+            server = held.enter_context(start())
+            alone_us = {rows: _flush_us(server, rows) for rows in ROWS}
+            load = load_on(server.port, clients, server.request, server.marker, server.ready)
+            every[name] = Measured(server, held.enter_context(load), alone_us)
+        time.sleep(SETTLE_S)
+        for rows in ROWS:
+            # In turn, so that other load of the machine affects each server alike.
+            for _ in range(ROUNDS):
+                for measured in every.values():
+                    measured.round(clients, rows)
+            yield from _figures_of(every, clients, rows)
+            for measured in every.values():
+                measured.event_us.clear()
 
 
-@contextlib.contextmanager
-def c_writer() -> Iterator[Server]:
-    """Start the minimal writer."""
-    with running([str(built("writer"))], SERVER_CORE) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        orders: IO[str] = process.stdin
-
-        def flush(rows: int) -> None:
-            orders.write(f"{rows} {ROW_BYTES}\n")
-            orders.flush()
-
-        port = int(process.stdout.readline())
-        request = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
-        yield Server(psutil.Process(process.pid), port, request, "data: x", "hello", flush)
+def _flush_us(server: Server, rows: int) -> float:
+    """Return the CPU time of publishing to nobody."""
+    repeats = 10
+    server.flush(rows)
+    began_s = server.process.cpu_s()
+    for _ in range(repeats):
+        server.flush(rows)
+    return (server.process.cpu_s() - began_s) / repeats * 1e6
 
 
-@contextlib.contextmanager
-def redis_server() -> Iterator[Server]:
-    """Start Redis, whose rows are messages of one channel; a flush is one pipeline."""
-    import redis  # the server's extra has it; the other servers need none
-
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "socket")
-        port = free_port()
-        options = ["--save", "", "--port", str(port), "--dir", folder, "--unixsocket", str(path)]
-        with running(["redis-server", *options], SERVER_CORE) as process:
-            waited_for(path.exists)
-            client = redis.Redis(unix_socket_path=str(path))
-            value = b"x" * ROW_BYTES
-
-            def flush(rows: int) -> None:
-                with client.pipeline(transaction=False) as pipe:
-                    for _ in range(rows):
-                        pipe.publish("bench", value)
-                    pipe.execute()
-
-            request = "*2\r\n$9\r\nSUBSCRIBE\r\n$5\r\nbench\r\n"
-            yield Server(psutil.Process(process.pid), port, request, "\r\nxxx", "subscribe", flush)
-            client.close()
+def _figures_of(every: dict[str, Measured], clients: int, rows: int) -> Iterator[Figure]:
+    where = f"{clients:,} clients, {rows} row{'s' if rows > 1 else ''}"
+    costs = {name: median(measured.event_us) for name, measured in every.items()}
+    for name, measured in every.items():
+        low, high = min(measured.event_us), max(measured.event_us)
+        published_us = measured.flush_us[rows] / (clients * rows)
+        notes = [
+            f"{low:.2f} to {high:.2f}",
+            f"{costs[name] / costs['C writer']:.2f} x C",
+            f"{published_us:.2f} of it publishing",
+            f"{measured.bytes_each:.0f} B",
+        ]
+        if measured.load_share > LOAD_IS_FULL:
+            notes.append("the load client was full")
+        yield Figure(f"{where}: {name}", costs[name], "us CPU/event", note="; ".join(notes))
+    for name in OURS:
+        for peer, most in _wanted(clients, rows).items():
+            if peer in costs:
+                what = f"{where}: {name}, by {peer}"
+                yield Figure(what, costs[name] / costs[peer], "x", most, scale="ratio")
 
 
-@contextlib.contextmanager
-def tidegate(options: str = "conflation=10ms") -> Iterator[Server]:
-    """Start a gateway in memory with one topic; a flush is one request of as many keys as rows."""
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("TIDEGATE_")}
-    arguments = ["serve", "--data", ":memory:", "--port", "0"]
-    with running([str(TIDEGATE), *arguments], SERVER_CORE, environment) as process:
-        assert process.stdout is not None
-        address = process.stdout.readline().split()[-1]
-        with httpx2.Client(base_url=address, timeout=HANGS_S, trust_env=False) as client:
-            client.put("/v1/topics/bench", json={"key": ["/k"]}).raise_for_status()
-            number = 0
-
-            def flush(rows: int) -> None:
-                nonlocal number
-                number += 1
-                lines = [row(key, number) for key in range(rows)]
-                answer = client.post(
-                    "/v1/topics/bench/messages",
-                    content=b"\n".join(lines),
-                    headers={"Content-Type": "application/x-ndjson"},
-                )
-                answer.raise_for_status()
-
-            port = httpx2.URL(address).port or 80
-            path = f"/v1/topics/bench/subscribe?options={options}&command=subscribe"
-            request = f"GET {path} HTTP/1.1\r\nHost: localhost:{port}\r\n\r\n"
-            yield Server(psutil.Process(process.pid), port, request, 'data: {"k"', "hello", flush)
-
-
-def row(key: int, number: int) -> bytes:
-    """Return a message whose event, with field name and end, has ROW_BYTES."""
-    head = f'{{"k":"{key}","n":{number},"text":"'
-    return (head + "x" * (ROW_BYTES - len("data: \n\n") - len(head) - 2) + '"}').encode()
-
-
-def free_port() -> int:
-    """Return a port that nobody listens on now."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
-
-
-def waited_for(condition: Callable[[], bool]) -> None:
-    """Return once a condition holds.
-
-    Raises:
-        TimeoutError: it never does.
-    """
-    end = time.monotonic() + HANGS_S
-    while not condition():
-        if time.monotonic() > end:
-            raise TimeoutError("a server of the benchmark did not start")
-        time.sleep(ASK_AGAIN_S)
-
-
-def built(name: str) -> Path:
-    """Compile a program of `native/` where it is older than its source; return its path."""
-    source = NATIVE / f"{name}.c"
-    program = Path(tempfile.gettempdir(), f"tidegate-bench-{os.getuid()}", name)
-    if not program.exists() or program.stat().st_mtime < source.stat().st_mtime:
-        program.parent.mkdir(exist_ok=True)
-        subprocess.run(["cc", "-O2", "-o", str(program), str(source)], check=True)
-    return program
-
-
-@contextlib.contextmanager
-def running(
-    command: list[str], core: int, environment: dict[str, str] | None = None
-) -> Iterator[subprocess.Popen[str]]:
-    """Run a program on one core, and end it."""
-    process = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-        text=True, env=environment,
-    )  # fmt: skip
-    try:
-        with contextlib.suppress(OSError, AttributeError, ValueError):  # one core only, or no Linux
-            psutil.Process(process.pid).cpu_affinity([core])
-        yield process
-    finally:
-        process.terminate()
-        process.wait(HANGS_S)
+def _wanted(clients: int, rows: int) -> dict[str, float]:
+    """Return the most that an event may cost here, as a ratio to a peer's."""
+    wanted: dict[str, float] = {"nchan": 0.2 if rows == 10 else 1.0}
+    if clients in WANTED_CLIENTS and rows in WANTED_BY_C:
+        wanted["C writer"] = WANTED_BY_C[rows]
+    if rows == 10:
+        wanted["Redis"] = 1.0
+    return wanted

@@ -1,4 +1,4 @@
-"""The CPU time of openings over a large board, and of a publish to many subscriptions.
+"""The CPU time of openings over a large board.
 
 The engine alone, without sockets. No opening finds a board that another one has made; what is
 measured ends with the last row of its snapshot. The longest step is what an opening in steps, as
@@ -23,8 +23,6 @@ from tidegate.keys.spec import KeySpec, record_key
 
 KEYS = 100_000
 REPLAYS = 50
-EQUAL = (1, 10, 100, 1_000, 10_000)
-LANES = 1_500
 SPEC = KeySpec.of(["/k"])
 KEY_OF = record_key(SPEC)
 TAKEN_BYTES = 1 << 20
@@ -133,44 +131,9 @@ def figures() -> Iterator[tuple[str, float, str]]:
         stepwise.close()
         yield f"longest step: {name}", stepwise.longest_s * 1_000, "ms CPU"
     yield "50 conflated replays", cpu_s(lambda: _replays(full)), "s CPU"
-    for count in EQUAL:
-        yield f"publish to {count} equal subscriptions", _publishing(_equal(count)), "us CPU"
-    yield "publish to 10000 filters of equality", _publishing(_filters(10_000)), "us CPU"
-    yield f"publish on {LANES} conflation keys", _publishing(_keys(LANES), 200), "us CPU"
 
 
 def _replays(stage: Stage) -> None:
     for _ in range(REPLAYS):
         # All at once, as after a restart: nobody has taken anything when the next one asks.
         stage.open("bookmark=epoch,conflation=1s,conflation_key=[/n]", "subscribe", takes=False)
-
-
-def _equal(count: int) -> Stage:
-    stage = Stage()
-    stage.publish(range(1_000))
-    for _ in range(count):
-        stage.open("conflation=1s", "subscribe")
-    return stage
-
-
-def _filters(count: int) -> Stage:
-    stage = Stage()
-    stage.publish(range(1_000))
-    for number in range(count):
-        stage.open("conflation=1s", "subscribe", filter_text=f"/n = {number}")
-    return stage
-
-
-def _keys(count: int) -> Stage:
-    stage = Stage()
-    stage.publish(range(1_000))
-    for number in range(count):
-        stage.open(f"conflation=1s,conflation_key=[/k,/x{number}]", "subscribe")
-    return stage
-
-
-def _publishing(stage: Stage, messages: int = 20_000) -> float:
-    """Return the microseconds of a message, in requests of ten, the best of three runs."""
-    stage.publish(range(messages), 10)  # the first message of each lane opens its interval
-    runs = [cpu_s(lambda: stage.publish(range(messages), 10)) for _ in range(3)]
-    return min(runs) / messages * 1e6

@@ -4,7 +4,8 @@ GatewayError
 |- GatewayProblem      the gateway refused, with its reason (RFC 9457)
 |- GatewayUnreachable  no answer, or a lost connection
 |  `- StreamLost       a running stream ended, broke off or fell silent
-`- AnswerInvalid       the answer is not one of a gateway
+|- AnswerInvalid       the answer is not one of a gateway
+`- TokenUnusable       the file of the token cannot be read
 """
 
 from __future__ import annotations
@@ -12,6 +13,10 @@ from __future__ import annotations
 
 class GatewayError(Exception):
     """Base: `str()` is one readable line."""
+
+
+class TokenUnusable(GatewayError):
+    """The file of the token cannot be read, or holds none."""
 
 
 class GatewayProblem(GatewayError):

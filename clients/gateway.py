@@ -16,6 +16,7 @@ from tidegate.clients.errors import GatewayProblem
 from tidegate.clients.retry import PATIENCE_S, TOPIC_UNKNOWN, Retry, Trouble
 from tidegate.clients.session import Session
 from tidegate.clients.subscription import NO_CONTENT, Places, Subscription, request_of
+from tidegate.clients.token import Token
 from tidegate.clients.transport import (
     ANSWER_SECONDS_MAX,
     NDJSON,
@@ -44,6 +45,7 @@ class Gateway:
         patience_s: how long a failed publish is retried; 0 for no retry.
         every: the retries of every request after any temporary failure (429, 5xx, no answer);
             replaces `patience_s`.
+        token: sent with every request; by default that of the environment.
 
     Raises:
         ValueError: `base_url` is not an http address.
@@ -55,8 +57,10 @@ class Gateway:
         answer_seconds_max: float = ANSWER_SECONDS_MAX,
         patience_s: float = PATIENCE_S,
         every: Retry | None = None,
+        token: Token | None = None,
     ) -> None:
-        self._transport = Transport(base_url, answer_seconds_max, Retry(patience_s), every)
+        token = token or Token.of_environment()
+        self._transport = Transport(base_url, answer_seconds_max, Retry(patience_s), every, token)
 
     @property
     def base_url(self) -> str:

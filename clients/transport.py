@@ -15,6 +15,7 @@ from tidegate.clients.answers import Fields, fields_of, problem_of, require_medi
 from tidegate.clients.errors import GatewayProblem, GatewayUnreachable
 from tidegate.clients.retry import Retry, Trouble
 from tidegate.clients.subscription import HELLO_SECONDS_MAX, NO_CONTENT
+from tidegate.clients.token import Token
 
 ANSWER_SECONDS_MAX = 60.0  # a commit of a million messages takes a while
 CONNECT_SECONDS_MAX = 5.0
@@ -37,13 +38,19 @@ class Transport:
         retry: the retries of a publish while the gateway is out.
         every: the retries of every request after any temporary failure; None: only a publish is
             retried.
+        token: of the client.
 
     Raises:
         ValueError: `base_url` is not an http address.
     """
 
     def __init__(
-        self, base_url: str, answer_seconds_max: float, retry: Retry, every: Retry | None
+        self,
+        base_url: str,
+        answer_seconds_max: float,
+        retry: Retry,
+        every: Retry | None,
+        token: Token,
     ) -> None:
         self.base_url = _checked_address(base_url)
         self.retry = every or retry
@@ -53,6 +60,7 @@ class Transport:
         self._http = httpx2.Client(
             base_url=self.base_url,
             timeout=limits,
+            auth=token,
             trust_env=False,
             verify=self.base_url.startswith("https:"),
         )

@@ -7,27 +7,27 @@ Inputs are calls at `now` (monotonic ns), outputs are taken: equal calls, equal 
     subscribers subscribe open_step unsubscribe change import_subscriber
     messages    publish supply_history
     time        advance next_deadline
-    outputs     take sent events
-    questions   topic subscriber undelivered caught_up over_half_full limits_at stats ...
+    outputs     take gather part take_together announcements
+    questions   topic session over_half_full limits_at stats ...
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
+from math import inf
 
 from tidegate.conflation.definition import Definition
 from tidegate.conflation.errors import LimitReached, SessionUnknown, TopicUnknown
 from tidegate.conflation.frame import Frame, RestoredTopic
+from tidegate.conflation.lanes.cohort import Cohort
 from tidegate.conflation.lanes.lane import Lane
-from tidegate.conflation.lanes.member import Member
 from tidegate.conflation.outputs import (
     Announcement,
     CloseReason,
     HistoryWanted,
     Output,
     RecordsExpired,
-    SharedFlush,
-    Unsubscribed,
+    Rows,
 )
 from tidegate.conflation.schedule import Schedule
 from tidegate.conflation.sessions.accounting import EngineStats, SessionStats, TopicStats
@@ -35,7 +35,7 @@ from tidegate.conflation.sessions.lane_assignment import Due, LaneAssignment
 from tidegate.conflation.sessions.queue_limits import QueueLimiter
 from tidegate.conflation.sessions.registry import SessionRegistry
 from tidegate.conflation.sessions.session import UNLIMITED, QueueLimits, Session
-from tidegate.conflation.sessions.subscriber import Subscriber, SubscriberId, Watcher
+from tidegate.conflation.sessions.subscriber import Subscriber, Watcher
 from tidegate.conflation.subscription import Subscription
 from tidegate.conflation.topics.feed import Feed
 from tidegate.conflation.topics.topic import Topic
@@ -261,15 +261,16 @@ class Engine:
     # --- Time and outputs
 
     def advance(self, now: Instant) -> None:
-        """Flush every lane that is due, and wake the sessions that have rows to take."""
+        """Flush lanes that are due, and wake their sessions; more than a step stays due."""
         self._clock(now)
-        while (due := self._schedule.pop_due(now)) is not None:
+        room = self._lanes.openings.records_max or inf
+        while room > 0 and (due := self._schedule.pop_due(now)) is not None:
             if isinstance(due, Subscriber):
                 self._lanes.release(due, now)
             elif isinstance(due, Topic):
                 self._expire(due, now)
             else:
-                self._flush(*due, now)
+                room -= self._flush(*due, now)
         for watcher in self.watchers:
             watcher.advanced(now)  # last: a flush is explained by what it left behind
 
@@ -285,7 +286,8 @@ class Engine:
         Raises:
             SessionUnknown: there is none, or its goodbye has been taken.
         """
-        session = self._registry.find(session_id)
+        session = self._registry.seen(session_id)
+        self._registry.part(session, is_taking=True)
         outputs = session.take(bytes_max, self._now)
         for subscriber in list(session.subscribers.values()):
             if subscriber.backfill is not None:
@@ -296,11 +298,24 @@ class Engine:
         session.ready = bool(outputs)
         return outputs
 
-    def sent(self, flush: SharedFlush, members: Sequence[Member]) -> list[bool]:
-        """Count a flush as taken by members; False: something has come between, let it `take`."""
-        sessions = self._registry.sent(flush, members)
-        self._queue_limits.all_taken(sessions)
-        return [session is not None for session in sessions]
+    def gather(self, session_id: str, kind: Hashable) -> Cohort | None:
+        """Let a session that took all it had take with others of its kind, if it is like them.
+
+        What concerns the session alone lets it leave, and announces it.
+        """
+        return self._registry.gather(session_id, kind)
+
+    def part(self, session_id: str) -> None:
+        """Let a session leave its cohort, if it is in one, and announce it: it takes by itself."""
+        for session in self._registry.present([session_id]):
+            self._registry.part(session)
+
+    def take_together(self, cohort: Cohort, bytes_max: int) -> Rows | None:
+        """Return rows for all sessions of a cohort, about `bytes_max` of payload.
+
+        Call it until it returns None: only then is the cohort announced as ready again.
+        """
+        return self._registry.take_together(cohort, bytes_max)
 
     def announcements(self) -> list[Announcement]:
         """Return the announcements since the last call, for the driver to act on."""
@@ -319,13 +334,13 @@ class Engine:
             raise TopicUnknown(f"there is no topic {name}")
         return found
 
-    def subscriber(self, session_id: str, subscriber_id: SubscriberId) -> Subscriber | None:
-        """Return a subscription's subscriber in a topic, to read; None if there is none.
+    def session(self, session_id: str) -> Session:
+        """Return a session, to read.
 
         Raises:
             SessionUnknown: there is none.
         """
-        return self._registry.find(session_id).subscribers.get(subscriber_id)
+        return self._registry.seen(session_id)
 
     @property
     def has_openings(self) -> bool:
@@ -336,22 +351,6 @@ class Engine:
     def has_long_queues(self) -> bool:
         """`conflate_idle` may find something to do."""
         return self._queue_limits.has_long
-
-    def undelivered(self, session_id: str) -> list[Unsubscribed]:
-        """Return the ends of subscriptions that a session has not taken yet.
-
-        Raises:
-            SessionUnknown: there is none.
-        """
-        return self._registry.find(session_id).unsent_endings()
-
-    def caught_up(self, session_id: str) -> list[tuple[SubscriberId, Bookmark]]:
-        """Return subscribers with nothing under way, each with the bookmark it is complete up to.
-
-        Raises:
-            SessionUnknown: there is none.
-        """
-        return self._registry.find(session_id).caught_up()
 
     def over_half_full(self, topic_name: str) -> set[str]:
         """Return the sessions that queue a known topic and whose queue is over half full."""
@@ -384,15 +383,13 @@ class Engine:
         if through is not None:
             self._registry.emit(RecordsExpired(topic.name, topic.epoch, through))
 
-    def _flush(self, feed: Feed, lane: Lane, now: Instant) -> None:
-        # Groups are materialized once a flush, however many of their records changed.
-        feed.settle()
-        flushed = lane.flush(now)
-        feed.listen(lane)
+    def _flush(self, feed: Feed, lane: Lane, now: Instant) -> int:
+        flushed = feed.flush(lane, now)
         self._schedule.arm(lane, (feed, lane))
         if flushed:
             self._flushes += 1
             self._registry.announce(lane)
+        return flushed
 
     def _clock(self, now: Instant) -> None:
         # Deadlines and spans are compared with `now`: a clock that ran back would lose flushes.

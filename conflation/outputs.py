@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from tidegate.conflation.frame import Batch
-from tidegate.conflation.lanes.lane import Lane
-from tidegate.conflation.lanes.member import Member
+from tidegate.conflation.lanes.cohort import Cohort
 
 
 class CloseReason(StrEnum):
@@ -20,6 +18,8 @@ class CloseReason(StrEnum):
     REPLACED = "REPLACED"
     UNSUBSCRIBED = "UNSUBSCRIBED"
     WRITE_TIMEOUT = "WRITE_TIMEOUT"
+    TOKEN_EXPIRED = "TOKEN_EXPIRED"
+    REVOKED = "REVOKED"
 
     @property
     def reconnect(self) -> bool:
@@ -123,20 +123,13 @@ class SessionReady:
 
 
 @dataclass(frozen=True, slots=True)
-class SharedFlush:
-    """A lane has flushed, and the sessions of these members waited for nothing before.
+class CohortReady:
+    """A cohort has something to take, for all its sessions at once.
 
-    It announces each of them, as `SessionReady` does one. The gateway may send the batch as it is
-    to a member for which `Engine.sent` returns True, in place of a take.
+    It is announced once, and again only after a take that found nothing.
     """
 
-    topic: str
-    epoch: str
-    # The lane itself: until the gateway has written the batch, each member is asked again if it
-    # still fits.
-    lane: Lane
-    batch: Batch
-    members: Sequence[Member]
+    cohort: Cohort
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,5 +178,5 @@ class HistoryWanted:
 
 # What the engine announces to its driver. Events are what a client receives: the outputs as bytes.
 Announcement = (
-    SessionReady | SharedFlush | SessionClosed | RecordsExpired | QueueCrossed | HistoryWanted
+    SessionReady | CohortReady | SessionClosed | RecordsExpired | QueueCrossed | HistoryWanted
 )

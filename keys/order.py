@@ -8,6 +8,8 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
+import msgspec
+
 from tidegate.keys.errors import PathInvalid
 from tidegate.keys.jsontext import canonical_number, comparable, is_number, items, string
 from tidegate.keys.path import FieldPath
@@ -15,9 +17,10 @@ from tidegate.keys.spec import FieldsOf, read_fields, split_list
 
 PATHS_MAX = 16
 
-Rank = tuple[int, int | Decimal | str]
+_Ascending = tuple[int, int | Decimal | str]
+Rank = tuple[int, "int | Decimal | str | _Descending"]
 
-_NULL: Rank = (0, 0)
+_NULL: _Ascending = (0, 0)
 _WORDS = re.compile(r"(?:\s+(ASC|DESC))?(?:\s+(TEXT))?", re.IGNORECASE).fullmatch
 _PATH = re.compile(r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^\s'"])*""").match
 
@@ -65,23 +68,27 @@ class Order:
     def sort_token(self, payload: bytes) -> tuple[Any, ...]:
         """Return a payload's sort key: hashable, in a total order with those of other payloads."""
         fields = _reader(tuple(column.path for column in self.columns))(payload)
-        return tuple(
+        # A list first: a tuple that is made before what it holds takes one collection of garbage
+        # more to be known as free of cycles, and a window keeps one for each record.
+        ranks = [
             _reversed(rank) if column.descending else rank
             for column, rank in zip(self.columns, map(_rank, self.columns, fields), strict=True)
-        )
+        ]
+        return tuple(ranks)
 
 
-class _Descending(str):
+# The garbage collector would visit each object of a subclass of `str`.
+class _Descending(msgspec.Struct, frozen=True, gc=False):
     """A text in descending order."""
 
-    __slots__ = ()
+    text: str
 
     # Strings cannot be negated, so the comparison is turned around.
-    def __lt__(self, other: str) -> bool:
-        return str.__gt__(self, other)
+    def __lt__(self, other: _Descending) -> bool:
+        return self.text > other.text
 
 
-def _reversed(rank: Rank) -> Rank:
+def _reversed(rank: _Ascending) -> Rank:
     """Return a rank that orders the other way round.
 
     Numbers change their sign, so that sorting compares them without a call of Python code.
@@ -114,7 +121,7 @@ def _reader(paths: tuple[FieldPath, ...]) -> FieldsOf:
     return read_fields(paths)
 
 
-def _rank(column: Column, text: bytes | None) -> Rank:
+def _rank(column: Column, text: bytes | None) -> _Ascending:
     """Rank nulls, then numbers, then strings: pairs of different kinds differ in the first item."""
     if text is None or text == b"null" or text[:1] == b"{":
         return _NULL

@@ -61,6 +61,25 @@ class Select:
         """True if every message passes unchanged."""
         return all(directive.keep for directive in self.directives)
 
+    def keeps(self, path: FieldPath) -> bool:
+        """Return True if a field is kept whole; elements of arrays are kept with their array."""
+        steps = tuple(step for step in path.steps if isinstance(step, str))
+        below = (it.keep for it in self.directives if it.steps[: len(steps)] == steps)
+        return self._keeps(steps) and all(below)
+
+    def within(self, other: Select) -> Select:
+        """Return the selection of what both keep."""
+        # Between two places that a directive names nothing changes, so those places are enough.
+        places = dict.fromkeys(it.steps for it in ((*self.directives, *other.directives)))
+        return Select(
+            tuple(Directive(self._keeps(steps) and other._keeps(steps), steps) for steps in places)
+        )
+
+    def _keeps(self, steps: tuple[str, ...]) -> bool:
+        """Return whether the place itself is kept: the directive of the most steps decides."""
+        above = [it for it in self.directives if steps[: len(it.steps)] == it.steps]
+        return max(above, key=lambda it: len(it.steps)).keep if above else True
+
     def apply(self, payload: bytes) -> bytes:
         """Return the kept part of a message, values as published; anything but an object whole."""
         # Not even a canonical copy: nothing is taken away.

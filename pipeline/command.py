@@ -6,6 +6,7 @@ No module of Spark is imported before a verb runs, so that help and complaints a
 from __future__ import annotations
 
 import functools
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -41,6 +42,23 @@ def command(words: Sequence[str] | None = None) -> int:
 master_option = click.option(
     "--master", default=DEFAULT_MASTER, show_default=True, help="Spark master."
 )
+TOKEN_FILE_VARIABLE = "TIDEGATE_TOKEN_FILE"
+
+
+def _keep_token_file(context: click.Context, param: click.Parameter, file: str | None) -> None:
+    # In the environment, where Spark's own processes find it, and no plan shows it.
+    if file is not None:
+        os.environ[TOKEN_FILE_VARIABLE] = str(Path(file).resolve())
+
+
+token_option = click.option(
+    "--token-file",
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False),
+    expose_value=False,
+    callback=_keep_token_file,
+    help="File of the token; TIDEGATE_TOKEN goes before it.",
+)
 gateway_option = click.option(
     "--gateway",
     metavar="URL",
@@ -51,6 +69,7 @@ gateway_option = click.option(
     help="Address of the gateway.",
 )
 RUN_OPTIONS = (
+    token_option,
     master_option,
     click.option("--available-now", is_flag=True, help="End when all that is there was read."),
     click.option("--no-restart", is_flag=True, help="End a stream at its first failure."),
@@ -195,6 +214,7 @@ def journal(**arguments: Any) -> int:
 @click.option("--topic", required=True, metavar="TOPIC", help="Where it is published.")
 @click.option("--source-topic", metavar="TOPIC", help="Which of an archive's topics.")
 @gateway_option
+@token_option
 @click.option(
     "--rate", metavar="10x", help="10x the recorded speed, 1000 or 500KB a second (at once)."
 )

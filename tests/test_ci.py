@@ -28,6 +28,9 @@ def machine(tmp_path: Path) -> Path:
     command(tmp_path, "redis-server", "")
     command(tmp_path, "strace", "")
     command(tmp_path, "curl", "")
+    command(tmp_path, "node", "")
+    command(tmp_path, "tsc", "")
+    command(tmp_path, "cc", "")
     command(tmp_path, "apt-get", 'echo "$@" >> "${0%/*}/apt.log"')
     command(tmp_path, "sudo", 'shift; "$@"')
     return tmp_path
@@ -74,12 +77,13 @@ def test_its_exit_code_is_that_of_the_tests(machine: Path) -> None:
 
 def test_what_is_missing_is_installed_in_one_go(machine: Path) -> None:
     command(machine, "python3", PYTHON.format(old=0, bare=1))
-    for name in ("java", "redis-server", "strace", "curl"):
+    for name in ("java", "redis-server", "strace", "curl", "node", "tsc", "cc"):
         (machine / name).unlink()
     assert run_ci(machine)[0] == 0
     update, install = installed(machine)
     assert update == "update -qq"
-    assert install.endswith("python3 python3-venv default-jre-headless redis-server strace curl")
+    tools = "redis-server strace curl nodejs node-typescript gcc libc6-dev"
+    assert install.endswith(f"python3 python3-venv default-jre-headless {tools}")
 
 
 def test_a_java_too_old_for_spark_is_missing(machine: Path) -> None:

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.core import ParameterSource
 
 from tidegate.clients import DEFAULT_ADDRESS
 
+Verb = TypeVar("Verb", bound=Callable[..., Any])
+
 if TYPE_CHECKING:
     from tidegate.clients.gateway import Gateway
+    from tidegate.clients.token import Token
 
 GATEWAY_VARIABLE = "TIDEGATE_GATEWAY"
+TOKEN_VARIABLE = "TIDEGATE_TOKEN"
+TOKEN_FILE_VARIABLE = "TIDEGATE_TOKEN_FILE"
 
 PORT = click.IntRange(0, 65535)
 """A TCP port; 0 stands for a free one."""
@@ -44,7 +51,14 @@ class Seconds(click.ParamType[float]):
 SECONDS = Seconds()
 
 topic_argument = click.argument("topic")
-gateway_option = click.option(
+
+
+def _keep_token_file(context: click.Context, param: click.Parameter, file: str | None) -> None:
+    # Kept with the command's context: every verb has the option, and `connect` alone uses it.
+    context.meta[TOKEN_FILE_VARIABLE] = file
+
+
+_address_option = click.option(
     "--gateway",
     metavar="URL",
     envvar=GATEWAY_VARIABLE,
@@ -53,6 +67,23 @@ gateway_option = click.option(
     show_default=True,
     help="Address of the gateway.",
 )
+_token_option = click.option(
+    "--token-file",
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False),
+    envvar=TOKEN_FILE_VARIABLE,
+    show_envvar=True,
+    expose_value=False,
+    callback=_keep_token_file,
+    help="File of the token; TIDEGATE_TOKEN goes before it.",
+)
+
+
+def gateway_option(verb: Verb) -> Verb:
+    """Give a verb the options that say which gateway is asked, and with which token."""
+    return _address_option(_token_option(verb))
+
+
 for_option = click.option(
     "--for", "seconds_max", type=SECONDS, metavar="TIME", help="Stop after this time, such as 10s."
 )
@@ -77,11 +108,26 @@ def connect(gateway: str, patience_s: float = 0.0) -> Gateway:
     """
     from tidegate.clients.gateway import Gateway
 
+    context = click.get_current_context(silent=True)
     try:
-        return Gateway(gateway, patience_s=patience_s)
+        return Gateway(gateway, patience_s=patience_s, token=_token(context))
     except ValueError as error:
-        context = click.get_current_context(silent=True)
         # The fault is named where it was written: click itself names the flag also for a variable.
         source = context and context.get_parameter_source("gateway")
         named = GATEWAY_VARIABLE if source is ParameterSource.ENVIRONMENT else "--gateway"
         raise click.BadParameter(f"{error}.", ctx=context, param_hint=named) from None
+
+
+def _token(context: click.Context | None) -> Token:
+    """Return the token of this command: of the variable, else of the file.
+
+    Raises:
+        click.BadParameter: the variable holds none.
+    """
+    from tidegate.clients.token import Token
+
+    file = None if context is None else context.meta.get(TOKEN_FILE_VARIABLE)
+    try:
+        return Token(os.environ.get(TOKEN_VARIABLE) or None, file)
+    except ValueError as error:
+        raise click.BadParameter(f"{error}.", ctx=context, param_hint=TOKEN_VARIABLE) from None

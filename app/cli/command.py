@@ -13,6 +13,7 @@ import click
 
 from tidegate.app.cli.terminal import (
     COMPLETION_VARIABLE,
+    CONFIGURATION,
     DONE,
     PROGRAM,
     REFUSED,
@@ -35,6 +36,7 @@ MODULES = {
     "topics": "administration",
     "sessions": "administration",
     "top": "top",
+    "token": "token",
     "pipeline": "pipeline",
     "demo": "demo.command",
     "restore": "serve",
@@ -159,7 +161,12 @@ def _run(argv: Sequence[str]) -> int:
 
 def _explain(error: Exception) -> int:
     """Print what a client's error means, and return its exit code."""
-    from tidegate.clients.errors import AnswerInvalid, GatewayProblem, GatewayUnreachable
+    from tidegate.clients.errors import (
+        AnswerInvalid,
+        GatewayProblem,
+        GatewayUnreachable,
+        TokenUnusable,
+    )
 
     if isinstance(error, GatewayProblem):
         print_error(str(error))
@@ -167,6 +174,9 @@ def _explain(error: Exception) -> int:
     if isinstance(error, GatewayUnreachable | AnswerInvalid):
         print_error(str(error))
         return UNREACHABLE
+    if isinstance(error, TokenUnusable):
+        print_error(str(error))
+        return CONFIGURATION
     print_error(f"{type(error).__name__}: {error}")
     if os.environ.get("TIDEGATE_LOG_LEVEL") == "debug":
         traceback.print_exception(error)

@@ -8,6 +8,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as version_of
 from importlib.util import find_spec
@@ -33,12 +34,16 @@ ZSH_HEAD = "(( $+functions[compdef] )) || { autoload -Uz compinit && compinit; }
 
 # The modules that each extra brings. A test compares them with the project file.
 SERVER = (
+    # Python 3.14 has backports.zstd in its standard library.
+    *(("backports",) if sys.version_info < (3, 14) else ()),
     *(
         "anyio",
+        "cryptography",
         "fastapi",
         "fastapi_offline",
         "httptools",
         "jsonschema_rs",
+        "jwt",
         "prometheus_client",
         "pydantic",
         "pydantic_core",

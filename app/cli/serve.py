@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tidegate.app.topics.plan import Step
 
 NOTHING_KEPT = "Nothing is kept: topics and messages live in memory until the gateway stops."
+SHARED = "where the workers share their topics and sessions"
 
 
 @click.command()
@@ -52,6 +53,10 @@ NOTHING_KEPT = "Nothing is kept: topics and messages live in memory until the ga
 @click.option(
     "--workers", metavar="N", type=COUNT, help="Run N gateways at one address; needs --redis."
 )
+@click.option("--auth-keys", metavar="FILE|URL", help="Ask for tokens, verified with this JWK Set.")
+@click.option("--auth-issuer", metavar="TEXT", help="The iss of tokens (tidegate).")
+@click.option("--auth-audience", metavar="TEXT", help="The aud of tokens (tidegate).")
+@click.option("--auth-policy", metavar="FILE.toml", help="Grants by the values of a claim.")
 @click.option(
     "--insecure",
     is_flag=True,
@@ -65,12 +70,13 @@ def serve(config: Path | None, dry_run: bool, **flags: Any) -> int:
 
     # Imported late, like all below: `--help` needs none of the server's modules.
     settings = load_settings(config, overrides=flags)
-    # Workers share no memory: without a bus each would have topics and sessions of its own.
+    # Workers share no memory: without a bus each would have topics and sessions of its own, and a
+    # client would see those of the worker that got its connection.
     if settings.workers > 1 and settings.redis is None:
         # The exit status tells a wrong command (2) from a wrong configuration (78).
         if flags["workers"] is not None:
-            raise UsageInvalid("--workers above 1 needs --redis")
-        raise ConfigurationInvalid("workers: above 1 needs redis")
+            raise UsageInvalid(f"--workers above 1 needs --redis, {SHARED}")
+        raise ConfigurationInvalid(f"workers: above 1 needs redis, {SHARED}")
     if dry_run:
         return _dry_run(settings)
     return _serve(settings) if settings.workers == 1 else _serve_by_workers(settings)
@@ -101,6 +107,7 @@ def _serve(settings: Settings, line: ParentLink | None = None, crew_id: str = ""
             # The kernel spreads connections over the workers' own sockets at the shared address.
             listener=None if line is None else open_listener(settings, shared=True),
             until=None if line is None else line.parent,
+            on_reload=None if app.state.access is None else app.state.access.reload,
         )
     except (
         CannotListen, SettingsInvalid, StartFailed, StoreUnusable, TopicFilesInvalid,

@@ -11,7 +11,7 @@ import sys
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import ValidationError
 from pydantic_settings import EnvSettingsSource, TomlConfigSettingsSource
@@ -22,21 +22,33 @@ from tidegate.app.settings import (
     SETTINGS,
     EnvironmentText,
     Settings,
-    bound,
-    variable_of,
 )
 from tidegate.keys.text.size import size_text
 
 CONFIG_FILE = "tidegate.toml"
 
-# Not misspelt settings: commands read the first, tests read the others and start gateways with them
-# set. TIDEGATE_TICKS would be taken for TIDEGATE_TOPICS.
+
+def bound(name: str, side: Literal["ge", "le"]) -> Any:
+    """Return the least or the greatest value of the setting `name`, or None."""
+    rules = SETTINGS[name].metadata
+    return next((getattr(rule, side) for rule in rules if hasattr(rule, side)), None)
+
+
+def variable_of(name: str) -> str:
+    """Return the environment variable of a setting."""
+    return PREFIX + name.upper()
+
+
+# Not misspelt settings: commands read that of the gateway and those of the token, tests read the
+# others and start gateways with them set. TIDEGATE_TICKS would be taken for TIDEGATE_TOPICS.
 OTHER_VARIABLES = frozenset(
     {
         "TIDEGATE_GATEWAY",
         "TIDEGATE_HYPOTHESIS_PROFILE",
         "TIDEGATE_REQUIRE_ALL",
         "TIDEGATE_TICKS",
+        "TIDEGATE_TOKEN",
+        "TIDEGATE_TOKEN_FILE",
     }
 )
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
+from operator import attrgetter
 
 from tidegate.conflation.engine import Engine
 from tidegate.conflation.frame import Frame
@@ -45,7 +48,8 @@ class PublishBackpressure:
 
     def all_taken(self, sessions: Iterable[str]) -> None:
         """Wake the publishers: each of these sessions has taken something."""
-        self._given_up.difference_update(sessions)
+        if self._given_up:  # mostly nobody, and a cohort has many sessions
+            self._given_up.difference_update(sessions)
         self._taken.set()
 
     def forget(self, session: str) -> None:
@@ -78,6 +82,7 @@ class PublishBackpressure:
 
 
 SLICE_MESSAGES_MAX = 1_000
+_PAYLOAD = attrgetter("payload")
 
 
 def split_publish(frames: Sequence[Frame], limits: QueueLimits) -> Iterator[Sequence[Frame]]:
@@ -87,11 +92,11 @@ def split_publish(frames: Sequence[Frame], limits: QueueLimits) -> Iterator[Sequ
     """
     messages_max = max(1, min(SLICE_MESSAGES_MAX, limits.messages_max // 2))
     bytes_max = limits.bytes_max // 2
-    start = size = 0
-    for at, frame in enumerate(frames):
-        size += len(frame.payload)
-        if at > start and (at - start >= messages_max or size > bytes_max):
-            yield frames[start:at]
-            start, size = at, len(frame.payload)
-    if frames:
-        yield frames[start:]
+    # In C, as a loop over the messages would cost as much as their frames did.
+    ends_bytes = list(accumulate(map(len, map(_PAYLOAD, frames)), initial=0))
+    start = 0
+    while start < len(frames):
+        fitting = bisect_right(ends_bytes, ends_bytes[start] + bytes_max) - 1
+        end = max(start + 1, min(start + messages_max, fitting))
+        yield frames[start:end]
+        start = end

@@ -14,7 +14,9 @@ from tidegate.app.delivery.backpressure import (
     PublishBackpressure,
     split_publish,
 )
-from tidegate.app.delivery.fanout import FlushWriter, StreamScheduler, Wakeup
+from tidegate.app.delivery.compression import Coding
+from tidegate.app.delivery.encoding import Style
+from tidegate.app.delivery.fanout import CohortWriter, Seat, StreamScheduler, Wakeup
 from tidegate.app.delivery.notices import WriteContext
 from tidegate.app.delivery.timers import IdleTask, Timer, wall_ms
 from tidegate.app.http.telemetry import Counters, shown_id
@@ -23,15 +25,17 @@ from tidegate.conflation.definition import Definition
 from tidegate.conflation.engine import Engine
 from tidegate.conflation.errors import SessionUnknown
 from tidegate.conflation.frame import Frame, RestoredTopic
+from tidegate.conflation.lanes.cohort import Cohort
 from tidegate.conflation.outputs import (
     CloseReason,
+    CohortReady,
     HistoryWanted,
     Output,
     QueueCrossed,
     RecordsExpired,
+    Rows,
     SessionClosed,
     SessionReady,
-    SharedFlush,
 )
 from tidegate.conflation.sessions.registry import GONE
 from tidegate.conflation.sessions.session import QueueLimits
@@ -67,6 +71,7 @@ class Driver:
         self._latest: Instant = 0
         self._consumers: dict[str, Consumer] = {}
         self._wakeups: dict[str, Wakeup] = {}  # of the consumers
+        self._cohorts: dict[Cohort, CohortWriter] = {}
         self._backpressure = PublishBackpressure(engine, limits)
         self.streams = StreamScheduler()
         self._timer = Timer(self.now, self._advance)
@@ -173,6 +178,11 @@ class Driver:
             self.engine.note_unsent(session, unsent_bytes)
         self.settle()
 
+    def part(self, session: str) -> None:
+        """Let a session take by itself: somebody watches what it is sent."""
+        self.engine.part(session)
+        self.settle()
+
     def write_context(self, *, has_unsent: bool, is_behind: bool) -> WriteContext:
         """Return what decides whether rows that are written now are late, and why."""
         return WriteContext(self.wall_ms(), has_unsent, is_behind, self._arrival_ages_ms)
@@ -200,17 +210,41 @@ class Driver:
         self._backpressure.taken(session)
         self.settle()
 
-    def _write(self, flush: SharedFlush) -> None:
-        """Have a flush written to the streams that rest; the others take for themselves."""
-        self.streams.call_soon(
-            FlushWriter(flush, self.engine, self._wakeups, self._sent, self.streams)
-        )
+    def enter_cohort(self, seat: Seat, style: Style, heartbeat_s: float) -> CohortWriter | None:
+        """Let a stream that has nothing to take be written to with others; None: it is unlike."""
+        coding = Coding.IDENTITY if seat.encoder is None else seat.encoder.coding
+        cohort = self.engine.gather(seat.session, (style.variant, coding))
+        if cohort is None:
+            return None
+        writer = self._cohorts.get(cohort)
+        if writer is None:
+            writer = self._cohorts[cohort] = CohortWriter(
+                cohort,
+                style,
+                coding=coding,
+                take=self._take_together,
+                wrote=self.figures.wrote_alike,
+                scheduler=self.streams,
+                heartbeat_s=heartbeat_s,
+            )
+        writer.enter(seat)
+        return writer
 
-    def _sent(self, sessions: list[str], sizes_bytes: list[int], seconds: float) -> None:
-        if sessions:
-            self._backpressure.all_taken(sessions)
-            self.figures.wrote_alike(sizes_bytes, seconds)
+    def leave_cohort(self, seat: Seat, writer: CohortWriter) -> int:
+        """Let a stream write by itself; return the bytes that it got with its cohort."""
+        got_bytes = writer.leave(seat)
+        self.engine.part(seat.session)
+        if writer.is_empty:
+            del self._cohorts[writer.cohort]
         self.settle()
+        return got_bytes
+
+    def _take_together(self, cohort: Cohort, bytes_max: int) -> Rows | None:
+        self.settle()  # first: a session that has just left takes by itself
+        rows = self.engine.take_together(cohort, bytes_max)
+        self._backpressure.all_taken(cohort.members)
+        self.settle()
+        return rows
 
     def settle(self) -> None:
         """Act on the engine's announcements and re-arm the timer; follows each call into it."""
@@ -219,8 +253,9 @@ class Driver:
                 case SessionReady():
                     if (wakeup := self._wakeups.get(event.session)) is not None:
                         wakeup.wake()
-                case SharedFlush():
-                    self._write(event)
+                case CohortReady():
+                    if (writer := self._cohorts.get(event.cohort)) is not None:
+                        self.streams.call_soon(writer)
                 case SessionClosed():
                     self._note_closed(event)
                 case RecordsExpired() if self.on_expired is not None:
@@ -319,7 +354,7 @@ class Consumer:
         if self.is_over:
             return []
         try:
-            return self._driver.engine.caught_up(self.session)
+            return self._driver.engine.session(self.session).caught_up()
         except SessionUnknown:
             return []
 

@@ -23,7 +23,6 @@ from tidegate.conflation.outputs import (
     Output,
     Resumed,
     Rows,
-    SharedFlush,
     Subscribed,
     Unsubscribed,
 )
@@ -295,12 +294,6 @@ def rows_text(rows: Rows, style: Style) -> bytes:
         events = _ROWS[style.form](rows, style)
         text = rows.batch.encoded[variant] = END.join(_with_id(events, rows, style)) + END
     return text
-
-
-def shared_text(flush: SharedFlush, style: Style) -> bytes:
-    """Encode a flush for the streams of one subscription each."""
-    name = ""  # which only sessions of several subscriptions write
-    return rows_text(Rows(name, flush.topic, flush.epoch, Op.PUBLISH, flush.batch), style)
 
 
 def chunk(text: bytes) -> bytes:

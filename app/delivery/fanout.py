@@ -1,26 +1,31 @@
-"""Fan-out: which stream writes when, and one flush to the streams of all its members."""
+"""Fan-out: which stream writes when, and one text to the streams of a whole cohort."""
 
 from __future__ import annotations
 
 import asyncio
 import heapq
-import itertools
 import math
-from collections.abc import Callable, Iterable
+import os
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from tidegate.app.delivery.compression import block
-from tidegate.app.delivery.encoding import Style, chunk, shared_text
-from tidegate.conflation.engine import Engine
-from tidegate.conflation.lanes.member import Member
-from tidegate.conflation.outputs import SharedFlush
+from tidegate.app.delivery.compression import Coding, StreamEncoder, block
+from tidegate.app.delivery.encoding import Style, chunk, rows_text
+from tidegate.app.http.admission import HandedOver
+from tidegate.app.http.connection import NO_DESCRIPTOR, Connection, WriteWatch
+from tidegate.app.http.wire import HEARTBEAT
+from tidegate.conflation.lanes.cohort import Cohort
+from tidegate.conflation.outputs import Rows
 
 # How long streams may write before the loop looks at everything else.
 TURN_S: Final = 0.005
-# A larger flush would be copied into the buffer of each slow peer: streams take it in parts.
+# A larger text would be copied into the buffer of each slow peer: a cohort takes it in parts.
 FLUSH_BYTES_MAX: Final = 1 << 20
-# So many members are written to between two looks at the clock: less than a millisecond.
-MEMBERS_AT_ONCE: Final = 32
+# So many streams are written to between two looks at the clock: less than a millisecond.
+STREAMS_AT_ONCE: Final = 64
+# What a healthy socket may hold on its way; more than that waits.
+SMALL_BUFFERS_BYTES: Final = 64 << 10
+LEFT: Final = -2  # in the place of a descriptor
 
 # A time that is further away than this is put off to the next multiple of GROUP_S: to wake the
 # loop costs more than a heartbeat, and nobody misses a heartbeat by so little.
@@ -44,24 +49,10 @@ class SharedChunk(NamedTuple):
     size_bytes: int
 
 
-def shared_chunk(text: bytes, *, is_gzip: bool) -> SharedChunk:
+def shared_chunk(text: bytes, coding: Coding) -> SharedChunk:
     """Compress, where that is asked for, and frame a text."""
-    body = block(text) if is_gzip else text
+    body = block(text, coding)
     return SharedChunk(text, chunk(body), len(body))
-
-
-class Resting(NamedTuple):
-    """A stream that has written all it had, has room, and needs no look at what it writes next.
-
-    Args:
-        style: how it writes rows.
-        is_gzip: its answer is compressed.
-        write: writes a chunk, at a time of the loop's clock.
-    """
-
-    style: Style
-    is_gzip: bool
-    write: Callable[[SharedChunk, float], None]
 
 
 class Wakeup:
@@ -69,21 +60,17 @@ class Wakeup:
 
     Attributes:
         on_woken: called in place of waking whoever waits.
-        resting: how a flush may be written past the stream. A stream sets it when it comes to rest;
-            whatever wakes the stream ends the rest.
     """
 
-    __slots__ = ("_woken", "on_woken", "resting")
+    __slots__ = ("_woken", "on_woken")
 
     def __init__(self) -> None:
         self.on_woken: Callable[[], None] | None = None
-        self.resting: Resting | None = None
         # Made at its first use: most streams are called and wait for nothing.
         self._woken: asyncio.Event | None = None
 
     def wake(self) -> None:
-        """Wake the stream: its session has outputs or notices."""
-        self.resting = None
+        """Wake the stream: its session has outputs or notices for it alone."""
         if self.on_woken is None:
             self._event().set()
         else:
@@ -172,81 +159,241 @@ class StreamScheduler:
         self._arm()
 
 
-class FlushWriter:
-    """Writes one flush to the streams of its members, some in each call, until all have it.
-
-    A stream at rest gets the lane's bytes as they are: for each member this costs one question to
-    the engine and one write. Any other stream is woken and takes for itself.
+class Seat:
+    """The place of a stream in a cohort.
 
     Args:
-        flush: what is written.
-        engine: says which members the flush is still for.
-        wakeups: by session.
-        sent: called after some members, with the sessions written to, the bytes of each body and
-            how long it took in all, in seconds.
-        streams: calls again while members are left.
+        session: of the stream.
+        line: the connection; nothing waits in its transport.
+        encoder: of an answer that is compressed.
+        wrote_s: when the stream wrote last, by the loop's clock.
+        on_sent_away: called once the stream has to write by itself again.
     """
 
-    __slots__ = ("_chunks", "_engine", "_flush", "_members", "_sent", "_streams", "_wakeups")
+    __slots__ = ("at", "encoder", "had_bytes", "line", "on_sent_away", "session", "wrote_s")
 
     def __init__(
         self,
-        flush: SharedFlush,
-        engine: Engine,
-        wakeups: dict[str, Wakeup],
-        sent: Callable[[list[str], list[int], float], None],
-        streams: StreamScheduler,
+        session: str,
+        line: HandedOver,
+        encoder: StreamEncoder | None,
+        wrote_s: float,
+        on_sent_away: Callable[[], None],
     ) -> None:
-        self._flush = flush
-        self._engine = engine
-        self._wakeups = wakeups
-        self._sent = sent
-        self._streams = streams
-        self._members = iter(flush.members)
-        self._chunks: dict[tuple[str, bool], SharedChunk] = {}
+        self.session = session
+        self.line = line
+        self.encoder = encoder
+        self.wrote_s = wrote_s
+        self.on_sent_away = on_sent_away
+        # The writer's: an index, and what it had written to each stream when this one came.
+        self.at = 0
+        self.had_bytes = 0
+
+
+class CohortWriter:
+    """Writes what a cohort takes to the sockets of all its streams, in one plain loop.
+
+    A stream costs one system call, and nothing else: no object of its own is asked, no timer is
+    set. Its counts are differences between two counts of the writer. A text goes out in turns of
+    `STREAMS_AT_ONCE`, between which others are served; the next one is taken when all have it.
+
+    Args:
+        cohort: what takes, in the engine.
+        style: how rows are written.
+        coding: how the answers are compressed.
+        take: takes for the cohort; None: nothing is left.
+        wrote: called after each turn with the number of streams, the bytes that each got, and the
+            seconds that it took in all.
+        scheduler: calls the writer.
+        heartbeat_s: the longest silence.
+    """
+
+    def __init__(
+        self,
+        cohort: Cohort,
+        style: Style,
+        *,
+        coding: Coding,
+        take: Callable[[Cohort, int], Rows | None],
+        wrote: Callable[[int, int, float], None],
+        scheduler: StreamScheduler,
+        heartbeat_s: float,
+    ) -> None:
+        self.cohort = cohort
+        self._style = style
+        self._coding = coding
+        self._take = take
+        self._wrote = wrote
+        self._scheduler = scheduler
+        self._heartbeat_s = heartbeat_s
+        # Side by side. A stream that leaves is struck out in both.
+        self._seats: list[Seat | None] = []
+        self._descriptors: list[int] = []
+        self._streams = 0
+        self._write_watch: WriteWatch | None = None
+        # The round under way: the streams before `_at` have its text, those from `_end` on came
+        # later and had it before.
+        self._chunk: SharedChunk | None = None
+        self._at = self._end = 0
+        self._asks_kernel = False
+        self._unasked_bytes = 0  # written since the kernel was asked what peers have taken
+        self._bytes = 0
+        self._wrote_s = asyncio.get_running_loop().time()
+        self._beat_s = INFINITY
+
+    @property
+    def is_empty(self) -> bool:
+        """True once all streams have left."""
+        return not self._streams
+
+    # --- Streams
+
+    def enter(self, seat: Seat) -> None:
+        """Write for a stream from here on; it has had all that its cohort has taken."""
+        seat.at, seat.had_bytes = len(self._seats), self._bytes
+        self._seats.append(seat)
+        self._descriptors.append(seat.line.descriptor)
+        self._streams += 1
+        self._write_watch = seat.line.write_watch
+        # One heartbeat for all: it comes when it is due for whoever has been silent longest.
+        self._wrote_s = min(self._wrote_s, seat.wrote_s)
+        self._await_beat()
+
+    def leave(self, seat: Seat) -> int:
+        """Let a stream write by itself; return the bytes that it got here.
+
+        A text that the round under way has not brought it yet is written now: for the engine it
+        has been taken.
+        """
+        owed = self._chunk if self._at <= seat.at < self._end else None
+        self._strike_out(seat)
+        if owed is not None and not seat.line.connection.is_closing:
+            if seat.encoder is not None:
+                seat.encoder.note(owed.text)
+            seat.line.write(owed.framed)
+        seat.wrote_s = max(seat.wrote_s, self._wrote_s)
+        return self._bytes - seat.had_bytes
+
+    def connections(self) -> list[Connection]:
+        """Return the connections that it writes to, for the watch over their deadlines."""
+        return [seat.line.connection for seat in self._seats if seat is not None]
+
+    def _strike_out(self, seat: Seat) -> None:
+        self._seats[seat.at] = None
+        self._descriptors[seat.at] = LEFT
+        self._streams -= 1
+
+    def _close_ranks(self) -> None:
+        """Forget the places of those who have left, between two rounds."""
+        if len(self._seats) < 2 * self._streams:
+            return
+        seats = [seat for seat in self._seats if seat is not None]
+        for at, seat in enumerate(seats):
+            seat.at = at
+        self._seats = [*seats]
+        self._descriptors = [seat.line.descriptor for seat in seats]
+
+    # --- Rounds
 
     def __call__(self) -> None:
-        """Write to the next members."""
+        """Write to the next streams; after the last of a round begin another."""
+        if self._at == self._end and not self._begin():
+            return
+        chunk, first, end = self._chunk, self._at, min(self._at + STREAMS_AT_ONCE, self._end)
+        assert chunk is not None, "a round has begun"
         loop = asyncio.get_running_loop()
         began_s = loop.time()
-        members = list(itertools.islice(self._members, MEMBERS_AT_ONCE))
-        sessions, sizes_bytes = [], []
-        for member, (style, is_gzip, write) in self._taken(members):
-            shared = self._chunk(style, is_gzip=is_gzip)
-            write(shared, began_s)
-            sessions.append(member.session)
-            sizes_bytes.append(shared.size_bytes)
-        if len(members) == MEMBERS_AT_ONCE:
-            self._streams.call_soon(self)
-        self._sent(sessions, sizes_bytes, loop.time() - began_s)
+        self._at = end  # before they are written to: one that leaves now has the text
+        if self._coding is Coding.GZIP:  # the only one with a checksum over all texts
+            for seat in self._seats[first:end]:
+                if seat is not None and seat.encoder is not None:
+                    seat.encoder.note(chunk.text)
+        if self._asks_kernel:
+            self._send_slow_away(first, end, chunk)
+        streams = self._write(chunk.framed, first, end)
+        self._scheduler.call_soon(self)
+        if streams:
+            self._wrote(streams, chunk.size_bytes, loop.time() - began_s)
 
-    def _taken(self, members: Iterable[Member]) -> list[tuple[Member, Resting]]:
-        """Return the members that the flush is for as it is, and wake the others."""
-        at_rest: list[tuple[Member, Resting]] = []
-        wakeups = self._wakeups
-        is_large = self._flush.batch.payload_bytes > FLUSH_BYTES_MAX
-        for member in members:
-            wakeup = wakeups.get(member.session)
-            if wakeup is None:
-                continue  # its stream has ended
-            if wakeup.resting is None or is_large:
-                wakeup.wake()
-            else:
-                at_rest.append((member, wakeup.resting))
-        asked = [member for member, _ in at_rest]
-        answers = self._engine.sent(self._flush, asked)
-        if all(answers):
-            return at_rest
-        for member, is_taken in zip(asked, answers, strict=True):
-            if not is_taken:
-                wakeups[member.session].wake()
-        return list(itertools.compress(at_rest, answers))
+    def _begin(self) -> bool:
+        """Take what is next; return False if there is nothing."""
+        self._chunk = None
+        self._close_ranks()
+        rows = self._take(self.cohort, FLUSH_BYTES_MAX) if self._streams else None
+        if rows is None:
+            return False
+        self._begin_round(rows_text(rows, self._style))
+        return True
 
-    def _chunk(self, style: Style, *, is_gzip: bool) -> SharedChunk:
-        """Return the flush as a style writes it, made for the first of the streams that ask."""
-        kind = style.variant, is_gzip
-        shared = self._chunks.get(kind)
-        if shared is None:
-            text = shared_text(self._flush, style)
-            shared = self._chunks[kind] = shared_chunk(text, is_gzip=is_gzip)
-        return shared
+    def _begin_round(self, text: bytes) -> None:
+        self._chunk = shared_chunk(text, self._coding)
+        self._at, self._end = 0, len(self._seats)
+        self._asks_kernel = self._unasked_bytes > SMALL_BUFFERS_BYTES
+        self._unasked_bytes = 0 if self._asks_kernel else self._unasked_bytes
+        self._unasked_bytes += self._chunk.size_bytes
+        self._bytes += self._chunk.size_bytes
+        self._wrote_s = asyncio.get_running_loop().time()
+        assert self._write_watch is not None, "a stream has entered"
+        self._write_watch.note_group(self.connections)
+
+    def _write(self, framed: bytes, first: int, end: int) -> int:
+        """Write to some streams; return to how many."""
+        size_bytes, write, streams = len(framed), os.write, 0
+        for at in range(first, end):
+            descriptor = self._descriptors[at]
+            if descriptor == LEFT:
+                continue
+            streams += 1
+            if descriptor == NO_DESCRIPTOR:
+                self._write_through(at, framed)
+                continue
+            try:
+                # Past the transport: nothing waits there, and its checks cost as much as the call.
+                taken_bytes = write(descriptor, framed)
+            except OSError:  # a full socket, or one whose peer has left: the transport finds out
+                taken_bytes = 0
+            if taken_bytes < size_bytes:
+                self._send_away(at, framed[taken_bytes:])
+        return streams
+
+    def _write_through(self, at: int, framed: bytes) -> None:
+        """Write to the transport of a stream that is encrypted, or has no socket of its own."""
+        seat = self._seats[at]
+        assert seat is not None, "it has not left"
+        seat.line.transport.write(framed)
+        if seat.line.connection.write_buffer_bytes:
+            self._send_away(at, b"")
+
+    def _send_slow_away(self, first: int, end: int, chunk: SharedChunk) -> None:
+        """Send those away whose peers have not taken what was written long ago."""
+        for at, seat in enumerate(self._seats[first:end], first):
+            if seat is not None and seat.line.connection.unsent_bytes > SMALL_BUFFERS_BYTES:
+                self._send_away(at, chunk.framed)
+
+    def _send_away(self, at: int, rest: bytes) -> None:
+        """Leave a text's rest to the transport, and the stream to itself."""
+        seat = self._seats[at]
+        assert seat is not None, "it has not left"
+        if rest:
+            seat.line.write(rest)
+        seat.on_sent_away()
+
+    # --- Heartbeats
+
+    def _await_beat(self) -> None:
+        due_s = self._wrote_s + self._heartbeat_s
+        if due_s < self._beat_s:
+            self._beat_s = due_s
+            self._scheduler.call_at(due_s, self._beat)
+
+    def _beat(self) -> None:
+        """Send a heartbeat to all, if there was nothing else for so long."""
+        now_s = asyncio.get_running_loop().time()
+        if now_s < self._beat_s or self.is_empty:
+            return  # a later call is on its way, or nobody is left
+        self._beat_s = INFINITY
+        if now_s >= self._wrote_s + self._heartbeat_s:
+            if self._at == self._end:
+                self._begin_round(HEARTBEAT)
+            self._scheduler.call_soon(self)
+        self._await_beat()

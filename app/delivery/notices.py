@@ -149,37 +149,40 @@ class Heartbeat:
 
     A heartbeat fills a silence of `heartbeat_s`. Progress is checked once a second, and at least as
     often as heartbeats are due.
+
+    Attributes:
+        wrote_s: when the stream wrote last.
     """
 
-    __slots__ = ("_heartbeat_s", "_looked_at", "_progress_s", "_wrote_at")
+    __slots__ = ("_heartbeat_s", "_looked_s", "_progress_s", "wrote_s")
 
     def __init__(self, heartbeat_s: float, now: float) -> None:
         self._heartbeat_s = heartbeat_s
         self._progress_s = min(PROGRESS_S, heartbeat_s)
-        self._wrote_at = now
-        self._looked_at = now
+        self.wrote_s = now
+        self._looked_s = now
 
     def wrote(self, now: float) -> None:
         """Note that the stream has written."""
-        self._wrote_at = now
+        self.wrote_s = now
 
     def looked(self, now: float) -> None:
         """Note that progress was checked."""
-        self._looked_at = now
+        self._looked_s = now
 
     def heartbeat_due(self, now: float) -> bool:
         """Return True once the stream has been silent for `heartbeat_s`."""
-        return now >= self._wrote_at + self._heartbeat_s
+        return now >= self.wrote_s + self._heartbeat_s
 
     def progress_due(self, now: float) -> bool:
         """Return True once progress is to be checked again."""
-        return now >= self._looked_at + self._progress_s
+        return now >= self._looked_s + self._progress_s
 
     def wait_s(self, now: float, *, progress: bool) -> float:
         """Return the seconds until either is due; `progress`: a subscription has the option."""
-        due = self._wrote_at + self._heartbeat_s
+        due = self.wrote_s + self._heartbeat_s
         if progress:
-            due = min(due, self._looked_at + self._progress_s)
+            due = min(due, self._looked_s + self._progress_s)
         return max(0.0, due - now)
 
 

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from tidegate.app.http.connection import Connection, WriteWatch
+from tidegate.app.http.connection import NO_DESCRIPTOR, Connection, WriteWatch
 from tidegate.app.http.telemetry import ConnectionFigures
 
 # A limit that refused connections outright would refuse health checks too. So this many beyond it
@@ -114,6 +114,17 @@ class HandedOver(NamedTuple):
     limits: ConnectionLimits
     served: set[Any]
     is_paused: bool
+
+    @property
+    def descriptor(self) -> int:
+        """The socket's number, to write to while nothing waits in the transport, or none."""
+        is_plain = self.transport.get_extra_info("sslcontext") is None
+        return self.connection.descriptor if is_plain else NO_DESCRIPTOR
+
+    def write(self, framed: bytes) -> None:
+        """Hand bytes to the transport, under the watch."""
+        self.transport.write(framed)
+        self.write_watch.note_write(self.connection)
 
     def leave(self, stream: asyncio.Protocol) -> None:
         """Forget the connection: it is lost."""

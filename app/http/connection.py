@@ -9,13 +9,16 @@ import math
 import socket
 import struct
 import sys
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final
 
 from starlette.types import Message, Receive, Scope, Send
 
 from tidegate.app.http.problems import TRANSPORT_EXTENSION
 from tidegate.app.http.telemetry import ConnectionFigures
+
+if TYPE_CHECKING:
+    from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 if sys.platform == "linux":
     import fcntl
@@ -29,6 +32,7 @@ BYTES_ACKED: Final = slice(120, 128)
 SHORTEST_ROUND_TRIP: Final = slice(148, 152)
 TCP_INFO_BYTES: Final = 152
 UNKNOWN_US: Final = (1 << 32) - 1
+NO_DESCRIPTOR: Final = -1
 
 # Close with a reset: otherwise the kernel keeps offering the rest to a peer that takes nothing.
 _RESET_AT_CLOSE: Final = struct.pack("ii", 1, 0)
@@ -120,22 +124,23 @@ class Connection:
 
     def _info(self, part: slice) -> int | None:
         """Return a figure of the kernel's tcp_info; None where it has none."""
-        if sys.platform != "linux" or self._number() < 0:
+        if sys.platform != "linux" or self.descriptor < 0:
             return None
         assert self._socket is not None
         info = self._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO_BYTES)
         return int.from_bytes(info[part], sys.byteorder) if len(info) >= part.stop else None
 
     def _unacknowledged_bytes(self) -> int:
-        number = self._number()
+        number = self.descriptor
         if sys.platform != "linux" or number < 0:
             return 0
         answer = fcntl.ioctl(number, termios.TIOCOUTQ, b"\0\0\0\0")  # SIOCOUTQ
         return int.from_bytes(answer, sys.byteorder)
 
-    def _number(self) -> int:
-        """Return the socket's descriptor; -1 once it is closed."""
-        return -1 if self._socket is None else self._socket.fileno()
+    @property
+    def descriptor(self) -> int:
+        """The socket's number; none once it is closed."""
+        return NO_DESCRIPTOR if self._socket is None else self._socket.fileno()
 
 
 def _no_requests() -> None:
@@ -168,6 +173,7 @@ class HeldBack:
     def write(self, part: bytes) -> None:
         """Keep a piece."""
         self.parts.append(part)
+
 
 
 def connection_of(scope: Scope) -> Connection | None:
@@ -235,6 +241,7 @@ class WriteWatch:
     def __init__(self, write_timeout_s: float) -> None:
         self._write_timeout_s = write_timeout_s
         self._written: set[Connection] = set()
+        self._written_groups: set[Callable[[], Iterable[Connection]]] = set()
         # Connections with unsent bytes.
         self._waiting: dict[Connection, WriteDeadline] = {}
         self._next_look: asyncio.TimerHandle | None = None
@@ -257,14 +264,21 @@ class WriteWatch:
         if self._next_look is None:
             self._arm(asyncio.get_running_loop())
 
+    def note_group(self, connections: Callable[[], Iterable[Connection]]) -> None:
+        """Check connections soon: bytes were written to all that the function returns."""
+        self._written_groups.add(connections)
+        if self._next_look is None:
+            self._arm(asyncio.get_running_loop())
+
     def _arm(self, loop: asyncio.AbstractEventLoop) -> None:
         wait_s = self._write_timeout_s / LOOKS_PER_TIMEOUT
         self._next_look = loop.call_later(wait_s, self._look, loop)
 
     def _look(self, loop: asyncio.AbstractEventLoop) -> None:
         now_s = loop.time()
-        watched = self._written | self._waiting.keys()
+        watched = self._written.union(self._waiting, *(each() for each in self._written_groups))
         self._written.clear()
+        self._written_groups.clear()
         before, self._waiting = self._waiting, {}
         for connection in watched:
             if not connection.unsent_bytes:  # all taken: watched again from its next write
@@ -281,3 +295,29 @@ class WriteWatch:
         self._next_look = None
         if self._waiting:
             self._arm(loop)
+
+
+def without_chunks(app: Any, cycle: RequestResponseCycle) -> Any:
+    """Return the ASGI application with answers for HTTP/1.0, which has no chunks (RFC 9112, 7.1).
+
+    uvicorn writes each body of unknown length in chunks. Here such a body ends with the connection.
+    """
+
+    async def unframed(scope: Scope, receive: Receive, send: Send) -> None:
+        is_open_ended = False
+
+        async def unframed_send(message: Message) -> None:
+            nonlocal is_open_ended
+            if message["type"] == "http.response.start":
+                names = [name.lower() for name, _ in message.get("headers", ())]
+                is_open_ended = b"content-length" not in names
+                if is_open_ended:
+                    cycle.chunked_encoding = False
+            elif is_open_ended:
+                # uvicorn counts a body that is not chunked down to nothing.
+                cycle.expected_content_length = len(message.get("body", b""))
+            await send(message)
+
+        await app(scope, receive, unframed_send)
+
+    return unframed

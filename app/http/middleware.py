@@ -9,7 +9,9 @@ from dataclasses import dataclass
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Match
@@ -18,6 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from tidegate.app.http.problems import STREAMS, TRANSPORT_EXTENSION, Problem, problem_of
 from tidegate.app.http.requests import TOPICS_PATH, raw_path, topic_name, topic_or_pattern
 from tidegate.app.http.telemetry import AccessLog
+from tidegate.app.http.wire import ANY_ORIGIN, EXPOSED_HEADERS
 from tidegate.app.settings import Settings
 from tidegate.conflation.errors import EngineError
 from tidegate.keys.errors import KeysError
@@ -41,14 +44,25 @@ SECURITY_HEADERS = (
 # site could publish text to a topic on this machine. The browser names the page's origin with
 # them, and that is checked.
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+OTHER_SITES = frozenset({"cross-site", "same-site"})
+"""Values of Sec-Fetch-Site that name another origin; `same-site` is another host or port."""
+CORS_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+# A list, not a mirror of what is asked for: `*` does not cover Authorization, nor any header of a
+# request with credentials.
+CORS_REQUEST_HEADERS = (
+    "Authorization", "Content-Type", "Idempotency-Key", "If-Match", "If-None-Match",
+    "Last-Event-ID", "Tidegate-Conflate", "Tidegate-CSRF", "Tidegate-Producer",
+    "Tidegate-Sequence", "Tidegate-Stage",
+)  # fmt: skip
 DEFAULT_PORTS = {"http": ":80", "https": ":443"}
 
 
 def install_middleware(app: FastAPI, settings: Settings) -> None:
     """Install the middleware; call it after every route and all other middleware.
 
-    From the outside in: access log if configured, security headers, problems for exceptions, checks
-    of Host, origin and path, HEAD as GET, then the application's own.
+    From the outside in: access log if configured, security headers, CORS if origins are allowed,
+    problems for exceptions, checks of Host, origin and path, HEAD as GET, then the application's
+    own.
     """
     app.add_middleware(HeadAsGet)
     app.add_middleware(
@@ -57,6 +71,9 @@ def install_middleware(app: FastAPI, settings: Settings) -> None:
         allowed_origins=settings.allowed_origins,
     )
     install_problems(app)
+    if settings.allowed_origins:
+        # Around the problems: a page may read why it was refused, too.
+        app.add_middleware(Cors, allowed_origins=settings.allowed_origins)
     app.add_middleware(SecurityHeaders)
     if settings.log_requests:
         app.add_middleware(AccessLog)
@@ -101,6 +118,33 @@ def _completed(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
     if b"content-security-policy" not in present:
         missing.append((b"content-security-policy", policy))
     return [*headers, *missing]
+
+
+class Cors(CORSMiddleware):
+    """Starlette's CORS, which answers a preflight that it refuses with a problem.
+
+    The preflight of another origin is refused here and asks no route, so the check of `Host` has
+    nothing to protect.
+    """
+
+    def __init__(self, app: ASGIApp, allowed_origins: tuple[str, ...]) -> None:
+        super().__init__(
+            app,
+            allow_origins=allowed_origins,
+            allow_methods=CORS_METHODS,
+            allow_headers=CORS_REQUEST_HEADERS,
+            # The Fetch standard forbids credentials with `*`.
+            allow_credentials=ANY_ORIGIN not in allowed_origins,
+            expose_headers=EXPOSED_HEADERS,
+        )
+
+    def preflight_response(self, request_headers: Headers) -> Response:
+        """Answer a preflight; 403 for another origin, another method or another header."""
+        answer = super().preflight_response(request_headers)
+        if answer.status_code == http.HTTPStatus.OK:
+            return answer
+        detail = "A page of this origin may not send such a request."
+        return Problem("origin-not-allowed", detail, headers={"Vary": "Origin"}).response()
 
 
 class ProblemMiddleware:
@@ -261,9 +305,11 @@ def check_origin(scope: Scope, allowed: frozenset[str]) -> None:
         return
     # All of them: a second Origin header must not hide behind an allowed first one.
     origins = _values(scope, b"origin")
-    if any(origin not in allowed and not _is_own(scope, origin) for origin in origins):
+    if ANY_ORIGIN not in allowed and any(
+        origin not in allowed and not _is_own(scope, origin) for origin in origins
+    ):
         raise Problem("origin-not-allowed", "A page of another origin may not change anything.")
-    if not origins and "cross-site" in _values(scope, b"sec-fetch-site"):
+    if not origins and not OTHER_SITES.isdisjoint(_values(scope, b"sec-fetch-site")):
         raise Problem("origin-not-allowed", "A page of another site may not change anything.")
 
 

@@ -7,7 +7,6 @@ problem and closed.
 
 import asyncio
 from collections.abc import Iterator
-from enum import Enum
 from functools import partial
 from typing import Any, Final
 
@@ -18,12 +17,21 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.server import ServerState
 
 from tidegate.app.http.admission import HEALTH_PATHS, ConnectionLimits, HandedOver, OpeningPace
-from tidegate.app.http.connection import FIGURES_EXTENSION, Connection, HeldBack, WriteWatch
+from tidegate.app.http.connection import (
+    FIGURES_EXTENSION,
+    Connection,
+    HeldBack,
+    WriteWatch,
+    without_chunks,
+)
 from tidegate.app.http.problems import STREAMS, TRANSPORT_EXTENSION, Problem
 from tidegate.app.http.telemetry import ConnectionFigures
 from tidegate.app.http.uvicorn_pin import require_known_uvicorn
 from tidegate.app.http.wire import (
+    Refused,
     RequestBounds,
+    Stage,
+    cors_fields,
     head_problem,
     problem_bytes,
     too_many_connections,
@@ -44,19 +52,6 @@ LINGER_BYTES_MAX: Final = 1 << 20
 PIPELINE_MAX: Final = 16
 PIPELINE_FULL: Final = Problem("limit-reached", "Too many requests at once on one connection.")
 NOT_VALID: Final = Problem("message-invalid", "Not a valid HTTP request.")
-
-
-class Stage(Enum):
-    """The part of a request that the next byte belongs to."""
-
-    IDLE = "between requests"
-    HEAD = "request's header"
-    BODY = "request's body"
-    REFUSED = "nothing that we read"
-
-
-class Refused(Exception):
-    """Stops the parser from inside one of its callbacks; the problem waits in the protocol."""
 
 
 class GatewayProtocol(HttpToolsProtocol):
@@ -164,6 +159,7 @@ class GatewayProtocol(HttpToolsProtocol):
             running is not None
             and running.scope["extensions"] is scope["extensions"]  # layers may copy the rest
             and running.scope["method"] != "HEAD"
+            and running.scope["http_version"] != "1.0"  # a stream of our own writes chunks
             and self._stage is Stage.IDLE
             and not self.pipeline
             and not running.disconnected
@@ -269,7 +265,8 @@ class GatewayProtocol(HttpToolsProtocol):
         if path not in HEALTH_PATHS:
             self._admission.refuse(self.connection)
             accepts = [value for name, value in self.headers if name == b"accept"]
-            self._refusal = too_many_connections(path, accepts)
+            cors = cors_fields(self.settings.allowed_origins, self.headers)
+            self._refusal = too_many_connections(path, accepts, cors)
             raise Refused
         return False
 
@@ -367,8 +364,10 @@ class GatewayProtocol(HttpToolsProtocol):
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._running = cycle
         assert self.connection is not None
-        watched = self.write_watch.around(app, self.connection)
-        begin = partial(super()._start_asgi_task, cycle, watched)
+        app = self.write_watch.around(app, self.connection)
+        if cycle.scope["http_version"] == "1.0":
+            app = without_chunks(app, cycle)
+        begin = partial(super()._start_asgi_task, cycle, app)
         # Streams come in storms, so they wait for their turn. Everything else is answered at once.
         if cycle.scope["path"].endswith(STREAMS):
             self._pace.begin(lambda: None if cycle.disconnected else begin())

@@ -292,21 +292,10 @@ def prefers(scope: Scope, media_type: str) -> bool:
     return _accepted(scope).get(media_type, False)
 
 
-def accepts_gzip(scope: Scope) -> bool:
-    """Return True if Accept-Encoding takes gzip, by its name or by `*`."""
-    codings = _taken(scope, b"accept-encoding")
-    return codings.get("gzip", codings.get("*", False))
-
-
 def _accepted(scope: Scope) -> dict[str, bool]:
-    """Return each media range of Accept, and whether it is taken."""
-    return _taken(scope, b"accept")
-
-
-def _taken(scope: Scope, header_name: bytes) -> dict[str, bool]:
-    """Return each item of a header of weighted choices, and whether it is taken: not at `q=0`."""
+    """Return each media range of Accept, and whether it is taken: not at `q=0`."""
     # Weights between 0 and 1 are not heeded: there are two answers at most to choose from.
-    header = b",".join(value for name, value in scope["headers"] if name == header_name)
+    header = b",".join(value for name, value in scope["headers"] if name == b"accept")
     items: dict[str, bool] = {}
     for item in header.decode("latin-1").split(","):
         name, *parameters = (part.strip().lower() for part in item.split(";"))
@@ -350,8 +339,9 @@ async def read_body(request: Request, bytes_max: int) -> bytes:
         Problem: message-too-large.
     """
     # A body may come in chunks, with no length declared, so what arrives is counted as well.
-    declared = request.headers.get("content-length", "0")
-    if not declared.isdecimal() or int(declared[:20]) > bytes_max:
+    lengths = (value for name, value in request.scope["headers"] if name == b"content-length")
+    declared = next(lengths, b"0")
+    if not declared.isdigit() or int(declared[:20]) > bytes_max:
         raise _too_large(bytes_max)
     chunks: list[bytes] = []
     size_bytes = 0

@@ -269,17 +269,28 @@ class Counters:
     auto_changes: Counter[str] = field(default_factory=Counter)
     left: int = 0
 
-    def wrote_alike(self, sizes_bytes: Sequence[int], seconds: float) -> None:
-        """Count a flush that went to several streams, one after the other, in this time."""
-        streams = len(sizes_bytes)
+    def wrote_alike(self, streams: int, size_bytes: int, seconds: float) -> None:
+        """Count a text that went to several streams, one after the other, in this time."""
         self.write.note(seconds / streams, times=streams)
-        for size_bytes, times in Counter(sizes_bytes).items():
-            self.write_bytes.note(size_bytes, times=times)
+        self.write_bytes.note(size_bytes, times=streams)
 
     def wrote(self, size_bytes: int, duration_ns: int) -> None:
         """Count what a stream wrote at once, and how long its socket took to have room again."""
         self.write_bytes.note(size_bytes)
         self.write.note(duration_ns / NS_PER_S)
+
+
+@dataclass(slots=True)
+class LoopFigures:
+    """Figures of an event loop's turns: all that it does between two looks for events.
+
+    Args:
+        turns: how long each took.
+        held: how many took longer than `loop_held_max`.
+    """
+
+    turns: Histogram = field(default_factory=Histogram)
+    held: int = 0
 
 
 @dataclass(slots=True)
@@ -293,6 +304,7 @@ class ConnectionFigures:
             `connections`, or those of one `address`.
         given_up: cut since the start because their peers took nothing for too long.
         loop_lag: how much later than asked for the loop calls.
+        loop: what the loop's watchdog counts; zeros where none watches.
     """
 
     connections_max: int
@@ -300,6 +312,7 @@ class ConnectionFigures:
     refused_by: Counter[str] = field(default_factory=Counter)
     given_up: int = 0
     loop_lag: Histogram = field(default_factory=Histogram)
+    loop: LoopFigures = field(default_factory=LoopFigures)
 
     @property
     def refused(self) -> int:

@@ -45,7 +45,9 @@ ATTRIBUTES: dict[type, tuple[str, ...]] = {
         "client",
     ),
     RequestResponseCycle: (
+        "chunked_encoding",
         "disconnected",
+        "expected_content_length",
         "keep_alive",
         "message_event",
         "response_started",

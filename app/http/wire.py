@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum
 from http import HTTPStatus
 from typing import Final
 
@@ -24,6 +25,15 @@ FIELD, END = b"data: ", b"\n\n"
 # Wide enough to spread thousands of clients that were all cut at once.
 RETRY_MS = (1_000, 5_000)
 EVENT_STREAM = "text/event-stream"
+ANY_ORIGIN: Final = "*"
+EXPOSED_HEADERS: Final = (
+    "ETag",
+    "Location",
+    "Retry-After",
+    "Tidegate-Bookmark",
+    "Tidegate-Gateway",
+)
+"""Header fields of answers that pages of allowed origins may read."""
 STREAM_ENDINGS = tuple(ending.encode() for ending in STREAMS)
 
 
@@ -43,7 +53,9 @@ def jittered_retry_ms() -> int:
     return random.randint(*RETRY_MS)
 
 
-def too_many_connections(path: bytes, accepts: Iterable[bytes]) -> bytes:
+def too_many_connections(
+    path: bytes, accepts: Iterable[bytes], cors: Mapping[str, str] | None = None
+) -> bytes:
     """Return a whole HTTP/1.1 answer: 429, or a stream with the problem as its only event.
 
     A browser that wants a stream never retries after 429 or 503.
@@ -51,17 +63,35 @@ def too_many_connections(path: bytes, accepts: Iterable[bytes]) -> bytes:
     Args:
         path: of the request, undecoded.
         accepts: the values of its Accept headers.
+        cors: fields for a page of another origin, as of `cors_fields`.
     """
     retry_ms = jittered_retry_ms()
     detail = "The gateway has as many connections as it may."
     # Whole seconds, rounded up: a client that comes early would be refused again.
-    headers = {"Retry-After": str(-(-retry_ms // 1_000))}
+    headers = {"Retry-After": str(-(-retry_ms // 1_000)), **(cors or {})}
     problem = Problem("limit-reached", detail, headers=headers)
     wants_stream = any(EVENT_STREAM.encode() in value.lower() for value in accepts)
     if not wants_stream and not path.endswith(STREAM_ENDINGS):
         return problem_bytes(problem)
     body = event("refused", problem.document(), retry_ms=retry_ms)
-    return answer_bytes(HTTPStatus.OK, f"{EVENT_STREAM}; charset=utf-8", body, {})
+    return answer_bytes(HTTPStatus.OK, f"{EVENT_STREAM}; charset=utf-8", body, cors or {})
+
+
+def cors_fields(allowed: Sequence[str], request: Fields) -> dict[str, str]:
+    """Return the CORS fields of an answer below ASGI, where no middleware adds them.
+
+    Without them a browser hides the event that asks it to come again, and gives up.
+    """
+    if not allowed:
+        return {}
+    fields = {"vary": "Origin"}
+    origin = next((value.decode("latin-1") for name, value in request if name == b"origin"), "")
+    if ANY_ORIGIN in allowed:
+        return {**fields, "access-control-allow-origin": ANY_ORIGIN}
+    if origin in allowed:
+        fields["access-control-allow-origin"] = origin
+        fields["access-control-allow-credentials"] = "true"
+    return fields
 
 
 def problem_bytes(problem: Problem) -> bytes:
@@ -83,6 +113,19 @@ def answer_bytes(status: int, media_type: str, body: bytes, headers: Mapping[str
     head = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}"]
     head += [f"{name}: {value}" for name, value in lines.items()]
     return "\r\n".join(head).encode("latin-1") + b"\r\n\r\n" + body
+
+
+class Stage(Enum):
+    """The part of a request that the next byte belongs to."""
+
+    IDLE = "between requests"
+    HEAD = "request's header"
+    BODY = "request's body"
+    REFUSED = "nothing that we read"
+
+
+class Refused(Exception):
+    """Stops the parser from inside one of its callbacks; the problem waits in the protocol."""
 
 
 class RequestBounds:

@@ -201,7 +201,7 @@ def reported_families(figures: StoreFigures) -> Iterator[Metric]:
 
 
 def server_families(figures: ConnectionFigures) -> Iterator[Metric]:
-    """Yield open, refused and cut connections, and the event loop's lag."""
+    """Yield open, refused and cut connections, and the event loop's lag and turns."""
     yield gauge("connections", "Open connections.", figures.connections)
     yield gauge("connections_max", "Connections allowed at once.", figures.connections_max)
     # By reason, as they call for different things: more descriptors, or a look at one address.
@@ -217,4 +217,14 @@ def server_families(figures: ConnectionFigures) -> Iterator[Metric]:
         "event_loop_lag_seconds",
         "Delay of the event loop's timers.",
         figures.loop_lag,
+    )
+    yield histogram(
+        "event_loop_turn_seconds",
+        "Time of a turn of the event loop, in which nobody else is served.",
+        figures.loop.turns,
+    )
+    yield counter(
+        "event_loop_held",
+        "Turns of the event loop that took longer than `loop_held_max`.",
+        figures.loop.held,
     )

@@ -8,6 +8,7 @@ from functools import partial
 
 from fastapi import APIRouter, Request, Response
 
+from tidegate.app.access.grants import Grants, check_reading, grants_in
 from tidegate.app.gateway import Gateway, gateway_of
 from tidegate.app.http.bodies import json_answer
 from tidegate.app.http.openapi import answer, json_body, problems, ref
@@ -41,14 +42,17 @@ TOO_MANY_RECORDS = f"the topic holds more than {RECORDS_MAX} records to look for
 _ESTIMATES = ThreadPoolExecutor(max_workers=1, thread_name_prefix="explain")
 
 
-async def explained(gateway: Gateway, asked: Explaining) -> dict[str, object]:
+async def explained(
+    gateway: Gateway, asked: Explaining, grants: Grants | None = None
+) -> dict[str, object]:
     """Return the answer of `POST /v1/explain`.
 
     Raises:
         Problem, EngineError, KeysError: what subscribing would raise.
     """
     # The same call as in subscribing, so an explanation cannot differ from what a stream gets.
-    subscription, _, warnings = decided(gateway.sessions.context, asked.topic, asked)
+    context = gateway.sessions.context
+    subscription, _, warnings = decided(context, asked.topic, asked, grants=grants)
     topic = gateway.driver.engine.topic(asked.topic)
     is_live = subscription.command is not Command.SOW
     normal = granted(subscription)
@@ -140,8 +144,9 @@ router = APIRouter(tags=["subscribing"], dependencies=STRICT)
 async def explain(request: Request) -> Response:
     """Explain the parameters of a subscription and its `topic`, a JSON object of texts."""
     asked = await Explaining.posted(request)
-    gateway = gateway_of(request)
+    gateway, grants = gateway_of(request), grants_in(request.scope)
+    check_reading(grants, asked.topic)
     # As subscribing does: the topic may have just been made at another gateway. Raises unless it
     # exists.
     await gateway.catalog.seek(asked.topic)
-    return json_answer(await explained(gateway, asked))
+    return json_answer(await explained(gateway, asked, grants))

@@ -7,7 +7,15 @@ from urllib.parse import urlencode
 
 from fastapi import APIRouter, Header, Query, Request, Response
 from pydantic import Field
+from starlette.types import Scope
 
+from tidegate.app.access.grants import (
+    OBSERVE,
+    Subject,
+    check_reading,
+    grants_in,
+    subject_in,
+)
 from tidegate.app.gateway import Gateway, gateway_of
 from tidegate.app.http.bodies import json_answer
 from tidegate.app.http.internal_call import MARK, Call
@@ -25,6 +33,7 @@ from tidegate.app.http.requests import (
 from tidegate.app.routes.models.events import STREAM
 from tidegate.app.routes.models.sessions import Continued, OpenedSession, Sessions
 from tidegate.app.routes.models.sessions import Session as SessionView
+from tidegate.app.sessions.attach import admit_reader
 from tidegate.app.sessions.cursor import parse_cursor
 from tidegate.app.sessions.documents import (
     SessionDocument,
@@ -104,9 +113,13 @@ async def open_session(request: Request) -> Response:
     with pointing("/subscriptions"):
         # Before topics are looked for, as each of them may cost a question to the bus.
         check_count(len(opening.subscriptions), gateway.settings.session_subscriptions_max)
+    subject = subject_in(request.scope)
+    for target in opening.subscriptions:
+        with pointing(target.pointer):
+            check_reading(grants_in(request.scope), target.topic)
     for target in opening.subscriptions:
         await gateway.seek(target.topic, target.wish.options.bookmark)
-    session = _opened(gateway, opening)
+    session = _opened(gateway, opening, subject)
     events = f"/v1/sessions/{session.id}/events"
     subscriptions = [answer(asked) for asked in session.asked.values()]
     document = {"session": session.id, "events": events, "subscriptions": subscriptions}
@@ -125,7 +138,8 @@ async def list_sessions(request: Request, asked: Annotated[Listed, Query()]) -> 
     """
     gateway = gateway_of(request)
     limit = asked.limit
-    found = gateway.sessions.listed(asked.after, limit + 1)  # one more tells of a next page
+    # One more than the page has tells of a next page.
+    found = gateway.sessions.listed(asked.after, limit + 1, _owner_seen(request.scope))
     shown = [session_view(session, whole=False) for session in found[:limit]]
     page = Page(shown, len(found) > limit)
     # A peer that asks wants this gateway's own sessions.
@@ -210,6 +224,8 @@ async def events(
     if not is_let_in:
         return Response(status_code=204)
     found = gateway_of(request).sessions.get(session)
+    # Here and not before: the session may have just come from another gateway.
+    admit_reader(found, subject_in(request.scope))
     # Its ids are bookmarks of one topic and say nothing of a session.
     if found.cursor is None:
         detail = "The stream of a plain GET is resumed at its own address."
@@ -222,11 +238,21 @@ async def events(
         return refusal_stream(Problem("limit-reached", f"{error.detail}."))
 
 
-def _opened(gateway: Gateway, opening: SessionDocument) -> Session:
+def _owner_seen(scope: Scope) -> str | None:
+    """Return the subject whose sessions a list shows; None for those of all."""
+    subject = subject_in(scope)
+    return None if subject is None or subject.grants.may_anywhere(OBSERVE) else subject.sub
+
+
+def _opened(gateway: Gateway, opening: SessionDocument, subject: Subject | None) -> Session:
     """Open the session, with all of its subscriptions or not at all."""
     try:
         session = gateway.sessions.open(
-            limits=opening.limits, conflated=opening.conflated, kept=True, lasts=True
+            limits=opening.limits,
+            conflated=opening.conflated,
+            kept=True,
+            lasts=True,
+            subject=subject,
         )
     except LimitReached as error:
         raise Problem("limit-reached", f"{error.detail}.", headers=RETRY_LATER) from None

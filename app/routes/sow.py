@@ -11,6 +11,8 @@ from pydantic import Field
 from starlette.responses import StreamingResponse
 from starlette.types import Scope
 
+from tidegate.app.access.entitlement import entitlement_of
+from tidegate.app.access.grants import grants_in
 from tidegate.app.archive.as_of import Past, records_as_of, time_of
 from tidegate.app.delivery.encoding import EnvelopeWriter, json_value
 from tidegate.app.gateway import Gateway, gateway_of
@@ -127,6 +129,7 @@ async def read_sow(
     held, board = _records(gateway, entry)
     kind, characters_max = entry.document.kind, gateway.settings.options_characters_max
     query = SowQuery.read(asked.given(), kind, characters_max)
+    query = query.narrowed(entitlement_of(grants_in(request.scope), held.definition, topic))
     # Taken in one step of the loop, so the rows are a state that the topic had, and the bookmark is
     # its place: subscribing from there misses nothing.
     past = Past(held.bookmark(held.head), board.live())
@@ -161,11 +164,14 @@ async def read_record(
     require_accept(request.scope, NDJSON, JSON)
     gateway, entry = await _entry(request, topic)
     held, board = _records(gateway, entry)
-    write = _text_of(entry, held.bookmark(held.head), asked.form)
+    entitlement = entitlement_of(grants_in(request.scope), held.definition, topic)
+    query = EVERYTHING.narrowed(entitlement)
+    write = _text_of(entry, held.bookmark(held.head), asked.form, query)
     # A view has groups, and any value may be a field of those.
     key_of = canonical_key if entry.document.source is None else group_key
     frame = board.get(key_of(record_key.encode()))
-    if frame is None:
+    # One that may not be seen is not there.
+    if frame is None or not await query.rows([frame], held.name):
         raise Problem("record-unknown", "There is no record of this key.")
     # Of the record and not of the topic: a client may hold several records, each of its own age.
     headers = {"Tidegate-Bookmark": str(held.bookmark(frame.offset))}

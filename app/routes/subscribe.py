@@ -10,6 +10,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from tidegate.app.access.grants import Subject, subject_in
 from tidegate.app.definitions.topic import TopicNotUsable
 from tidegate.app.gateway import Gateway, gateway_of
 from tidegate.app.http.openapi import json_body, problems
@@ -19,7 +20,7 @@ from tidegate.app.http.requests import TopicPattern, require_accept, topic_or_pa
 from tidegate.app.http.wire import EVENT_STREAM
 from tidegate.app.routes.models.events import STREAM
 from tidegate.app.routes.models.sessions import Continued, Subscribing
-from tidegate.app.sessions.attach import attach_new
+from tidegate.app.sessions.attach import admit_reader, attach_new
 from tidegate.app.sessions.cursor import parse_cursor
 from tidegate.app.sessions.session import Session
 from tidegate.app.sessions.stream import (
@@ -91,19 +92,27 @@ class SubscribePlan:
         return self._wish
 
     def granted(
-        self, context: SessionContext, topic: str, resume: Bookmark | None
+        self,
+        context: SessionContext,
+        topic: str,
+        wish: SubscribeRequest,
+        resume: Bookmark | None,
     ) -> RequestedSubscription:
         """Return what the request gets of its topic, as the topic is defined now.
+
+        `wish`: the plan's own, with the grants of who asks. What depends on those is not shared.
 
         Raises:
             Problem, EngineError, KeysError: as `granted_to`.
         """
+        if wish.grants is not None:
+            return granted_to(context, topic, wish, resume)
         record = context.catalog.get(topic).record
         definition = context.driver.engine.topic(topic).definition
         # Each change of a topic makes new objects, and so does a topic that is created again. Both
         # are compared: the engine may have a definition that the catalog has not got yet.
         if record is not self._record or definition is not self._definition:
-            self._granted = granted_to(context, topic, self.wish(context.settings))
+            self._granted = granted_to(context, topic, wish)
             self._record, self._definition = record, definition
         assert self._granted is not None
         if resume is None:
@@ -187,7 +196,8 @@ async def subscribe(
     """Stream one subscription; parameters in the query."""
     require_accept(request.scope, EVENT_STREAM)
     plan = SubscribePlan(wanted, asked)
-    answer = await stream(gateway_of(request), plan, continued.last_event_id)
+    gateway, subject = gateway_of(request), subject_in(request.scope)
+    answer = await stream(gateway, subject, plan, continued.last_event_id)
     # Only now: the route answers whatever is refused, so that all refusals come from one place.
     plans: Plans = request.app.state.plans
     plans.note(request.scope, plan)
@@ -207,7 +217,8 @@ async def subscribe_by_post(
     """Stream one subscription; the parameters are a JSON object of texts."""
     require_accept(request.scope, EVENT_STREAM)
     plan = SubscribePlan(wanted, await Subscribing.posted(request))
-    return await stream(gateway_of(request), plan, continued.last_event_id)
+    gateway, subject = gateway_of(request), subject_in(request.scope)
+    return await stream(gateway, subject, plan, continued.last_event_id)
 
 
 class SubscribeShortcut:
@@ -237,7 +248,7 @@ class SubscribeShortcut:
         if plan is None:
             await self.app(scope, receive, send)
             return
-        answer = await stream(self.gateway, plan, _last_event_id(scope))
+        answer = await stream(self.gateway, subject_in(scope), plan, _last_event_id(scope))
         await answer(scope, receive, send)
 
 
@@ -248,7 +259,9 @@ def _last_event_id(scope: Scope) -> str | None:
     return None
 
 
-async def stream(gateway: Gateway, plan: SubscribePlan, last_event_id: str | None) -> Response:
+async def stream(
+    gateway: Gateway, subject: Subject | None, plan: SubscribePlan, last_event_id: str | None
+) -> Response:
     """Return the stream of a request; `last_event_id`: from the header.
 
     Raises:
@@ -258,8 +271,8 @@ async def stream(gateway: Gateway, plan: SubscribePlan, last_event_id: str | Non
     last_id = last_event_id or plan.asked.last_event_id or None
     try:
         if isinstance(plan.target, TopicPattern):
-            return await _pattern_stream(gateway, plan.target, plan, last_id)
-        return await _topic_stream(gateway, plan.target, plan, last_id)
+            return await _pattern_stream(gateway, subject, plan.target, plan, last_id)
+        return await _topic_stream(gateway, subject, plan.target, plan, last_id)
     except LimitReached as error:
         return refusal_stream(Problem("limit-reached", f"{error.detail}."))
     except TopicNotUsable as problem:
@@ -269,7 +282,7 @@ async def stream(gateway: Gateway, plan: SubscribePlan, last_event_id: str | Non
 
 
 async def _topic_stream(
-    gateway: Gateway, name: str, plan: SubscribePlan, last_id: str | None
+    gateway: Gateway, subject: Subject | None, name: str, plan: SubscribePlan, last_id: str | None
 ) -> Response:
     if plan.asked.bookmarks is not None:
         raise Problem("bookmark-invalid", "bookmarks are for patterns; a topic has last_event_id.")
@@ -280,32 +293,37 @@ async def _topic_stream(
         return Response(status_code=204)  # as its stream has said
     # Refuses a topic that is not there, before the parameters are looked at.
     gateway.catalog.get(name)
-    wish = plan.wish(gateway.settings)
+    wish = plan.wish(gateway.settings).by(subject)
     await gateway.reach(name, resume, wish.options.bookmark)
-    decision = plan.granted(gateway.sessions.context, name, resume)
+    decision = plan.granted(gateway.sessions.context, name, wish, resume)
     if decision.subscription.command is Command.SOW and resume is not None:
         topic = gateway.driver.engine.topic(name)
         if resume.epoch == topic.epoch and resume.offset <= topic.head:
             return Response(status_code=204)  # a finished sow: the browser need not come back
     if gateway.stopping:
         return stopping_stream()
-    return _begun(gateway, gateway.sessions.open(), name, wish, {name: decision})
+    session = gateway.sessions.open(subject=subject)
+    return _begun(gateway, session, name, wish, {name: decision})
 
 
 async def _pattern_stream(
-    gateway: Gateway, pattern: TopicPattern, plan: SubscribePlan, last_id: str | None
+    gateway: Gateway,
+    subject: Subject | None,
+    pattern: TopicPattern,
+    plan: SubscribePlan,
+    last_id: str | None,
 ) -> Response:
     """Stream all topics of a pattern; those that are made later join."""
     # The session is kept, as the ids of its events mean nothing without it.
     if last_id is not None:
-        return await _pattern_again(gateway, pattern, last_id)
-    wish = plan.wish(gateway.settings)
+        return await _pattern_again(gateway, subject, pattern, last_id)
+    wish = plan.wish(gateway.settings).by(subject)
     is_sow = wish.command == Command.SOW
     places = await _places(gateway, pattern, wish, plan.asked)
     decisions = decide_target(gateway.sessions.context, pattern, wish, places)
     if gateway.stopping:
         return stopping_stream()
-    session = gateway.sessions.open(kept=True, lasts=not is_sow)
+    session = gateway.sessions.open(kept=True, lasts=not is_sow, subject=subject)
     answer = _begun(gateway, session, pattern, wish, decisions)
     for name in sorted((places or {}).keys() - decisions.keys()):
         session.send_end(Unsubscribed("s1", name, end_reason(gateway.sessions.context, name)))
@@ -338,7 +356,9 @@ async def _places(
     return places
 
 
-async def _pattern_again(gateway: Gateway, pattern: TopicPattern, last_id: str) -> Response:
+async def _pattern_again(
+    gateway: Gateway, subject: Subject | None, pattern: TopicPattern, last_id: str
+) -> Response:
     session_id, number = parse_cursor(last_id) or ("", 0)
     if session_id:
         try:
@@ -348,6 +368,7 @@ async def _pattern_again(gateway: Gateway, pattern: TopicPattern, last_id: str) 
         if not is_let_in:
             return Response(status_code=204)
     session = gateway.sessions.get(session_id)
+    admit_reader(session, subject)
     cursor = session.cursor
     is_whole = session.closed is not CloseReason.UNSUBSCRIBED
     if (

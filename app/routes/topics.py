@@ -12,6 +12,7 @@ import msgspec
 from fastapi import APIRouter, Header, Query, Request, Response
 from pydantic import Field
 
+from tidegate.app.access.grants import Grants, grants_in
 from tidegate.app.definitions.topic import TopicDefinition, TopicNotUsable, Unusable
 from tidegate.app.gateway import Gateway, gateway_of
 from tidegate.app.http.bodies import json_answer
@@ -111,6 +112,7 @@ async def put_topic(
     content_type(request.scope, ("application/json",))
     body = await _json_body(request)
     document = _parsed(gateway, body)
+    _check_source(grants_in(request.scope), document)
     entry, is_new = await gateway.catalog.put(topic, document, match.precondition())
     return _answer(description(gateway, entry), 201 if is_new else 200, entry)
 
@@ -131,12 +133,15 @@ async def patch_topic(
     gateway = gateway_of(request)
     content_type(request.scope, CHANGES)
     patch = await _json_body(request)
+    grants = grants_in(request.scope)
 
     # The catalog calls this when no other change can come in between.
     def patched(document: TopicDefinition) -> TopicDefinition:
         # The whole document is parsed anew: a patch may break a rule between fields that it does
         # not name.
-        return _parsed(gateway, apply(msgspec.json.encode(document.document()), patch))
+        found = _parsed(gateway, apply(msgspec.json.encode(document.document()), patch))
+        _check_source(grants, found)
+        return found
 
     entry = await gateway.catalog.patch(topic, patched, match.precondition())
     return _answer(description(gateway, entry), 200, entry)
@@ -195,7 +200,9 @@ async def list_topics(
     gateway = gateway_of(request)
     prefix, limit = asked.prefix, asked.limit
     # One more than the page has tells of a next page.
-    entries = gateway.catalog.listed_all(prefix, asked.after or "", limit + 1)
+    grants = grants_in(request.scope)
+    shown = None if grants is None else grants.may_define
+    entries = gateway.catalog.listed_all(prefix, asked.after or "", limit + 1, shown)
     following = None
     if len(entries) > limit:
         # By name and not by position, so that a topic deleted between two pages moves no other.
@@ -249,6 +256,16 @@ def _parsed(gateway: Gateway, body: bytes) -> TopicDefinition:
     # A stored definition is not held to this setting, as it may have been longer before.
     document.check_options(gateway.settings.options_characters_max)
     return document
+
+
+def _check_source(grants: Grants | None, document: TopicDefinition) -> None:
+    """Refuse to fill a topic from one that is not granted whole: it would show what that hides.
+
+    Raises:
+        Problem: forbidden.
+    """
+    if grants is not None and document.source is not None:
+        grants.require_whole(document.source.topic)
 
 
 async def _json_body(request: Request) -> bytes:

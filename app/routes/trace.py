@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import Annotated, Any
 
@@ -13,6 +14,7 @@ from pydantic import Field
 from sse_starlette import EventSourceResponse
 from starlette.types import Receive, Scope, Send
 
+from tidegate.app.access.grants import grants_in, subject_in
 from tidegate.app.delivery.encoding import json_value
 from tidegate.app.delivery.notices import Heartbeat
 from tidegate.app.gateway import Gateway, gateway_of
@@ -50,6 +52,10 @@ from tidegate.keys.text.duration import MILLISECOND, Instant
 
 PIECE = 200
 """Decisions in one write."""
+LOOK_EVERY_S = 1.0
+"""How soon a trace ends whose reader may not read it any more."""
+
+Ending = Callable[[], str | None]
 
 
 class TraceText:
@@ -69,25 +75,25 @@ class TraceText:
             text = b""
         if trace.ended is not None:
             # The last event, so that a reader can tell the end of the trace from a lost connection.
-            text += event("end", {"at_ms": self._at_ms(call.now), "reason": trace.ended})
+            text += event("end", {"at_ms": self.at_ms(call.now), "reason": trace.ended})
         if text:
             yield text
 
     def call(self, call: Call) -> dict[str, Any]:
         """Return what was done."""
-        return {"at_ms": self._at_ms(call.now), **self._call(call)}
+        return {"at_ms": self.at_ms(call.now), **self._call(call)}
 
     def decision(self, decision: Decision) -> dict[str, Any]:
         """Return the decision; fields without a value are left out."""
         fields: dict[str, Any] = {
-            "at_ms": self._at_ms(decision.now),
+            "at_ms": self.at_ms(decision.now),
             "decision": decision.what,
             "key": _key(decision.board_key),
             "offset": decision.offset,
             "earlier": decision.earlier,
             "messages": decision.messages,
             "rows": decision.rows,
-            "due_ms": None if decision.due is None else self._at_ms(decision.due),
+            "due_ms": None if decision.due is None else self.at_ms(decision.due),
             "why": decision.why or None,
         }
         return {name: value for name, value in fields.items() if value is not None}
@@ -121,7 +127,8 @@ class TraceText:
         shown["value"] = msgspec.Raw(json_value(frame, self._kind))
         return {**shown, "exempt": True} if frame.exempt else shown
 
-    def _at_ms(self, now: Instant) -> float:
+    def at_ms(self, now: Instant) -> float:
+        """Return a time of the engine in milliseconds since the trace began."""
         # A copied lane holds deadlines of before the trace; times below zero would only confuse.
         return max(0, now - self._began) / MILLISECOND
 
@@ -175,11 +182,16 @@ class TraceStream(EventSourceResponse):
         LimitReached: as many traces as may be.
     """
 
-    def __init__(self, gateway: Gateway, subscriber: Subscriber) -> None:
+    def __init__(
+        self, gateway: Gateway, subscriber: Subscriber, ending: Ending | None = None
+    ) -> None:
         began = gateway.driver.now()
+        gateway.driver.part(subscriber.member.session)
+        self._ending = ending
         # The recorder is called inside the engine's step and only wakes; the texts are made in this
         # task.
         self._woken = asyncio.Event()
+        self._now = gateway.driver.now
         self._heartbeat_s = gateway.settings.heartbeat.seconds
         self._watchers = gateway.driver.engine.watchers
         self._recorder = begin_recording(self._watchers, subscriber, began, self._woken.set)
@@ -200,6 +212,9 @@ class TraceStream(EventSourceResponse):
         trace, clock = Trace(), asyncio.get_running_loop().time
         pulse = Heartbeat(self._heartbeat_s, clock())
         while True:
+            if self._ending is not None and (reason := self._ending()) is not None:
+                yield event("end", {"at_ms": self._text.at_ms(self._now()), "reason": reason})
+                return
             for call in self._recorder.drain():
                 for piece in self._text.events(trace, call):
                     yield piece
@@ -212,7 +227,8 @@ class TraceStream(EventSourceResponse):
             if pulse.heartbeat_due(clock()):
                 yield HEARTBEAT
                 pulse.wrote(clock())
-            await self._wait(pulse.wait_s(clock(), progress=False))
+            wait_s = pulse.wait_s(clock(), progress=False)
+            await self._wait(wait_s if self._ending is None else min(wait_s, LOOK_EVERY_S))
 
     async def _wait(self, seconds_max: float) -> None:
         try:
@@ -260,6 +276,9 @@ async def trace(
     topics = [topic for topic in asked.topics if wanted.topic in (None, topic)]
     if len(topics) != 1:
         raise Problem("topic-unknown", "Say with ?topic= which topic of the subscription is meant.")
+    if (grants := grants_in(request.scope)) is not None:
+        # A trace shows every message of the topic, those that the subscriber may not see, too.
+        grants.require_whole(topics[0])
     gateway = gateway_of(request)
     subscriber = _traced_subscriber(gateway, session, asked.name, topics[0])
     if subscriber is None:
@@ -267,15 +286,21 @@ async def trace(
         # back.
         return EventSourceResponse(_nothing(), ping=0, sep="\n")
     try:
-        return TraceStream(gateway, subscriber)
+        return TraceStream(gateway, subscriber, _ending_of(request))
     except LimitReached as error:
         raise Problem("limit-reached", f"{error.detail}.", headers=RETRY_LATER) from error
+
+
+def _ending_of(request: Request) -> Ending | None:
+    """Return what says why the reader of the trace may read no more; None if it always may."""
+    subject = subject_in(request.scope)
+    return None if subject is None else partial(request.app.state.access.ending, subject)
 
 
 def _traced_subscriber(gateway: Gateway, session: str, name: str, topic: str) -> Subscriber | None:
     """Return the subscriber; None while nobody reads the session, and once a sow has ended."""
     try:
-        return gateway.driver.engine.subscriber(session, (name, topic))
+        return gateway.driver.engine.session(session).subscribers.get((name, topic))
     except SessionUnknown:
         return None
 

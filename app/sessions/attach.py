@@ -5,13 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from tidegate.app.access.grants import Subject, check_owner
 from tidegate.app.http.problems import Problem
 from tidegate.app.http.requests import TopicPattern
 from tidegate.app.sessions.cursor import Cursor, Mark
 from tidegate.app.sessions.reader import Reader
 from tidegate.app.sessions.session import BACK_PRESSURE, Session
-from tidegate.app.sessions.subscribe_request import UNKNOWN, RequestedSubscription, SubscribeRequest
-from tidegate.app.sessions.subscriptions import GrantedSubscription, SessionSubscription, end_reason
+from tidegate.app.sessions.subscribe_request import (
+    UNKNOWN,
+    RequestedSubscription,
+    SubscribeRequest,
+    granted_to,
+)
+from tidegate.app.sessions.subscriptions import (
+    GrantedSubscription,
+    SessionSubscription,
+    changed,
+    changes_rows,
+    end_reason,
+)
 from tidegate.conflation.definition import QueuePolicy
 from tidegate.conflation.errors import BookmarkExpired, EngineError, LimitReached
 from tidegate.conflation.outputs import CloseReason, Unsubscribed
@@ -19,6 +31,9 @@ from tidegate.conflation.sessions.backfill import overflows
 from tidegate.conflation.sessions.subscriber import SubscriberId
 from tidegate.conflation.subscription import Subscription
 from tidegate.keys.errors import KeysError
+
+AUTHORIZATION = "AUTHORIZATION"
+"""Why a subscription ends in a topic that its subject may not read any more."""
 
 
 def attach_new(
@@ -65,6 +80,40 @@ def attach_existing(session: Session, number: int | None, retry_ms: int) -> tupl
     session.on_attached(session)
     session.was_read = True
     return reader, _Attachment(session, reader, cursor, number).run()
+
+
+def admit_reader(session: Session, subject: Subject | None) -> None:
+    """Let the subject that opened a session read it, with the grants that it has now.
+
+    A topic that it may no longer read ends; one of which it may see other rows now begins again,
+    by a snapshot.
+
+    Raises:
+        Problem: session-unknown, for a session of another subject.
+    """
+    if subject is None:
+        return
+    check_owner(subject, session.owner)
+    session.subject = subject
+    for asked in [*session.asked.values(), *session.evicted.values()]:
+        if asked.wish.grants != subject.grants:
+            asked.wish = asked.wish.by(subject)
+            for topic in list(asked.topics):
+                _entitle(session, asked, topic)
+
+
+def _entitle(session: Session, asked: SessionSubscription, topic: str) -> None:
+    before = asked.topics[topic]
+    try:
+        decision = granted_to(session.context, topic, asked.wish, by_pattern=asked.by_pattern)
+    except (Problem, EngineError, KeysError) as error:
+        if error.code == "forbidden":
+            session.drop(asked.name, topic)
+            session.note_end(Unsubscribed(asked.name, topic, AUTHORIZATION))
+        return  # a topic that is gone ends when the reader attaches
+    after = asked.topics[topic] = changed(before, decision, paused=None)
+    if session.cursor is not None and changes_rows(before.subscription, after.subscription):
+        session.cursor.drop_mark((asked.name, topic))
 
 
 class _Attachment:

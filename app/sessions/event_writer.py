@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from tidegate.app.delivery.encoding import Style
+from tidegate.app.delivery.fanout import SMALL_BUFFERS_BYTES
 from tidegate.app.delivery.notices import Heartbeat, Progress, late_events
 from tidegate.app.http.connection import Connection
 from tidegate.app.http.wire import HEARTBEAT, jittered_retry_ms
 from tidegate.app.sessions.auto_watch import AutoWatch
-from tidegate.app.sessions.reader import SMALL_BUFFERS_BYTES, Reader
+from tidegate.app.sessions.reader import Reader
 from tidegate.app.sessions.subscriptions import SessionSubscription
 from tidegate.conflation.outputs import Goodbye, Output
 
@@ -64,23 +64,18 @@ class EventWriter:
         self._unsent_bytes_max = 0
 
     @property
-    def plain_style(self) -> Style | None:
-        """How flushes are written while nothing else is due; None: each of them asks `next`.
+    def has_much_unsent(self) -> bool:
+        """True if a healthy socket would hold less: its peer is behind, or far away."""
+        return self._unsent_bytes_max > SMALL_BUFFERS_BYTES
 
-        `next` serves streams with options that look at each write, and those that are behind.
-        """
-        if self._was_full or self._unsent_bytes_max > SMALL_BUFFERS_BYTES:
-            return None
-        return self.reader.plain_style
+    @property
+    def wrote_s(self) -> float:
+        """When something was written last, by the loop's clock."""
+        return self._heartbeat.wrote_s
 
-    def wrote_at_rest(self, size_bytes: int, now_s: float) -> None:
-        """Note that flushes of so many bytes were written past `next`, the last one then."""
-        self._unsent_bytes_max += size_bytes
-        self._heartbeat.wrote(now_s)
-
-    def owes_heartbeat(self, now_s: float) -> bool:
-        """Return whether the stream has been silent for as long as it may be."""
-        return self._heartbeat.heartbeat_due(now_s)
+    def wrote_in_cohort(self, wrote_s: float) -> None:
+        """Note that something was written past `next`, the last of it then."""
+        self._heartbeat.wrote(wrote_s)
 
     def next(self, now_s: float) -> bytes:
         """Return what to write now; empty: nothing until the stream is woken, or time goes by."""

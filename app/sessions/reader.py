@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from tidegate.app.delivery.driver import Consumer, Driver
 from tidegate.app.delivery.encoding import EventIds, Format, Style, encode
+from tidegate.app.delivery.fanout import SMALL_BUFFERS_BYTES
 from tidegate.app.http.connection import Connection
 from tidegate.app.http.wire import event
 from tidegate.app.sessions.cursor import Cursor
@@ -17,9 +18,6 @@ from tidegate.conflation.sessions.session import QueueLimits
 from tidegate.conflation.sessions.subscriber import Subscriber, SubscriberId
 from tidegate.conflation.subscription import Subscription
 from tidegate.keys.text.bookmark import Bookmark
-
-SMALL_BUFFERS_BYTES = 64 << 10
-"""What a healthy socket may hold on its way; more than that waits."""
 
 
 class Reader:
@@ -127,7 +125,7 @@ class Reader:
         kind = self.driver.engine.topic(topic).definition.kind
         style = Style(form, kind, subscription, cut, ids=self._cursor is None)
         self.styles[name, topic] = style
-        self._restyled()
+        self.revision += 1
         return style
 
     def change(self, name: str, subscription: Subscription, *, turns: bool) -> None:
@@ -137,14 +135,9 @@ class Reader:
             self.driver.change(self.consumer.session, name, subscription)
         if subscriber in self.styles:
             self.styles[subscriber] = replace(self.styles[subscriber], subscription=subscription)
-        self._restyled()
+        self.revision += 1
         if turns and subscriber not in self._turning:
             self._turning = (*self._turning, subscriber)
-
-    def _restyled(self) -> None:
-        self.revision += 1
-        # A stream at rest would write the next flush as its subscriptions were.
-        self.consumer.wakeup.resting = None
 
     def unsubscribe(self, name: str) -> bool:
         """End a subscription in the engine; return False if the engine has no subscriber of it."""
@@ -248,7 +241,8 @@ class Reader:
 
     def _engine_subscriber(self, subscriber: SubscriberId) -> Subscriber | None:
         with contextlib.suppress(SessionUnknown):
-            return self.driver.engine.subscriber(self.consumer.session, subscriber)
+            session = self.driver.engine.session(self.consumer.session)
+            return session.subscribers.get(subscriber)
         return None
 
     def keep_endings(self) -> None:
@@ -256,5 +250,5 @@ class Reader:
         if self._cursor is None:
             return
         with contextlib.suppress(SessionUnknown):  # then everything was sent
-            for end in self.driver.engine.undelivered(self.consumer.session):
+            for end in self.driver.engine.session(self.consumer.session).unsent_endings():
                 self._end_id((end.name, end.topic), end)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
+from tidegate.app.access.grants import Subject
 from tidegate.app.http.problems import Problem
 from tidegate.app.sessions.session import Session, State
 from tidegate.app.sessions.subscribe_request import SessionContext
@@ -13,6 +15,9 @@ from tidegate.app.topics.system_topics import SessionsTopic
 from tidegate.conflation.errors import LimitReached
 from tidegate.conflation.outputs import CloseReason, QueueCrossed, SessionClosed
 from tidegate.conflation.sessions.session import QueueLimits
+
+if TYPE_CHECKING:  # without authentication its libraries are not loaded
+    from tidegate.app.access.access import Access
 
 OnReader = Callable[[Session], None]
 
@@ -45,6 +50,7 @@ class Sessions:
         conflated: bool = True,
         kept: bool = False,
         lasts: bool = False,
+        subject: Subject | None = None,
     ) -> Session:
         """Open a session without subscriptions and without a reader; arguments as of `Session`.
 
@@ -61,6 +67,7 @@ class Sessions:
             conflated=conflated,
             kept=kept,
             lasts=lasts,
+            subject=subject,
         )
         self._sessions[session.id] = session
         self._publish(session, "opened")
@@ -79,9 +86,21 @@ class Sessions:
             raise Problem("session-unknown", "There is no such session, or not any more.")
         return found
 
-    def listed(self, after: str, limit: int) -> list[Session]:
-        """Return up to `limit` sessions that have not ended, by id, after the id `after`."""
-        ids = sorted(each for each in self._sessions.keys() - self._ended.keys() if each > after)
+    def owner_of(self, session_id: str) -> str | None:
+        """Return the `sub` that opened a session; None for a session that is not here."""
+        found = self._sessions.get(session_id)
+        return None if found is None else found.owner
+
+    def listed(self, after: str, limit: int, owner: str | None = None) -> list[Session]:
+        """Return up to `limit` sessions that have not ended, by id, after the id `after`.
+
+        `owner`: only those that this subject opened.
+        """
+        ids = sorted(
+            each
+            for each in self._sessions.keys() - self._ended.keys()
+            if each > after and owner in (None, self._sessions[each].owner)
+        )
         return [self._sessions[each] for each in ids[:limit]]
 
     def __contains__(self, session_id: str) -> bool:
@@ -165,12 +184,30 @@ class Sessions:
         if session.has_ended:
             return
         if session.reader is not None:
-            self.context.driver.close(session.id, CloseReason.CLOSED_BY_ADMIN)
-            # The engine may have closed the session for another reason before; from now on the
-            # stream waits for its peer no longer than for a goodbye.
-            session.reader.consumer.close_reason = CloseReason.CLOSED_BY_ADMIN
+            self._send_away(session, CloseReason.CLOSED_BY_ADMIN)
         session.closed = CloseReason.CLOSED_BY_ADMIN
         self._note_ended(session)
+
+    def end_unentitled(self, access: Access, *, are_new: bool) -> None:
+        """End the streams of tokens that are over, and of subjects whose grants have changed.
+
+        Their readers may come back, with another token, and get what it grants then. `are_new`:
+        keys or policy have changed since the last call.
+        """
+        for session in list(self._sessions.values()):
+            subject = session.subject
+            if subject is None or session.reader is None or session.closed is not None:
+                continue
+            reason = access.ending(subject, are_new=are_new)
+            if reason is not None:
+                self._send_away(session, reason)
+
+    def _send_away(self, session: Session, reason: CloseReason) -> None:
+        assert session.reader is not None
+        self.context.driver.close(session.id, reason)
+        # The engine may have closed the session for another reason before; from now on the stream
+        # waits for its peer no longer than for a goodbye.
+        session.reader.consumer.close_reason = reason
 
     def discard(self, session: Session) -> None:
         """Remove a session that no client has seen."""

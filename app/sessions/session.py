@@ -6,11 +6,12 @@ its stream. A kept session has a cursor for its ids, and waits for its reader to
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
+from functools import partial
 from types import MappingProxyType
 
+from tidegate.app.access.grants import Subject
 from tidegate.app.delivery.auto import at_interval, requested_document
 from tidegate.app.delivery.encoding import goodbye, unsubscribed
 from tidegate.app.http.problems import Problem
@@ -44,9 +45,7 @@ from tidegate.conflation.subscription import Command, Subscription
 from tidegate.keys.errors import KeysError
 from tidegate.keys.text.bookmark import Bookmark
 
-ENDINGS_MAX = 256
-"""How many ends of subscriptions a session keeps for a reader that comes back."""
-
+ENDINGS_MAX = 256  # ends of subscriptions that are kept for a reader that comes back
 BACK_PRESSURE = "BACK_PRESSURE"
 NONE_EVICTED: Mapping[SubscriberId, SessionSubscription] = MappingProxyType({})
 
@@ -64,13 +63,14 @@ class Session:
 
     `closed`: why the last reader was closed. `lasts`: the session stays open without subscriptions.
     `pattern`: that of a plain GET. `named`: how many names were used. `evicted`: subscribers that
-    ended with BACK_PRESSURE; they begin again after a transfer to another gateway.
+    ended with BACK_PRESSURE; they begin again after a transfer to another gateway. `subject`: that
+    of the reader, with authentication; `owner` is its `sub`, which alone travels with the session.
     """
 
     __slots__ = (
-        "asked", "closed", "conflated", "context", "cursor", "endings", "evicted",
-        "has_ended", "id", "lasts", "limits", "named", "on_attached", "on_left",
-        "opened_ms", "pattern", "reader", "replaced", "was_read",
+        "asked", "closed", "conflated", "context", "cursor", "endings", "evicted", "has_ended",
+        "id", "lasts", "limits", "named", "on_attached", "on_left", "opened_ms", "owner", "pattern",
+        "reader", "replaced", "subject", "was_read",
     )  # fmt: skip
 
     def __init__(
@@ -84,11 +84,13 @@ class Session:
         conflated: bool = True,
         kept: bool = False,
         lasts: bool = False,
+        subject: Subject | None = None,
     ) -> None:
+        self.subject = subject
+        self.owner = "" if subject is None else subject.sub
         self.id = session_id
         self.context = context
-        self.on_attached = on_attached
-        self.on_left = on_left
+        self.on_attached, self.on_left = on_attached, on_left
         self.limits = limits or context.driver.limits
         self.conflated = conflated
         self.lasts = lasts
@@ -101,10 +103,8 @@ class Session:
         self.evicted: Mapping[SubscriberId, SessionSubscription] = NONE_EVICTED
         self.replaced: tuple[int, ...] = ()
         self.closed: CloseReason | None = None
-        self.has_ended = False
-        self.was_read = False
-        self.pattern = ""
-        self.named = 0
+        self.has_ended = self.was_read = False
+        self.pattern, self.named = "", 0
 
     @property
     def state(self) -> State:
@@ -135,7 +135,7 @@ class Session:
             self.cursor,
             heartbeat_ms=self.context.settings.heartbeat.ms,
             came_after=closed,
-            on_closed=self._reader_closed,
+            on_closed=partial(self.on_left, self),
             # A plain GET has no ids to keep for another reader.
             on_subscriber_left=self._subscriber_left if self.cursor is not None else None,
             note_end=self.note_end if self.cursor is not None else None,
@@ -143,9 +143,6 @@ class Session:
         if self.context.outage.is_on:  # other streams were notified when it began
             consumer.send(self.context.outage.notice())
         return self.reader
-
-    def _reader_closed(self) -> None:
-        self.on_left(self)
 
     def replace_reader(self, retry_ms: int) -> None:
         """Close the reader with the goodbye REPLACED; that goodbye's id is not let in again."""
@@ -169,8 +166,8 @@ class Session:
         Raises:
             Problem, EngineError, KeysError: nothing was added.
         """
-        # Interned: nearly every session has one, and its name stands in five places.
-        asked = SessionSubscription(sys.intern(f"s{self.named + 1}"), target, wish)
+        wish = wish.by(self.subject)
+        asked = SessionSubscription(f"s{self.named + 1}", target, wish)
         if decisions is None:
             decisions = decide_target(self.context, target, wish)
         self._check_room(len(decisions))
@@ -186,8 +183,8 @@ class Session:
                 self.reader.subscribe(
                     asked.name, found.subscription, found.form, announced=announced
                 )
-        if isinstance(target, TopicPattern) and wish.command != Command.SOW:
-            self.follow(asked, target)
+        if asked.by_pattern and wish.command != Command.SOW:
+            self.follow(asked)
         return asked, warnings_of(decisions.values())
 
     def change(self, name: str, wish: SubscribeRequest, *, paused: bool | None) -> tuple[str, ...]:
@@ -329,11 +326,11 @@ class Session:
         asked.topics[topic] = found
         return found
 
-    def follow(self, asked: SessionSubscription, pattern: TopicPattern) -> None:
+    def follow(self, asked: SessionSubscription) -> None:
         """Add topics to the subscription as they are created; one that does not fit is reported."""
 
         def made(topic: str) -> None:
-            if pattern.matches(topic):
+            if asked.takes(topic):
                 self._take(asked, topic)
 
         catalog = self.context.catalog

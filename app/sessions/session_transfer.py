@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import msgspec
 
+from tidegate.app.access.grants import GrantInvalid, Grants, Subject, parse_grants
 from tidegate.app.delivery.auto import AutoInterval, at_interval
 from tidegate.app.delivery.encoding import Format
 from tidegate.app.http.problems import Problem
@@ -97,6 +98,8 @@ class PackedSession(msgspec.Struct, frozen=True, array_like=True):
     endings: list[tuple[int, str, str, str]]
     replaced: list[int]
     evicted: list[tuple[str, PackedSubscription]]
+    owner: str
+    grants: list[dict[str, object]] | None
 
 
 _READER = msgspec.msgpack.Decoder(PackedSession)
@@ -128,6 +131,8 @@ def serialize(session: Session) -> bytes:
             (topic, _packed_asked(session.context, asked))
             for (_, topic), asked in session.evicted.items()
         ],
+        owner=session.owner,
+        grants=None if session.subject is None else session.subject.grants.documents(),
     )  # fmt: skip
     return msgspec.msgpack.encode(transfer)
 
@@ -145,14 +150,18 @@ def deserialize(
     """
     try:
         transfer = _READER.decode(text)
+        grants = None if transfer.grants is None else Grants(parse_grants(transfer.grants))
+        # Of a token that is over: a reader that comes brings its own.
+        subject = None if grants is None else Subject(transfer.owner, 0, grants)
         cursor = Cursor.unpacked(transfer.id, transfer.cursor)
-    except (msgspec.MsgspecError, EngineError, KeysError, LookupError) as error:
+    except (msgspec.MsgspecError, EngineError, KeysError, LookupError, GrantInvalid) as error:
         raise ValueError("this is no session that was packed here") from error
     if transfer.form != FORM:
         raise ValueError("the session was packed by another version")
     session = Session(
         context, transfer.id, on_attached, on_left,
         limits=QueueLimits(*transfer.limits), conflated=transfer.conflated, lasts=transfer.lasts,
+        subject=subject,
     )  # fmt: skip
     # Set and not passed: the constructor makes a session that begins, this one continues.
     session.cursor = cursor
@@ -164,7 +173,7 @@ def deserialize(
     for each in transfer.asked:
         _unpack_asked(session, each)
     for topic, each in transfer.evicted:
-        session.readmit(session.asked.get(each.name) or _asked(each), topic)
+        session.readmit(session.asked.get(each.name) or _asked(each, subject), topic)
     return session
 
 
@@ -200,7 +209,7 @@ def _packed_grant(topic: str, found: GrantedSubscription) -> PackedGrant:
 
 
 def _unpack_asked(session: Session, packed: PackedSubscription) -> None:
-    asked = session.asked[packed.name] = _asked(packed)
+    asked = session.asked[packed.name] = _asked(packed, session.subject)
     target = asked.target
     for each in packed.topics:
         try:
@@ -212,15 +221,15 @@ def _unpack_asked(session: Session, packed: PackedSubscription) -> None:
     if isinstance(target, TopicPattern):
         session.catch_up(asked, packed.declined)
         if asked.wish.command != Command.SOW:
-            session.follow(asked, target)
+            session.follow(asked)
     elif not asked.topics:
         del session.asked[packed.name]
 
 
-def _asked(packed: PackedSubscription) -> SessionSubscription:
+def _asked(packed: PackedSubscription, subject: Subject | None) -> SessionSubscription:
     is_pattern = "*" in packed.target or ">" in packed.target
     target = TopicPattern.parse(packed.target) if is_pattern else packed.target
-    asked = SessionSubscription(packed.name, target, _wish(packed.wish))
+    asked = SessionSubscription(packed.name, target, _wish(packed.wish).by(subject))
     if packed.interval_ns is not None:
         asked.auto = AutoInterval(packed.interval_ns)
         asked.auto.decisions.extend(packed.decisions)

@@ -6,15 +6,13 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from tidegate.app.delivery.compression import GzipStream
+from tidegate.app.delivery.compression import StreamEncoder
 from tidegate.app.delivery.driver import Driver
-from tidegate.app.delivery.encoding import chunk
-from tidegate.app.delivery.fanout import INFINITY, Resting, SharedChunk, shared_chunk
+from tidegate.app.delivery.encoding import Style, chunk
+from tidegate.app.delivery.fanout import INFINITY, CohortWriter, Seat
 from tidegate.app.http.admission import HandedOver
 from tidegate.app.http.connection import Connection, WriteDeadline
-from tidegate.app.http.wire import HEARTBEAT
 from tidegate.app.sessions.event_writer import EventWriter
-from tidegate.app.sessions.reader import SMALL_BUFFERS_BYTES
 from tidegate.app.settings import Settings
 from tidegate.conflation.outputs import CloseReason
 from tidegate.keys.text.duration import Instant
@@ -22,6 +20,7 @@ from tidegate.keys.text.duration import Instant
 LOOKS_PER_TIMEOUT: Final = 10
 LOOKS_PER_FAREWELL: Final = 2
 LOOK_S_MIN: Final = 0.02
+ASK_AGAIN_S: Final = 0.25  # what a large text needs to reach a healthy peer that is far away
 
 # A client that goes on sending is read for a moment: closing at once would reset the connection,
 # and the reset would take the stream's last bytes with it.
@@ -29,9 +28,6 @@ LINGER_S: Final = 1.0
 RECEIVED_BYTES_MAX: Final = 1 << 20
 
 LAST_CHUNK: Final = b"0\r\n\r\n"
-HEARTBEAT_CHUNKS: Final = {
-    is_gzip: shared_chunk(HEARTBEAT, is_gzip=is_gzip) for is_gzip in (False, True)
-}
 
 
 def look_interval_s(write_timeout_s: float, farewell_s: float) -> float:
@@ -50,23 +46,22 @@ def write_deadline(settings: Settings, taken_mark: int, now_s: float) -> WriteDe
 class SocketStream(asyncio.Protocol):
     """Writes a session's events straight to its transport, whenever it is woken or due.
 
-    An idle stream is this object and an entry in the scheduler's heap. Writing stops while the
-    transport's buffer is full (`pause_writing`) and goes on when the peer has taken it; a peer that
-    takes nothing for `write_timeout` is cut.
+    While it has nothing of its own to write it is written to with its cohort. Writing stops
+    while the transport's buffer is full (`pause_writing`) and goes on when the peer has taken it;
+    a peer that takes nothing for `write_timeout` is cut.
 
     Args:
         writer: chooses what is written.
         driver: has the clock, the figures and the scheduler of streams.
         settings: deadlines.
-        gzip: of an answer that is compressed.
+        encoder: of an answer that is compressed.
         on_ended: called once the connection is gone, with the bytes that were written.
     """
 
     __slots__ = (
-        "_call", "_deadline", "_driver", "_due_s", "_gzip", "_is_closing", "_is_paused", "_line",
-        "_loop",
-        "_on_ended", "_received_bytes", "_rest_bytes", "_rest_wrote_s", "_sent_bytes", "_settings",
-        "_unnoted", "_wakeup", "_writer", "_writing_began",
+        "_call", "_cohort", "_deadline", "_driver", "_due_s", "_encoder", "_is_closing",
+        "_is_paused", "_line", "_loop", "_on_ended", "_received_bytes", "_seat", "_sent_bytes",
+        "_settings", "_unnoted", "_wakeup", "_writer", "_writing_began",
     )  # fmt: skip
 
     def __init__(
@@ -74,14 +69,14 @@ class SocketStream(asyncio.Protocol):
         writer: EventWriter,
         driver: Driver,
         settings: Settings,
-        gzip: GzipStream | None,
+        encoder: StreamEncoder | None,
         on_ended: Callable[[int], None],
     ) -> None:
         self._line: HandedOver | None = None
         self._writer = writer
         self._driver = driver
         self._settings = settings
-        self._gzip = gzip
+        self._encoder = encoder
         self._on_ended = on_ended
         self._sent_bytes = 0
         self._loop = asyncio.get_running_loop()
@@ -94,9 +89,8 @@ class SocketStream(asyncio.Protocol):
         self._unnoted = 0  # bytes of the text whose writing is under way
         self._writing_began: Instant = 0
         self._received_bytes = 0
-        # Written at rest since the last pump: how much, and when the last of it.
-        self._rest_bytes = 0
-        self._rest_wrote_s = 0.0
+        self._seat: Seat | None = None
+        self._cohort: CohortWriter | None = None
 
     def begin(self, line: HandedOver, head: bytes) -> None:
         """Write the answer's header and the first event at once, then all that is there."""
@@ -106,11 +100,10 @@ class SocketStream(asyncio.Protocol):
         reader.connection = line.connection
         self._wakeup.on_woken = self._woken
         # One write: each of them wakes the peer, and costs a system call.
-        hello = self._writer.hello
-        parts = [hello] if self._gzip is None else [self._gzip.header, self._gzip.block(hello)]
+        hello, encoder = self._writer.hello, self._encoder
+        parts = [hello] if encoder is None else [encoder.header, encoder.block(hello)]
         self._sent_bytes += sum(map(len, parts))
-        line.transport.write(head + b"".join(map(chunk, parts)))
-        line.write_watch.note_write(line.connection)
+        line.write(head + b"".join(chunk(part) for part in parts if part))
         self._writer.hello = b""  # an idle stream keeps no bytes
         if self._is_paused:
             self._wait_for_room()
@@ -147,7 +140,6 @@ class SocketStream(asyncio.Protocol):
     def pause_writing(self) -> None:
         """Write no more until the peer has taken what waits."""
         self._is_paused = True
-        self._wakeup.resting = None
 
     def resume_writing(self) -> None:
         """Go on writing."""
@@ -159,11 +151,12 @@ class SocketStream(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Leave the session."""
+        self._leave_cohort()
         reader, line = self._writer.reader, self._line
         assert line is not None
         if line.connection.is_given_up:
             reader.consumer.give_up(CloseReason.WRITE_TIMEOUT)
-        self._wakeup.on_woken = self._wakeup.resting = None
+        self._wakeup.on_woken = None
         reader.close()
         self._is_closing = True
         self._due_s = -INFINITY  # entries that are still in the heap find nothing to do
@@ -173,36 +166,25 @@ class SocketStream(asyncio.Protocol):
     # What the scheduler calls
 
     def _woken(self) -> None:
-        if not self._is_paused and not self._is_closing:
-            self._driver.streams.call_soon(self._call)
+        is_waiting = self._is_paused
+        self._leave_cohort()
+        if not is_waiting and not self._is_closing:
+            self._go_on()
 
-    def _write_flush(self, shared: SharedChunk, now_s: float) -> None:
-        """Write a flush that many streams get, while this one rests."""
-        # Every stream pays for each call here at every flush: what can wait is noted by `_pump`.
-        line = self._line
-        assert line is not None
-        line.transport.write(shared.framed)
-        line.write_watch.note_write(line.connection)
-        if self._gzip is not None:
-            self._gzip.note(shared.text)
-        self._sent_bytes += shared.size_bytes
-        self._rest_bytes += shared.size_bytes
-        self._rest_wrote_s = now_s
+    def _go_on(self) -> None:
+        """Write by itself again, when there is room."""
         if self._is_paused:
             self._wait_for_room()
-        elif self._rest_bytes > SMALL_BUFFERS_BYTES:
-            self._wakeup.wake()
+        else:
+            self._driver.streams.call_soon(self._call)
 
     def _pump(self) -> None:
         """Write what there is until there is nothing more, or no room."""
         now_s = self._loop.time()
-        self._note_rest()
         if self._due_s <= now_s:
             self._due_s = INFINITY
-        if self._wakeup.resting is not None and self._writer.plain_style is not None:
-            self._beat(now_s)
-            return
-        self._wakeup.resting = None  # so much was written that the kernel is asked what it took
+        if self._seat is not None:
+            return  # its cohort is written to; this call was asked for before
         if self._is_closing:
             self._linger(now_s)
             return
@@ -225,40 +207,60 @@ class SocketStream(asyncio.Protocol):
             now_s = self._loop.time()
         self._wait_for_room()
 
-    def _beat(self, now_s: float) -> None:
-        """Send the heartbeat that a stream at rest owes by now: nothing else can be due for it."""
-        if self._writer.owes_heartbeat(now_s):
-            heartbeat = HEARTBEAT_CHUNKS[self._gzip is not None]
-            self._driver.figures.wrote(heartbeat.size_bytes, 0)
-            self._write_flush(heartbeat, now_s)
-            self._note_rest()
-        self._call_at(now_s + self._writer.wait_s(now_s))
-
-    def _note_rest(self) -> None:
-        """Tell the writer what was written past it."""
-        if self._rest_bytes:
-            self._writer.wrote_at_rest(self._rest_bytes, self._rest_wrote_s)
-            self._rest_bytes = 0
-
     def _rest(self, now_s: float) -> None:
         writer = self._writer
         if writer.is_over:
             self._finish()
             return
-        self._call_at(now_s + writer.wait_s(now_s))
-        style = writer.plain_style
+        wait_s = writer.wait_s(now_s)
+        style = writer.reader.plain_style
         if style is not None:
-            self._wakeup.resting = Resting(style, self._gzip is not None, self._write_flush)
+            if self._enter_cohort(style):
+                return
+            if writer.has_much_unsent:
+                wait_s = min(wait_s, ASK_AGAIN_S)
+        self._call_at(now_s + wait_s)
+
+    # With its cohort
+
+    def _enter_cohort(self, style: Style) -> bool:
+        """Let others like it be written to together with it; return False if there are none."""
+        line, writer = self._line, self._writer
+        assert line is not None
+        if writer.has_much_unsent or line.transport.get_write_buffer_size():
+            return False
+        session = writer.reader.consumer.session
+        seat = Seat(session, line, self._encoder, writer.wrote_s, self._sent_away)
+        self._cohort = self._driver.enter_cohort(seat, style, self._settings.heartbeat.seconds)
+        if self._cohort is None:
+            return False
+        self._seat = seat
+        self._due_s = INFINITY
+        return True
+
+    def _sent_away(self) -> None:
+        """Go on alone: the socket did not take all at once."""
+        self._leave_cohort()
+        self._go_on()
+
+    def _leave_cohort(self) -> None:
+        seat, cohort = self._seat, self._cohort
+        if seat is None or cohort is None:
+            return
+        self._seat = self._cohort = None
+        self._sent_bytes += self._driver.leave_cohort(seat, cohort)
+        self._writer.wrote_in_cohort(seat.wrote_s)
 
     def _write(self, text: bytes) -> None:
         assert self._line is not None
-        self._put(self._line, text if self._gzip is None else self._gzip.block(text))
+        self._put(self._line, text if self._encoder is None else self._encoder.block(text))
 
     def _put(self, line: HandedOver, body: bytes) -> None:
         """Hand a chunk to the transport; its body's size counts, as under any other server."""
+        if not body:
+            return  # an empty chunk would end the answer
         self._sent_bytes += len(body)
-        line.transport.write(chunk(body))
-        line.write_watch.note_write(line.connection)
+        line.write(chunk(body))
 
     def _is_full(self) -> bool:
         return self._is_paused  # which a write may change, through the transport
@@ -309,8 +311,8 @@ class SocketStream(asyncio.Protocol):
         assert self._line is not None
         transport = self._line.transport
         self._is_closing = True
-        if self._gzip is not None:
-            self._put(self._line, self._gzip.end())
+        if self._encoder is not None:
+            self._put(self._line, self._encoder.end())
         transport.write(LAST_CHUNK)
         try:
             transport.write_eof()

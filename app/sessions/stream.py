@@ -13,12 +13,11 @@ from sse_starlette.sse import SendTimeoutError
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from tidegate.app.delivery.compression import GzipStream
+from tidegate.app.delivery.compression import Coding, encoder_of, negotiate
 from tidegate.app.delivery.notices import Heartbeat
 from tidegate.app.http.connection import Connection, connection_of
 from tidegate.app.http.problems import Problem
 from tidegate.app.http.protocol import GatewayProtocol, protocol_of
-from tidegate.app.http.requests import accepts_gzip
 from tidegate.app.http.telemetry import logged_when_over
 from tidegate.app.http.wire import event, jittered_retry_ms
 from tidegate.app.sessions.attach import attach_existing
@@ -34,11 +33,11 @@ logger = logging.getLogger("tidegate.stream")
 HEADERS: Final = {"Cache-Control": "no-store", "Vary": "Accept-Encoding"}
 
 
-def _raw_headers(*, is_gzip: bool, hands_over: bool) -> list[tuple[bytes, bytes]]:
+def _raw_headers(coding: Coding, *, hands_over: bool) -> list[tuple[bytes, bytes]]:
     """Return the header of a stream's answer, as sse-starlette makes it."""
     answer = EventSourceResponse(iter(()), ping=0, sep="\n", headers=HEADERS)
-    if is_gzip:
-        answer.headers["Content-Encoding"] = "gzip"
+    if coding is not Coding.IDENTITY:
+        answer.headers["Content-Encoding"] = coding
     if hands_over:  # a stream takes its connection with it when it ends
         answer.headers["Connection"] = "close"
     return answer.raw_headers
@@ -46,7 +45,7 @@ def _raw_headers(*, is_gzip: bool, hands_over: bool) -> list[tuple[bytes, bytes]
 
 # Made once: the header is the same for every stream, and costs as much as a subscription.
 HANDED_OVER_HEADERS: Final = {
-    is_gzip: _raw_headers(is_gzip=is_gzip, hands_over=True) for is_gzip in (False, True)
+    coding: _raw_headers(coding, hands_over=True) for coding in Coding
 }
 
 
@@ -65,15 +64,16 @@ class EventStream(EventSourceResponse):
         heartbeat = Heartbeat(self._settings.heartbeat.seconds, now_s)
         self._writer = EventWriter(reader, hello, session.asked, heartbeat)
         self._connection: Connection | None = None
-        self._gzip: GzipStream | None = None
+        self._coding, self._encoder = Coding.IDENTITY, encoder_of(Coding.IDENTITY)
         # Of a response the framework asks for these two; `_serve` completes it where it is one.
         self.background = None
         self.raw_headers = []
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve the stream until its end, the peer's, or the write time-out."""
-        if accepts_gzip(scope):
-            self._gzip = GzipStream()
+        values = [value for name, value in scope["headers"] if name == b"accept-encoding"]
+        self._coding = negotiate(b",".join(values).decode("latin-1"))
+        self._encoder = encoder_of(self._coding)
         protocol = protocol_of(scope)
         if protocol is not None and protocol.can_hand_over(scope):
             await self._hand_over(protocol, scope, send)
@@ -83,7 +83,7 @@ class EventStream(EventSourceResponse):
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve the stream as a response, its task included."""
         super().__init__(self._events(), ping=0, sep="\n")
-        self.raw_headers = _raw_headers(is_gzip=self._gzip is not None, hands_over=False)
+        self.raw_headers = _raw_headers(self._coding, hands_over=False)
         self._connection = self.reader.connection = connection_of(scope)
         try:
             await super().__call__(scope, receive, send)
@@ -100,7 +100,7 @@ class EventStream(EventSourceResponse):
 
     async def _hand_over(self, protocol: GatewayProtocol, scope: Scope, send: Send) -> None:
         """Write the answer's header as any response does, then leave the connection to a stream."""
-        headers = HANDED_OVER_HEADERS[self._gzip is not None]
+        headers = HANDED_OVER_HEADERS[self._coding]
         try:
             with protocol.holding_back() as held:
                 await send({"type": "http.response.start", "status": 200, "headers": headers})
@@ -108,13 +108,13 @@ class EventStream(EventSourceResponse):
             self.reader.close()
             raise
         on_ended = logged_when_over(scope)
-        stream = SocketStream(self._writer, self._driver, self._settings, self._gzip, on_ended)
+        stream = SocketStream(self._writer, self._driver, self._settings, self._encoder, on_ended)
         stream.begin(protocol.hand_over(stream), b"".join(held))
 
     async def _events(self) -> AsyncIterator[bytes]:
         writer, driver = self._writer, self._driver
-        if self._gzip is not None:
-            yield self._gzip.header
+        if self._encoder is not None:
+            yield self._encoder.header
         yield self._encoded(writer.hello)
         while not writer.is_over:
             if self._connection is not None and self._connection.is_closing:
@@ -129,11 +129,11 @@ class EventStream(EventSourceResponse):
             driver.figures.wrote(len(text), driver.now() - began)
             for late in writer.wrote(len(text), anyio.current_time()):
                 yield self._encoded(late)
-        if self._gzip is not None:
-            yield self._gzip.end()
+        if self._encoder is not None:
+            yield self._encoder.end()
 
     def _encoded(self, text: bytes) -> bytes:
-        return text if self._gzip is None else self._gzip.block(text)
+        return text if self._encoder is None else self._encoder.block(text)
 
     async def _send_with_timeout(self, send: Send, message: Message) -> None:
         """Send a message, until the peer's deadline is over.

@@ -8,6 +8,8 @@ from typing import Annotated, NamedTuple
 
 from pydantic import ConfigDict, Field
 
+from tidegate.app.access.entitlement import entitlement_of, narrowed
+from tidegate.app.access.grants import Grants, Subject
 from tidegate.app.definitions.topic import TopicDefinition
 from tidegate.app.delivery.driver import Driver
 from tidegate.app.delivery.encoding import Format
@@ -118,7 +120,8 @@ class SubscribeRequest:
     """A request to subscribe as it was read, the same for every topic of a pattern.
 
     `earlier`: the options that it had before it was changed; they hold where the newer ones say
-    nothing. `many`: it is one subscription among others, so rows must say whose they are.
+    nothing. `many`: it is one subscription among others, so rows must say whose they are. `grants`:
+    of the subject that asks; None without authentication.
     """
 
     options: Options = field(default_factory=Options)
@@ -128,10 +131,16 @@ class SubscribeRequest:
     form: Format | None = None
     earlier: Options = field(default_factory=Options)
     many: bool = False
+    grants: Grants | None = None
 
     @classmethod
     def parse(
-        cls, asked: SubscriptionParameters, characters_max: int, *, many: bool = False
+        cls,
+        asked: SubscriptionParameters,
+        characters_max: int,
+        *,
+        many: bool = False,
+        grants: Grants | None = None,
     ) -> SubscribeRequest:
         """Parse the texts of a request, each of at most `characters_max` characters.
 
@@ -148,7 +157,12 @@ class SubscribeRequest:
             asked.command,
             _format_named(asked.format),
             many=many,
+            grants=grants,
         )
+
+    def by(self, subject: Subject | None) -> SubscribeRequest:
+        """Return the request as this subject makes it."""
+        return self if subject is None else replace(self, grants=subject.grants)
 
     def changed(
         self,
@@ -188,16 +202,20 @@ def decided(
     resume: Bookmark | None = None,
     *,
     by_pattern: bool = False,
+    grants: Grants | None = None,
 ) -> RequestedSubscription:
     """Decide a request to subscribe to one topic.
 
     Subscribing and explaining both ask here, so that they cannot disagree.
 
     Raises:
-        Problem, EngineError, KeysError: topic-unknown, options-invalid, filter-invalid.
+        Problem, EngineError, KeysError: forbidden, topic-unknown, options-invalid, filter-invalid.
     """
+    if grants is not None:
+        grants.required(name)
     context.catalog.get(name)
-    wish = SubscribeRequest.parse(asked, context.settings.options_characters_max, many=by_pattern)
+    characters_max = context.settings.options_characters_max
+    wish = SubscribeRequest.parse(asked, characters_max, many=by_pattern, grants=grants)
     return granted_to(context, name, wish, resume, by_pattern=by_pattern)
 
 
@@ -212,12 +230,16 @@ def granted_to(
     """Decide what a request gets of one topic; it may be decided again, for other topics too.
 
     Raises:
-        Problem, EngineError, KeysError: topic-unknown, options-invalid, filter-invalid.
+        Problem, EngineError, KeysError: forbidden, topic-unknown, options-invalid, filter-invalid.
     """
+    if wish.grants is not None:  # first: a topic that may not be read must not be known either
+        wish.grants.required(name)
     entry = context.catalog.get(name)
+    definition = context.driver.engine.topic(name).definition
+    entitlement = entitlement_of(wish.grants, definition, name)
     request = Request(
         name,
-        context.driver.engine.topic(name).definition,
+        definition,
         wish.options,
         defaults=wish.earlier.over(Options.parse(_defaults(entry.document))),
         command=wish.command,
@@ -233,7 +255,10 @@ def granted_to(
     if form is not Format.VALUE or shown.max_age_ns is not None:
         # An envelope names the first message of a row, and max_age watches its time.
         granted = grant(replace(request, counted=True))
-    return RequestedSubscription(granted.subscription, form, granted.warnings)
+    subscription = granted.subscription
+    if entitlement is not None:
+        subscription = narrowed(subscription, entitlement, definition)
+    return RequestedSubscription(subscription, form, granted.warnings)
 
 
 def granted_again(
@@ -253,10 +278,14 @@ def granted_again(
     Raises:
         Problem, EngineError, KeysError: the topic is not there, or not as it was.
     """
+    if wish.grants is not None:
+        wish.grants.required(name)
     context.catalog.get(name)
+    definition = context.driver.engine.topic(name).definition
+    entitlement = entitlement_of(wish.grants, definition, name)
     request = Request(
         name,
-        context.driver.engine.topic(name).definition,
+        definition,
         Options.parse(options_text),
         command=command,
         filter_text=wish.filter_text,
@@ -264,7 +293,8 @@ def granted_again(
         counted=counted,
         by_pattern=by_pattern,
     )
-    return grant(request).subscription
+    subscription = grant(request).subscription
+    return subscription if entitlement is None else narrowed(subscription, entitlement, definition)
 
 
 def _defaults(document: TopicDefinition) -> str:

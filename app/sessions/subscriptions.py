@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from tidegate.app.access.grants import Grants
 from tidegate.app.delivery.auto import AutoInterval, at_interval
 from tidegate.app.delivery.encoding import Format
 from tidegate.app.http.problems import Problem, problem_of
@@ -68,6 +69,15 @@ class SessionSubscription:
         """The topic or the pattern."""
         return self.target.text if isinstance(self.target, TopicPattern) else self.target
 
+    def takes(self, topic: str) -> bool:
+        """Return True for a new topic that its pattern matches and that may be read.
+
+        One that may not be read is not even refused, as that would name it.
+        """
+        grants = self.wish.grants
+        is_matched = isinstance(self.target, TopicPattern) and self.target.matches(topic)
+        return is_matched and (grants is None or grants.may_read(topic))
+
     @property
     def may_be_auto(self) -> bool:
         """True if its interval follows the connection, or did before a change."""
@@ -95,7 +105,7 @@ def decide_target(
     """
     by_pattern = isinstance(target, TopicPattern)
     decisions: dict[str, RequestedSubscription] = {}
-    for topic in _topics_of(context, target):
+    for topic in _topics_of(context, target, wish.grants):
         resume = None
         if places is not None:
             resume = place_in(places, topic, context.driver.engine.topic(topic).epoch)
@@ -107,7 +117,7 @@ def declined(context: SessionContext, asked: SessionSubscription) -> dict[str, s
     """Return the topics that a pattern matches and the subscription has not, with their epochs."""
     if isinstance(asked.target, str):
         return {}
-    names = _topics_of(context, asked.target)
+    names = _topics_of(context, asked.target, asked.wish.grants)
     return {
         name: context.catalog.get(name).record.epoch for name in names if name not in asked.topics
     }
@@ -118,14 +128,17 @@ def end_reason(context: SessionContext, topic: str) -> str:
     return "REMOVED" if context.catalog.unusable(topic) is None else "UNUSABLE"
 
 
-def _topics_of(context: SessionContext, target: str | TopicPattern) -> list[str]:
+def _topics_of(
+    context: SessionContext, target: str | TopicPattern, grants: Grants | None
+) -> list[str]:
     if isinstance(target, str):
         return [target]
     # The gateway's own topics are listed only for a prefix that names them.
     prefix = OWN_PREFIX if target.text.startswith(OWN_PREFIX) else ""
     entries = context.catalog.listed(prefix, "", context.settings.topics_max)
     names = (entry.record.name for entry in entries)
-    return [name for name in names if target.matches(name)]
+    found = [name for name in names if target.matches(name)]
+    return found if grants is None else [name for name in found if grants.may_read(name)]
 
 
 def granted(topic: Topic, decided: RequestedSubscription) -> GrantedSubscription:

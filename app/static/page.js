@@ -1,22 +1,39 @@
 // The first page: live conflated values of a topic beside what was published to it.
 
-import { followFigures, followStream, followTopics } from "./feed.js";
+import { connect } from "/client.js";
+
+import { followFigures, followTopics } from "./feed.js";
 import { Figures } from "./figures.js";
 import { Rows } from "./rows.js";
 
 const FAVOURITE = "market";
 const element = (id) => document.getElementById(id);
 
+const gateway = connect();
 const rows = new Rows({ head: element("head"), body: element("body"), caption: element("caption") });
 const figures = new Figures();
+const JSON_TYPE = "-H 'Content-Type: application/json'";
+const PRICES = `${location.origin}/v1/topics/prices`;
+// With a key: without one there is nothing to conflate by.
+const FIRST_STEPS = `No topics yet. Make one, and publish to it:
+
+curl -X PUT ${PRICES} ${JSON_TYPE} -d '{"key":["/symbol"]}'
+curl ${PRICES}/messages ${JSON_TYPE} -d '{"symbol":"IBM","price":191.5}'`;
 let known = new Map(); // topic -> definition
 let chosen = null;
 let close = () => {};
 
+// What is on the screen is old as soon as the stream is lost, and has to look so.
 function show(state, text) {
   const shown = element("state");
-  if (shown.textContent !== text) shown.textContent = text;
+  const words = state === "lost" ? `${text} at ${new Date().toLocaleTimeString()}` : text;
+  if (shown.dataset.state !== state || state !== "lost") shown.textContent = words;
   shown.dataset.state = state;
+  element("scroll").dataset.state = state;
+}
+
+function showGateway() {
+  show(gateway.state, gateway.state === "lost" ? "connection lost" : gateway.state);
 }
 
 function hint(text) {
@@ -33,34 +50,37 @@ function remember() {
 // Follow the chosen topic at the chosen interval, from the beginning.
 function follow() {
   close();
-  const keyed = known.get(chosen).key.length > 0;
+  const { key } = known.get(chosen);
+  const isKeyed = key.length > 0;
   const interval = element("interval");
-  interval.disabled = !keyed;
-  interval.title = keyed ? "" : "The topic has no key, so there is nothing to conflate by.";
-  const options = keyed && interval.value !== "none" ? `conflation=${interval.value}` : "";
-  rows.reset(known.get(chosen).key, chosen);
+  interval.disabled = !isKeyed;
+  interval.title = isKeyed ? "" : "The topic has no key, so there is nothing to conflate by.";
+  rows.reset(key, chosen);
   figures.reset();
   hint("");
   remember();
-  show("connecting", "connecting");
-  const closeStream = followStream(chosen, options, {
-    hello: ({ subscriptions }) => {
-      show("live", "live");
-      element("granted").textContent = `Granted: ${subscriptions[0].options}`;
-    },
-    rows: (batch) => {
-      rows.take(batch);
-      figures.deliver(batch.filter((row) => row.op !== "snapshot").length);
-    },
-    replaced: () => rows.clear(),
-    lost: (reason) => show("lost", reason),
-    ended: (reason) => show("lost", `ended: ${reason.toLowerCase().replaceAll("_", " ")}`),
+  showGateway();
+  const wish = isKeyed ? { interval: interval.value } : { removals: false };
+  const subscription = gateway.subscribe(chosen, wish);
+  subscription.ready.then(({ options }) => (element("granted").textContent = `Granted: ${options}`), () => {});
+  subscription.addEventListener("change", (change) => isKeyed && rows.take(change));
+  subscription.addEventListener("rows", (event) => {
+    const updates = event.rows.filter((row) => row.op !== "snapshot");
+    if (!isKeyed) rows.log(updates);
+    figures.deliver(updates.length);
   });
-  const closeFigures = followFigures(chosen, (told, at) => figures.sample(told.messages_in, at));
+  subscription.addEventListener("ended", ({ detail }) => {
+    if (detail.reason !== "REQUESTED") show("lost", reasonText(detail.reason));
+  });
+  const closeFigures = followFigures(gateway, chosen, (told, at) => figures.sample(told.messages_in, at));
   close = () => {
-    closeStream();
+    subscription.close();
     closeFigures();
   };
+}
+
+function reasonText(reason) {
+  return reason === "REMOVED" ? "topic removed" : `ended: ${reason.toLowerCase().replaceAll("_", " ")}`;
 }
 
 function offer(names) {
@@ -72,7 +92,8 @@ function offer(names) {
 
 function takeTopics(topics) {
   if (topics === null) {
-    show("lost", "the gateway does not answer");
+    // A stream that lives is the better witness.
+    if (gateway.state !== "live") show("lost", "the gateway does not answer");
     return;
   }
   known = new Map(topics.map((topic) => [topic.topic, topic]));
@@ -83,7 +104,7 @@ function takeTopics(topics) {
     close();
     chosen = null;
     show("live", "connected");
-    hint(`No topics yet. Publish something:\n\ncurl ${location.origin}/v1/topics/prices/messages -H 'Content-Type: application/json' -d '{"symbol":"IBM","price":191.5}'`);
+    hint(FIRST_STEPS);
     return;
   }
   const wished = new URLSearchParams(location.hash.slice(1)).get("topic");
@@ -103,4 +124,8 @@ element("topic").addEventListener("change", (event) => {
 element("interval").addEventListener("change", follow);
 element("find").addEventListener("input", (event) => rows.search(event.target.value));
 element("choices").addEventListener("submit", (event) => event.preventDefault());
-followTopics(takeTopics);
+gateway.addEventListener("state", ({ detail }) => {
+  if (detail.state === "closed") show("lost", reasonText(detail.reason));
+  else showGateway();
+});
+followTopics(gateway, takeTopics);

@@ -1,13 +1,16 @@
 // The table: one row a key, cells that show when they change. Values only ever become text nodes.
 
-const ROWS_MAX = 500;
+import { stringify } from "/client.js";
+
+const ROWS_MAX = 500; // drawn at a time; all keys are held and can be found
 const COLUMNS_MAX = 12;
 const DECIMALS_MAX = 4;
 const FLASH_MS = 700;
 const LOG_ROWS = 40;
 
-const isNumber = (value) => typeof value === "number";
+const isNumber = (value) => typeof value === "number" || typeof value === "bigint";
 const still = matchMedia("(prefers-reduced-motion: reduce)");
+const collator = new Intl.Collator("en", { numeric: true });
 
 export class Rows {
   constructor({ head, body, caption }) {
@@ -22,105 +25,129 @@ export class Rows {
   reset(keyPaths, topic) {
     this.topic = topic;
     this.keyPaths = keyPaths;
-    this.keyed = keyPaths.length > 0;
+    this.isKeyed = keyPaths.length > 0;
     this.keyFields = new Set(keyPaths.map((path) => path.replace(/^\//, "")));
     this.columns = new Map(); // field -> { decimals, number }
-    this.clear();
-  }
-
-  clear() {
-    this.rows = new Map(); // key text -> { row, cells, value }
-    this.pending = new Map(); // key text -> value
+    this.held = new Map(); // id -> { name, value }: all that the topic holds
+    this.shown = new Map(); // id -> { row, cells, value }: what is drawn of it
+    this.touched = new Set(); // ids with another value since the last drawing
+    this.isReordered = true;
     this.logged = 0;
     this.body.replaceChildren();
     this.drawHead();
-    this.drawCaption();
+    this.drawCaption(0);
   }
 
-  take(rows) {
-    for (const { key, value } of rows) {
-      const name = this.keyed ? keyText(key) : String(++this.logged);
-      this.pending.set(name, value !== null && typeof value === "object" && !Array.isArray(value) ? value : { value });
-    }
-    if (!this.keyed) this.forgetOld(); // a hidden page draws nothing, and must not hoard either
-    if (!this.frame) this.frame = requestAnimationFrame(() => this.draw());
+  // The changes of a topic with a key.
+  take({ added, changed, removed }) {
+    for (const { id, key, value } of [...added, ...changed]) this.put(id, keyText(key), value);
+    for (const { id } of removed) this.drop(id);
+    this.wake();
   }
 
-  forgetOld() {
-    for (const name of this.pending.keys()) {
-      if (this.pending.size <= LOG_ROWS) return;
-      this.pending.delete(name);
+  // The messages of a topic without a key; the newest are held.
+  log(rows) {
+    for (const { value } of rows.slice(-LOG_ROWS)) {
+      const number = String((this.logged += 1));
+      this.put(number, number, value);
     }
+    // A hidden page draws nothing, and must not hoard either.
+    for (const id of [...this.held.keys()].slice(0, -LOG_ROWS)) this.drop(id);
+    this.wake();
+  }
+
+  put(id, name, value) {
+    this.isReordered ||= !this.held.has(id);
+    const isObject = value !== null && typeof value === "object" && !Array.isArray(value);
+    this.held.set(id, { name, value: isObject ? value : { value } });
+    this.touched.add(id);
+  }
+
+  drop(id) {
+    this.held.delete(id);
+    this.touched.delete(id);
+    this.isReordered = true;
   }
 
   search(text) {
     this.find = text.trim().toLowerCase();
-    for (const [name, entry] of this.rows) entry.row.hidden = !this.matches(name);
-    this.drawCaption();
+    this.isReordered = true;
+    this.wake();
   }
 
-  matches(name) {
-    return !this.find || name.toLowerCase().includes(this.find);
+  wake() {
+    this.frame ||= requestAnimationFrame(() => this.draw());
   }
 
   draw() {
     this.frame = 0;
     const before = this.columns.size;
-    for (const value of this.pending.values()) this.learn(value);
-    if (this.columns.size !== before) this.rebuild();
-    let added = false;
-    for (const [name, value] of this.pending) {
-      const entry = this.rows.get(name);
-      if (entry) this.update(entry, value);
-      else if (!this.keyed || this.rows.size < ROWS_MAX) {
-        this.add(name, value);
-        added = true;
-      } else this.rows.set(name, { row: document.createElement("tr"), cells: [], value });
+    for (const id of this.touched) this.learn(this.held.get(id).value);
+    if (this.columns.size !== before) this.forgetShown();
+    if (this.isReordered) this.order();
+    for (const id of this.touched) {
+      const entry = this.shown.get(id);
+      if (entry) this.update(entry, this.held.get(id).value);
     }
-    this.pending.clear();
-    if (added) this.order();
-    this.drawCaption();
+    this.touched.clear();
+  }
+
+  // Choose what is drawn: keys in their order, or the newest messages first.
+  order() {
+    this.isReordered = false;
+    const found = [...this.held].filter(([, { name }]) => !this.find || name.toLowerCase().includes(this.find));
+    if (this.isKeyed) found.sort(([, one], [, other]) => collator.compare(one.name, other.name));
+    else found.reverse();
+    const shown = new Map();
+    for (const [id, record] of found.slice(0, ROWS_MAX)) shown.set(id, this.shown.get(id) ?? this.drawn(record));
+    this.shown = shown;
+    this.body.replaceChildren(...[...shown.values()].map(({ row }) => row));
+    this.drawCaption(found.length);
+  }
+
+  // Draw every row anew: there is another column.
+  forgetShown() {
+    this.shown.clear();
+    this.isReordered = true;
+    this.drawHead();
   }
 
   learn(value) {
     for (const [field, cell] of Object.entries(value)) {
-      if (this.keyed && this.keyFields.has(field)) continue;
+      if (this.isKeyed && this.keyFields.has(field)) continue;
       let column = this.columns.get(field);
       if (!column) {
         if (this.columns.size >= COLUMNS_MAX) continue;
         this.columns.set(field, (column = { decimals: 0, number: true }));
       }
       if (!isNumber(cell)) column.number = column.number && cell === null;
-      else if (!Number.isInteger(cell)) {
+      else if (typeof cell === "number" && !Number.isInteger(cell)) {
         const digits = (String(cell).split(".")[1] ?? "").length;
         column.decimals = Math.max(column.decimals, Math.min(DECIMALS_MAX, digits));
       }
     }
   }
 
-  add(name, value) {
+  drawn({ name, value }) {
     const row = document.createElement("tr");
     const title = document.createElement("th");
     title.scope = "row";
     title.textContent = name;
     row.append(title);
-    row.hidden = !this.matches(name);
-    const entry = { row, cells: [], value };
-    for (const [field, column] of this.columns) {
+    const cells = [...this.columns].map(([field, column]) => {
       const cell = document.createElement("td");
       cell.className = column.number ? "number" : "";
       cell.textContent = format(value[field], column);
-      entry.cells.push(cell);
-      row.append(cell);
-    }
-    this.rows.set(name, entry);
+      return cell;
+    });
+    row.append(...cells);
+    return { row, cells, value };
   }
 
   update(entry, value) {
     let index = 0;
     for (const [field, column] of this.columns) {
       const cell = entry.cells[index++];
-      if (!cell) break;
       const [was, now] = [entry.value[field], value[field]];
       if (was === now) continue;
       const text = format(now, column);
@@ -133,28 +160,8 @@ export class Rows {
     entry.value = value;
   }
 
-  // Keyed rows by key; a log shows its newest messages first.
-  order() {
-    const names = [...this.rows.keys()];
-    if (this.keyed) names.sort(compare);
-    else {
-      for (const name of names.splice(0, Math.max(0, names.length - LOG_ROWS))) this.rows.delete(name);
-      names.reverse();
-    }
-    const shown = names.map((name) => this.rows.get(name)).filter((entry) => entry.row.firstChild);
-    this.body.replaceChildren(...shown.map((entry) => entry.row));
-  }
-
-  rebuild() {
-    const values = [...this.rows].map(([name, entry]) => [name, entry.value]);
-    this.rows.clear();
-    for (const [name, value] of values) this.add(name, value);
-    this.drawHead();
-    this.order();
-  }
-
   drawHead() {
-    const titles = [[this.keyed ? this.keyPaths.map((path) => path.slice(1)).join(" · ") : "#", false]];
+    const titles = [[this.isKeyed ? this.keyPaths.map((path) => path.slice(1)).join(" · ") : "#", false]];
     for (const [field, column] of this.columns) titles.push([field, column.number]);
     this.head.replaceChildren(
       ...titles.map(([text, number]) => {
@@ -167,22 +174,20 @@ export class Rows {
     );
   }
 
-  drawCaption() {
-    const count = this.rows.size;
-    const more = this.keyed && count > ROWS_MAX ? `, the first ${ROWS_MAX} shown` : "";
-    const hidden = this.find ? `, those with “${this.find}” shown` : "";
-    this.caption.textContent = this.keyed
-      ? `${this.topic}: newest value of ${count.toLocaleString("en")} keys${more}${hidden}`
+  drawCaption(found) {
+    const count = this.held.size;
+    const keys = `${count.toLocaleString("en")} ${count === 1 ? "key" : "keys"}`;
+    const matching = this.find ? `, ${found.toLocaleString("en")} with “${this.find}”` : "";
+    const more = found > ROWS_MAX ? `, the first ${ROWS_MAX} shown` : "";
+    this.caption.textContent = this.isKeyed
+      ? `${this.topic}: newest value of ${keys}${matching}${more}`
       : `${this.topic}: newest messages (the topic has no key)`;
   }
 }
 
 function keyText(key) {
-  return Array.isArray(key) ? key.map((field) => (typeof field === "string" ? field : JSON.stringify(field))).join(" · ") : JSON.stringify(key);
+  return Array.isArray(key) ? key.map(String).join(" · ") : String(key);
 }
-
-const collator = new Intl.Collator("en", { numeric: true });
-const compare = (a, b) => collator.compare(a, b);
 
 function format(value, column) {
   if (value === undefined || value === null) return "";
@@ -193,7 +198,7 @@ function format(value, column) {
       useGrouping: "min2",
     });
   }
-  return typeof value === "string" ? value : JSON.stringify(value);
+  return typeof value === "string" ? value : stringify(value);
 }
 
 // A change lights up and fades: green for more, red for less, blue for anything else.

@@ -222,7 +222,8 @@ class Ingest:
             piece.split(b"\n") if piece.strip(JSON_SPACE) else (), first_line
         ):
             if text.strip(JSON_SPACE):
-                messages.append(self._checked(entry, text, line, form))
+                # A return is the line's end: a text that breaks off breaks off before it.
+                messages.append(self._checked(entry, text.removesuffix(b"\r"), line, form))
                 await entry.yield_after_work()
         return messages
 

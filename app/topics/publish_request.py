@@ -134,6 +134,10 @@ class PublishHeaders(Headers):
     ] = None
 
 
+_NO_QUERY, _NO_HEADERS = PublishQuery(), PublishHeaders()
+_HEADER_NAMES = frozenset(name.lower().encode("ascii") for name in PublishHeaders.reads)
+
+
 @dataclass(frozen=True, slots=True)
 class PublishRequest:
     """The checked head of a publish: form of the body, sender, and treatment.
@@ -157,7 +161,10 @@ class PublishRequest:
             Problem: unsupported-media-type, options-invalid or message-invalid.
         """
         media_type = content_type(scope, MEDIA_TYPES)
-        query, headers = PublishQuery.read(scope), PublishHeaders.read(scope)
+        # Most requests have no parameters at all: an answer that is known costs nothing.
+        query = PublishQuery.read(scope) if scope["query_string"] else _NO_QUERY
+        is_plain = _HEADER_NAMES.isdisjoint(name for name, _ in scope["headers"])
+        headers = _NO_HEADERS if is_plain else PublishHeaders.read(scope)
         delta = _is_delta(query.delta, media_type)
         query.check(store)
         stage, retry_key = headers.tidegate_stage, headers.idempotency_key

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import merge
 from itertools import islice
 from typing import Any, TypeVar
 
 import msgspec
 
+from tidegate.app.access.entitlement import narrowed_query
+from tidegate.app.access.grants import Entitlement
 from tidegate.app.http.problems import Problem
 from tidegate.app.http.requests import checked_characters, integer
 from tidegate.conflation.definition import Kind
@@ -65,6 +67,17 @@ class SowQuery:
             _count(values, "skip_n", 0, SKIP_N_MAX) or 0,
             _parsed(values, "select", Select.parse),
         )
+
+    def narrowed(self, entitlement: Entitlement | None) -> SowQuery:
+        """Return the query with the rows and fields of an entitlement alone; None is all of them.
+
+        Raises:
+            Problem: forbidden.
+        """
+        if entitlement is None:
+            return self
+        wanted, select = narrowed_query(entitlement, self.filter, self.order, self.select)
+        return replace(self, filter=wanted, select=select)
 
     async def rows(self, records: Sequence[Frame], topic: str) -> list[Frame]:
         """Return the matching rows of a cut of records; a large cut yields to the loop.

@@ -224,9 +224,12 @@ class TopicRegistry:
         names = _page(self._entries, prefix, after, limit)
         return (self._entries[name] for name in names)
 
-    def listed_all(self, prefix: str, after: str, limit: int) -> list[CatalogTopic | Unusable]:
-        """Return the same page with unusable topics."""
-        names = _page([*self._entries, *self._unusable], prefix, after, limit)
+    def listed_all(
+        self, prefix: str, after: str, limit: int, shown: Callable[[str], bool] | None = None
+    ) -> list[CatalogTopic | Unusable]:
+        """Return the same page with unusable topics; `shown` leaves out others before counting."""
+        every: Iterable[str] = [*self._entries, *self._unusable]
+        names = _page(every if shown is None else filter(shown, every), prefix, after, limit)
         return [self._unusable.get(name) or self._entries[name] for name in names]
 
     def document(self, name: str) -> TopicDefinition | None:

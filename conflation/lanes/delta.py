@@ -104,6 +104,11 @@ class ChangeSuppression:
         """Return all parts that are suppressed."""
         return chain.from_iterable(self._unreported.values())
 
+    @property
+    def is_empty(self) -> bool:
+        """True while nothing is suppressed."""
+        return not self._unreported
+
     def unseen(self) -> list[Pending]:
         """Return keys that came and went, as entries."""
         return [

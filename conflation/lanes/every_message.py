@@ -59,6 +59,12 @@ class EveryMessageLane(Lane):
         caught_up = member.conflated_to <= member.position and not member.owed
         return caught_up and batch.since == member.position
 
+    def is_like_others(self, member: Member) -> bool:
+        # A delta lane owes each member the messages without news at the join of another.
+        is_alone = self._delta is not None or member.owed or member.backlog is not None
+        is_conflated = member.conflated_to > member.position
+        return not is_alone and not is_conflated and super().is_like_others(member)
+
     def join(self, member: Member) -> None:
         # Empty deltas so far are counted by the rows of those who are here already.
         unreported = self._delta.give_unreported() if self._delta is not None else {}

@@ -7,7 +7,8 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from tidegate.conflation.boards.board import Board, Pair
 from tidegate.conflation.frame import Batch, Frame
 from tidegate.conflation.lanes.lane import Held, Lane, all_shown, grouped
-from tidegate.conflation.lanes.member import CatchUp, Member
+from tidegate.conflation.lanes.member import Member
+from tidegate.conflation.lanes.standing import CatchUp
 from tidegate.conflation.operators.filter import Change
 from tidegate.conflation.subscription import LaneId
 from tidegate.keys.text.duration import Instant

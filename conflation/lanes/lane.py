@@ -180,15 +180,10 @@ class Lane(ABC):
         member.note(batch.frames)
         return batch
 
-    def goes_as_it_is(self, member: Member, batch: Batch) -> bool:
-        """Return whether a member gets a flush as all do, and nothing more after it."""
-        return (
-            # A row that was let go to this member alone is due beside the flush: the shared bytes
-            # would pass it by.
-            batch.position == self.position >= member.released
-            and self.in_step(member, batch)
-            and (member.is_plain or member.knows(batch.frames))
-        )
+    def is_like_others(self, member: Member) -> bool:
+        """Return True if a member gets what all get that stand where it stands, from here on."""
+        # A row that was let go to this member alone is due beside the next flush.
+        return member.is_plain and member.catch_up is None and member.released <= member.position
 
     def _own_terms(self, member: Member, batch: Batch) -> Batch:
         rows = member.as_known(batch.frames)

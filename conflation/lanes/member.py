@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from tidegate.conflation.boards.board import THE_RECORD, Board, Pair
+from tidegate.conflation.boards.board import THE_RECORD
 from tidegate.conflation.frame import Frame, Receipt, Row, Tombstone, receipt_of
 from tidegate.conflation.lanes.accumulate import (
     CombinedRow,
@@ -23,68 +23,8 @@ from tidegate.conflation.lanes.accumulate import (
     unreported_of,
 )
 from tidegate.conflation.lanes.pending import Pending, PendingKeys, PendingPart
+from tidegate.conflation.lanes.standing import CatchUp, Standing
 from tidegate.conflation.subscription import LaneId, Subscription
-
-
-@dataclass(slots=True, eq=False)
-class CatchUp:
-    """The keys changed up to `position`, each once, in the order in which they had changed.
-
-    Each has the value that is newest when it is sent. Sorted by last change alone, a key that
-    never rests would never be reached on a line that is always full. `ahead` has the offsets
-    beyond `position` that were sent: the next catch-up leaves them out. The next one waits for a
-    flush: rows taken late belong to the flush that they missed. One that `appends` is a queue in
-    publication order: a row that is replaced is left to the next catch-up.
-    """
-
-    rows: Sequence[Pair]
-    position: int
-    appends: bool = False
-    sent: int = 0
-    ahead: dict[str, int] = field(default_factory=dict)
-
-    @property
-    def is_over(self) -> bool:
-        """True if all of it is sent."""
-        return self.sent == len(self.rows)
-
-    def take(self, board: Board, bytes_max: int) -> list[Frame]:
-        """Return the next rows of about `bytes_max` payload bytes, at least one if any is left."""
-        piece: list[Frame] = []
-        for board_key, row in self.rows[self.sent :]:
-            newest = _newest(board, board_key, row)
-            # In publication order a replaced row would carry a later message at an earlier place:
-            # it is left to the next catch-up, where its place is.
-            if newest is row or not self.appends:
-                bytes_max -= len(newest.payload)
-                # One row goes whatever its size: without it a catch-up behind a large row would
-                # never end.
-                if bytes_max < 0 and piece:
-                    break
-                piece.append(newest)
-                # Its change lies beyond `position`, so the next catch-up would find the same row
-                # again.
-                if newest is not row:
-                    self.ahead[board_key] = newest.offset
-            self.sent += 1
-        return piece
-
-    def rest(self, board: Board) -> list[Pair]:
-        """Return the rows still to come, as they would be sent now."""
-        now = [(known, row, _newest(board, known, row)) for known, row in self.rows[self.sent :]]
-        return [(known, new) for known, row, new in now if new is row or not self.appends]
-
-
-def _newest(board: Board, board_key: str, row: Frame) -> Frame:
-    """Return the value that has taken a row's place, or the row itself."""
-    # Where messages are exempt, one of them may lie between, and has to be sent as well.
-    if row.removed or row.exempt or board.exempts:
-        return row
-    newest = board.row(board_key, row.offset)
-    if newest is None or newest.exempt:
-        return row
-    return newest
-
 
 WasThere = Callable[[str, int], bool]
 """`(board_key, offset)`: True if the key was on the board then."""
@@ -199,20 +139,17 @@ class Member:
     """The place of one subscriber in its lane, and the rows that are kept for it alone.
 
     Attributes:
-        position: everything up to it has been taken; it counts as the lane counts.
+        standing: how far it has got, alone or with its cohort.
         cut: the offset of the join; nothing at or below it comes from the lane.
         joined: the feed's count of accepted messages at the join.
         passed: the feed's count of messages that it filtered out, at the join.
         joins: the lane's count of joins at its own.
-        delivered: live rows taken.
+        delivered_before: live rows taken, less those of the standing that it has now.
         conflated_to: its queue of every message was conflated up to this offset.
-        owed: by row key, what the next row counts beyond itself, for messages given up; like
-            `unreported` None while there is nothing, as mostly.
+        owed: by row key, what the next row counts beyond itself, for messages given up; None
+            while there is nothing, as mostly.
         backlog: the conflated queue itself, where the board cannot answer for it.
-        unreported: by row key, messages that no row reports, as the key came and went; the
-            key's next row stands for them.
         released: rows up to this offset were let go to it alone, when it changed lanes.
-        catch_up: what it is sent where it was behind an interval.
         sent: keys that it was sent; None for all. Without a snapshot, the removal of a key that
             it was never sent makes no sense.
         based: keys of which it holds the base of deltas; None for all.
@@ -221,17 +158,15 @@ class Member:
     name: str
     session: str
     subscription: Subscription
-    position: int = 0
+    standing: Standing = field(default_factory=Standing)
     cut: int = 0
     joined: int = 0
     passed: int = 0
     joins: int = 0
-    delivered: int = 0
+    delivered_before: int = 0
     conflated_to: int = 0
     released: int = 0
-    catch_up: CatchUp | None = None
     owed: dict[str, Receipt] | None = None
-    unreported: dict[str, Unreported] | None = None
     backlog: Backlog | None = None
     sent: set[str] | None = None
     based: set[str] | None = None
@@ -240,6 +175,55 @@ class Member:
     def place(self) -> tuple[str, str, str]:
         """Session, subscription, topic: unique among the members of a lane."""
         return self.session, self.name, self.subscription.topic
+
+    # --- Its standing
+
+    @property
+    def position(self) -> int:
+        """Everything up to it has been taken; it counts as the lane counts."""
+        return self.standing.position
+
+    @position.setter
+    def position(self, position: int) -> None:
+        self.standing.position = position
+
+    @property
+    def delivered(self) -> int:
+        """Live rows taken."""
+        return self.delivered_before + self.standing.delivered
+
+    @delivered.setter
+    def delivered(self, rows: int) -> None:
+        self.standing.delivered = rows - self.delivered_before
+
+    @property
+    def catch_up(self) -> CatchUp | None:
+        """What it is sent where it was behind an interval."""
+        return self.standing.catch_up
+
+    @catch_up.setter
+    def catch_up(self, catch_up: CatchUp | None) -> None:
+        self.standing.catch_up = catch_up
+
+    @property
+    def unreported(self) -> dict[str, Unreported] | None:
+        """By row key, messages that no row reports: the key's next row stands for them."""
+        return self.standing.unreported
+
+    @unreported.setter
+    def unreported(self, unreported: dict[str, Unreported] | None) -> None:
+        self.standing.unreported = unreported
+
+    def stand_with(self, standing: Standing) -> None:
+        """Share a standing: from here on its position moves with those of others."""
+        self.delivered_before = self.delivered - standing.delivered
+        self.standing = standing
+
+    def stand_alone(self) -> None:
+        """Go on from the shared standing by itself."""
+        self.standing = self.standing.copy()
+
+    # --- What it was sent
 
     def remember(self) -> None:
         """Begin to note which keys it has been sent, where its rows depend on that."""

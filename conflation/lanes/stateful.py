@@ -191,6 +191,12 @@ class StatefulLane(Lane):
         started = self._batch_joins >= member.joins
         return fresh and started and batch.since == member.position
 
+    def is_like_others(self, member: Member) -> bool:
+        # What is held from before its join goes to the others alone, and so do the messages that
+        # the next row of a key will stand for.
+        is_fresh = self.low_water() >= member.cut and self._suppression.is_empty
+        return is_fresh and super().is_like_others(member)
+
     def _own_answer(self, member: Member, bytes_max: int) -> Batch:
         behind = self._flushes.after(member.position, member.joins)
         has_base = self._has_base(member)

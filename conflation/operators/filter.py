@@ -9,6 +9,7 @@ from typing import ClassVar, NamedTuple
 
 from tidegate.conflation.boards.board import THE_RECORD, Board
 from tidegate.conflation.frame import Frame, RemovalReason, Tombstone
+from tidegate.conflation.steps import Steps
 from tidegate.conflation.subscription import FeedId
 from tidegate.keys.filter import Filter
 from tidegate.keys.spec import KeySpec, conflation_key
@@ -50,8 +51,10 @@ class Operator(ABC):
         """
         return chain.from_iterable(map(self.moves, frames))
 
-    def seeded(self) -> Iterable[Move]:
-        """Return what else all these records do to the board."""
+    def seeded(self, records_max: int | None) -> Steps[Sequence[Move]]:
+        """Return what else all these records do to the board, in steps of so many records."""
+        del records_max
+        yield from ()  # no step: each record has said all
         return ()
 
     @abstractmethod
@@ -65,6 +68,15 @@ class Operator(ABC):
     def passing(self, frames: Sequence[Frame]) -> RowOf | None:
         """Return how these become rows if each is one whatever it says; None: ask `moves`."""
         return None
+
+    def put_off(self, frames: Sequence[Frame]) -> int | None:
+        """Put off what these do to the board; return how many do anything. None: ask `moves`."""
+        return None
+
+    @property
+    def owed(self) -> int:
+        """The number of messages that `put_off` has put off."""
+        return 0
 
     @property
     def is_settled(self) -> bool:
@@ -95,7 +107,13 @@ class Operator(ABC):
 
 
 class FilterOperator(Operator):
-    """Rows as they are: the newest message of each key that matches the filter."""
+    """Rows as they are: the newest message of each key that matches the filter.
+
+    A board of another key than the records' has to read each payload for it, which costs ten times
+    as much as to put the row. There the rows are put off until the board is looked at, mostly by a
+    flush. So a publish costs such a board next to nothing, and thousands of them, each with a key
+    of its own, do not hold a publisher up.
+    """
 
     rows_are_messages = True
 
@@ -105,10 +123,58 @@ class FilterOperator(Operator):
         self._row_of = rows_of(feed_id.key_spec, sow_spec)
         self._matches = matcher(feed_id.filter, topic)
         self._board = board
+        self._unsettled: list[Frame] = []
+        # A message that a filter keeps out must not wake a lane, so a filter is asked at once.
+        self._is_never_put_off = self._by_record or self._matches is not None
+        self._is_eager = self._is_never_put_off
 
     def copy_for(self, board: Board) -> FilterOperator:
-        """Return the same filter for another board; it holds nothing itself."""
-        return FilterOperator(*self._made_of, board)
+        """Return the same filter for another board, with the messages that it has put off."""
+        other = FilterOperator(*self._made_of, board)
+        other._unsettled, other._is_eager = list(self._unsettled), self._is_eager
+        return other
+
+    def put_off(self, frames: Sequence[Frame]) -> int | None:
+        """Put off what no lane looks at before a flush does; a removal does nothing here."""
+        if self._is_eager:
+            return None
+        values = [frame for frame in frames if not frame.removed]
+        self._unsettled += values
+        return len(values)
+
+    @property
+    def is_settled(self) -> bool:
+        """True if no message is put off."""
+        return not self._unsettled
+
+    def settle(self, rows_max: int | None = None) -> Sequence[Move]:
+        """Return the rows of the messages put off, or of the first so many."""
+        settled = self._unsettled[:rows_max]
+        del self._unsettled[:rows_max]
+        return [move for frame in settled for move in self.moves(frame)]
+
+    @property
+    def owed(self) -> int:
+        """The number of messages put off."""
+        return len(self._unsettled)
+
+    def preview(self) -> Sequence[Move]:
+        """Return the rows of the messages put off; they stay put off."""
+        return [move for frame in self._unsettled for move in self.moves(frame)]
+
+    def unsettled(self, offset: int) -> list[str]:
+        """Return the board key of the message at an offset, if that is put off and matches."""
+        mine = [frame for frame in self._unsettled if frame.offset == offset]
+        return [board_key for frame in mine for board_key, _ in self.moves(frame)]
+
+    @property
+    def is_eager(self) -> bool:
+        """True while messages become rows at once; always on a board of records or of a filter."""
+        return self._is_eager
+
+    def set_eager(self, *, eager: bool) -> None:
+        """Put nothing off any more, or again what can be; what is put off waits for `settle`."""
+        self._is_eager = eager or self._is_never_put_off
 
     def passing(self, frames: Sequence[Frame]) -> RowOf | None:
         """Return how frames become rows, where there is no filter and no removal among them."""

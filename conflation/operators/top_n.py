@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from heapq import heapify, heappushpop
-from itertools import chain
 from operator import attrgetter
 from typing import Any
 
+import msgspec
 from sortedcontainers import SortedList
 
 from tidegate.conflation.boards.board import Board
@@ -18,10 +18,28 @@ from tidegate.conflation.operators.filter import (
     Operator,
     no_longer_matching,
 )
+from tidegate.conflation.steps import CHEAP, Steps, in_pieces
 from tidegate.conflation.subscription import Window
 
-Place = tuple[Any, str]
-"""An order's sort value and the record key, which breaks ties."""
+
+# Neither can be part of a cycle. As tuples they would be visited by several collections of garbage,
+# which hold everybody up, before the collector knows that.
+class Place(msgspec.Struct, frozen=True, order=True, gc=False):
+    """An order's sort value and the record key, which breaks ties."""
+
+    value: Any
+    key: str
+
+
+class _Record(msgspec.Struct, frozen=True, gc=False):
+    """A record with its place in the order."""
+
+    place: Place
+    frame: Frame
+
+
+def _negated_offsets(frames: Sequence[Frame]) -> list[int]:
+    return [-frame.offset for frame in frames]
 
 
 class TopNOperator(Operator):
@@ -41,7 +59,7 @@ class TopNOperator(Operator):
         self._start, self._end = window.skip_n, window.skip_n + window.top_n
         # A plain list would shift half of its places with each message: 1 MiB of 250,000 records.
         self._order: Any = SortedList()
-        self._records: dict[str, tuple[Place, Frame]] = {}
+        self._records: dict[str, _Record] = {}
 
     def copy_for(self, board: Board) -> TopNOperator:
         """Return the same window, with its order, for another board."""
@@ -57,33 +75,53 @@ class TopNOperator(Operator):
         places: list[Place] = []
         for frame in frames:
             if self._matching(frame):
-                place = (self._sort_value(frame), frame.key)
-                self._records[frame.key] = place, frame
+                place = Place(self._sort_value(frame), frame.key)
+                self._records[frame.key] = _Record(place, frame)
                 places.append(place)
         self._order.update(places)
         return ()
 
-    def seeded(self) -> Iterable[Move]:
+    def seeded(self, records_max: int | None) -> Steps[Sequence[Move]]:
         """Return the rows of the window, as `moves` would have left them there, oldest first."""
-        shown = [self._records[board_key][1] for board_key in self.ordered()]
+        records_max = records_max and CHEAP * records_max
+
+        def frames_at(places: Sequence[int]) -> list[Frame]:
+            found = self._order.islice(places[0], places[-1] + 1) if places else ()
+            return [self._records[place.key].frame for place in found]
+
+        places = range(min(self._end, len(self._order)))
+        frames = yield from in_pieces(places, records_max, frames_at)
+        skipped, shown = frames[: self._start], frames[self._start :]
         if not self._start:
-            return [(frame.key, frame) for frame in sorted(shown, key=attrgetter("offset"))]
+            shown.sort(key=attrgetter("offset"))
+            return [(frame.key, frame) for frame in shown]
         # Where rows are skipped, a record comes in once it is there and as many stand before it:
         # the last of these brings it in. They are the first so many that came, so a heap of them
         # suffices; offsets are negated, as a heap has the least at its top.
-        skipped = [self._records[key][1] for _, key in self._order.islice(0, self._start)]
-        by_offset = {frame.offset: frame for frame in chain(skipped, shown)}
-        before = [-frame.offset for frame in skipped]
+        before = yield from in_pieces(skipped, records_max, _negated_offsets)
         heapify(before)
+        yield
         causes: list[tuple[int, str]] = []
         for frame in shown:
             causes.append((max(frame.offset, -before[0]), frame.key))
             heappushpop(before, -frame.offset)
-        return [(key, self._at(key, by_offset[offset])) for offset, key in sorted(causes)]
+        causes.sort()
+        yield
+        wanted = {offset for offset, _ in causes}
+        by_offset = dict(
+            (
+                yield from in_pieces(
+                    frames,
+                    records_max,
+                    lambda some: [(it.offset, it) for it in some if it.offset in wanted],
+                )
+            )
+        )
+        return [(key, self._at(key, by_offset[offset])) for offset, key in causes]
 
     def ordered(self) -> Iterable[str]:
         """Return the record keys of the window, in its order."""
-        return (board_key for _, board_key in self._order.islice(self._start, self._end))
+        return (place.key for place in self._order.islice(self._start, self._end))
 
     def moves(self, frame: Frame) -> Sequence[Move]:
         """Return what leaves and what comes in, if the message reaches the window at all."""
@@ -92,10 +130,10 @@ class TopNOperator(Operator):
         left: set[str] = set()
         came: set[str] = set()
         if known is not None:
-            self._take_out(known[0], left, came)
+            self._take_out(known.place, left, came)
         if matching:
-            place = (self._sort_value(frame), frame.key)
-            self._records[frame.key] = place, frame
+            place = Place(self._sort_value(frame), frame.key)
+            self._records[frame.key] = _Record(place, frame)
             self._put_in(place, left, came)
         # What was pushed over an end and back has not moved. Sorted, so that equal calls give
         # equal outputs: the order of a set is none.
@@ -112,11 +150,11 @@ class TopNOperator(Operator):
         if at >= self._end:
             return  # behind the window: most messages of a large topic end here
         if at >= self._start:
-            left.add(place[1])
+            left.add(place.key)
         elif len(order) >= self._start:  # all behind it move up by one, over the window's start
-            left.add(order[self._start - 1][1])
+            left.add(order[self._start - 1].key)
         if len(order) >= self._end:
-            came.add(order[self._end - 1][1])
+            came.add(order[self._end - 1].key)
 
     def _put_in(self, place: Place, left: set[str], came: set[str]) -> None:
         """Put a record into the order; note who left the window by that, and who came."""
@@ -126,11 +164,11 @@ class TopNOperator(Operator):
         if at >= self._end:
             return
         if at >= self._start:
-            came.add(place[1])
+            came.add(place.key)
         elif len(order) > self._start:  # all behind it move down by one, over the window's start
-            came.add(order[self._start][1])
+            came.add(order[self._start].key)
         if len(order) > self._end:
-            left.add(order[self._end][1])
+            left.add(order[self._end].key)
 
     def _matching(self, frame: Frame) -> bool:
         return any(not row.removed for _, row in self._rows.moves(frame))
@@ -141,7 +179,7 @@ class TopNOperator(Operator):
 
     def _at(self, board_key: str, cause: Frame) -> Frame:
         """Return a record that comes in, as of the message that moved it."""
-        record = self._records[board_key][1]
+        record = self._records[board_key].frame
         return Frame(cause.offset, record.payload, record.key, cause.timestamp_ms, record.exempt)
 
     def _out(self, board_key: str, cause: Frame) -> Frame:

@@ -13,7 +13,7 @@ from tidegate.conflation.lanes.lane import Lane, all_shown, shown_as
 from tidegate.conflation.lanes.member import Member
 from tidegate.conflation.outputs import HistoryWanted
 from tidegate.conflation.schedule import Schedule
-from tidegate.conflation.sessions.backfill import begin, continue_replay, supply
+from tidegate.conflation.sessions.backfill import begin, begin_late, continue_replay, supply
 from tidegate.conflation.sessions.openings import Openings
 from tidegate.conflation.sessions.registry import SessionRegistry
 from tidegate.conflation.sessions.rows import RowCursor, collapsed
@@ -44,7 +44,7 @@ class LaneAssignment:
         opening_records_max: int | None = None,
     ) -> None:
         """`arm_watermarks` is called with each session whose queue is in another lane."""
-        self.openings = Openings(opening_records_max, self._open)
+        self.openings = Openings(opening_records_max, self._open, registry.wake)
         self._schedule = schedule
         self._registry = registry
         self._arm_watermarks = arm_watermarks
@@ -72,23 +72,39 @@ class LaneAssignment:
             self._registry.add(session, subscriber, announced=announced)
         else:
             with _holding_feed(session, subscriber):
-                _begin(session, subscriber, now)
+                self._begin(session, subscriber, now)
                 self._registry.add(session, subscriber, announced=announced)
                 if subscriber.joins_at_once:
                     self._join(session, subscriber, now)
         if subscriber.backfill is not None or announced:
             self._registry.wake(session)
 
-    def _open(self, session: Session, subscriber: Subscriber, now: Instant) -> None:
-        """Begin a subscription that has waited for its board, as if it were made now."""
-        with _holding_feed(session, subscriber):
-            _begin(session, subscriber, now)
-            if subscriber.joins_at_once:
-                self._join(session, subscriber, now)
+    def _open(
+        self, session: Session, subscriber: Subscriber, missed: Sequence[Frame], now: Instant
+    ) -> None:
+        """Go on with a subscription, or a change of one, that has waited for its board.
+
+        It begins as if it were made now. If it asked for no snapshot, it has a cut that its client
+        knows: `missed` has come since.
+        """
+        if subscriber.lane is None:
+            with _holding_feed(session, subscriber):
+                if subscriber.member.subscription.command.queries:
+                    self._begin(session, subscriber, now)
+                else:
+                    begin_late(subscriber, missed, self.openings.records_max)
+                    self.openings.follow(session, subscriber)
+                if subscriber.joins_at_once:
+                    self._join(session, subscriber, now)
         self._apply_due_change(session, subscriber, now)
         for watcher in subscriber.watchers:
             watcher.moved(now)
         self._registry.wake(session)
+
+    def _begin(self, session: Session, subscriber: Subscriber, now: Instant) -> None:
+        limits = session.limits if session.conflated else UNLIMITED
+        begin(subscriber, limits, now, self.openings.records_max)
+        self.openings.follow(session, subscriber)
 
     def adopt(self, session: Session, subscriber: Subscriber) -> None:
         """Add a subscriber of another engine as it is, with its lane and its deadlines."""
@@ -106,7 +122,7 @@ class LaneAssignment:
             wanted = replace(wanted, resume=NOWHERE, replay=None, paused=before.paused)
             successor = Subscriber.of(session.id, before.member.name, topic, wanted)
             with _holding_feed(session, successor):
-                _begin(session, successor, now)
+                self._begin(session, successor, now)
                 self._registry.replace(session, before, successor)
                 if successor.joins_at_once:
                     self._join(session, successor, now)
@@ -134,10 +150,12 @@ class LaneAssignment:
             self._registry.finish(session, subscriber)
             return
         # Messages came while the replay ran. Once none are left it may join without a gap.
-        subscriber.backfill = continue_replay(subscriber, cursor)
+        subscriber.backfill = continue_replay(subscriber, cursor, self.openings.records_max)
         if subscriber.backfill is None:
             self._join(session, subscriber, now)
             self._apply_due_change(session, subscriber, now)
+        else:
+            self.openings.follow(session, subscriber)
 
     def supply(
         self, session: Session, wanted: HistoryWanted, piece: Sequence[Frame], now: Instant
@@ -150,7 +168,8 @@ class LaneAssignment:
         if (wanted.epoch, wanted.after) != (subscriber.topic.epoch, subscriber.history.after):
             return
         subscriber.member.note(subscriber.backfill.rows)
-        supply(subscriber, piece)
+        supply(subscriber, piece, self.openings.records_max)
+        self.openings.follow(session, subscriber)
         self.continue_backfill(session, subscriber, now)
         for watcher in subscriber.watchers:
             watcher.moved(now)
@@ -197,7 +216,7 @@ class LaneAssignment:
         """Change lanes if that is due; a replay that has not caught up has none to leave yet."""
         change = subscriber.change
         due = None if change is None or subscriber.lane is None else change.deadline
-        if due is None or due > now:
+        if due is None or due > now or self.openings.add_change(session, subscriber):
             return False
         _apply_change(session, subscriber)
         self._joined(session, subscriber, now)
@@ -215,10 +234,6 @@ def _holding_feed(session: Session, subscriber: Subscriber) -> AbstractContextMa
         return nullcontext()
     lane_id = subscriber.lane_id(subscriber.member.subscription, conflated=session.conflated)
     return subscriber.topic.holding(lane_id.feed)
-
-
-def _begin(session: Session, subscriber: Subscriber, now: Instant) -> None:
-    begin(subscriber, session.limits if session.conflated else UNLIMITED, now)
 
 
 # --- From one lane to another

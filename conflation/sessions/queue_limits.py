@@ -85,12 +85,6 @@ class QueueLimiter:
         if session.is_crossed and session.ended is None:
             self._note_level(session)
 
-    def all_taken(self, sessions: Iterable[Session | None]) -> None:
-        """Note that the queues of these have become shorter; None stands for no session."""
-        for session in sessions:
-            if session is not None and session.is_crossed:
-                self.taken(session)
-
     def forget(self, session: Session) -> None:
         """Forget a session that has ended."""
         self._long.pop(session.id, None)
@@ -109,6 +103,7 @@ class QueueLimiter:
         for session in sorted(long, key=_fullness, reverse=True):
             subscriber = max(_worthwhile(session), key=Subscriber.unconflated, default=None)
             if subscriber is not None:
+                self._registry.part(session)  # what is conflated for it concerns it alone
                 subscriber.conflate(ROWS_MAX)
                 self._background += 1
                 self.arm(session)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 
 from tidegate.conflation.errors import LimitReached, SessionUnknown, SubscriptionUnknown
+from tidegate.conflation.lanes.cohort import Cohort
 from tidegate.conflation.lanes.lane import Lane
 from tidegate.conflation.lanes.member import Member
 from tidegate.conflation.outputs import (
     Announcement,
     CloseReason,
+    CohortReady,
     Goodbye,
+    Rows,
     SessionClosed,
     SessionReady,
-    SharedFlush,
     Subscribed,
     Unsubscribed,
 )
@@ -40,6 +42,7 @@ class SessionRegistry:
         self.accounting = Accounting(topics, self.subscriber_of)
         self._sessions: dict[str, Session] = {}
         self._sessions_max = sessions_max
+        self._cohorts: dict[Lane, dict[Hashable, Cohort]] = {}
         self._announcements: list[Announcement] = []
 
     def __len__(self) -> int:
@@ -48,7 +51,17 @@ class SessionRegistry:
     # --- Finding
 
     def find(self, session_id: str) -> Session:
-        """Return a session.
+        """Return a session for something that concerns it alone: it leaves its cohort.
+
+        Raises:
+            SessionUnknown: there is none, or its goodbye has been taken.
+        """
+        found = self.seen(session_id)
+        self.part(found)
+        return found
+
+    def seen(self, session_id: str) -> Session:
+        """Return a session to look at.
 
         Raises:
             SessionUnknown: there is none, or its goodbye has been taken.
@@ -59,7 +72,7 @@ class SessionRegistry:
         return found
 
     def present(self, session_ids: Iterable[str]) -> list[Session]:
-        """Return those of these sessions that are still there."""
+        """Return those of these sessions that are still there, to look at."""
         return [self._sessions[each] for each in session_ids if each in self._sessions]
 
     def subscribers(self, session: Session, name: str) -> list[Subscriber]:
@@ -75,16 +88,19 @@ class SessionRegistry:
 
     def subscriber_of(self, member: Member) -> Subscriber:
         """Return the subscriber that a lane knows as a member."""
-        return self.find(member.session).subscribers[member.name, member.subscription.topic]
+        return self.seen(member.session).subscribers[member.name, member.subscription.topic]
 
     def of_topic(self, name: str) -> list[tuple[Session, Subscriber]]:
-        """Return every subscriber in a topic."""
-        return [
+        """Return every subscriber in a topic; their sessions leave their cohorts."""
+        found = [
             (session, subscriber)
             for session in self._sessions.values()
             for subscriber in session.subscribers.values()
             if subscriber.topic.name == name
         ]
+        for session, _ in found:
+            self.part(session)
+        return found
 
     def stats(self, session_id: str) -> SessionStats:
         """Return the counters of a session and its subscriptions.
@@ -92,7 +108,7 @@ class SessionRegistry:
         Raises:
             SessionUnknown: there is none.
         """
-        session = self.find(session_id)
+        session = self.seen(session_id)
         messages, size = session.queued()
         rows = tuple(map(subscription_stats, session.subscribers.values()))
         return SessionStats(session.id, messages, size, rows)
@@ -195,6 +211,65 @@ class SessionRegistry:
         self.accounting.end(subscriber, reason, drains=drains)
         subscriber.leave()
 
+    # --- Cohorts
+
+    def gather(self, session_id: str, kind: Hashable) -> Cohort | None:
+        """Let a session take with those that are like it; None: it goes on by itself."""
+        session = self._sessions.get(session_id)
+        if session is None or not session.is_like_others:
+            return None
+        subscriber = session.only_subscriber
+        lane, member = subscriber.lane, subscriber.member
+        assert lane is not None, "it is like others of its lane"
+        cohorts = self._cohorts.setdefault(lane, {})
+        cohort = cohorts.get(kind)
+        if cohort is None:
+            cohort = cohorts[kind] = Cohort(member, lane, subscriber.topic.epoch, kind)
+        elif not cohort.admits(member):
+            return None
+        cohort.enter(member)
+        session.cohort = cohort
+        return cohort
+
+    def part(self, session: Session, *, is_taking: bool = False) -> None:
+        """Let a session leave its cohort, if it is in one; announce it unless it `is_taking`."""
+        cohort = session.cohort
+        if cohort is None:
+            return
+        session.cohort = None
+        cohort.leave(session.only_subscriber.member)
+        if not cohort.members:
+            cohorts = self._cohorts[cohort.lane]
+            del cohorts[cohort.kind]
+            if not cohorts:
+                del self._cohorts[cohort.lane]
+        if not is_taking:
+            self.wake(session)
+
+    def take_together(self, cohort: Cohort, bytes_max: int) -> Rows | None:
+        """Return rows that all sessions of a cohort have taken now; None if there are none.
+
+        An answer that cannot be cut and is too large for one write ends the cohort: each session
+        takes its pieces as it has room for them.
+        """
+        batch = cohort.take(bytes_max) if cohort.members else None
+        if batch is None:
+            cohort.ready = False
+            return None
+        if batch.payload_bytes > bytes_max and len(batch.frames) > 1:
+            for session in self.present(list(cohort.members)):
+                self.part(session)
+                session.only_subscriber.divide(batch)
+            return None
+        # No name: only sessions of several subscriptions write one.
+        return Rows("", cohort.topic, cohort.epoch, "publish", batch)
+
+    def _wake_all(self, cohort: Cohort) -> None:
+        """Announce that a cohort has something to take, once until a take finds nothing."""
+        if not cohort.ready:
+            cohort.ready = True
+            self._announcements.append(CohortReady(cohort))
+
     # --- Events
 
     def wake(self, session: Session) -> None:
@@ -204,46 +279,16 @@ class SessionRegistry:
             self._announcements.append(SessionReady(session.id))
 
     def announce(self, lane: Lane) -> None:
-        """Announce a flush: once for all sessions that wait for nothing else yet."""
-        batch, members = lane.batch, list[Member]()
-        has_rows = batch is not None and bool(batch.frames)
+        """Announce a flush: once for each cohort, and to each session by itself of the others."""
+        cohorts = self._cohorts.get(lane, {}).values()
+        for cohort in cohorts:
+            self._wake_all(cohort)
+        if sum(len(cohort.members) for cohort in cohorts) == len(lane.members):
+            return
         for member in lane.members.values():
             session = self._sessions[member.session]
-            # It has not taken since it was last announced: that take will find this flush as well.
-            if session.ready:
-                continue
-            if has_rows:
-                session.ready = True
-                members.append(member)
-            else:
+            if session.cohort is None:
                 self.wake(session)
-        if members and batch is not None:
-            topic = self.subscriber_of(members[0]).topic
-            self.emit(SharedFlush(topic.name, topic.epoch, lane, batch, members))
-
-    def sent(self, flush: SharedFlush, members: Iterable[Member]) -> list[Session | None]:
-        """Count a flush as taken by members; those for whom it is not all there is are left out.
-
-        Returns:
-            The session of each member that has it now, None in the place of the others.
-        """
-        lane, batch = flush.lane, flush.batch
-        frames, messages, position = batch.frames, batch.messages(), batch.position
-        taken: list[Session | None] = []
-        for member in members:
-            session = self._sessions.get(member.session)
-            # Asked now and not at the flush: between them anything may have come for the session.
-            if session is None or not session.shares(lane, batch):
-                taken.append(None)
-                continue
-            # The gateway writes the shared bytes: this is the rest of a take.
-            member.position = position
-            member.delivered += messages
-            if not member.is_plain:
-                member.note(frames)
-            session.ready = False
-            taken.append(session)
-        return taken
 
     def emit(self, announcement: Announcement) -> None:
         """Add an announcement for the gateway to act on."""

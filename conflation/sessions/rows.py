@@ -17,6 +17,7 @@ from tidegate.conflation.frame import (
 from tidegate.conflation.lanes.accumulate import CombinedRow, Unreported, unreported_of
 from tidegate.conflation.lanes.member import Backlog
 from tidegate.conflation.outputs import Resumed
+from tidegate.conflation.steps import RowBuild
 from tidegate.conflation.subscription import LaneId
 from tidegate.keys.text.duration import MILLISECOND, SECOND, Instant
 from tidegate.keys.text.rate import Rate
@@ -43,6 +44,8 @@ class RowCursor:
         batch_size: rows in a piece at most; None for no bound but bytes.
         shown: how a row is shown; applied as late as possible, so that references are kept.
         pacing: when each row of a replay is due; `deadline` is then when the next one may go.
+        build: how `rows` are made, if that takes several steps; equal cursors share it.
+        is_under_way: `build` is not done; until `complete` there is nothing to take.
         has_begun: `resumed` and the begin of the group were sent.
         is_done: a take has found the end. An empty group is done only once it was sent.
     """
@@ -56,6 +59,8 @@ class RowCursor:
     shown: Callable[[Frame], Frame] | None = None
     pacing: Pacing | None = None
     deadline: Instant | None = None
+    build: RowBuild | None = None
+    is_under_way: bool = False
     sent: int = 0
     has_begun: bool = False
     is_done: bool = False
@@ -99,6 +104,12 @@ class RowCursor:
         """Continue with other rows; those so far are out."""
         self.rows, self.keys = rows, keys
         self.sent, self.is_done = 0, False
+
+    def complete(self) -> None:
+        """Do what is left to be done of the build, if anything, and take over its rows."""
+        if self.build is not None and self.is_under_way:
+            self.build.finish()
+            self.rows, self.is_under_way = self.build.rows or (), False
 
     def waiting(self) -> int:
         """Return how many deliveries are still to come."""

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tidegate.conflation.definition import Priority
-from tidegate.conflation.frame import Batch
-from tidegate.conflation.lanes.lane import Lane
+from tidegate.conflation.lanes.cohort import Cohort
 from tidegate.conflation.outputs import CloseReason, Output, Rows, Unsubscribed
 from tidegate.conflation.sessions.subscriber import Drain, Subscriber, SubscriberId
 from tidegate.keys.text.bookmark import Bookmark
@@ -67,10 +66,11 @@ class Session:
         unsent_bytes: what its socket holds beyond its own small buffers.
         is_crossed: its queue rose above the upper threshold, and has not come down to the lower
             one since.
+        cohort: the sessions that take together with it.
     """
 
     __slots__ = (
-        "_outbox", "conflated", "ended", "id", "is_crossed", "lasts", "limits", "ready",
+        "_outbox", "cohort", "conflated", "ended", "id", "is_crossed", "lasts", "limits", "ready",
         "subscribers", "unsent_bytes",
     )  # fmt: skip
 
@@ -88,6 +88,7 @@ class Session:
         self.ended: CloseReason | None = None
         self.unsent_bytes = 0
         self.is_crossed = False
+        self.cohort: Cohort | None = None
 
     @property
     def outbox(self) -> Sequence[Output | Drain]:
@@ -125,12 +126,18 @@ class Session:
                 last_rank = self._rank(subscriber_id)
         return outputs
 
-    def shares(self, lane: Lane, batch: Batch) -> bool:
-        """Return whether a flush of a lane is all that waits for this session."""
-        if self._outbox or len(self.subscribers) != 1:
+    @property
+    def is_like_others(self) -> bool:
+        """True if it is sent the flushes of one lane and nothing else, as others are."""
+        if self.ready or self._outbox or self.is_crossed or self.ended is not None:
             return False
+        return len(self.subscribers) == 1 and self.only_subscriber.is_like_others
+
+    @property
+    def only_subscriber(self) -> Subscriber:
+        """The subscriber of a session that has one."""
         [subscriber] = self.subscribers.values()
-        return subscriber.shares(lane, batch)
+        return subscriber
 
     def _from_outbox(self, bytes_max: int, now: Instant) -> tuple[list[Output], int]:
         """Return control events and drained rows, and the bytes that are left after them."""

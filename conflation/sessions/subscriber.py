@@ -154,7 +154,8 @@ class Subscriber:
             pass  # nothing goes, but a trace notes the take
         # Oldest first: a client that was sent a newer value of a key must not get an older one.
         elif self.backfill is not None:
-            outputs = self._from_backfill(self.backfill, bytes_max, now)
+            if not self.backfill.is_under_way:
+                outputs = self._from_backfill(self.backfill, bytes_max, now)
         elif self.catch_up is not None:
             outputs.append(self._rows(self._from_catch_up(self.catch_up, bytes_max, now)))
         elif (batch := self._from_lane(bytes_max, now)) is not None:
@@ -163,14 +164,16 @@ class Subscriber:
             watcher.took(bytes_max, outputs, now)
         return outputs
 
-    def shares(self, lane: Lane, batch: Batch) -> bool:
-        """Return whether a flush of its lane is all that it is sent, and as it is.
+    @property
+    def is_like_others(self) -> bool:
+        """True if it is sent its lane's flushes and nothing else, as they are sent to others.
 
         A subscriber that a trace watches is served by `take`, which the trace hears of.
         """
-        if self.lane is not lane or self.backfill is not None or self.catch_up is not None:
+        is_under_way = self.backfill is not None or self.is_changing
+        if self.lane is None or is_under_way or self.paused or self.watchers:
             return False
-        return not self.paused and not self.watchers and lane.goes_as_it_is(self.member, batch)
+        return self.lane.is_like_others(self.member)
 
     def _rows(self, batch: Batch, op: str = "publish") -> Rows:
         return Rows(self.member.name, self.topic.name, self.topic.epoch, op, batch)
@@ -222,12 +225,17 @@ class Subscriber:
             batch = lane.take(self.member, bytes_max)
         if batch is None or batch.payload_bytes <= bytes_max or len(batch.frames) == 1:
             return batch
+        return self._from_catch_up(self.divide(batch), bytes_max, now)
+
+    def divide(self, batch: Batch) -> RowCursor:
+        """Send an answer of the lane in pieces, with `take`: it is too large for one."""
+        assert self.lane is not None, "a lane has answered"
         # The lane counts the answer as taken whole, so the pieces are counted here instead.
         self.member.delivered -= batch.messages()
-        spec = lane.id.feed.key_spec
+        spec = self.lane.id.feed.key_spec
         keys = [f"{spec} {frame.key}" for frame in batch.frames]
         self.catch_up = RowCursor(batch.frames, batch.low_water, keys)
-        return self._from_catch_up(self.catch_up, bytes_max, now)
+        return self.catch_up
 
     # --- What it still gets
 
@@ -251,7 +259,8 @@ class Subscriber:
     def has_more(self) -> bool:
         """True if another take would find something, as far as can be seen at no cost."""
         if self.backfill is not None or self.catch_up is not None:
-            return not self.paused
+            is_under_way = self.backfill is not None and self.backfill.is_under_way
+            return not (self.paused or is_under_way)
         return self.lane is not None and self.lane.ready(self.member) and not self.paused
 
     def has_everything(self) -> bool:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from heapq import heapify, heappop, heappush
-from itertools import count, islice
+from itertools import islice
+from operator import attrgetter
 
 from tidegate.conflation.boards.board import THE_RECORD, Board
 from tidegate.conflation.frame import Frame, RestoredTopic, Tombstone
@@ -23,7 +23,9 @@ from tidegate.conflation.operators.filter import (
 )
 from tidegate.conflation.operators.group_by import GroupByOperator
 from tidegate.conflation.operators.top_n import TopNOperator
+from tidegate.conflation.steps import Steps, finished, in_pieces
 from tidegate.conflation.subscription import FeedId, LaneId, Window
+from tidegate.conflation.topics.watermarks import Place, Watermarks
 from tidegate.keys.spec import KeySpec
 from tidegate.keys.text.duration import Instant
 
@@ -31,6 +33,10 @@ TOMBSTONES_MAX = 10_000
 """Keys that have left a board and are remembered; beyond, the older half is forgotten if it may."""
 EXEMPTS_MAX = 10_000
 """Replaced messages that are kept because they must not be conflated."""
+OWED_MAX = 1_000
+"""Messages whose rows a board puts off."""
+OWED_BYTES_MAX = 1_024
+"""The mean size of a publish's messages, above which no board puts them off: it holds them."""
 
 
 class Feed:
@@ -68,7 +74,7 @@ class Feed:
     def seed(self, frames: Iterable[Frame]) -> None:
         """Take over records that are there already, oldest first; they do not count as accepted."""
         self.take_in(frames)
-        self.taken_in()
+        finished(self.taken_in())
         self.settle()
         self.accepted = 0  # no subscriber was there to match them
 
@@ -76,9 +82,10 @@ class Feed:
         """Take over a part of the records, the oldest first; `taken_in` follows the last."""
         self._apply(self._operator.seed(frames))
 
-    def taken_in(self) -> None:
-        """Put on the board what only all records together show."""
-        self._apply(self._operator.seeded())
+    def taken_in(self, records_max: int | None = None) -> Steps[None]:
+        """Put on the board what only all records together show, in steps of so many records."""
+        moves = yield from self._operator.seeded(records_max)
+        yield from in_pieces(moves, records_max, self._apply)
 
     def restore(self, kept: RestoredTopic) -> None:
         """Take over a board of all records, and what the journal says since."""
@@ -98,6 +105,12 @@ class Feed:
     def publish(self, frames: Sequence[Frame], now: Instant) -> list[Lane]:
         """Put frames on the board; return the lanes whose deadline this armed."""
         operator = self._operator
+        if (values := operator.put_off(frames)) is not None:
+            if operator.owed > OWED_MAX:
+                # Twice as many as have come: so a board that nobody looks at for long never owes
+                # more, and no publish makes up for all the others.
+                self.settle(2 * len(frames))
+            return self._wake((), now) if values and self._listening else []
         row_of = None if self._is_watched else operator.passing(frames)
         if row_of is not None:
             # The common case at the least cost: each message is a row, and no lane looks at it.
@@ -134,16 +147,21 @@ class Feed:
             self.settles += 1  # a trace makes the rows at the same moment
             self._apply(moves)
 
+    def make_up(self) -> None:
+        """Make the rows of messages that were put off; rows of groups stay put off."""
+        if self._operator.owed:
+            self.settle()
+
     @property
     def is_settled(self) -> bool:
         """True if `settle` would change nothing."""
         return self._operator.is_settled
 
-    def live(self) -> list[Frame]:
-        """Return the rows that are there, of a window in its order, else the oldest first."""
+    def frames(self) -> list[Frame]:
+        """Return the rows, of a window in its order, else the oldest first, tombstones included."""
         keys = self._operator.ordered()
         if keys is None:
-            return self.board.live()
+            return self.board.frames()
         return [row for key in keys if (row := self.board.get(key)) is not None]
 
     def preview(self) -> tuple[int, Board]:
@@ -206,6 +224,16 @@ class Feed:
         if lane.id in self.lanes:
             self._listening[lane.id] = lane
 
+    def flush(self, lane: Lane, now: Instant) -> int:
+        """Let go what is due of a lane; return the rows that this made and sent, and 1; 0: none."""
+        before = self.accepted
+        # Groups are materialized once a flush, however many of their records changed.
+        self.settle()
+        flushed = lane.flush(now)
+        self.listen(lane)
+        sent = 0 if lane.batch is None else len(lane.batch.frames)
+        return 1 + self.accepted - before + sent if flushed else 0
+
     def drop_lane(self, lane: Lane) -> None:
         """Forget a lane without members."""
         assert not lane.members
@@ -217,7 +245,8 @@ class Feed:
     def _lanes_changed(self) -> None:
         self._is_queued = any(lane_id.queues for lane_id in self.lanes)
         self._is_watched = any(lane.sees_every_message for lane in self.lanes.values())
-        self._operator.set_eager(eager=self._is_watched)
+        self.make_up()  # or what comes now would be put before what is put off
+        self._operator.set_eager(eager=self._is_watched or self._is_queued)
 
     # --- Inside a publish
 
@@ -282,11 +311,18 @@ class FeedBuild:
         self.feed = feed
         self._records = iter(frames)
         self._missed: deque[Frame] = deque()
+        self._since: list[Frame] = []
+        self._taking: Steps[None] | None = None
         self._is_taken_in = False
 
     def miss(self, frames: Sequence[Frame]) -> None:
         """Note messages of the topic."""
         self._missed.extend(frames)
+        self._since += frames
+
+    def since(self, offset: int) -> Sequence[Frame]:
+        """Return the messages of the topic after an offset that is not before the beginning."""
+        return self._since[bisect_right(self._since, offset, key=attrgetter("offset")) :]
 
     def step(self, frames_max: int, now: Instant) -> bool:
         """Do the next part of the work; True if it is done, for as long as nothing is missed."""
@@ -294,8 +330,8 @@ class FeedBuild:
         if part := list(islice(self._records, frames_max)):
             feed.take_in(frame for frame in part if not frame.removed)
         elif not self._is_taken_in:
-            feed.taken_in()
-            self._is_taken_in = True
+            self._taking = self._taking or feed.taken_in(frames_max)
+            self._is_taken_in = next(self._taking, self) is self  # it yields nothing of its own
         elif not feed.is_settled:
             feed.settle(frames_max)
         elif self._missed:
@@ -319,75 +355,3 @@ def _operator(feed_id: FeedId, sow_spec: KeySpec, topic: str, board: Board) -> O
     if isinstance(feed_id.shape, Window):
         return TopNOperator(records, feed_id.shape)
     return GroupByOperator(records, feed_id.shape)
-
-
-# --- Queue watermarks
-
-
-Place = tuple[str, str, str]
-"""Session, subscription and topic of a queue."""
-
-_STALE_MAX = 64
-
-
-@dataclass(slots=True, eq=False)
-class Watermark:
-    """The fill level of one queue; not set any more once it was reached, or set anew."""
-
-    place: Place
-    is_set: bool = True
-
-
-_Entry = tuple[int, int, Watermark]
-
-
-class Watermarks:
-    """Queue watermarks of one feed: a publish looks at those that it may have crossed.
-
-    Two heaps over what has come in so far, by messages and by bytes. A watermark that is set anew
-    leaves its old entries behind, which are dropped when they come up or become too many.
-    """
-
-    def __init__(self) -> None:
-        self._set: dict[Place, Watermark] = {}
-        self._by_messages: list[_Entry] = []
-        self._by_bytes: list[_Entry] = []
-        self._order = count()
-
-    def __len__(self) -> int:
-        return len(self._set)
-
-    def set(self, place: Place, messages: int, size: int) -> None:
-        """Set where the feed has grown beyond so many messages, or bytes, in all."""
-        self.clear(place)
-        mark = self._set[place] = Watermark(place)
-        self._by_messages = self._with(self._by_messages, (messages, next(self._order), mark))
-        self._by_bytes = self._with(self._by_bytes, (size, next(self._order), mark))
-
-    def clear(self, place: Place) -> None:
-        """Clear a queue's watermark."""
-        mark = self._set.pop(place, None)
-        if mark is not None:
-            mark.is_set = False
-
-    def due(self, messages: int, size: int) -> list[Place]:
-        """Return the queues whose watermark was crossed, and clear it."""
-        crossed = self._crossed(self._by_messages, messages)
-        return [*crossed, *self._crossed(self._by_bytes, size)]
-
-    def _crossed(self, heap: list[_Entry], grown: int) -> list[Place]:
-        places: list[Place] = []
-        while heap and heap[0][0] < grown:
-            mark = heappop(heap)[2]
-            if mark.is_set:
-                places.append(mark.place)
-                self.clear(mark.place)
-        return places
-
-    def _with(self, heap: list[_Entry], entry: _Entry) -> list[_Entry]:
-        heappush(heap, entry)
-        # Stale entries may be half of the heap, so cleaning costs a constant for each `set`.
-        if len(heap) > 2 * len(self._set) + _STALE_MAX:
-            heap = [known for known in heap if known[2].is_set]
-            heapify(heap)
-        return heap

@@ -10,6 +10,7 @@ from tidegate.conflation.frame import Frame, Row
 from tidegate.conflation.journal import Log
 from tidegate.conflation.lanes.lane import Lane, whole
 from tidegate.conflation.operators.filter import matcher
+from tidegate.conflation.steps import Steps, finished, in_pieces
 from tidegate.conflation.subscription import LaneId, Window
 from tidegate.conflation.topics.feed import Feed
 from tidegate.keys.spec import KeySpec
@@ -17,25 +18,44 @@ from tidegate.keys.text.duration import MILLISECOND, SECOND, Instant
 
 
 def conflate_recorded(
-    frames: Sequence[Frame], lane_id: LaneId, sow_spec: KeySpec, topic: str
-) -> list[Frame]:
+    frames: Sequence[Frame],
+    lane_id: LaneId,
+    sow_spec: KeySpec,
+    topic: str,
+    messages_max: int | None = None,
+) -> Steps[list[Frame]]:
     """Return what a lane would have let through, by the messages' own times.
 
     As in AMPS a fast replay with `1s` has one message per key and *recorded* second. The lane is
     the very one that serves live subscriptions, under a clock that shows the recorded time.
     """
-    flushes = recorded_flushes(Feed(lane_id.feed, sow_spec, topic), lane_id, frames)
-    return _rows_of(flushes)
+    recording = Recording(Feed(lane_id.feed, sow_spec, topic), lane_id)
+    rows = yield from in_pieces(frames, messages_max, lambda piece: _rows_of(recording.take(piece)))
+    for _, flushed in recording.end():
+        if messages_max is not None and len(flushed) > messages_max:
+            yield
+        rows += whole(flushed)
+    return rows
 
 
-def passing(lane_id: LaneId, topic: str, frames: Iterable[Frame]) -> list[Frame]:
+def passing(
+    lane_id: LaneId, topic: str, frames: Sequence[Frame], messages_max: int | None = None
+) -> Steps[list[Frame]]:
     """Return the messages that a lane without an interval sends, each by itself."""
     matches = matcher(lane_id.feed.filter, topic)
-    return [
-        frame
-        for frame in frames
-        if (lane_id.oof if frame.removed else matches is None or matches(frame.payload, frame.key))
-    ]
+
+    def passed(piece: Sequence[Frame]) -> list[Frame]:
+        return [
+            frame
+            for frame in piece
+            if (
+                lane_id.oof
+                if frame.removed
+                else matches is None or matches(frame.payload, frame.key)
+            )
+        ]
+
+    return (yield from in_pieces(frames, messages_max, passed))
 
 
 def recorded_flushes(
@@ -85,9 +105,7 @@ class Recording:
 
 def _flush(feed: Feed, lane: Lane) -> Sequence[Frame]:
     assert lane.deadline is not None
-    feed.settle()
-    has_rows = lane.flush(lane.deadline)
-    feed.listen(lane)
+    has_rows = feed.flush(lane, lane.deadline)
     return lane.batch.frames if has_rows and lane.batch is not None else ()
 
 
@@ -139,7 +157,7 @@ class HistoryReplay:
             self._since_ms = None if piece else since_ms
         if self._recording is not None:
             return _rows_of(self._recording.take(piece))
-        return passing(self._lane_id, self._topic, piece)
+        return finished(passing(self._lane_id, self._topic, piece))
 
     def rest(self, journal: Log) -> Sequence[Frame]:
         """Return what it sends of the journal, where the archive ends, and of what it holds."""

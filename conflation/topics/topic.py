@@ -16,9 +16,11 @@ from tidegate.conflation.errors import BookmarkExpired
 from tidegate.conflation.frame import Frame, RestoredTopic, Tombstone
 from tidegate.conflation.journal import Log, SharedReplays
 from tidegate.conflation.lanes.lane import Lane
+from tidegate.conflation.steps import CHEAP, Steps, in_pieces
 from tidegate.conflation.subscription import FeedId, LaneId
-from tidegate.conflation.topics.feed import Feed, FeedBuild, Place
+from tidegate.conflation.topics.feed import OWED_BYTES_MAX, Feed, FeedBuild
 from tidegate.conflation.topics.index import FeedIndex
+from tidegate.conflation.topics.watermarks import Place
 from tidegate.keys.text.bookmark import Bookmark
 from tidegate.keys.text.duration import MILLISECOND, Instant
 
@@ -151,7 +153,8 @@ class Topic:
         self.head = frames[-1].offset
         self.messages_in += len(frames)
         self.removals_in += removals
-        self.bytes_in += self.journal.extend(frames)
+        size = self.journal.extend(frames)
+        self.bytes_in += size
         self.journal.keep(self.definition.history)
         if self.definition.expiration_ns is not None:
             self.expiry.note(self.head, now + self.definition.expiration_ns)
@@ -159,7 +162,11 @@ class Topic:
         self._queued = [feed for feed in routed if feed.watermarks]
         for build in self._builds.values():
             build.miss(frames)
-        return [(feed, lane) for feed, some in routed.items() for lane in feed.publish(some, now)]
+        armed = [(feed, lane) for feed, some in routed.items() for lane in feed.publish(some, now)]
+        if size > OWED_BYTES_MAX * len(frames):
+            for feed in routed:
+                feed.make_up()
+        return armed
 
     def overgrown(self) -> list[Place]:
         """Return the queues that the last call of `publish` may have brought to a level.
@@ -201,12 +208,17 @@ class Topic:
         self.feeds[feed.id] = feed
         self._index.add(feed, feed.id.filter)
 
-    def build(self, feed_id: FeedId, records_max: int) -> FeedBuild | None:
+    def build(
+        self, feed_id: FeedId, records_max: int, *, of_records: bool = True
+    ) -> FeedBuild | None:
         """Begin to build the feed that a question for records is put to, or join in a build of it.
 
-        None: it is there, or has so few records that it can be built at once.
+        None: it is there, or has so few records that it can be built at once. Without `of_records`
+        a lane's own feed is meant, which begins empty if its rows are no records.
         """
         wanted = self._of_records(feed_id)
+        if not of_records and wanted != feed_id:
+            return None
         if wanted in self.feeds or self.sow is None or len(self.sow.board) <= records_max:
             return None
         found = self._builds.get(wanted)
@@ -266,16 +278,17 @@ class Topic:
         feed.settle()
         return feed, feed.lane(lane_id)
 
-    def records(self, feed_id: FeedId) -> list[Frame]:
+    def records(self, feed_id: FeedId, records_max: int | None = None) -> Steps[list[Frame]]:
         """Return the rows of a board, whether it has lanes or not, in the order of `Feed.live`."""
         if self.sow is None:
             return []
         # A feed for this one question if there is none; without lanes it is forgotten again.
         feed = self.feed(self._of_records(feed_id))
         feed.settle()
-        live = feed.live()
+        frames = feed.frames()
         self.drop_unused(feed)
-        return live
+        piece_max = records_max and CHEAP * records_max
+        return (yield from in_pieces(frames, piece_max, _present))
 
     def _of_records(self, feed_id: FeedId) -> FeedId:
         """Return the feed that answers for a feed's records."""
@@ -360,3 +373,7 @@ class Topic:
             newest[frame.key] = frame.payload
             completed.append(frame)
         return completed
+
+
+def _present(frames: Sequence[Frame]) -> list[Frame]:
+    return [frame for frame in frames if not frame.removed]

@@ -1,6 +1,7 @@
 """AMPS's filter language: text to tree, tree to canonical text and to a compiled predicate.
 
-    filter     `Filter`, `Expression`, `conjunction`, and the index of filters by equality
+    filter     `Filter`, `Expression`, `conjunction`, `disjunction`, and the index of filters by
+               equality
     parser     `Parser` (`value()`, `path()`, `accept()`, `expect()`, `at`, `at_end`) and
                `parse_value(text, position, start=...) -> (node, end)` for grammars around it,
                such as a projection's; names given as `aggregates` parse as `Call`
@@ -14,7 +15,14 @@ Rules filter-1 to filter-16 define every meaning.
 """
 
 from tidegate.keys.errors import FilterInvalid
-from tidegate.keys.filter.filter import Equality, Expression, Filter, conjunction, index_tokens
+from tidegate.keys.filter.filter import (
+    Equality,
+    Expression,
+    Filter,
+    conjunction,
+    disjunction,
+    index_tokens,
+)
 from tidegate.keys.filter.parser import Parser, parse_value
 
 __all__ = [
@@ -24,6 +32,7 @@ __all__ = [
     "FilterInvalid",
     "Parser",
     "conjunction",
+    "disjunction",
     "index_tokens",
     "parse_value",
 ]

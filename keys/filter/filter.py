@@ -11,7 +11,18 @@ from tidegate.keys.filter.compiling import Test, compile_test, compile_value
 from tidegate.keys.filter.fields import Fields, scalars
 from tidegate.keys.filter.parser import CANONICAL_LENGTH_MAX, TEXT_LENGTH_MAX, parse_whole
 from tidegate.keys.filter.patterns import Allowance
-from tidegate.keys.filter.tree import And, Compare, Field, In, Literal, Node, joined, printed, walk
+from tidegate.keys.filter.tree import (
+    And,
+    Compare,
+    Field,
+    In,
+    Literal,
+    Node,
+    Or,
+    joined,
+    printed,
+    walk,
+)
 from tidegate.keys.filter.values import Scalar, narrow, number_in
 from tidegate.keys.path import FieldPath
 
@@ -121,6 +132,12 @@ class Filter:
         """
         return _test(self, topic)
 
+    @property
+    def paths(self) -> tuple[FieldPath, ...]:
+        """The fields it reads, each once, in the order of the text."""
+        found = (node.path for node in walk(self.tree) if isinstance(node, Field))
+        return tuple(dict.fromkeys(found))
+
     def equality(self) -> Equality | None:
         """Return the field and constants of which it must equal one in order to match, if any."""
         return equality_of(self.tree)
@@ -171,6 +188,16 @@ def conjunction(*filters: Filter) -> Filter:
         return Filter.parse("TRUE")
     # Without repetitions: what is the same filter twice is evaluated once.
     return Filter.of(joined(And, [each.tree for each in dict.fromkeys(filters)]))
+
+
+def disjunction(*filters: Filter) -> Filter:
+    """Return the filter that matches what any of these matches; FALSE for none.
+
+    The result may be larger than a text is allowed to be.
+    """
+    if not filters:
+        return Filter.parse("FALSE")
+    return Filter.of(joined(Or, [each.tree for each in dict.fromkeys(filters)]))
 
 
 # Subscriptions with equal filters share the compiled form.

@@ -85,6 +85,26 @@ async def test_the_console_is_served_where_it_is_installed(monkeypatch: pytest.M
         assert (answer.status, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
 
 
+@pytest.mark.parametrize(
+    "path", ["/client.js", "/client/gateway.js", "/client/adapters/react.js", "/static/page.js"]
+)
+async def test_modules_are_served_as_what_a_browser_runs(path: str) -> None:
+    async with running_server(create_app(edge_settings())) as address:
+        answer = await exchange(address, request(path))
+    assert answer.status == 200
+    assert answer.headers["content-type"] == "text/javascript; charset=utf-8"
+    assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+@pytest.mark.parametrize(
+    "path", ["/client/../client.py", "/client/package.json", "/client/adapters/", "/client"]
+)
+async def test_nothing_beside_the_client_is_served(path: str) -> None:
+    async with running_server(create_app(edge_settings())) as address:
+        answer = await exchange(address, request(path))
+    assert (answer.status, answer.code) == (404, "not-found")
+
+
 async def test_without_a_console_there_is_nothing_at_the_root(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:

@@ -47,6 +47,7 @@ KINDS: dict[str, Any] = {
         pytest.param("text", Path("a/b"), "a/b", id="text"),
         pytest.param("hosts", EnvironmentText("A.example, b"), ("a.example", "b"), id="hosts"),
         pytest.param("origins", ["https://A.b:1"], ("https://a.b:1",), id="origins"),
+        pytest.param("origins", ["*"], ("*",), id="origins-any"),
         pytest.param("functions", ["a.b:c"], ("a.b:c",), id="functions"),
     ],
 )
@@ -57,6 +58,7 @@ def test_what_is_read(kind: str, given: object, read: object) -> None:
 @pytest.mark.parametrize(
     ("kind", "given"),
     [
+        pytest.param("origins", ["*", "https://a.b"], id="origins-any-and-more"),
         pytest.param("duration", 10, id="duration-without-unit"),
         pytest.param("size", True, id="size-flag"),
         pytest.param("count", "7", id="count-text"),

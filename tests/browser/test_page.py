@@ -6,15 +6,14 @@ import itertools
 import json
 import re
 import threading
-from collections.abc import Iterator
 from typing import Self
 
 import pytest
-from playwright.sync_api import Browser, Page, Request, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 
 import dev
+from tests.browser.conftest import SEES_MS_MAX
 from tests.support.commands import serving
-from tests.support.outside import require_chromium
 from tidegate.clients.gateway import Gateway
 from tidegate.clients.transport import JSON
 from tidegate.pipeline.operations.status import State, StreamStatus
@@ -23,17 +22,7 @@ from tidegate.pipeline.operations.watch import TOPIC, message_of
 pytestmark = pytest.mark.browser
 
 PICTURES = dev.ROOT / "artifacts"
-SEES_MS_MAX = 60_000
 SYMBOLS = ("AIG", "BAC", "IBM", "SPY")
-CHROMIUM_ARGUMENTS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 
 
 class Publisher:
@@ -62,42 +51,6 @@ class Publisher:
             self.gateway.publish("prices", [json.dumps(price).encode() for price in prices])
             if self._stopping.wait(0.04):
                 return
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    path = require_chromium()
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=str(path), args=CHROMIUM_ARGUMENTS)
-        yield browser
-        browser.close()
-
-
-@pytest.fixture
-def gateway() -> Iterator[Gateway]:
-    with serving() as address, Gateway(address) as client:
-        yield client
-
-
-@pytest.fixture
-def page(chromium: Browser, gateway: Gateway) -> Iterator[Page]:
-    """A page that fails its test if the browser has anything to complain about."""
-    complaints: list[str] = []
-    page = chromium.new_page(viewport={"width": 1280, "height": 860})
-    page.set_default_timeout(SEES_MS_MAX)
-    expect.set_options(timeout=SEES_MS_MAX)
-    page.on("console", lambda message: complaints.append(f"{message.type}: {message.text}"))
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.on("requestfailed", lambda request: complaints.append(failure_of(request)))
-    yield page
-    said = [complaint for complaint in complaints if complaint]
-    page.close()
-    assert said == []
-
-
-def failure_of(request: Request) -> str:
-    """Why a request failed; empty for a stream that the page itself has closed."""
-    return "" if request.failure == "net::ERR_ABORTED" else f"{request.failure}: {request.url}"
 
 
 def price_of(page: Page, symbol: str) -> str:
@@ -214,3 +167,34 @@ def test_a_stopped_gateway_is_shown(chromium: Browser) -> None:
         expect(page.locator("#state")).to_have_text("live", timeout=SEES_MS_MAX)
     expect(page.locator("#state")).to_have_attribute("data-state", "lost", timeout=SEES_MS_MAX)
     page.close()
+
+
+COLLECT = """
+([url, count]) => new Promise((resolve, reject) => {
+    const found = [], source = new EventSource(url);
+    source.onerror = () => reject(new Error(`the stream broke after ${found.length}`));
+    source.onmessage = message => {
+        found.push(JSON.parse(message.data).n);
+        if (found.length === count) { source.close(); resolve(found); }
+        else if (found.length > 1) publish(found.length + 1);
+    };
+    const publish = n => fetch("/v1/topics/px/messages", {
+        method: "POST",
+        headers: {"Content-Type": "application/json"},
+        body: JSON.stringify({k: 1, n, pad: "x".repeat(1000 * n)}),
+    });
+})
+"""
+
+
+def test_a_browser_decodes_zstd_frame_after_frame(page: Page, gateway: Gateway) -> None:
+    gateway.put_topic("px", {"key": ["/k"]})
+    rows = [{"k": number, "n": number, "pad": "x" * 1_000} for number in (1, 2)]
+    gateway.publish("px", [json.dumps(row).encode() for row in rows])
+    codings: dict[str, str | None] = {}
+    page.on("response", lambda it: codings.update({it.url: it.headers.get("content-encoding")}))
+    page.goto(gateway.base_url)
+    url = f"{gateway.base_url}/v1/topics/px/subscribe?options=conflation%3D20ms"
+    # Each later row is published once the one before has come, so that it is a frame by itself.
+    assert page.evaluate(COLLECT, [url, 12]) == [1, 2, *range(3, 13)]
+    assert codings[url] == "zstd"

@@ -161,18 +161,18 @@ def test_ends_that_were_not_taken_are_known() -> None:
     driver.topic()
     one, two = driver.subscribe("conflation=1s"), driver.subscribe("conflation=1s")
     driver.engine.unsubscribe("s", one)
-    assert [told.name for told in driver.engine.undelivered("s")] == [one]
-    assert driver.engine.subscriber("s", (one, "px")) is None
-    subscriber = driver.engine.subscriber("s", (two, "px"))
+    assert [told.name for told in driver.engine.session("s").unsent_endings()] == [one]
+    assert driver.engine.session("s").subscribers.get((one, "px")) is None
+    subscriber = driver.engine.session("s").subscribers.get((two, "px"))
     assert subscriber is not None
     assert not subscriber.is_changing
     driver.take()
-    assert driver.engine.undelivered("s") == []
+    assert driver.engine.session("s").unsent_endings() == []
 
 
 def test_who_is_asked_about_must_be_there() -> None:
     driver = ManualDriver()
-    for ask in (driver.engine.undelivered, driver.engine.caught_up, driver.engine.session_stats):
+    for ask in (driver.engine.session, driver.engine.session_stats):
         with pytest.raises(SessionUnknown):
             ask("nobody")
     for about in (driver.engine.over_half_full, driver.engine.topic_stats):
@@ -195,7 +195,7 @@ def test_asking_changes_nothing() -> None:
             engine.session_stats("s"),
             engine.over_half_full("px"),
             engine.limits_at("px", ["s"]),
-            engine.caught_up("s"),
+            engine.session("s").caught_up(),
             engine.has_long_queues,
             engine.next_deadline(),
         )
@@ -206,7 +206,7 @@ def test_asking_changes_nothing() -> None:
     assert driver.engine.stats([]).topics == ()
     driver.flush()
     assert driver.received() == ["a1 b1 a2"]
-    [((found, topic), place)] = driver.engine.caught_up("s")
+    [((found, topic), place)] = driver.engine.session("s").caught_up()
     assert (found, topic, place.offset) == (name, "px", 3)
 
 

@@ -381,7 +381,8 @@ class PolicyMachine(RuleBasedStateMachine):
             (name, row.name): found.member.conflated_to
             for name in self.sessions
             for row in self.engine.session_stats(name).subscriptions
-            if (found := self.engine.subscriber(name, (row.name, row.topic))) is not None
+            if (found := self.engine.session(name).subscribers.get((row.name, row.topic)))
+            is not None
         }
 
     def long_sessions(self) -> list[Queues]:

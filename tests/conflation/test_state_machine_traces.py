@@ -40,7 +40,7 @@ class Traced(LanguageMachine):
         members = list(self.lockstep.subscribers.values())
         member = members[pick % len(members)]
         engine = self.lockstep.engine
-        subscriber = engine.subscriber(member.session, (member.name, self.topic.name))
+        subscriber = engine.session(member.session).subscribers.get((member.name, self.topic.name))
         if subscriber is None or member.session in self.recorders or len(self.recorders) >= 10:
             return
         recorder = begin_recording(engine.watchers, subscriber, self.lockstep.now, lambda: None)

@@ -81,7 +81,7 @@ def test_a_trace_of_a_session_with_a_small_queue_replays(
 
 def is_there(driver: TracedDriver, name: str) -> bool:
     try:
-        return driver.engine.subscriber("s", (name, "px")) is not None
+        return driver.engine.session("s").subscribers.get((name, "px")) is not None
     except ValueError:
         return False
 

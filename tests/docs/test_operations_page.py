@@ -26,5 +26,12 @@ def test_every_event_of_the_log_has_its_row() -> None:
 
 def test_settings_that_it_names_exist() -> None:
     words = set(re.findall(r"`([a-z]+(?:_[a-z]+)+)`", PAGE))
-    foreign = {"proxy_buffering", "duration_ms", "rows_per_batch", "dead_letters"}
+    foreign = {
+        "proxy_buffering",
+        "duration_ms",
+        "cpu_percent",
+        "collection_ms",
+        "rows_per_batch",
+        "dead_letters",
+    }
     assert words - foreign - set(SETTINGS) == set()

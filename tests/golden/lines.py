@@ -11,6 +11,7 @@ from typing import Any
 from tidegate.conflation.frame import Frame, Row, Tombstone, receipt_of
 from tidegate.conflation.outputs import (
     Announcement,
+    CohortReady,
     Goodbye,
     GroupBegin,
     GroupEnd,
@@ -22,7 +23,6 @@ from tidegate.conflation.outputs import (
     Rows,
     SessionClosed,
     SessionReady,
-    SharedFlush,
     Subscribed,
     Unsubscribed,
 )
@@ -94,8 +94,8 @@ def announcement_values(event: Announcement) -> tuple[str, dict[str, Any]]:
                 "epoch": event.epoch,
                 "after": event.after,
             }
-        case SharedFlush():
-            return "ready together", {"sessions": [member.session for member in event.members]}
+        case CohortReady():
+            return "ready together", {"sessions": list(event.cohort.members)}
 
 
 def decision_text(decision: Decision) -> str:

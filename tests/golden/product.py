@@ -26,18 +26,17 @@ from tidegate.conflation.auto import InFlight, State, step
 from tidegate.conflation.engine import Engine
 from tidegate.conflation.errors import EngineError
 from tidegate.conflation.frame import RestoredTopic
-from tidegate.conflation.lanes.member import Member
+from tidegate.conflation.lanes.cohort import Cohort
 from tidegate.conflation.options.grant import Request, grant, granted
 from tidegate.conflation.options.table import Options
 from tidegate.conflation.outputs import (
     CloseReason,
     Goodbye,
     HistoryWanted,
-    Output,
     Rows,
-    SharedFlush,
 )
 from tidegate.conflation.sessions.session import QueueLimits
+from tidegate.conflation.steps import finished
 from tidegate.conflation.subscription import Auto, Subscription
 from tidegate.conflation.topics.recorded import estimate
 from tidegate.conflation.topics.topic import Archived
@@ -67,13 +66,14 @@ class Asked:
 class Product:
     """One engine; every verb yields its lines. Refusals are for the caller.
 
-    `shares`: sessions take a lane's flush as the gateway's streams do, where they can.
+    `shares`: sessions that have taken all there was take with others that are like them, as the
+    gateway's streams do.
     """
 
     def __init__(self, *, sessions_max: int, subscriptions_max: int, shares: bool = False) -> None:
-        self.shared = 0
-        self._flushes: dict[str, tuple[SharedFlush, Member]] = {}
+        self.shared: list[int] = []  # how many sessions each answer of a cohort was for
         self._shares = shares
+        self._cohorts: dict[Cohort, None] = {}
         self._engine = Engine(sessions_max=sessions_max, subscriptions_max=subscriptions_max)
         self._asked: dict[tuple[str, str, str], Asked] = {}
         self._traces: list[tuple[TraceRecorder, Trace]] = []
@@ -123,7 +123,7 @@ class Product:
             yield "no records"
             return
         board = found.sow.board
-        for frame in found.records(found.sow.id):
+        for frame in finished(found.records(found.sow.id)):
             yield f"live {row_line(frame)}"
         for frame in board.newest(offset):
             yield f"newest {row_line(frame)}"
@@ -133,12 +133,12 @@ class Product:
 
     def estimate(self, session: str, name: str, topic: str) -> Lines:
         """What a lane would have sent of what the journal has."""
-        subscriber = self._engine.subscriber(session, (name, topic))
+        subscriber = self._engine.session(session).subscribers.get((name, topic))
         if subscriber is None:
             yield "nothing to estimate"
             return
         there, lane_id = subscriber.topic, subscriber.member.subscription.lane_id
-        key_spec, records = there.definition.key_spec, there.records(lane_id.feed)
+        key_spec, records = there.definition.key_spec, finished(there.records(lane_id.feed))
         values = [one for one in there.since(None, PLENTY) if not one.removed]
         found = estimate(values, records, lane_id, key_spec, topic)
         if found is not None:
@@ -235,30 +235,43 @@ class Product:
 
     def take(self, session: str, bytes_max: int) -> tuple[list[str], bool]:
         """The lines, and whether there may be more."""
-        outputs = self._shared_rows(session) or self._engine.take(session, bytes_max)
-        goes_on = bool(outputs) and not any(isinstance(out, Goodbye) for out in outputs)
-        return [line for output in outputs for line in output_lines(output)], goes_on
+        outputs = self._engine.take(session, bytes_max)
+        ends = any(isinstance(out, Goodbye) for out in outputs)
+        if self._shares and not outputs:
+            cohort = self._engine.gather(session, "kind")
+            if cohort is not None:
+                self._cohorts[cohort] = None
+        lines = [line for output in outputs for line in output_lines(output)]
+        return lines, bool(outputs) and not ends
 
-    def announcements(self) -> list[tuple[str, dict[str, Any]]]:
-        """The word of each announcement and what it says; a shared flush announces its sessions."""
-        found: list[tuple[str, dict[str, Any]]] = []
-        for event in self._engine.announcements():
-            if isinstance(event, SharedFlush):
-                found += (("ready", {"session": member.session}) for member in event.members)
-                self._flushes.update({member.session: (event, member) for member in event.members})
-            else:
-                found.append(announcement_values(event))
+    def take_all(self, sessions: Sequence[str]) -> Lines:
+        """What there is for each, in the order of sessions; cohorts have taken before."""
+        together = self._taken_together()
+        for session in sessions:
+            yield f"all of {session}"
+            for output in together.get(session, ()):
+                yield from output_lines(output)
+            try:
+                goes_on = True
+                while goes_on:
+                    lines, goes_on = self.take(session, PLENTY)
+                    yield from lines
+            except REFUSALS as error:
+                yield refusal(error)
+
+    def _taken_together(self) -> dict[str, list[Rows]]:
+        """What cohorts take, for each of their sessions."""
+        found: dict[str, list[Rows]] = {}
+        for cohort in self._cohorts:
+            while (rows := self._engine.take_together(cohort, PLENTY)) is not None:
+                self.shared.append(len(cohort.members))
+                for session, member in cohort.members.items():
+                    found.setdefault(session, []).append(replace(rows, name=member.name))
         return found
 
-    def _shared_rows(self, session: str) -> list[Output]:
-        """What was announced to several sessions, if it is still all that there is to take."""
-        flush, member = self._flushes.pop(session, (None, None))
-        if not self._shares or flush is None or member is None:
-            return []
-        if not all(self._engine.sent(flush, [member])):
-            return []
-        self.shared += 1
-        return [Rows(member.name, flush.topic, flush.epoch, "publish", flush.batch)]
+    def announcements(self) -> list[tuple[str, dict[str, Any]]]:
+        """The word of each announcement and what it says."""
+        return [announcement_values(event) for event in self._engine.announcements()]
 
     def bring(self, wanted: dict[str, Any], piece: Sequence[Message], now: int) -> Lines:
         subscriber = (wanted["name"], wanted["topic"])
@@ -273,9 +286,9 @@ class Product:
 
     def session_stats(self, session: str) -> Lines:
         yield from session_stats_lines(self._engine.session_stats(session))
-        for (name, topic), bookmark in self._engine.caught_up(session):
+        for (name, topic), bookmark in self._engine.session(session).caught_up():
             yield f"caught up {name} {topic} {bookmark}"
-        for undelivered in self._engine.undelivered(session):
+        for undelivered in self._engine.session(session).unsent_endings():
             yield from output_lines(undelivered)
 
     def topic_stats(self, topic: str, sessions: Sequence[str]) -> Lines:
@@ -287,10 +300,11 @@ class Product:
     # Traces
 
     def trace(self, session: str, name: str, topic: str, now: int) -> Lines:
-        subscriber = self._engine.subscriber(session, (name, topic))
+        subscriber = self._engine.session(session).subscribers.get((name, topic))
         if subscriber is None:
             yield "nothing to trace"
             return
+        self._engine.part(session)
         recorder = begin_recording(self._engine.watchers, subscriber, now, lambda: None)
         self._traces.append((recorder, Trace()))
 

@@ -219,6 +219,9 @@ class Transcriber:
             if not goes_on:
                 break
 
+    def take_all(self, sessions: list[str]) -> Iterator[str]:
+        yield from self.product.take_all(sessions)
+
     def settle(self) -> Iterator[str]:
         """Everybody takes all that is left, and time goes on until nothing is held."""
         yield "> settle"

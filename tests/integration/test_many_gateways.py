@@ -11,6 +11,7 @@ import re
 import signal
 from asyncio.subprocess import Process
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -25,6 +26,7 @@ from tests.support.deadlines import HANGS_S, LOOPS_S
 from tests.support.gateways import Remote, Stream, client_of, eventually
 from tests.support.rules import rule
 from tests.support.sessions import Follower, attached, opened, subscribed
+from tests.support.tokens import public_jwk, token_of, write_keys
 
 pytestmark = [pytest.mark.redis, pytest.mark.slow]
 
@@ -263,3 +265,41 @@ async def test_workers_whose_parent_is_killed_stop(redis_bus: BusServer) -> None
         os.kill(both.process.pid, signal.SIGKILL)
         assert len(workers) == 2
         await eventually(lambda: not any(map(runs, workers)), "both have stopped")
+
+
+@rule("access-6")
+async def test_a_session_moves_to_another_gateway_with_its_owner_only(
+    redis_bus: BusServer, tmp_path: Path
+) -> None:
+    keys = write_keys(tmp_path / "keys.json", public_jwk("HS256"))
+    root, ann = token_of("root", "read,write,admin >"), token_of("ann", "read prices.>")
+    eve = token_of("eve", "read,admin,write >")
+    async with gateways(redis_bus, TIDEGATE_AUTH_KEYS=keys) as (one, two):
+        for topic in ("prices.eu", "secret"):
+            body = {"key": ["/k"]}
+            answer = await one.http.put(f"/v1/topics/{topic}", json=body, headers=root)
+            assert answer.status_code == 201, answer.text
+            message = {"k": f"in {topic}"}
+            await one.http.post(f"/v1/topics/{topic}/messages", json=message, headers=root)
+        async with asyncio.timeout(LOOPS_S):
+            while (await two.http.get("/v1/topics/secret", headers=root)).status_code != 200:
+                await asyncio.sleep(0.01)
+        asked = {"subscriptions": [{"topic": ">"}]}
+        opening = await one.http.post("/v1/sessions", json=asked, headers=ann)
+        at, events = opening.headers["location"], opening.json()["events"]
+        # Asked at the other gateway, which forwards it.
+        assert (await two.http.get(at, headers=ann)).status_code == 200
+        assert (await two.http.get(at, headers=eve)).json()["code"] == "session-unknown"
+        assert (await two.http.get(at)).status_code == 401
+        assert (await two.http.get("/v1/sessions", headers=eve)).json()["sessions"] == []
+        assert len((await two.http.get("/v1/sessions", headers=ann)).json()["sessions"]) == 1
+        async with two.http.stream("GET", events, headers=ann) as answer:
+            assert answer.status_code == 200
+            stream = Stream(answer)
+            await stream.until("group_end")
+            await two.http.put("/v1/topics/secret.two", json={"key": ["/k"]}, headers=root)
+            await two.http.put("/v1/topics/prices.us", json={"key": ["/k"]}, headers=root)
+            await stream.until("subscribed")
+            assert b"in prices.eu" in stream.raw
+            assert b"secret" not in stream.raw
+        assert (await one.http.get(events, headers=eve)).json()["code"] == "session-unknown"

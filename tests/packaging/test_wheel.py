@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import tarfile
 from collections.abc import Iterator
@@ -118,9 +119,11 @@ def test_the_wheel_holds_each_file_of_the_product(wheel: Path) -> None:
         expected[name] = (ROOT / name).read_bytes()
     held = contents(wheel)
     assert {n: text for n, text in held.items() if ".dist-info/" not in n} == expected
-    assert {"tidegate/app/static/index.html", "tidegate/pipeline/spark/log4j2.properties"} < set(
-        held
-    )
+    assert {
+        "tidegate/app/static/index.html",
+        "tidegate/clients/js/client.js",
+        "tidegate/pipeline/spark/log4j2.properties",
+    } < set(held)
 
 
 def test_the_source_archive_builds_the_same_wheel(wheel: Path, tmp_path: Path) -> None:
@@ -137,6 +140,12 @@ def test_gateway_command_line_and_client_work(installed: Installed) -> None:
         assert sorted(rows) == ['{"id": "a", "price": 3}', '{"id": "b", "price": 2}']
         with urlopen(f"{address}/", timeout=HANGS_S) as page:
             assert b"<html" in page.read()
+        with urlopen(f"{address}/client.js", timeout=HANGS_S) as module:
+            imported = re.findall(r'from "\./(.*)"', module.read().decode())
+        assert "client/gateway.js" in imported
+        for path in imported:
+            with urlopen(f"{address}/{path}", timeout=HANGS_S) as module:
+                assert module.headers["Content-Type"].startswith("text/javascript")
 
 
 @pytest.mark.spark

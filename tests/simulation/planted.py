@@ -6,12 +6,12 @@ Planted = tuple[str, str, str]
 
 PLANTED: dict[str, Planted] = {
     "the tail of what was written is lost on a return": (
-        "conflation/sessions/backfill.py",
-        "        return replayed(topic, lane_id, topic.journal.after(offset))",
-        "        return replayed(topic, lane_id, topic.journal.after(offset + 1))",
+        "conflation/sessions/backfill_rows.py",
+        "        return replayed(topic, lane_id, topic.journal.after(offset), rows_max)",
+        "        return replayed(topic, lane_id, topic.journal.after(offset + 1), rows_max)",
     ),
     "keys that came and went are not taken back on a return": (
-        "conflation/sessions/backfill.py",
+        "conflation/sessions/backfill_rows.py",
         "    if lane_id.oof:",
         "    if False:",
     ),
@@ -44,14 +44,14 @@ PLANTED: dict[str, Planted] = {
         "        changed = self.board.rows(max(since - 1, self.board.horizon), oof=self.id.oof)",
     ),
     "what was sent ahead of its turn comes again": (
-        "conflation/lanes/member.py",
+        "conflation/lanes/standing.py",
         "                    self.ahead[board_key] = newest.offset",
         "                    pass",
     ),
     "the last row of a large request is dropped": (
         "app/delivery/backpressure.py",
-        "        yield frames[start:]",
-        "        yield frames[start:-1] or frames[start:]",
+        "        yield frames[start:end]",
+        "        yield frames[start : min(end, len(frames) - 1)] or frames[start:end]",
     ),
     "nobody hears the goodbye": (
         "conflation/sessions/registry.py",

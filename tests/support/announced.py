@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidegate.conflation.outputs import Announcement, SessionReady, SharedFlush
+from tidegate.conflation.outputs import Announcement, CohortReady, SessionReady
 
 
 def announced_by(announcement: Announcement) -> list[str]:
@@ -10,6 +10,6 @@ def announced_by(announcement: Announcement) -> list[str]:
     match announcement:
         case SessionReady(session=session):
             return [session]
-        case SharedFlush(members=members):
-            return [member.session for member in members]
+        case CohortReady(cohort=cohort):
+            return list(cohort.members)
     return []

@@ -22,6 +22,8 @@ import dev
 from tests.support.deadlines import HANGS_S
 
 CHROMIUM = Path("/usr/bin/chromium")
+NODE_MIN = 18
+WEB_CRYPTO_SINCE = 20
 
 
 def require(found: bool, reason: str) -> None:
@@ -50,6 +52,22 @@ def require_curl() -> str:
     """Path of curl, as users have it."""
     path = shutil.which("curl")
     require(path is not None, "no curl")
+    return str(path)
+
+
+def node_command() -> list[str]:
+    """Node, with what its oldest supported version must be asked for."""
+    path = shutil.which("node")
+    major = _node_major(path) if path else 0
+    require(major >= NODE_MIN, f"no Node {NODE_MIN} or newer: the Debian package is nodejs")
+    # Later versions have it without being asked.
+    return [str(path), *(["--experimental-global-webcrypto"] if major < WEB_CRYPTO_SINCE else [])]
+
+
+def require_tsc() -> str:
+    """Path of the TypeScript compiler, which checks the types of the JavaScript client."""
+    path = shutil.which("tsc")
+    require(path is not None, "no tsc: the Debian package is node-typescript, npm's typescript")
     return str(path)
 
 
@@ -103,6 +121,12 @@ def await_redis(server: subprocess.Popen[bytes], address: str) -> None:
                 pass
         time.sleep(0.01)
     raise AssertionError(f"the Redis server did not answer within {HANGS_S} s")
+
+
+@functools.cache
+def _node_major(path: str) -> int:
+    said = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=HANGS_S)
+    return int(said.stdout.lstrip("v").partition(".")[0])
 
 
 @functools.cache

@@ -28,7 +28,7 @@ class TracedDriver(ManualDriver):
         self._trace = Trace()
 
     def trace(self, name: str, *, session: str = "s", topic: str = "px") -> TraceRecorder:
-        subscriber = self.engine.subscriber(session, (name, topic))
+        subscriber = self.engine.session(session).subscribers.get((name, topic))
         assert subscriber is not None
         self.running = begin_recording(self.engine.watchers, subscriber, self.now, lambda: None)
         return self.running

@@ -12,6 +12,7 @@ from pydantic.json_schema import JsonSchemaMode
 
 from tidegate.app.http.openapi import ANSWERED, SENT, Problem
 from tidegate.app.routes.models import (
+    access,
     events,
     messages,
     operations,
@@ -20,11 +21,11 @@ from tidegate.app.routes.models import (
 )
 
 COMPONENTS: tuple[tuple[Any, JsonSchemaMode], ...] = (
-    *((model, SENT) for model in (*topics.SENT, *messages.SENT, *sessions.SENT)),
+    *((model, SENT) for model in (*topics.SENT, *messages.SENT, *sessions.SENT, *access.SENT)),
     (Problem, ANSWERED),
     *(
         (model, ANSWERED)
-        for module in (topics, messages, sessions, operations, events)
+        for module in (topics, messages, sessions, operations, events, access)
         for model in module.ANSWERED
     ),
 )

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 
@@ -49,7 +50,7 @@ def one_line(text: str) -> str:
         (("topics",), "Missing command"),
         (("topics", "list", "--gateway", "nowhere"), "such as http://127.0.0.1:8080"),
         (("serve", "--port", "70000"), "0<=x<=65535"),
-        (("serve", "--workers", "2"), "needs --redis"),
+        (("serve", "--workers", "2"), "needs --redis, where the workers share"),
         (("serve", "--dry-run"), "--dry-run needs --topics"),
         (("top", "--interval", "5"), "such as 500ms, not '5'"),
     ],
@@ -60,6 +61,17 @@ def test_wrong_usage_is_2(
     result = ended(capsys, *arguments)
     assert (result.code, result.out) == (2, "")
     assert said in one_line(result.err)
+
+
+def test_a_setting_of_several_workers_without_redis_is_78(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TIDEGATE_WORKERS", "2")
+    result = ended(capsys, "serve")
+    assert (result.code, result.out) == (78, "")
+    assert "needs redis, where the workers share" in one_line(result.err)
+    assert not list(tmp_path.iterdir())  # no store was made
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.app.cli.lines import Line, read_lines
+from tidegate.app.cli.publish import Line, read_lines
 from tidegate.app.cli.terminal import UsageInvalid
 
 NDJSON = b'{"a":1}\n\n  {"a":2}  \r\n[3]'

@@ -162,8 +162,8 @@ def test_a_replay_is_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_checkout_runs_its_suite(monkeypatch: pytest.MonkeyPatch) -> None:
     became: list[list[str]] = []
     monkeypatch.setattr("tidegate.app.cli.pipeline.become", became.append)
-    main(["bench", "loopback", "engine"])
-    assert became[0][1:] == ["-P", "-m", "bench", "loopback", "engine"]
+    main(["bench", "fanout", "engine"])
+    assert became[0][1:] == ["-P", "-m", "bench", "fanout", "engine"]
 
 
 def test_an_installed_package_has_none(

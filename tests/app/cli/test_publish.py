@@ -17,8 +17,7 @@ from tests.support.deadlines import HANGS_S, LOOPS_S
 from tests.support.gateways import running_gateway
 from tests.support.network.fault_proxy import fault_proxy
 from tests.support.outside import require_ticks
-from tidegate.app.cli.lines import Line
-from tidegate.app.cli.publish import LINES_PER_REQUEST, batches, parse_rate
+from tidegate.app.cli.publish import LINES_PER_REQUEST, Line, batches, parse_rate
 from tidegate.app.cli.terminal import UsageInvalid
 from tidegate.clients.gateway import Gateway
 

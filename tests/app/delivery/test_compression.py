@@ -1,15 +1,27 @@
-"""Blocks that many streams send, and the gzip stream that each of them is a part of."""
+"""Blocks that many streams send, the streams they are a part of, and who gets which coding."""
 
 from __future__ import annotations
 
 import gzip
-import zlib
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.compressed import Decoder, zstd_decompressed
 from tests.support.profiles import examples
-from tidegate.app.delivery.compression import DEFLATED_BYTES_MIN, GzipStream, block
+from tests.support.rules import rule
+from tidegate.app.delivery.compression import (
+    DEFLATED_BYTES_MIN,
+    Coding,
+    GzipStream,
+    ZstdStream,
+    block,
+    encoder_of,
+    negotiate,
+)
+
+CODINGS = (Coding.GZIP, Coding.ZSTD)
 
 TEXTS = st.lists(
     st.one_of(
@@ -30,28 +42,76 @@ def test_a_stream_of_blocks_is_gzip(texts: list[bytes]) -> None:
 
 @examples(100, nightly=2_000)
 @given(TEXTS)
-def test_each_text_is_readable_once_its_block_is_there(texts: list[bytes]) -> None:
-    decoder = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
-    assert decoder.decompress(GzipStream.header) == b""
+def test_a_stream_of_frames_is_zstd(texts: list[bytes]) -> None:
+    texts = [b"event: hello\n\n", *texts]  # no stream is without it
+    stream = ZstdStream()
+    sent = stream.header + b"".join(map(stream.block, texts)) + stream.end()
+    assert zstd_decompressed(sent) == b"".join(texts)
+
+
+@pytest.mark.parametrize("coding", CODINGS)
+@examples(100, nightly=2_000)
+@given(texts=TEXTS)
+def test_each_text_is_readable_once_its_block_is_there(texts: list[bytes], coding: Coding) -> None:
+    decoder = Decoder(coding)
+    encoder = encoder_of(coding)
+    assert encoder is not None
+    assert decoder.decompress(encoder.header) == b""
     for text in texts:
-        assert decoder.decompress(block(text)) == text
+        assert decoder.decompress(block(text, coding)) == text
 
 
 def test_a_block_is_the_same_in_each_stream_whatever_came_before() -> None:
     shared = b'data: {"k":1}\n\n' * 100
     early, late = GzipStream(), GzipStream()
-    early_bytes = early.header + early.block(shared) + block(shared)
-    late_bytes = late.header + block(shared)
+    early_bytes = early.header + early.block(shared) + block(shared, Coding.GZIP)
+    late_bytes = late.header + block(shared, Coding.GZIP)
     early.note(shared)
     late.note(shared)
     assert gzip.decompress(early_bytes + early.end()) == shared * 2
     assert gzip.decompress(late_bytes + late.end()) == shared
 
 
-def test_what_repeats_becomes_several_times_shorter() -> None:
+@pytest.mark.parametrize("coding", CODINGS)
+def test_what_repeats_becomes_several_times_shorter(coding: Coding) -> None:
     rows = b"".join(b'data: {"tickerId":"T%d","price":%d.25}\n\n' % (n, n) for n in range(50))
-    assert len(block(rows)) * 4 < len(rows)
+    assert len(block(rows, coding)) * 4 < len(rows)
 
 
 def test_short_texts_are_stored() -> None:
-    assert len(block(b": heartbeat\n\n")) == len(b": heartbeat\n\n") + 5
+    text = b": heartbeat\n\n"
+    assert len(block(text, Coding.GZIP)) == len(text) + 5
+    assert len(block(text, Coding.ZSTD)) == len(text) + 9
+    assert block(text, Coding.IDENTITY) == text
+
+
+@rule("connection-4")
+@pytest.mark.parametrize(
+    ("accepted", "coding"),
+    [
+        ("", Coding.IDENTITY),
+        ("identity", Coding.IDENTITY),
+        ("br, deflate", Coding.IDENTITY),
+        ("gzip", Coding.GZIP),
+        ("zstd", Coding.ZSTD),
+        ("GZip", Coding.GZIP),
+        ("gzip, deflate, br, zstd", Coding.ZSTD),
+        ("zstd;q=0.5, gzip;q=0.8", Coding.GZIP),
+        ("gzip;q=0.5,zstd ; q=0.501", Coding.ZSTD),
+        ("zstd;q=0, gzip;q=0.001", Coding.GZIP),
+        ("zstd;q=0.000, gzip;q=0.", Coding.IDENTITY),
+        ("*", Coding.GZIP),
+        ("*, zstd;q=0.9", Coding.GZIP),
+        ("gzip;q=0.0, *", Coding.IDENTITY),
+        ("*;q=0", Coding.IDENTITY),
+        ("*;q=0, zstd", Coding.ZSTD),
+        ("identity;q=0", Coding.IDENTITY),
+        ("identity, gzip;q=0.9, zstd;q=0.9", Coding.IDENTITY),
+        ("identity, gzip", Coding.GZIP),
+        ("identity;q=0.5, zstd;q=0.6", Coding.ZSTD),
+        ("gzip;level=9, zstd;q=0.9", Coding.GZIP),
+        (";q=1,,", Coding.IDENTITY),
+    ],
+)
+def test_the_coding_with_the_most_weight_is_sent(accepted: str, coding: Coding) -> None:
+    assert negotiate(accepted) is coding

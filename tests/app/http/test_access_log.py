@@ -32,16 +32,18 @@ async def test_each_request_has_a_line(caplog: pytest.LogCaptureFixture) -> None
     caplog.set_level(logging.INFO)
     async with running_gateway(log_requests=True) as running:
         await running.topic()
+        await running.publish({"k": 1})
         await running.http.get("/v1/topics/none/sow")
         await running.http.get("/nowhere")
     shown = [(each["method"], each["route"], each["status"]) for each in requests(caplog)]
     assert shown == [
         ("PUT", "/v1/topics/{topic}", 201),
+        ("POST", "/v1/topics/{topic}/messages", 200),
         ("GET", "/v1/topics/{topic}/sow", 404),
         ("GET", None, 404),
     ]
-    first = requests(caplog)[0]
-    assert first["topic"] == "px"
+    first, published = requests(caplog)[:2]
+    assert first["topic"] == published["topic"] == "px"
     assert first["duration_ms"] > 0
     assert first["bytes"] > 0
     assert first["client"] == "127.0.0.1"

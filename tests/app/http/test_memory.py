@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from tidegate.app.http.server import CROWD_MIN, FreedMemory, collect_and_give_back, set_aside
+from tidegate.app.http.server import CROWD_MIN, FreedMemory, collect_and_give_back
 
 
 def given_back_at(counts: Sequence[int]) -> list[int]:
@@ -41,7 +41,7 @@ def test_asking_does_no_harm() -> None:
 
 
 def test_what_is_there_at_start_is_not_looked_through_until_a_crowd_has_left() -> None:
-    set_aside()
+    gc.freeze()
     assert gc.get_freeze_count() > 0
     collect_and_give_back()
     assert gc.get_freeze_count() == 0

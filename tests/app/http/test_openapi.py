@@ -24,7 +24,7 @@ NO_CONTENT = {"204", "304"}
 PROBLEM = {"schema": {"$ref": "#/components/schemas/Problem"}}
 WITH_BODY = {
     "put_topic", "patch_topic", "publish", "commit", "subscribe_by_post", "open_session",
-    "patch_session", "add_subscription", "patch_subscription", "explain",
+    "patch_session", "add_subscription", "patch_subscription", "explain", "login",
 }  # fmt: skip
 
 

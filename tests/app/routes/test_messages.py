@@ -7,6 +7,7 @@ import json
 from functools import partial
 
 import pytest
+from starlette.routing import Router
 
 from tests.support.gateways import JSON, NDJSON, running_gateway
 from tests.support.rules import rule
@@ -23,6 +24,20 @@ async def test_publishing_answers_with_the_place_of_the_messages() -> None:
         }  # fmt: skip
         one = await running.http.post("/v1/topics/px/messages", content=b'{"k":3}', headers=JSON)
         assert one.json()["first"] == one.json()["last"] == f"{epoch}-3"
+
+
+async def test_publishing_goes_past_the_framework_s_routing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its way to a route takes a quarter of a publish of one message."""
+    async with running_gateway() as running:
+        await running.topic()
+        monkeypatch.delattr(Router, "__call__")
+        await running.publish({"k": 1})
+        refused = await running.http.post("/v1/topics/px/messages", content=b"{", headers=JSON)
+        assert refused.json()["code"] == "message-invalid"
+        other = await running.http.get("/v1/topics/px/messages")
+        assert other.status_code == 500  # the test would see a request that goes there
 
 
 async def test_a_repeated_number_is_a_duplicate_and_publishes_nothing() -> None:

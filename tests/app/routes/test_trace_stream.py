@@ -25,7 +25,7 @@ async def test_a_slow_reader_gets_an_end_and_nothing_is_kept() -> None:
         await running.topic()
         async with running.subscribe("conflation=1h"):
             engine = running.gateway.driver.engine
-            subscriber = engine.subscriber(running.hellos[0]["session"], ("s1", "px"))
+            subscriber = engine.session(running.hellos[0]["session"]).subscribers.get(("s1", "px"))
             assert subscriber is not None
             stream = TraceStream(running.gateway, subscriber)
             (recorder,) = engine.watchers

@@ -117,7 +117,9 @@ async def desk() -> AsyncIterator[Desk]:
 
 def interval_ms(desk: Desk, asked: SessionSubscription, topic: str = "px") -> int:
     """Of the lane that the engine has the subscriber in, or on its way to."""
-    subscriber = desk.gateway.driver.engine.subscriber(desk.session.id, (asked.name, topic))
+    subscriber = desk.gateway.driver.engine.session(desk.session.id).subscribers.get(
+        (asked.name, topic)
+    )
     assert subscriber is not None
     granted = asked.topics[topic].subscription
     assert subscriber.member.subscription == granted or subscriber.change is not None

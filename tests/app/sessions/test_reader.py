@@ -10,9 +10,10 @@ import pytest
 from tests.support.rooms import PLENTY, Room, room
 from tests.support.rules import rule
 from tidegate.app.delivery.encoding import EnvelopeWriter
+from tidegate.app.delivery.fanout import SMALL_BUFFERS_BYTES
 from tidegate.app.delivery.notices import WriteContext, late_events
 from tidegate.app.http.connection import Connection
-from tidegate.app.sessions.reader import SMALL_BUFFERS_BYTES, Reader
+from tidegate.app.sessions.reader import Reader
 from tidegate.app.sessions.session import Session
 from tidegate.conflation.options.table import Options
 from tidegate.conflation.outputs import CloseReason, Rows, Unsubscribed

@@ -138,7 +138,7 @@ def test_looking_at_groups_changes_nothing_that_is_sent() -> None:
         if looks:
             assert counted(driver) == (1, 0, 0, 1)
             assert driver.engine.topic_stats("px").waiting == 1
-            assert driver.engine.caught_up("s") == []
+            assert driver.engine.session("s").caught_up() == []
         driver.publish("aY2")
         if looks:
             assert counted(driver) == (1, 0, 0, 1)
@@ -180,7 +180,7 @@ def test_who_waits_for_the_same_is_counted_together() -> None:
         stats = driver.engine.topic_stats("px")
         for name in ("matched", "delivered", "conflated", "waiting"):
             assert getattr(stats, name) == sum(getattr(row, name) for row in rows), (options, name)
-        subscriber = driver.engine.subscriber("early", (names["early"], "px"))
+        subscriber = driver.engine.session("early").subscribers.get((names["early"], "px"))
         assert subscriber is not None
         assert subscriber.lane is not None
         assert sorted(len(members) for members in subscriber.lane.alike()) == [1, 2], options
@@ -224,7 +224,7 @@ def test_who_joined_in_the_midst_is_counted_as_if_alone() -> None:
         driver.wait("300ms")
         if turn == 3:
             driver.take("x0")
-    subscriber = driver.engine.subscriber("x0", (names["x0"], "px"))
+    subscriber = driver.engine.session("x0").subscribers.get((names["x0"], "px"))
     assert subscriber is not None
     lane = subscriber.lane
     assert lane is not None

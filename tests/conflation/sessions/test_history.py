@@ -184,7 +184,7 @@ def test_a_rate_holds_over_the_pieces() -> None:
 
 def test_a_twin_asks_for_nothing_in_the_place_of_the_original() -> None:
     shelf = replay()
-    subscriber = shelf.driver.engine.subscriber("s", ("sub1", "px"))
+    subscriber = shelf.driver.engine.session("s").subscribers.get(("sub1", "px"))
     assert subscriber is not None
     twin = copy_of(subscriber)
     assert twin.backfill is not None

@@ -38,7 +38,7 @@ def test_only_subscriptions_of_the_policy_change_lanes() -> None:
     ]
 
     def lanes() -> list[Lane | None]:
-        subscribers = (driver.engine.subscriber("s", each) for each in ids)
+        subscribers = (driver.engine.session("s").subscribers.get(each) for each in ids)
         return [subscriber.lane for subscriber in subscribers if subscriber is not None]
 
     before = lanes()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable
 from functools import partial
@@ -13,7 +14,9 @@ from hypothesis import strategies as st
 
 from tests.support.manual_driver import ManualDriver, described
 from tests.support.profiles import examples
+from tidegate.conflation.errors import SessionUnknown
 from tidegate.conflation.frame import Frame
+from tidegate.conflation.outputs import Subscribed
 from tidegate.conflation.topics.feed import Feed
 
 SUMS = "projection=[/g,SUM(/v) AS /v,COUNT(/k) AS /k],grouping=[/g]"
@@ -86,7 +89,7 @@ def test_it_is_an_opening_at_the_moment_of_its_end(
     name = stepwise.subscribe(**shape, command=command)
 
     def has_begun(made: ManualDriver) -> bool:
-        subscriber = made.engine.subscriber("s", (name, "px"))
+        subscriber = made.engine.session("s").subscribers.get((name, "px"))
         return subscriber is None or subscriber.backfill is not None
 
     for call in calls:
@@ -114,6 +117,78 @@ def test_it_is_an_opening_at_the_moment_of_its_end(
         assert described(stepwise.take()) == described(at_once.take())
         assert counts(stepwise) == counts(at_once)
     assert stepwise.engine.topic_stats("px").boards == at_once.engine.topic_stats("px").boards
+
+
+ROWS: tuple[dict[str, Any], ...] = (
+    {"order": "/v DESC", "command": "sow_and_subscribe"},
+    {"options": "conflation=1s,oof", "order": "/v", "command": "sow_and_subscribe"},
+    {"order": "/v DESC", "command": "sow"},
+    {"options": "bookmark=epoch", "wanted": "/v > 3"},
+    {"options": "bookmark=epoch,conflation=1s"},
+    {"options": "conflation=1s", "resume": "e1-3", "wanted": "/v > 2"},
+    {"options": "conflation=1s,receipt,oof", "resume": "e1-3", "counted": True},
+    {"resume": "e1-3", "wanted": "/v > 2"},
+)
+
+
+@pytest.mark.parametrize("asked", ROWS, ids=str)
+@examples(30, nightly=500)
+@given(calls=STEPS, after=STEPS)
+def test_rows_made_in_steps_are_those_of_the_cut(
+    asked: dict[str, Any], calls: list[str], after: list[str]
+) -> None:
+    stepwise, at_once = driver(2), driver(None)
+    for made in (stepwise, at_once):
+        made.subscribe(**asked)
+    if stepwise.engine.has_openings:
+        assert not [one for one in stepwise.take() if not isinstance(one, Subscribed)]
+    for call in calls:
+        if call == "step":
+            stepwise.engine.open_step(stepwise.now)
+        else:
+            do(stepwise, call)
+            do(at_once, call)
+    open_all(stepwise)
+    assert taken(stepwise) == taken(at_once)
+    for call in after:
+        if call != "step":
+            do(stepwise, call)
+            do(at_once, call)
+    for made in (stepwise, at_once):
+        made.wait("1s")
+        made.flush()
+    assert taken(stepwise) == taken(at_once)
+    if asked.get("command") != "sow":
+        assert counts(stepwise) == counts(at_once)
+
+
+def taken(made: ManualDriver) -> list[str]:
+    """All that is taken, with the steps of what follows a replay."""
+    said: list[str] = []
+    with contextlib.suppress(SessionUnknown):  # it ends with its last query
+        while outputs := made.take():
+            said += described(outputs)
+            open_all(made)
+    return said
+
+
+def test_equal_replays_in_steps_share_their_rows() -> None:
+    made = driver(2)
+    for number in range(4):
+        made.subscribe("bookmark=epoch", session=f"s{number}")
+    # Four steps of two messages: each of the four did one. One to hand the rows out, one to end.
+    assert open_all(made) == 2
+    heard = [made.received(f"s{number}") for number in range(4)]
+    assert heard == [["resumed by replay, gap 8", BEFORE]] * 4
+
+
+def test_who_leaves_while_rows_are_made_costs_no_more() -> None:
+    made = driver(2)
+    made.session(lasts=True)
+    name = made.subscribe("", order="/v", command="sow_and_subscribe")
+    made.engine.unsubscribe("s", name)
+    assert open_all(made) == 1
+    assert made.received() == ["unsubscribed from px: REQUESTED"]
 
 
 def counts(made: ManualDriver) -> object:
@@ -166,13 +241,103 @@ def test_a_board_that_is_there_is_used_at_once(steps: list[int]) -> None:
     assert made.received("s2")[0] == "group of 3"
 
 
-def test_a_subscription_without_a_snapshot_does_not_wait() -> None:
-    made = driver(3)
-    made.subscribe("", wanted="/v > 5")
-    assert not made.engine.has_openings
-    made.publish("iX8")
-    made.flush()
-    assert made.received() == ["iX8"]
+LATE: tuple[dict[str, Any], ...] = (
+    {"wanted": "/v > 3"},
+    {"options": "oof", "wanted": "/v > 3"},
+    {"options": "conflation=1s,oof", "wanted": "/v > 3"},
+    {"options": "conflation=1s,conflation_key=[/g]", "wanted": "/v > 3"},
+)
+
+
+@pytest.mark.parametrize("asked", LATE, ids=str)
+@examples(30, nightly=500)
+@given(calls=STEPS, after=STEPS)
+def test_without_a_snapshot_nothing_after_the_cut_is_missed(
+    asked: dict[str, Any], calls: list[str], after: list[str]
+) -> None:
+    stepwise, at_once = driver(2), driver(None)
+    for made in (stepwise, at_once):
+        made.subscribe(**asked)
+    for call in calls:
+        if call == "step":
+            stepwise.engine.open_step(stepwise.now)
+            continue
+        for made in (stepwise, at_once):
+            do(made, call)
+            if "conflation" not in asked.get("options", ""):
+                continue
+            made.wait("1s")  # each message in a flush of its own: recorded times are equal here
+            made.flush()
+    open_all(stepwise)
+    for made in (stepwise, at_once):
+        made.wait("1s")
+        made.flush()
+    shown: dict[str, str] = {}
+    assert view(stepwise, shown) == view(at_once, {})
+    for call in after:
+        if call != "step":
+            do(stepwise, call)
+            do(at_once, call)
+    for made in (stepwise, at_once):
+        made.wait("1s")
+        made.flush()
+    assert described(stepwise.take()) == described(at_once.take())
+
+
+def view(made: ManualDriver, shown: dict[str, str]) -> dict[str, str]:
+    """What a client shows after all that it is sent: the newest row of each key."""
+    for line in made.received():
+        for row in line.split():
+            key = row.lstrip("-")[:1]
+            shown.pop(key, None)
+            if not row.startswith("-"):
+                shown[key] = row
+    return shown
+
+
+CHANGES: tuple[tuple[str, str], ...] = (
+    ("", "/v > 3"),
+    ("oof", "/v > 6"),
+    ("conflation=1s,oof", "/v > 6"),
+    ("conflation=1s,oof", ""),
+)
+
+
+@pytest.mark.parametrize(("options", "wanted"), CHANGES)
+@examples(30, nightly=500)
+@given(calls=STEPS, after=STEPS)
+def test_a_change_of_filter_is_made_at_the_moment_of_its_end(
+    options: str, wanted: str, calls: list[str], after: list[str]
+) -> None:
+    stepwise, at_once = driver(2), driver(None)
+    names = {
+        made: made.subscribe("oof", wanted="/v < 7", command="sow_and_subscribe")
+        for made in (stepwise, at_once)
+    }
+    open_all(stepwise)
+    assert taken(stepwise) == taken(at_once)
+    change = partial(ManualDriver.change, wanted=wanted, command="sow_and_subscribe")
+    change(stepwise, names[stepwise], options)
+    for call in calls:
+        if call == "step":
+            stepwise.engine.open_step(stepwise.now)
+            continue
+        if not stepwise.engine.has_openings:
+            break
+        do(stepwise, call)
+        do(at_once, call)
+    open_all(stepwise)
+    change(at_once, names[at_once], options)
+    assert taken(stepwise) == taken(at_once)
+    for call in after:
+        if call != "step":
+            do(stepwise, call)
+            do(at_once, call)
+    for made in (stepwise, at_once):
+        made.wait("1s")
+        made.flush()
+    assert taken(stepwise) == taken(at_once)
+    assert counts(stepwise) == counts(at_once)
 
 
 def test_who_ends_while_waiting_costs_no_more(steps: list[int]) -> None:

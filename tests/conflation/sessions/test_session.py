@@ -68,7 +68,7 @@ def test_a_client_that_has_everything_gets_its_position() -> None:
     driver.subscribe("conflation=1s", command="sow_and_subscribe")
 
     def places() -> dict[str, str]:
-        return {name: str(place) for (name, _), place in driver.engine.caught_up("s")}
+        return {name: str(place) for (name, _), place in driver.engine.session("s").caught_up()}
 
     assert places() == {"sub1": "e1-0"}  # the other's snapshot has not been taken
     driver.received()
@@ -87,10 +87,10 @@ def test_what_a_move_still_owes_is_on_the_way() -> None:
     name = driver.subscribe("conflation=5s")
     driver.publish("a1")
     driver.change(name, "conflation=10s")
-    assert driver.engine.caught_up("s") == []
+    assert driver.engine.session("s").caught_up() == []
     driver.wait("5s")
     assert driver.received() == ["a1"]
-    assert len(driver.engine.caught_up("s")) == 1
+    assert len(driver.engine.session("s").caught_up()) == 1
 
 
 def test_two_subscriptions_of_one_topic_are_two_deliveries() -> None:

@@ -13,7 +13,7 @@ from tidegate.conflation.lanes.interval import IntervalLane
 from tidegate.conflation.lanes.stateful import StatefulLane
 from tidegate.conflation.operators.filter import rows_of
 from tidegate.conflation.subscription import FeedId, LaneId, Window
-from tidegate.conflation.topics.feed import Feed
+from tidegate.conflation.topics.feed import OWED_BYTES_MAX, OWED_MAX, Feed
 from tidegate.conflation.topics.topic import Topic
 from tidegate.keys.filter import Filter
 from tidegate.keys.order import Order
@@ -91,9 +91,25 @@ def test_one_board_serves_all_intervals_of_a_key() -> None:
 def test_a_board_made_late_answers_for_what_follows() -> None:
     topic = Topic("px", Definition(History(9), KEY), "e1")
     topic.publish(make_frames("a1 b1"), 0)
-    board = topic.feed(FeedId(KeySpec.parse("[/v]"))).board
+    feed = topic.feed(FeedId(KeySpec.parse("[/v]")))
     topic.publish(make_frames("c1", first=3), 0)
-    assert tokens(frame for _, frame in board.rows(2)) == "c1"
+    feed.settle()
+    assert tokens(frame for _, frame in feed.board.rows(2)) == "c1"
+
+
+def test_a_board_of_another_key_puts_its_rows_off_within_bounds() -> None:
+    topic = Topic("px", Definition(History(9), KEY), "e1")
+    feed = topic.feed(FeedId(KeySpec.parse("[/v]")))
+    for offset in range(1, 2 * OWED_MAX):
+        topic.publish([Frame(offset, b'{"k":1,"v":%d}' % offset, "[1]")], 0)
+        assert max(0, offset - OWED_MAX) <= len(feed.board) <= max(0, offset - OWED_MAX + 1)
+    was_settled = feed.is_settled
+    assert not was_settled
+    # Large messages would be held up to a thousand times: they become rows at once.
+    large = b'{"k":1,"v":0,"text":"%s"}' % (b"x" * OWED_BYTES_MAX)
+    topic.publish([Frame(topic.head + 1, large, "[1]")], 0)
+    assert feed.is_settled
+    assert len(feed.board) == 2 * OWED_MAX
 
 
 @rule("interval-9")

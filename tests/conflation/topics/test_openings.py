@@ -68,7 +68,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     count(Board, "put")
     count(FilterOperator, "moves")
     count(Feed, "overgrown")
-    count(recorded, "recorded_flushes")
+    count(recorded, "Recording")
     return counted
 
 
@@ -147,10 +147,10 @@ def test_equal_replays_are_made_once(calls: Counter[str]) -> None:
     driver = filled(20)
     for number in range(5):
         driver.subscribe("bookmark=epoch,conflation=1s", session=f"s{number}")
-    assert calls["recorded_flushes"] == 1
+    assert calls["Recording"] == 1
     said = [taken(driver, f"s{number}") for number in range(5)]
     assert said == [said[0]] * 5
     say(driver, (1, 7))
     driver.subscribe("bookmark=epoch,conflation=1s", session="later")
-    assert calls["recorded_flushes"] == 2
+    assert calls["Recording"] == 2
     assert taken(driver, "later") != said[0]

@@ -2,6 +2,7 @@
 
 from tests.support.rules import rule
 from tidegate.conflation.frame import Frame
+from tidegate.conflation.steps import finished
 from tidegate.conflation.subscription import FeedId, LaneId
 from tidegate.conflation.topics.recorded import conflate_recorded
 from tidegate.keys.spec import KeySpec
@@ -20,7 +21,7 @@ def conflated(text: str, pace: str, *, leading: bool = False) -> str:
         for offset, token in enumerate(text.split(), start=1)
     ]
     lane_id = LaneId(FeedId(KEY), SECOND, pace, leading)
-    rows = conflate_recorded(frames, lane_id, KEY, "px")
+    rows = finished(conflate_recorded(frames, lane_id, KEY, "px"))
     return " ".join(f"{row.key}{row.timestamp_ms // 100}" for row in rows)
 
 

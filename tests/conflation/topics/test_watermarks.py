@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidegate.conflation.topics.feed import Place, Watermarks
+from tidegate.conflation.topics.watermarks import Place, Watermarks
 
 A, B = ("s1", "sub", "px"), ("s2", "sub", "px")
 

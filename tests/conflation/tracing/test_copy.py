@@ -18,7 +18,7 @@ OPTIONS = (
 
 
 def subscriber_of(driver: ManualDriver, name: str) -> Subscriber:
-    subscriber = driver.engine.subscriber("s", (name, "px"))
+    subscriber = driver.engine.session("s").subscribers.get((name, "px"))
     assert subscriber is not None
     return subscriber
 

@@ -30,7 +30,7 @@ def subscribed(
     driver.topic()
     driver.topic("other")
     name = driver.subscribe(options, session=session)
-    subscriber = driver.engine.subscriber(session, (name, "px"))
+    subscriber = driver.engine.session(session).subscribers.get((name, "px"))
     assert subscriber is not None
     return driver, subscriber
 
@@ -129,7 +129,8 @@ def test_times_are_those_of_the_calls() -> None:
 def test_there_are_ten_at_most() -> None:
     driver = ManualDriver()
     driver.topic()
-    subscriber = driver.engine.subscriber("s", (driver.subscribe("conflation=100ms"), "px"))
+    name = driver.subscribe("conflation=100ms")
+    subscriber = driver.engine.session("s").subscribers.get((name, "px"))
     assert subscriber is not None
     watchers = driver.engine.watchers
     running = [begin_recording(watchers, subscriber, 0, lambda: None) for _ in range(RECORDERS_MAX)]
@@ -143,7 +144,8 @@ def test_there_are_ten_at_most() -> None:
 def test_who_stops_leaves_nothing_behind() -> None:
     driver = ManualDriver()
     driver.topic()
-    subscriber = driver.engine.subscriber("s", (driver.subscribe("conflation=100ms"), "px"))
+    name = driver.subscribe("conflation=100ms")
+    subscriber = driver.engine.session("s").subscribers.get((name, "px"))
     assert subscriber is not None
     first = begin_recording(driver.engine.watchers, subscriber, 0, lambda: None)
     second = begin_recording(driver.engine.watchers, subscriber, 0, lambda: None)

@@ -106,7 +106,7 @@ def test_a_trace_that_is_not_read_ends() -> None:
     driver = TracedDriver()
     driver.topic()
     name = driver.subscribe("conflation=100ms")
-    subscriber = driver.engine.subscriber("s", (name, "px"))
+    subscriber = driver.engine.session("s").subscribers.get((name, "px"))
     assert subscriber is not None
     recorder = TraceRecorder(subscriber, 0, messages_max=3, bytes_max=BYTES_MAX)
     topic = driver.engine.topic("px")

@@ -7,6 +7,8 @@ take everything. Slow ones take what they are told to.
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
+from typing import cast
 
 import pytest
 
@@ -26,15 +28,16 @@ from tidegate.conflation.definition import Definition, History, QueuePolicy
 from tidegate.conflation.engine import Engine
 from tidegate.conflation.errors import EngineError, LimitReached, SessionUnknown
 from tidegate.conflation.frame import Frame
+from tidegate.conflation.lanes.cohort import Cohort
 from tidegate.conflation.options.grant import decide
 from tidegate.conflation.options.table import Options
 from tidegate.conflation.outputs import (
     CloseReason,
+    CohortReady,
     Goodbye,
     Output,
     Rows,
     SessionClosed,
-    SharedFlush,
     Unsubscribed,
 )
 from tidegate.conflation.sessions.session import QueueLimits
@@ -264,6 +267,21 @@ class EngineLockstep:
             with pytest.raises(SessionUnknown):
                 self.call("take", session.name, bytes_max)
 
+    def take_together(self, session: SessionModel) -> bool:
+        """Whether it is in a cohort; then all of that have taken."""
+        cohort = self.engine.session(session.name).cohort
+        if cohort is None:
+            return False
+        members = {self.sessions[name]: member.name for name, member in cohort.members.items()}
+        rows = self.call("take_together", session.name, PLENTY)
+        for one, name in members.items():
+            if isinstance(rows, Rows):
+                with expected():
+                    self.receive(one, replace(rows, name=name), PLENTY)
+            else:
+                one.ready = False
+        return True
+
     def receive(self, session: SessionModel, output: Output, bytes_max: int) -> None:
         if isinstance(output, Unsubscribed | Goodbye):
             session.owed.remove(output)
@@ -279,8 +297,11 @@ class EngineLockstep:
         self.receive_events()
         for session in list(self.sessions.values()):
             while session.fast and session.ready and session.name in self.sessions:
-                self.take(session, PLENTY)
+                if not self.take_together(session):
+                    self.take(session, PLENTY)
                 self.receive_events()
+            if session.fast and session.name in self.sessions:
+                self.call("gather", session.name, "fast")
         for session, subscriber in self.all_subscribers():
             if session.fast or not session.ready:
                 assert not subscriber.script
@@ -350,6 +371,11 @@ def definition_of(topic: TopicModel) -> Definition:
 def perform(engine: Engine, verb: str, arguments: tuple[object, ...]) -> object:
     """One call; what the engine refuses is an answer too."""
     try:
+        if verb == "take_together":
+            session, bytes_max = arguments
+            cohort = engine.session(str(session)).cohort
+            assert cohort is not None
+            return engine.take_together(cohort, cast(int, bytes_max))
         return getattr(engine, verb)(*arguments)
     except EngineError as refusal:
         return refusal
@@ -365,6 +391,8 @@ def described(answer: object) -> object:
         batch = answer.batch
         places = (batch.since, batch.position, batch.low_water)
         return (answer.name, answer.op, batch.frames, places)
-    if isinstance(answer, SharedFlush):  # its lane is an object of one engine
-        return (answer.topic, answer.epoch, answer.batch.frames, announced_by(answer))
+    if isinstance(answer, CohortReady):  # a cohort is an object of one engine
+        return announced_by(answer)
+    if isinstance(answer, Cohort):
+        return list(answer.members)
     return answer

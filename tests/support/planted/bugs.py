@@ -53,8 +53,8 @@ BOARDS: dict[str, Planted] = {
     "a window does not look where a record was": (
         WINDOWS,
         "conflation/operators/top_n.py",
-        "            self._take_out(known[0], left, came)",
-        "            self._take_out(known[0], set(), set())",
+        "            self._take_out(known.place, left, came)",
+        "            self._take_out(known.place, set(), set())",
     ),
     "a change inside a window is not seen": (
         WINDOWS,
@@ -194,9 +194,9 @@ MEMBERS: dict[str, Planted] = {
 BEGINNINGS: dict[str, Planted] = {
     "a resume of changes forgets the filter": (
         RESUME,
-        "conflation/sessions/backfill.py",
-        "        if not row.removed and (matches is None or matches(row.payload, row.key))",
-        "        if not row.removed",
+        "conflation/sessions/backfill_rows.py",
+        "            if not row.removed and (matches is None or matches(row.payload, row.key))",
+        "            if not row.removed",
     ),
     "a resume of removals under a filter goes by changes": (
         RESUME,
@@ -209,9 +209,9 @@ BEGINNINGS: dict[str, Planted] = {
     ),
     "a resume skips a message": (
         RESUME,
-        "conflation/sessions/backfill.py",
-        "        return replayed(topic, lane_id, topic.journal.after(offset))",
-        "        return replayed(topic, lane_id, topic.journal.after(offset + 1))",
+        "conflation/sessions/backfill_rows.py",
+        "        return replayed(topic, lane_id, topic.journal.after(offset), rows_max)",
+        "        return replayed(topic, lane_id, topic.journal.after(offset + 1), rows_max)",
     ),
     "a replay ends where it began": (
         REPLAY,

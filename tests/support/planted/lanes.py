@@ -17,7 +17,7 @@ LANES: dict[str, Planted] = {
     ),
     "what a round sent ahead comes again": (
         ENGINE,
-        "conflation/lanes/member.py",
+        "conflation/lanes/standing.py",
         "                    self.ahead[board_key] = newest.offset",
         "                    pass",
     ),
@@ -29,7 +29,7 @@ LANES: dict[str, Planted] = {
     ),
     "a round sends what was there when it began": (
         ENGINE,
-        "conflation/lanes/member.py",
+        "conflation/lanes/standing.py",
         "    return newest",
         "    return row",
     ),
@@ -209,5 +209,11 @@ SLOTTED: dict[str, Planted] = {
         "conflation/lanes/pending.py",
         "            if not self._replaces and not joined.keeps_place(earlier):",
         "            if not self._replaces:",
+    ),
+    "a cohort counts as delivered what others were sent before": (
+        ENGINE,
+        "conflation/lanes/member.py",
+        "        self.delivered_before = self.delivered - standing.delivered",
+        "        self.delivered_before = 0",
     ),
 }

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from bench.ticks import write_files
+from bench.spark.ticks import write_files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

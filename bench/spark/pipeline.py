@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from bench import polars_baseline
-from bench.polars_baseline import Outcome
-from bench.ticks import lines_of, recorded_day
+from bench.spark import polars_baseline
+from bench.spark.polars_baseline import Outcome
+from bench.spark.ticks import lines_of, recorded_day
 from tidegate.keys.path import FieldPath
 from tidegate.keys.spec import KeySpec
 from tidegate.pipeline.columns.conflation import Conflation
@@ -54,7 +54,7 @@ def figures() -> Iterator[Figure]:
 
 
 def _conflation(spark: SparkSession, path: Path, theirs: Outcome) -> Iterator[Figure]:
-    from bench import stateful  # imports Spark, which other suites do not need
+    from bench.spark import stateful  # imports Spark, which other suites do not need
 
     lines = recorded_lines(read_history(spark, path))
     by_key = Conflation(KEY, Interval(SECOND_NS, Pace.KEY), TIME)

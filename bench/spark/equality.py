@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from bench.ticks import lines_of, recorded_day, set_file_time, write_files
+from bench.spark.ticks import lines_of, recorded_day, set_file_time, write_files
 from tests.pipeline.event_time import Timed, event_deliveries
 from tests.pipeline.mixed_ticks import KEY, REDUCERS, WANTED, mixed, timed
 from tidegate.pipeline.columns.intervals import Pace

@@ -1,0 +1,166 @@
+"""The guard: the one middleware that finds the subject of a request and asks the table of rules.
+
+Behind it a route finds its subject in the scope. A route that reads topics named in its body asks
+the subject by itself, and so does whatever plans a subscription.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from tidegate.app.access.access import Access, csrf_proof
+from tidegate.app.access.grants import (
+    OBSERVE,
+    SUBJECT,
+    WRITE,
+    Subject,
+    check_owner,
+    check_reading,
+    forbidden,
+)
+from tidegate.app.access.rules import Need, is_known, rule_of
+from tidegate.app.access.tokens import TokenInvalid, refused, unauthenticated
+from tidegate.app.http.internal_call import MARK
+from tidegate.app.http.middleware import SAFE_METHODS
+from tidegate.app.http.problems import STREAMS, Problem
+from tidegate.app.http.requests import (
+    raw_path,
+    session_id,
+    topic_name,
+    topic_or_pattern,
+)
+
+COOKIE: Final = "__Host-tidegate"
+"""Browsers take a cookie of this prefix only from a secure origin, for all of it and no other."""
+CSRF_HEADER: Final = b"tidegate-csrf"
+TICKET: Final = b"ticket="
+OwnerOf = Callable[[str], str | None]
+
+
+class Guard:
+    """Lets a request pass with its subject, or refuses it.
+
+    Args:
+        app: what is guarded.
+        access: the keys and the policy.
+        owner_of: the `sub` that opened a session, None for a session that is not here. Such a
+            request goes on to the session's gateway, whose guard asks again.
+    """
+
+    def __init__(self, app: ASGIApp, access: Access, owner_of: OwnerOf) -> None:
+        self._app = app
+        self._access = access
+        self._owner_of = owner_of
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Run the app for a request that its subject may make.
+
+        Raises:
+            Problem: unauthenticated, forbidden, csrf, not-found, or session-unknown for a session
+                of somebody else.
+        """
+        if scope["type"] == "http":
+            path = raw_path(scope).decode("latin-1")
+            rule = rule_of(scope["method"], path)
+            need = None if rule is None else rule.need
+            # Workers of one address ask each other for figures in nobody's name.
+            is_open = need is Need.NOTHING or (MARK in scope and path == "/metrics")
+            if not is_open:
+                scope = await self._identified(scope)
+                self._check(scope, path, need)
+        await self._app(scope, receive, send)
+
+    async def _identified(self, scope: Scope) -> Scope:
+        """Return the scope with its subject, and without a ticket."""
+        ticket, query = _ticket(scope)
+        if ticket is not None:
+            target = raw_path(scope) + b"?" + query
+            subject = self._access.redeemed(ticket, target)
+            return {**scope, "query_string": query, SUBJECT: subject}
+        token, is_cookie = token_in(scope)
+        subject = await self._access.subject_of(token)
+        if is_cookie and MARK not in scope and scope["method"] not in SAFE_METHODS:
+            _check_proof(scope, token)
+        return {**scope, SUBJECT: subject}
+
+    def _check(self, scope: Scope, path: str, need: Need | None) -> None:
+        subject: Subject = scope[SUBJECT]
+        grants = subject.grants
+        match need:
+            case None if not is_known(path):
+                # A route without a rule is no route: it is refused, whatever it would answer.
+                raise Problem("not-found", "There is nothing under this path.")
+            case Need.OWNER | Need.VIEWER:
+                may_see = need is Need.VIEWER and grants.may_anywhere(OBSERVE)
+                if not may_see:
+                    check_owner(subject, self._owner_of(session_id(scope)))
+            case Need.OBSERVE:
+                if not grants.may_anywhere(OBSERVE):
+                    raise forbidden(OBSERVE)
+            case Need.READ:
+                check_reading(grants, topic_or_pattern(scope))
+            case Need.WHOLE:
+                grants.require_whole(topic_name(scope))
+            case Need.WRITE | Need.ADMIN:
+                grants.require(need.value, topic_name(scope))
+            case Need.REMOVE:
+                grants.require(WRITE, topic_name(scope))
+                grants.require_whole(topic_name(scope))
+            case Need.DEFINITION:
+                if not grants.may_define(topic_name(scope)):
+                    grants.require_whole(topic_name(scope))
+
+
+def token_in(scope: Scope) -> tuple[str, bool]:
+    """Return the token of a request, and whether it is the cookie's; a header goes first.
+
+    Raises:
+        Problem: unauthenticated.
+    """
+    given = [value for name, value in scope["headers"] if name == b"authorization"]
+    if len(given) > 1:
+        raise unauthenticated("A request has one Authorization header.", 'error="invalid_request"')
+    if given:
+        scheme, _, token = given[0].decode("latin-1").strip().partition(" ")
+        if scheme.lower() != "bearer" or not token.strip():
+            raise unauthenticated("Authorization is Bearer and a token.")
+        return token.strip(), False
+    cookies = list(_cookies(scope))
+    if len(cookies) > 1:
+        raise refused(TokenInvalid("the cookie comes twice"))
+    if not cookies:
+        raise unauthenticated("The request needs a token: Authorization: Bearer …")
+    return cookies[0], True
+
+
+def _cookies(scope: Scope) -> Iterable[str]:
+    for name, value in scope["headers"]:
+        if name == b"cookie":
+            for pair in value.decode("latin-1").split(";"):
+                key, equals, text = pair.strip().partition("=")
+                if equals and key == COOKIE:
+                    yield text
+
+
+def _check_proof(scope: Scope, token: str) -> None:
+    given = [value for name, value in scope["headers"] if name == CSRF_HEADER]
+    if len(given) != 1 or not hmac.compare_digest(given[0], csrf_proof(token).encode()):
+        detail = "A change with the cookie needs the header Tidegate-CSRF, as the login gave it."
+        raise Problem("csrf", detail)
+
+
+def _ticket(scope: Scope) -> tuple[str | None, bytes]:
+    """Return the ticket of a stream, and the query without it."""
+    query: bytes = scope["query_string"]
+    if TICKET not in query or scope["method"] != "GET" or not scope["path"].endswith(STREAMS):
+        return None, query
+    pairs = query.split(b"&")
+    tickets = [pair[len(TICKET) :] for pair in pairs if pair.startswith(TICKET)]
+    if len(tickets) != 1:
+        raise refused(TokenInvalid("the ticket is not valid"))
+    rest = b"&".join(pair for pair in pairs if not pair.startswith(TICKET))
+    return tickets[0].decode("latin-1"), rest

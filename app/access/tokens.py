@@ -1,0 +1,159 @@
+"""Tokens: JSON Web Tokens (RFC 7519), verified by the keys of one issuer."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any, Final
+
+import jwt
+
+from tidegate.app.access.grants import GrantInvalid, Grants, Subject, named_values, parse_grants
+from tidegate.app.access.keys import KeySet
+from tidegate.app.access.policy import Policy
+from tidegate.app.http.problems import Problem
+
+CLAIM: Final = "tidegate"
+REQUIRED: Final = ("exp", "iss", "aud", "sub")
+SKEW_S: Final = 30
+TOKEN_CHARACTERS_MAX: Final = 8192
+# Types of RFC 9068 and of RFC 7519. A token for another use, such as a logout, is none of ours.
+TYPES: Final = frozenset({"jwt", "at+jwt", "application/at+jwt"})
+VERIFIED_MAX: Final = 4_096
+
+_TOKEN = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+", re.ASCII)
+_SUB = re.compile(r"[^\x00-\x1f\x7f-\x9f\u2028\u2029]{1,255}")
+
+
+class TokenInvalid(Exception):
+    """A token that proves nothing; `str()` says why, without any of its text."""
+
+
+class KeyUnknown(TokenInvalid):
+    """A token whose key is not in the set, perhaps not yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Issuer:
+    """The issuer whose tokens are taken, and the audience that they must name."""
+
+    name: str
+    audience: str
+
+
+class Verifier:
+    """Turns tokens into subjects; remembers those that it has verified."""
+
+    def __init__(self, issuer: Issuer) -> None:
+        self._issuer = issuer
+        # By digest: no token is kept. A signature costs some 100 us, and clients repeat theirs.
+        self._verified: OrderedDict[bytes, Subject] = OrderedDict()
+
+    def forget(self) -> None:
+        """Verify every token again: keys or policy have changed."""
+        self._verified.clear()
+
+    def subject(self, token: str, keys: KeySet, policy: Policy, now_ms: int) -> Subject:
+        """Return the subject of a token.
+
+        Raises:
+            TokenInvalid, KeyUnknown: it proves nothing.
+        """
+        digest = hashlib.sha256(token.encode()).digest()
+        known = self._verified.get(digest)
+        if known is None:
+            known = self._verify(token, keys, policy)
+            self._verified[digest] = known
+            if len(self._verified) > VERIFIED_MAX:
+                self._verified.popitem(last=False)
+        if now_ms >= known.expires_ms + SKEW_S * 1_000:
+            raise TokenInvalid("it has expired")
+        return known
+
+    def _verify(self, token: str, keys: KeySet, policy: Policy) -> Subject:
+        if len(token) > TOKEN_CHARACTERS_MAX or not _TOKEN.fullmatch(token):
+            raise TokenInvalid("it is not a signed JWT")
+        try:
+            header = jwt.get_unverified_header(token)
+        except (jwt.PyJWTError, ValueError, RecursionError):
+            raise TokenInvalid("it is not a signed JWT") from None
+        if str(header.get("typ", "jwt")).lower() not in TYPES:
+            raise TokenInvalid("it is of another type")
+        found = keys.candidates(header.get("kid"), header.get("alg"))
+        if not found:
+            raise KeyUnknown("its key is not known, or not for its algorithm")
+        for key in found:
+            try:
+                claims = self._claims(token, key.jwk)
+            except jwt.InvalidSignatureError:
+                continue
+            return _subject(claims, key.digest, policy)
+        raise TokenInvalid("its signature is wrong")
+
+    def _claims(self, token: str, key: jwt.PyJWK) -> dict[str, Any]:
+        try:
+            return jwt.decode(
+                token, key,
+                algorithms=[key.algorithm_name],
+                issuer=self._issuer.name,
+                audience=self._issuer.audience,
+                leeway=SKEW_S,
+                options={"require": list(REQUIRED), "enforce_minimum_key_length": True},
+            )  # fmt: skip
+        except jwt.InvalidSignatureError:
+            raise
+        except jwt.PyJWTError as error:
+            raise TokenInvalid(_REASONS.get(type(error), "its claims do not fit")) from None
+        except (ValueError, TypeError, OverflowError, RecursionError):
+            raise TokenInvalid("its claims do not fit") from None
+
+
+_REASONS: dict[type[jwt.PyJWTError], str] = {
+    jwt.ExpiredSignatureError: "it has expired",
+    jwt.ImmatureSignatureError: "it is not valid yet",
+    jwt.InvalidAudienceError: "it is for another audience",
+    jwt.InvalidIssuerError: "it is of another issuer",
+    jwt.MissingRequiredClaimError: f"it lacks one of {', '.join(REQUIRED)}",
+}
+
+
+def _subject(claims: dict[str, Any], key_id: str, policy: Policy) -> Subject:
+    expires = claims["exp"]
+    # PyJWT takes numbers in texts, too; RFC 7519 has numbers only.
+    if isinstance(expires, bool) or not isinstance(expires, int | float):
+        raise TokenInvalid("its exp is not a number")
+    sub, token_id = claims["sub"], claims.get("jti", "")
+    if not isinstance(sub, str) or not _SUB.fullmatch(sub):
+        raise TokenInvalid("its sub is not a text of 1 to 255 characters")
+    held = claims.get(CLAIM, {})
+    if not isinstance(held, dict):
+        raise TokenInvalid(f"its claim {CLAIM} is not an object")
+    try:
+        own = parse_grants(held.get("grants", []))
+    except GrantInvalid as error:
+        # Nothing of the token's text goes into an answer.
+        raise TokenInvalid(f"its grants do not fit: {str(error).split(':')[0]}") from None
+    return policy.applied(
+        Subject(
+            sub,
+            int(expires * 1_000),
+            Grants(own),
+            own=own,
+            values=named_values(claims, policy.claim) if policy.claim else (),
+            key_id=key_id,
+            token_id=token_id if isinstance(token_id, str) else "",
+        )
+    )
+
+
+def refused(error: TokenInvalid) -> Problem:
+    """Return the problem of a token that proves nothing."""
+    return unauthenticated(f"The token is not taken: {error}.", 'error="invalid_token"')
+
+
+def unauthenticated(detail: str, reason: str = "") -> Problem:
+    """Return the problem of a request without a subject (RFC 6750, 3)."""
+    challenge = 'Bearer realm="tidegate"' + (f", {reason}" if reason else "")
+    return Problem("unauthenticated", detail, headers={"WWW-Authenticate": challenge})

@@ -1,0 +1,52 @@
+/**
+ * What can go wrong: a refusal of the gateway, or no answer from it.
+ *
+ * @module
+ */
+
+const TEMPORARY = new Set([408, 425, 429, 500, 502, 503, 504]);
+
+/** A refusal of the gateway: `application/problem+json` (RFC 9457). */
+export class Problem extends Error {
+  /**
+   * @param {number} status The HTTP status.
+   * @param {Record<string, any>} document The members of the problem.
+   * @param {number} [retryAfterMs] The least wait before another attempt.
+   */
+  constructor(status, document, retryAfterMs = 0) {
+    super([document.title, document.detail].filter(Boolean).join(": ") || `status ${status}`);
+    this.name = "Problem";
+    this.status = status;
+    this.document = document;
+    /** @type {string} The stable code, such as `topic-unknown`; empty for an answer that is no problem. */
+    this.code = String(document.code ?? "");
+    /** @type {number | undefined} The character of the options or the filter that is wrong. */
+    this.position = document.position;
+    /** @type {number | undefined} The line of the request that is wrong. */
+    this.line = document.line;
+    /** @type {string | undefined} The field of a document that is wrong. */
+    this.pointer = document.pointer;
+    this.retryAfterMs = retryAfterMs;
+  }
+}
+
+/** The gateway did not answer, or its answer broke off. */
+export class Unreachable extends Error {
+  /**
+   * @param {string} message
+   * @param {unknown} [cause]
+   */
+  constructor(message, cause) {
+    super(message, { cause });
+    this.name = "Unreachable";
+  }
+}
+
+/**
+ * Return true if a repeated request may succeed: no answer, 429, or a gateway that is out.
+ *
+ * @param {unknown} error
+ */
+export function isTemporary(error) {
+  return error instanceof Unreachable || (error instanceof Problem && TEMPORARY.has(error.status));
+}

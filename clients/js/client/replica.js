@@ -1,0 +1,316 @@
+/**
+ * The records of one subscription as a live map, and the changes that each flush makes to it.
+ *
+ * @module
+ */
+
+import { equal, isObject, patched, stringify } from "./json.js";
+
+/**
+ * A record as it is now, or a removed one as it last was.
+ *
+ * @typedef {object} Row
+ * @property {string} id The key as text, `["IBM",7]`; for a pattern the topic stands before it.
+ * @property {string} topic
+ * @property {any[] | null} key The fields of the key; null on a topic without key.
+ * @property {any} value
+ * @property {string} op `snapshot`, `publish`, `delta` or `oof`.
+ * @property {string} bookmark Of the first message that the row stands for.
+ * @property {any} [previous] The value before; not on a new record.
+ * @property {string} [reason] Of a removal: `deleted`, `expired`, `match`, or `missed` for a record
+ *   that was removed while the stream was lost.
+ * @property {number} [timestamp] In ms, with the option `timestamp`.
+ * @property {number} [conflated] How many messages the row stands for, with the option `receipt`.
+ * @property {string} [first] The bookmark of the first of them.
+ * @property {string} [last] The bookmark of the last of them.
+ */
+
+/** The net effect of one or more flushes: each record is in one of the three lists. */
+export class Changes {
+  /** @type {Map<string, Row>} */
+  #added = new Map();
+  /** @type {Map<string, Row>} */
+  #changed = new Map();
+  /** @type {Map<string, Row>} */
+  #removed = new Map();
+
+  /** Records that were not held before. */
+  get added() {
+    return [...this.#added.values()];
+  }
+
+  /** Records with a new value; `previous` is the one before. */
+  get changed() {
+    return [...this.#changed.values()];
+  }
+
+  /** Records that are no longer there; `reason` says why. */
+  get removed() {
+    return [...this.#removed.values()];
+  }
+
+  /** The number of records in the three lists. */
+  get size() {
+    return this.#added.size + this.#changed.size + this.#removed.size;
+  }
+
+  /**
+   * Record a value; `isNew` if nothing was held before it.
+   *
+   * @internal
+   * @param {Row} row
+   * @param {boolean} isNew
+   */
+  put(row, isNew) {
+    const removed = this.#removed.get(row.id);
+    const before = this.#changed.get(row.id) ?? removed;
+    if (removed) this.#removed.delete(row.id);
+    if (before) this.#changed.set(row.id, { ...row, previous: before.previous });
+    else if (isNew || this.#added.has(row.id)) this.#added.set(row.id, withoutPrevious(row));
+    else this.#changed.set(row.id, row);
+  }
+
+  /**
+   * Record a removal.
+   *
+   * @internal
+   * @param {Row} row
+   */
+  remove(row) {
+    if (this.#added.delete(row.id)) return; // came and went: nothing for a reader to do
+    const before = this.#changed.get(row.id);
+    this.#changed.delete(row.id);
+    this.#removed.set(row.id, before ? { ...row, previous: before.previous } : row);
+  }
+
+  /**
+   * Add later changes, so that a reader that is behind gets both as one.
+   *
+   * @internal
+   * @param {Changes} later
+   */
+  join(later) {
+    for (const row of later.removed) this.remove(row);
+    for (const row of later.added) this.put(row, true);
+    for (const row of later.changed) this.put(row, false);
+  }
+}
+
+/** @param {Row} row */
+function withoutPrevious({ previous, ...row }) {
+  return row;
+}
+
+/** A delta came for a record that is not held: the subscription has to begin again. */
+export class RecordMissing extends Error {}
+
+/** The newest value of each key, from the events of a subscription in format `batch` or `envelope`. */
+export class Replica {
+  /** @param {boolean} [hasManyTopics] True for a pattern: two topics may have the same key. */
+  constructor(hasManyTopics = false) {
+    this.#hasManyTopics = hasManyTopics;
+  }
+
+  #hasManyTopics;
+  /** @type {Map<string, Row>} */
+  #rows = new Map();
+  /** @type {Map<string, Set<string>>} Of a pattern: the ids of each topic, which are not sought among all. */
+  #index = new Map();
+  /** @type {Set<string>} Topics that have begun with a snapshot. */
+  #topics = new Set();
+  /** @type {Map<string, Set<string>>} Of each topic in a snapshot: the records that it has not shown yet. */
+  #unseen = new Map();
+
+  /** @returns {ReadonlyMap<string, Row>} The records by id, in the order of their arrival. */
+  get rows() {
+    return this.#rows;
+  }
+
+  /**
+   * Return the id of a record.
+   *
+   * @param {any} key
+   * @param {string} topic
+   */
+  idOf(key, topic) {
+    const text = stringify(key ?? null);
+    return this.#hasManyTopics ? `${topic} ${text}` : text;
+  }
+
+  /**
+   * Apply one event; return its rows and what they changed.
+   *
+   * `missing` is the error of a delta without its record; the other rows are applied all the same.
+   *
+   * @param {string} name
+   * @param {Record<string, any>} fields
+   * @returns {{ rows: Row[], changes: Changes, missing: RecordMissing | null }}
+   */
+  take(name, fields) {
+    const changes = new Changes();
+    /** @type {Row[]} */
+    const rows = [];
+    let missing = null;
+    if (name === "message") {
+      for (const given of fields.rows ?? [fields]) {
+        const row = this.#apply(given, changes);
+        if (row) rows.push(row);
+        else missing = new RecordMissing(`a delta came for a record of ${given.topic} that is not held`);
+      }
+    } else if (name === "group_begin") {
+      this.#topics.add(fields.topic);
+      this.#unseen.set(fields.topic, new Set(this.#idsOf(fields.topic)));
+    } else if (name === "group_end") {
+      // A snapshot has all records: one that it leaves out is gone, without a removal.
+      for (const id of this.#unseen.get(fields.topic) ?? []) this.#drop(id, "missed", changes);
+      this.#unseen.delete(fields.topic);
+    } else if (name === "unsubscribed" && fields.reason === "REMOVED") {
+      for (const id of this.#idsOf(fields.topic)) this.#drop(id, "deleted", changes);
+      this.#topics.delete(fields.topic);
+    }
+    return { rows, changes, missing };
+  }
+
+  /**
+   * Yield the events that bring another replica to this state.
+   *
+   * A topic that is in the middle of a snapshot stays open: its end is still to come.
+   */
+  *snapshot() {
+    for (const topic of this.#topics) {
+      const rows = this.#idsOf(topic).filter((id) => !this.#unseen.get(topic)?.has(id));
+      const held = rows.map((id) => ({ ...withoutPrevious(/** @type {Row} */ (this.#rows.get(id))), op: "snapshot" }));
+      yield { name: "group_begin", fields: { topic, rows: held.length } };
+      yield { name: "message", fields: { topic, rows: held } };
+      if (!this.#unseen.has(topic)) yield { name: "group_end", fields: { topic, rows: held.length } };
+    }
+  }
+
+  /**
+   * @param {Record<string, any>} given
+   * @param {Changes} changes
+   * @returns {Row | null} Null for a delta without its record.
+   */
+  #apply(given, changes) {
+    const id = this.idOf(given.key, given.topic);
+    const held = this.#rows.get(id);
+    const row = /** @type {Row} */ ({ ...given, id, key: given.key ?? null });
+    if (held) row.previous = held.value;
+    if (row.op === "oof") {
+      this.#delete(id, row.topic);
+      if (held) changes.remove(row);
+      return row;
+    }
+    if (row.op === "delta") {
+      // A guess would be wrong for good: deltas after it build on it.
+      if (!held) return null;
+      row.value = patched(held.value, row.value);
+    }
+    const wasUnseen = this.#unseen.get(row.topic)?.delete(id) ?? false;
+    this.#rows.set(id, row);
+    if (this.#hasManyTopics && !held) this.#indexOf(row.topic).add(id);
+    // A snapshot after a lost stream repeats what is held; that is no change.
+    if (!(held && wasUnseen && equal(held.value, row.value))) changes.put(row, !held);
+    return row;
+  }
+
+  /**
+   * @param {string} id
+   * @param {string} reason
+   * @param {Changes} changes
+   */
+  #drop(id, reason, changes) {
+    const held = this.#rows.get(id);
+    if (!held) return;
+    this.#delete(id, held.topic);
+    changes.remove({ ...held, op: "oof", reason, previous: held.value });
+  }
+
+  /**
+   * @param {string} id
+   * @param {string} topic
+   */
+  #delete(id, topic) {
+    this.#rows.delete(id);
+    this.#index.get(topic)?.delete(id);
+  }
+
+  /** @param {string} topic */
+  #idsOf(topic) {
+    return this.#hasManyTopics ? [...this.#indexOf(topic)] : [...this.#rows.keys()];
+  }
+
+  /** @param {string} topic */
+  #indexOf(topic) {
+    const ids = this.#index.get(topic) ?? new Set();
+    this.#index.set(topic, ids);
+    return ids;
+  }
+}
+
+/**
+ * Return a comparison of rows by a text such as `/price DESC,/symbol`, as the gateway orders them:
+ * null, numbers, strings; ties by key.
+ *
+ * @param {string} text
+ * @returns {(one: Row, other: Row) => number}
+ */
+export function ordering(text) {
+  const columns = text.split(",").map((part) => {
+    const [path, ...words] = part.trim().split(/\s+/);
+    const names = path.replace(/^\$\.|^\//, "").split(/[/.]/).filter(Boolean);
+    const upper = words.map((word) => word.toUpperCase());
+    return { names, sign: upper.includes("DESC") ? -1 : 1, asText: upper.includes("TEXT") };
+  });
+  return (one, other) => {
+    for (const { names, sign, asText } of columns) {
+      const order = compared(rank(fieldOf(one.value, names), asText), rank(fieldOf(other.value, names), asText));
+      if (order !== 0) return sign * order;
+    }
+    return comparedKeys(one.key ?? [], other.key ?? []);
+  };
+}
+
+/**
+ * @param {any[]} one
+ * @param {any[]} other
+ */
+function comparedKeys(one, other) {
+  for (let at = 0; at < Math.min(one.length, other.length); at += 1) {
+    const order = compared(rank(one[at], false), rank(other[at], false));
+    if (order !== 0) return order;
+  }
+  return one.length - other.length;
+}
+
+/**
+ * @param {any} value
+ * @param {string[]} names
+ */
+function fieldOf(value, names) {
+  for (const name of names) {
+    value = Array.isArray(value) ? value[0] : value;
+    value = isObject(value) && Object.hasOwn(value, name) ? value[name] : null;
+  }
+  return Array.isArray(value) ? value[0] : value;
+}
+
+/**
+ * @param {any} value
+ * @param {boolean} asText
+ * @returns {[number, any]}
+ */
+function rank(value, asText) {
+  if (value === null || value === undefined || value === "" || typeof value === "object") return [0, 0];
+  const isNumber = typeof value === "number" || typeof value === "bigint";
+  return isNumber && !asText ? [1, value] : [2, String(value)];
+}
+
+/**
+ * @param {[number, any]} one
+ * @param {[number, any]} other
+ */
+function compared(one, other) {
+  if (one[0] !== other[0]) return one[0] - other[0];
+  return one[1] < other[1] ? -1 : Number(one[1] > other[1]);
+}

@@ -1,0 +1,399 @@
+/**
+ * One session for many subscriptions: one stream, whatever a page shows.
+ *
+ * @module
+ */
+
+import { isTemporary, Problem } from "./errors.js";
+import { intervalOf, slowerOf } from "./interval.js";
+import { RecordMissing } from "./replica.js";
+import { askFor, requestOf, wantsRemovals } from "./request.js";
+import { Backoff, Pause } from "./retry.js";
+import { Stream } from "./stream.js";
+
+/** @typedef {import("./sse.js").StreamEvent} StreamEvent */
+/** @typedef {import("./subscription.js").Target} Target */
+/** @typedef {import("./subscription.js").Wish} Wish */
+/** @typedef {import("./transport.js").Transport} Transport */
+
+/** @typedef {"connecting" | "live" | "lost" | "closed"} State */
+
+const HIDDEN_AFTER_MS = 1_000; // who looks at another tab for a moment changes nothing
+const BACK_PRESSURE = "BACK_PRESSURE";
+const COMES_AGAIN = new Set([BACK_PRESSURE, "UNUSABLE"]); // reasons of an end that may pass
+
+/** What a session knows of one of its subscriptions. */
+class Entry {
+  /** @param {Target} target */
+  constructor(target) {
+    this.target = target;
+  }
+
+  /** The name that the gateway gave it; empty until then. */
+  name = "";
+  /** True once it was granted: a later refusal may pass. */
+  wasGranted = false;
+  isGone = false;
+  /** @type {Wish} The wish that was last asked for. */
+  asked = {};
+  /** The interval that was granted, for the way back from a hidden page. */
+  interval = "";
+  isSlowed = false;
+  pause = new Pause();
+}
+
+/** The session of a client, and its stream; opened with the first subscription. */
+export class Session {
+  /**
+   * @param {Transport} transport
+   * @param {(state: State, reason: string) => void} onState
+   * @param {(name: string, fields: any) => void} onNotice Called with notices of no subscription.
+   */
+  constructor(transport, onState, onNotice) {
+    this.#transport = transport;
+    this.#onState = onState;
+    this.#onNotice = onNotice;
+  }
+
+  #transport;
+  #onState;
+  #onNotice;
+  /** The gateway's id of the session; empty before and between sessions. */
+  #id = "";
+  /** @type {Map<Target, Entry>} */
+  #entries = new Map();
+  /** @type {Map<string, Entry>} */
+  #named = new Map();
+  /** @type {Map<string, [StreamEvent, any][]>} Events that came before the answer with the name. */
+  #unclaimed = new Map();
+  /** Requests whose answer is to come: without any, events of unknown subscriptions are of ended ones. */
+  #asking = 0;
+  /** @type {Stream | null} */
+  #stream = null;
+  #pause = new Pause();
+  #backoff = new Backoff();
+  #isRunning = false;
+  #isClosed = false;
+  #isHidden = false;
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  #hiding;
+
+  /** @param {Target} target */
+  add(target) {
+    const entry = new Entry(target);
+    this.#entries.set(target, entry);
+    if (!this.#isRunning) this.#run();
+    else if (this.#id) this.#subscribe(entry);
+  }
+
+  /** @param {Target} target */
+  async remove(target) {
+    const entry = this.#entries.get(target);
+    if (!entry) return;
+    this.#forget(entry);
+    if (entry.name && this.#id) await this.#quietly("DELETE", `/subscriptions/${entry.name}`);
+  }
+
+  /**
+   * @param {Target} target
+   * @param {Wish} before
+   */
+  async change(target, before) {
+    const entry = this.#entries.get(target);
+    if (!entry?.name) return; // it follows as soon as it has a name
+    const removals = wantsRemovals(target.wish);
+    const [old, now] = [requestOf("", before, removals, null), requestOf("", target.wish, removals, null)];
+    if (old.command !== now.command || target.wish.bookmark !== before.bookmark) {
+      // A command is for life: the subscription begins again, and the records follow its snapshot.
+      await this.#again(entry);
+      return;
+    }
+    const change = {
+      // All of them in place of the old ones: an option that was left out must not stay.
+      options: old.options === now.options ? undefined : [now.options, "replace"].filter(Boolean).join(","),
+      filter: old.filter === now.filter ? undefined : (now.filter ?? null),
+      order_by: old.order_by === now.order_by ? undefined : (now.order_by ?? ""),
+    };
+    entry.asked = target.wish;
+    const granted = await this.#transport.ask("PATCH", this.#path(`/subscriptions/${entry.name}`), { json: change });
+    entry.interval = intervalOf(granted.options);
+    entry.isSlowed = false;
+    this.#pace(entry);
+  }
+
+  /**
+   * Say whether anybody looks: a hidden page needs fewer updates.
+   *
+   * @param {boolean} isHidden
+   */
+  setHidden(isHidden) {
+    clearTimeout(this.#hiding);
+    const apply = () => {
+      this.#isHidden = isHidden;
+      for (const entry of this.#entries.values()) this.#pace(entry);
+    };
+    if (isHidden) this.#hiding = setTimeout(apply, HIDDEN_AFTER_MS);
+    else apply();
+    if (!isHidden) this.wake();
+  }
+
+  /** Try again now, where a wait is running. */
+  wake() {
+    this.#stream?.wake();
+    this.#pause.end();
+    for (const entry of this.#entries.values()) entry.pause.end();
+  }
+
+  /**
+   * End all subscriptions and the session.
+   *
+   * @param {string} [reason]
+   */
+  async close(reason = "CLOSED") {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    clearTimeout(this.#hiding);
+    this.#stream?.close();
+    this.#pause.end();
+    for (const entry of [...this.#entries.values()]) {
+      this.#forget(entry);
+      entry.target.ended(reason);
+    }
+    if (this.#id && reason === "CLOSED") await this.#quietly("DELETE", "");
+    this.#onState("closed", reason);
+  }
+
+  /** End the session without waiting: the page goes, and nobody comes back to it. */
+  leave() {
+    if (this.#id) this.#transport.ask("DELETE", this.#path(""), { keepalive: true }).catch(() => {});
+  }
+
+  async #run() {
+    this.#isRunning = true;
+    while (!this.#isClosed) {
+      try {
+        this.#onState("connecting", "");
+        await this.#open();
+        const reason = await this.#follow();
+        await this.close(reason);
+      } catch (error) {
+        if (this.#isClosed) return;
+        this.#id = "";
+        const isGone = error instanceof Problem && error.code === "session-unknown";
+        const reason = error instanceof Error ? error.message : String(error);
+        if (!isGone && !isTemporary(error)) {
+          // Nothing that time would heal: a wrong token, a wrong address.
+          for (const { target } of this.#entries.values()) target.failed(error instanceof Error ? error : new Error(reason));
+          await this.close(reason);
+          return;
+        }
+        this.#onState("lost", reason);
+        // Also for a session that is gone: a gateway that forgets each of them would be asked without end.
+        await this.#pause.wait(this.#backoff.waitMs(error instanceof Problem ? error.retryAfterMs : 0));
+      }
+    }
+  }
+
+  /** Open a session, empty: one subscription that is refused must not refuse all. */
+  async #open() {
+    const { session } = await this.#transport.ask("POST", "/v1/sessions", { json: {} });
+    this.#id = session;
+    this.#named.clear();
+    this.#unclaimed.clear();
+    for (const entry of this.#entries.values()) {
+      entry.name = "";
+      this.#subscribe(entry);
+    }
+  }
+
+  #follow() {
+    this.#stream = new Stream({
+      open: (lastId, signal) => this.#transport.open(this.#path("/events"), lastId, signal),
+      event: (event, fields) => this.#take(event, fields),
+      lost: (reason) => this.#onState("lost", reason),
+      parsed: (text) => this.#transport.parsed(text),
+    });
+    return this.#stream.run();
+  }
+
+  /**
+   * @param {StreamEvent} event
+   * @param {any} fields
+   */
+  #take(event, fields) {
+    if (event.name === "hello") {
+      this.#backoff.succeeded();
+      this.#onState("live", "");
+      for (const each of fields.subscriptions) this.#deliver({ ...event, name: "subscribed" }, each);
+    } else if (fields.sub === undefined) {
+      this.#onNotice(event.name, fields);
+    } else {
+      this.#deliver(event, fields);
+    }
+  }
+
+  /**
+   * @param {StreamEvent} event
+   * @param {any} fields
+   */
+  #deliver(event, fields) {
+    const entry = this.#named.get(fields.sub);
+    if (entry) {
+      this.#apply(entry, event, fields);
+    } else if (this.#asking > 0) {
+      // The stream was faster than the answer that says whose this is.
+      const waiting = this.#unclaimed.get(fields.sub) ?? [];
+      this.#unclaimed.set(fields.sub, [...waiting, [event, fields]]);
+    }
+  }
+
+  /**
+   * @param {Entry} entry
+   * @param {StreamEvent} event
+   * @param {any} fields
+   */
+  #apply(entry, event, fields) {
+    try {
+      entry.target.take(event.name, fields, event.id);
+    } catch (error) {
+      if (!(error instanceof RecordMissing)) throw error;
+      this.#again(entry);
+      return;
+    }
+    if (event.name === "unsubscribed") this.#unsubscribed(entry, fields);
+  }
+
+  /**
+   * @param {Entry} entry
+   * @param {{ topic: string, reason: string }} fields
+   */
+  #unsubscribed(entry, { topic, reason }) {
+    if (topic !== entry.target.topic) {
+      // Of a pattern only this topic has left, and the pattern takes it again only if it begins again.
+      if (reason === BACK_PRESSURE) this.#again(entry, true);
+    } else if (COMES_AGAIN.has(reason)) {
+      this.#named.delete(entry.name);
+      entry.name = "";
+      this.#subscribe(entry, true);
+    } else {
+      this.#forget(entry);
+      entry.target.ended(reason);
+    }
+  }
+
+  /**
+   * Ask for a subscription until it is granted or refused for good.
+   *
+   * @param {Entry} entry
+   * @param {boolean} [isLater] Wait first: there was a reason for which it ended.
+   */
+  async #subscribe(entry, isLater = false) {
+    const session = this.#id;
+    const backoff = new Backoff();
+    let waitMs = backoff.waitMs();
+    if (isLater) await entry.pause.wait(waitMs);
+    while (!this.#isClosed && !entry.isGone && session === this.#id) {
+      this.#asking += 1;
+      try {
+        entry.asked = entry.target.wish;
+        const post = (/** @type {any} */ json) => this.#transport.ask("POST", this.#path("/subscriptions"), { json });
+        const granted = await askFor(entry.target, entry.wasGranted, post);
+        if (session === this.#id) this.#name(entry, granted);
+        return;
+      } catch (error) {
+        if (!(error instanceof Error)) throw error;
+        if (error instanceof Problem && error.code === "session-unknown") return; // the stream finds out, too
+        // A gateway without a store has restarted, and nobody has published to the topic yet.
+        const mayComeBack = entry.wasGranted && error instanceof Problem && error.code === "topic-unknown";
+        if (!isTemporary(error) && !mayComeBack) {
+          this.#forget(entry);
+          entry.target.failed(error);
+          return;
+        }
+        waitMs = backoff.waitMs(error instanceof Problem ? error.retryAfterMs : 0);
+      } finally {
+        this.#asking -= 1;
+      }
+      await entry.pause.wait(waitMs);
+    }
+  }
+
+  /**
+   * @param {Entry} entry
+   * @param {any} granted
+   */
+  #name(entry, granted) {
+    if (entry.isGone) {
+      this.#quietly("DELETE", `/subscriptions/${granted.sub}`);
+      return;
+    }
+    entry.name = granted.sub;
+    entry.wasGranted = true;
+    entry.isSlowed = false;
+    entry.interval = intervalOf(granted.options);
+    this.#named.set(entry.name, entry);
+    entry.target.granted(granted);
+    const waiting = this.#unclaimed.get(entry.name) ?? [];
+    this.#unclaimed.delete(entry.name);
+    if (this.#asking === 1) this.#unclaimed.clear(); // nothing else is asked for
+    for (const [event, fields] of waiting) this.#apply(entry, event, fields);
+    this.#pace(entry);
+    // It was changed while its answer was on the way.
+    if (entry.asked !== entry.target.wish) this.change(entry.target, entry.asked).catch((error) => entry.target.failed(error));
+  }
+
+  /**
+   * Begin a subscription again, from the beginning.
+   *
+   * @param {Entry} entry
+   * @param {boolean} [isLater]
+   */
+  async #again(entry, isLater = false) {
+    const name = entry.name;
+    this.#named.delete(name);
+    entry.name = "";
+    this.#subscribe(entry, isLater);
+    await this.#quietly("DELETE", `/subscriptions/${name}`);
+  }
+
+  /** @param {Entry} entry */
+  #forget(entry) {
+    entry.isGone = true;
+    entry.pause.end();
+    this.#entries.delete(entry.target);
+    this.#named.delete(entry.name);
+  }
+
+  /**
+   * Ask for the interval that fits a page that is seen, or is not.
+   *
+   * @param {Entry} entry
+   */
+  #pace(entry) {
+    const slower = this.#isHidden ? slowerOf(entry.interval, entry.target.wish.hidden) : null;
+    if (!entry.name || (slower !== null) === entry.isSlowed) return;
+    entry.isSlowed = slower !== null;
+    const conflation = slower ?? entry.interval;
+    this.#quietly("PATCH", `/subscriptions/${entry.name}`, { conflation });
+  }
+
+  /**
+   * Make a request about this session that nothing depends on.
+   *
+   * @param {string} method
+   * @param {string} path
+   * @param {any} [json]
+   */
+  async #quietly(method, path, json) {
+    try {
+      await this.#transport.ask(method, this.#path(path), { json });
+    } catch {
+      // The session is gone, or the gateway is: what is asked for ends with it.
+    }
+  }
+
+  /** @param {string} rest */
+  #path(rest) {
+    return `/v1/sessions/${this.#id}${rest}`;
+  }
+}

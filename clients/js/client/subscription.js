@@ -1,0 +1,290 @@
+/**
+ * One subscription: its records, its changes, and its notices.
+ *
+ * @module
+ */
+
+import { Problem } from "./errors.js";
+import { Reader } from "./reader.js";
+import { Changes, ordering, Replica } from "./replica.js";
+
+/** @typedef {import("./replica.js").Row} Row */
+
+/**
+ * What to subscribe to. Texts are those of the HTTP API.
+ *
+ * @typedef {object} Wish
+ * @property {string | number} [interval] At most one update of a key in this time: `500ms`, a number
+ *   of milliseconds, `auto`, or `none` for every message.
+ * @property {string} [filter] Only messages that match, `/desk = 'a' AND /price > 10`.
+ * @property {string} [orderBy] The order of the snapshot, of a window, and of `inOrder()`.
+ * @property {number} [topN] Only the first records by `orderBy`, live.
+ * @property {number} [skipN] Without so many first records.
+ * @property {string} [select] Which fields to send, `[-/,+/price]`.
+ * @property {boolean} [deltas] Send changed fields only; the records here stay whole.
+ * @property {string} [command] In place of the one that `deltas` gives.
+ * @property {boolean} [removals] Ask for removals; true by default, where the topic has keys.
+ * @property {string} [options] More options, in the gateway's own language.
+ * @property {string} [bookmark] Begin with all messages after this bookmark, or from `epoch` or a time.
+ * @property {string | false} [hidden] The interval while the page is hidden, `5s` by default; false to
+ *   leave it.
+ */
+
+/** Changed records: `added`, `changed` and `removed`. */
+export class ChangeEvent extends Event {
+  /** @param {Changes} changes */
+  constructor(changes) {
+    super("change");
+    this.added = changes.added;
+    this.changed = changes.changed;
+    this.removed = changes.removed;
+  }
+}
+
+/** Rows as they came, each message of a subscription without interval included. */
+export class RowsEvent extends Event {
+  /** @param {Row[]} rows */
+  constructor(rows) {
+    super("rows");
+    this.rows = rows;
+  }
+}
+
+/** A notice of the gateway; `detail` has its fields. */
+export class NoticeEvent extends Event {
+  /**
+   * @param {string} name
+   * @param {any} detail
+   */
+  constructor(name, detail) {
+    super(name);
+    this.detail = detail;
+  }
+}
+
+/** @typedef {{ change: ChangeEvent, rows: RowsEvent }} Events Those that are no notices. */
+
+/**
+ * The connection of a subscription to its gateway: a session, or the stream that tabs share.
+ *
+ * @typedef {object} Line
+ * @property {(target: Target) => void} add
+ * @property {(target: Target) => Promise<void>} remove
+ * @property {(target: Target, before: Wish) => Promise<void>} change
+ */
+
+/**
+ * What a line delivers to.
+ *
+ * @typedef {object} Target
+ * @property {string} topic
+ * @property {Wish} wish
+ * @property {string | null} place As of {@link placeAfter}.
+ * @property {(granted: any) => void} granted
+ * @property {(name: string, fields: any, id: string) => void} take
+ * @property {(error: Error) => void} failed
+ * @property {(reason: string) => void} ended
+ */
+
+/**
+ * A live copy of the records of a topic or a pattern.
+ *
+ * Events: `change` ({@link ChangeEvent}), `rows` ({@link RowsEvent}), `ended` with the reason in
+ * `detail`, and the gateway's notices by their names, such as `resumed`, `late` and `conflation`
+ * ({@link NoticeEvent}).
+ *
+ * `for await (const changes of subscription)` reads the same changes; a reader that is behind gets
+ * several flushes as one, so it needs memory for its keys and no more.
+ *
+ * @implements {Target}
+ */
+export class Subscription extends EventTarget {
+  /**
+   * @internal
+   * @param {Line} line
+   * @param {string} topic
+   * @param {Wish} wish
+   */
+  constructor(line, topic, wish) {
+    super();
+    this.topic = topic;
+    /** @type {Wish} */
+    this.wish = wish;
+    /** @type {string} Why it has ended; empty while it lives. */
+    this.end = "";
+    /**
+     * @internal
+     * @type {string | null}
+     */
+    this.place = "";
+    this.#line = line;
+    this.#replica = new Replica(/[*>]/.test(topic));
+    /** @type {Promise<any>} What was granted; rejected with the problem of a refusal. */
+    this.ready = new Promise((resolve, reject) => {
+      this.#settle = { resolve, reject };
+    });
+    // A refusal also arrives as the event `ended`: nobody has to wait for `ready`.
+    this.ready.catch(() => {});
+    line.add(this);
+  }
+
+  #line;
+  #replica;
+  /** @type {{ resolve: (granted: any) => void, reject: (error: Error) => void }} */
+  #settle = { resolve() {}, reject() {} };
+  /** @type {Set<Reader<any>>} */
+  #readers = new Set();
+  /** @type {Error | null} */
+  #error = null;
+
+  /**
+   * As of any EventTarget, with the type of the event.
+   *
+   * @template {string} Name
+   * @param {Name} name
+   * @param {((event: Name extends keyof Events ? Events[Name] : NoticeEvent) => void) | EventListenerObject | null} listener
+   * @param {boolean | AddEventListenerOptions} [options]
+   */
+  addEventListener(name, listener, options) {
+    super.addEventListener(name, /** @type {any} */ (listener), options);
+  }
+
+  /** The records by id, in the order of their arrival. */
+  get rows() {
+    return this.#replica.rows;
+  }
+
+  /**
+   * Return the record of a key; undefined if it is not held.
+   *
+   * @param {...any} key The fields of the key, `get("IBM", 7)`.
+   */
+  get(...key) {
+    return this.#replica.rows.get(this.#replica.idOf(key, this.topic));
+  }
+
+  /** Return the records by `orderBy`, ties by key. */
+  inOrder() {
+    return [...this.rows.values()].sort(ordering(this.wish.orderBy ?? ""));
+  }
+
+  /**
+   * Change what is subscribed to; the records follow. Fields that are not given stay.
+   *
+   * @param {Wish} change
+   * @throws {Problem} Refused; nothing was changed.
+   */
+  async change(change) {
+    const before = this.wish;
+    this.wish = { ...before, ...change };
+    try {
+      await this.#line.change(this, before);
+    } catch (error) {
+      this.wish = before;
+      throw error;
+    }
+  }
+
+  /** End the subscription; the records stay as they are. */
+  async close() {
+    if (this.end) return;
+    this.ended("REQUESTED");
+    await this.#line.remove(this);
+  }
+
+  /**
+   * Read the changes from now on; the first are the records that are held already.
+   *
+   * @returns {Reader<Changes>}
+   */
+  [Symbol.asyncIterator]() {
+    const held = new Changes();
+    for (const row of this.rows.values()) held.put(row, true);
+    return this.#reader(held);
+  }
+
+  /**
+   * Read every row from now on, in order: for subscriptions without interval.
+   *
+   * @returns {Reader<Row>}
+   */
+  messages() {
+    return this.#reader(null);
+  }
+
+  /** @param {Changes | null} changes */
+  #reader(changes) {
+    const reader = new Reader(changes, (left) => this.#readers.delete(left));
+    if (this.end) reader.finish(this.#error);
+    else this.#readers.add(reader);
+    return reader;
+  }
+
+  /**
+   * @internal
+   * @param {any} granted
+   */
+  granted(granted) {
+    this.#settle.resolve(granted);
+  }
+
+  /**
+   * Apply an event of the stream.
+   *
+   * @internal
+   * @param {string} name
+   * @param {any} fields
+   * @param {string} id
+   * @throws {import("./replica.js").RecordMissing} After all that could be applied.
+   */
+  take(name, fields, id) {
+    if (this.end) return;
+    const { rows, changes, missing } = this.#replica.take(name, fields);
+    this.place = placeAfter(this.place, name, fields, id);
+    if (rows.length > 0) this.dispatchEvent(new RowsEvent(rows));
+    if (changes.size > 0) this.dispatchEvent(new ChangeEvent(changes));
+    for (const reader of this.#readers) reader.take(rows, changes);
+    if (name !== "message") this.dispatchEvent(new NoticeEvent(name, fields));
+    if (missing) throw missing;
+  }
+
+  /**
+   * @internal
+   * @param {Error} error
+   */
+  failed(error) {
+    this.#error = error;
+    this.#settle.reject(error);
+    this.ended(error instanceof Problem ? error.code : error.message);
+  }
+
+  /**
+   * @internal
+   * @param {string} reason
+   */
+  ended(reason) {
+    if (this.end) return;
+    this.end = reason;
+    this.#settle.reject(this.#error ?? new Error(`the subscription has ended: ${reason}`));
+    for (const reader of this.#readers) reader.finish(this.#error);
+    this.#readers.clear();
+    this.dispatchEvent(new NoticeEvent("ended", { reason, error: this.#error }));
+  }
+}
+
+/**
+ * Return where a subscription goes on if its session is gone, as known after an event.
+ *
+ * Null for a subscription that begins with a snapshot: it does so again.
+ *
+ * @param {string | null} before
+ * @param {string} name
+ * @param {any} fields
+ * @param {string} id `<session>-<number>~<bookmark>`.
+ */
+export function placeAfter(before, name, fields, id) {
+  // A snapshot in place of a replay, as the journal was trimmed, does not change the kind.
+  if (before === null || (name === "group_begin" && before === "")) return null;
+  if (name === "subscribed") return fields.bookmark ?? before;
+  return id.split("~")[1] ?? before;
+}

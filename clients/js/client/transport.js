@@ -1,0 +1,268 @@
+/**
+ * Requests to one gateway: addressed, authorized, and refusals thrown as problems.
+ *
+ * @module
+ */
+
+import { Problem, Unreachable } from "./errors.js";
+import { parse, stringify } from "./json.js";
+
+/** @typedef {import("./json.js").Integers} Integers */
+
+/**
+ * @typedef {object} TransportOptions
+ * @property {string | (() => string | Promise<string>)} [token] Sent as `Authorization: Bearer`. A
+ *   function is called for each request, so that it can renew the token.
+ * @property {() => string | Promise<string>} [ticket] Called for each opening of the stream, and sent
+ *   as `?ticket=`: for pages that may not send a token.
+ * @property {Record<string, string>} [headers] Sent with each request.
+ * @property {RequestCredentials} [credentials] As of `fetch`; `same-origin` by default.
+ * @property {Integers} [integers] How integers beyond 2^53 are read.
+ * @property {typeof fetch} [fetch] In place of the global one.
+ */
+
+/**
+ * @typedef {object} Asked
+ * @property {Record<string, string | number | undefined>} [query]
+ * @property {Record<string, string | undefined>} [headers]
+ * @property {any} [json] A body, written as JSON.
+ * @property {BodyInit} [body] A body as it is.
+ * @property {string} [type] The media type of the body.
+ * @property {AbortSignal} [signal]
+ * @property {boolean} [keepalive] The request outlives its page.
+ */
+
+const ANSWER_MS_MAX = 60_000; // a commit of a million messages takes a while
+const HEADER_MS_MAX = 30_000; // of a stream: a gateway answers at once, or something is wrong
+const UNAUTHENTICATED = 401;
+const NO_CONTENT = 204;
+const OUT = 503; // its bus is out, or it is shutting down
+const NOT_MODIFIED = 304;
+
+/** The way to one gateway. */
+export class Transport {
+  /**
+   * @param {string | string[]} address Such as `http://127.0.0.1:8080`; empty for the gateway that
+   *   served the page. Of several that share a bus, the next one is used when one does not answer.
+   * @param {TransportOptions} [options]
+   */
+  constructor(address, options = {}) {
+    this.#addresses = [address].flat().map(checkedAddress);
+    if (this.#addresses.length === 0) throw new TypeError("expected at least one address");
+    /** All of them, as one text. */
+    this.name = this.#addresses.join(" ");
+    this.integers = options.integers ?? "bigint";
+    this.#options = options;
+    // Unbound, the browser's own refuses to be called.
+    this.#fetch = options.fetch ?? ((input, init) => fetch(input, init));
+  }
+
+  #addresses;
+  /** Which of them is used. */
+  #at = 0;
+  #options;
+  #fetch;
+  /** @type {Map<string, { etag: string, document: any }>} */
+  #known = new Map();
+
+  /** The address that is used now. */
+  get address() {
+    return this.#addresses[this.#at];
+  }
+
+  /**
+   * Return the JSON of an answer; undefined where it has none.
+   *
+   * @param {string} method
+   * @param {string} path
+   * @param {Asked} [asked]
+   * @throws {Problem | Unreachable}
+   */
+  async ask(method, path, asked = {}) {
+    const { text } = await this.#read(method, path, asked);
+    return text === "" ? undefined : this.parsed(text);
+  }
+
+  /**
+   * Return the text of an answer with its header.
+   *
+   * @param {string} method
+   * @param {string} path
+   * @param {Asked} [asked]
+   * @throws {Problem | Unreachable}
+   */
+  read(method, path, asked = {}) {
+    return this.#read(method, path, asked);
+  }
+
+  /**
+   * Return a document that is fetched again only if its ETag says that it has changed.
+   *
+   * @param {string} path
+   * @throws {Problem | Unreachable}
+   */
+  async fresh(path) {
+    const known = this.#known.get(path);
+    const { answer, text } = await this.#read("GET", path, { headers: { "If-None-Match": known?.etag } });
+    if (answer.status === NOT_MODIFIED && known) return known.document;
+    const document = this.parsed(text);
+    const etag = answer.headers.get("ETag");
+    if (etag) this.#known.set(path, { etag, document });
+    return document;
+  }
+
+  /**
+   * Return the open answer of an event stream; its status is 200, or 204 for a stream that is over.
+   *
+   * @param {string} path
+   * @param {string} lastId Resume after this event; empty to begin.
+   * @param {AbortSignal} signal Ends the stream.
+   * @throws {Problem | Unreachable}
+   */
+  async open(path, lastId, signal) {
+    const ticket = await this.#options.ticket?.();
+    const headers = { Accept: "text/event-stream", "Last-Event-ID": lastId || undefined };
+    const given = new AbortController();
+    const timer = setTimeout(() => given.abort(), HEADER_MS_MAX);
+    const forward = () => given.abort();
+    signal.addEventListener("abort", forward);
+    try {
+      const answer = await this.#send("GET", path, { headers, query: { ticket }, signal: given.signal });
+      const type = answer.headers.get("Content-Type") ?? "";
+      if (answer.status !== NO_CONTENT && !type.startsWith("text/event-stream")) {
+        forward();
+        throw new Unreachable(`${this.address}${path} answered with ${type || "no media type"} in place of a stream`);
+      }
+      return answer;
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  /**
+   * Return the value of a text that the gateway sent.
+   *
+   * @param {string} text
+   */
+  parsed(text) {
+    try {
+      return parse(text, this.integers);
+    } catch {
+      throw new Unreachable("the answer is not JSON");
+    }
+  }
+
+  /**
+   * @param {string} method
+   * @param {string} path
+   * @param {Asked} asked
+   */
+  async #read(method, path, asked) {
+    const limit = new AbortController();
+    const timer = setTimeout(() => limit.abort(), ANSWER_MS_MAX);
+    asked.signal?.addEventListener("abort", () => limit.abort());
+    try {
+      const answer = await this.#send(method, path, { ...asked, signal: limit.signal });
+      return { answer, text: await answer.text() };
+    } catch (error) {
+      throw error instanceof Problem || error instanceof Unreachable ? error : this.#unreachable(error);
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  /**
+   * @param {string} method
+   * @param {string} path
+   * @param {Asked} asked
+   */
+  async #send(method, path, asked) {
+    let answer = await this.#once(method, path, asked);
+    // A token may have expired a moment ago; the function has then another one.
+    if (answer.status === UNAUTHENTICATED && typeof this.#options.token === "function") {
+      await answer.body?.cancel();
+      answer = await this.#once(method, path, asked);
+    }
+    if (answer.ok || answer.status === NOT_MODIFIED) return answer;
+    if (answer.status === OUT) this.#turn();
+    throw await problemOf(answer);
+  }
+
+  /**
+   * @param {string} method
+   * @param {string} path
+   * @param {Asked} asked
+   */
+  async #once(method, path, { query, headers, json, body, type, signal, keepalive }) {
+    const { token } = this.#options;
+    const bearer = typeof token === "function" ? await token() : token;
+    const sent = new Headers(this.#options.headers);
+    const content = json === undefined ? type : "application/json";
+    const named = { ...headers, "Content-Type": content, Authorization: bearer && `Bearer ${bearer}` };
+    for (const [name, value] of Object.entries(named)) if (value) sent.set(name, value);
+    try {
+      return await this.#fetch(`${this.address}${path}${queryOf(query)}`, {
+        method,
+        headers: sent,
+        body: json === undefined ? body : stringify(json),
+        signal,
+        keepalive,
+        // What the browser kept is never newer than what the gateway says.
+        cache: "no-store",
+        credentials: this.#options.credentials ?? "same-origin",
+      });
+    } catch (error) {
+      const failure = this.#unreachable(error);
+      // An address that was given up on purpose has not failed.
+      if (!signal?.aborted) this.#turn();
+      throw failure;
+    }
+  }
+
+  /** Use the next address from now on. */
+  #turn() {
+    this.#at = (this.#at + 1) % this.#addresses.length;
+  }
+
+  /** @param {unknown} error */
+  #unreachable(error) {
+    const cause = error instanceof Error ? (/** @type {any} */ (error.cause)?.code ?? error.message) : String(error);
+    return new Unreachable(`Cannot reach the gateway at ${this.address || "this page's address"}: ${cause}`, error);
+  }
+}
+
+/**
+ * Return the path of a topic or a pattern.
+ *
+ * @param {string} topic
+ */
+export function topicPath(topic) {
+  return `/v1/topics/${encodeURIComponent(topic)}`;
+}
+
+/** @param {Record<string, string | number | undefined>} [query] */
+function queryOf(query = {}) {
+  const given = Object.entries(query).filter(([, value]) => value !== undefined);
+  return given.length === 0 ? "" : `?${new URLSearchParams(given.map(([name, value]) => [name, String(value)]))}`;
+}
+
+/** @param {Response} answer */
+async function problemOf(answer) {
+  let document = {};
+  try {
+    document = JSON.parse(await answer.text());
+  } catch {
+    // A proxy answers with a page of its own; the status says enough.
+  }
+  const seconds = Number(answer.headers.get("Retry-After"));
+  return new Problem(answer.status, Object(document), seconds > 0 ? 1000 * seconds : 0);
+}
+
+/** @param {string} text */
+function checkedAddress(text) {
+  const address = text.replace(/\/+$/, "");
+  if (address !== "" && !/^https?:\/\/[^/?#]+$/.test(address)) {
+    throw new TypeError(`expected an address such as http://127.0.0.1:8080, not ${JSON.stringify(text)}`);
+  }
+  return address;
+}

@@ -1,0 +1,63 @@
+"""A cohort: members of one lane that have all had the same, and take together."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from tidegate.conflation.frame import Batch
+from tidegate.conflation.lanes.lane import Lane
+from tidegate.conflation.lanes.member import Member
+
+
+class Cohort:
+    """Members that share one standing, so one answer of their lane moves them all.
+
+    A flush then costs nothing for each member but the write to its socket. A cohort that is behind
+    is served as any member is: with the newest values, in an answer that is encoded once.
+
+    Attributes:
+        lane: of all.
+        standing: of all.
+        topic: the topic's name.
+        epoch: the topic's; a new one ends the cohort.
+        kind: as the gateway has it: a cohort is of one.
+        members: by session; each session has one subscription.
+        ready: the gateway was sent `CohortReady`, and no take has found nothing since.
+    """
+
+    __slots__ = ("epoch", "kind", "lane", "members", "ready", "standing", "topic")
+
+    def __init__(self, member: Member, lane: Lane, epoch: str, kind: Hashable) -> None:
+        self.lane = lane
+        self.standing = member.standing
+        self.topic = member.subscription.topic
+        self.epoch = epoch
+        self.kind = kind
+        self.members: dict[str, Member] = {}
+        self.ready = False
+
+    def admits(self, member: Member) -> bool:
+        """Return True if a member that is like others is where the cohort is."""
+        standing = self.standing
+        is_midway = standing.catch_up is not None or standing.unreported
+        return not is_midway and standing.position == member.position
+
+    def enter(self, member: Member) -> None:
+        """Let a member take with the others from here on."""
+        self.members[member.session] = member
+        member.stand_with(self.standing)
+
+    def leave(self, member: Member) -> None:
+        """Let a member go on by itself from where the cohort is."""
+        del self.members[member.session]
+        member.stand_alone()
+
+    def take(self, bytes_max: int) -> Batch | None:
+        """Return the lane's next answer for all members; None: there is nothing to take."""
+        # Any of them: from here on the lane has the same answers for all.
+        member = next(iter(self.members.values()))
+        batch = self.lane.take(member, bytes_max)
+        # What is left out may leave nothing: the flush after it may have rows.
+        while batch is not None and not batch.frames:
+            batch = self.lane.take(member, bytes_max)
+        return batch

@@ -1,0 +1,98 @@
+"""A standing: how far members have got in their lane, and what they catch up with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from tidegate.conflation.boards.board import Board, Pair
+from tidegate.conflation.frame import Frame
+from tidegate.conflation.lanes.accumulate import Unreported
+
+
+@dataclass(slots=True, eq=False)
+class CatchUp:
+    """The keys changed up to `position`, each once, in the order in which they had changed.
+
+    Each has the value that is newest when it is sent. Sorted by last change alone, a key that
+    never rests would never be reached on a line that is always full. `ahead` has the offsets
+    beyond `position` that were sent: the next catch-up leaves them out. The next one waits for a
+    flush: rows taken late belong to the flush that they missed. One that `appends` is a queue in
+    publication order: a row that is replaced is left to the next catch-up.
+    """
+
+    rows: Sequence[Pair]
+    position: int
+    appends: bool = False
+    sent: int = 0
+    ahead: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def is_over(self) -> bool:
+        """True if all of it is sent."""
+        return self.sent == len(self.rows)
+
+    def take(self, board: Board, bytes_max: int) -> list[Frame]:
+        """Return the next rows of about `bytes_max` payload bytes, at least one if any is left."""
+        piece: list[Frame] = []
+        for board_key, row in self.rows[self.sent :]:
+            newest = _newest(board, board_key, row)
+            # In publication order a replaced row would carry a later message at an earlier place:
+            # it is left to the next catch-up, where its place is.
+            if newest is row or not self.appends:
+                bytes_max -= len(newest.payload)
+                # One row goes whatever its size: without it a catch-up behind a large row would
+                # never end.
+                if bytes_max < 0 and piece:
+                    break
+                piece.append(newest)
+                # Its change lies beyond `position`, so the next catch-up would find the same row
+                # again.
+                if newest is not row:
+                    self.ahead[board_key] = newest.offset
+            self.sent += 1
+        return piece
+
+    def copy(self) -> CatchUp:
+        """Return one that goes on from here by itself; the rows are shared."""
+        return replace(self, ahead=dict(self.ahead))
+
+    def rest(self, board: Board) -> list[Pair]:
+        """Return the rows still to come, as they would be sent now."""
+        now = [(known, row, _newest(board, known, row)) for known, row in self.rows[self.sent :]]
+        return [(known, new) for known, row, new in now if new is row or not self.appends]
+
+
+def _newest(board: Board, board_key: str, row: Frame) -> Frame:
+    """Return the value that has taken a row's place, or the row itself."""
+    # Where messages are exempt, one of them may lie between, and has to be sent as well.
+    if row.removed or row.exempt or board.exempts:
+        return row
+    newest = board.row(board_key, row.offset)
+    if newest is None or newest.exempt:
+        return row
+    return newest
+
+
+@dataclass(slots=True, eq=False)
+class Standing:
+    """How far a member has got in its lane; the members of a cohort share one.
+
+    Attributes:
+        position: everything up to it has been taken; it counts as the lane counts.
+        delivered: live rows taken here.
+        catch_up: what is sent where the member was behind an interval.
+        unreported: by row key, messages that no row reports, as the key came and went; the
+            key's next row stands for them. None while there is nothing, as mostly.
+    """
+
+    position: int = 0
+    delivered: int = 0
+    catch_up: CatchUp | None = None
+    unreported: dict[str, Unreported] | None = None
+
+    def copy(self) -> Standing:
+        """Return one that goes on from here by itself."""
+        catch_up = None if self.catch_up is None else self.catch_up.copy()
+        unreported = None if self.unreported is None else dict(self.unreported)
+        return Standing(self.position, self.delivered, catch_up, unreported)

@@ -1,0 +1,210 @@
+"""What each subject may do, and what it learns of the rest."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.gateways import Running, Stream, running_gateway
+from tests.support.rules import rule
+from tests.support.tokens import grant, public_jwk, token_of, write_keys
+
+ROOT = token_of("root", "read,write,admin,observe >")
+READER = token_of("ann", "read prices.>")
+WRITER = token_of("wes", "write prices.>")
+ADMIN = token_of("ada", "admin prices.>")
+OBSERVER = token_of("obi", "observe >")
+NOBODY = token_of("nia")
+FILTERED = token_of("fay", grant("read prices.>", filter="/desk = 'a'"))
+LIMITED = token_of("liz", grant("read prices.>", select="[-/,+/k]"))
+
+
+@contextlib.asynccontextmanager
+async def guarded(folder: Path, **more: Any) -> AsyncIterator[Running]:
+    """A gateway with two topics, one of which no subject here may see but root."""
+    keys = write_keys(folder / "keys.json", public_jwk("HS256"))
+    async with running_gateway(auth_keys=keys, **more) as running:
+        for topic in ("prices.eu", "secret"):
+            body = {"key": ["/k"]}
+            answer = await running.http.put(f"/v1/topics/{topic}", json=body, headers=ROOT)
+            assert answer.status_code == 201, answer.text
+            message = {"k": "canary", "desk": "a"}
+            path = f"/v1/topics/{topic}/messages"
+            answer = await running.http.post(path, json=message, headers=ROOT)
+            assert answer.status_code == 200, answer.text
+        yield running
+
+
+async def code(running: Running, method: str, path: str, headers: Any, **more: Any) -> str:
+    answer = await running.http.request(method, path, headers=headers, **more)
+    if answer.status_code < 400:
+        return str(answer.status_code)
+    assert "canary" not in answer.text
+    return str(answer.json()["code"])
+
+
+@rule("access-4")
+async def test_each_verb_opens_its_routes_and_no_other(tmp_path: Path) -> None:
+    async with guarded(tmp_path) as running:
+
+        async def codes(headers: Any, topic: str = "prices.eu") -> list[str]:
+            at = f"/v1/topics/{topic}"
+            body = {"key": ["/k"]}
+            return [
+                await code(running, "GET", f"{at}/sow", headers),
+                await code(running, "GET", f"{at}/messages", headers),
+                await code(running, "GET", at, headers),
+                await code(running, "POST", f"{at}/messages", headers, json={"k": 1}),
+                await code(running, "PUT", at, headers, json=body),
+                await code(running, "GET", "/metrics", headers),
+                await code(running, "GET", "/v1/lanes", headers),
+            ]
+
+        no = "forbidden"
+        assert await codes(READER) == ["200", "200", "200", no, no, no, no]
+        assert await codes(WRITER) == [no, no, no, "200", no, no, no]
+        assert await codes(ADMIN) == [no, no, "200", no, "200", no, no]
+        assert await codes(OBSERVER) == [no, no, no, no, no, "200", "200"]
+        assert await codes(NOBODY) == [no] * 7
+        assert await codes(ROOT) == ["200"] * 7
+        for subject in (READER, WRITER, ADMIN, NOBODY):
+            assert await codes(subject, "secret") == [no] * 7
+
+
+@rule("access-5")
+async def test_a_topic_that_may_not_be_read_answers_as_one_that_does_not_exist(
+    tmp_path: Path,
+) -> None:
+    async with guarded(tmp_path) as running:
+        for method, path, body in (
+            ("GET", "", None),
+            ("GET", "/sow", None),
+            ("GET", "/sow/[1]", None),
+            ("GET", "/messages", None),
+            ("GET", "/subscribe", None),
+            ("PUT", "", {}),
+            ("DELETE", "", None),
+            ("DELETE", "/sow?key=[1]", None),
+            ("POST", "/messages", {}),
+        ):
+            answers = [
+                await running.http.request(
+                    method, f"/v1/topics/{name}{path}", headers=READER, json=body
+                )
+                for name in ("secret", "nosuch")
+            ]
+            assert [it.status_code for it in answers] == [403, 403], path
+            assert answers[0].text == answers[1].text
+        for topic in ("secret", "nosuch"):
+            explained = {"topic": topic}
+            assert await code(running, "POST", "/v1/explain", READER, json=explained) == "forbidden"
+            opening = {"subscriptions": [{"topic": topic}]}
+            answer = await running.http.post("/v1/sessions", json=opening, headers=READER)
+            assert (answer.status_code, answer.json()["pointer"]) == (403, "/subscriptions/0")
+
+
+@rule("access-5")
+async def test_lists_and_patterns_leave_out_what_may_not_be_read(tmp_path: Path) -> None:
+    async with guarded(tmp_path) as running:
+        listed = (await running.http.get("/v1/topics", headers=READER)).json()
+        assert [it["topic"] for it in listed["topics"]] == ["prices.eu"]
+        assert (await running.http.get("/v1/topics", headers=WRITER)).json()["topics"] == []
+        path = "/v1/topics/%3E/subscribe"
+        async with running.http.stream("GET", path, headers=READER) as answer:
+            stream = Stream(answer)
+            hello = json.loads((await stream.next()).text)
+            assert [it["topic"] for it in hello["subscriptions"]] == ["prices.eu"]
+            await stream.until("group_end")
+            for name in ("secret.two", "prices.us"):
+                body = {"key": ["/k"]}
+                await running.http.put(f"/v1/topics/{name}", json=body, headers=ROOT)
+            event = await stream.next()
+            assert (event.name, json.loads(event.text)["topic"]) == ("subscribed", "prices.us")
+        assert await code(running, "GET", path, WRITER) == "forbidden"
+
+
+@rule("access-6")
+async def test_a_session_is_its_owner_s(tmp_path: Path) -> None:
+    async with guarded(tmp_path) as running:
+        body = {"subscriptions": [{"topic": "prices.eu"}]}
+        opened = await running.http.post("/v1/sessions", json=body, headers=READER)
+        at = opened.headers["location"]
+        other = token_of("eve", "read,write,admin prices.>")
+        for method, path, more in (
+            ("GET", "", {}),
+            ("GET", "/events", {}),
+            ("GET", "/subscriptions", {}),
+            ("GET", "/subscriptions/s1", {}),
+            ("GET", "/subscriptions/s1/auto", {}),
+            ("PATCH", "", {"json": {"conflated": False}}),
+            ("PATCH", "/subscriptions/s1", {"json": {"paused": True}}),
+            ("POST", "/subscriptions", {"json": {"topic": "prices.eu"}}),
+            ("DELETE", "/subscriptions/s1", {}),
+            ("DELETE", "", {}),
+        ):
+            assert await code(running, method, at + path, other, **more) == "session-unknown"
+        assert await code(running, "GET", at, OBSERVER) == "200"
+        assert await code(running, "GET", f"{at}/events", OBSERVER) == "session-unknown"
+        assert await code(running, "DELETE", at, OBSERVER) == "session-unknown"
+        assert await code(running, "GET", at, READER) == "200"
+
+        async def sessions(headers: Any) -> list[str]:
+            answer = await running.http.get("/v1/sessions", headers=headers)
+            return [it["session"] for it in answer.json()["sessions"]]
+
+        assert await sessions(other) == []
+        assert len(await sessions(READER)) == len(await sessions(OBSERVER)) == 1
+        added = {"topic": "secret"}
+        assert await code(running, "POST", f"{at}/subscriptions", READER, json=added) == "forbidden"
+        assert await code(running, "DELETE", at, READER) == "204"
+
+
+async def test_no_topic_is_filled_from_one_that_may_not_be_read(tmp_path: Path) -> None:
+    async with guarded(tmp_path) as running:
+        filled = {"source": {"topic": "secret", "interval": "1s"}}
+        at = "/v1/topics/prices.copy"
+        assert await code(running, "PUT", at, ADMIN, json=filled) == "forbidden"
+        both = token_of("amy", "admin,read prices.>")
+        assert await code(running, "PUT", at, both, json=filled) == "forbidden"
+        filled["source"]["topic"] = "prices.eu"
+        assert await code(running, "PUT", at, both, json=filled) == "201"
+        patch = {"source": {"topic": "secret"}}
+        assert await code(running, "PATCH", at, both, json=patch) == "forbidden"
+
+
+async def test_publishing_makes_no_topic_unless_that_is_wanted(tmp_path: Path) -> None:
+    path = "/v1/topics/prices.new/messages"
+    async with guarded(tmp_path) as running:
+        assert await code(running, "POST", path, WRITER, json={}) == "topic-unknown"
+    async with guarded(tmp_path, auto_create_topics=True) as running:
+        assert await code(running, "POST", path, WRITER, json={}) == "200"
+
+
+async def test_a_trace_needs_the_topic_as_well(tmp_path: Path) -> None:
+    async with guarded(tmp_path) as running:
+        body = {"subscriptions": [{"topic": "prices.eu"}]}
+        opened = await running.http.post("/v1/sessions", json=body, headers=READER)
+        at = opened.headers["location"] + "/subscriptions/s1/trace"
+        assert await code(running, "GET", at, READER) == "forbidden"
+        assert await code(running, "GET", at, OBSERVER) == "forbidden"
+        assert await code(running, "GET", at, ROOT) == "200"
+
+
+@pytest.mark.parametrize("headers", [None, NOBODY])
+async def test_health_asks_for_nothing_and_unknown_paths_for_a_token(
+    tmp_path: Path, headers: Any
+) -> None:
+    async with guarded(tmp_path) as running:
+        for path in ("/healthz", "/readyz", "/", "/docs", "/static/app.js"):
+            answer = await running.http.get(path, headers=headers)
+            assert answer.status_code in {200, 404}, path
+        found = await running.http.get("/v1/nosuch", headers=headers)
+        assert found.status_code == (401 if headers is None else 404)
+        assert (await running.http.get("/openapi.json", headers=headers)).status_code == (
+            401 if headers is None else 200
+        )

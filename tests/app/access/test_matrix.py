@@ -1,0 +1,168 @@
+"""Every operation of /openapi.json by every kind of subject: who gets in, and who does not.
+
+The table is written here a second time, in other words than the gateway's own rules.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from tests.app.access.test_authorization import ROOT, guarded
+from tests.support.gateways import Running
+from tests.support.rules import rule
+from tests.support.servers import edge_settings
+from tests.support.tokens import bearer, claims, grant, signed, token_of, unsigned
+from tidegate.app.main import create_app
+
+ALL = grant("read,write,admin,observe >")
+STRANGERS: Final[dict[str, dict[str, str]]] = {
+    "anonymous": {},
+    "expired": bearer(signed(claims("root", ALL, exp=int(time.time()) - 60))),
+    "other-audience": bearer(signed(claims("root", ALL, aud="other"))),
+    "other-issuer": bearer(signed(claims("root", ALL, iss="other"))),
+    "other-algorithm": bearer(signed(claims("root", ALL), "HS512")),
+    "none": bearer(unsigned(claims("root", ALL))),
+    "other-key": bearer(signed(claims("root", ALL), number=7)),
+}
+"""Whom the gateway does not know, whatever their tokens say."""
+
+SUBJECTS: Final[dict[str, dict[str, str]]] = {
+    "N": token_of("nia"),
+    "R": token_of("ray", "read prices.>"),
+    "W": token_of("wes", "write prices.>"),
+    "A": token_of("ada", "admin prices.>"),
+    "O": token_of("obi", "observe >"),
+    "F": token_of("fay", grant("read prices.>", filter="/desk = 'a'")),
+    "L": token_of("liz", grant("read prices.>", select="[-/,+/k]")),
+    "X": token_of("max", "read,write,admin,observe other.>"),
+    "E": ROOT,
+}
+"""Subjects by a letter: none, read, write, admin, observe, filtered, limited, elsewhere, every."""
+
+EVERYBODY: Final = "NRWAOFLXE"
+TOPIC: Final = "/v1/topics/{topic}"
+SESSION: Final = "/v1/sessions/{session}"
+SUBSCRIPTION: Final = SESSION + "/subscriptions/{sub}"
+OPEN: Final = {
+    ("GET", "/healthz"), ("GET", "/readyz"), ("POST", "/v1/login"), ("DELETE", "/v1/login"),
+}  # fmt: skip
+MAY: Final[dict[tuple[str, str], str]] = {
+    ("GET", "/v1/topics"): EVERYBODY,
+    ("GET", TOPIC): "RAE",
+    ("PUT", TOPIC): "AE",
+    ("PATCH", TOPIC): "AE",
+    ("DELETE", TOPIC): "AE",
+    ("POST", TOPIC + "/messages"): "WE",
+    ("GET", TOPIC + "/messages"): "RE",
+    ("POST", TOPIC + "/commits"): "WE",
+    ("GET", TOPIC + "/sow"): "RFLE",
+    ("GET", TOPIC + "/sow/{record_key}"): "RFLE",
+    ("DELETE", TOPIC + "/sow"): "E",
+    ("GET", TOPIC + "/subscribe"): "RFLE",
+    ("POST", TOPIC + "/subscribe"): "RFLE",
+    ("GET", "/v1/sessions"): EVERYBODY,
+    ("POST", "/v1/sessions"): EVERYBODY,
+    ("GET", SESSION): "OXE",
+    ("PATCH", SESSION): "E",
+    ("DELETE", SESSION): "E",
+    ("GET", SESSION + "/events"): "E",
+    ("GET", SESSION + "/subscriptions"): "OXE",
+    ("POST", SESSION + "/subscriptions"): "E",
+    ("GET", SUBSCRIPTION): "OXE",
+    ("PATCH", SUBSCRIPTION): "E",
+    ("DELETE", SUBSCRIPTION): "E",
+    ("GET", SUBSCRIPTION + "/auto"): "OXE",
+    ("GET", SUBSCRIPTION + "/trace"): "E",
+    ("POST", "/v1/explain"): "RFLE",
+    ("GET", "/v1/lanes"): "OXE",
+    ("GET", "/metrics"): "OXE",
+    ("GET", "/v1/login"): EVERYBODY,
+    ("POST", "/v1/tickets"): EVERYBODY,
+}
+BODIES: Final[dict[tuple[str, str], Any]] = {
+    ("PUT", TOPIC): {"key": ["/k"]},
+    ("PATCH", TOPIC): {"description": "x"},
+    ("POST", TOPIC + "/messages"): {"k": 1},
+    ("POST", TOPIC + "/commits"): {"producer": "p", "run": 1, "sequence": 1, "stages": ["s"]},
+    ("POST", TOPIC + "/subscribe"): {},
+    ("POST", "/v1/sessions"): {},
+    ("PATCH", SESSION): {"conflated": True},
+    ("POST", SESSION + "/subscriptions"): {"topic": "prices.eu"},
+    ("PATCH", SUBSCRIPTION): {"paused": False},
+    ("POST", "/v1/explain"): {"topic": "prices.eu"},
+    ("POST", "/v1/login"): {"token": "x"},
+}
+QUERIES: Final = {("DELETE", TOPIC + "/sow"): '?key=["nosuch"]'}
+REFUSALS: Final = {"forbidden", "session-unknown"}
+
+
+def operations() -> set[tuple[str, str]]:
+    """Every operation that the gateway documents."""
+    paths = create_app(edge_settings()).openapi()["paths"]
+    return {(method.upper(), path) for path, methods in paths.items() for method in methods}
+
+
+def test_the_table_names_every_operation() -> None:
+    assert set(MAY) | OPEN == operations()
+
+
+async def asked(
+    running: Running, operation: tuple[str, str], headers: dict[str, str], session: str
+) -> tuple[int, str]:
+    """Status and code of a request that would be answered, but for its subject."""
+    method, path = operation
+    target = path.format(topic="prices.eu", record_key='["canary"]', session=session, sub="s1")
+    target += QUERIES.get(operation, "")
+    body = BODIES.get(operation)
+    media_type = {"Content-Type": "application/json"} if body is not None else {}
+    async with running.http.stream(
+        method, target, json=body, headers={**headers, **media_type}
+    ) as answer:
+        is_stream = answer.headers.get("content-type", "").startswith("text/event-stream")
+        if is_stream or answer.is_success:
+            return answer.status_code, ""
+        await answer.aread()
+        assert "canary" not in answer.text
+        return answer.status_code, str(answer.json()["code"])
+
+
+async def session_of(running: Running) -> str:
+    """A session of root with one subscription."""
+    body = {"subscriptions": [{"topic": "prices.eu"}]}
+    opened = await running.http.post("/v1/sessions", json=body, headers=ROOT)
+    return str(opened.json()["session"])
+
+
+@rule("access-4")
+@pytest.mark.parametrize("operation", sorted(MAY), ids=lambda it: f"{it[0]} {it[1]}")
+async def test_who_gets_in(tmp_path: Path, operation: tuple[str, str]) -> None:
+    async with guarded(tmp_path) as running:
+        session = await session_of(running)
+        for name, headers in STRANGERS.items():
+            found_out = await asked(running, operation, headers, session)
+            assert found_out == (401, "unauthenticated"), name
+        found = ""
+        # Every last: some operations take away what others need.
+        for letter, headers in SUBJECTS.items():
+            status, code = await asked(running, operation, headers, session)
+            if code not in REFUSALS:
+                # Whatever else is wrong with the request, its subject was let through.
+                assert status not in {401, 403, 500}, (letter, status, code)
+                found += letter
+            if operation == ("DELETE", TOPIC) and code not in REFUSALS:
+                await running.http.put("/v1/topics/prices.eu", json={"key": ["/k"]}, headers=ROOT)
+        assert found == MAY[operation]
+
+
+@pytest.mark.parametrize("operation", sorted(OPEN), ids=lambda it: f"{it[0]} {it[1]}")
+async def test_what_is_open_asks_for_nothing(tmp_path: Path, operation: tuple[str, str]) -> None:
+    async with guarded(tmp_path) as running:
+        session = await session_of(running)
+        for headers in (*STRANGERS.values(), *SUBJECTS.values()):
+            status, code = await asked(running, operation, headers, session)
+            is_login = operation == ("POST", "/v1/login")
+            assert (status == 401 and code == "unauthenticated") if is_login else status < 300

@@ -1,0 +1,168 @@
+"""The watchdog of the event loop sees who held it, and costs next to nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import sys
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from tests.support.manual_driver import ManualDriver
+from tidegate.app.delivery import watchdog as module
+from tidegate.app.delivery.watchdog import Watchdog, work_of
+from tidegate.app.http.telemetry import FIGURES
+from tidegate.conflation.topics.topic import Topic
+
+BOUND_S = 0.05
+
+
+def run(work: Coroutine[Any, Any, None], bound_s: float = BOUND_S) -> Watchdog:
+    """Run a coroutine on a loop that is watched."""
+    watchdog = Watchdog(bound_s)
+    with watchdog, asyncio.Runner(loop_factory=watchdog.new_loop) as runner:
+        runner.run(work)
+    return watchdog
+
+
+def hold(seconds: float) -> None:
+    """Keep the loop from everything else, on the CPU."""
+    until_s = time.monotonic() + seconds
+    while time.monotonic() < until_s:
+        sum(range(1_000))
+
+
+def figures_of(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
+    return [
+        getattr(record, FIGURES) for record in caplog.records if record.name == module.logger.name
+    ]
+
+
+async def pauses(count: int) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+def test_a_turn_beyond_the_bound_is_counted_and_reported(caplog: pytest.LogCaptureFixture) -> None:
+    async def work() -> None:
+        await pauses(3)
+        hold(4 * BOUND_S)
+        await pauses(3)
+
+    figures = run(work()).figures
+    assert figures.held == 1
+    assert figures.turns.total >= 4 * BOUND_S
+    [reported] = figures_of(caplog)
+    assert reported["ms"] >= 4 * BOUND_S * 1_000
+    assert reported["line"].startswith(f"{__name__}:")
+    assert reported["unreported"] == 0
+
+
+def test_turns_within_the_bound_are_not_reported(caplog: pytest.LogCaptureFixture) -> None:
+    figures = run(pauses(50), bound_s=30.0).figures
+    assert figures.turns.count >= 50
+    assert figures.held == 0
+    assert not figures_of(caplog)
+
+
+def test_the_topic_and_the_calls_are_named(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = ManualDriver()
+    made.topic()
+    publish: Callable[..., Any] = Topic.publish
+
+    def slowly(topic: Topic, *args: Any) -> Any:
+        hold(4 * BOUND_S)
+        return publish(topic, *args)
+
+    monkeypatch.setattr(Topic, "publish", slowly)
+
+    async def work() -> None:
+        made.publish("aX1")
+
+    run(work())
+    [reported] = figures_of(caplog)
+    assert reported["calls"][:1] == ["Engine.publish"]  # on a busy machine perhaps deeper
+    assert reported["topic"] == "px"
+
+
+def test_a_request_is_named_by_its_route(caplog: pytest.LogCaptureFixture) -> None:
+    class Route:
+        path = "/v1/topics/{topic}/messages"
+
+    scope = {"method": "POST", "route": Route(), "path_params": {"topic": "px"}, "query": "secret"}
+
+    async def app(scope: dict[str, Any]) -> None:
+        hold(4 * BOUND_S)
+
+    # The layers' frames are asked, and not those of whoever is called by them.
+    names = {"__name__": "tidegate.app.http.middleware", "app": app}
+    exec("async def layer(scope): await app(scope)", names)
+    run(names["layer"](scope))  # type: ignore[operator]  # made by the line above
+    [reported] = figures_of(caplog)
+    assert (reported["method"], reported["route"]) == ("POST", Route.path)
+    assert (reported["topic"], reported["calls"]) == ("px", [])
+    assert "secret" not in caplog.text
+
+
+def test_reports_are_limited_and_those_between_are_counted(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work() -> None:
+        for number in range(4):
+            if number == 3:
+                monkeypatch.setattr(module, "REPORT_EVERY_S", 0.0)
+            hold(2 * BOUND_S)
+            await asyncio.sleep(0)
+
+    assert run(work()).figures.held == 4
+    assert [each["unreported"] for each in figures_of(caplog)] == [0, 2]
+
+
+def test_a_turn_that_does_not_end_is_reported_while_it_lasts(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "STUCK_S", 2 * BOUND_S)
+
+    async def work() -> None:
+        until_s = time.monotonic() + 10
+        while not caplog.records and time.monotonic() < until_s:
+            hold(0.01)
+
+    run(work())
+    assert "has been held" in caplog.records[0].getMessage()
+    assert "was held" in caplog.records[1].getMessage()
+
+
+def test_a_collection_is_counted(caplog: pytest.LogCaptureFixture) -> None:
+    async def work() -> None:
+        # On a busy machine other turns are too long as well.
+        while not any(each["collection_ms"] for each in figures_of(caplog)):
+            many = [[] for _ in range(400_000)]  # type: ignore[var-annotated]  # any will do
+            gc.collect()
+            del many
+            await asyncio.sleep(0)
+
+    run(work(), bound_s=0.001)
+
+
+def test_a_stack_without_the_product_has_its_line() -> None:
+    work = work_of(sys._getframe())
+    assert work.route is None
+    assert work.calls == ()
+    assert work.line.startswith(__name__)
+
+
+@pytest.mark.parametrize("seconds", [1.0])
+def test_watching_an_idle_loop_costs_little(seconds: float) -> None:
+    async def work() -> None:
+        await asyncio.sleep(seconds)
+
+    began = time.process_time()
+    run(work())
+    # Measured: 0.4 % of a core. The bound leaves room for a machine that is busy.
+    assert time.process_time() - began < 0.02 * seconds

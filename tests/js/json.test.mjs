@@ -1,0 +1,93 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { equal, parse, patched, stringify } from "../../clients/js/client/json.js";
+
+test("integers beyond 2^53 are exact, and others are numbers", () => {
+  assert.deepEqual(parse('{"a":9007199254740991,"b":9007199254740992,"c":-9007199254740993}'), {
+    a: 9007199254740991,
+    b: 9007199254740992n,
+    c: -9007199254740993n,
+  });
+});
+
+test("they are text or rounded by choice", () => {
+  assert.deepEqual(parse("[9007199254740993]", "text"), ["9007199254740993"]);
+  assert.deepEqual(parse("[9007199254740993]", "number"), [9007199254740992]);
+});
+
+test("decimals and exponents are numbers, however long", () => {
+  assert.deepEqual(parse("[0.12345678901234567,1e400,12345678901234567890.5,1234567890123456789012e2]"), [
+    0.12345678901234567,
+    Infinity,
+    12345678901234567890.5,
+    1234567890123456789012e2,
+  ]);
+});
+
+test("the exact reader reads every kind of value as JSON.parse does", () => {
+  const rest = String.raw`"t":true,"f":false,"n":null,"s":"a\"\\\u00e9 9007199254740993, :12345678901234567","e":"","o":{},"l":[],"x":-0.5e-3,"deep":[[{"k":[1,2]}]]`;
+  const value = parse(` { "big" : 12345678901234567890 , ${rest} } `);
+  assert.equal(value.big, 12345678901234567890n);
+  delete value.big;
+  assert.deepEqual(value, JSON.parse(`{${rest}}`));
+});
+
+test("a member named __proto__ is a member", () => {
+  const value = parse('{"__proto__":{"x":12345678901234567890}}');
+  assert.deepEqual(Object.keys(value), ["__proto__"]);
+  assert.equal({}.x, undefined);
+  assert.deepEqual(Object.keys(patched(value, JSON.parse('{"__proto__":{"y":1}}'))), ["__proto__"]);
+});
+
+test("what is no JSON is refused", () => {
+  for (const text of ["", "{", "[12345678901234567890", '{"a":12345678901234567890,}', "NaN"]) {
+    assert.throws(() => parse(text), SyntaxError, text);
+  }
+});
+
+test("a value is written as it was read", () => {
+  const text = '{"id":12345678901234567890,"l":[1,null,"x"],"o":{"n":-12345678901234567890}}';
+  assert.equal(stringify(parse(text)), text);
+  assert.equal(stringify({ at: new Date(0), gone: undefined, big: 1n }), '{"at":"1970-01-01T00:00:00.000Z","big":1}');
+});
+
+test("a value that contains itself is an error and no endless loop", () => {
+  const value = { big: 1n };
+  value.self = value;
+  assert.throws(() => stringify(value), TypeError);
+});
+
+test("merge patches are those of RFC 7396", () => {
+  for (const [value, patch, result] of [
+    [{ a: "b" }, { a: "c" }, { a: "c" }],
+    [{ a: "b", b: "c" }, { a: null }, { b: "c" }],
+    [{ a: ["b"] }, { a: "c" }, { a: "c" }],
+    [{ a: { b: "c" } }, { a: { b: "d", c: null } }, { a: { b: "d" } }],
+    [{ a: [{ b: "c" }] }, { a: [1] }, { a: [1] }],
+    [["a", "b"], ["c", "d"], ["c", "d"]],
+    [{ a: "foo" }, "bar", "bar"],
+    [{ e: null }, { a: 1 }, { e: null, a: 1 }],
+    [[1, 2], { a: "b", c: null }, { a: "b" }],
+    [{}, { a: { bb: { ccc: null } } }, { a: { bb: {} } }],
+  ]) {
+    const before = structuredClone(value);
+    assert.deepEqual(patched(value, patch), result);
+    assert.deepEqual(value, before);
+  }
+});
+
+test("values are compared whole", () => {
+  assert.ok(equal({ a: [1, { b: 2n }], c: null }, { c: null, a: [1, { b: 2n }] }));
+  for (const [one, other] of [
+    [{ a: 1 }, { b: 1 }],
+    [{ a: undefined }, { b: 1 }],
+    [[1], { 0: 1 }],
+    [[1, 2], [1]],
+    [1, "1"],
+    [1, 1n],
+    [null, {}],
+  ]) {
+    assert.equal(equal(one, other), false);
+  }
+});

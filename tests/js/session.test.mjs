@@ -1,0 +1,359 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { connect } from "../../clients/js/client.js";
+import { placeAfter } from "../../clients/js/client/subscription.js";
+import { FakeGateway, json, problem, settled } from "./fake_gateway.mjs";
+
+const SUBSCRIPTIONS = /\/subscriptions$/;
+const EVENTS = /\/events$/;
+
+// A gateway, a client of it, and its states; jitter makes no wait longer than it has to be.
+function begun(context, options = {}) {
+  context.mock.method(Math, "random", () => 0);
+  const fake = new FakeGateway();
+  const gateway = connect("http://gateway:1", { fetch: fake.fetch, ...options });
+  const states = [];
+  gateway.addEventListener("state", ({ detail }) => states.push(detail.state));
+  context.after(() => gateway.close());
+  return { fake, gateway, states };
+}
+
+async function live(context, options) {
+  const all = begun(context, options);
+  const prices = all.gateway.subscribe("px", { interval: "1s" });
+  await prices.ready;
+  await all.fake.until("GET", EVENTS);
+  const [stream] = all.fake.streams;
+  await stream.hello();
+  await stream.snapshot("s1", "px", [["a", 1], ["b", 1]], "S1-2~e-2");
+  return { ...all, prices, stream };
+}
+
+const keys = (subscription) => [...subscription.rows.keys()].join();
+
+test("one session and one stream carry every subscription", async (context) => {
+  const { fake, gateway, prices, stream } = await live(context);
+  const orders = gateway.subscribe("or", { filter: "/a = 1", orderBy: "/v DESC", topN: 5, select: "[-/]", options: "progress" });
+  await orders.ready;
+  await stream.snapshot("s2", "or", [["x", 1]]);
+  assert.equal(fake.asked("POST", /sessions$/).length, 1);
+  assert.equal(fake.streams.length, 1);
+  assert.deepEqual(fake.asked("POST", SUBSCRIPTIONS).map(([, , body]) => body), [
+    { topic: "px", options: "conflation=1s,oof" },
+    { topic: "or", options: "top_n=5,select=[-/],progress,oof", filter: "/a = 1", order_by: "/v DESC" },
+  ]);
+  assert.equal(keys(prices), '["a"],["b"]');
+  assert.equal(keys(orders), '["x"]');
+});
+
+test("rows that come before the answer with the name are not lost", async (context) => {
+  const { fake, gateway, stream } = await live(context);
+  let answer;
+  fake.once("POST", SUBSCRIPTIONS, () => new Promise((resolve) => (answer = resolve)));
+  const late = gateway.subscribe("or");
+  await fake.until("POST", SUBSCRIPTIONS, 2);
+  await stream.snapshot("s9", "or", [["x", 1]]);
+  await stream.rows("s9", "or", [["y", 1]], "S1-9");
+  assert.equal(late.rows.size, 0);
+  answer(json({ sub: "s9", topic: "or", options: "" }, 201));
+  await late.ready;
+  assert.equal(keys(late), '["x"],["y"]');
+});
+
+test("a refused subscription is an error of its own and of no other", async (context) => {
+  const { fake, gateway, prices } = await live(context);
+  fake.once("POST", SUBSCRIPTIONS, () => problem(400, "filter-invalid"));
+  const refused = gateway.subscribe("or", { filter: "/" });
+  await assert.rejects(refused.ready, { name: "Problem", code: "filter-invalid", status: 400 });
+  assert.equal(refused.end, "filter-invalid");
+  assert.equal(prices.end, "");
+});
+
+test("a topic without key is asked again without removals, which it does not have", async (context) => {
+  const { fake, gateway } = await live(context);
+  fake.once("POST", SUBSCRIPTIONS, () => problem(400, "options-invalid"));
+  await gateway.subscribe("log").ready;
+  assert.deepEqual(fake.asked("POST", SUBSCRIPTIONS).slice(1).map(([, , { options }]) => options), ["oof", ""]);
+  for (const wish of [{ removals: true }, {}]) {
+    fake.once("POST", SUBSCRIPTIONS, () => problem(400, "options-invalid"));
+    await assert.rejects(gateway.subscribe(wish.removals ? "log" : "lo*", wish).ready);
+  }
+});
+
+test("who replays or asks for messages alone does not ask for removals", async (context) => {
+  const { fake, gateway } = await live(context);
+  for (const wish of [{ bookmark: "epoch" }, { command: "sow" }, { command: "subscribe" }, { options: "bookmark=now" }, { removals: false }]) {
+    await gateway.subscribe("px", wish).ready;
+  }
+  await gateway.subscribe("px", { options: "conflation=2s, oof" }).ready;
+  await gateway.subscribe("px", { options: "timestamp, " }).ready;
+  const options = fake.asked("POST", SUBSCRIPTIONS).slice(1).map((each) => each[2].options);
+  assert.deepEqual(options, ["bookmark=epoch", "", "", "bookmark=now", "", "conflation=2s, oof", "timestamp,oof"]);
+});
+
+test("a lost stream is opened again with the last id, and nothing is asked for twice", async (context) => {
+  const { fake, prices, states, stream } = await live(context);
+  stream.end();
+  await fake.until("GET", EVENTS, 2);
+  const again = fake.streams[1];
+  assert.equal(again.lastId, "S1-2~e-2");
+  await again.hello();
+  await again.rows("s1", "px", [["a", 2]], "S1-3~e-3");
+  assert.equal(prices.get("a").value, 2);
+  assert.deepEqual(states, ["connecting", "live", "lost", "live"]);
+  assert.equal(fake.asked("POST", SUBSCRIPTIONS).length, 1);
+});
+
+test("a session that is gone is replaced; the records follow the new snapshot", async (context) => {
+  const { fake, prices, stream } = await live(context);
+  const changes = [];
+  prices.addEventListener("change", ({ added, changed, removed }) => {
+    changes.push([added, changed, removed].map((rows) => rows.map(({ key }) => key[0]).join()));
+  });
+  fake.once("GET", EVENTS, () => problem(404, "session-unknown"));
+  stream.end();
+  await fake.until("GET", EVENTS, 3);
+  assert.equal(fake.sessions, 2);
+  assert.equal(fake.streams[1].lastId, null);
+  await fake.streams[1].hello();
+  await fake.streams[1].snapshot("s2", "px", [["b", 1], ["c", 1]]);
+  assert.deepEqual(changes, [["c", "", ""], ["", "", "a"]]);
+});
+
+test("a subscription to messages goes on behind the last one in a new session", async (context) => {
+  const { fake, gateway, stream } = await live(context);
+  fake.once("POST", SUBSCRIPTIONS, () => problem(400, "options-invalid"));
+  const log = gateway.subscribe("log");
+  await log.ready;
+  await stream.send("subscribed", { sub: "s2", topic: "log", bookmark: "e-4" }, "S1-3");
+  await stream.rows("s2", "log", [["a", 1]], "S1-4~e-5");
+  fake.once("GET", EVENTS, () => problem(404, "session-unknown"));
+  fake.once("POST", SUBSCRIPTIONS, (init) => json(fake.granted(JSON.parse(init.body)), 201));
+  fake.once("POST", SUBSCRIPTIONS, () => problem(400, "options-invalid"));
+  stream.end();
+  await fake.until("POST", SUBSCRIPTIONS, 6);
+  const [px, withRemovals, without] = fake.asked("POST", SUBSCRIPTIONS).slice(3).map((each) => each[2]);
+  assert.deepEqual(px, { topic: "px", options: "conflation=1s,oof" });
+  assert.equal(withRemovals.options, "oof");
+  assert.equal(without.options, "bookmark=e-5");
+});
+
+test("a subscription that cannot go on where it was says so", async (context) => {
+  const { fake, gateway, stream } = await live(context);
+  const some = gateway.subscribe("lo*", { removals: false });
+  await some.ready;
+  const heard = [];
+  some.addEventListener("resumed", ({ detail }) => heard.push(detail.mode));
+  await stream.send("subscribed", { sub: "s2", topic: "log", bookmark: "e-4" }, "S1-3");
+  fake.once("GET", EVENTS, () => problem(404, "session-unknown"));
+  stream.end();
+  await fake.until("POST", SUBSCRIPTIONS, 4);
+  assert.deepEqual(fake.asked("POST", SUBSCRIPTIONS).at(-1)[2], { topic: "lo*", options: "" });
+  assert.deepEqual(heard, ["now"]);
+});
+
+test("a topic that back-pressure took out of a pattern comes again with the pattern", async (context) => {
+  const { fake, gateway, stream } = await live(context);
+  const some = gateway.subscribe("p*");
+  await some.ready;
+  await stream.send("unsubscribed", { sub: "s2", topic: "pa", reason: "BACK_PRESSURE" });
+  await fake.until("DELETE", /subscriptions\/s2$/);
+  await fake.until("POST", SUBSCRIPTIONS, 3);
+  await stream.send("unsubscribed", { sub: "s3", topic: "pb", reason: "REMOVED" });
+  assert.equal(some.end, "");
+});
+
+test("a change while the answer is on its way is not lost", async (context) => {
+  const { fake, gateway } = await live(context);
+  let answer;
+  fake.once("POST", SUBSCRIPTIONS, () => new Promise((resolve) => (answer = resolve)));
+  const late = gateway.subscribe("or");
+  await fake.until("POST", SUBSCRIPTIONS, 2);
+  await late.change({ filter: "/a = 1" });
+  answer(json({ sub: "s9", topic: "or", options: "" }, 201));
+  const [[, , body]] = await fake.until("PATCH", /s9$/);
+  assert.deepEqual(body, { filter: "/a = 1" });
+});
+
+test("a delta without its record begins the subscription again", async (context) => {
+  const { fake, prices, stream } = await live(context);
+  await stream.rows("s1", "px", [["z", { v: 1 }]], "", "delta");
+  await fake.until("DELETE", /s1$/);
+  assert.equal(fake.asked("POST", SUBSCRIPTIONS).length, 2);
+  await stream.snapshot("s2", "px", [["z", { v: 1 }]]);
+  assert.equal(keys(prices), '["z"]');
+});
+
+test("what back-pressure ended is asked for again, and a topic that is removed is not", async (context) => {
+  const { fake, prices, stream } = await live(context);
+  await stream.send("unsubscribed", { sub: "s1", topic: "px", reason: "BACK_PRESSURE" });
+  await fake.until("POST", SUBSCRIPTIONS, 2);
+  assert.equal(prices.rows.size, 2);
+  await stream.send("unsubscribed", { sub: "s2", topic: "px", reason: "REMOVED" });
+  assert.equal(prices.end, "REMOVED");
+  assert.equal(prices.rows.size, 0);
+  assert.equal(fake.asked("POST", SUBSCRIPTIONS).length, 2);
+});
+
+test("a topic that is missing after a restart is waited for", async (context) => {
+  const { fake, prices, stream } = await live(context);
+  fake.once("GET", EVENTS, () => problem(404, "session-unknown"));
+  fake.once("POST", SUBSCRIPTIONS, () => problem(404, "topic-unknown"));
+  stream.end();
+  await fake.until("POST", SUBSCRIPTIONS, 3);
+  assert.equal(prices.end, "");
+});
+
+test("a goodbye without return ends everything, and one with it does not", async (context) => {
+  const { fake, prices, states, stream } = await live(context);
+  await stream.write("retry: 0\n\n");
+  await stream.send("goodbye", { reason: "SHUTDOWN", reconnect: true });
+  stream.end();
+  await fake.until("GET", EVENTS, 2);
+  await fake.streams[1].hello();
+  await fake.streams[1].send("goodbye", { reason: "CLOSED_BY_ADMIN", reconnect: false });
+  fake.streams[1].end();
+  await settled();
+  assert.equal(prices.end, "CLOSED_BY_ADMIN");
+  assert.equal(states.at(-1), "closed");
+  assert.equal(fake.streams.length, 2);
+});
+
+test("a silent stream is lost", async (context) => {
+  const { fake, stream } = await live(context);
+  await stream.hello([], 20);
+  await stream.write(": heartbeat\n\n");
+  await fake.until("GET", EVENTS, 2);
+  assert.equal(fake.streams[1].lastId, "S1-2~e-2");
+});
+
+test("a wait is as long as the gateway asks, and can be cut short", async (context) => {
+  const { fake, gateway, stream } = await live(context);
+  fake.once("GET", EVENTS, () => problem(503, "bus-unavailable", { "Retry-After": "3600" }));
+  const lost = new Promise((resolve) => gateway.addEventListener("state", ({ detail }) => detail.reason.includes("because") && resolve()));
+  stream.end();
+  await lost;
+  await new Promise((resolve) => setTimeout(resolve, 50));
+  assert.equal(fake.streams.length, 1);
+  gateway.close();
+});
+
+test("a wrong token ends everything, with the problem", async (context) => {
+  const { fake, gateway } = begun(context, { token: "secret" });
+  fake.once("POST", /sessions$/, () => problem(401, "unauthenticated"));
+  await assert.rejects(gateway.subscribe("px").ready, { code: "unauthenticated" });
+  assert.equal(fake.headers[0].get("Authorization"), "Bearer secret");
+  assert.equal(gateway.state, "closed");
+});
+
+test("a token is asked for with each request, and again when it is refused", async (context) => {
+  let number = 0;
+  const { fake, gateway } = begun(context, { token: async () => `t${(number += 1)}`, ticket: () => "once" });
+  fake.once("POST", /sessions$/, () => problem(401, "unauthenticated"));
+  await gateway.subscribe("px").ready;
+  await fake.until("GET", /events/);
+  const tokens = fake.headers.map((headers) => headers.get("Authorization"));
+  assert.deepEqual(tokens.slice(0, 2), ["Bearer t1", "Bearer t2"]);
+  assert.equal(new Set(tokens).size, tokens.length);
+  assert.match(fake.asked("GET", /events/)[0][1], /\?ticket=once$/);
+});
+
+test("a hidden page asks for a slower interval, and for its own when it is seen again", async (context) => {
+  const timers = [];
+  context.mock.method(globalThis, "setTimeout", (end, ms) => timers.push({ end, ms }));
+  context.mock.method(globalThis, "clearTimeout", (timer) => timer && delete timers[timer - 1]);
+  const second = () => {
+    for (const { end } of timers.splice(0).filter(({ ms }) => ms === 1_000)) end();
+  };
+  const page = Object.assign(new EventTarget(), { visibilityState: "visible" });
+  globalThis.document = page;
+  globalThis.addEventListener ??= () => {};
+  globalThis.removeEventListener ??= () => {};
+  const { fake, gateway } = begun(context, { tabs: false });
+  context.after(() => delete globalThis.document);
+  const wishes = [{ interval: "500ms" }, { interval: "10s" }, { interval: "none" }, { interval: "100ms", hidden: false }, { interval: "auto", hidden: "1m" }];
+  await Promise.all(wishes.map((wish) => gateway.subscribe("px", wish).ready));
+  const see = (state) => {
+    page.visibilityState = state;
+    page.dispatchEvent(new Event("visibilitychange"));
+  };
+  const asked = () => fake.asked("PATCH", /./).map(([, path, body]) => `${path.split("/").at(-1)} ${body.conflation}`);
+  see("hidden");
+  see("visible");
+  second();
+  await settled();
+  assert.deepEqual(asked(), []);
+  see("hidden");
+  second();
+  await settled();
+  assert.deepEqual(asked(), ["s1 5s", "s5 1m"]);
+  see("visible");
+  await settled();
+  assert.deepEqual(asked().slice(2), ["s1 500ms", "s5 auto"]);
+});
+
+test("a change replaces options, filter and order, and a refused one changes nothing", async (context) => {
+  const { fake, prices } = await live(context);
+  await prices.change({ interval: "5s", filter: "/a = 1" });
+  fake.once("PATCH", /s1$/, () => problem(400, "options-invalid"));
+  await assert.rejects(prices.change({ interval: "1 s" }), { code: "options-invalid" });
+  await prices.change({ filter: undefined });
+  assert.deepEqual(fake.asked("PATCH", /s1$/).map((each) => each[2]), [
+    { options: "conflation=5s,oof,replace", filter: "/a = 1" },
+    { options: "conflation=1 s,oof,replace" },
+    { filter: null },
+  ]);
+  assert.equal(prices.wish.interval, "5s");
+});
+
+test("a closed subscription ends at the gateway, also if its name comes later", async (context) => {
+  const { fake, gateway, prices } = await live(context);
+  await prices.close();
+  assert.equal(fake.asked("DELETE", /subscriptions\/s1$/).length, 1);
+  const late = gateway.subscribe("or");
+  const closed = late.close();
+  await closed;
+  await fake.until("DELETE", /subscriptions\/s2$/);
+  await assert.rejects(late.ready);
+  await gateway.close();
+  assert.equal(fake.asked("DELETE", /sessions\/S1$/).length, 1);
+});
+
+test("readers get changes, messages and the end", async (context) => {
+  const { prices, stream } = await live(context);
+  const changes = prices[Symbol.asyncIterator]();
+  const messages = prices.messages();
+  assert.deepEqual((await changes.next()).value.added.map(({ key }) => key), [["a"], ["b"]]);
+  await stream.rows("s1", "px", [["a", 2], ["a", 3]]);
+  assert.deepEqual((await changes.next()).value.changed.map(({ value }) => value), [3]);
+  assert.equal((await messages.next()).value.value, 2);
+  assert.equal((await messages.next()).value.value, 3);
+  const last = changes.next();
+  await prices.close();
+  assert.deepEqual(await last, { value: undefined, done: true });
+  assert.equal((await messages.next()).done, true);
+});
+
+test("notices arrive by their names", async (context) => {
+  const { gateway, prices, stream } = await live(context);
+  const heard = [];
+  for (const name of ["conflation", "late"]) prices.addEventListener(name, ({ detail }) => heard.push(detail));
+  gateway.addEventListener("status", ({ detail }) => heard.push(detail));
+  await stream.send("conflation", { sub: "s1", from: "1s", to: "2s" });
+  await stream.send("late", { sub: "s1", age_ms: 7 });
+  await stream.send("status", { source: "bus", stale_since: 5 });
+  assert.deepEqual(heard.map((each) => each.to ?? each.age_ms ?? each.source), ["2s", 7, "bus"]);
+});
+
+test("only a subscription without snapshots has a place to go on from", () => {
+  const story = (...events) => events.reduce((place, [name, fields, id = ""]) => placeAfter(place, name, fields, id), "");
+  const subscribed = ["subscribed", { bookmark: "e-1" }];
+  const message = ["message", {}, "S-2~e-5"];
+  assert.equal(story(subscribed), "e-1");
+  assert.equal(story(subscribed, message, ["message", {}, "S-3"]), "e-5");
+  assert.equal(story(["subscribed", { bookmark: null }], message), "e-5");
+  const begin = ["group_begin", {}];
+  assert.equal(story(["subscribed", { bookmark: null }], begin, message, subscribed), null);
+  assert.equal(story(subscribed, begin, ["group_end", {}, "S-4~e-9"]), "e-9");
+});
