@@ -175,7 +175,6 @@ class HeldBack:
         self.parts.append(part)
 
 
-
 def connection_of(scope: Scope) -> Connection | None:
     """Return the connection under a request; None under a server that is not ours."""
     connection: Connection | None = scope.get("extensions", {}).get(TRANSPORT_EXTENSION)

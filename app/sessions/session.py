@@ -382,11 +382,8 @@ class Session:
         return sum(len(asked.topics) for asked in self.asked.values())
 
     def _forget_evicted(self, is_over: Callable[[SubscriberId], bool]) -> None:
-        if not self.evicted:
-            return
-        self.evicted = {
-            subscriber: it for subscriber, it in self.evicted.items() if not is_over(subscriber)
-        }
+        kept = {each: it for each, it in self.evicted.items() if not is_over(each)}
+        self.evicted = kept or NONE_EVICTED
 
     def _forget_finished(self) -> None:
         """Remove finished `sow` subscriptions once their reader is known to have everything.

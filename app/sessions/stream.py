@@ -44,9 +44,7 @@ def _raw_headers(coding: Coding, *, hands_over: bool) -> list[tuple[bytes, bytes
 
 
 # Made once: the header is the same for every stream, and costs as much as a subscription.
-HANDED_OVER_HEADERS: Final = {
-    coding: _raw_headers(coding, hands_over=True) for coding in Coding
-}
+HANDED_OVER_HEADERS: Final = {coding: _raw_headers(coding, hands_over=True) for coding in Coding}
 
 
 class EventStream(EventSourceResponse):
