@@ -48,7 +48,7 @@ QUEUES: dict[str, Planted] = {
     ),
     "an alarm rings one message late": (
         POLICIES,
-        "conflation/topics/feed.py",
+        "conflation/topics/watermarks.py",
         "        while heap and heap[0][0] < grown:",
         "        while heap and heap[0][0] < grown - 1:",
     ),
