@@ -131,7 +131,7 @@ class FilterOperator(Operator):
     def copy_for(self, board: Board) -> FilterOperator:
         """Return the same filter for another board, with the messages that it has put off."""
         other = FilterOperator(*self._made_of, board)
-        other._unsettled, other._is_eager = list(self._unsettled), self._is_eager
+        other._unsettled = list(self._unsettled)
         return other
 
     def put_off(self, frames: Sequence[Frame]) -> int | None:
@@ -162,15 +162,10 @@ class FilterOperator(Operator):
         """Return the rows of the messages put off; they stay put off."""
         return [move for frame in self._unsettled for move in self.moves(frame)]
 
-    def unsettled(self, offset: int) -> list[str]:
-        """Return the board key of the message at an offset, if that is put off and matches."""
-        mine = [frame for frame in self._unsettled if frame.offset == offset]
-        return [board_key for frame in mine for board_key, _ in self.moves(frame)]
-
     @property
     def is_eager(self) -> bool:
-        """True while messages become rows at once; always on a board of records or of a filter."""
-        return self._is_eager
+        """True: a trace makes rows at once, and can say of each which one it replaced."""
+        return True
 
     def set_eager(self, *, eager: bool) -> None:
         """Put nothing off any more, or again what can be; what is put off waits for `settle`."""

@@ -84,18 +84,23 @@ class LaneAssignment:
     ) -> None:
         """Go on with a subscription, or a change of one, that has waited for its board.
 
-        It begins as if it were made now. If it asked for no snapshot, it has a cut that its client
-        knows: `missed` has come since.
+        It begins as if it were made now. If it has neither snapshot nor bookmark, or is a replay
+        that had caught up, it has a cut that its client knows: `missed` has come since.
         """
-        if subscriber.lane is None:
+        subscription = subscriber.member.subscription
+        if subscriber.lane is not None:
+            pass  # a change, which takes effect below
+        elif subscription.resume is not None or (
+            subscription.command.queries and subscription.replay is None
+        ):
             with _holding_feed(session, subscriber):
-                if subscriber.member.subscription.command.queries:
-                    self._begin(session, subscriber, now)
-                else:
-                    begin_late(subscriber, missed, self.openings.records_max)
-                    self.openings.follow(session, subscriber)
+                self._begin(session, subscriber, now)
                 if subscriber.joins_at_once:
                     self._join(session, subscriber, now)
+        else:
+            begin_late(subscriber, missed, self.openings.records_max)
+            self.openings.follow(session, subscriber)
+            self._join(session, subscriber, now)
         self._apply_due_change(session, subscriber, now)
         for watcher in subscriber.watchers:
             watcher.moved(now)
@@ -151,11 +156,13 @@ class LaneAssignment:
             return
         # Messages came while the replay ran. Once none are left it may join without a gap.
         subscriber.backfill = continue_replay(subscriber, cursor, self.openings.records_max)
-        if subscriber.backfill is None:
+        if subscriber.backfill is not None:
+            self.openings.follow(session, subscriber)
+            return
+        subscriber.member.cut = subscriber.topic.head
+        if not self.openings.add_replayed(session, subscriber):
             self._join(session, subscriber, now)
             self._apply_due_change(session, subscriber, now)
-        else:
-            self.openings.follow(session, subscriber)
 
     def supply(
         self, session: Session, wanted: HistoryWanted, piece: Sequence[Frame], now: Instant

@@ -87,12 +87,24 @@ class Openings:
         return bool(self._openings)
 
     def add(self, session: Session, subscriber: Subscriber) -> bool:
-        """Let a new subscriber wait if its board has to be built in steps; else False."""
+        """Let a new subscriber wait if its board has to be built in steps; else False.
+
+        A replay needs no board before it joins its lane.
+        """
         subscription = subscriber.member.subscription
-        if subscription.resume is not None or subscription.replay is not None:
+        is_resumed = subscription.resume is not None
+        if subscription.replay is not None and not is_resumed:
             return False
-        feed_id, queries = subscription.lane_id.feed, subscription.command.queries
-        return self._add(session, subscriber, feed_id, of_records=queries)
+        # What a bookmark missed may turn out to be a snapshot.
+        of_records = is_resumed or subscription.command.queries
+        return self._add(session, subscriber, subscription.lane_id.feed, of_records=of_records)
+
+    def add_replayed(self, session: Session, subscriber: Subscriber) -> bool:
+        """Let a replay that has caught up wait for the board that it joins; else False."""
+        if subscriber.watchers:
+            return False
+        feed_id = subscriber.member.subscription.lane_id.feed
+        return self._add(session, subscriber, feed_id, of_records=False)
 
     def add_change(self, session: Session, subscriber: Subscriber) -> bool:
         """Let a change of options wait if its board has to be built in steps; else False."""

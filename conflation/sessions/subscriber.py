@@ -219,6 +219,8 @@ class Subscriber:
         lane = self.lane
         if lane is None:
             return None
+        if self.feed is not None and lane.ready(self.member):
+            self.feed.make_up()  # one that is behind is sent what the board has by now
         batch = lane.take(self.member, bytes_max)
         # What is left out for this member may leave nothing: the flush after it may have rows.
         while batch is not None and not batch.frames:

@@ -99,6 +99,7 @@ class Feed:
         self.board.take_over(other.board)
         self.accepted, self.begun_at = other.accepted, other.begun_at
         self._operator = other._operator.copy_for(self.board)
+        self.make_up()  # as the copy looks at each message by itself
 
     # --- Messages
 
