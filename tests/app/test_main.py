@@ -31,6 +31,8 @@ ROUTES = {
     "/v1/sessions/{session}/subscriptions/{sub}": {"delete", "get", "patch"},
     "/v1/sessions/{session}/subscriptions/{sub}/auto": {"get"},
     "/v1/sessions/{session}/subscriptions/{sub}/trace": {"get"},
+    "/v1/login": {"get", "post", "delete"},
+    "/v1/tickets": {"post"},
     "/v1/explain": {"post"},
     "/v1/lanes": {"get"},
     "/healthz": {"get"},

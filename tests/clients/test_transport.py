@@ -10,6 +10,7 @@ from tests.clients.support.streams import plain, scripted
 from tidegate.clients.errors import AnswerInvalid, GatewayProblem, GatewayUnreachable
 from tidegate.clients.gateway import Gateway
 from tidegate.clients.retry import Retry
+from tidegate.clients.token import Token
 from tidegate.clients.transport import Transport, is_gateway_out, is_temporary
 
 NDJSON = "application/x-ndjson"
@@ -67,7 +68,10 @@ def test_a_failed_publish_is_reported_once() -> None:
 
 def test_a_file_holds_an_answer_and_nothing_of_before() -> None:
     with scripted(plain(200, b"1\n2\n", NDJSON)) as fake:
-        transport, file = Transport(fake.address, 10.0, Retry(0), None), io.BytesIO(b"of before")
+        transport, file = (
+            Transport(fake.address, 10.0, Retry(0), None, Token()),
+            io.BytesIO(b"of before"),
+        )
         transport.fetch("/", {}, file)
         transport.close()
     assert file.getvalue() == b"1\n2\n"
