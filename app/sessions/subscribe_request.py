@@ -236,7 +236,8 @@ def granted_to(
         wish.grants.required(name)
     entry = context.catalog.get(name)
     definition = context.driver.engine.topic(name).definition
-    entitlement = entitlement_of(wish.grants, definition, name)
+    grants = wish.grants
+    entitlement = None if grants is None else entitlement_of(grants, definition, name)
     request = Request(
         name,
         definition,
