@@ -86,6 +86,7 @@ def _serve(settings: Settings, line: ParentLink | None = None, crew_id: str = ""
     """Run one gateway; a worker has a line to its parent, and its parent's id for the group."""
     from tidegate.app.cluster.workers import WorkerGroup
     from tidegate.app.definitions.files import TopicFilesInvalid
+    from tidegate.app.delivery.watchdog import Watchdog
     from tidegate.app.http.listener import CannotListen, open_listener
     from tidegate.app.http.server import StartFailed, serve
     from tidegate.app.main import create_app
@@ -96,19 +97,23 @@ def _serve(settings: Settings, line: ParentLink | None = None, crew_id: str = ""
         app = create_app(settings)
         if line is not None:
             app.state.gateway.crew = WorkerGroup(crew_id, line.number, settings.workers)
-        return serve(
-            app,
-            settings,
-            on_shutdown=app.state.gateway.say_goodbye,
-            on_started=partial(_announce, settings, line),
-            # Before requests: a store that cannot be used ends the command with a sentence and not
-            # with 503s.
-            prepare=app.state.gateway.open_store,
-            # The kernel spreads connections over the workers' own sockets at the shared address.
-            listener=None if line is None else open_listener(settings, shared=True),
-            until=None if line is None else line.parent,
-            on_reload=None if app.state.access is None else app.state.access.reload,
-        )
+        with Watchdog(settings.loop_held_max.seconds) as watchdog:
+            return serve(
+                app,
+                settings,
+                on_shutdown=app.state.gateway.say_goodbye,
+                on_started=partial(_announce, settings, line),
+                # Before requests: a store that cannot be used ends the command with a sentence and
+                # not with 503s.
+                prepare=app.state.gateway.open_store,
+                # The kernel spreads connections over the workers' own sockets at the shared
+                # address.
+                listener=None if line is None else open_listener(settings, shared=True),
+                until=None if line is None else line.parent,
+                on_reload=None if app.state.access is None else app.state.access.reload,
+                loop_factory=watchdog.new_loop,
+                loop_figures=watchdog.figures,
+            )
     except (
         CannotListen, SettingsInvalid, StartFailed, StoreUnusable, TopicFilesInvalid,
     ) as error:  # fmt: skip

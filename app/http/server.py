@@ -23,11 +23,16 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
-from tidegate.app.delivery.watchdog import Watchdog
 from tidegate.app.http.admission import WAITING_CONNECTIONS_MAX
 from tidegate.app.http.listener import base_url, open_listener
 from tidegate.app.http.protocol import protocol_factory
-from tidegate.app.http.telemetry import ConnectionFigures, Histogram, configure_logging, event
+from tidegate.app.http.telemetry import (
+    ConnectionFigures,
+    Histogram,
+    LoopFigures,
+    configure_logging,
+    event,
+)
 from tidegate.app.settings import Settings
 
 LOOK_EVERY_S = 0.1
@@ -320,12 +325,15 @@ def serve(
     listener: socket.socket | None = None,
     until: int | None = None,
     on_reload: Callable[[], None] | None = None,
+    loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
+    loop_figures: LoopFigures | None = None,
 ) -> int:
     """Run the gateway in this thread until a signal.
 
     `prepare` is awaited before requests are served; its exceptions are raised here. `listener`
     replaces our own, and is closed at the end. `until`: a file descriptor whose end of file stops
-    the server too. `on_reload` is called at SIGHUP.
+    the server too. `on_reload` is called at SIGHUP. `loop_factory`: makes a loop that is watched,
+    counted in `loop_figures`.
 
     Returns:
         The exit status: 0 after SIGTERM, 130 after an interrupt.
@@ -350,15 +358,14 @@ def serve(
         server = Server(
             app, settings, on_shutdown=on_shutdown, on_started=started, on_reload=on_reload
         )
-        server.figures.loop = watchdog.figures
+        server.figures.loop = loop_figures or server.figures.loop
         loop = asyncio.get_running_loop()
         if until is not None:
             loop.add_reader(until, _end, loop, until, server)
         await server.serve(sockets=[listener])
         return server
 
-    watchdog = Watchdog(settings.loop_held_max.seconds)
-    with listener, watchdog, asyncio.Runner(loop_factory=watchdog.new_loop) as runner:
+    with listener, asyncio.Runner(loop_factory=loop_factory) as runner:
         server = runner.run(run())
     return INTERRUPTED_STATUS if server.stopped_by is signal.SIGINT else 0
 
