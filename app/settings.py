@@ -4,6 +4,7 @@ Values with a dimension carry their unit (`10s`, `8MiB`); plain numbers are coun
 reads values from file, environment and flags (`app/cli/settings.py`).
 """
 
+import contextlib
 import ipaddress
 import re
 from pathlib import Path
@@ -31,10 +32,8 @@ class EnvironmentText(str):
 
 
 def _duration(value: object) -> Duration:
-    if isinstance(value, Duration):
-        return value
-    if isinstance(value, str):
-        return Duration.parse(value)
+    if isinstance(value, Duration | str):
+        return value if isinstance(value, Duration) else Duration.parse(value)
     raise ValueError('expected a duration in quotes such as "10s"')
 
 
@@ -392,13 +391,10 @@ class Settings(BaseSettings):
 
 def is_loopback(host: str) -> bool:
     """Return True for `localhost` and addresses that only this machine can reach."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+    with contextlib.suppress(ValueError):
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    return False
 
 
+# By their names outside, which are those in the file.
 SETTINGS = {field.alias or name: field for name, field in Settings.model_fields.items()}
-"""Each setting by its name outside, which is that in the file."""

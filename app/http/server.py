@@ -65,9 +65,8 @@ class LoopLag:
         self.start()
 
 
-# Connections that were cut leave reference cycles, from the traceback of an error to its task,
-# which wait for the garbage collector; the C library keeps what that frees. After a storm of slow
-# clients all of it would count as used, perhaps for hours.
+# Connections that were cut leave cycles, from an error's traceback to its task, which wait for the
+# collector; the C library keeps what that frees. After a storm it would count as used for hours.
 CROWD_MIN: Final = 100
 FULL_COLLECTION_EVERY: Final = 100  # collections of the middle generation
 
@@ -106,9 +105,7 @@ def freeze_what_started() -> None:
     """Take what the start has made out of all later collections of garbage.
 
     Modules, models and routes are 200,000 objects that live as long as the process. A full
-    collection visits each: 60 ms, in which nobody is served, and the building of a large window
-    makes several. Without them it visits what clients have made. Frames and boards are never
-    visited: they hold no cycles.
+    collection visits each: 60 ms, in which nobody is served. Frames and boards hold no cycles.
     """
     gc.collect()  # or garbage of the start would be kept for ever
     gc.freeze()
@@ -119,10 +116,9 @@ def freeze_what_started() -> None:
 
 
 def _c_library() -> ctypes.CDLL | None:
-    try:
+    with contextlib.suppress(OSError, TypeError):  # a platform that does not name it so
         return ctypes.CDLL(None)
-    except (OSError, TypeError):  # a platform that does not name it so
-        return None
+    return None
 
 
 _C_LIBRARY: Final = _c_library()
@@ -330,10 +326,9 @@ def serve(
 ) -> int:
     """Run the gateway in this thread until a signal.
 
-    `prepare` is awaited before requests are served; its exceptions are raised here. `listener`
-    replaces our own, and is closed at the end. `until`: a file descriptor whose end of file stops
-    the server too. `on_reload` is called at SIGHUP. `loop_factory`: makes a loop that is watched,
-    counted in `loop_figures`.
+    `prepare` is awaited before requests; its exceptions are raised here. `listener` replaces our
+    own, and is closed at the end. `until`: a file descriptor whose end of file stops the server
+    too. `on_reload`: at SIGHUP. `loop_factory`: makes a watched loop, counted in `loop_figures`.
 
     Returns:
         The exit status: 0 after SIGTERM, 130 after an interrupt.
