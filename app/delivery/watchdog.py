@@ -115,11 +115,11 @@ class WatchedSelector(selectors.DefaultSelector):
         super().__init__()
         self._watchdog = watchdog
 
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+    def select(self, wait_s: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         """Wait for the next events, between two turns."""
         watchdog = self._watchdog
         watchdog.turn_ends()
-        ready = super().select(timeout)
+        ready = super().select(wait_s)
         watchdog.turn_begins()
         return ready
 
