@@ -89,14 +89,7 @@ def create_app(settings: Settings, *, bus: BusConnection | None = None) -> FastA
     for router in routers:
         app.include_router(router)
     if (STATIC / "index.html").is_file():
-        app.add_api_route("/", console, include_in_schema=False)
-        app.add_api_route("/docs", reference, include_in_schema=False)
-        # Before /static, which would take its path.
-        app.mount("/static/swagger", StaticFiles(packages=[SWAGGER]))
-        app.mount("/static", StaticFiles(directory=STATIC))
-        app.add_api_route("/client.js", client, include_in_schema=False)
-        app.mount("/client/adapters", StaticFiles(directory=CLIENT / "adapters"))
-        app.mount("/client", StaticFiles(directory=CLIENT / "client"))
+        _add_pages(app)
     # First of the layers, so that all others go around them.
     app.add_middleware(messages.PublishDirectly)
     app.add_middleware(subscribe.SubscribeShortcut, gateway=gateway, plans=plans)
@@ -128,6 +121,18 @@ def _access(settings: Settings) -> Access | None:
     from tidegate.app.access.access import Access
 
     return Access(settings)
+
+
+def _add_pages(app: FastAPI) -> None:
+    """Serve the pages, and the JavaScript client that they use."""
+    app.add_api_route("/", console, include_in_schema=False)
+    app.add_api_route("/docs", reference, include_in_schema=False)
+    # Before /static, which would take its path.
+    app.mount("/static/swagger", StaticFiles(packages=[SWAGGER]))
+    app.mount("/static", StaticFiles(directory=STATIC))
+    app.add_api_route("/client.js", client, include_in_schema=False)
+    app.mount("/client/adapters", StaticFiles(directory=CLIENT / "adapters"))
+    app.mount("/client", StaticFiles(directory=CLIENT / "client"))
 
 
 async def console() -> Response:

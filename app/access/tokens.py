@@ -92,11 +92,11 @@ class Verifier:
             return _subject(claims, key.digest, policy)
         raise TokenInvalid("its signature is wrong")
 
-    def _claims(self, token: str, key: jwt.PyJWK) -> dict[str, Any]:
+    def _claims(self, token: str, jwk: jwt.PyJWK) -> dict[str, Any]:
         try:
             return jwt.decode(
-                token, key,
-                algorithms=[key.algorithm_name],
+                token, jwk,
+                algorithms=[jwk.algorithm_name],
                 issuer=self._issuer.name,
                 audience=self._issuer.audience,
                 leeway=SKEW_S,

@@ -382,7 +382,6 @@ class PolicyMachine(RuleBasedStateMachine):
             for name in self.sessions
             for row in self.engine.session_stats(name).subscriptions
             if (found := self.engine.session(name).subscribers.get((row.name, row.topic)))
-            is not None
         }
 
     def long_sessions(self) -> list[Queues]:
