@@ -92,7 +92,7 @@ def create_app(settings: Settings, *, bus: BusConnection | None = None) -> FastA
         _add_pages(app)
     # First of the layers, so that all others go around them.
     app.add_middleware(messages.PublishDirectly)
-    app.add_middleware(subscribe.SubscribeShortcut, gateway=gateway, plans=plans)
+    app.add_middleware(subscribe.SubscribeShortcut, plans=plans)
     shared = bus or (None if gateway.bus is None else gateway.bus.connection)
     if shared is not None:
         from tidegate.app.cluster.forwarding import ForwardToOwner  # redis is optional

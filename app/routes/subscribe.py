@@ -233,9 +233,8 @@ class SubscribeShortcut:
     or into a middleware around this one.
     """
 
-    def __init__(self, app: ASGIApp, gateway: Gateway, plans: Plans) -> None:
+    def __init__(self, app: ASGIApp, plans: Plans) -> None:
         self.app = app
-        self.gateway = gateway
         self.plans = plans
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -248,7 +247,8 @@ class SubscribeShortcut:
         if plan is None:
             await self.app(scope, receive, send)
             return
-        answer = await stream(self.gateway, subject_in(scope), plan, _last_event_id(scope))
+        gateway: Gateway = scope["app"].state.gateway
+        answer = await stream(gateway, subject_in(scope), plan, _last_event_id(scope))
         await answer(scope, receive, send)
 
 
