@@ -22,7 +22,8 @@ FLUSH_BYTES_MAX: Final = 1 << 20
 STREAMS_AT_ONCE: Final = 64
 # What a healthy socket may hold on its way; more than that waits.
 SMALL_BUFFERS_BYTES: Final = 64 << 10
-# In the place of a descriptor: the stream has left, or its transport has the rest of a text.
+# In the place of a descriptor or an index: the stream has left. In that of a descriptor: its
+# transport has the rest of a text.
 LEFT: Final = -2
 DRAINING: Final = -3
 
@@ -171,6 +172,7 @@ class CohortWriter:
     def _strike_out(self, seat: Seat) -> None:
         self._seats[seat.at] = None
         self._descriptors[seat.at] = LEFT
+        seat.at = LEFT
         self._streams -= 1
 
     def _close_ranks(self) -> None:
@@ -231,8 +233,7 @@ class CohortWriter:
     def _write(self, framed: bytes, first: int, end: int) -> int:
         """Write to some streams; return to how many."""
         size_bytes, write, streams = len(framed), os.write, 0
-        for at in range(first, end):
-            descriptor = self._descriptors[at]
+        for at, descriptor in enumerate(self._descriptors[first:end], first):
             if descriptor == LEFT:
                 continue
             streams += 1
@@ -261,8 +262,8 @@ class CohortWriter:
         """Go on with those whose transports are empty again, and send the others away."""
         draining, self._draining = self._draining, []
         for seat in draining:
-            if self._seats[seat.at] is not seat:
-                continue  # it has left
+            if seat.at == LEFT:
+                continue
             if seat.line.connection.write_buffer_bytes:
                 seat.on_sent_away()
             else:

@@ -197,6 +197,21 @@ async def test_one_whose_socket_is_still_full_is_sent_away_before_the_next_text(
         assert full.nothing_came()
 
 
+async def test_those_that_leave_while_they_drain_are_forgotten() -> None:
+    async with hall() as made:
+        stays, *leave = [await made.peer() for _ in range(5)]
+        text = made.publish(LARGE)
+        made.writer()
+        for peer in leave:
+            peer.leave()
+        assert await stays.received(len(text)) == text
+        for number in range(2):
+            text = made.publish(b"%d" % number)
+            made.writer()
+            assert await stays.received(len(text)) == text
+        assert stays.sent_away == 0
+
+
 async def test_one_that_leaves_in_a_round_has_its_text_and_one_that_comes_has_had_it() -> None:
     async with hall() as made:
         peers = [await made.peer() for _ in range(STREAMS_AT_ONCE + 1)]
