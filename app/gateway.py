@@ -44,6 +44,7 @@ from tidegate.keys.text.bookmark import Bookmark
 from tidegate.keys.text.duration import Instant
 
 if TYPE_CHECKING:  # loaded only where settings ask for them: redis and pyarrow are optional
+    from tidegate.app.access.grants import Subject
     from tidegate.app.archive.archive import Archive
     from tidegate.app.cluster.cluster import Cluster
     from tidegate.app.cluster.connection import BusConnection
@@ -330,7 +331,7 @@ class Gateway:
         random = f"s{secrets.token_urlsafe(12)}"
         return random if self.peers is None else f"{self.id}.{random}"
 
-    async def bring(self, session_id: str, number: int | None) -> bool:
+    async def bring(self, session_id: str, number: int | None, subject: Subject | None) -> bool:
         """Fetch a session from another gateway, for a reader that has seen this number.
 
         Return False for a reader whose stream ended with REPLACED: it is not let in again.
@@ -340,7 +341,8 @@ class Gateway:
         """
         if self.peers is None or self.peers.has(session_id):
             return True
-        is_let_in = await self.peers.bring_here(session_id, number)
+        sub = None if subject is None else subject.sub
+        is_let_in = await self.peers.bring_here(session_id, number, sub)
         if session_id in self.sessions:
             cursor = self.sessions.get(session_id).cursor
             seen = {} if cursor is None else cursor.marks(cursor.number) or {}

@@ -93,6 +93,11 @@ def create_app(settings: Settings, *, bus: BusConnection | None = None) -> FastA
     # First of the layers, so that all others go around them.
     app.add_middleware(messages.PublishDirectly)
     app.add_middleware(subscribe.SubscribeShortcut, plans=plans)
+    if access is not None:
+        from tidegate.app.access.guard import Guard, OwnerGuard
+
+        # Behind the forwarding, which adopts sessions that other gateways left.
+        app.add_middleware(OwnerGuard, owner_of=gateway.sessions.owner_of)
     shared = bus or (None if gateway.bus is None else gateway.bus.connection)
     if shared is not None:
         from tidegate.app.cluster.forwarding import ForwardToOwner  # redis is optional
@@ -101,10 +106,8 @@ def create_app(settings: Settings, *, bus: BusConnection | None = None) -> FastA
         peers = gateway.share_sessions(shared, partial(perform, app))
         app.add_middleware(ForwardToOwner, peers=peers)
     if access is not None:
-        from tidegate.app.access.guard import Guard
-
-        # Around the forwarding: nobody asks another gateway for what is not theirs.
-        app.add_middleware(Guard, access=access, owner_of=gateway.sessions.owner_of)
+        # Around the forwarding: nobody without a valid token asks another gateway.
+        app.add_middleware(Guard, access=access)
     # Last, as each layer goes around those that are there.
     install_middleware(app, settings)
     return app

@@ -249,7 +249,12 @@ def check_owner(subject: Subject | None, owner: str | None) -> None:
         Problem: session-unknown.
     """
     if subject is not None and owner is not None and owner != subject.sub:
-        raise Problem("session-unknown", "There is no such session, or not any more.")
+        raise session_unknown()
+
+
+def session_unknown() -> Problem:
+    """Return the answer for a session of somebody else: as for one that does not exist."""
+    return Problem("session-unknown", "There is no such session, or not any more.")
 
 
 @lru_cache(maxsize=4_096)

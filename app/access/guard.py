@@ -1,4 +1,4 @@
-"""The guard: the one middleware that finds the subject of a request and asks the table of rules.
+"""The guards: the middleware that finds the subject of a request and asks the table of rules.
 
 Behind it a route finds its subject in the scope. A route that reads topics named in its body asks
 the subject by itself, and so does whatever plans a subscription.
@@ -21,6 +21,7 @@ from tidegate.app.access.grants import (
     check_owner,
     check_reading,
     forbidden,
+    session_unknown,
 )
 from tidegate.app.access.rules import Need, is_known, rule_of
 from tidegate.app.access.tokens import TokenInvalid, refused, unauthenticated
@@ -28,6 +29,7 @@ from tidegate.app.http.internal_call import MARK
 from tidegate.app.http.middleware import SAFE_METHODS
 from tidegate.app.http.problems import STREAMS, Problem
 from tidegate.app.http.requests import (
+    SESSIONS_PATH,
     raw_path,
     session_id,
     topic_name,
@@ -47,21 +49,17 @@ class Guard:
     Args:
         app: what is guarded.
         access: the keys and the policy.
-        owner_of: the `sub` that opened a session, None for a session that is not here. Such a
-            request goes on to the session's gateway, whose guard asks again.
     """
 
-    def __init__(self, app: ASGIApp, access: Access, owner_of: OwnerOf) -> None:
+    def __init__(self, app: ASGIApp, access: Access) -> None:
         self._app = app
         self._access = access
-        self._owner_of = owner_of
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run the app for a request that its subject may make.
 
         Raises:
-            Problem: unauthenticated, forbidden, csrf, not-found, or session-unknown for a session
-                of somebody else.
+            Problem: unauthenticated, forbidden, csrf or not-found.
         """
         if scope["type"] == "http":
             path = raw_path(scope).decode("latin-1")
@@ -94,10 +92,6 @@ class Guard:
             case None if not is_known(path):
                 # A route without a rule is no route: it is refused, whatever it would answer.
                 raise Problem("not-found", "There is nothing under this path.")
-            case Need.OWNER | Need.VIEWER:
-                may_see = need is Need.VIEWER and grants.may_anywhere(OBSERVE)
-                if not may_see:
-                    check_owner(subject, self._owner_of(session_id(scope)))
             case Need.OBSERVE:
                 if not grants.may_anywhere(OBSERVE):
                     raise forbidden(OBSERVE)
@@ -113,6 +107,48 @@ class Guard:
             case Need.DEFINITION:
                 if not grants.may_define(topic_name(scope)):
                     grants.require_whole(topic_name(scope))
+
+
+class OwnerGuard:
+    """Lets a request about a session pass for the subject that opened it, or may observe it.
+
+    It stands behind the layer that forwards: a session that another gateway left is first adopted,
+    and only then its owner is known here.
+
+    Args:
+        app: what is guarded.
+        owner_of: the `sub` that opened a session, None for a session that is not here.
+    """
+
+    def __init__(self, app: ASGIApp, owner_of: OwnerOf) -> None:
+        self._app = app
+        self._owner_of = owner_of
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Run the app for a request about a session that its subject may see or change.
+
+        Raises:
+            Problem: session-unknown.
+        """
+        # Most requests are about topics: they do not pay for a second look at the rules.
+        if scope["type"] == "http" and raw_path(scope).startswith(SESSIONS_PATH):
+            self._check(scope)
+        await self._app(scope, receive, send)
+
+    def _check(self, scope: Scope) -> None:
+        path = raw_path(scope).decode("latin-1")
+        rule = rule_of(scope["method"], path)
+        if rule is None or rule.need not in (Need.OWNER, Need.VIEWER):
+            return
+        subject: Subject = scope[SUBJECT]
+        if rule.need is Need.VIEWER and subject.grants.may_anywhere(OBSERVE):
+            return
+        owner = self._owner_of(session_id(scope))
+        # The route of a stream brings the session here, and then admits its owner only.
+        if owner is None and not path.endswith("/events"):
+            # It may arrive before the route has read the body, and nobody would ask again.
+            raise session_unknown()
+        check_owner(subject, owner)
 
 
 def token_in(scope: Scope) -> tuple[str, bool]:

@@ -34,7 +34,7 @@ HAND_OVER = "give"
 STORED, REPLACED = b"left", b"taken"
 """Replies to a hand-over: the session is in Redis; or another reader has replaced this one.
 
-An empty reply means that the gateway has no such session.
+An empty reply means that the gateway has no such session, or none that this subject opened.
 """
 
 ATTEMPTS_MAX = 3
@@ -54,7 +54,7 @@ AnswerCall = Callable[[Call], Awaitable[Reply]]
 
 logger = logging.getLogger("tidegate.bus")
 
-_HAND_OVERS = msgspec.msgpack.Decoder(tuple[str, int | None])
+_HAND_OVERS = msgspec.msgpack.Decoder(tuple[str, int | None, str | None])
 _CALLS = msgspec.msgpack.Decoder(tuple[str, Call])
 _REPLIES = msgspec.msgpack.Decoder(Reply)
 
@@ -126,12 +126,12 @@ class Peers:
         await self._messages.aclose()
         await self.membership.leave()
 
-    async def bring_here(self, session: str, event: int | None) -> bool:
+    async def bring_here(self, session: str, event: int | None, sub: str | None) -> bool:
         """Move a session here, for a reader that has seen the number `event` of its cursor.
 
         If another gateway has the session, that gateway ends its stream with REPLACED and hands the
-        session over. Return False if another reader has replaced this one, which must not take it
-        back.
+        session over, but only to the subject `sub` that opened it (None without authentication).
+        Return False if another reader has replaced this one, which must not take it back.
 
         Raises:
             Problem: bus-unavailable, limit-reached.
@@ -143,7 +143,7 @@ class Peers:
                 if owner is None or owner == asked_in_vain:
                     return True
                 answer = await self._request(
-                    owner, HAND_OVER, msgspec.msgpack.encode((session, event))
+                    owner, HAND_OVER, msgspec.msgpack.encode((session, event, sub))
                 )
                 if answer == REPLACED:
                     return False
@@ -292,11 +292,12 @@ class Peers:
         return msgspec.msgpack.encode(await self._handle(call))
 
     async def _handle_hand_over(self, text: bytes) -> bytes:
-        """Hand a session over to the requesting gateway; reply empty if the session is not here."""
-        name, event = _HAND_OVERS.decode(text)
+        """Hand a session over to the requesting gateway; reply empty if there is none."""
+        name, event, sub = _HAND_OVERS.decode(text)
         await self._wait_for_hand_over(name)
         session = next((each for each in self._sessions.movable() if each.id == name), None)
-        if session is None:
+        # Before anything of it changes: to anyone but its owner the session does not exist.
+        if session is None or sub not in (None, session.owner):
             return b""
         # The reader with this event was replaced: giving the session back would start a loop.
         if event in session.replaced:

@@ -217,15 +217,16 @@ async def events(
     # The header of a browser that reconnects is newer than the query of its address.
     last_id = continued.last_event_id or place.last_event_id
     number = _number(session, last_id) if last_id else None
+    subject = subject_in(request.scope)
     try:
-        is_let_in = await gateway_of(request).bring(session, number)
+        is_let_in = await gateway_of(request).bring(session, number, subject)
     except Problem as problem:  # it passes, and a browser would never retry
         return refusal_stream(problem)
     if not is_let_in:
         return Response(status_code=204)
     found = gateway_of(request).sessions.get(session)
     # Here and not before: the session may have just come from another gateway.
-    admit_reader(found, subject_in(request.scope))
+    admit_reader(found, subject)
     # Its ids are bookmarks of one topic and say nothing of a session.
     if found.cursor is None:
         detail = "The stream of a plain GET is resumed at its own address."

@@ -362,7 +362,7 @@ async def _pattern_again(
     session_id, number = parse_cursor(last_id) or ("", 0)
     if session_id:
         try:
-            is_let_in = await gateway.bring(session_id, number)
+            is_let_in = await gateway.bring(session_id, number, subject)
         except Problem as problem:  # it passes, and a browser would never retry
             return refusal_stream(problem)
         if not is_let_in:

@@ -74,8 +74,10 @@ async def node(redis_url: str, prefix: str, **given: Any) -> AsyncIterator[Node]
         yield Node(gateway, bus)
 
 
-async def brought(node: Node, session: Session, number: int | None = None) -> bool:
-    return await node.peers.bring_here(session.id, number)
+async def brought(
+    node: Node, session: Session, number: int | None = None, sub: str | None = None
+) -> bool:
+    return await node.peers.bring_here(session.id, number, sub)
 
 
 async def test_a_session_s_id_begins_with_its_gateway_s(redis_url: str) -> None:
@@ -104,7 +106,7 @@ async def test_what_is_nowhere_is_answered_here(redis_url: str, name: str) -> No
     async with nodes(redis_url) as (one, two):
         session = name.format(own=one.gateway.id, other=two.gateway.id)
         assert await one.asks(session) is None
-        assert await one.peers.bring_here(session, None)
+        assert await one.peers.bring_here(session, None, None)
         assert session not in one.gateway.sessions
         assert not await one.peers.is_elsewhere("s1")
 
