@@ -83,16 +83,25 @@ def create_app(settings: Settings, *, bus: BusConnection | None = None) -> FastA
     )
     app.components = COMPONENTS
     app.state.gateway, app.state.access = gateway, access
-    app.state.plans = plans = subscribe.Plans()
+    app.state.plans = subscribe.Plans()
     routers = [module.router for module in ROUTES]
     app.state.routes = [route for router in routers for route in router.routes]
     for router in routers:
         app.include_router(router)
     if (STATIC / "index.html").is_file():
         _add_pages(app)
+    _add_layers(app, settings, access, bus)
+    return app
+
+
+def _add_layers(
+    app: FastAPI, settings: Settings, access: Access | None, bus: BusConnection | None
+) -> None:
+    """Add the layers around the routes, from the inside out."""
+    gateway: Gateway = app.state.gateway
     # First of the layers, so that all others go around them.
     app.add_middleware(messages.PublishDirectly)
-    app.add_middleware(subscribe.SubscribeShortcut, plans=plans)
+    app.add_middleware(subscribe.SubscribeShortcut, plans=app.state.plans)
     if access is not None:
         from tidegate.app.access.guard import Guard, OwnerGuard
 
@@ -110,7 +119,6 @@ def create_app(settings: Settings, *, bus: BusConnection | None = None) -> FastA
         app.add_middleware(Guard, access=access)
     # Last, as each layer goes around those that are there.
     install_middleware(app, settings)
-    return app
 
 
 def _access(settings: Settings) -> Access | None:
