@@ -76,7 +76,8 @@ class Guard:
         """Return the scope with its subject, and without a ticket."""
         ticket, query = _ticket(scope)
         if ticket is not None:
-            target = raw_path(scope) + b"?" + query
+            # With the ticket, where it stands: only the very same address may come again.
+            target = raw_path(scope) + b"?" + scope["query_string"]
             subject = self._access.redeemed(ticket, target)
             return {**scope, "query_string": query, SUBJECT: subject}
         token, is_cookie = token_in(scope)
@@ -196,7 +197,10 @@ def _ticket(scope: Scope) -> tuple[str | None, bytes]:
         return None, query
     pairs = query.split(b"&")
     tickets = [pair[len(TICKET) :] for pair in pairs if pair.startswith(TICKET)]
-    if len(tickets) != 1:
+    # `ticket=` may also stand in the value of another parameter, such as a filter.
+    if not tickets:
+        return None, query
+    if len(tickets) > 1:
         raise refused(TokenInvalid("the ticket is not valid"))
     rest = b"&".join(pair for pair in pairs if not pair.startswith(TICKET))
     return tickets[0].decode("latin-1"), rest

@@ -13,6 +13,9 @@ from tidegate.app.http.problems import RETRY_LATER, Problem
 LIFE_MS: Final = 30_000
 TICKETS_MAX: Final = 10_000
 TICKETS_PER_SUBJECT_MAX: Final = 100
+USED_MAX: Final = 10_000
+USED_PER_SUBJECT_MAX: Final = 1_000
+"""Used tickets that are kept for the return of their streams."""
 
 
 @dataclass(slots=True)
@@ -32,7 +35,9 @@ class Tickets:
     """The tickets of one gateway; they are no good at another one."""
 
     def __init__(self) -> None:
-        self._tickets: dict[str, Ticket] = {}
+        self._unused: dict[str, Ticket] = {}
+        # In the order of the last use, so that the first is the one to forget.
+        self._used: dict[str, Ticket] = {}
 
     def issue(self, subject: Subject, now_ms: int) -> tuple[str, int]:
         """Return a new ticket of a subject, and the time at which it is void unless used.
@@ -41,13 +46,13 @@ class Tickets:
             Problem: limit-reached.
         """
         self._forget(now_ms)
-        held = sum(it.subject.sub == subject.sub for it in self._tickets.values())
-        if len(self._tickets) >= TICKETS_MAX or held >= TICKETS_PER_SUBJECT_MAX:
-            detail = f"A subject has at most {TICKETS_PER_SUBJECT_MAX} tickets at once."
+        held = sum(it.subject.sub == subject.sub for it in self._unused.values())
+        if len(self._unused) >= TICKETS_MAX or held >= TICKETS_PER_SUBJECT_MAX:
+            detail = f"A subject has at most {TICKETS_PER_SUBJECT_MAX} unused tickets at once."
             raise Problem("limit-reached", detail, headers=RETRY_LATER)
         text = secrets.token_urlsafe(24)
         until_ms = min(now_ms + LIFE_MS, subject.expires_ms)
-        self._tickets[text] = Ticket(subject, until_ms)
+        self._unused[text] = Ticket(subject, until_ms)
         return text, until_ms
 
     def redeem(self, text: str, target: bytes, now_ms: int) -> Subject:
@@ -55,26 +60,40 @@ class Tickets:
 
         Args:
             text: of the ticket.
-            target: path and query of the stream, without the ticket.
+            target: path and query of the stream.
             now_ms: the wall time.
 
         Raises:
             TokenInvalid: there is no such ticket, or it was used for another stream.
         """
-        found = self._tickets.get(text)
+        found = self._used.get(text) or self._unused.get(text)
         if found is None or now_ms >= found.subject.expires_ms:
             raise TokenInvalid("the ticket is not valid")
-        if found.target is None:
-            if now_ms >= found.unused_until_ms:
-                raise TokenInvalid("the ticket is not valid")
-            found.target = target
-        elif found.target != target:
+        if found.target is None and now_ms >= found.unused_until_ms:
             raise TokenInvalid("the ticket is not valid")
+        if found.target not in (None, target):
+            raise TokenInvalid("the ticket is not valid")
+        self._keep_used(text, found, target)
         return found.subject
 
+    def _keep_used(self, text: str, ticket: Ticket, target: bytes) -> None:
+        """Note the use of a ticket; forget those used longest ago where there are too many."""
+        is_first = ticket.target is None
+        ticket.target = target
+        self._unused.pop(text, None)
+        self._used.pop(text, None)
+        self._used[text] = ticket
+        if not is_first:
+            return
+        # A subject's own go first: its many uses must not end what others may return to.
+        sub = ticket.subject.sub
+        of_subject = [each for each, it in self._used.items() if it.subject.sub == sub]
+        if len(of_subject) > USED_PER_SUBJECT_MAX:
+            del self._used[of_subject[0]]
+        elif len(self._used) > USED_MAX:
+            del self._used[next(iter(self._used))]
+
     def _forget(self, now_ms: int) -> None:
-        self._tickets = {
-            text: it
-            for text, it in self._tickets.items()
-            if now_ms < (it.unused_until_ms if it.target is None else it.subject.expires_ms)
-        }
+        unused, used = self._unused.items(), self._used.items()
+        self._unused = {text: it for text, it in unused if now_ms < it.unused_until_ms}
+        self._used = {text: it for text, it in used if now_ms < it.subject.expires_ms}

@@ -21,10 +21,13 @@ SKEW_S: Final = 30
 TOKEN_CHARACTERS_MAX: Final = 8192
 # Types of RFC 9068 and of RFC 7519. A token for another use, such as a logout, is none of ours.
 TYPES: Final = frozenset({"jwt", "at+jwt", "application/at+jwt"})
+# Header parameters by which a token brings its key, or the address of it (RFC 7515, 4.1).
+KEY_PARAMETERS: Final = frozenset({"jku", "jwk", "x5u", "x5c"})
 VERIFIED_MAX: Final = 4_096
 
 _TOKEN = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+", re.ASCII)
-_SUB = re.compile(r"[^\x00-\x1f\x7f-\x9f\u2028\u2029]{1,255}")
+# A lone surrogate, which JSON can spell, has no UTF-8: no answer or log could carry it.
+_SUB = re.compile(r"[^\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]{1,255}")
 
 
 class TokenInvalid(Exception):
@@ -81,6 +84,9 @@ class Verifier:
             raise TokenInvalid("it is not a signed JWT") from None
         if str(header.get("typ", "jwt")).lower() not in TYPES:
             raise TokenInvalid("it is of another type")
+        # They would be ignored; a token with them is meant for a verifier that trusts them.
+        if not KEY_PARAMETERS.isdisjoint(header):
+            raise TokenInvalid("it names its own key")
         found = keys.candidates(header.get("kid"), header.get("alg"))
         if not found:
             raise KeyUnknown("its key is not known, or not for its algorithm")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import replace
 from typing import Annotated
 
 import msgspec
@@ -11,6 +12,7 @@ from pydantic import Field
 from starlette.responses import StreamingResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from tidegate.app.access.grants import grants_in
 from tidegate.app.archive.archive import begun
 from tidegate.app.delivery.encoding import EnvelopeWriter
 from tidegate.app.gateway import Gateway, gateway_of
@@ -107,6 +109,7 @@ async def publish(request: Request) -> Response:
     gateway, name = gateway_of(request), publishable_topic_name(request.scope)
     # Before the body: a request that its headers refuse saves up to 64 MiB of reading.
     asked = PublishRequest.read(request.scope, gateway.store)
+    form = _granted_form(asked.form, request.scope, name)
     payload = await read_body(request, gateway.settings.request_bytes_max)
     entry = await gateway.catalog.seek(name)
     # A topic that a pipeline fills was declared, or made by it: if it is gone, it stays so.
@@ -115,7 +118,7 @@ async def publish(request: Request) -> Response:
         raise Problem("topic-unknown", "There is no topic of this name.")
     if entry is None:  # nothing is made for a request that is refused
         _check_taken(Kind.JSON, asked.media_type)
-        await gateway.ingest.check_plain(payload, asked.form)
+        await gateway.ingest.check_plain(payload, form)
         entry = await gateway.catalog.get_or_create(name)
     # Last of the checks: the digest of a large body is the dearest of them.
     retry = await asked.retry(payload)
@@ -126,8 +129,8 @@ async def publish(request: Request) -> Response:
         check_filler(entry, asked.producer)
         _check_taken(entry.document.kind, asked.media_type)
         if asked.stage is not None:
-            return await _staged(gateway, entry, payload, asked.form, asked.stage, asked.producer)
-        appended = await gateway.ingest.take(entry, payload, asked.form, asked.numbered, retry)
+            return await _staged(gateway, entry, payload, form, asked.stage, asked.producer)
+        appended = await gateway.ingest.take(entry, payload, form, asked.numbered, retry)
         return published(entry, appended)
 
     return await gateway.catalog.with_newest_definition(entry, taken)
@@ -161,6 +164,16 @@ class PublishDirectly:
 def _is_publish(path: str) -> bool:
     is_messages = path.startswith("/v1/topics/") and path.endswith("/messages")
     return is_messages and path.count("/") == _SLASHES
+
+
+def _granted_form(form: Form, scope: Scope, topic: str) -> Form:
+    """Return the form without removals if the subject may not remove records of the topic."""
+    grants = grants_in(scope)
+    if not form.enveloped or grants is None:
+        return form
+    # As `DELETE` of records: it tells which keys there are.
+    entitlement = grants.reading(topic)
+    return replace(form, may_remove=entitlement is not None and entitlement.is_whole)
 
 
 async def _staged(

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Query, Request, Response
 from prometheus_client.core import Metric
 from pydantic import Field
 
+from tidegate.app.access.grants import OBSERVE, Grants
 from tidegate.app.gateway import FAULTS_SHOWN_MAX, Gateway, gateway_of
 from tidegate.app.http.bodies import json_answer
 from tidegate.app.http.connection import figures_of
@@ -57,7 +58,8 @@ async def readyz(request: Request) -> Response:
     """Answer 200 while the store takes writes; else, and at a shutdown, 503 with the reason.
 
     `topics`: those that cannot be used or filled while all others are served, with the reasons.
-    `bus`: what stands under its keys that no gateway wrote, which is passed over.
+    `bus`: what stands under its keys that no gateway wrote, which is passed over. With
+    authentication, both are shown only as far as the token of the request grants.
     """
     gateway = gateway_of(request)
     reason = await gateway.unready()
@@ -65,13 +67,39 @@ async def readyz(request: Request) -> Response:
         raise Problem("not-ready", f"The gateway is not ready: {reason}.")
     state: dict[str, Any] = {"status": "ready"}
     # Ready all the same: one topic at fault must not take the traffic of all others away.
-    if found := gateway.faults():
-        state["topics"] = [fault._asdict() for fault in found[:FAULTS_SHOWN_MAX]]
+    found = gateway.faults()
+    foreign = {} if gateway.bus is None else gateway.bus.connection.foreign
+    if not found and not foreign:
+        return json_answer(state)
+    is_open, grants = await _asker(request)
+    if found:
+        # A reason tells of the definition: it is for those who may see that.
+        shown = [fault for fault in found if is_open or grants.may_define(fault.topic)]
+        if shown:
+            state["topics"] = [fault._asdict() for fault in shown[:FAULTS_SHOWN_MAX]]
         state["topics_at_fault"] = len(found)
-    if gateway.bus is not None and (foreign := gateway.bus.connection.foreign):
+    # Its keys name topics, which `observe` shows in the metrics, too.
+    if foreign and (is_open or grants.may_anywhere(OBSERVE)):
         found_there = [f"{key}: {what}" for key, what in foreign.items()]
         state["bus"] = found_there[:FAULTS_SHOWN_MAX]
     return json_answer(state)
+
+
+async def _asker(request: Request) -> tuple[bool, Grants]:
+    """Return True without authentication, and the grants of the request's token, if it has one."""
+    access = request.app.state.access
+    if access is None:
+        return True, Grants()
+    # Its libraries are not there without authentication.
+    from tidegate.app.access.guard import token_in
+
+    # The guard lets everybody ask for readiness: a probe has no token, and a bad one counts as
+    # none, so that a token that is over takes no traffic away.
+    try:
+        token, _ = token_in(request.scope)
+        return False, (await access.subject_of(token)).grants
+    except Problem:
+        return False, Grants()
 
 
 @router.get(

@@ -33,13 +33,15 @@ class Form:
     """The form of a publish request's body.
 
     `lined`: NDJSON, and a problem names the line. `delta`: merge patches. `exempt`: messages that
-    must never be conflated. `enveloped`: messages and removals in envelopes.
+    must never be conflated. `enveloped`: messages and removals in envelopes. `may_remove`: removals
+    among them are allowed.
     """
 
     lined: bool = False
     delta: bool = False
     exempt: bool = False
     enveloped: bool = False
+    may_remove: bool = True
 
 
 class Redefined(Exception):
@@ -58,8 +60,8 @@ class Ingest:
         """Check every message of a request; a large one leaves the loop room to breathe.
 
         Raises:
-            Problem: message-invalid, message-too-large, key-missing, key-invalid or
-                schema-violation.
+            Problem: message-invalid, message-too-large, key-missing, key-invalid,
+                schema-violation, or forbidden for a removal.
         """
         if form.delta and not entry.document.retains:
             detail = "The topic keeps no records, so there is nothing to merge a delta into."
@@ -248,6 +250,10 @@ class Ingest:
     def _unfolded(self, entry: CatalogTopic, text: bytes, line: int | None, form: Form) -> Item:
         envelope = read_envelope(text)
         if envelope.reason is not None:
+            # Before anything that depends on the topic, whose definition may be hidden.
+            if not form.may_remove:
+                detail = "A removal needs read of the whole topic, too, which the token lacks."
+                raise Problem("forbidden", detail, line=line)
             return self._removal(entry, envelope, line)
         self._check_size(entry, envelope.value, line)
         record_key = entry.key_of(envelope.value) if entry.key_of else ""

@@ -19,9 +19,14 @@ LIFE_S = 7 * 86_400
 SECRET = b"0123456789abcdef0123456789abcdef"
 
 
-@cache
 def private_key(algorithm: str, number: int = 1) -> Any:
     """A key of this algorithm; another number is another key."""
+    # The cache takes a number that is given for another call than the same one by default.
+    return _made_key(algorithm, number)
+
+
+@cache
+def _made_key(algorithm: str, number: int) -> Any:
     match algorithm[:2]:
         case "HS":
             return SECRET * 2 if number == 1 else bytes([number]) * 64

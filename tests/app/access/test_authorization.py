@@ -6,6 +6,7 @@ import contextlib
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from tests.support.gateways import Running, Stream, running_gateway
 from tests.support.rules import rule
 from tests.support.tokens import grant, public_jwk, token_of, write_keys
+from tidegate.app.gateway import Fault, Gateway
 
 ROOT = token_of("root", "read,write,admin,observe >")
 READER = token_of("ann", "read prices.>")
@@ -208,3 +210,62 @@ async def test_health_asks_for_nothing_and_unknown_paths_for_a_token(
         assert (await running.http.get("/openapi.json", headers=headers)).status_code == (
             401 if headers is None else 200
         )
+
+
+@rule("access-4")
+async def test_a_removal_in_an_envelope_needs_the_whole_topic_as_well(tmp_path: Path) -> None:
+    async with guarded(tmp_path) as running:
+        path = "/v1/topics/prices.eu/messages"
+        removal = {"key": ["canary"], "reason": "deleted"}
+        lines = b'{"value":{"k":"new"}}\n{"key":["canary"],"reason":"deleted"}\n'
+        narrowed = (
+            token_of("fay", grant("read,write prices.>", filter="/desk = 'a'")),
+            token_of("liz", grant("read,write prices.>", select="[-/,+/k]")),
+        )
+
+        async def publish(headers: dict[str, str], **more: Any) -> str:
+            return await code(running, "POST", f"{path}?format=envelope", headers, **more)
+
+        async def keys() -> list[str]:
+            answer = await running.http.get("/v1/topics/prices.eu/sow", headers=ROOT)
+            return [json.loads(line)["k"] for line in answer.text.splitlines()]
+
+        for subject in (WRITER, *narrowed):
+            assert await publish(subject, json=removal) == "forbidden"
+            staged = {**subject, "Tidegate-Stage": "one"}
+            assert await publish(staged, json=removal) == "forbidden"
+            several = {**subject, "Content-Type": "application/x-ndjson"}
+            assert await publish(several, content=lines) == "forbidden"
+            retried = {**subject, "Idempotency-Key": "one"}
+            assert await publish(retried, json=removal) == "forbidden"
+        assert await keys() == ["canary"]
+        assert await publish(WRITER, json={"value": {"k": "other"}}) == "200"
+        both = token_of("bob", "read,write prices.>")
+        assert await publish(both, json=removal) == "200"
+        assert await keys() == ["other"]
+
+
+@rule("access-5")
+async def test_readiness_names_no_topic_to_who_may_not_see_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    faults = [Fault("prices.eu", "unusable", "r"), Fault("secret", "unusable", "r")]
+    bus = SimpleNamespace(connection=SimpleNamespace(foreign={"px:secret": "a list"}))
+    async with guarded(tmp_path) as running:
+        with monkeypatch.context() as patched:
+            patched.setattr(Gateway, "faults", lambda _: faults)
+            patched.setattr(running.gateway, "bus", bus)
+
+            async def shown(headers: dict[str, str] | None) -> tuple[list[str], bool]:
+                answer = await running.http.get("/readyz", headers=headers)
+                state = answer.json()
+                assert (answer.status_code, state["status"]) == (200, "ready")
+                assert state["topics_at_fault"] == len(faults)
+                return [it["topic"] for it in state.get("topics", ())], "bus" in state
+
+            bad = {"Authorization": "Bearer a.b.c"}
+            for headers in (None, bad, NOBODY, WRITER, FILTERED):
+                assert await shown(headers) == ([], False)
+            assert await shown(READER) == (["prices.eu"], False)
+            assert await shown(OBSERVER) == ([], True)
+            assert await shown(ROOT) == (["prices.eu", "secret"], True)

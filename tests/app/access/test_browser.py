@@ -14,7 +14,13 @@ from tests.app.access.test_authorization import NOBODY, READER, guarded
 from tests.support.gateways import Running, Stream
 from tests.support.rules import rule
 from tests.support.tokens import claims, grant, signed, token_of
-from tidegate.app.access.tickets import LIFE_MS, TICKETS_PER_SUBJECT_MAX, Tickets
+from tidegate.app.access.tickets import (
+    LIFE_MS,
+    TICKETS_PER_SUBJECT_MAX,
+    USED_MAX,
+    USED_PER_SUBJECT_MAX,
+    Tickets,
+)
 from tidegate.app.access.tokens import TokenInvalid
 from tidegate.app.http.problems import Problem
 
@@ -160,6 +166,65 @@ def test_tickets_of_one_subject_are_few() -> None:
         tickets.issue(subject(), 0)
     tickets.issue(subject("bob"), 0)
     tickets.issue(subject(), LIFE_MS)  # the others are void by now
+
+
+@rule("access-8")
+def test_used_tickets_do_not_count() -> None:
+    tickets = Tickets()
+    texts = [tickets.issue(subject(), 0)[0] for _ in range(TICKETS_PER_SUBJECT_MAX)]
+    tickets.redeem(texts[0], b"/a?", 0)
+    tickets.issue(subject(), 0)
+    tickets.redeem(texts[0], b"/a?", 0)  # again: it counts no more than once
+    with pytest.raises(Problem, match="limit-reached"):
+        tickets.issue(subject(), 0)
+
+
+def used(tickets: Tickets, sub: str) -> str:
+    text, _ = tickets.issue(subject(sub), 0)
+    tickets.redeem(text, b"/a?", 0)
+    return text
+
+
+def test_tickets_used_longest_ago_are_forgotten() -> None:
+    tickets = Tickets()
+    bob = used(tickets, "bob")
+    first, second = used(tickets, "ann"), used(tickets, "ann")
+    for _ in range(USED_PER_SUBJECT_MAX - 2):
+        used(tickets, "ann")
+    tickets.redeem(first, b"/a?", 0)  # a return is a use
+    used(tickets, "ann")
+    with pytest.raises(TokenInvalid):
+        tickets.redeem(second, b"/a?", 0)
+    for text in (first, bob):
+        tickets.redeem(text, b"/a?", 0)
+
+
+def test_used_tickets_of_all_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidegate.app.access.tickets.USED_MAX", 3)
+    assert USED_MAX > USED_PER_SUBJECT_MAX
+    tickets = Tickets()
+    texts = [used(tickets, f"s{number}") for number in range(4)]
+    with pytest.raises(TokenInvalid):
+        tickets.redeem(texts[0], b"/a?", 0)
+    tickets.redeem(texts[1], b"/a?", 0)
+
+
+@rule("access-8")
+async def test_a_ticket_is_a_parameter_and_not_a_text_in_another(tmp_path: Path) -> None:
+    async with guarded(tmp_path) as running:
+        ticket = await ticket_of(running)
+        at = "/v1/topics/prices.eu/subscribe"
+
+        async def status(query: str, **more: Any) -> int:
+            async with running.http.stream("GET", f"{at}?{query}", **more) as answer:
+                return answer.status_code
+
+        assert await status("filter=/ticket=5", headers=READER) == 200
+        assert await status("filter=/ticket=5") == 401
+        assert await status(f"filter=/ticket=5&ticket={ticket}") == 200
+        assert await status(f"filter=/ticket=5&ticket={ticket}") == 200
+        # The same parameters in another order are another address.
+        assert await status(f"ticket={ticket}&filter=/ticket=5") == 401
 
 
 async def test_a_ticket_needs_a_subject(tmp_path: Path) -> None:

@@ -78,12 +78,14 @@ REFUSED: dict[str, Any] = {
     "sub-a-number": {"sub": 7},
     "sub-empty": {"sub": ""},
     "sub-of-two-lines": {"sub": "ann\r\nX: y"},
+    "sub-a-surrogate": {"sub": "ann\ud800"},
     "sub-too-long": {"sub": "a" * 256},
     "claim-a-list": {"tidegate": ["read"]},
     "grants-an-object": {"tidegate": {"grants": {}}},
     "grant-unknown-verb": {"tidegate": {"grants": [{"topics": ">", "can": ["all"]}]}},
     "grant-unknown-field": {"tidegate": {"grants": [{**READS, "filtre": "/a = 1"}]}},
     "grant-bad-filter": {"tidegate": {"grants": [{**READS, "filter": "/a ="}]}},
+    "grant-a-surrogate": {"tidegate": {"grants": [{**READS, "filter": "/a = '\ud800'"}]}},
     "grant-bad-select": {"tidegate": {"grants": [{**READS, "select": "[-/secret]"}]}},
     "grant-bad-topics": {"tidegate": {"grants": [{"topics": "a>", "can": ["read"]}]}},
 }
@@ -135,6 +137,33 @@ async def test_a_token_that_says_how_it_wants_to_be_verified_is_refused(tmp_path
             named = {"kid": "k1", **more}
             key = private_key("RS256", 2 if "jwk" in more else 1)
             assert await status(running, bearer(jwt.encode(payload, key, "RS256", named))) == 401
+        good = jwt.encode(payload, private_key("RS256"), "RS256", {"kid": "k1"})
+        assert await status(running, bearer(good)) == 200
+        # Its key is in the set, and it names another one beside it.
+        for name, value in (
+            ("jku", "https://issuer.example/keys"),
+            ("jwk", public_jwk("RS256")),
+            ("x5u", "https://issuer.example/chain"),
+            ("x5c", ["AAAA"]),
+        ):
+            token = jwt.encode(payload, private_key("RS256"), "RS256", {"kid": "k1", name: value})
+            assert await status(running, bearer(token)) == 401, name
+            answer = await running.http.post("/v1/login", json={"token": token})
+            assert answer.status_code == 401, name
+
+
+@rule("access-1")
+async def test_a_token_that_no_answer_can_show_is_no_login(tmp_path: Path) -> None:
+    async with running_gateway(auth_keys=keys_of(tmp_path)) as running:
+        text = json.dumps(claims("ann\ud800")).encode()
+        token = jwt.PyJWS().encode(text, private_key("HS256"), "HS256", {"kid": "k1"})
+        answer = await running.http.post("/v1/login", json={"token": token})
+        assert (answer.status_code, answer.json()["code"]) == (401, "unauthenticated")
+        # The token itself, too: an answer of 400, not of 500.
+        content = b'{"token": "a\\ud800"}'
+        headers = {"Content-Type": "application/json"}
+        answer = await running.http.post("/v1/login", content=content, headers=headers)
+        assert answer.status_code in {400, 401}
 
 
 @rule("access-1")
