@@ -35,9 +35,8 @@ class BoardOpening:
 
     def end(self) -> None:
         """Let go of the board."""
-        if self.feed is None:
-            self.topic.abandon(self.build)
-        else:
+        self.topic.abandon(self.build)
+        if self.feed is not None:
             self.topic.release(self.feed)
 
 

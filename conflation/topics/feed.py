@@ -319,6 +319,10 @@ class FeedBuild:
     def miss(self, frames: Sequence[Frame]) -> None:
         """Note messages of the topic."""
         self._missed.extend(frames)
+        self.follow(frames)
+
+    def follow(self, frames: Sequence[Frame]) -> None:
+        """Note messages that the finished feed gets by itself, for those who begin after them."""
         self._since += frames
 
     def since(self, offset: int) -> Sequence[Frame]:

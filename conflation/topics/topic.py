@@ -102,6 +102,7 @@ class Topic:
         self._queued: list[Feed] = []
         self._held: list[Feed] = []
         self._builds: dict[FeedId, FeedBuild] = {}
+        self._built: list[FeedBuild] = []  # somebody who waited for them is still to begin
         keeps_records = bool(definition.key_spec) or definition.retains
         self.sow = self.feed(FeedId(definition.key_spec)) if keeps_records else None
 
@@ -162,6 +163,8 @@ class Topic:
         self._queued = [feed for feed in routed if feed.watermarks]
         for build in self._builds.values():
             build.miss(frames)
+        for build in self._built:
+            build.follow(frames)
         armed = [(feed, lane) for feed, some in routed.items() for lane in feed.publish(some, now)]
         if size > OWED_BYTES_MAX * len(frames):
             for feed in routed:
@@ -235,11 +238,13 @@ class Topic:
             self._add(build.feed)
         feed = self.feeds[build.feed.id]
         self._held.append(feed)
+        self._built.append(build)
         return feed
 
     def abandon(self, build: FeedBuild) -> None:
-        """Forget a build."""
+        """Forget a build, under way or done."""
         self._builds.pop(build.feed.id, None)
+        self._built = [each for each in self._built if each is not build]
 
     def release(self, feed: Feed) -> None:
         """Hold a feed no longer; it goes if nobody has come to use it."""
