@@ -152,6 +152,11 @@ StreamEncoder = GzipStream | ZstdStream
 """Of an answer that is compressed; one of the identity coding has none."""
 
 
+def coding_of(encoder: StreamEncoder | None) -> Coding:
+    """Return the coding of a stream with this encoder."""
+    return Coding.IDENTITY if encoder is None else encoder.coding
+
+
 def encoder_of(coding: Coding) -> StreamEncoder | None:
     """Return a new stream's encoder; None where its text is sent as it is."""
     match coding:

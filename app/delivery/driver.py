@@ -14,7 +14,7 @@ from tidegate.app.delivery.backpressure import (
     PublishBackpressure,
     split_publish,
 )
-from tidegate.app.delivery.compression import Coding
+from tidegate.app.delivery.compression import coding_of
 from tidegate.app.delivery.encoding import Style
 from tidegate.app.delivery.fanout import CohortWriter, Seat
 from tidegate.app.delivery.notices import WriteContext
@@ -213,7 +213,7 @@ class Driver:
 
     def enter_cohort(self, seat: Seat, style: Style, heartbeat_s: float) -> CohortWriter | None:
         """Let a stream that has nothing to take be written to with others; None: it is unlike."""
-        coding = Coding.IDENTITY if seat.encoder is None else seat.encoder.coding
+        coding = coding_of(seat.encoder)
         cohort = self.engine.gather(seat.session, (style.variant, coding))
         if cohort is None:
             return None

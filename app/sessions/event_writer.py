@@ -35,7 +35,7 @@ class EventWriter:
 
     __slots__ = (
         "_auto", "_auto_revision", "_has_unsent", "_heartbeat", "_is_behind", "_outputs",
-        "_progress", "_subscriptions", "_unsent_bytes_max", "_was_full", "hello", "is_over",
+        "_progress", "_subscriptions", "_unsent_bytes", "_was_full", "hello", "is_over",
         "reader",
     )  # fmt: skip
 
@@ -60,13 +60,12 @@ class EventWriter:
         self._has_unsent = False
         self._is_behind = False
         self._was_full = False
-        # What may be on its way: what was when the kernel was asked, and what was written since.
-        self._unsent_bytes_max = 0
+        self._unsent_bytes = 0  # when `next` was called last
 
     @property
     def has_much_unsent(self) -> bool:
         """True if a healthy socket would hold less: its peer is behind, or far away."""
-        return self._unsent_bytes_max > SMALL_BUFFERS_BYTES
+        return self._unsent_bytes > SMALL_BUFFERS_BYTES
 
     @property
     def wrote_s(self) -> float:
@@ -82,7 +81,7 @@ class EventWriter:
         if self.is_over:
             return b""
         reader, consumer = self.reader, self.reader.consumer
-        self._unsent_bytes_max = reader.note_unsent()
+        self._unsent_bytes = reader.note_unsent()
         reader.confirm()
         connection = reader.connection
         has_buffered = connection is not None and connection.write_buffer_bytes > 0

@@ -13,7 +13,13 @@ from sse_starlette.sse import SendTimeoutError
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from tidegate.app.delivery.compression import Coding, encoder_of, negotiate
+from tidegate.app.delivery.compression import (
+    Coding,
+    StreamEncoder,
+    coding_of,
+    encoder_of,
+    negotiate,
+)
 from tidegate.app.delivery.notices import Heartbeat
 from tidegate.app.http.connection import Connection, connection_of
 from tidegate.app.http.problems import Problem
@@ -62,7 +68,7 @@ class EventStream(EventSourceResponse):
         heartbeat = Heartbeat(self._settings.heartbeat.seconds, now_s)
         self._writer = EventWriter(reader, hello, session.asked, heartbeat)
         self._connection: Connection | None = None
-        self._coding, self._encoder = Coding.IDENTITY, encoder_of(Coding.IDENTITY)
+        self._encoder: StreamEncoder | None = None
         # Of a response the framework asks for these two; `_serve` completes it where it is one.
         self.background = None
         self.raw_headers = []
@@ -70,8 +76,7 @@ class EventStream(EventSourceResponse):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve the stream until its end, the peer's, or the write time-out."""
         values = [value for name, value in scope["headers"] if name == b"accept-encoding"]
-        self._coding = negotiate(b",".join(values).decode("latin-1"))
-        self._encoder = encoder_of(self._coding)
+        self._encoder = encoder_of(negotiate(b",".join(values).decode("latin-1")))
         protocol = protocol_of(scope)
         if protocol is not None and protocol.can_hand_over(scope):
             await self._hand_over(protocol, scope, send)
@@ -81,7 +86,7 @@ class EventStream(EventSourceResponse):
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve the stream as a response, its task included."""
         super().__init__(self._events(), ping=0, sep="\n")
-        self.raw_headers = _raw_headers(self._coding, hands_over=False)
+        self.raw_headers = _raw_headers(coding_of(self._encoder), hands_over=False)
         self._connection = self.reader.connection = connection_of(scope)
         try:
             await super().__call__(scope, receive, send)
@@ -98,7 +103,7 @@ class EventStream(EventSourceResponse):
 
     async def _hand_over(self, protocol: GatewayProtocol, scope: Scope, send: Send) -> None:
         """Write the answer's header as any response does, then leave the connection to a stream."""
-        headers = HANDED_OVER_HEADERS[self._coding]
+        headers = HANDED_OVER_HEADERS[coding_of(self._encoder)]
         try:
             with protocol.holding_back() as held:
                 await send({"type": "http.response.start", "status": 200, "headers": headers})
