@@ -67,7 +67,10 @@ def _invalid(text: bytes, reason: str) -> JsonInvalid:
     # msgspec says the same of half a surrogate pair and of a text that ends too early.
     if "truncated" in reason and b"\\ud" in text.lower():
         reason = "lone surrogate, or the text breaks off"
-    return JsonInvalid(f"not JSON: {reason}", int(found[1]) if found else len(text))
+    position = int(found[1]) if found else len(text)
+    if reason == "trailing characters":
+        position -= 1  # msgspec has read the first of them, and names the byte behind it
+    return JsonInvalid(f"not JSON: {reason}", position)
 
 
 def _check_depth(text: bytes) -> None:

@@ -16,6 +16,8 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
+import msgspec
+
 from tidegate.keys.errors import PathInvalid
 from tidegate.keys.jsontext import (
     NULL,
@@ -300,6 +302,11 @@ class Reduce:
         return "[" + ",".join(map(str, self.columns)) + "]"
 
     @property
+    def kinds(self) -> Iterable[Monoid]:
+        """The functions of each column's reducer."""
+        return (MONOIDS[column.reducer] for column in self.columns)
+
+    @property
     def is_plain(self) -> bool:
         """True if merging is replacing: every reducer is `last`, in the field's own place."""
         return all(one.reducer is Reducer.LAST and one.name is None for one in self.columns)
@@ -318,24 +325,28 @@ class Reduce:
         """Begin a merged message with one message."""
         # The fields of all columns in one pass over the message.
         fields = _reader(tuple(column.path for column in self.columns))(payload)
-        states = (
-            MONOIDS[column.reducer].lift(text)
-            for column, text in zip(self.columns, fields, strict=True)
-        )
+        states = (kind.lift(text) for kind, text in zip(self.kinds, fields, strict=True))
         return Merged(self, payload, tuple(states))
+
+    def payload(self, last: bytes, results: Iterable[bytes | None]) -> bytes:
+        """Return the last message with the results of all columns in their places."""
+        fields = None if self.is_plain else members(last)
+        if fields is None:
+            return last
+        for column, result in zip(self.columns, results, strict=True):
+            fields = placed(fields, column.target, result)
+        return written(fields)
 
     def loaded(self, saved: bytes) -> Merged:
         """Restore a merged message that `Merged.saved` has written."""
         last, *states = map(bytes, items(saved) or [])
-        pairs = zip(self.columns, states, strict=True)
-        known = (
-            None if text == NULL else MONOIDS[column.reducer].load(text) for column, text in pairs
-        )
+        pairs = zip(self.kinds, states, strict=True)
+        known = (None if text == NULL else kind.load(text) for kind, text in pairs)
         return Merged(self, last, tuple(known))
 
 
-@dataclass(frozen=True, slots=True)
-class Merged:
+# Not visited by the garbage collector: a lane holds one for each of a hundred thousand keys.
+class Merged(msgspec.Struct, frozen=True, gc=False):
     """Messages merged so far, immutable: the last of them, and a state for each column."""
 
     reduce: Reduce
@@ -349,32 +360,21 @@ class Merged:
     def join(self, other: Merged) -> Merged:
         """Return the merged message joined with a later one of the same reducers."""
         assert other.reduce == self.reduce, "only what was merged alike can be joined"
-        states = (
-            join(MONOIDS[column.reducer], one, later)
-            for column, one, later in zip(
-                self.reduce.columns, self.states, other.states, strict=True
-            )
-        )
+        pairs = zip(self.reduce.kinds, self.states, other.states, strict=True)
+        states = (join(kind, one, later) for kind, one, later in pairs)
         return Merged(self.reduce, other.last, tuple(states))
 
     def saved(self) -> bytes:
         """Return the whole state as JSON text, for `Reduce.loaded` of the same reducers."""
-        pairs = zip(self.reduce.columns, self.states, strict=True)
-        states = (
-            NULL if state is None else MONOIDS[column.reducer].save(state)
-            for column, state in pairs
-        )
+        pairs = zip(self.reduce.kinds, self.states, strict=True)
+        states = (NULL if state is None else kind.save(state) for kind, state in pairs)
         return b"[" + b",".join([self.last, *states]) + b"]"
 
     def payload(self) -> bytes:
         """Return the message for all: the last one, with the results in their places."""
-        fields = None if self.reduce.is_plain else members(self.last)
-        if fields is None:
-            return self.last
-        for column, state in zip(self.reduce.columns, self.states, strict=True):
-            shown = None if state is None else MONOIDS[column.reducer].show(state)
-            fields = placed(fields, column.target, shown)
-        return written(fields)
+        pairs = zip(self.reduce.kinds, self.states, strict=True)
+        results = (None if state is None else kind.show(state) for kind, state in pairs)
+        return self.reduce.payload(self.last, results)
 
 
 def _column(text: str, position: int) -> Column:

@@ -17,9 +17,12 @@ _BYTES = {
 }
 _PRINTED = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
 
-# re.ASCII: an Arabic or full-width digit is not a digit here. Fifteen digits stay inside 64 bits.
-_SIZE = re.compile(r"([0-9]{1,15})(b|[kmg]i?b)", re.ASCII | re.IGNORECASE)
-_DIGITS = re.compile(r"[0-9]{0,15}", re.ASCII)
+SIZE_MAX = (1 << 63) - 1
+
+# re.ASCII: an Arabic or full-width digit is not a digit here. Nineteen digits: a size is printed in
+# bytes where no larger unit will do, and what is printed must be readable again.
+_SIZE = re.compile(r"([0-9]{1,19})(b|[kmg]i?b)", re.ASCII | re.IGNORECASE)
+_DIGITS = re.compile(r"[0-9]{0,19}", re.ASCII)
 
 
 def parse_size(text: str, position: int = 0) -> int:
@@ -39,7 +42,10 @@ def parse_size(text: str, position: int = 0) -> int:
             "expected an integer and a unit (B KB MB GB KiB MiB GiB), such as 8MiB",
             position + (digits.end() if digits else 0),
         )
-    return int(found[1]) * _BYTES[found[2].lower()]
+    size_bytes = int(found[1]) * _BYTES[found[2].lower()]
+    if size_bytes > SIZE_MAX:
+        raise TextInvalid("expected a size within 64 bits", position)
+    return size_bytes
 
 
 def size_text(size_bytes: int) -> str:
