@@ -44,22 +44,21 @@ from tidegate.keys.text.duration import Instant
 
 
 class Engine:
-    """Topics, sessions and the schedule. The caller gives every bound, and every `now`."""
+    """Topics, sessions and the schedule. The caller gives bounds and `now`, and does the steps."""
 
     def __init__(
-        self, *, sessions_max: int, subscriptions_max: int, opening_records_max: int | None = None
-    ) -> None:
-        # The caller goes on with openings by `open_step`, as many records at a time.
+        self, *, sessions_max: int, subscriptions_max: int, opening_records_max: int | None = None,
+        keys_max: int | None = None,
+    ) -> None:  # fmt: skip
         self._subscriptions_max = subscriptions_max
         self._topics: dict[str, Topic] = {}
         self._schedule: Schedule[Due] = Schedule()
-        self._registry = SessionRegistry(self._topics, sessions_max)
+        self._registry = SessionRegistry(self._topics, sessions_max, keys_max)
         self._accounting = self._registry.accounting
         self._queue_limits = QueueLimiter(self._registry)
-        arm = self._queue_limits.arm
-        self._lanes = LaneAssignment(self._schedule, self._registry, arm, opening_records_max)
-        self._flushes = 0
-        self._now: Instant = 0
+        joined = self._queue_limits.joined
+        self._lanes = LaneAssignment(self._schedule, self._registry, joined, opening_records_max)
+        self._flushes, self._now = 0, 0
         self.watchers: list[Watcher] = []  # traces: no more than a few, and mostly none
 
     # --- Topics
@@ -68,13 +67,12 @@ class Engine:
         """Create a topic, or give an existing one a new definition with the same key."""
         found = self._topics.get(name)
         if found is None:
-            self._topics[name] = Topic(name, definition, epoch)
+            self._lanes.finish_ending(name)
+            self._topics[name] = Topic(name, definition, epoch, self._lanes.openings.discard)
             self._accounting.begin(name)
             return
         found.redefine(definition)
-        # A policy such as `always` decides in which lane a queue is.
-        for session in {one.id: one for one, _ in self._registry.of_topic(name)}.values():
-            self._lanes.reassign(session, self._now)
+        self._lanes.reassign_all(name, self._now)
 
     def restore_topic(self, name: str, kept: RestoredTopic, now: Instant, now_ms: int) -> None:
         """Restore a new topic's messages and records; `now_ms` is wall time."""
@@ -96,6 +94,7 @@ class Engine:
         self._topics[name] = before.successor(epoch)
         self.restore_topic(name, kept, now, now_ms)
         self._lanes.restart(self._topics[name], now)
+        before.discard_all()
 
     def set_checkpoint(self, name: str, offset: int) -> None:
         """Note that records up to an offset are stored: later removals must be stored as well."""
@@ -103,16 +102,14 @@ class Engine:
             sow.set_checkpoint(offset)
 
     def drop_topic(self, name: str, reason: str = "REMOVED") -> None:
-        """Drop a topic; its subscriptions end with the reason.
+        """Drop a topic; its subscriptions end with the reason, very many of them in steps.
 
         Raises:
             TopicUnknown: there is none of that name.
         """
-        self.topic(name)
-        for session, subscriber in self._registry.of_topic(name):
-            self._registry.leave(session, subscriber, reason)
+        topic = self.topic(name)
         del self._topics[name]
-        self._accounting.forget(name)
+        self._lanes.end_all(topic, reason)
 
     # --- Sessions
 
@@ -244,6 +241,7 @@ class Engine:
         topic = self.topic(topic_name)
         if not frames:
             return
+        self._queue_limits.arm_joined()
         for feed, lane in topic.publish(frames, now):
             self._schedule.arm(lane, (feed, lane))
         if topic.definition.expiration_ns is not None:
@@ -251,6 +249,7 @@ class Engine:
         for watcher in self.watchers:
             watcher.published(topic, frames, now)  # first: queues may be conflated for it
         self._queue_limits.grown(topic)
+        self._registry.end_crowding(topic)
 
     def supply_history(self, wanted: HistoryWanted, piece: Sequence[Frame], now: Instant) -> None:
         """Give a replay the archived messages it asked for; an empty piece: there are none."""
@@ -288,10 +287,8 @@ class Engine:
         """
         session = self._registry.seen(session_id)
         self._registry.part(session, is_taking=True)
-        outputs = session.take(bytes_max, self._now)
-        for subscriber in list(session.subscribers.values()):
-            if subscriber.backfill is not None:
-                self._lanes.continue_backfill(session, subscriber, self._now)
+        outputs = session.take(bytes_max, self._now, self._lanes.openings.records_max)
+        self._lanes.go_on_after_take(session, self._now)
         if session.ended is not None and not session.outbox:
             self._registry.forget(session)  # the goodbye comes last, and is out
         self._queue_limits.taken(session)
@@ -315,7 +312,7 @@ class Engine:
 
         Call it until it returns None: only then is the cohort announced as ready again.
         """
-        return self._registry.take_together(cohort, bytes_max)
+        return self._lanes.take_together(cohort, bytes_max)
 
     def announcements(self) -> list[Announcement]:
         """Return the announcements since the last call, for the driver to act on."""
@@ -384,12 +381,17 @@ class Engine:
             self._registry.emit(RecordsExpired(topic.name, topic.epoch, through))
 
     def _flush(self, feed: Feed, lane: Lane, now: Instant) -> int:
-        flushed = feed.flush(lane, now)
+        # Groups are materialized once a flush, however many of their records changed; very many
+        # of them in steps, and then the lane stays due. A trace would find that it takes longer.
+        step = None if self.watchers else self._lanes.openings.records_max
+        is_settled = feed.settle_part(step) and (step is None or lane.prepare(step))
+        flushed = feed.flush(lane, now) if is_settled else step or 0
         self._schedule.arm(lane, (feed, lane))
-        if flushed:
+        self._lanes.openings.finish(lane)
+        if flushed and is_settled:
             self._flushes += 1
             self._registry.announce(lane)
-        return flushed
+        return max(flushed, lane.looked_at)  # what is not sent has been looked at all the same
 
     def _clock(self, now: Instant) -> None:
         # Deadlines and spans are compared with `now`: a clock that ran back would lose flushes.

@@ -10,9 +10,10 @@ from weakref import WeakValueDictionary
 
 from tidegate.conflation.definition import History
 from tidegate.conflation.frame import Frame
-from tidegate.conflation.steps import RowBuild, Steps
+from tidegate.conflation.steps import Container, RowBuild, Steps
 
 _COMPACT_AT = 4_096  # dropped frames: one copy of the list pays for so many drops
+_DROPPED = Frame(0, b"")
 
 
 class Log:
@@ -29,7 +30,8 @@ class Log:
         # An array and no list: a fifth of the memory, and the garbage collector looks past it.
         self._bytes_through = array("q")
         self._start = 0
-        self._bytes_total = 0
+        self._bytes_total = 0  # of all frames ever, and of those that the lists have lost
+        self._bytes_lost = 0
         self.dropped_through = 0
 
     def __len__(self) -> int:
@@ -57,6 +59,10 @@ class Log:
         """The newest frame."""
         return self._frames[-1] if len(self) else None
 
+    def contents(self) -> list[Container]:
+        """Return what holds its frames, to be emptied when nobody asks the log any more."""
+        return [self._frames]
+
     def extend(self, frames: Iterable[Frame]) -> int:
         """Add frames at the new end; return the bytes added."""
         added = list(frames)
@@ -83,6 +89,8 @@ class Log:
         start = self._index_after(offset)
         if start > self._start:
             self.dropped_through = self._frames[start - 1].offset
+            # Freed with the publish that drops them: `_compact` would free half the log at once.
+            self._frames[self._start : start] = [_DROPPED] * (start - self._start)
             self._start = start
             self._compact()
 
@@ -92,7 +100,8 @@ class Log:
         if history.bytes_max is not None:
             spare = self._bytes_total - history.bytes_max
             # The sums rise, so the first frame that may stay is found by bisection.
-            start = max(start, bisect_right(self._bytes_through, spare - 1) + 1 if spare > 0 else 0)
+            if spare > self._bytes_lost:
+                start = max(start, bisect_right(self._bytes_through, spare - 1) + 1)
         if history.age_ms is not None and len(self):
             oldest_ms = self._frames[-1].timestamp_ms - history.age_ms
             while start < len(self._frames) and self._frames[start].timestamp_ms < oldest_ms:
@@ -105,19 +114,17 @@ class Log:
         return bisect_right(self._frames, offset, lo=self._start, key=lambda frame: frame.offset)
 
     def _bytes_before(self, index: int) -> int:
-        return self._bytes_through[index - 1] if index else 0
+        return self._bytes_through[index - 1] if index else self._bytes_lost
 
     def _compact(self) -> None:
         # Deleting each dropped frame at once would move all others each time.
         if self._start == len(self._frames):
             self._frames, self._bytes_through = [], array("q")
-            self._bytes_total = self._start = 0
+            self._bytes_total = self._bytes_lost = self._start = 0
         elif self._start > _COMPACT_AT and self._start * 2 > len(self._frames):
-            gone = self._bytes_through[self._start - 1]
-            self._frames = self._frames[self._start :]
-            kept = self._bytes_through[self._start :]
-            self._bytes_through = array("q", [through - gone for through in kept])
-            self._bytes_total -= gone
+            # Both are one move of memory, whatever the log has: the sums stay as they are.
+            self._bytes_lost = self._bytes_through[self._start - 1]
+            del self._frames[: self._start], self._bytes_through[: self._start]
             self._start = 0
 
 
@@ -132,13 +139,13 @@ class SharedReplays:
         self._builds: WeakValueDictionary[Hashable, RowBuild] = WeakValueDictionary()
 
     def build(
-        self, lane_id: Hashable, first: int, last: int, steps: Callable[[], Steps[list[Frame]]]
+        self, lane_id: Hashable, after: int, last: int, steps: Callable[[], Steps[list[Frame]]]
     ) -> RowBuild:
-        """Return the rows of the messages from `first` to `last`, made if they must be.
+        """Return the rows of the messages after an offset up to `last`, made if they must be.
 
         Messages never change, so nothing else decides what the rows are.
         """
-        found = self._builds.get((lane_id, first, last))
+        found = self._builds.get((lane_id, after, last))
         if found is None:
-            found = self._builds[lane_id, first, last] = RowBuild(steps())
+            found = self._builds[lane_id, after, last] = RowBuild(steps())
         return found

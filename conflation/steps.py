@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from heapq import merge
-from itertools import count
+from itertools import count, islice
 from typing import Any, TypeVar
 
 import msgspec
@@ -40,28 +40,29 @@ def in_pieces(
     items: Sequence[Item], size: int | None, work: Callable[[Sequence[Item]], Iterable[Made]]
 ) -> Steps[list[Made]]:
     """Return what `work` makes of a sequence, given in pieces of a size; None: as it is."""
+    if size is None or len(items) <= size:
+        return [*work(items)]  # no pause: what is small takes one step
     made: list[Made] = []
-    for at, piece in enumerate(_pieces(items, size)):
-        if at:  # no pause after the last piece: what is small takes one step
-            yield
-        made += work(piece)
+    for start in range(0, len(items), size):
+        # Before each piece, the first one too: that step is the caller's, who takes the cut in it,
+        # and many callers may do so in one turn.
+        yield
+        made += work(items[start : start + size])
     return made
 
 
-def _pieces(items: Sequence[Item], size: int | None) -> Iterator[Sequence[Item]]:
-    if size is None or len(items) <= size:
-        yield items
-        return
-    for start in range(0, len(items), size):
-        yield items[start : start + size]
-
-
 def sorted_in_steps(
-    items: Sequence[Item], key_of: Callable[[Item], Any], size: int | None
+    items: Sequence[Item],
+    key_of: Callable[[Item], Any],
+    size: int | None,
+    most: int | None = None,
 ) -> Steps[list[Item]]:
-    """Return what `sorted` returns: pieces are sorted one by one, and then merged."""
+    """Return what `sorted` returns, or the first so many of it.
+
+    Pieces are sorted one by one, and then merged.
+    """
     if size is None or len(items) <= size:
-        return sorted(items, key=key_of)
+        return sorted(items, key=key_of)[:most]
     places = count()
 
     def run(piece: Sequence[Item]) -> list[list[_Ranked]]:
@@ -70,10 +71,14 @@ def sorted_in_steps(
     runs = yield from in_pieces(items, size, run)
     yield
     ordered: list[Item] = []
-    for ranked in merge(*map(_taken_out, runs)):
+    merged = merge(*map(_taken_out, runs))
+    for ranked in islice(merged, most):
         ordered.append(ranked.item)
         if len(ordered) % size == 0:
             yield
+    if most is not None:
+        del merged  # it refers to the runs
+        yield from emptied([runs], CHEAP)
     return ordered
 
 
@@ -93,27 +98,65 @@ class _Ranked(msgspec.Struct, frozen=True, order=True, gc=False):
     item: Any
 
 
+Container = dict[Any, Any] | list[Any]
+"""Holds items and gives them up one by one; a sorted list does it as a list does."""
+
+
+def emptied(containers: Iterable[Container], items_max: int) -> Steps[None]:
+    """Free what nobody uses any more: a million objects take as long to be freed as to be made."""
+    for container in containers:
+        # From the end: a dict from whose front items are taken is searched for the next one.
+        take_last = container.popitem if isinstance(container, dict) else container.pop
+        while container:
+            for _ in range(min(items_max, len(container))):
+                take_last()
+            yield
+
+
 class RowBuild:
-    """Rows of a backfill that are made in steps; equal subscriptions may wait for the same.
+    """Rows of a backfill or a change that are made in steps; equal subscriptions may share them.
 
     Attributes:
         rows: None until the last step.
+        keys: of the rows of a change; filled in by the steps.
     """
 
-    __slots__ = ("__weakref__", "_steps", "rows")
+    __slots__ = ("__weakref__", "_count", "_has_begun", "_steps", "keys", "rows")
 
-    def __init__(self, steps: Steps[Sequence[Frame]]) -> None:
+    def __init__(
+        self,
+        steps: Steps[Sequence[Frame]],
+        keys: Sequence[str] = (),
+        count: Callable[[], int | None] = int,
+    ) -> None:
+        """`count`: how many of the rows will be deliveries, by default none; None: not known."""
         self.rows: Sequence[Frame] | None = None
+        self.keys = keys
+        self._count = count
         self._steps = steps
+        self._has_begun = False
+
+    def begin(self) -> bool:
+        """Do the first step, unless another subscription has; True if the rows are there."""
+        return self.rows is not None if self._has_begun else self.step()
 
     def step(self) -> bool:
         """Do the next part of the work; True once the rows are there."""
         if self.rows is None:
+            self._has_begun = True
             try:
                 next(self._steps)
             except StopIteration as end:
                 self.rows = end.value
         return self.rows is not None
+
+    def deliveries(self) -> int:
+        """Count the rows that will be deliveries; where need be, make them now."""
+        counted = self._count()
+        if counted is None:
+            self.finish()
+            counted = self._count()
+        return counted or 0
 
     def finish(self) -> None:
         """Do all that is left at once."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from itertools import islice, takewhile
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import compress, islice, takewhile
+from operator import attrgetter, ne
+from typing import Any, overload
 
 import msgspec
 
-from tidegate.conflation.frame import Frame, Span, Tombstone
+from tidegate.conflation.frame import ROWS_AT_ONCE, Frame, Span, Tombstone
 
 SPANS_MAX = 8  # of a key that comes and goes: above that the oldest two become one
 
@@ -16,6 +19,43 @@ THE_RECORD = "[]"
 
 Pair = tuple[str, Frame]
 """A board key and its row."""
+
+
+_offset_of = attrgetter("offset")
+
+
+class Pairs(Sequence[Pair]):
+    """Board keys and their rows, side by side: two lists in place of a tuple for each row.
+
+    A million tuples cost a tenth of a second to make, and again to free.
+    """
+
+    __slots__ = ("frames", "keys")
+
+    def __init__(self, keys: Sequence[str], frames: Sequence[Frame]) -> None:
+        self.keys = keys
+        self.frames = frames
+
+    def __len__(self) -> int:
+        return len(self.frames)
+
+    def without(self, sent: Mapping[str, int]) -> Pairs:
+        """Return the rows but those of which this offset was sent, by key."""
+        # In C, and no tuple for each: those of a million keys would be visited by the collector.
+        keeps = list(map(ne, map(_offset_of, self.frames), map(sent.get, self.keys)))
+        return Pairs(list(compress(self.keys, keeps)), list(compress(self.frames, keeps)))
+
+    def __iter__(self) -> Iterator[Pair]:
+        return zip(self.keys, self.frames, strict=True)
+
+    @overload
+    def __getitem__(self, at: int) -> Pair: ...
+    @overload
+    def __getitem__(self, at: slice) -> Pairs: ...
+    def __getitem__(self, at: int | slice) -> Pair | Pairs:
+        if isinstance(at, slice):
+            return Pairs(self.keys[at], self.frames[at])
+        return self.keys[at], self.frames[at]
 
 
 class Board:
@@ -37,6 +77,8 @@ class Board:
         self._entered: dict[str, int] = {}
         # Kept while a key is back, too: it may leave again, to consumers who missed both.
         self._departed: dict[str, tuple[Span, ...]] = {}
+        # The tombstones among the frames, in their order: there may be few of them among millions.
+        self._gone: dict[str, Tombstone] = {}
         # Replaced on the board, and sent all the same; in the order in which they were replaced.
         self._exempt: list[Frame] = []
         self.exempt_through = 0
@@ -45,8 +87,13 @@ class Board:
         """Copy the state of another board."""
         self.head, self.horizon = other.head, other.horizon
         self._frames, self._entered = dict(other._frames), dict(other._entered)
-        self._departed, self._exempt = dict(other._departed), list(other._exempt)
+        self._departed, self._gone = dict(other._departed), dict(other._gone)
+        self._exempt = list(other._exempt)
         self.exempt_through = other.exempt_through
+
+    def contents(self) -> list[dict[str, Any]]:
+        """Return what holds its frames, to be emptied when nobody asks the board any more."""
+        return [self._frames, self._entered, self._departed, self._gone]
 
     def __len__(self) -> int:
         """Count the keys that are there now, without tombstones."""
@@ -55,7 +102,7 @@ class Board:
     @property
     def tombstones(self) -> int:
         """The number of keys that have left and are not forgotten."""
-        return len(self._frames) - len(self._entered)
+        return len(self._gone)
 
     @property
     def exempts(self) -> int:
@@ -75,6 +122,7 @@ class Board:
         self.head = frame.offset
         if board_key not in self._entered:
             self._entered[board_key] = frame.offset
+            self._gone.pop(board_key, None)
             return None
         if replaced is not None and replaced.exempt:
             self._exempt.append(replaced)
@@ -83,7 +131,7 @@ class Board:
     def put_all(self, frames: Sequence[Frame]) -> None:
         """Put live frames, each under its own key, as `put` does one by one."""
         assert frames[0].offset >= self.head, "a board is fed in publication order"
-        newest, entered = self._frames, self._entered
+        newest, entered, gone = self._frames, self._entered, self._gone
         take, keep = newest.pop, self._exempt.append
         # `put` without its call, which would cost as much as all that it does.
         for frame in frames:
@@ -92,6 +140,7 @@ class Board:
             newest[board_key] = frame
             if board_key not in entered:
                 entered[board_key] = frame.offset
+                gone.pop(board_key, None)
             elif replaced is not None and replaced.exempt:
                 keep(replaced)
         self.head = frames[-1].offset
@@ -118,11 +167,11 @@ class Board:
             spans=spans,
             record=removal.record,
         )
-        self._frames[board_key] = tombstone
+        self._frames[board_key] = self._gone[board_key] = tombstone
         self.head = removal.offset
         return tombstone
 
-    def rows(self, since: int, until: int | None = None, *, oof: bool = False) -> list[Pair]:
+    def rows(self, since: int, until: int | None = None, *, oof: bool = False) -> Sequence[Pair]:
         """Return what brings a consumer from `since` to `until`, by key, oldest first.
 
         With `oof` (rows that tell of removals), removals up to `until` are rows. Otherwise a
@@ -130,9 +179,11 @@ class Board:
         before `horizon` cannot be answered: tombstones may be missing.
         """
         assert since >= self.horizon, "this position is before the tombstones' horizon"
-        # Nearly every board: no key has left, no message is exempt, and all is asked for.
-        if until is None and not self._exempt and not self.tombstones:
-            return self._values_since(since)
+        if self._has_only_values(since):
+            values = self._values_since(since)
+            if until is None or until >= self.head:
+                return values
+            return values[: bisect_right(values, until, key=lambda row: row[1].offset)]
         last = self.head if until is None else until
         found = [(frame.key, frame) for frame in self._exempt if since < frame.offset <= last]
         shown = {board_key for board_key, _ in found}
@@ -151,8 +202,18 @@ class Board:
         found.sort(key=lambda row: row[1].offset)
         return found
 
-    def _values_since(self, since: int) -> list[Pair]:
+    def _has_only_values(self, since: int) -> bool:
+        """Return True if no key has left since, and no message is exempt: nearly always."""
+        newest_gone = next(reversed(self._gone.values()), None)
+        return not self._exempt and (newest_gone is None or newest_gone.offset <= since)
+
+    def _values_since(self, since: int) -> Sequence[Pair]:
         """Answer the common case, a flush of a plain interval, with as little work as can be."""
+        if self.has_many(since):
+            # In C: to copy all references and to search them costs less than a walk over many.
+            frames = list(self._frames.values())
+            start = bisect_right(frames, since, key=_offset_of)
+            return Pairs(list(islice(self._frames, start, None)), frames[start:])
         found: list[Pair] = []
         for row in reversed(self._frames.items()):
             if row[1].offset <= since:
@@ -160,6 +221,15 @@ class Board:
             found.append(row)
         found.reverse()
         return found
+
+    def has_many(self, since: int) -> bool:
+        """Return True if more keys have changed since than are sent at once."""
+        frame = next(islice(reversed(self._frames.values()), ROWS_AT_ONCE, None), None)
+        return frame is not None and frame.offset > since
+
+    def count_since(self, since: int) -> int | None:
+        """Count the values that have changed since; None where each row has to be looked at."""
+        return len(self._values_since(since)) if self._has_only_values(since) else None
 
     def live(self) -> list[Frame]:
         """Return the state of the board now, an exact cut: every live frame, oldest first."""
@@ -224,17 +294,32 @@ class Board:
         for board_key, frame in rows:
             if isinstance(frame, Tombstone):
                 self._departed[board_key] = spans = ((0, frame.offset),)
-                frame = msgspec.structs.replace(frame, spans=spans)
+                frame = self._gone[board_key] = msgspec.structs.replace(frame, spans=spans)
             else:
                 self._entered[board_key] = 0
             self._frames[board_key] = frame
             self.head = frame.offset
         self.horizon, self.exempt_through = horizon, exempt_through
 
+    def forget_through(self, offset: int) -> None:
+        """Forget the keys that have not changed after an offset: no consumer asks for them.
+
+        For a board without removals, whose keys are no records. The oldest stand first, so this
+        costs what it forgets.
+        """
+        # In one walk: a dict looks for its first entry past all that were taken out before it.
+        forgotten = takewhile(lambda row: row[1].offset <= offset, self._frames.items())
+        for board_key, _ in list(forgotten):
+            del self._frames[board_key], self._entered[board_key]
+
+    def offset_of_newest(self, keys: int) -> int:
+        """Return the offset after which at most so many keys have changed; 0 for all keys."""
+        older = next(islice(reversed(self._frames.values()), keys, None), None)
+        return 0 if older is None else older.offset
+
     def departed(self, since: int) -> list[Tombstone]:
         """Return the tombstones of keys that left after an offset, newest first."""
-        newest = takewhile(lambda frame: frame.offset > since, reversed(self._frames.values()))
-        return [frame for frame in newest if isinstance(frame, Tombstone)]
+        return list(takewhile(lambda gone: gone.offset > since, reversed(self._gone.values())))
 
     def oldest(self) -> Frame | None:
         """Return the live frame that has not changed for the longest time."""
@@ -247,22 +332,17 @@ class Board:
 
     def trim(self, horizon: int) -> int:
         """Drop tombstones at or below an offset, and return how many they were."""
-        # Tombstones stand among values, so this costs all keys; its callers see that it is rare.
-        stale = [
-            board_key
-            for board_key, frame in self._frames.items()
-            if frame.removed and frame.offset <= horizon
-        ]
+        gone = takewhile(lambda pair: pair[1].offset <= horizon, self._gone.items())
+        stale = [board_key for board_key, _ in gone]
         for board_key in stale:
-            del self._frames[board_key], self._departed[board_key]
+            del self._frames[board_key], self._departed[board_key], self._gone[board_key]
         self.horizon = max(self.horizon, horizon)
         return len(stale)
 
     def trim_half(self, horizon: int) -> None:
         """Drop the older half of the tombstones, but none after `horizon`: those are needed."""
-        # Half, so that the walk over all keys is paid for by as many removals as it drops.
-        offsets = [frame.offset for frame in self._frames.values() if frame.removed]
-        self.trim(min(horizon, offsets[len(offsets) // 2]))
+        middle = next(islice(self._gone.values(), len(self._gone) // 2, None))
+        self.trim(min(horizon, middle.offset))
 
     def trim_exempt(self, horizon: int) -> None:
         """Drop replaced exempt messages at or below an offset."""

@@ -7,7 +7,6 @@ joins and slow subscribers: parts that a member has missed are joined like parts
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol, Self
 
 import msgspec
@@ -15,13 +14,20 @@ import msgspec
 from tidegate.conflation.frame import Frame, Receipt, Row, Tombstone, receipt_of
 from tidegate.conflation.subscription import LaneId
 from tidegate.keys.merging import Matcher, Merger, Verdict
-from tidegate.keys.reducers import Merged, Reduce
+from tidegate.keys.reducers import Merged, Reduce, Reducer
 from tidegate.keys.spec import conflation_key
 
 MERGES_BYTES_MAX = 32 << 20
 """The bound on kept answers of one lane's merger; the oldest beyond it are asked again."""
 
 _ENTRY_BYTES = 200  # of a dict entry with its key, measured roughly: a bound needs no more
+
+
+def is_always_joined(merge: Reduce | Merger) -> bool:
+    """Return True if messages of a key always become one row: by reducers that keep no lists."""
+    return isinstance(merge, Reduce) and not any(
+        column.reducer in (Reducer.APPEND, Reducer.UNION) for column in merge.columns
+    )
 
 
 class Merges:
@@ -74,6 +80,10 @@ def _size(new: bytes, answer: bytes | Verdict) -> int:
     return _ENTRY_BYTES + len(new) + (0 if isinstance(answer, Verdict) else len(answer))
 
 
+LISTS_BYTES_MAX = 1 << 20
+"""The bound on what `append` and `union` collect into one row; beyond it the row is sent."""
+
+
 class Accumulator(Protocol):
     """Messages of one key combined in publication order; immutable."""
 
@@ -86,8 +96,20 @@ class Accumulator(Protocol):
     def payload(self) -> bytes:
         """Return the combined message."""
 
+    @property
+    def lists_bytes(self) -> int:
+        """The bytes of lists, which alone grow with the number of messages."""
+
     def unreported(self) -> Accumulator | None:
         """Return what goes into the key's next row if no row of these messages is sent."""
+
+
+def outgrow(earlier: Accumulator | None, later: Accumulator | None) -> bool:
+    """Return True if one row of both would have lists without a bound."""
+    if earlier is None or later is None:
+        return False
+    more = later.lists_bytes  # most reducers have no lists
+    return more > 0 and earlier.lists_bytes + more > LISTS_BYTES_MAX
 
 
 def accumulator_of(
@@ -105,8 +127,7 @@ def accumulator_of(
     return lambda payload: ReducerAccumulator(merge.begin(payload))
 
 
-@dataclass(frozen=True, slots=True)
-class ReducerAccumulator:
+class ReducerAccumulator(msgspec.Struct, frozen=True, gc=False):
     """Messages combined field by field."""
 
     merged: Merged
@@ -124,13 +145,20 @@ class ReducerAccumulator:
         """Return the combined message."""
         return self.merged.payload()
 
+    @property
+    def lists_bytes(self) -> int:
+        """The bytes that `append` and `union` have collected."""
+        lists = (it for it in self.merged.states if isinstance(it, tuple | dict))
+        return sum(
+            len(part) for it in lists for part in (it if isinstance(it, tuple) else it.values())
+        )
+
     def unreported(self) -> ReducerAccumulator:
         """Return all of it: a sum has to cover every message that the row counts."""
         return self
 
 
-@dataclass(frozen=True, slots=True)
-class MergerAccumulator:
+class MergerAccumulator(msgspec.Struct, frozen=True, gc=False):
     """Messages combined by a registered merger."""
 
     merger: Merger | Merges
@@ -157,6 +185,11 @@ class MergerAccumulator:
         """Return the combined message."""
         return self.text
 
+    @property
+    def lists_bytes(self) -> int:
+        """Nothing: what a merger makes is its own to bound."""
+        return 0
+
     def unreported(self) -> None:
         """Return nothing: a merger is asked about messages of one interval, and might decline."""
 
@@ -175,6 +208,8 @@ class CombinedRow(Row, frozen=True, gc=False, kw_only=True):
 
     def meets(self, later: CombinedRow) -> bool:
         """Return True if a later row may join this one."""
+        if outgrow(self.accumulator, later.accumulator):
+            return False
         mine, other = self.rules, later.rules
         # Rules differ after a change of options: a sum does not continue in a maximum.
         if (mine.merge, mine.match) != (other.merge, other.match):

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 
 from tidegate.conflation.frame import Frame, Receipt, Row, receipt_of
-from tidegate.conflation.lanes.pending import Pending, PendingPart
+from tidegate.conflation.lanes.part import PendingPart
+from tidegate.conflation.lanes.pending import Pending
 from tidegate.conflation.operators.filter import Change
 from tidegate.conflation.subscription import LaneId
 from tidegate.keys import patch as patches
@@ -114,10 +115,11 @@ class ChangeSuppression:
         return [
             Pending(
                 board_key,
-                list(parts),
+                parts[-1],
                 due=0,
                 send_order=parts[-1].frame.offset,
                 first_offset=parts[0].frame.offset,
+                older=tuple(parts[:-1]),
             )
             for board_key, parts in self._unreported.items()
             if parts[-1].gone is not None

@@ -12,9 +12,17 @@ from tidegate.conflation.frame import Batch, Frame, Tombstone, prefix_within, re
 from tidegate.conflation.journal import Log
 from tidegate.conflation.lanes.accumulate import Merges, Unreported
 from tidegate.conflation.lanes.delta import DeltaWriter
-from tidegate.conflation.lanes.lane import Held, Lane, all_shown, grouped, whole
+from tidegate.conflation.lanes.lane import (
+    COSTLY_LOOKS,
+    Held,
+    Lane,
+    all_shown,
+    grouped,
+    whole,
+)
 from tidegate.conflation.lanes.member import Backlog, Member
 from tidegate.conflation.operators.filter import Change
+from tidegate.conflation.steps import Container
 from tidegate.conflation.subscription import LaneId
 from tidegate.keys.text.duration import Instant
 
@@ -39,6 +47,14 @@ class EveryMessageLane(Lane):
     @property
     def cuts(self) -> bool:
         return True
+
+    @property
+    def looks(self) -> int:
+        is_read = self._delta is not None or self._shown is not None
+        return COSTLY_LOOKS // 2 if is_read else 1
+
+    def contents(self) -> list[Container]:
+        return self.log.contents()
 
     def accept(self, changes: Sequence[Change], now: Instant) -> None:
         self.log.extend(row for change in changes for row in self._rows_of(change))

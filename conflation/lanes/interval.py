@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 
-from tidegate.conflation.boards.board import Board, Pair
-from tidegate.conflation.frame import Batch, Frame
+from tidegate.conflation.boards.board import Board, Pair, Pairs
+from tidegate.conflation.frame import MADE_AT_ONCE, ROWS_AT_ONCE, Batch, Frame
 from tidegate.conflation.lanes.lane import Held, Lane, all_shown, grouped
 from tidegate.conflation.lanes.member import Member
 from tidegate.conflation.lanes.standing import CatchUp
@@ -21,6 +22,9 @@ class IntervalLane(Lane):
 
     def __init__(self, lane_id: LaneId, board: Board) -> None:
         super().__init__(lane_id, board, position=board.head)
+        # Of the flush that is due, by key: a row, and as it is shown; and the rows still to come.
+        self._prepared: dict[str, tuple[Frame, Frame]] = {}
+        self._to_prepare: Iterator[Pair] | None = None
 
     @property
     def sees_every_message(self) -> bool:
@@ -36,12 +40,26 @@ class IntervalLane(Lane):
         if self.deadline is None:
             self.deadline = now + self.id.interval_ns
 
+    def prepare(self, rows_max: int) -> bool:
+        shown = self._shown
+        if shown is None or self.board.has_many(self.position):
+            return True
+        if self._to_prepare is None:
+            # A cut: a key that changes meanwhile is shown anew by the flush, and there are few.
+            self._to_prepare = iter(self.board.rows(self.position, oof=self.id.oof))
+        part = list(islice(self._to_prepare, rows_max))
+        self._prepared |= {known: (row, shown(row)) for known, row in part}
+        return len(part) < rows_max
+
     def flush(self, now: Instant) -> bool:
         self.deadline = None
         since, self.position = self.position, self.board.head
-        changed = self.board.rows(since, oof=self.id.oof)
-        rows = all_shown(self._shown, (row for _, row in changed))
-        self.batch = Batch(rows, since, self.position, self.position)
+        self.batch = None
+        # Of very many rows no batch is made: each cohort is sent them in pieces, as a slow one is.
+        if not self.board.has_many(since):
+            changed = self.board.rows(since, oof=self.id.oof)
+            self.batch = Batch(map(self._row, changed), since, self.position, self.position)
+        self._prepared, self._to_prepare = {}, None
         return self.position > since
 
     def join(self, member: Member) -> None:
@@ -67,6 +85,25 @@ class IntervalLane(Lane):
         rows = [*rest, *self._missed(member, ahead)]
         due = [(board_key, row) for board_key, row in rows if row.offset > member.cut]
         return due if shown is None else [(board_key, shown(row)) for board_key, row in due]
+
+    def waiting(self, member: Member) -> int:
+        # Asked for each subscription that ends: no row is made to be counted.
+        going, board = member.catch_up, self.board
+        since = max(member.position, member.cut)
+        changed = board.count_since(since)
+        if changed is None or (going is not None and (going.appends or since > going.position)):
+            return super().waiting(member)
+        if going is None:
+            return changed
+        # A key that has changed again is sent once, and not at all if its newest value was sent.
+        if not going.is_over and going.rows[going.sent][1].offset <= member.cut:
+            return super().waiting(member)
+        keys = going.keys_left()
+        keys.update(known for known, _ in board.rows(since))
+        return len(keys) - sum(
+            (row := board.get(known)) is not None and row.offset == sent
+            for known, sent in going.ahead.items()
+        )
 
     def alike(self) -> Iterable[Sequence[Member]]:
         def kin(member: Member) -> Hashable:
@@ -103,7 +140,8 @@ class IntervalLane(Lane):
             ahead = {} if going is None else going.ahead
             going = CatchUp(self._missed(member, ahead), self.board.head, self.id.queues)
             member.catch_up = going
-        piece = all_shown(self._shown, going.take(self.board, bytes_max))
+        rows_max = ROWS_AT_ONCE if self._shown is None else MADE_AT_ONCE
+        piece = all_shown(self._shown, going.take(self.board, bytes_max, rows_max))
         # While rows are left, no id may say that they were seen.
         has_drained = going.is_over and not (going.appends and self.board.head > going.position)
         low_water = max(going.position, member.cut) if has_drained else None
@@ -112,9 +150,23 @@ class IntervalLane(Lane):
             member.catch_up = None
         return batch if member.knows(batch.frames) else self._own_terms(member, batch)
 
-    def _missed(self, member: Member, ahead: Mapping[str, int]) -> list[Pair]:
+    def _row(self, changed: Pair) -> Frame:
+        """Return a row of a flush as it is shown."""
+        board_key, row = changed
+        if self._shown is None:
+            return row
+        prepared = self._prepared.get(board_key)
+        if prepared is None or prepared[0] is not row:
+            return self._shown(row)
+        return prepared[1]
+
+    def _missed(self, member: Member, ahead: Mapping[str, int]) -> Sequence[Pair]:
         """Return what has changed since its position, without rows that it has been sent ahead."""
         rows = self.board.rows(member.position, oof=self.id.oof)
+        if not ahead:
+            return rows
+        if isinstance(rows, Pairs):
+            return rows.without(ahead)
         return [(known, row) for known, row in rows if row.offset != ahead.get(known)]
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from typing import ClassVar, NamedTuple, Self
 
 import msgspec
@@ -22,10 +22,15 @@ from tidegate.conflation.boards.board import Board, Pair
 from tidegate.conflation.frame import Batch, Frame, Row, Tombstone, sent_bytes
 from tidegate.conflation.lanes.accumulate import Unreported
 from tidegate.conflation.lanes.member import Member
+from tidegate.conflation.lanes.standing import Answer
 from tidegate.conflation.operators.filter import Change
+from tidegate.conflation.steps import Container, Steps
 from tidegate.conflation.subscription import LaneId
 from tidegate.keys.select import Select
 from tidegate.keys.text.duration import Instant
+
+COSTLY_LOOKS = 30
+"""What a message costs that is put together with others, in filters that are tried on it."""
 
 
 class Held(NamedTuple):
@@ -60,7 +65,13 @@ class Lane(ABC):
         self.batch: Batch | None = None
         self.members: dict[tuple[str, str, str], Member] = {}
         self.joins = 0
+        self.looked_at = 0  # rows that the last flush has looked at, although it may send none
         self._shown = shown_as(lane_id.select)
+
+    @property
+    def looks(self) -> int:
+        """What `accept` costs for a message, in filters that could be tried on it meanwhile."""
+        return 0
 
     @property
     def sees_every_message(self) -> bool:
@@ -79,6 +90,11 @@ class Lane(ABC):
     @abstractmethod
     def flush(self, now: Instant) -> bool:
         """Let what is due go; False if nothing was."""
+
+    def prepare(self, rows_max: int) -> bool:
+        """Do a part of the work of the flush that is due; True once the flush costs a step."""
+        del rows_max
+        return True
 
     @abstractmethod
     def join(self, member: Member) -> None:
@@ -113,6 +129,10 @@ class Lane(ABC):
         Tombstones up to it can be dropped.
         """
         return min((member.position for member in self.members.values()), default=None)
+
+    def contents(self) -> list[Container]:
+        """Return what holds its rows, to be emptied when its last member has left."""
+        return []
 
     def ready(self, member: Member) -> bool:
         """Return True if a take would move the member."""
@@ -179,6 +199,19 @@ class Lane(ABC):
         # Noted last: the terms of these rows depend on what the member had before them.
         member.note(batch.frames)
         return batch
+
+    def answer(self, members: Collection[Member], rows_max: int) -> Answer | None:
+        """Let members that stand alike have all that they are behind, made in steps of `rows_max`.
+
+        None if that is so little that `take` gives it at once.
+        """
+        del members, rows_max
+        return None
+
+    def leftovers(self, items_max: int) -> Steps[None] | None:
+        """Return what a flush has left to be done in steps: nothing waits for it."""
+        del items_max
+        return None
 
     def is_like_others(self, member: Member) -> bool:
         """Return True if a member gets what all get that stand where it stands, from here on."""

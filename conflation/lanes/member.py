@@ -22,7 +22,8 @@ from tidegate.conflation.lanes.accumulate import (
     accumulator_of,
     unreported_of,
 )
-from tidegate.conflation.lanes.pending import Pending, PendingKeys, PendingPart
+from tidegate.conflation.lanes.part import PendingPart
+from tidegate.conflation.lanes.pending import Pending, PendingKeys
 from tidegate.conflation.lanes.standing import CatchUp, Standing
 from tidegate.conflation.subscription import LaneId, Subscription
 
@@ -86,7 +87,7 @@ class Backlog:
         others = self._entries.of_key(board_key)
         # An earlier delta would be applied to a base that the row in between has replaced.
         for entry in others:
-            entry.parts[-1] = msgspec.structs.replace(entry.newest, patch=None)
+            entry.newest = msgspec.structs.replace(entry.newest, patch=None)
         if others:
             part = msgspec.structs.replace(part, patch=None)
         self._entries.open(board_key, part, sealed=sealed)

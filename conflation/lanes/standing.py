@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from tidegate.conflation.boards.board import Board, Pair
-from tidegate.conflation.frame import Frame
+from tidegate.conflation.frame import ROWS_AT_ONCE, Frame
 from tidegate.conflation.lanes.accumulate import Unreported
+from tidegate.conflation.steps import RowBuild
+
+
+class Answer(NamedTuple):
+    """Rows for members that are far behind, made in steps, and the id that the last one carries."""
+
+    build: RowBuild
+    low_water: int | None
 
 
 @dataclass(slots=True, eq=False)
@@ -32,10 +41,13 @@ class CatchUp:
         """True if all of it is sent."""
         return self.sent == len(self.rows)
 
-    def take(self, board: Board, bytes_max: int) -> list[Frame]:
-        """Return the next rows of about `bytes_max` payload bytes, at least one if any is left."""
+    def take(self, board: Board, bytes_max: int, rows_max: int = ROWS_AT_ONCE) -> list[Frame]:
+        """Return the next rows of about `bytes_max` payload bytes, at least one if any is left.
+
+        At most `rows_max` are looked at.
+        """
         piece: list[Frame] = []
-        for board_key, row in self.rows[self.sent :]:
+        for board_key, row in self.rows[self.sent : self.sent + rows_max]:
             newest = _newest(board, board_key, row)
             # In publication order a replaced row would carry a later message at an earlier place:
             # it is left to the next catch-up, where its place is.
@@ -52,6 +64,10 @@ class CatchUp:
                     self.ahead[board_key] = newest.offset
             self.sent += 1
         return piece
+
+    def keys_left(self) -> set[str]:
+        """Return the keys of the rows still to come."""
+        return {board_key for board_key, _ in self.rows[self.sent :]}
 
     def copy(self) -> CatchUp:
         """Return one that goes on from here by itself; the rows are shared."""

@@ -4,93 +4,29 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
+from functools import partial
 from heapq import heappop, heappush
 from itertools import chain, count
 
 from tidegate.conflation.boards.board import Board, Pair
-from tidegate.conflation.frame import Batch, Frame, Receipt, Tombstone
+from tidegate.conflation.frame import MADE_AT_ONCE, Batch, Frame, Receipt, Tombstone
 from tidegate.conflation.lanes.accumulate import Merges, Unreported, accumulator_of
 from tidegate.conflation.lanes.delta import ChangeSuppression, DeltaWriter
-from tidegate.conflation.lanes.lane import Held, Lane, grouped
+from tidegate.conflation.lanes.flushes import Flushes, first_rows
+from tidegate.conflation.lanes.lane import COSTLY_LOOKS, Held, Lane, grouped
 from tidegate.conflation.lanes.member import Member
-from tidegate.conflation.lanes.pending import Pending, PendingKeys, PendingPart
+from tidegate.conflation.lanes.missed import MissedRows, in_send_order, rows_counted
+from tidegate.conflation.lanes.part import PendingPart
+from tidegate.conflation.lanes.pending import Pending, PendingKeys
+from tidegate.conflation.lanes.standing import Answer
 from tidegate.conflation.operators.filter import Change, matcher
+from tidegate.conflation.steps import Container, Steps, finished
 from tidegate.conflation.subscription import LaneId
 from tidegate.keys.text.duration import MILLISECOND, Instant
 
 TICK_NS_MAX = 50 * MILLISECOND
 """With `pace=key`, keys due within a tick leave together: one write in place of many."""
-
-
-@dataclass(slots=True)
-class Flush:
-    """The entries flushed after the position before, up to this one."""
-
-    position: int
-    entries: list[Pending]
-
-
-class Flushes:
-    """Flushes that some member is behind.
-
-    There are as many as members stand at different positions: flushes between two of them are
-    joined, so a member that never comes back costs its keys, however long it is away.
-    """
-
-    def __init__(self, lane_id: LaneId) -> None:
-        self._lane_id = lane_id
-        self._flushes: list[Flush] = []
-
-    def __len__(self) -> int:
-        return len(self._flushes)
-
-    def add(self, position: int, entries: Sequence[Pending]) -> None:
-        """Add a flush."""
-        self._flushes.append(Flush(position, list(entries)))
-
-    def all(self) -> Iterator[Pending]:
-        """Return the entries of all flushes."""
-        return (entry for flush in self._flushes for entry in flush.entries)
-
-    def after(self, position: int, since_join: int) -> PendingKeys:
-        """Return everything after a position that began after a join, put together."""
-        found = PendingKeys(self._lane_id)
-        for flush in self._flushes:
-            if flush.position > position:
-                found.absorb(flush.entries, since_join)
-        return found
-
-    def is_next(self, position: int, since_join: int) -> bool:
-        """Return True if one flush alone follows a position, and it held nothing at a join."""
-        newest = self._flushes[-1] if self._flushes else None
-        if newest is None or newest.position != position + 1:
-            return False
-        return all(entry.joins_at_open >= since_join for entry in newest.entries)
-
-    def drop(self, positions: set[int]) -> None:
-        """Drop what all members have; join neighbours that no member stands between."""
-        oldest = min(positions, default=None)
-        kept: list[Flush] = []
-        for flush in self._flushes:
-            if oldest is None or flush.position <= oldest:
-                continue
-            if kept and kept[-1].position not in positions and not _unseen(kept[-1], flush):
-                flush = Flush(flush.position, self._joined(kept.pop(), flush))
-            kept.append(flush)
-        self._flushes = kept
-
-    def _joined(self, older: Flush, newer: Flush) -> list[Pending]:
-        both = PendingKeys(self._lane_id)
-        both.absorb(older.entries)
-        both.absorb(newer.entries)
-        return list(both.all())
-
-
-def _unseen(*flushes: Flush) -> bool:
-    """Return True if some members need rows that are no news to others: such stay apart."""
-    return any(entry.unseen for flush in flushes for entry in flush.entries)
 
 
 class StatefulLane(Lane):
@@ -117,11 +53,23 @@ class StatefulLane(Lane):
         self._held = PendingKeys(lane_id)
         self._heap: list[tuple[Instant, int, Pending]] = []
         self._order = count()
-        self._released: list[list[Pending]] = []
+        # What has been let go and is not flushed yet, with the number of the group.
+        self._released: list[tuple[int, list[Pending]]] = []
+        self._groups = count()
+        self._group = 0
+        self._is_midway = False  # the last part of a large flush has not gone yet
         self._flushes = Flushes(lane_id)
         self._last_flush: dict[str, Instant] = {}
         self._batch_joins = self._batch_low = self._sent_through = 0
         self._suppression = ChangeSuppression(self._delta if lane_id.no_empties else None)
+
+    def contents(self) -> list[Container]:
+        released = [entries for _, entries in self._released]
+        return [*self._held.contents(), self._heap, *released, *self._flushes.contents()]
+
+    @property
+    def looks(self) -> int:
+        return COSTLY_LOOKS  # a part for each message, and mostly a join of two
 
     def accept(self, changes: Sequence[Change], now: Instant) -> None:
         for change in changes:
@@ -148,12 +96,15 @@ class StatefulLane(Lane):
         self._arm(now)
 
     def flush(self, now: Instant) -> bool:
-        groups = [*self._released, self._due(now)]
-        self._released = []
+        if not self._is_midway:
+            self._group = next(self._groups)
+        due = self._group, self._due(now)
+        groups, self._released = first_rows([*self._released, due])
+        self.looked_at = sum(len(entries) for _, entries in groups)
         since, rows, joins = self.position, list[Frame](), [self._joins]
         # What `flush_on` let go is a flush of its own: a key may be in it and in the next.
-        for entries in groups:
-            entries.sort(key=lambda entry: entry.send_order)
+        for group, entries in groups:
+            entries.sort(key=in_send_order)
             sending = [
                 entry for entry in entries if self._suppression.lets_pass(entry, self._payload)
             ]
@@ -168,8 +119,8 @@ class StatefulLane(Lane):
                 self._sent_through = max(self._sent_through, newest)
                 # A member that joined after an entry began has its first messages in the snapshot
                 # already, so the shared row is not its row.
-                joins += [entry.parts[0].joins for entry in sending]
-                self._flushes.add(self.position, sending)
+                joins += [entry.oldest.joins for entry in sending]
+                self._flushes.add(self.position, sending, group)
         self._batch_joins = min(joins)
         self._arm(now)
         self._batch_low = self.low_water()
@@ -177,6 +128,7 @@ class StatefulLane(Lane):
         # Members that took the flush before are served by the batch; only those further back need
         # it kept.
         self._flushes.drop({member.position for member in self.members.values()})
+        self._is_midway = self.deadline is not None and self.deadline <= now
         if self._merges is not None:
             self._merges.forget()
         return self.position > since
@@ -197,16 +149,33 @@ class StatefulLane(Lane):
         is_fresh = self.low_water() >= member.cut and self._suppression.is_empty
         return is_fresh and super().is_like_others(member)
 
+    def leftovers(self, items_max: int) -> Steps[None] | None:
+        return self._flushes.leftovers(items_max)
+
     def _own_answer(self, member: Member, bytes_max: int) -> Batch:
-        behind = self._flushes.after(member.position, member.joins)
-        has_base = self._has_base(member)
-        rows = [row for _, row in self._answer_rows(behind, has_base=has_base)]
+        rows = finished(self._missed([member]).rows(None))
         low_water = self._placed(max(self.low_water(), member.cut))
-        batch = Batch(rows, member.position, self.position, low_water)
-        # They are older than any row of their key, so that row can stand for them.
-        for row_key, unreported in self._unseen(behind.all()):
-            member.miss(row_key, unreported)
-        return batch if member.knows(rows) else self._own_terms(member, batch)
+        return Batch(rows, member.position, self.position, low_water)
+
+    def answer(self, members: Collection[Member], rows_max: int) -> Answer | None:
+        first = next(iter(members))
+        # What a queue may hold is bounded by its session's limits, which count its rows.
+        is_behind = first.position < self.position and not self.id.queues
+        if not (is_behind and self._flushes.has_many(first.position)):
+            return None
+        low_water = self._placed(max(self.low_water(), first.cut))
+        build = self._missed(list(members)).build(rows_max)
+        self._flushes.lend(first.position, build)
+        for member in members:
+            member.position = self.position
+        return Answer(build, low_water)
+
+    def _missed(self, members: Sequence[Member]) -> MissedRows:
+        """Return what members that stand alike are behind: the cut is taken now."""
+        first = members[0]
+        make = partial(self._rows_in, has_base=self._has_base(first))
+        pieces = self._flushes.cut(first.position)
+        return MissedRows(self.id, members, pieces, make, self._unseen)
 
     def _has_base(self, member: Member) -> bool:
         """Return True if a member holds the base of deltas, though its receipts are its own."""
@@ -216,9 +185,17 @@ class StatefulLane(Lane):
     def pending(self, member: Member) -> list[Pair]:
         return self._answer_rows(self._ahead(member))
 
+    def waiting(self, member: Member) -> int:
+        flushes = self._flushes.entries_after(member.position)
+        entries = chain(flushes, self._let_go(), self._held.all())
+        counted = rows_counted(entries, self.id, member)
+        return super().waiting(member) if counted is None else counted
+
     def unreported(self, member: Member) -> list[tuple[str, Unreported]]:
         kept = (part for part in self._suppression.kept() if part.joins >= member.joins)
         found = [(part.frame.key, _unreported(part, self.id)) for part in kept]
+        if not self.id.oof:
+            return found  # no key is held as gone
         return [*found, *self._unseen(self._ahead(member).all())]
 
     def left_behind(self, member: Member) -> tuple[list[Pair], list[tuple[str, Unreported]]]:
@@ -231,18 +208,22 @@ class StatefulLane(Lane):
     def _ahead(self, member: Member, unseen: Iterable[Pending] = ()) -> PendingKeys:
         """Return all that the member has not got."""
         entries = self._flushes.after(member.position, member.joins)
-        for flush in (unseen, *self._released, self._held.all()):
+        released = (group for _, group in self._released)
+        for flush in (unseen, *released, self._held.all()):
             entries.absorb(flush, member.joins)
         return entries
 
     def _unseen(self, entries: Iterable[Pending]) -> list[tuple[str, Unreported]]:
         """Return the messages of keys that came and went, of which no row is sent."""
-        parts = [part for entry in entries if (part := entry.whole()) is not None]
+        gone = (entry for entry in entries if entry.newest.gone is not None)
+        parts = [part for entry in gone if (part := entry.whole()) is not None]
         return [(part.frame.key, _unreported(part, self.id)) for part in parts if part.is_unseen]
 
     def alike(self) -> Iterable[Sequence[Member]]:
+        if len(self.members) == 1:
+            return [list(self.members.values())]
         # Members that joined between the same two parts of all entries get equal rows of them.
-        entries = [*self._held.all(), *chain(*self._released), *self._flushes.all()]
+        entries = [*self._held.all(), *self._let_go(), *self._flushes.all()]
         joins = sorted({part.joins for entry in entries for part in entry.parts})
         is_plain = not any(entry.unseen for entry in entries)
 
@@ -270,7 +251,7 @@ class StatefulLane(Lane):
         return None if is_apart else low_water
 
     def low_water(self) -> int:
-        opened = [entry.first_offset for entries in self._released for entry in entries[:1]]
+        opened = [entry.first_offset for _, entries in self._released for entry in entries[:1]]
         first = self._held.first()
         opened += [] if first is None else [first.first_offset]
         return min(opened) - 1 if opened else self.board.head
@@ -285,6 +266,8 @@ class StatefulLane(Lane):
         )  # fmt: skip
 
     def _hold(self, part: PendingPart, change: Change, now: Instant) -> None:
+        if self._held.is_full(change.board_key, part):
+            self._release()
         frame = part.frame
         never = self._never is not None and self._never(frame.payload, frame.key)
         sealed = not frame.removed and (frame.exempt or never)
@@ -319,14 +302,17 @@ class StatefulLane(Lane):
         """Let what is held go now, before the message that is about to come (`flush_on`)."""
         entries = self._held.take_all()
         if entries:
-            self._released.append(entries)
+            self._released.append((next(self._groups), entries))
+
+    def _let_go(self) -> Iterator[Pending]:
+        return chain.from_iterable(entries for _, entries in self._released)
 
     def _due(self, now: Instant) -> list[Pending]:
         if self.id.pace != "key":
             first = self._held.first()
             return self._held.take_all() if first is not None and first.due <= now else []
         entries: list[Pending] = []
-        while self._heap and self._heap[0][0] <= now:
+        while self._heap and self._heap[0][0] <= now and len(entries) < MADE_AT_ONCE:
             entry = heappop(self._heap)[2]
             if self._held.take(entry):
                 entries.append(entry)
@@ -362,12 +348,19 @@ class StatefulLane(Lane):
         return [row for row in rows if row is not None]
 
     def _answer_rows(self, entries: PendingKeys, *, has_base: bool = False) -> list[Pair]:
-        """Return rows for one member, by board key.
+        """Return rows for one member, by board key, in the order of sending."""
+        ordered = sorted(entries.all(), key=in_send_order)
+        return self._rows_in(entries, ordered, has_base=has_base)
 
-        They are full values where it is behind, or may not hold the base of deltas.
+    def _rows_in(
+        self, entries: PendingKeys, ordered: Iterable[Pending], *, has_base: bool
+    ) -> list[Pair]:
+        """Return the rows of some of these entries.
+
+        They are full values where a member is behind, or may not hold the base of deltas.
         """
         rows: list[Pair] = []
-        for entry in sorted(entries.all(), key=lambda entry: entry.send_order):
+        for entry in ordered:
             is_alone = len(entries.of_key(entry.board_key)) == 1
             row = self._row(entry, as_delta=has_base and is_alone)
             if row is not None:

@@ -10,6 +10,7 @@ from typing import Any
 from sortedcontainers import SortedList
 
 from tidegate.conflation.frame import Frame
+from tidegate.conflation.steps import Container
 from tidegate.keys.jsontext import NULL, canonical_value, comparable, is_number, string
 from tidegate.keys.projection import (
     DEVIATIONS,
@@ -26,7 +27,8 @@ class RunningGroup:
     """The aggregates of one group, brought up to date when its row is made.
 
     A record that changes often is taken out and put in once for each row, so a row costs the
-    records that have changed since the last one, times the logarithm of the group.
+    records that have changed since the last one, times the logarithm of the group. At first that
+    is all of them.
     """
 
     def __init__(self, projection: Projection, records: Mapping[str, Frame]) -> None:
@@ -37,17 +39,25 @@ class RunningGroup:
             if column.aggregate is not None
         ]
         # By record key, what the aggregates still have of records that have changed.
-        self._stale: dict[str, Frame | None] = {}
-        for record in records.values():
-            self._put(record)
+        self._stale: dict[str, Frame | None] = dict.fromkeys(records)
+
+    def contents(self) -> list[Container]:
+        """Return what holds its cells."""
+        found = [running.contents() for _, running in self._columns]
+        return [self._stale, *(each for each in found if each is not None)]
 
     def note(self, record_key: str, before: Frame | None) -> None:
         """Note that a record has changed; `before`: what it was in this group, if it was there."""
         self._stale.setdefault(record_key, before)
 
+    @property
+    def stale(self) -> int:
+        """The number of records that have changed since the aggregates were brought up to date."""
+        return len(self._stale)
+
     def row(self, records: dict[str, Frame]) -> bytes:
         """Return the row of the group, which has these records now, oldest publication first."""
-        self.catch_up(records)
+        self.catch_up(records, len(self._stale))
         last = next(reversed(records.values())).payload
         running = iter(self._columns)
         results = [
@@ -56,14 +66,15 @@ class RunningGroup:
         ]
         return self._projection.assembled(self._projection.fields(last), results)
 
-    def catch_up(self, records: Mapping[str, Frame]) -> None:
-        """Bring the aggregates up to date with the group's records."""
-        for record_key, before in self._stale.items():
+    def catch_up(self, records: Mapping[str, Frame], most: int) -> None:
+        """Bring the aggregates up to date with the group's records, or with so many of them."""
+        for _ in range(min(most, len(self._stale))):
+            # In any order: sums are exact, and offsets order what is sorted.
+            record_key, before = self._stale.popitem()
             if before is not None:
                 self._take(before)
             if (now := records.get(record_key)) is not None:
                 self._put(now)
-        self._stale = {}
 
     def _put(self, record: Frame) -> None:
         for column, running in self._columns:
@@ -93,6 +104,10 @@ class _Running(ABC):
     def text(self) -> bytes:
         """Return the JSON text of the aggregate."""
 
+    def contents(self) -> Container | None:
+        """Return what holds its cells, if it has to keep them."""
+        return None
+
 
 class _Distinct(_Running):
     """COUNT and COUNT_DISTINCT: how often each value is there."""
@@ -109,6 +124,9 @@ class _Distinct(_Running):
         self._times[value] -= 1
         if not self._times[value]:
             del self._times[value]
+
+    def contents(self) -> Container:
+        return self._times
 
     def text(self) -> bytes:
         found = len(self._times) if self._is_distinct else self._times.total()
@@ -165,6 +183,10 @@ class _Sorted(_Running):
     def take(self, cell: Cell, offset: int) -> None:
         if (entry := self._entry(cell.text, offset)) is not None:
             self._cells.remove(entry)
+
+    def contents(self) -> Container:
+        cells: Container = self._cells
+        return cells
 
     def text(self) -> bytes:
         if not self._cells:

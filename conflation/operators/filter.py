@@ -9,7 +9,7 @@ from typing import ClassVar, NamedTuple
 
 from tidegate.conflation.boards.board import THE_RECORD, Board
 from tidegate.conflation.frame import Frame, RemovalReason, Tombstone
-from tidegate.conflation.steps import Steps
+from tidegate.conflation.steps import Container, Steps
 from tidegate.conflation.subscription import FeedId
 from tidegate.keys.filter import Filter
 from tidegate.keys.spec import KeySpec, conflation_key
@@ -38,6 +38,10 @@ class Operator(ABC):
 
     rows_are_messages: ClassVar[bool] = False
     """Each row is one message, so a message without a row was filtered out."""
+    looks: ClassVar[int] = 1
+    """The cost of a message, in filters that could be tried on it meanwhile."""
+    row_cost: ClassVar[int] = 1
+    """The cost of making a row that was put off, in messages that are looked at."""
 
     @abstractmethod
     def moves(self, frame: Frame) -> Sequence[Move]:
@@ -61,6 +65,10 @@ class Operator(ABC):
     def copy_for(self, board: Board) -> Operator:
         """Return the same operator, as it stands now, for a copy of its board."""
 
+    def contents(self) -> list[Container]:
+        """Return what holds its records, to be emptied when its board goes."""
+        return []
+
     def ordered(self) -> Iterable[str] | None:
         """Return the board keys in an order that is kept; None: there is none but of change."""
         return None
@@ -79,9 +87,14 @@ class Operator(ABC):
         return 0
 
     @property
+    def unmade(self) -> int:
+        """The number of rows put off, where that has no bound."""
+        return 0
+
+    @property
     def is_settled(self) -> bool:
         """True if no row is put off."""
-        return True
+        return not self.unmade
 
     def settle(self, rows_max: int | None = None) -> Sequence[Move]:
         """Return what the rows put off do to the board, or the first so many of them."""

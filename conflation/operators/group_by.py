@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import islice
 
 from tidegate.conflation.boards.board import Board
 from tidegate.conflation.frame import Frame, RemovalReason, Tombstone
 from tidegate.conflation.operators.aggregates import RunningGroup
 from tidegate.conflation.operators.filter import FilterOperator, Move, Operator
+from tidegate.conflation.steps import Container
 from tidegate.keys.projection import Projection
 
 Members = dict[str, Frame]
@@ -16,6 +17,10 @@ Members = dict[str, Frame]
 
 RUNNING_FROM = 16
 """Records from which on a group has running aggregates; smaller ones are cheaper made anew."""
+STALE_MAX = 1_000
+"""Changes that running aggregates put off together until their rows are made."""
+CAUGHT_UP_AT_ONCE = 4
+"""Changes that a message makes up for above that: more than it can bring."""
 
 
 class GroupByOperator(Operator):
@@ -23,8 +28,12 @@ class GroupByOperator(Operator):
 
     A row costs the records of its group that have changed since the last one, so groups that
     change often are made once a flush. While a lane looks at every message, each message makes the
-    rows of its groups (`set_eager`).
+    rows of its groups (`set_eager`). A flush after very many changes would cost all of them, so
+    beyond `STALE_MAX` each message pays for some.
     """
+
+    looks = 30
+    row_cost = 4
 
     def __init__(self, rows: FilterOperator, projection: Projection) -> None:
         self._rows = rows
@@ -33,6 +42,7 @@ class GroupByOperator(Operator):
         self._groups: dict[str, Members] = {}
         self._group_of: dict[str, str] = {}
         self._running: dict[str, RunningGroup] = {}
+        self._stale = 0  # changes that all running aggregates have put off
         # Groups whose row is put off, and the message that changed each of them last, in order.
         self._unsettled: dict[str, Frame] = {}
 
@@ -44,6 +54,12 @@ class GroupByOperator(Operator):
         other._group_of, other._unsettled = dict(self._group_of), dict(self._unsettled)
         return other
 
+    def contents(self) -> list[Container]:
+        """Return what holds its records: the large groups by themselves, and then all groups."""
+        running = [each for group in self._running.values() for each in group.contents()]
+        large = [self._groups[group] for group in self._running if group in self._groups]
+        return [*running, *large, self._groups, self._group_of, self._unsettled]
+
     @property
     def is_eager(self) -> bool:
         """True while each message makes the rows of its groups."""
@@ -54,9 +70,9 @@ class GroupByOperator(Operator):
         self._is_eager = eager
 
     @property
-    def is_settled(self) -> bool:
-        """True if no group has changed since its row was made."""
-        return not self._unsettled
+    def unmade(self) -> int:
+        """The number of groups that have changed since their rows were made."""
+        return len(self._unsettled)
 
     def unsettled(self, offset: int) -> list[str]:
         """Return the groups that the message at this offset changed last, their rows put off."""
@@ -74,25 +90,13 @@ class GroupByOperator(Operator):
         if matching:
             group = self._projection.group_key(frame.payload)
             self._group_of[record_key] = group
-            self._groups.setdefault(group, {})[record_key] = frame
+            records = self._groups.setdefault(group, {})
+            records[record_key] = frame
+            if len(records) == RUNNING_FROM:
+                self._running_group(group, records)
             self._note(group, record_key, None)
             self._put_off(group, frame)
         return self.settle() if self._is_eager else ()
-
-    def seed(self, frames: Iterable[Frame]) -> Iterable[Move]:
-        """Take in records; their rows are put off, but what large groups keep running is not.
-
-        Else the first row of a group would cost all its records at once.
-        """
-        groups: set[str] = set()
-        for frame in frames:
-            self.moves(frame)
-            groups.add(self._group_of.get(frame.key, ""))
-        for group in groups:
-            records = self._groups.get(group, {})
-            if len(records) >= RUNNING_FROM:
-                self._running_group(group, records).catch_up(records)
-        return ()
 
     def settle(self, rows_max: int | None = None) -> Sequence[Move]:
         """Return the rows of all groups that have changed, or the first ones; empty groups leave.
@@ -100,7 +104,10 @@ class GroupByOperator(Operator):
         A part is in the order of last change, as the whole is, so parts join to it.
         """
         changed = list(islice(self._unsettled.items(), rows_max))
-        for group, _ in changed:
+        if len(changed) == len(self._unsettled):
+            # A dict from whose front all was taken keeps their places, and is walked through them.
+            self._unsettled = {}
+        for group, _ in changed[: len(self._unsettled)]:
             del self._unsettled[group]
         return [(group, self._row(group, cause)) for group, cause in changed]
 
@@ -116,8 +123,14 @@ class GroupByOperator(Operator):
 
     def _note(self, group: str, record_key: str, before: Frame | None) -> None:
         running = self._running.get(group)
-        if running is not None:
-            running.note(record_key, before)
+        if running is None:
+            return
+        self._stale -= running.stale
+        running.note(record_key, before)
+        # Not all at once: many groups reach any bound of their own in the same publish.
+        if self._stale + running.stale > STALE_MAX:
+            running.catch_up(self._groups[group], CAUGHT_UP_AT_ONCE)
+        self._stale += running.stale
 
     def _put_off(self, group: str, cause: Frame) -> None:
         self._unsettled.pop(group, None)  # rows are made in the order of last change
@@ -126,8 +139,8 @@ class GroupByOperator(Operator):
     def _row(self, group: str, cause: Frame) -> Frame:
         records = self._groups[group]
         # A group that has become small is made anew: what it keeps running would be worth less.
-        if len(records) < RUNNING_FROM:
-            self._running.pop(group, None)
+        if len(records) < RUNNING_FROM and (running := self._running.pop(group, None)) is not None:
+            self._stale -= running.stale
         if not records:
             # Not before its row is made: a group that comes back meanwhile has not left.
             del self._groups[group]
@@ -135,13 +148,16 @@ class GroupByOperator(Operator):
         if len(records) < RUNNING_FROM:
             row = self._projection.row([record.payload for record in records.values()])
         else:
-            row = self._running_group(group, records).row(records)
+            running = self._running_group(group, records)
+            self._stale -= running.stale
+            row = running.row(records)
         return Frame(cause.offset, row, group, cause.timestamp_ms)
 
     def _running_group(self, group: str, records: Members) -> RunningGroup:
         found = self._running.get(group)
         if found is None:
             found = self._running[group] = RunningGroup(self._projection, records)
+            self._stale += found.stale
         return found
 
 

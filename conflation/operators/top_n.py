@@ -18,7 +18,7 @@ from tidegate.conflation.operators.filter import (
     Operator,
     no_longer_matching,
 )
-from tidegate.conflation.steps import CHEAP, Steps, in_pieces
+from tidegate.conflation.steps import CHEAP, Container, Steps, in_pieces
 from tidegate.conflation.subscription import Window
 
 
@@ -52,6 +52,8 @@ class TopNOperator(Operator):
     With n records a message costs log n: whatever the window's size, it takes one record out of
     the order, puts one in, and moves at most two over each of the window's ends.
     """
+
+    looks = 15
 
     def __init__(self, rows: FilterOperator, window: Window) -> None:
         self._rows = rows
@@ -118,6 +120,10 @@ class TopNOperator(Operator):
             )
         )
         return [(key, self._at(key, by_offset[offset])) for offset, key in causes]
+
+    def contents(self) -> list[Container]:
+        """Return what holds its records."""
+        return [self._records, self._order]
 
     def ordered(self) -> Iterable[str]:
         """Return the record keys of the window, in its order."""

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from tidegate.conflation.auto import STEPS_NS, auto_within
 from tidegate.conflation.definition import Definition, Kind
 from tidegate.conflation.subscription import AUTO, Auto, Command
+from tidegate.keys.reducers import Reduce
 from tidegate.keys.text.duration import duration_text
 
 
@@ -56,6 +57,15 @@ class Case:
         key_spec = self.definition.key_spec
         keys = (key_spec, self.given.get("conflation_key", key_spec))
         return any(self.given["reduce"].writes_to(spec.paths) for spec in keys)
+
+    @property
+    def merges_the_key(self) -> bool:
+        """True if the topic's own reducers write to a field of the conflation key."""
+        merge = self.definition.merge
+        # They do not act on groups, and the request's own reducers take their place.
+        if not isinstance(merge, Reduce) or not {"reduce", "projection"}.isdisjoint(self.given):
+            return False
+        return merge.writes_to(self.given["conflation_key"].paths)
 
 
 class Conflict(NamedTuple):
@@ -115,6 +125,10 @@ class Rule(Enum):
     KEY_KEPT = Condition(
         "a reducer may not write to a field of the key: it would name another record",
         lambda case: not case.reduces_a_key,
+    )
+    MERGE_KEPT = Condition(
+        "the topic's merge writes to a field of this key: give reduce beside it",
+        lambda case: not case.merges_the_key,
     )
     KEYED_TOPIC = Condition(
         "{name} needs a topic with a key", lambda case: bool(case.definition.key_spec)

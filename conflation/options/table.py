@@ -144,7 +144,7 @@ class Options:
         usual="the topic's key",
         granted=lambda given: (given.lane_id.interval_ns and given.lane_id.feed.key_spec) or None,
         rules=(
-            *(Rule.FIELDS, Rule.INTERVAL),
+            *(Rule.FIELDS, Rule.MERGE_KEPT, Rule.INTERVAL),
             *(Rule.KEY_OF_GROUPS, Rule.KEY_OF_WINDOW, Rule.KEY_OF_REMOVALS),
         ),
     )

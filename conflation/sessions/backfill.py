@@ -170,8 +170,7 @@ def continue_replay(
         return None
     if topic.journal.dropped_through > before.through:
         return _snapshot_instead(subscriber, before.through, rows_max)
-    missed = topic.journal.after(before.through)
-    cursor = _cursor(subscriber, replayed(topic, lane_id, missed, rows_max))
+    cursor = _cursor(subscriber, replayed(topic, lane_id, before.through, rows_max))
     cursor.pacing = before.pacing
     return cursor
 
@@ -238,8 +237,7 @@ def _replay(
     if start < topic.journal.dropped_through:
         cursor = _from_archive(subscriber, start)
     else:
-        missed = topic.journal.after(start)
-        rows = replayed(topic, subscription.lane_id, missed, rows_max)
+        rows = replayed(topic, subscription.lane_id, start, rows_max)
         gap = topic.head - start if is_found(topic, subscription) else None
         resumed = Resumed(subscriber.member.name, topic.name, ResumeMode.REPLAY, gap)
         cursor = _cursor(subscriber, rows, resumed)
@@ -281,7 +279,7 @@ def _cursor(
 ) -> RowCursor:
     """Return the place in rows whose making begins here, with the cut that they are made of."""
     subscription = subscriber.member.subscription
-    is_under_way = build is not None and not build.step()
+    is_under_way = build is not None and not build.begin()
     return RowCursor(
         () if build is None else build.rows or (),
         subscriber.topic.head,

@@ -29,28 +29,27 @@ def rows_since(
     """Return what a client is sent that has everything up to an offset."""
     lane_id = subscription.lane_id
     if mode is ResumeMode.REPLAY:
-        return replayed(topic, lane_id, topic.journal.after(offset), rows_max)
+        return replayed(topic, lane_id, offset, rows_max)
     if mode is ResumeMode.CHANGES:
         return RowBuild(_changes(topic, lane_id, offset, rows_max))
     return RowBuild(snapshot_rows(topic, subscription, rows_max))
 
 
-def replayed(
-    topic: Topic, lane_id: LaneId, missed: Sequence[Frame], rows_max: int | None
-) -> RowBuild:
-    """Return journalled messages as the lane would have sent them, on their own timeline.
+def replayed(topic: Topic, lane_id: LaneId, offset: int, rows_max: int | None) -> RowBuild:
+    """Return what the journal has after an offset as the lane would have sent it then.
 
     The rows may be those of another subscriber: they are read, never changed.
     """
 
     def steps() -> Steps[list[Frame]]:
+        # Only here: a copy for each of many equal readers would cost as many journals.
+        missed = topic.journal.after(offset)
         if lane_id.interval_ns:
             key_spec = topic.definition.key_spec
             return conflate_recorded(missed, lane_id, key_spec, topic.name, rows_max)
         return passing(lane_id, topic.name, missed, rows_max)
 
-    first, last = (missed[0].offset, missed[-1].offset) if missed else (0, 0)
-    return topic.replays.build(lane_id, first, last, steps)
+    return topic.replays.build(lane_id, offset, topic.head, steps)
 
 
 def snapshot_rows(

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
-from tidegate.conflation.boards.board import Pair
-from tidegate.conflation.frame import Frame, RemovalReason, Row, Tombstone
-from tidegate.conflation.lanes.accumulate import combines, lifted
-from tidegate.conflation.lanes.lane import Lane, all_shown, shown_as
-from tidegate.conflation.lanes.member import Member
-from tidegate.conflation.outputs import HistoryWanted
+from tidegate.conflation.frame import Frame
+from tidegate.conflation.lanes.cohort import Cohort
+from tidegate.conflation.lanes.lane import Lane
+from tidegate.conflation.outputs import HistoryWanted, Rows
 from tidegate.conflation.schedule import Schedule
 from tidegate.conflation.sessions.backfill import begin, begin_late, continue_replay, supply
+from tidegate.conflation.sessions.lane_change import apply_change, note_change
 from tidegate.conflation.sessions.openings import Openings
 from tidegate.conflation.sessions.registry import SessionRegistry
-from tidegate.conflation.sessions.rows import RowCursor, collapsed
 from tidegate.conflation.sessions.session import UNLIMITED, Session
-from tidegate.conflation.sessions.subscriber import PendingChange, Subscriber
+from tidegate.conflation.sessions.subscriber import Subscriber
+from tidegate.conflation.steps import CHEAP, Steps, finished, in_pieces
 from tidegate.conflation.subscription import Command, Subscription
 from tidegate.conflation.topics.feed import Feed
 from tidegate.conflation.topics.topic import Topic
@@ -40,14 +39,16 @@ class LaneAssignment:
         self,
         schedule: Schedule[Due],
         registry: SessionRegistry,
-        arm_watermarks: Callable[[Session], None],
+        joined: Callable[[Session, Subscriber], None],
         opening_records_max: int | None = None,
     ) -> None:
-        """`arm_watermarks` is called with each session whose queue is in another lane."""
-        self.openings = Openings(opening_records_max, self._open, registry.wake)
+        """Begin empty; `joined` takes each subscriber that is in another lane, and its session."""
+        self.openings = Openings(opening_records_max, self._open, self._go_on)
         self._schedule = schedule
         self._registry = registry
-        self._arm_watermarks = arm_watermarks
+        self._note_joined = joined
+        # By name, the ends of the subscriptions of dropped topics that are under way.
+        self._ending: dict[str, Steps[None]] = {}
 
     # --- Beginning
 
@@ -66,7 +67,9 @@ class LaneAssignment:
         Raises:
             BookmarkExpired: see `begin`.
         """
-        assert (name, topic.name) not in session.subscribers, "a name subscribes to a topic once"
+        assert session.subscribers.get((name, topic.name)) is None, (
+            "a name subscribes to a topic once"
+        )
         subscriber = Subscriber.of(session.id, name, topic, subscription)
         if self.openings.add(session, subscriber):
             self._registry.add(session, subscriber, announced=announced)
@@ -106,6 +109,11 @@ class LaneAssignment:
             watcher.moved(now)
         self._registry.wake(session)
 
+    def _go_on(self, session: Session, subscriber: Subscriber, now: Instant) -> None:
+        """Send the rows that were under way, and make the change that has waited for them."""
+        self._apply_due_change(session, subscriber, now)
+        self._registry.wake(session)
+
     def _begin(self, session: Session, subscriber: Subscriber, now: Instant) -> None:
         limits = session.limits if session.conflated else UNLIMITED
         begin(subscriber, limits, now, self.openings.records_max)
@@ -113,7 +121,7 @@ class LaneAssignment:
 
     def adopt(self, session: Session, subscriber: Subscriber) -> None:
         """Add a subscriber of another engine as it is, with its lane and its deadlines."""
-        session.subscribers[subscriber.id] = subscriber
+        session.subscribers.add(subscriber)
         if subscriber.lane is not None and subscriber.feed is not None:
             self._schedule.arm(subscriber.lane, (subscriber.feed, subscriber.lane))
         if subscriber.backfill is not None:
@@ -132,6 +140,26 @@ class LaneAssignment:
                 if successor.joins_at_once:
                     self._join(session, successor, now)
             self._registry.wake(session)
+
+    # --- Takes
+
+    def go_on_after_take(self, session: Session, now: Instant) -> None:
+        """Go on with what a take has begun or has brought to its end."""
+        for subscriber in session.subscribers:
+            if subscriber.backfill is not None:
+                self.continue_backfill(session, subscriber, now)
+            elif subscriber.is_turning:
+                self.openings.follow(session, subscriber)
+
+    def take_together(self, cohort: Cohort, bytes_max: int) -> Rows | None:
+        """Return rows for a cohort; one far behind ends, and has its rows made in steps."""
+        rows_max = self.openings.records_max
+        answered = None if rows_max is None else self._registry.answer_together(cohort, rows_max)
+        if answered is None:
+            return self._registry.take_together(cohort, bytes_max)
+        for session in answered:
+            self.openings.follow(session, session.only_subscriber)
+        return None
 
     # --- Backfill
 
@@ -190,7 +218,7 @@ class LaneAssignment:
         """Give a subscriber other options, which take effect when what is held goes."""
         for watcher in subscriber.watchers:
             watcher.changes(subscription, now)
-        change = _note_change(session, subscriber, subscription, now)
+        change = note_change(session, subscriber, subscription, now)
         if change is not None and subscriber.lane is not None:
             self._schedule.arm(change, subscriber)
             self._apply_due_change(session, subscriber, now)
@@ -198,14 +226,63 @@ class LaneAssignment:
             watcher.moved(now)
         self._registry.wake(session)
 
+    def reassign_all(self, topic: str, now: Instant) -> None:
+        """Move queues to the lanes that a new policy of a topic, such as `always`, asks for.
+
+        Very many go in steps: a queue conflates by the old policy until it has moved.
+        """
+        sessions = self._registry.sessions_of(topic)
+        self.openings.do(self._reassigned(sessions, now))
+
+    def _reassigned(self, sessions: Sequence[Session], now: Instant) -> Steps[None]:
+        def reassign(piece: Sequence[Session]) -> tuple[Session, ...]:
+            for session in self._registry.present([each.id for each in piece]):
+                if session.ended is None:
+                    # It is not the time of the definition any more, after the first step.
+                    self.reassign(session, max(now, self.openings.now))
+            return ()
+
+        yield from in_pieces(sessions, self._sessions_max(), reassign)
+
+    def end_all(self, topic: Topic, reason: str) -> None:
+        """End the subscriptions of a topic that is dropped, very many in steps, and free it."""
+        self._ending[topic.name] = self._ended(topic, reason)
+        self.openings.do(self._ending[topic.name])
+
+    def finish_ending(self, topic: str) -> None:
+        """End what is left of a topic's subscriptions: another topic is to have its name."""
+        if topic in self._ending:
+            finished(self._ending[topic])
+
+    def _ended(self, topic: Topic, reason: str) -> Steps[None]:
+        def end(piece: Sequence[Session]) -> tuple[Session, ...]:
+            for session in self._registry.present([each.id for each in piece]):
+                for subscriber in session.subscribers:
+                    if subscriber.topic is topic:
+                        self._registry.part(session)
+                        self._registry.leave(session, subscriber, reason)
+            return ()
+
+        sessions = self._registry.sessions_of(topic.name)
+        yield from in_pieces(sessions, self._sessions_max(), end)
+        topic.discard_all()
+        self._registry.accounting.forget(topic.name)
+        del self._ending[topic.name]
+
+    def _sessions_max(self) -> int | None:
+        """Return the sessions of a step: to change one costs as much as to look at many records."""
+        rows_max = self.openings.records_max
+        return rows_max and max(1, rows_max // CHEAP)
+
     def reassign(self, session: Session, now: Instant) -> None:
         """Move a session's queues to the lanes that its queue policies ask for now."""
-        for subscriber in list(session.subscribers.values()):
+        for subscriber in session.subscribers:
             lane = subscriber.lane
             if lane is None or not subscriber.queues or subscriber.change is not None:
                 continue  # what changes already asks for its lane anew when it is due
             subscription = subscriber.member.subscription
             if lane.id != subscriber.lane_id(subscription, conflated=session.conflated):
+                self._registry.part(session)
                 self.change(session, subscriber, subscription, now)
 
     def release(self, subscriber: Subscriber, now: Instant) -> None:
@@ -220,17 +297,23 @@ class LaneAssignment:
         self._joined(session, subscriber, now)
 
     def _apply_due_change(self, session: Session, subscriber: Subscriber, now: Instant) -> bool:
-        """Change lanes if that is due; a replay that has not caught up has none to leave yet."""
+        """Change lanes if that is due; a replay that has not caught up has none to leave yet.
+
+        Rows of the change before, if they are under way, come first.
+        """
         change = subscriber.change
         due = None if change is None or subscriber.lane is None else change.deadline
-        if due is None or due > now or self.openings.add_change(session, subscriber):
+        if due is None or due > now or subscriber.is_turning:
             return False
-        _apply_change(session, subscriber)
+        if self.openings.add_change(session, subscriber):
+            return False
+        apply_change(session, subscriber, self.openings.records_max)
+        self.openings.follow(session, subscriber)
         self._joined(session, subscriber, now)
         return True
 
     def _joined(self, session: Session, subscriber: Subscriber, now: Instant) -> None:
-        self._arm_watermarks(session)
+        self._note_joined(session, subscriber)
         for watcher in subscriber.watchers:
             watcher.moved(now)
 
@@ -241,142 +324,3 @@ def _holding_feed(session: Session, subscriber: Subscriber) -> AbstractContextMa
         return nullcontext()
     lane_id = subscriber.lane_id(subscriber.member.subscription, conflated=session.conflated)
     return subscriber.topic.holding(lane_id.feed)
-
-
-# --- From one lane to another
-
-
-View = Mapping[str, Frame]
-"""The rows of a client that has everything: by the key that it knows a row by, as shown."""
-
-
-def _note_change(
-    session: Session, subscriber: Subscriber, subscription: Subscription, now: Instant
-) -> PendingChange | None:
-    """Note what a subscriber changes to, and when; None if its lane stays the same.
-
-    What is held goes at the earlier of its own deadline and `now` plus the new interval, and the
-    subscriber with it; until then the old options hold (rule change-1). It goes at once where
-    nothing is held, where every message is asked for, and to another board. A subscriber without
-    a lane goes once it has one.
-    """
-    before, lane = subscriber.change, subscriber.lane
-    held_until = None if lane is None else lane.deadline
-    if before is not None:
-        # A second change must not put off what the first one has promised.
-        held_until, before.deadline = before.deadline, None
-    subscriber.paused, subscriber.change = subscription.paused, None
-    lane_id = subscriber.lane_id(subscription, conflated=session.conflated)
-    if lane is not None and lane.id == lane_id:
-        subscriber.member.subscription = subscription
-        return None
-    interval_ns = subscription.lane_id.interval_ns
-    waits = lane is not None and lane.id.feed == subscription.lane_id.feed and interval_ns
-    due = min(held_until, now + interval_ns) if waits and held_until is not None else now
-    subscriber.change = PendingChange(subscription, due)
-    return subscriber.change
-
-
-def _apply_change(session: Session, subscriber: Subscriber) -> None:
-    """Leave the old lane with all that it has for the member, held or not, and join the new one.
-
-    From board to board of the same view the member's position is all that there is to keep.
-    """
-    member, old, old_feed = subscriber.member, subscriber.lane, subscriber.feed
-    change = subscriber.change
-    assert old is not None
-    assert old_feed is not None
-    assert change is not None
-    subscriber.change, change.deadline = None, None
-    if old.id == subscriber.lane_id(change.subscription, conflated=session.conflated):
-        member.subscription = change.subscription  # a replay has just joined it
-        return
-    old_feed.settle()  # rows that are put off are not pending yet, and would be lost
-    since, cut, joined = member.position, member.cut, member.joined - old_feed.accepted
-    passed = member.passed - subscriber.topic.filtered_out(old_feed)
-    pending, unreported = old.left_behind(member)
-    backlog = member.backlog
-    member.backlog = None
-    member.subscription = change.subscription
-    # Positions of the old lane say nothing in the new one, and neither does what they refer to.
-    member.conflated_to = member.released = 0
-    member.owed = None
-    member.remember()
-    # It joins before it leaves: a topic forgets a board without lanes, and both may have the same.
-    subscriber.join(conflated=session.conflated)
-    new, feed = subscriber.lane, subscriber.feed
-    assert new is not None
-    assert feed is not None
-    # What it was sent so far counts on: matched and filtered are differences to these.
-    member.joined = feed.accepted + joined
-    member.passed = subscriber.topic.filtered_out(feed) + passed
-    at_a_place = subscriber.catch_up is None and backlog is None
-    if at_a_place and new.is_stateless and old.counts_offsets and _shows_the_same(old, new):
-        # What the old lane held is let go to it alone, so it need not wait for the new lane.
-        member.position, member.cut, member.released = since, cut, new.board.head
-    else:
-        member.catch_up = None
-        for row_key, messages in unreported:  # older than what is pending of their keys
-            member.miss(row_key, messages)
-        _catch_up(subscriber, old, pending)
-        if not _shows_the_same(old, new):
-            # Other rows or fields: deltas would be against values that the client never had.
-            member.drop_delta_base()
-            _catch_up(subscriber, new, _changed(_view(old), new, member))
-    if new.is_stateless:
-        member.unreported = None  # it counts nothing
-    subscriber.leave_lane(old)
-
-
-def _shows_the_same(old: Lane, new: Lane) -> bool:
-    return (old.id.feed, old.id.select) == (new.id.feed, new.id.select)
-
-
-def _view(lane: Lane) -> View:
-    shown = all_shown(shown_as(lane.id.select), lane.board.live())
-    return {frame.key: frame for frame in shown}
-
-
-def _changed(before: View, lane: Lane, member: Member) -> list[Pair]:
-    """Return the rows that turn the old view of a client into the new one; they are no messages."""
-    after = _view(lane)
-    rows: list[Frame] = []
-    # Without `oof` removals were not asked for: rows that the new filter hides go stale.
-    if lane.id.oof:
-        rows += [_out(row) for row_key, row in before.items() if row_key not in after]
-    for row_key, row in after.items():
-        known = before.get(row_key)
-        if member.subscription.command.queries and (known is None or known.payload != row.payload):
-            rows.append(_in(row))
-    return [(row.key, row) for row in rows]
-
-
-def _out(row: Frame) -> Tombstone:
-    return Tombstone(row.offset, row.payload, row.key, row.timestamp_ms, reason=RemovalReason.MATCH)
-
-
-def _in(row: Frame) -> Row:
-    return Row(
-        row.offset, row.payload, row.key, row.timestamp_ms,
-        first=row.offset, first_ms=row.timestamp_ms, messages=0,
-    )  # fmt: skip
-
-
-def _catch_up(subscriber: Subscriber, lane: Lane, rows: Sequence[Pair]) -> None:
-    """Put rows of a lane after those it has to catch up with, together if the new lane allows."""
-    # A key of one board may be the text of another's, so its specification is part of it here.
-    spec, new = lane.id.feed.key_spec, subscriber.lane
-    earlier = [] if subscriber.catch_up is None else subscriber.catch_up.pairs_left
-    pairs: Sequence[Pair] = earlier + [
-        (f"{spec} {board_key}", known)
-        for board_key, row in rows
-        for known in subscriber.member.as_known((row,))
-    ]
-    if new is not None and not new.id.lists:
-        # Rows of a list are single messages; where the new lane combines, they are what it would
-        # have made of each.
-        if lane.id.lists and combines(new.id):
-            pairs = [(board_key, lifted(row, new.id)) for board_key, row in pairs]
-        pairs = collapsed(pairs)
-    head = subscriber.topic.head
-    subscriber.catch_up = RowCursor.catch_up(pairs, head) if pairs else None

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from tidegate.conflation.frame import Frame
+from tidegate.conflation.lanes.lane import Lane
 from tidegate.conflation.sessions.session import Session
 from tidegate.conflation.sessions.subscriber import Subscriber
-from tidegate.conflation.steps import RowBuild
+from tidegate.conflation.steps import CHEAP, Container, RowBuild, Steps, emptied, finished
 from tidegate.conflation.subscription import FeedId
-from tidegate.conflation.topics.feed import Feed, FeedBuild
+from tidegate.conflation.topics.feed import Feed
+from tidegate.conflation.topics.feed_build import FeedBuild
 from tidegate.conflation.topics.topic import Topic
 from tidegate.keys.text.duration import Instant
 
@@ -31,7 +34,9 @@ class BoardOpening:
         if subscriber.lane is None:
             return True
         change = subscriber.change
-        return change is not None and change.subscription.lane_id.feed == self.build.feed.id
+        if change is None:
+            return False
+        return self.build.feed.id in (subscriber.lane.id.feed, change.subscription.lane_id.feed)
 
     def end(self) -> None:
         """Let go of the board."""
@@ -42,14 +47,14 @@ class BoardOpening:
 
 @dataclass(slots=True, eq=False)
 class RowOpening:
-    """Rows of a backfill under way, and the subscribers that are sent them."""
+    """Rows of a backfill or a change under way, and the subscribers that are sent them."""
 
     build: RowBuild
     waiting: list[Waiting] = field(default_factory=list)
 
     def is_wanted_by(self, subscriber: Subscriber) -> bool:
-        """Return whether these rows are still what a subscriber is sent next."""
-        return subscriber.backfill is not None and subscriber.backfill.build is self.build
+        """Return whether these rows are still what a subscriber is to be sent."""
+        return any(cursor.build is self.build for cursor in subscriber.cursors)
 
     def end(self) -> None:
         """Do nothing: the rows go with the last that refers to them."""
@@ -66,24 +71,30 @@ class Openings:
       if it had subscribed then. It was sent nothing before, so nothing can be lost. A subscription
       without a snapshot is sent what came since its cut. A change to other rows takes effect then.
     - Rows of a backfill are made of a cut, which was taken when the subscription began. It is in
-      its lane already; what comes meanwhile follows the backfill.
+      its lane already; what comes meanwhile follows the backfill. So are the rows that another
+      filter shows and hides: of both boards, as they were when the subscriber changed lanes.
     """
 
     def __init__(
         self,
         records_max: int | None,
         begin: Callable[[Session, Subscriber, Sequence[Frame], Instant], None],
-        wake: Callable[[Session], None],
+        go_on: Callable[[Session, Subscriber, Instant], None],
     ) -> None:
         """`records_max`: records of a step; None does everything at once."""
         self.records_max = records_max
         self._begin = begin
-        self._wake = wake
+        self._go_on = go_on
         # The order is that of turns: builds advance one step each.
         self._openings: dict[FeedBuild | RowBuild, BoardOpening | RowOpening] = {}
+        # Work that nobody waits for, such as to free what is not used any more: done in steps, in
+        # turn with openings.
+        self._chores: deque[Steps[None]] = deque()
+        self._chore_is_next = False
+        self.now: Instant = 0  # of the step that is being done
 
     def __bool__(self) -> bool:
-        return bool(self._openings)
+        return bool(self._openings or self._chores)
 
     def add(self, session: Session, subscriber: Subscriber) -> bool:
         """Let a new subscriber wait if its board has to be built in steps; else False.
@@ -110,8 +121,12 @@ class Openings:
         # A trace makes the change when it is due, and would find that it takes longer.
         if subscriber.change is None or subscriber.watchers:
             return False
-        feed_id = subscriber.change.subscription.lane_id.feed
-        return self._add(session, subscriber, feed_id, of_records=False)
+        feed_ids = [subscriber.change.subscription.lane_id.feed]
+        if subscriber.lane is not None:
+            # Rows of the old board that are put off are sent, too, so they have to be made.
+            feed_ids.append(subscriber.lane.id.feed)
+        waits = [self._add(session, subscriber, each, of_records=False) for each in feed_ids]
+        return any(waits)
 
     def _add(
         self, session: Session, subscriber: Subscriber, feed_id: FeedId, *, of_records: bool
@@ -127,20 +142,56 @@ class Openings:
         return True
 
     def follow(self, session: Session, subscriber: Subscriber) -> None:
-        """Go on with the rows of a subscriber's backfill, if they take more than one step."""
-        cursor = subscriber.backfill
-        if cursor is None or cursor.build is None or not cursor.is_under_way:
+        """Go on with the rows that a subscriber is to be sent, if they take more than one step."""
+        for cursor in subscriber.cursors:
+            if cursor.build is None or not cursor.is_under_way:
+                continue
+            # A trace makes all rows at once, and would find that these take longer.
+            if self.records_max is None or subscriber.watchers:
+                subscriber.complete(cursor)
+                continue
+            opening = self._openings.setdefault(cursor.build, RowOpening(cursor.build))
+            if all(other is not subscriber for _, other in opening.waiting):
+                opening.waiting.append((session, subscriber))
+
+    def discard(self, contents: Sequence[Container]) -> None:
+        """Free what nobody uses any more; if that is much, in steps."""
+        if self.records_max is None or sum(map(len, contents)) <= self.records_max:
             return
-        # A trace makes all rows at once, and would find that these take longer.
-        if self.records_max is None or subscriber.watchers:
-            cursor.complete()
+        self._chores.append(emptied(contents, CHEAP // 2 * self.records_max))
+
+    def finish(self, lane: Lane) -> None:
+        """Do what a lane's flush has left to be done, in steps."""
+        rows_max = self.records_max
+        steps = lane.leftovers(CHEAP // 2 * (rows_max or 1))
+        if steps is None:
             return
-        opening = self._openings.setdefault(cursor.build, RowOpening(cursor.build))
-        opening.waiting.append((session, subscriber))
+        if rows_max is None:
+            finished(steps)
+        else:
+            self._chores.append(steps)  # not one of them beside the rows of the flush
+
+    def do(self, steps: Steps[None]) -> None:
+        """Do work that nobody waits for in steps, in turn with openings; or without steps, now."""
+        if self.records_max is None:
+            finished(steps)
+        elif next(steps, self) is not self:  # the first step is now: it may be all
+            self._chores.append(steps)
+
+    def _do_chore(self) -> None:
+        if next(self._chores[0], self) is self:  # the steps yield nothing of their own
+            self._chores.popleft()
 
     def step(self, now: Instant) -> None:
         """Do a bounded part of the opening that has not had a turn for the longest time, if any."""
-        if not self._openings or self.records_max is None:
+        if self.records_max is None:
+            return
+        self.now = now
+        self._chore_is_next = bool(self._chores) and not (self._chore_is_next and self._openings)
+        if self._chore_is_next:
+            self._do_chore()
+            return
+        if not self._openings:
             return
         build, opening = next(iter(self._openings.items()))
         del self._openings[build]
@@ -158,11 +209,12 @@ class Openings:
         if isinstance(opening, RowOpening):
             if opening.build.step():
                 # Rows are shared, so all of them together cost no more than a step.
-                for session, subscriber in opening.waiting:
-                    assert subscriber.backfill is not None
-                    subscriber.backfill.complete()
-                    self._wake(session)
-                opening.waiting.clear()
+                waiting, opening.waiting = opening.waiting, []
+                for session, subscriber in waiting:
+                    for cursor in subscriber.cursors:
+                        if cursor.build is opening.build:
+                            subscriber.complete(cursor)
+                    self._go_on(session, subscriber, now)
         elif opening.feed is not None:
             # One in a step: each has a snapshot of its own made.
             session, subscriber = opening.waiting.pop(0)

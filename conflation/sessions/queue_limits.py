@@ -14,6 +14,8 @@ from tidegate.conflation.topics.topic import Topic
 
 ROWS_MAX = 1_000
 """Messages that one step in idle time conflates: it holds up the event loop for that long."""
+ARMED_AT_ONCE = 16
+"""Subscribers of a session whose watermarks are set anew with each that joins a lane."""
 WORTH_ONE_IN = 8
 """At least this part of a queue must be new before it is conflated again in idle time."""
 
@@ -30,6 +32,8 @@ class QueueLimiter:
         self._registry = registry
         # Sessions above the level from which on idle time is worth spending on them.
         self._long: dict[str, Session] = {}
+        # Sessions whose watermarks are to be set anew before the next publish.
+        self._unarmed: dict[str, Session] = {}
         self._forced = self._background = self._unsubscribed = 0
 
     def grown(self, topic: Topic) -> None:
@@ -37,9 +41,31 @@ class QueueLimiter:
         for session_id in dict.fromkeys(place[0] for place in topic.overgrown()):
             self.look(self._registry.find(session_id))
 
+    def joined(self, session: Session, subscriber: Subscriber) -> None:
+        """Note that a subscriber has joined a lane: its session's room is shared anew.
+
+        Of many subscribers not at once: each shares it among all, so a pattern of many topics,
+        which joins lane after lane, would cost the square of their number.
+        """
+        if len(session.subscribers) <= ARMED_AT_ONCE:
+            self.arm(session)  # else a publish would do it for ten thousand sessions that have come
+            return
+        self._unarmed[session.id] = session
+        # What is empty changes no level, but what is left of a lane may have been the queue.
+        if session.is_crossed or any(subscriber.queued()):
+            self._note_level(session)
+
+    def arm_joined(self) -> None:
+        """Set the watermarks of sessions that have joined lanes: from now on their queues grow."""
+        unarmed, self._unarmed = self._unarmed, {}
+        for session in unarmed.values():
+            if session.ended is None:
+                self.arm(session)
+
     def arm(self, session: Session) -> None:
         """Set a session's watermarks anew: its subscribers' lanes or its limits have changed."""
-        subscribers = [each for each in session.subscribers.values() if each.queues]
+        self._unarmed.pop(session.id, None)
+        subscribers = [each for each in session.subscribers if each.queues]
         queued, queued_bytes = session.queued()
         messages, size = session.limits.room(queued, queued_bytes + session.unsent_bytes)
         # Equal shares: whichever queue grows, the sum reaches the level no earlier than one of
@@ -88,6 +114,7 @@ class QueueLimiter:
     def forget(self, session: Session) -> None:
         """Forget a session that has ended."""
         self._long.pop(session.id, None)
+        self._unarmed.pop(session.id, None)
 
     # --- Idle time
 
@@ -142,13 +169,13 @@ class QueueLimiter:
         # Oldest first, as they go out.
         for drain in session.drains():
             drain.relieve()
-        queued = [each for each in session.subscribers.values() if each.queued()[0]]
+        queued = [each for each in session.subscribers if each.queued()[0]]
         for subscriber in queued:
             if subscriber.topic.definition.policy is QueuePolicy.CONFLATE:
                 subscriber.conflate()
         # All subscriptions of such a topic, also those with an interval (rule queue-7).
         crowding = {each.topic for each in queued if _unsubscribes(each)}
-        ended = [each for each in session.subscribers.values() if each.topic in crowding]
+        ended = [each for each in session.subscribers if each.topic in crowding]
         for subscriber in ended:
             self._unsubscribed += 1
             self._registry.leave(session, subscriber, "BACK_PRESSURE")
@@ -170,7 +197,7 @@ class QueueLimiter:
 
 
 def _queues(session: Session, topic: Topic) -> bool:
-    return any(each.topic is topic and each.queues for each in session.subscribers.values())
+    return any(each.topic is topic and each.queues for each in session.subscribers)
 
 
 def _unsubscribes(subscriber: Subscriber) -> bool:
@@ -192,7 +219,7 @@ def _worthwhile(session: Session) -> list[Subscriber]:
     """Return the queues that may be conflated, and of which enough is new."""
     return [
         subscriber
-        for subscriber in session.subscribers.values()
+        for subscriber in session.subscribers
         if subscriber.topic.definition.policy is QueuePolicy.CONFLATE
         and subscriber.unconflated() * WORTH_ONE_IN >= max(1, subscriber.queued()[0])
     ]

@@ -37,8 +37,11 @@ _WANTED = ("REQUESTED", "CONTROL")
 class SessionRegistry:
     """Sessions by id. Announcements pile up until the gateway takes them."""
 
-    def __init__(self, topics: Mapping[str, Topic], sessions_max: int) -> None:
-        """`topics`: those of the engine, for the accounting."""
+    def __init__(
+        self, topics: Mapping[str, Topic], sessions_max: int, keys_max: int | None = None
+    ) -> None:
+        """`topics`: those of the engine, for the accounting. `keys_max`: of a subscription."""
+        self._keys_max = keys_max
         self.accounting = Accounting(topics, self.subscriber_of)
         self._sessions: dict[str, Session] = {}
         self._sessions_max = sessions_max
@@ -94,13 +97,21 @@ class SessionRegistry:
         """Return every subscriber in a topic; their sessions leave their cohorts."""
         found = [
             (session, subscriber)
-            for session in self._sessions.values()
-            for subscriber in session.subscribers.values()
+            for session in self.sessions_of(name)
+            for subscriber in session.subscribers
             if subscriber.topic.name == name
         ]
         for session, _ in found:
             self.part(session)
         return found
+
+    def sessions_of(self, name: str) -> list[Session]:
+        """Return every session with a subscriber in a topic, to look at."""
+        return [
+            session
+            for session in self._sessions.values()
+            if any(subscriber.topic.name == name for subscriber in session.subscribers)
+        ]
 
     def stats(self, session_id: str) -> SessionStats:
         """Return the counters of a session and its subscriptions.
@@ -110,7 +121,7 @@ class SessionRegistry:
         """
         session = self.seen(session_id)
         messages, size = session.queued()
-        rows = tuple(map(subscription_stats, session.subscribers.values()))
+        rows = tuple(map(subscription_stats, session.subscribers))
         return SessionStats(session.id, messages, size, rows)
 
     # --- Sessions
@@ -138,7 +149,7 @@ class SessionRegistry:
             # now.
             for drain in session.drains():
                 drain.drop(why)
-        for subscriber in list(session.subscribers.values()):
+        for subscriber in session.subscribers:
             self._remove(session, subscriber, why)
         if reason is None:
             self.forget(session)
@@ -162,7 +173,7 @@ class SessionRegistry:
 
     def add(self, session: Session, subscriber: Subscriber, *, announced: bool) -> None:
         """Add a subscriber to its session; `announced` sends `subscribed`."""
-        session.subscribers[subscriber.id] = subscriber
+        session.subscribers.add(subscriber)
         self.accounting.begin_at(subscriber)
         if announced:
             session.put(Subscribed(subscriber.member.name, subscriber.topic.name))
@@ -185,21 +196,27 @@ class SessionRegistry:
         self.wake(session)
         self.close_empty(session)
 
+    def end_crowding(self, topic: Topic) -> None:
+        """End the subscriptions for which more keys wait than may, after a publish."""
+        if self._keys_max is None:
+            return
+        for member in topic.crowding(self._keys_max):
+            self.leave(self.find(member.session), self.subscriber_of(member), "BACK_PRESSURE")
+
     def replace(self, session: Session, before: Subscriber, successor: Subscriber) -> None:
         """Put another subscriber in the place of one; what waits for the old one is dropped."""
         for watcher in before.watchers:
             watcher.ended(RENEWED)
         self.accounting.end(before, RENEWED)
         before.leave()
-        # The same key of the same dict: it keeps its turn among the session's subscribers.
-        session.subscribers[before.id] = successor
+        session.subscribers.add(successor)  # in the place of the old one, and in its turn
         self.accounting.begin_at(successor)
 
     def finish(self, session: Session, subscriber: Subscriber) -> None:
         """End a query: all its rows are out."""
         for watcher in subscriber.watchers:
             watcher.ended("FINISHED")
-        del session.subscribers[subscriber.id]
+        session.subscribers.remove(subscriber)
         self.close_empty(session)
 
     def _remove(
@@ -207,7 +224,7 @@ class SessionRegistry:
     ) -> None:
         for watcher in subscriber.watchers:
             watcher.ended(reason)
-        del session.subscribers[subscriber.id]
+        session.subscribers.remove(subscriber)
         self.accounting.end(subscriber, reason, drains=drains)
         subscriber.leave()
 
@@ -245,6 +262,24 @@ class SessionRegistry:
                 del self._cohorts[cohort.lane]
         if not is_taking:
             self.wake(session)
+
+    def answer_together(self, cohort: Cohort, rows_max: int) -> list[Session] | None:
+        """End a cohort that is far behind: an answer made in steps is for each of its sessions.
+
+        Return these; None for a cohort that is not.
+        """
+        # Asked before they leave, as only a cohort's members are known to be alike. Each flush
+        # asks, so nothing is made of thousands of members unless it has to be.
+        members = cohort.members.values()
+        answer = cohort.lane.answer(members, rows_max) if members else None
+        if answer is None:
+            return None
+        sessions = self.present(list(cohort.members))
+        for session in sessions:
+            self.part(session)
+            session.only_subscriber.follow(answer)
+        cohort.ready = False
+        return sessions
 
     def take_together(self, cohort: Cohort, bytes_max: int) -> Rows | None:
         """Return rows that all sessions of a cohort have taken now; None if there are none.

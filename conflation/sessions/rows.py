@@ -8,6 +8,8 @@ from itertools import count
 
 from tidegate.conflation.boards.board import Board, Pair
 from tidegate.conflation.frame import (
+    MADE_AT_ONCE,
+    ROWS_AT_ONCE,
     Batch,
     Frame,
     prefix_within,
@@ -17,7 +19,7 @@ from tidegate.conflation.frame import (
 from tidegate.conflation.lanes.accumulate import CombinedRow, Unreported, unreported_of
 from tidegate.conflation.lanes.member import Backlog
 from tidegate.conflation.outputs import Resumed
-from tidegate.conflation.steps import RowBuild
+from tidegate.conflation.steps import RowBuild, Steps, finished, in_pieces
 from tidegate.conflation.subscription import LaneId
 from tidegate.keys.text.duration import MILLISECOND, SECOND, Instant
 from tidegate.keys.text.rate import Rate
@@ -72,7 +74,9 @@ class RowCursor:
 
     def take(self, bytes_max: int, now: Instant) -> Batch:
         """Return the next piece: about `bytes_max` of payload, and what is due at `now`."""
-        stop = None if self.batch_size is None else self.sent + self.batch_size
+        # A piece is cut out first: to copy all rows that are left would cost them with each piece.
+        most = ROWS_AT_ONCE if self.shown is None else MADE_AT_ONCE
+        stop = self.sent + min(self.batch_size or most, most)
         rows = self._due(self.rows[self.sent : stop], now)
         # At least one row, however large: else a row above the bound would never go.
         rows = rows[: prefix_within(rows, bytes_max)]
@@ -105,15 +109,23 @@ class RowCursor:
         self.rows, self.keys = rows, keys
         self.sent, self.is_done = 0, False
 
+    def begin(self, build: RowBuild) -> None:
+        """Do the first step of a build, whose rows take the place of those that are here."""
+        self.build, self.is_under_way = build, True
+        if build.step():
+            self.complete()
+
     def complete(self) -> None:
         """Do what is left to be done of the build, if anything, and take over its rows."""
         if self.build is not None and self.is_under_way:
             self.build.finish()
-            self.rows, self.is_under_way = self.build.rows or (), False
+            self.refill(self.build.rows or (), self.build.keys)
+            self.is_under_way = False
 
     def waiting(self) -> int:
         """Return how many deliveries are still to come."""
-        return deliveries(self.left)
+        under_way = self.build.deliveries() if self.build is not None and self.is_under_way else 0
+        return under_way + deliveries(self.left)
 
     def queued(self) -> tuple[int, int]:
         """Return how many rows are still to come, and their bytes."""
@@ -122,6 +134,7 @@ class RowCursor:
 
     def conflate(self, rules: LaneId, board: Board) -> list[tuple[str, Unreported]]:
         """Put what is left together by a topic's rules; return the messages no row reports."""
+        self.complete()
         # The same class that conflates a queue, so that a queue in two parts follows one rule.
         backlog = Backlog(rules)
         backlog.absorb(self.left, board.held_at)
@@ -191,7 +204,12 @@ class Pacing:
 # --- Rows of several lanes, put together
 
 
-def collapsed(pairs: Iterable[Pair]) -> list[Pair]:
+def collapsed(pairs: Sequence[Pair]) -> list[Pair]:
+    """Put rows together as `collapsing` does, at once."""
+    return finished(collapsing(pairs, None))
+
+
+def collapsing(pairs: Sequence[Pair], rows_max: int | None) -> Steps[list[Pair]]:
     """Put rows of each key together, in the order of last change.
 
     Of values that replace one another the last remains and stands for the earlier ones too.
@@ -200,8 +218,13 @@ def collapsed(pairs: Iterable[Pair]) -> list[Pair]:
     sent. A row that must not be conflated stays in its place.
     """
     rows = _RowsByKey()
-    for board_key, row in pairs:
-        rows.add(board_key, row)
+
+    def add(piece: Sequence[Pair]) -> tuple[Pair, ...]:
+        for board_key, row in piece:
+            rows.add(board_key, row)
+        return ()
+
+    yield from in_pieces(pairs, rows_max, add)
     return rows.pairs()
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tidegate.conflation.definition import Priority
 from tidegate.conflation.lanes.cohort import Cohort
 from tidegate.conflation.outputs import CloseReason, Output, Rows, Unsubscribed
-from tidegate.conflation.sessions.subscriber import Drain, Subscriber, SubscriberId
+from tidegate.conflation.sessions.drain import Drain
+from tidegate.conflation.sessions.subscriber import Subscriber, SubscriberId
 from tidegate.keys.text.bookmark import Bookmark
 from tidegate.keys.text.duration import Instant
 
@@ -54,6 +55,71 @@ def _room(levels: Sequence[int], taken: int, most: int) -> int:
     return 0
 
 
+class Subscribers:
+    """The subscribers of a session by subscription and topic, in the order of their turns.
+
+    Most sessions have one, which is kept without a dict: that and its key would take as much memory
+    as the subscriber, and ten thousand idle sessions are to be small.
+    """
+
+    __slots__ = ("_by_id", "_only")
+
+    def __init__(self) -> None:
+        self._only: Subscriber | None = None
+        # From the second one on, and then of all.
+        self._by_id: dict[SubscriberId, Subscriber] | None = None
+
+    def __len__(self) -> int:
+        return int(self._only is not None) if self._by_id is None else len(self._by_id)
+
+    def __iter__(self) -> Iterator[Subscriber]:
+        """Iterate over those that are there now, whatever is added or removed meanwhile."""
+        if self._by_id is not None:
+            return iter(list(self._by_id.values()))
+        return iter(() if self._only is None else (self._only,))
+
+    def __getitem__(self, subscriber_id: SubscriberId) -> Subscriber:
+        """Return the subscriber of a subscription in a topic.
+
+        Raises:
+            KeyError: there is none.
+        """
+        found = self.get(subscriber_id)
+        if found is None:
+            raise KeyError(subscriber_id)
+        return found
+
+    def get(self, subscriber_id: SubscriberId) -> Subscriber | None:
+        """Return the subscriber of a subscription in a topic, if there is one."""
+        if self._by_id is not None:
+            return self._by_id.get(subscriber_id)
+        only = self._only
+        return only if only is not None and only.id == subscriber_id else None
+
+    def add(self, subscriber: Subscriber) -> None:
+        """Add a subscriber; it keeps the turn of one of the same id, whose place it takes."""
+        if self._by_id is None:
+            only = self._only
+            if only is None or only.id == subscriber.id:
+                self._only = subscriber
+                return
+            self._by_id, self._only = {only.id: only}, None
+        self._by_id[subscriber.id] = subscriber
+
+    def remove(self, subscriber: Subscriber) -> None:
+        """Remove the subscriber of this id."""
+        if self._by_id is not None:
+            del self._by_id[subscriber.id]
+        else:
+            assert self._only is subscriber, "only what was added is removed"
+            self._only = None
+
+    def pass_turn(self, subscriber: Subscriber) -> None:
+        """Let all others have their turn before this one has its next."""
+        if self._by_id is not None:
+            self._by_id[subscriber.id] = self._by_id.pop(subscriber.id)
+
+
 class Session:
     """Subscribers by subscription and topic, and an outbox of control events, in their order.
 
@@ -81,7 +147,7 @@ class Session:
         self.limits = limits
         self.lasts = lasts
         self.conflated = conflated
-        self.subscribers: dict[SubscriberId, Subscriber] = {}
+        self.subscribers = Subscribers()
         # None while it is empty, as mostly: a thousand idle sessions are to be small.
         self._outbox: list[Output | Drain] | None = None
         self.ready = False
@@ -101,8 +167,8 @@ class Session:
             self._outbox = []
         self._outbox.append(output)
 
-    def take(self, bytes_max: int, now: Instant) -> list[Output]:
-        """Return outputs of about `bytes_max`.
+    def take(self, bytes_max: int, now: Instant, rows_max: int | None = None) -> list[Output]:
+        """Return outputs of about `bytes_max`; `rows_max` as of `Subscriber.take`.
 
         Topics of a higher priority go first. Subscribers of one rank take turns, so that none
         starves another.
@@ -110,20 +176,18 @@ class Session:
         # Before any rows: a client has to know of a subscription before it gets rows of it.
         outputs, room = self._from_outbox(bytes_max, now) if self._outbox else ([], bytes_max)
         last_rank = max(_RANKS.values())
-        for subscriber_id in sorted(self.subscribers, key=self._rank):
-            if room <= 0 or self._outbox or self._rank(subscriber_id) > last_rank:
+        for subscriber in sorted(self.subscribers, key=_rank):
+            if room <= 0 or self._outbox or _rank(subscriber) > last_rank:
                 break
-            subscriber = self.subscribers[subscriber_id]
-            taken = subscriber.take(room, now)
+            taken = subscriber.take(room, now, rows_max)
             if not taken:
                 continue
             room -= _payload_bytes(taken)
             outputs += taken
-            # At the end of the dict it is last the next time: the dict is the order of turns.
-            self.subscribers[subscriber_id] = self.subscribers.pop(subscriber_id)
+            self.subscribers.pass_turn(subscriber)
             if subscriber.has_more:
                 # Lower priorities wait until this one has nothing left.
-                last_rank = self._rank(subscriber_id)
+                last_rank = _rank(subscriber)
         return outputs
 
     @property
@@ -136,7 +200,7 @@ class Session:
     @property
     def only_subscriber(self) -> Subscriber:
         """The subscriber of a session that has one."""
-        [subscriber] = self.subscribers.values()
+        [subscriber] = self.subscribers
         return subscriber
 
     def _from_outbox(self, bytes_max: int, now: Instant) -> tuple[list[Output], int]:
@@ -154,18 +218,15 @@ class Session:
             del self._outbox[0]  # only now: it stays first while it has rows left
         return outputs, room
 
-    def _rank(self, subscriber_id: SubscriberId) -> int:
-        return _RANKS[self.subscribers[subscriber_id].topic.definition.priority]
-
     def subscribers_of(self, name: str) -> list[Subscriber]:
         """Return the subscribers of one subscription."""
-        return [each for each in self.subscribers.values() if each.member.name == name]
+        return [each for each in self.subscribers if each.member.name == name]
 
     def caught_up(self) -> list[tuple[SubscriberId, Bookmark]]:
         """Return the subscribers that have everything, and the heads of their topics."""
         return [
             (subscriber.id, subscriber.topic.bookmark(subscriber.topic.head))
-            for subscriber in self.subscribers.values()
+            for subscriber in self.subscribers
             if subscriber.has_everything()
         ]
 
@@ -179,7 +240,8 @@ class Session:
 
     def queued(self) -> tuple[int, int]:
         """Return the messages and payload bytes that wait for `conflation=none` subscriptions."""
-        queues = [subscriber.queued() for subscriber in self.subscribers.values()]
+        # Asked at each subscription: those of an interval, mostly all, cost only this look.
+        queues = [subscriber.queued() for subscriber in self.subscribers if subscriber.queues]
         queues += [drain.rows.queued() for drain in self.drains()]
         return sum(messages for messages, _ in queues), sum(size for _, size in queues)
 
@@ -192,6 +254,10 @@ class Session:
     def is_above(self, percent: int) -> bool:
         """Return whether the queue takes up more than a share of what it may."""
         return self.limits.is_above(percent, *self.fills())
+
+
+def _rank(subscriber: Subscriber) -> int:
+    return _RANKS[subscriber.topic.definition.priority]
 
 
 def _payload_bytes(outputs: Sequence[Output]) -> int:

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from tidegate.conflation.boards.board import Board
-from tidegate.conflation.definition import QueuePolicy, effective_lane, queue_rules
+from tidegate.conflation.definition import effective_lane, queue_rules
 from tidegate.conflation.frame import Batch, Frame
 from tidegate.conflation.lanes.lane import Lane
 from tidegate.conflation.lanes.member import Member
+from tidegate.conflation.lanes.standing import Answer
 from tidegate.conflation.outputs import GroupBegin, GroupEnd, Output, Rows
+from tidegate.conflation.sessions.drain import Drain
 from tidegate.conflation.sessions.rows import RowCursor, deliveries
 from tidegate.conflation.subscription import Command, LaneId, Subscription
 from tidegate.conflation.topics.feed import Feed
@@ -147,8 +148,11 @@ class Subscriber:
 
     # --- What it is sent
 
-    def take(self, bytes_max: int, now: Instant) -> list[Output]:
-        """Return what it is sent next, about `bytes_max` of payload."""
+    def take(self, bytes_max: int, now: Instant, rows_max: int | None = None) -> list[Output]:
+        """Return what it is sent next, about `bytes_max` of payload.
+
+        `rows_max`: rows of a step, for an answer that is made in steps; None makes it at once.
+        """
         outputs: list[Output] = []
         if self.paused:
             pass  # nothing goes, but a trace notes the take
@@ -156,9 +160,11 @@ class Subscriber:
         elif self.backfill is not None:
             if not self.backfill.is_under_way:
                 outputs = self._from_backfill(self.backfill, bytes_max, now)
+        elif self.is_turning:
+            pass  # the rows of a change are not made yet, and nothing newer goes before them
         elif self.catch_up is not None:
             outputs.append(self._rows(self._from_catch_up(self.catch_up, bytes_max, now)))
-        elif (batch := self._from_lane(bytes_max, now)) is not None:
+        elif (batch := self._from_lane(bytes_max, now, rows_max)) is not None:
             outputs.append(self._rows(batch))
         for watcher in self.watchers:
             watcher.took(bytes_max, outputs, now)
@@ -170,8 +176,7 @@ class Subscriber:
 
         A subscriber that a trace watches is served by `take`, which the trace hears of.
         """
-        is_under_way = self.backfill is not None or self.is_changing
-        if self.lane is None or is_under_way or self.paused or self.watchers:
+        if self.lane is None or self.cursors or self.change or self.paused or self.watchers:
             return False
         return self.lane.is_like_others(self.member)
 
@@ -215,12 +220,18 @@ class Subscriber:
                 batch.low_water = None  # the queue after it has not drained
         return batch
 
-    def _from_lane(self, bytes_max: int, now: Instant) -> Batch | None:
+    def _from_lane(self, bytes_max: int, now: Instant, rows_max: int | None) -> Batch | None:
         lane = self.lane
         if lane is None:
             return None
         if self.feed is not None and lane.ready(self.member):
             self.feed.make_up()  # one that is behind is sent what the board has by now
+        # A trace makes all rows at once, and would find that these take longer.
+        if rows_max is not None and not self.watchers:
+            answer = lane.answer([self.member], rows_max)
+            if answer is not None:
+                self.follow(answer)
+                return None
         batch = lane.take(self.member, bytes_max)
         # What is left out for this member may leave nothing: the flush after it may have rows.
         while batch is not None and not batch.frames:
@@ -239,6 +250,10 @@ class Subscriber:
         self.catch_up = RowCursor(batch.frames, batch.low_water, keys)
         return self.catch_up
 
+    def follow(self, answer: Answer) -> None:
+        """Send an answer of the lane once its rows are made; equal members may share one."""
+        self.catch_up = RowCursor((), answer.low_water, build=answer.build, is_under_way=True)
+
     # --- What it still gets
 
     @property
@@ -253,6 +268,22 @@ class Subscriber:
         return history is not None and not history.asked and cursor is not None and cursor.is_out
 
     @property
+    def cursors(self) -> list[RowCursor]:
+        """What it is sent before its lane's rows, in this order."""
+        return [each for each in (self.backfill, self.catch_up) if each is not None]
+
+    @property
+    def is_turning(self) -> bool:
+        """True while the rows that its last change shows and hides are still to be made."""
+        return self.catch_up is not None and self.catch_up.is_under_way
+
+    def complete(self, cursor: RowCursor) -> None:
+        """Make all rows of a cursor; a change that shows and hides nothing is over."""
+        cursor.complete()
+        if cursor is self.catch_up and not cursor.rows:
+            self.catch_up = None
+
+    @property
     def is_changing(self) -> bool:
         """True while it is on its way to other options, or rows of the old ones are to come."""
         return self.change is not None or self.catch_up is not None
@@ -260,9 +291,8 @@ class Subscriber:
     @property
     def has_more(self) -> bool:
         """True if another take would find something, as far as can be seen at no cost."""
-        if self.backfill is not None or self.catch_up is not None:
-            is_under_way = self.backfill is not None and self.backfill.is_under_way
-            return not (self.paused or is_under_way)
+        if cursors := self.cursors:
+            return not (self.paused or cursors[0].is_under_way)
         return self.lane is not None and self.lane.ready(self.member) and not self.paused
 
     def has_everything(self) -> bool:
@@ -332,49 +362,11 @@ class Subscriber:
             for board_key, row in lane.pending(member)
             for known in member.as_known((row,))
         ]
+        if self.catch_up is not None:
+            self.complete(self.catch_up)
         earlier = [] if self.catch_up is None else self.catch_up.pairs_left
         rules = queue_rules(lane.id, self.topic.definition)
         rows = RowCursor.catch_up([*earlier, *queued], None)
+        if self.feed is not None:
+            self.feed.is_lent = True
         return Drain(member.name, self.topic, lane.board, rules, rows, sums)
-
-
-@dataclass(slots=True, eq=False)
-class Drain:
-    """The queue of a subscription that has ended: it is sent before its end.
-
-    It counts in its topic's sums as it goes, because its subscriber is not there to be counted.
-    """
-
-    name: str
-    topic: Topic
-    board: Board
-    rules: LaneId
-    rows: RowCursor
-    sums: Counter[str]
-
-    def take(self, bytes_max: int, now: Instant) -> Rows:
-        """Return the next piece."""
-        batch = self.rows.take(bytes_max, now)
-        self._move(deliveries(batch.frames), "delivered")
-        return Rows(self.name, self.topic.name, self.topic.epoch, "publish", batch)
-
-    def relieve(self) -> None:
-        """Apply the topic's queue policy: the session's queue is full."""
-        policy = self.topic.definition.policy
-        if policy is QueuePolicy.UNSUBSCRIBE:
-            self.drop("BACK_PRESSURE")
-        elif policy is not QueuePolicy.OFF:
-            before = self.rows.waiting()
-            self.rows.conflate(self.rules, self.board)
-            self._move(before - self.rows.waiting(), "conflated")
-
-    def drop(self, reason: str) -> None:
-        """Give up what is left, and count it as dropped for a reason."""
-        waiting = self.rows.waiting()
-        self.rows.refill(())
-        self._move(waiting, "dropped")
-        self.sums[f"dropped {reason}"] += waiting
-
-    def _move(self, rows: int, to: str) -> None:
-        self.sums["waiting"] -= rows
-        self.sums[to] += rows

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections import deque
 from collections.abc import Iterable, Sequence
-from itertools import islice
-from operator import attrgetter
 
 from tidegate.conflation.boards.board import THE_RECORD, Board
 from tidegate.conflation.frame import Frame, RestoredTopic, Tombstone
 from tidegate.conflation.lanes.every_message import EveryMessageLane
 from tidegate.conflation.lanes.interval import IntervalLane
 from tidegate.conflation.lanes.lane import Lane
+from tidegate.conflation.lanes.member import Member
 from tidegate.conflation.lanes.stateful import StatefulLane
 from tidegate.conflation.operators.filter import (
     Change,
@@ -23,12 +20,14 @@ from tidegate.conflation.operators.filter import (
 )
 from tidegate.conflation.operators.group_by import GroupByOperator
 from tidegate.conflation.operators.top_n import TopNOperator
-from tidegate.conflation.steps import Steps, finished, in_pieces
+from tidegate.conflation.steps import Container, Steps, finished, in_pieces
 from tidegate.conflation.subscription import FeedId, LaneId, Window
 from tidegate.conflation.topics.watermarks import Place, Watermarks
 from tidegate.keys.spec import KeySpec
 from tidegate.keys.text.duration import Instant
 
+FORGOTTEN_AT = 10_000
+"""Keys of a board that are no records; beyond, those that no lane needs are forgotten."""
 TOMBSTONES_MAX = 10_000
 """Keys that have left a board and are remembered; beyond, the older half is forgotten if it may."""
 EXEMPTS_MAX = 10_000
@@ -49,6 +48,8 @@ class Feed:
         accepted: rows that have come onto the board.
         settles: how often rows that were put off have been made.
         begun_at: values that its topic had been given when the feed was made.
+        is_lent: the queue of a subscription that has ended may still ask the board.
+        looks: what a message costs, in filters that could be tried on it meanwhile.
         grown_messages, grown_bytes: at least what has come in for the queues of its lanes.
     """
 
@@ -59,6 +60,7 @@ class Feed:
         self.accepted = 0
         self.settles = 0
         self.begun_at = 0
+        self.is_lent = False
         self.watermarks = Watermarks()
         self.grown_messages = self.grown_bytes = 0
         self._operator = _operator(feed_id, sow_spec, topic, self.board)
@@ -66,8 +68,14 @@ class Feed:
         # Properties of the lanes together, kept because every publish asks for them.
         self._is_watched = False
         self._is_queued = False
+        self.looks = self._operator.looks
         self._tombstones_max = TOMBSTONES_MAX
+        # Keys of another kind than records' may come for ever, each once, such as the id of an
+        # order; and no record says that one is gone.
+        self.forgets = feed_id.shape is None and feed_id.key_spec not in (sow_spec, KeySpec())
+        self._keys_max = FORGOTTEN_AT
         self._checkpointed: int | None = None
+        self._unmade: int | None = None  # rows put off that the last part has left
 
     # --- Beginning
 
@@ -100,6 +108,11 @@ class Feed:
         self.accepted, self.begun_at = other.accepted, other.begun_at
         self._operator = other._operator.copy_for(self.board)
         self.make_up()  # as the copy looks at each message by itself
+
+    def contents(self) -> list[Container]:
+        """Return what holds its rows, to be emptied when it is forgotten."""
+        # A queue that drains still asks the board: it is freed with the last who refers to it.
+        return [] if self.is_lent else [*self._operator.contents(), *self.board.contents()]
 
     # --- Messages
 
@@ -148,6 +161,20 @@ class Feed:
             self.settles += 1  # a trace makes the rows at the same moment
             self._apply(moves)
 
+    def settle_part(self, rows_max: int | None) -> bool:
+        """Make so many of the rows put off, and as many as have come since the last part.
+
+        So the last part comes, however much is published meanwhile. Return True if none is left.
+        """
+        if rows_max is not None:
+            rows_max = max(1, rows_max // self._operator.row_cost)
+        unmade = self._operator.unmade
+        known = unmade if self._unmade is None else min(unmade, self._unmade)
+        left = 0 if rows_max is None else max(0, known - rows_max)
+        self.settle(unmade - left if left else None)
+        self._unmade = left or None
+        return not left
+
     def make_up(self) -> None:
         """Make the rows of messages that were put off; rows of groups stay put off."""
         if self._operator.owed:
@@ -157,6 +184,11 @@ class Feed:
     def is_settled(self) -> bool:
         """True if `settle` would change nothing."""
         return self._operator.is_settled
+
+    @property
+    def unmade(self) -> int:
+        """The number of rows put off, where that has no bound."""
+        return self._operator.unmade
 
     def frames(self) -> list[Frame]:
         """Return the rows, of a window in its order, else the oldest first, tombstones included."""
@@ -228,12 +260,28 @@ class Feed:
     def flush(self, lane: Lane, now: Instant) -> int:
         """Let go what is due of a lane; return the rows that this made and sent, and 1; 0: none."""
         before = self.accepted
-        # Groups are materialized once a flush, however many of their records changed.
         self.settle()
         flushed = lane.flush(now)
+        if self.forgets and len(self.board) > self._keys_max:
+            self.forget()
         self.listen(lane)
         sent = 0 if lane.batch is None else len(lane.batch.frames)
         return 1 + self.accepted - before + sent if flushed else 0
+
+    def forget(self) -> None:
+        """Forget keys that no lane will ask for, on a board whose keys are no records."""
+        self.board.forget_through(self._needed())
+        # Twice what is needed: else each flush would look in vain.
+        self._keys_max = max(FORGOTTEN_AT, 2 * len(self.board))
+
+    def crowding(self, keys_max: int) -> list[Member]:
+        """Return the members for which more keys wait than may, where their number has no bound."""
+        if not self.forgets or len(self.board) <= keys_max:
+            return []
+        self.forget()
+        oldest = self.board.offset_of_newest(keys_max)
+        lanes = [lane for lane in self.lanes.values() if lane.needs_board_since() is not None]
+        return [it for lane in lanes for it in lane.members.values() if it.position < oldest]
 
     def drop_lane(self, lane: Lane) -> None:
         """Forget a lane without members."""
@@ -246,6 +294,7 @@ class Feed:
     def _lanes_changed(self) -> None:
         self._is_queued = any(lane_id.queues for lane_id in self.lanes)
         self._is_watched = any(lane.sees_every_message for lane in self.lanes.values())
+        self.looks = self._operator.looks + sum(lane.looks for lane in self.lanes.values())
         self.make_up()  # or what comes now would be put before what is put off
         self._operator.set_eager(eager=self._is_watched or self._is_queued)
 
@@ -279,15 +328,20 @@ class Feed:
 
     def _trim(self) -> None:
         """Let the board forget what no lane needs: the one furthest back decides."""
-        places = [lane.needs_board_since() for lane in self.lanes.values()]
-        # A removal forgotten before it is stored would bring the record back at the next start.
-        places.append(self._checkpointed)
-        needed = min((place for place in places if place is not None), default=self.board.head)
+        needed = self._needed()
+        if self._checkpointed is not None:
+            # A removal forgotten before it is stored would bring the record back at the next start.
+            needed = min(needed, self._checkpointed)
         if self.board.tombstones > self._tombstones_max:
             self.board.trim_half(needed)
             # Twice what could not be trimmed: else each publish would look through it in vain.
             self._tombstones_max = max(TOMBSTONES_MAX, 2 * self.board.tombstones)
         self.board.trim_exempt(needed)
+
+    def _needed(self) -> int:
+        """Return the offset after which a lane may still ask for what has changed."""
+        places = (lane.needs_board_since() for lane in self.lanes.values())
+        return min((place for place in places if place is not None), default=self.board.head)
 
     def _grow(self, frames: Sequence[Frame]) -> None:
         # At least what any queue grows by: a removal is sent with one of its two values.
@@ -298,52 +352,6 @@ class Feed:
             else len(frame.payload)
             for frame in frames
         )
-
-
-class FeedBuild:
-    """A new feed, filled from records in steps that each cost a bounded number of them.
-
-    What is published meanwhile waits in its order, and is put on the board behind the records; so
-    a build that is done stands where its topic does. Only then the feed has lanes, and is found.
-    """
-
-    def __init__(self, feed: Feed, frames: Iterable[Frame]) -> None:
-        """`frames`: those of the topic's board, tombstones included."""
-        self.feed = feed
-        self._records = iter(frames)
-        self._missed: deque[Frame] = deque()
-        self._since: list[Frame] = []
-        self._taking: Steps[None] | None = None
-        self._is_taken_in = False
-
-    def miss(self, frames: Sequence[Frame]) -> None:
-        """Note messages of the topic."""
-        self._missed.extend(frames)
-        self.follow(frames)
-
-    def follow(self, frames: Sequence[Frame]) -> None:
-        """Note messages that the finished feed gets by itself, for those who begin after them."""
-        self._since += frames
-
-    def since(self, offset: int) -> Sequence[Frame]:
-        """Return the messages of the topic after an offset that is not before the beginning."""
-        return self._since[bisect_right(self._since, offset, key=attrgetter("offset")) :]
-
-    def step(self, frames_max: int, now: Instant) -> bool:
-        """Do the next part of the work; True if it is done, for as long as nothing is missed."""
-        feed = self.feed
-        if part := list(islice(self._records, frames_max)):
-            feed.take_in(frame for frame in part if not frame.removed)
-        elif not self._is_taken_in:
-            self._taking = self._taking or feed.taken_in(frames_max)
-            self._is_taken_in = next(self._taking, self) is self  # it yields nothing of its own
-        elif not feed.is_settled:
-            feed.settle(frames_max)
-        elif self._missed:
-            # Their rows settle in a step of their own: a message may be in a group of its own.
-            count = min(frames_max, len(self._missed))
-            feed.publish([self._missed.popleft() for _ in range(count)], now)
-        return self._is_taken_in and feed.is_settled and not self._missed
 
 
 def _new_lane(lane_id: LaneId, board: Board) -> Lane:

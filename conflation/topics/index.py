@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Generic, TypeVar
 
 from tidegate.conflation.boards.board import THE_RECORD, Board
@@ -24,6 +24,11 @@ class FeedIndex(Generic[Feed]):
     def __init__(self) -> None:
         self._everything: dict[Feed, None] = {}
         self._by_path: dict[FieldPath, tuple[Tokens, dict[str, dict[Feed, None]]]] = {}
+
+    @property
+    def tried(self) -> Collection[Feed]:
+        """The feeds that every message may concern."""
+        return self._everything.keys()
 
     def add(self, feed: Feed, wanted: Filter | None) -> None:
         """Add a new feed, and the filter that decides what concerns it."""

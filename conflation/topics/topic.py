@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -16,49 +15,19 @@ from tidegate.conflation.errors import BookmarkExpired
 from tidegate.conflation.frame import Frame, RestoredTopic, Tombstone
 from tidegate.conflation.journal import Log, SharedReplays
 from tidegate.conflation.lanes.lane import Lane
-from tidegate.conflation.steps import CHEAP, Steps, in_pieces
+from tidegate.conflation.lanes.member import Member
+from tidegate.conflation.schedule import Expiry
+from tidegate.conflation.steps import CHEAP, Container, Steps, in_pieces
 from tidegate.conflation.subscription import FeedId, LaneId
-from tidegate.conflation.topics.feed import OWED_BYTES_MAX, Feed, FeedBuild
+from tidegate.conflation.topics.feed import OWED_BYTES_MAX, Feed
+from tidegate.conflation.topics.feed_build import FeedBuild
 from tidegate.conflation.topics.index import FeedIndex
 from tidegate.conflation.topics.watermarks import Place
 from tidegate.keys.text.bookmark import Bookmark
 from tidegate.keys.text.duration import MILLISECOND, Instant
 
-# --- Expiry: when records that were not published again are due to be removed
-
-
-class Expiry:
-    """Deadlines of a topic's messages in the order of publication; records are not looked at.
-
-    A record that was published again since has a newer offset, so that all records up to an
-    offset are due together. `deadline` is that of the next ones.
-    """
-
-    def __init__(self) -> None:
-        self.deadline: Instant | None = None
-        self._due: deque[tuple[Instant, int]] = deque()
-
-    def note(self, offset: int, due: Instant) -> None:
-        """Note that messages up to this offset expire then, at the latest."""
-        # A shorter expiration overtakes: what was due later is due with it.
-        while self._due and self._due[-1][0] >= due:
-            self._due.pop()
-        self._due.append((due, offset))
-        self.deadline = self._due[0][0]
-
-    def expired(self, now: Instant) -> int:
-        """Return the offset up to which records have expired; 0 if none has."""
-        through = 0
-        while self._due and self._due[0][0] <= now:
-            through = self._due.popleft()[1]
-        self.deadline = self._due[0][0] if self._due else None
-        return through
-
-    def forget(self) -> None:
-        """Let nothing expire any more."""
-        self._due.clear()
-        self.deadline = None
-
+Discard = Callable[[Sequence[Container]], None]
+"""Frees what nobody uses any more, in steps."""
 
 # --- What an archive has of a topic's epoch, as the gateway says: it alone can read it
 
@@ -83,7 +52,10 @@ class Archived:
 class Topic:
     """A named stream of messages in one epoch, numbered from 1 without holes."""
 
-    def __init__(self, name: str, definition: Definition, epoch: str) -> None:
+    def __init__(
+        self, name: str, definition: Definition, epoch: str, discard: Discard | None = None
+    ) -> None:
+        """`discard` takes what nobody uses any more; None: it is freed at once."""
         self.name = name
         self.definition = definition
         self.epoch = epoch
@@ -97,9 +69,11 @@ class Topic:
         self.bytes_in = 0
         self.archived: Archived | None = None
         self.replays = SharedReplays()
+        self._discard_later = discard
         self._index: FeedIndex[Feed] = FeedIndex()
         # Feeds that the last call of `publish` has filled and that someone queues.
         self._queued: list[Feed] = []
+        self._forgetting: list[Feed] = []
         self._held: list[Feed] = []
         self._builds: dict[FeedId, FeedBuild] = {}
         self._built: list[FeedBuild] = []  # somebody who waited for them is still to begin
@@ -108,7 +82,7 @@ class Topic:
 
     def successor(self, epoch: str) -> Topic:
         """Return the topic in another epoch, with nothing in it; what has come in still counts."""
-        topic = Topic(self.name, self.definition, epoch)
+        topic = Topic(self.name, self.definition, epoch, self._discard_later)
         # Counters of a metric must not fall.
         topic.messages_in, topic.removals_in = self.messages_in, self.removals_in
         topic.bytes_in = self.bytes_in
@@ -161,6 +135,7 @@ class Topic:
             self.expiry.note(self.head, now + self.definition.expiration_ns)
         routed = self._index.routed(frames, None if self.sow is None else self.sow.board)
         self._queued = [feed for feed in routed if feed.watermarks]
+        self._forgetting = [feed for feed in routed if feed.forgets]
         for build in self._builds.values():
             build.miss(frames)
         for build in self._built:
@@ -170,6 +145,10 @@ class Topic:
             for feed in routed:
                 feed.make_up()
         return armed
+
+    def crowding(self, keys_max: int) -> list[Member]:
+        """Return the members for which the last call of `publish` leaves too many keys waiting."""
+        return [member for feed in self._forgetting for member in feed.crowding(keys_max)]
 
     def overgrown(self) -> list[Place]:
         """Return the queues that the last call of `publish` may have brought to a level.
@@ -183,6 +162,11 @@ class Topic:
         through = self.expiry.expired(now)
         oldest = None if self.sow is None else self.sow.board.oldest()
         return through if oldest is not None and oldest.offset <= through else None
+
+    @property
+    def looks(self) -> int:
+        """What a message costs the boards that look at each, and their lanes: filters tried."""
+        return sum(feed.looks for feed in self._index.tried)
 
     @property
     def values_in(self) -> int:
@@ -216,34 +200,47 @@ class Topic:
     ) -> FeedBuild | None:
         """Begin to build the feed that a question for records is put to, or join in a build of it.
 
-        None: it is there, or has so few records that it can be built at once. Without `of_records`
-        a lane's own feed is meant, which begins empty if its rows are no records.
+        None: it is there and settled, or can be made so at once as it has so few records. Without
+        `of_records` a lane's own feed is meant, which begins empty if its rows are no records.
         """
         wanted = self._of_records(feed_id)
         if not of_records and wanted != feed_id:
             return None
-        if wanted in self.feeds or self.sow is None or len(self.sow.board) <= records_max:
+        there, found = self.feeds.get(wanted), self._builds.get(wanted)
+        if found is not None and (there is None or found.is_there):
+            return found
+        if there is not None:
+            if there.unmade <= records_max:
+                return None
+            self._held.append(there)
+            found = FeedBuild(there, (), is_there=True)
+        elif self.sow is None or len(self.sow.board) <= records_max:
             return None
-        found = self._builds.get(wanted)
-        if found is None:
+        else:
             feed = Feed(wanted, self.definition.key_spec, self.name)
-            found = self._builds[wanted] = FeedBuild(feed, self.sow.board.frames())
+            found = FeedBuild(feed, self.sow.board.frames())
+        self._builds[wanted] = found
         return found
 
     def built(self, build: FeedBuild) -> Feed:
         """Take over a feed that is built, and hold it until `release`."""
-        self.abandon(build)
         # A lane without a snapshot may have made the same feed at once.
         if build.feed.id not in self.feeds:
             self._add(build.feed)
         feed = self.feeds[build.feed.id]
         self._held.append(feed)
+        self.abandon(build)
         self._built.append(build)
         return feed
 
     def abandon(self, build: FeedBuild) -> None:
         """Forget a build, under way or done."""
-        self._builds.pop(build.feed.id, None)
+        if self._builds.get(build.feed.id) is build:
+            del self._builds[build.feed.id]
+            if build.is_there:
+                self.release(build.feed)
+            elif build.feed.id not in self.feeds:
+                self._discard(build.feed.contents())
         self._built = [each for each in self._built if each is not build]
 
     def release(self, feed: Feed) -> None:
@@ -255,6 +252,7 @@ class Topic:
         """Forget a lane without members, and its feed if that has no other."""
         feed = self.feeds[lane.id.feed]
         feed.drop_lane(lane)
+        self._discard(lane.contents())
         self.drop_unused(feed)
 
     @contextmanager
@@ -276,6 +274,17 @@ class Topic:
         if not feed.lanes and feed is not self.sow and feed not in self._held:
             del self.feeds[feed.id]
             self._index.discard(feed, feed.id.filter)
+            self._discard(feed.contents())
+
+    def discard_all(self) -> None:
+        """Give up what it holds: it has ended, or begun anew."""
+        for feed in self.feeds.values():
+            self._discard(feed.contents())
+        self._discard(self.journal.contents())
+
+    def _discard(self, contents: Sequence[Container]) -> None:
+        if self._discard_later is not None:
+            self._discard_later(contents)
 
     def lane(self, lane_id: LaneId) -> tuple[Feed, Lane]:
         """Return the lane of this id and its feed."""
@@ -293,7 +302,9 @@ class Topic:
         frames = feed.frames()
         self.drop_unused(feed)
         piece_max = records_max and CHEAP * records_max
-        return (yield from in_pieces(frames, piece_max, _present))
+        # Mostly there is no tombstone, and to look for one costs more than the copy does.
+        present = _present if feed.board.tombstones else list[Frame]
+        return (yield from in_pieces(frames, piece_max, present))
 
     def _of_records(self, feed_id: FeedId) -> FeedId:
         """Return the feed that answers for a feed's records."""

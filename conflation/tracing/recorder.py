@@ -46,6 +46,8 @@ def copy_of(subscriber: Subscriber) -> Subscriber:
     # Shallow: the rows in them are shared, only their places move.
     other.history = copy.copy(subscriber.history)
     other.catch_up = copy.copy(subscriber.catch_up)
+    for cursor in other.cursors:
+        cursor.complete()  # what the original has made in steps is for the copy there at once
     return other
 
 

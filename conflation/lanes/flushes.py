@@ -1,0 +1,225 @@
+"""Flushes of a stateful lane: what is kept for members behind, and how much goes at once."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+from tidegate.conflation.frame import MADE_AT_ONCE, ROWS_AT_ONCE
+from tidegate.conflation.lanes.pending import Pending, PendingKeys
+from tidegate.conflation.steps import Container, RowBuild, Steps, emptied
+from tidegate.conflation.subscription import LaneId
+
+
+@dataclass(slots=True)
+class Flush:
+    """The entries flushed after the position before, up to this one.
+
+    `group` is that of all parts of one large flush: no key is in two of them. What was flushed
+    later is put behind as another part (`is_mixed`), and the parts are then `joined` one by one:
+    the entries are those that are joined and behind them those of the parts, at every moment.
+    """
+
+    position: int
+    group: int
+    parts: list[list[Pending]]
+    has_unseen: bool
+    is_mixed: bool = False
+    joined: PendingKeys | None = None
+    # Rows that are being made of its entries. Joining would change what they are made of.
+    read_by: weakref.ref[RowBuild] | None = None
+
+    def pieces(self) -> Iterator[list[Pending]]:
+        """Return the entries in the order in which they are put together; each piece by itself."""
+        if self.joined is not None:
+            yield self.joined.listed()
+        yield from self.parts
+
+    def cut(self) -> list[list[Pending]]:
+        """Return the entries in pieces of what goes at once; a key is in one piece of a flush."""
+        if self.joined is None:
+            return self.parts
+        listed, pieces = self.joined.listed(), list[list[Pending]]()
+        start = 0
+        while start < len(listed):
+            end = _whole_keys(listed, start + _joined_at_once())
+            pieces.append(listed[start:end])
+            start = end
+        return pieces + self.parts
+
+    def __len__(self) -> int:
+        joined = 0 if self.joined is None else len(self.joined)
+        return joined + sum(map(len, self.parts))
+
+    @property
+    def is_joinable(self) -> bool:
+        """True if a part is there to be joined, and nobody reads what that would change."""
+        build = None if self.read_by is None else self.read_by()
+        is_read = build is not None and build.rows is None
+        return self.is_mixed and bool(self.parts) and not (self.has_unseen or is_read)
+
+    def contents(self) -> list[Container]:
+        """Return what holds the entries."""
+        return [*([] if self.joined is None else self.joined.contents()), *self.parts]
+
+
+class Flushes:
+    """Flushes that some member is behind.
+
+    There are as many as members stand at different positions: flushes between two of them are
+    joined, so a member that never comes back costs its keys, however long it is away. Joining costs
+    the entries of the newer flush. Where those are many it is done in steps.
+    """
+
+    def __init__(self, lane_id: LaneId) -> None:
+        self._lane_id = lane_id
+        self._flushes: list[Flush] = []
+        self._dropped: list[Container] = []
+        self._is_at_work = False
+
+    def __len__(self) -> int:
+        return len(self._flushes)
+
+    def add(self, position: int, entries: Sequence[Pending], group: int) -> None:
+        """Add a flush, or a part of one."""
+        has_unseen = any(entry.unseen for entry in entries)
+        parts = [list(entries)]
+        # Entries of one key are joined in one step, as they were not conflated with one another.
+        if len({entry.board_key for entry in entries}) == len(entries):
+            size = _joined_at_once()
+            parts = [parts[0][start : start + size] for start in range(0, len(entries), size)]
+        self._flushes.append(Flush(position, group, parts, has_unseen))
+
+    def contents(self) -> list[Container]:
+        """Return what holds the entries."""
+        return [container for flush in self._flushes for container in flush.contents()]
+
+    def all(self) -> Iterator[Pending]:
+        """Return the entries of all flushes."""
+        return self.entries_after(-1)
+
+    def entries_after(self, position: int) -> Iterator[Pending]:
+        """Return the entries of the flushes after a position."""
+        return chain.from_iterable(self._pieces(position))
+
+    def _after(self, position: int) -> Iterator[Flush]:
+        return (flush for flush in self._flushes if flush.position > position)
+
+    def _pieces(self, position: int) -> Iterator[list[Pending]]:
+        return (piece for flush in self._after(position) for piece in flush.pieces())
+
+    def has_many(self, position: int) -> bool:
+        """Return True if more entries follow a position than are put together at once."""
+        return sum(map(len, self._after(position))) > MADE_AT_ONCE
+
+    def cut(self, position: int) -> list[list[Pending]]:
+        """Return the entries after a position as they are now, in pieces; see `lend`."""
+        return list(map(list, self._pieces(position)))
+
+    def lend(self, position: int, build: RowBuild) -> None:
+        """Leave the entries after a position as they are until these rows are made of them."""
+        for flush in self._after(position):
+            flush.read_by = weakref.ref(build)
+
+    def after(self, position: int, since_join: int) -> PendingKeys:
+        """Return everything after a position that began after a join, put together."""
+        found = PendingKeys(self._lane_id)
+        for piece in self._pieces(position):
+            found.absorb(piece, since_join)
+        return found
+
+    def is_next(self, position: int, since_join: int) -> bool:
+        """Return True if one flush alone follows a position, and it held nothing at a join."""
+        newest = self._flushes[-1] if self._flushes else None
+        if newest is None or newest.position != position + 1:
+            return False
+        entries = chain.from_iterable(newest.pieces())
+        return all(entry.joins_at_open >= since_join for entry in entries)
+
+    def drop(self, positions: set[int]) -> None:
+        """Drop what all members have, and join neighbours with no member in between."""
+        oldest = min(positions, default=None)
+        kept: list[Flush] = []
+        for flush in self._flushes:
+            if oldest is None or flush.position <= oldest:
+                self._dropped += flush.contents() if len(flush) > ROWS_AT_ONCE else []
+                continue
+            is_next = bool(kept) and kept[-1].position not in positions
+            if is_next and _may_join(kept[-1], flush):
+                older = kept[-1]
+                older.parts += flush.cut()
+                older.position = flush.position
+                older.is_mixed |= older.group != flush.group
+                older.group = flush.group
+                older.has_unseen |= flush.has_unseen
+                continue
+            kept.append(flush)
+        self._flushes = kept
+        for flush in kept:
+            if sum(map(len, flush.parts)) <= _joined_at_once():
+                while flush.is_joinable:
+                    self._join_part(flush)
+
+    def _join_part(self, flush: Flush) -> None:
+        if flush.joined is None:
+            flush.joined = PendingKeys(self._lane_id)
+        flush.joined.absorb(flush.parts.pop(0))
+
+    def leftovers(self, items_max: int) -> Steps[None] | None:
+        """Return what `drop` has left to be done in steps, unless that is under way."""
+        has_some = self._dropped or any(flush.is_joinable for flush in self._flushes)
+        if self._is_at_work or not has_some:
+            return None
+        self._is_at_work = True
+        return self._work(items_max)
+
+    def _work(self, items_max: int) -> Steps[None]:
+        # Asked anew after each step: a flush may be dropped meanwhile, or be read.
+        while (flush := next((it for it in self._flushes if it.is_joinable), None)) is not None:
+            self._join_part(flush)
+            yield
+        dropped, self._dropped = self._dropped, []
+        yield from emptied(dropped, items_max)
+        self._is_at_work = False
+
+
+def _may_join(older: Flush, newer: Flush) -> bool:
+    """Return True for parts of one flush, and unless some members need rows that are no news.
+
+    Those rows are for members that joined in between, and joining would lose them.
+    """
+    return older.group == newer.group or not (older.has_unseen or newer.has_unseen)
+
+
+Groups = list[tuple[int, list[Pending]]]
+"""Entries that were let go together, with the number of the group."""
+
+
+def _joined_at_once() -> int:
+    # Beside the rows of a flush, which are made in the same call.
+    return max(1, MADE_AT_ONCE // 2)
+
+
+def _whole_keys(entries: Sequence[Pending], end: int) -> int:
+    """Return where a piece may end, so that entries of one key that follow stay together."""
+    while end < len(entries) and entries[end].board_key == entries[end - 1].board_key:
+        end += 1
+    return end
+
+
+def first_rows(groups: Groups) -> tuple[Groups, Groups]:
+    """Split groups of entries: those that are flushed now, and those that follow at once."""
+    now: Groups = []
+    later: Groups = []
+    room = MADE_AT_ONCE
+    for group, entries in groups:
+        end = min(max(room, 0), len(entries))
+        # As their deltas are decided together.
+        end = _whole_keys(entries, end) if end else end
+        now.append((group, entries[:end]))
+        if end < len(entries):
+            later.append((group, entries[end:]))
+        room -= len(entries)
+    return now, later

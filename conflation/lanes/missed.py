@@ -1,0 +1,117 @@
+"""Missed rows: those of members behind a stateful lane, made at once or in steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from operator import attrgetter
+
+from tidegate.conflation.boards.board import Pair
+from tidegate.conflation.frame import Frame
+from tidegate.conflation.lanes.accumulate import Unreported, is_always_joined
+from tidegate.conflation.lanes.member import Member
+from tidegate.conflation.lanes.pending import Pending, PendingKeys
+from tidegate.conflation.steps import (
+    CHEAP,
+    RowBuild,
+    Steps,
+    emptied,
+    in_pieces,
+    sorted_in_steps,
+)
+from tidegate.conflation.subscription import LaneId
+
+in_send_order = attrgetter("send_order")
+
+
+@dataclass(slots=True, eq=False)
+class MissedRows:
+    """The flushed entries that members alike are behind, put together and made into rows.
+
+    Attributes:
+        rules: of the lane.
+        members: the rows are made in the terms of the first, which are those of all.
+        pieces: the entries, as a cut: what is flushed or joined later is not among them.
+        make: returns the rows of some of the entries that were put together.
+        unseen: returns the messages of keys that came and went among some of them.
+    """
+
+    rules: LaneId
+    members: Sequence[Member]
+    pieces: Sequence[list[Pending]]
+    make: Callable[[PendingKeys, Sequence[Pending]], list[Pair]]
+    unseen: Callable[[Iterable[Pending]], list[tuple[str, Unreported]]]
+    _together: PendingKeys = field(init=False)
+    _values: int | None = None
+
+    def __post_init__(self) -> None:
+        self._together = PendingKeys(self.rules)
+
+    def build(self, rows_max: int) -> RowBuild:
+        """Return the rows as they are made in steps of `rows_max`."""
+        keys: list[str] = []
+        return RowBuild(self._all(keys, rows_max), keys, self._count)
+
+    def _count(self) -> int | None:
+        if self._values is not None:
+            return self._values
+        return rows_counted(chain.from_iterable(self.pieces), self.rules, self.members[0])
+
+    def _all(self, keys: list[str], rows_max: int) -> Steps[Sequence[Frame]]:
+        """Return the rows, and fill in `keys`; what they are made of is freed."""
+        first, spec = self.members[0], self.rules.feed.key_spec
+        rows = yield from self.rows(rows_max)
+        for member in self.members[1:]:  # nothing else can differ from what all of them had
+            member.unreported = None if first.unreported is None else dict(first.unreported)
+        keys += yield from in_pieces(
+            rows, rows_max, lambda piece: [f"{spec} {row.key}" for row in piece]
+        )
+        self._values = sum(not row.removed for row in rows)
+        yield from emptied([*self._together.contents(), *self.pieces], CHEAP * rows_max)
+        return rows
+
+    def rows(self, rows_max: int | None) -> Steps[list[Frame]]:
+        """Return the rows in the order of sending, made in steps of `rows_max`; None: at once."""
+        member, together = self.members[0], self._together
+        for flush in self.pieces:
+            apart: set[Pending] = set()
+
+            def absorb(piece: Sequence[Pending], apart: set[Pending] = apart) -> tuple[Frame, ...]:
+                together.absorb(piece, member.joins, apart)
+                return ()
+
+            yield from in_pieces(flush, rows_max, absorb)
+            if rows_max is not None:
+                yield
+        listed = together.listed()
+        # They are older than any row of their key, so that row can stand for them.
+        for row_key, unreported in (yield from in_pieces(listed, rows_max, self.unseen)):
+            member.miss(row_key, unreported)
+        listed = yield from sorted_in_steps(listed, in_send_order, rows_max)
+
+        def rows_of(piece: Sequence[Pending]) -> list[Frame]:
+            rows = [row for _, row in self.make(together, piece)]
+            known = rows if member.knows(rows) else member.as_known(rows)
+            member.note(known)
+            return known
+
+        return (yield from in_pieces(listed, rows_max, rows_of))
+
+
+def rows_counted(entries: Iterable[Pending], rules: LaneId, member: Member) -> int | None:
+    """Count the rows that entries become for a member; None if only making them can tell."""
+    # Asked for each subscription that ends: mostly a key has one row, and none has to be made.
+    keys: set[str] = set()
+    count = 0
+    for entry in entries:
+        is_row = not (entry.sealed or entry.unseen) and entry.newest.gone is None
+        if not is_row or entry.oldest.joins < member.joins:
+            return None
+        keys.add(entry.board_key)
+        count += 1
+    # A merger may decline, and so may lists that have grown too long.
+    may_part = rules.match is not None or (
+        rules.merge is not None and not is_always_joined(rules.merge)
+    )
+    return None if may_part and count > len(keys) else len(keys)

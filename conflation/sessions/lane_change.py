@@ -1,0 +1,207 @@
+"""Changes of options while messages come: from one lane to another, with all that is owed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidegate.conflation.boards.board import Pair
+from tidegate.conflation.frame import Frame, RemovalReason, Row, Tombstone
+from tidegate.conflation.lanes.accumulate import combines, lifted
+from tidegate.conflation.lanes.lane import Lane, all_shown, shown_as
+from tidegate.conflation.lanes.member import Member
+from tidegate.conflation.sessions.rows import RowCursor, collapsing
+from tidegate.conflation.sessions.session import Session
+from tidegate.conflation.sessions.subscriber import PendingChange, Subscriber
+from tidegate.conflation.steps import CHEAP, RowBuild, Steps, finished, in_pieces
+from tidegate.conflation.subscription import Subscription
+from tidegate.keys.text.duration import Instant
+
+
+def note_change(
+    session: Session, subscriber: Subscriber, subscription: Subscription, now: Instant
+) -> PendingChange | None:
+    """Note what a subscriber changes to, and when; None if its lane stays the same.
+
+    What is held goes at the earlier of its own deadline and `now` plus the new interval, and the
+    subscriber with it; until then the old options hold (rule change-1). It goes at once where
+    nothing is held, where every message is asked for, and to another board. A subscriber without
+    a lane goes once it has one.
+    """
+    before, lane = subscriber.change, subscriber.lane
+    held_until = None if lane is None else lane.deadline
+    if before is not None:
+        # A second change must not put off what the first one has promised.
+        held_until, before.deadline = before.deadline, None
+    subscriber.paused, subscriber.change = subscription.paused, None
+    lane_id = subscriber.lane_id(subscription, conflated=session.conflated)
+    if lane is not None and lane.id == lane_id:
+        subscriber.member.subscription = subscription
+        return None
+    interval_ns = subscription.lane_id.interval_ns
+    waits = lane is not None and lane.id.feed == subscription.lane_id.feed and interval_ns
+    due = min(held_until, now + interval_ns) if waits and held_until is not None else now
+    subscriber.change = PendingChange(subscription, due)
+    return subscriber.change
+
+
+def apply_change(session: Session, subscriber: Subscriber, rows_max: int | None) -> None:
+    """Leave the old lane with all that it has for the member, held or not, and join the new one.
+
+    From board to board of the same view the member's position is all that there is to keep. What
+    another filter shows and hides is found in steps of `rows_max` rows, of which this is the first.
+    """
+    member, old, old_feed = subscriber.member, subscriber.lane, subscriber.feed
+    change = subscriber.change
+    assert old is not None
+    assert old_feed is not None
+    assert change is not None
+    subscriber.change, change.deadline = None, None
+    if old.id == subscriber.lane_id(change.subscription, conflated=session.conflated):
+        member.subscription = change.subscription  # a replay has just joined it
+        return
+    old_feed.settle()  # rows that are put off are not pending yet, and would be lost
+    since, cut, joined = member.position, member.cut, member.joined - old_feed.accepted
+    passed = member.passed - subscriber.topic.filtered_out(old_feed)
+    pending, unreported = old.left_behind(member)
+    backlog = member.backlog
+    member.backlog = None
+    member.subscription = change.subscription
+    # Positions of the old lane say nothing in the new one, and neither does what they refer to.
+    member.conflated_to = member.released = 0
+    member.owed = None
+    member.remember()
+    # It joins before it leaves: a topic forgets a board without lanes, and both may have the same.
+    subscriber.join(conflated=session.conflated)
+    new, feed = subscriber.lane, subscriber.feed
+    assert new is not None
+    assert feed is not None
+    # What it was sent so far counts on: matched and filtered are differences to these.
+    member.joined = feed.accepted + joined
+    member.passed = subscriber.topic.filtered_out(feed) + passed
+    at_a_place = subscriber.catch_up is None and backlog is None
+    if at_a_place and new.is_stateless and old.counts_offsets and _shows_the_same(old, new):
+        # What the old lane held is let go to it alone, so it need not wait for the new lane.
+        member.position, member.cut, member.released = since, cut, new.board.head
+    else:
+        member.catch_up = None
+        for row_key, messages in unreported:  # older than what is pending of their keys
+            member.miss(row_key, messages)
+        pairs = finished(_put_after(subscriber, old, pending, None))
+        head = subscriber.topic.head
+        subscriber.catch_up = RowCursor.catch_up(pairs, head) if pairs else None
+        if not _shows_the_same(old, new):
+            # Other rows or fields: deltas would be against values that the client never had.
+            member.drop_delta_base()
+            keys: list[str] = []
+            cursor = subscriber.catch_up or RowCursor.catch_up((), head)
+            cursor.begin(RowBuild(_turned(subscriber, old, new, keys, rows_max), keys))
+            subscriber.catch_up = cursor if cursor.is_under_way or cursor.rows else None
+    if new.is_stateless:
+        member.unreported = None  # it counts nothing
+    subscriber.leave_lane(old)
+
+
+def _shows_the_same(old: Lane, new: Lane) -> bool:
+    return (old.id.feed, old.id.select) == (new.id.feed, new.id.select)
+
+
+# --- What another filter, or another selection of fields, shows and hides
+
+
+def _turned(
+    subscriber: Subscriber, old: Lane, new: Lane, keys: list[str], rows_max: int | None
+) -> Steps[Sequence[Frame]]:
+    """Return what a client is sent that had everything of its old lane, and fill in `keys`."""
+    changed = yield from _changed(old, new, subscriber.member, rows_max)
+    pairs = yield from _put_after(subscriber, new, changed, rows_max)
+    keys += [key for key, _ in pairs]
+    return [row for _, row in pairs]
+
+
+def _changed(old: Lane, new: Lane, member: Member, rows_max: int | None) -> Steps[list[Pair]]:
+    """Return the rows that turn the old view of a client into the new one; they are no messages."""
+    # The cut: what is published from here on comes from the new lane.
+    before, after = old.board.frames(), new.board.frames()
+    shown_before = yield from _view(before, old, rows_max)
+    shown_after = yield from _view(after, new, rows_max)
+    queries = member.subscription.command.queries
+    piece_max = rows_max and CHEAP * rows_max
+
+    def hidden(piece: Sequence[Frame]) -> list[Frame]:
+        return [
+            _out(shown_before[row.key])
+            for row in piece
+            if row.key not in shown_after and row.key in shown_before
+        ]
+
+    def news(piece: Sequence[Frame]) -> list[Frame]:
+        rows: list[Frame] = []
+        for frame in piece:
+            row, known = shown_after.get(frame.key), shown_before.get(frame.key)
+            if row is not None and (known is None or known.payload != row.payload):
+                rows.append(_in(row))
+        return rows
+
+    rows: list[Frame] = []
+    # Without `oof` removals were not asked for: rows that the new filter hides go stale.
+    if new.id.oof:
+        rows += yield from in_pieces(before, rows_max, hidden)
+    if queries:
+        rows += yield from in_pieces(after, rows_max, news)
+    return (yield from in_pieces(rows, piece_max, lambda some: [(row.key, row) for row in some]))
+
+
+def _view(frames: Sequence[Frame], lane: Lane, rows_max: int | None) -> Steps[dict[str, Frame]]:
+    """Return the rows of a client that has everything, as shown, by the key that it knows."""
+    shown = shown_as(lane.id.select)
+    view: dict[str, Frame] = {}
+
+    def add(piece: Sequence[Frame]) -> tuple[Frame, ...]:
+        live = [frame for frame in piece if not frame.removed]
+        view.update((row.key, row) for row in all_shown(shown, live))
+        return ()
+
+    # As they are they cost next to nothing, and a selection reads each payload.
+    is_cheap = rows_max is not None and shown is None
+    yield from in_pieces(frames, CHEAP * rows_max if is_cheap and rows_max else rows_max, add)
+    return view
+
+
+def _out(row: Frame) -> Tombstone:
+    return Tombstone(row.offset, row.payload, row.key, row.timestamp_ms, reason=RemovalReason.MATCH)
+
+
+def _in(row: Frame) -> Row:
+    return Row(
+        row.offset, row.payload, row.key, row.timestamp_ms,
+        first=row.offset, first_ms=row.timestamp_ms, messages=0,
+    )  # fmt: skip
+
+
+def _put_after(
+    subscriber: Subscriber, lane: Lane, rows: Sequence[Pair], rows_max: int | None
+) -> Steps[list[Pair]]:
+    """Return what a subscriber has to catch up with, and behind it these rows of a lane.
+
+    They are put together if the new lane allows it.
+    """
+    # A key of one board may be the text of another's, so its specification is part of it here.
+    spec, new = lane.id.feed.key_spec, subscriber.lane
+    member = subscriber.member
+
+    def known(piece: Sequence[Pair]) -> list[Pair]:
+        return [
+            (f"{spec} {board_key}", row)
+            for board_key, shared in piece
+            for row in member.as_known((shared,))
+        ]
+
+    earlier = [] if subscriber.catch_up is None else subscriber.catch_up.pairs_left
+    pairs = earlier + (yield from in_pieces(rows, rows_max, known))
+    if new is None or new.id.lists:
+        return pairs
+    # Rows of a list are single messages; where the new lane combines, they are what it would
+    # have made of each.
+    if lane.id.lists and combines(new.id):
+        pairs = [(board_key, lifted(row, new.id)) for board_key, row in pairs]
+    return (yield from collapsing(pairs, rows_max))

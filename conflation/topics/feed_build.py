@@ -1,0 +1,64 @@
+"""The build of a feed in steps, and what is published meanwhile."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from operator import attrgetter
+
+from tidegate.conflation.frame import Frame
+from tidegate.conflation.steps import Steps
+from tidegate.conflation.topics.feed import Feed
+from tidegate.keys.text.duration import Instant
+
+
+class FeedBuild:
+    """A new feed, filled from records in steps that each cost a bounded number of them.
+
+    What is published meanwhile waits in its order, and is put on the board behind the records; so
+    a build that is done stands where its topic does. Only then the feed has lanes, and is found.
+
+    Or a feed that `is_there`, whose rows put off are made in steps: it gets messages by itself.
+    """
+
+    def __init__(self, feed: Feed, frames: Iterable[Frame], *, is_there: bool = False) -> None:
+        """`frames`: those of the topic's board, tombstones included."""
+        self.feed = feed
+        self.is_there = is_there
+        self._records = iter(frames)
+        self._missed: deque[Frame] = deque()
+        self._since: list[Frame] = []
+        self._taking: Steps[None] | None = None
+        self._is_taken_in = is_there
+
+    def miss(self, frames: Sequence[Frame]) -> None:
+        """Note messages of the topic."""
+        if not self.is_there:
+            self._missed.extend(frames)
+        self.follow(frames)
+
+    def follow(self, frames: Sequence[Frame]) -> None:
+        """Note messages that the finished feed gets by itself, for those who begin after them."""
+        self._since += frames
+
+    def since(self, offset: int) -> Sequence[Frame]:
+        """Return the messages of the topic after an offset that is not before the beginning."""
+        return self._since[bisect_right(self._since, offset, key=attrgetter("offset")) :]
+
+    def step(self, frames_max: int, now: Instant) -> bool:
+        """Do the next part of the work; True if it is done, for as long as nothing is missed."""
+        feed = self.feed
+        if part := list(islice(self._records, frames_max)):
+            feed.take_in(frame for frame in part if not frame.removed)
+        elif not self._is_taken_in:
+            self._taking = self._taking or feed.taken_in(frames_max)
+            self._is_taken_in = next(self._taking, self) is self  # it yields nothing of its own
+        elif not feed.is_settled:
+            feed.settle_part(frames_max)
+        elif self._missed:
+            # Their rows settle in a step of their own: a message may be in a group of its own.
+            count = min(frames_max, len(self._missed))
+            feed.publish([self._missed.popleft() for _ in range(count)], now)
+        return self._is_taken_in and feed.is_settled and not self._missed
