@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hashlib
 import hmac
 import logging
@@ -13,9 +12,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final, Protocol
 
-from tidegate.app.access.grants import Subject
+from tidegate.app.access.grants import CERTIFICATE_PREFIX, Grants, Subject
 from tidegate.app.access.keys import KeysInvalid, KeySource
+from tidegate.app.access.login.oidc import Provider
+from tidegate.app.access.outbound import is_safe
 from tidegate.app.access.policy import PolicyInvalid, PolicySource
+from tidegate.app.access.revocations import Revocations
 from tidegate.app.access.tickets import Tickets
 from tidegate.app.access.tokens import (
     SKEW_S,
@@ -27,12 +29,16 @@ from tidegate.app.access.tokens import (
     unauthenticated,
 )
 from tidegate.app.delivery.timers import wall_ms
+from tidegate.app.http.connection import ClientCertificate
 from tidegate.app.http.problems import Problem
 from tidegate.app.http.telemetry import event
-from tidegate.app.settings import Settings, SettingsInvalid
+from tidegate.app.settings.settings import Settings, SettingsInvalid
 from tidegate.conflation.outputs import CloseReason
 
 logger = logging.getLogger("tidegate.access")
+
+ASK_AGAIN_S: Final = 10
+"""How soon a client asks again while there are no keys: the issuer is asked no more often."""
 
 LOOK_EVERY_S: Final = 1.0
 """How soon a change of keys or policy, and the end of a token, reach streams that run."""
@@ -52,11 +58,27 @@ class Access:
         SettingsInvalid: keys or policy cannot be used.
     """
 
-    def __init__(self, settings: Settings, clock: Callable[[], int] = wall_ms) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        clock: Callable[[], int] = wall_ms,
+        revocations: Revocations | None = None,
+    ) -> None:
         assert settings.auth_keys is not None
+        self._revocations = revocations
         self.tickets = Tickets()
         self.now_ms = clock
-        self._verifier = Verifier(Issuer(settings.auth_issuer, settings.auth_audience))
+        self._verifier = Verifier(Issuer(settings.auth_issuer, (settings.auth_audience,)))
+        self._login_verifier = self._verifier
+        self.provider: Provider | None = None
+        if settings.auth_oidc_client_id is not None:
+            if not is_safe(settings.auth_issuer):
+                raise SettingsInvalid("auth_issuer: expected an https address")
+            self.provider = Provider(settings)
+            # An ID token is for the client that asked for it. It proves who is there and is no key
+            # to an API: it counts in the cookie of its login, and in no header.
+            audiences = (settings.auth_audience, settings.auth_oidc_client_id)
+            self._login_verifier = Verifier(Issuer(settings.auth_issuer, audiences))
         policy = settings.auth_policy
         self._policy = PolicySource(None if policy is None else Path(policy))
         try:
@@ -69,15 +91,21 @@ class Access:
         except PolicyInvalid as error:
             raise SettingsInvalid(f"auth_policy: {error}") from None
         self._reload = asyncio.Event()
+        # Keys may be read for a request, between two looks at the streams.
+        self._are_new = False
+        self.on_change: Callable[[str, str], None] = lambda what, detail: None
 
-    async def subject_of(self, token: str) -> Subject:
+    async def subject_of(self, token: str, *, is_login: bool = False) -> Subject:
         """Return the subject of a token.
+
+        `is_login`: it is of a login, and may be an ID token.
 
         Raises:
             Problem: unauthenticated; not-ready while no keys could be had yet.
         """
+        verifier = self._login_verifier if is_login else self._verifier
         try:
-            return self._verified(token)
+            return self._verified(token, verifier)
         except KeyUnknown as error:
             if not self._keys.is_remote:
                 raise refused(error) from None
@@ -85,20 +113,49 @@ class Access:
             raise refused(error) from None
         # The issuer may have a new key. One that anybody makes up is asked for now and then only.
         if await self._keys.refresh(is_wanted=True):
-            self._verifier.forget()
+            self._forget("keys")
         if not self._keys.keys.keys:
-            raise Problem("not-ready", "The keys of the issuer cannot be had yet.")
+            detail = "The keys of the issuer cannot be had yet."
+            raise Problem("not-ready", detail, headers={"Retry-After": str(ASK_AGAIN_S)})
         try:
-            return self._verified(token)
+            return self._verified(token, verifier)
         except TokenInvalid as error:
             raise refused(error) from None
 
-    def _verified(self, token: str) -> Subject:
-        policy = self._policy.policy
-        found = self._verifier.subject(token, self._keys.keys, policy, self.now_ms())
-        if policy.revokes(found):
+    def _verified(self, token: str, verifier: Verifier) -> Subject:
+        found = verifier.subject(token, self._keys.keys, self._policy.policy, self.now_ms())
+        if self._revokes(found):
             raise TokenInvalid("it is revoked")
         return found
+
+    def subject_of_certificate(self, certificate: ClientCertificate) -> Subject | None:
+        """Return the subject of a certificate that TLS has verified; None if no policy names it.
+
+        Raises:
+            Problem: unauthenticated; it is revoked, or has expired since the connection began.
+        """
+        policy = self._policy.policy
+        if certificate.name not in policy.certificates:
+            return None
+        found = policy.applied(
+            Subject(
+                f"{CERTIFICATE_PREFIX}{certificate.name}",
+                certificate.expires_ms,
+                Grants(),
+                certificate=certificate.name,
+            )
+        )
+        if self._revokes(found) or self.ending(found, are_new=False) is not None:
+            raise unauthenticated("The client's certificate is revoked or has expired.")
+        return found
+
+    def _forget(self, what: str) -> None:
+        """Verify every token again, and have running streams looked at: keys or policy are new."""
+        self._verifier.forget()
+        self._login_verifier.forget()
+        self._are_new = True
+        logger.info("%s changed", what, extra=event("access-changed"))
+        self.on_change("access-changed", "")
 
     def redeemed(self, ticket: str, target: bytes) -> Subject:
         """Return the subject of a ticket, as the policy has it now.
@@ -117,20 +174,49 @@ class Access:
     def current(self, subject: Subject) -> Subject | None:
         """Return the subject with the grants of the present policy; None if it is revoked."""
         policy = self._policy.policy
-        if policy.revokes(subject) or subject.key_id not in self._keys.keys:
+        if self._revokes(subject):
+            return None
+        is_known = (
+            subject.certificate in policy.certificates
+            if subject.certificate
+            else subject.key_id in self._keys.keys
+        )
+        if not is_known:
             return None
         return policy.applied(subject)
+
+    def _revokes(self, subject: Subject) -> bool:
+        if self._policy.policy.revokes(subject):
+            return True
+        return self._revocations is not None and self._revocations.revokes(subject)
 
     def ending(self, subject: Subject, *, are_new: bool = True) -> CloseReason | None:
         """Return why a stream of this subject may not go on, or None.
 
-        `are_new`: keys or policy may have changed since it began.
+        `are_new`: keys or policy may have changed since it began. Revocations are always asked:
+        that is cheap, and a logout of one subject must not have all others verified again.
         """
         if self.now_ms() >= subject.expires_ms + SKEW_S * 1_000:
             return CloseReason.TOKEN_EXPIRED
-        if are_new and self.current(subject) != subject:
+        if self._revokes(subject) or (are_new and self.current(subject) != subject):
             return CloseReason.REVOKED
         return None
+
+    async def log_out(self, token: str) -> Subject | None:
+        """Void the token of a login at every gateway; None for one that opens nothing anyway.
+
+        Raises:
+            Problem: not-ready, bus-unavailable; the token may still hold.
+        """
+        try:
+            subject = await self.subject_of(token, is_login=True)
+        except Problem as problem:
+            if problem.code != "unauthenticated":
+                raise
+            return None
+        if self._revocations is not None:
+            await self._revocations.log_out(subject)
+        return subject
 
     def reload(self) -> None:
         """Look at keys and policy at once, as SIGHUP asks."""
@@ -139,18 +225,25 @@ class Access:
     @asynccontextmanager
     async def watching(self, look: Look) -> AsyncIterator[None]:
         """Read changed keys and policies, and call `look` every second, while the block runs."""
-        watching = asyncio.create_task(self._watch(look), name="look at keys and policy")
+        tasks = [asyncio.create_task(self._watch(look), name="look at keys and policy")]
+        if self._keys.is_remote:
+            # By itself: an issuer that is slow to answer must not keep revoked subjects going.
+            tasks.append(asyncio.create_task(self._watch_address(), name="ask for keys"))
+        if self._revocations is not None:
+            # By itself, too: a store that is slow must not keep revoked subjects going either.
+            work = self._remove_expired(self._revocations)
+            tasks.append(asyncio.create_task(work, name="remove logouts that are over"))
         try:
             yield
         finally:
-            watching.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await watching
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _watch(self, look: Look) -> None:
         while True:
             try:
-                look(self, are_new=await self._refresh())
+                look(self, are_new=self._refresh())
             except Exception:
                 # The next look may succeed; without any, revoked subjects would go on for ever.
                 logger.exception("keys and policy could not be looked at")
@@ -161,17 +254,38 @@ class Access:
             except TimeoutError:
                 continue
 
-    async def _refresh(self) -> bool:
-        """Read keys and policy again where they have changed; return True if they have."""
-        are_new = await self._keys.refresh()
+    async def _watch_address(self) -> None:
+        while True:
+            try:
+                if await self._keys.refresh():
+                    self._forget("keys")
+            except Exception:
+                logger.exception("the keys could not be asked for")
+            await asyncio.sleep(LOOK_EVERY_S)
+
+    async def _remove_expired(self, revocations: Revocations) -> None:
+        while True:
+            await asyncio.sleep(LOOK_EVERY_S)
+            try:
+                await revocations.remove_expired(self.now_ms())
+            except Problem:
+                # The store is out, which is logged elsewhere, and records may stay longer.
+                continue
+            except Exception:
+                logger.exception("logouts that are over could not be removed")
+
+    def _refresh(self) -> bool:
+        """Read files again; return True if any, or keys, have changed since."""
+        has_changed = self._keys.refresh_file()
         try:
-            are_new = self._policy.refresh() or are_new
+            has_changed = self._policy.refresh() or has_changed
         except PolicyInvalid as error:
             figures = event("policy-not-read", reason=str(error))
             logger.warning("the policy stays as it is: %s", error, extra=figures)
-        if are_new:
-            self._verifier.forget()
-            logger.info("keys or policy have changed", extra=event("access-changed"))
+            self.on_change("policy-not-read", str(error))
+        if has_changed:
+            self._forget("keys or policy")
+        are_new, self._are_new = self._are_new, False
         return are_new
 
 

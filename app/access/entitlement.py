@@ -18,9 +18,12 @@ from tidegate.app.http.problems import Problem
 from tidegate.conflation.definition import Definition, Kind, merge_of
 from tidegate.conflation.subscription import Subscription
 from tidegate.keys.filter import Filter, conjunction
+from tidegate.keys.jsontext import meet
+from tidegate.keys.merging import Merger
 from tidegate.keys.order import Order
 from tidegate.keys.path import FieldPath
 from tidegate.keys.projection import Projection
+from tidegate.keys.reducers import Reduce
 from tidegate.keys.select import Select
 
 
@@ -44,6 +47,7 @@ def entitlement_of(grants: Grants | None, definition: Definition, topic: str) ->
         if not spec or not all(isinstance(path.steps[0], str) for path in spec.paths):
             raise _refused("The token grants fields, and this topic has no key of named fields.")
         _check(found.select, spec.paths, "The key of the topic")
+        _check_merge(found.select, definition.merge)
     return found
 
 
@@ -73,8 +77,13 @@ def narrowed(
     if lane.merge is not None and lane.merge != merge_of(definition):
         # `/secret:max@id` would write a hidden field into a granted one.
         raise _refused("reduce needs all fields of the topic.")
-    select = both(entitlement.select, lane.select)
-    return replace(subscription, lane_id=replace(lane, feed=feed, select=select))
+    select, merge = both(entitlement.select, lane.select), lane.merge
+    if isinstance(merge, Reduce):
+        # What is hidden needs no result, and the names of hidden fields show in no answer.
+        shown = tuple(it for it in merge.columns if _shows(entitlement.select, it.target))
+        merge = None if Reduce(shown).is_plain else Reduce(shown)
+    lane = replace(lane, feed=feed, select=select, merge=merge)
+    return replace(subscription, lane_id=lane)
 
 
 def narrowed_query(
@@ -115,6 +124,26 @@ def _check(select: Select, paths: Iterable[FieldPath], what: str) -> None:
     """Refuse hidden fields: which rows come, or in what order, would tell their values."""
     if not all(select.keeps(path) for path in paths):
         raise _refused(f"{what} may only use the fields that the token grants.")
+
+
+def _check_merge(select: Select, merge: Reduce | Merger | None) -> None:
+    """Refuse a topic whose own `merge` may write a hidden field into a granted one.
+
+    A lane merges and then selects, and so does a full queue, whatever the subscription asks for.
+    """
+    # The operator's function sees the whole message, and may put anything anywhere.
+    if isinstance(merge, Merger):
+        raise _refused("The token grants fields, and the topic merges whole messages.")
+    for column in () if merge is None else merge.columns:
+        # A result in its field's own place is shown and hidden with it.
+        is_moved = column.name is not None and _shows(select, column.target)
+        if is_moved and not select.keeps(column.path):
+            raise _refused("The topic's merge writes hidden fields into granted ones.")
+
+
+def _shows(granted: Select, place: tuple[str, ...]) -> bool:
+    """Return True if a place is shown, or something in it."""
+    return any(it.keep and meet(it.steps, place) for it in granted.directives)
 
 
 def _refused(detail: str) -> Problem:

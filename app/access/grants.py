@@ -10,7 +10,7 @@ from typing import Final
 from starlette.types import Scope
 
 from tidegate.app.http.problems import Problem
-from tidegate.app.http.requests import TopicPattern
+from tidegate.app.http.requests import OWN_PREFIX, TopicPattern
 from tidegate.keys.errors import KeysError
 from tidegate.keys.filter import Filter, disjunction
 from tidegate.keys.select import Select
@@ -23,6 +23,9 @@ VERBS: Final = (READ, WRITE, ADMIN, OBSERVE)
 
 SUBJECT: Final = "tidegate.subject"
 """The place of the subject in a request's scope, where the guard puts it."""
+
+CERTIFICATE_PREFIX: Final = "certificate:"
+"""Begins the `sub` of whoever shows a certificate; of no token, which another issuer has named."""
 
 GRANTS_MAX: Final = 256
 """Grants of one token, and of one claim's value: each topic is looked for in all of them."""
@@ -141,8 +144,22 @@ class Grants:
         return [grant.document() for grant in self.each]
 
     def may_anywhere(self, verb: str) -> bool:
-        """Return True if any grant gives the verb; `observe` is not asked of one topic."""
+        """Return True if any grant gives the verb."""
         return any(verb in grant.can for grant in self.each)
+
+    @property
+    def observes_all(self) -> bool:
+        """True if figures of all topics together may be seen."""
+        return any(OBSERVE in grant.can and grant.topics.text == ">" for grant in self.each)
+
+    def observes(self, topics: Iterable[str]) -> bool:
+        """Return True if what concerns all these topics and patterns may be seen.
+
+        The gateway's own topics concern the whole of it, and not what others publish.
+        """
+        others = (topic for topic in topics if not topic.startswith(OWN_PREFIX))
+        observed = [grant.topics for grant in self.each if OBSERVE in grant.can]
+        return bool(observed) and all(any(it.covers(topic) for it in observed) for topic in others)
 
     def may_define(self, topic: str) -> bool:
         """Return True if the topic's definition and figures may be seen.
@@ -196,10 +213,11 @@ class Grants:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """The bearer of a token, for as long as the token and the policy hold.
+    """The bearer of a token or of a certificate, for as long as that and the policy hold.
 
-    `own`: grants in the token. `values`: those of the claim that the policy maps to grants.
-    `key_id` and `token_id` say by what it can be revoked.
+    `own`: grants in the token. `values`: those of the claim that the policy maps to grants, and to
+    `limits` in place of those of the settings. `key_id`, `token_id` and `token` say by what it can
+    be revoked: the key, the `jti`, and the token itself. `certificate`: the name of one.
     """
 
     sub: str
@@ -209,6 +227,10 @@ class Subject:
     values: tuple[str, ...] = ()
     key_id: str = ""
     token_id: str = field(default="", repr=False)
+    token: str = field(default="", repr=False)
+    certificate: str = ""
+    # Not compared: other limits end no stream, they count for what comes next.
+    limits: Mapping[str, int] | None = field(default=None, compare=False)
 
 
 def forbidden(missing: str) -> Problem:

@@ -13,6 +13,7 @@ from typing import Final
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tidegate.app.access.access import Access, csrf_proof
+from tidegate.app.access.audit import note_subject
 from tidegate.app.access.grants import (
     OBSERVE,
     SUBJECT,
@@ -23,11 +24,12 @@ from tidegate.app.access.grants import (
     forbidden,
     session_unknown,
 )
-from tidegate.app.access.rules import Need, is_known, rule_of
+from tidegate.app.access.login.cookies import SESSION, cookies
+from tidegate.app.access.rules import Need, methods_of, rule_of
 from tidegate.app.access.tokens import TokenInvalid, refused, unauthenticated
-from tidegate.app.http.internal_call import MARK
+from tidegate.app.http.internal_call import MARK, certificate_of
 from tidegate.app.http.middleware import SAFE_METHODS
-from tidegate.app.http.problems import STREAMS, Problem
+from tidegate.app.http.problems import DETAILS, STREAMS, Problem
 from tidegate.app.http.requests import (
     SESSIONS_PATH,
     raw_path,
@@ -36,11 +38,10 @@ from tidegate.app.http.requests import (
     topic_or_pattern,
 )
 
-COOKIE: Final = "__Host-tidegate"
-"""Browsers take a cookie of this prefix only from a secure origin, for all of it and no other."""
 CSRF_HEADER: Final = b"tidegate-csrf"
 TICKET: Final = b"ticket="
 OwnerOf = Callable[[str], str | None]
+TopicsOf = Callable[[str], Iterable[str]]
 
 
 class Guard:
@@ -69,6 +70,7 @@ class Guard:
             is_open = need is Need.NOTHING or (MARK in scope and path == "/metrics")
             if not is_open:
                 scope = await self._identified(scope)
+                note_subject(scope, scope[SUBJECT])
                 self._check(scope, path, need)
         await self._app(scope, receive, send)
 
@@ -80,8 +82,12 @@ class Guard:
             target = raw_path(scope) + b"?" + scope["query_string"]
             subject = self._access.redeemed(ticket, target)
             return {**scope, "query_string": query, SUBJECT: subject}
+        certificate = None if has_token(scope) else certificate_of(scope)
+        known = certificate and self._access.subject_of_certificate(certificate)
+        if known:
+            return {**scope, SUBJECT: known}
         token, is_cookie = token_in(scope)
-        subject = await self._access.subject_of(token)
+        subject = await self._access.subject_of(token, is_login=is_cookie)
         if is_cookie and MARK not in scope and scope["method"] not in SAFE_METHODS:
             _check_proof(scope, token)
         return {**scope, SUBJECT: subject}
@@ -90,9 +96,11 @@ class Guard:
         subject: Subject = scope[SUBJECT]
         grants = subject.grants
         match need:
-            case None if not is_known(path):
-                # A route without a rule is no route: it is refused, whatever it would answer.
-                raise Problem("not-found", "There is nothing under this path.")
+            # A route without a rule is no route: it is refused, whatever it would answer.
+            case None if methods := methods_of(path):
+                raise Problem("method-not-allowed", DETAILS[405], headers={"Allow": methods})
+            case None:
+                raise Problem("not-found", DETAILS[404])
             case Need.OBSERVE:
                 if not grants.may_anywhere(OBSERVE):
                     raise forbidden(OBSERVE)
@@ -119,11 +127,13 @@ class OwnerGuard:
     Args:
         app: what is guarded.
         owner_of: the `sub` that opened a session, None for a session that is not here.
+        topics_of: the topics of a session, none for one that is not here.
     """
 
-    def __init__(self, app: ASGIApp, owner_of: OwnerOf) -> None:
+    def __init__(self, app: ASGIApp, owner_of: OwnerOf, topics_of: TopicsOf) -> None:
         self._app = app
         self._owner_of = owner_of
+        self._topics_of = topics_of
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run the app for a request about a session that its subject may see or change.
@@ -139,17 +149,25 @@ class OwnerGuard:
     def _check(self, scope: Scope) -> None:
         path = raw_path(scope).decode("latin-1")
         rule = rule_of(scope["method"], path)
-        if rule is None or rule.need not in (Need.OWNER, Need.VIEWER):
+        # A trace needs what its route asks for, and a session that its reader may see.
+        if rule is None or rule.need not in (Need.OWNER, Need.VIEWER, Need.OBSERVE):
             return
         subject: Subject = scope[SUBJECT]
-        if rule.need is Need.VIEWER and subject.grants.may_anywhere(OBSERVE):
+        name = session_id(scope)
+        if rule.need is not Need.OWNER and subject.grants.observes(self._topics_of(name)):
             return
-        owner = self._owner_of(session_id(scope))
+        owner = self._owner_of(name)
         # The route of a stream brings the session here, and then admits its owner only.
         if owner is None and not path.endswith("/events"):
             # It may arrive before the route has read the body, and nobody would ask again.
             raise session_unknown()
         check_owner(subject, owner)
+
+
+def has_token(scope: Scope) -> bool:
+    """Return True if a request shows a token, good or bad; a certificate is then not asked."""
+    is_named = any(name == b"authorization" for name, _ in scope["headers"])
+    return is_named or any(True for _ in cookies(scope, SESSION))
 
 
 def token_in(scope: Scope) -> tuple[str, bool]:
@@ -166,21 +184,12 @@ def token_in(scope: Scope) -> tuple[str, bool]:
         if scheme.lower() != "bearer" or not token.strip():
             raise unauthenticated("Authorization is Bearer and a token.")
         return token.strip(), False
-    cookies = list(_cookies(scope))
-    if len(cookies) > 1:
+    found = list(cookies(scope, SESSION))
+    if len(found) > 1:
         raise refused(TokenInvalid("the cookie comes twice"))
-    if not cookies:
+    if not found:
         raise unauthenticated("The request needs a token: Authorization: Bearer …")
-    return cookies[0], True
-
-
-def _cookies(scope: Scope) -> Iterable[str]:
-    for name, value in scope["headers"]:
-        if name == b"cookie":
-            for pair in value.decode("latin-1").split(";"):
-                key, equals, text = pair.strip().partition("=")
-                if equals and key == COOKIE:
-                    yield text
+    return found[0], True
 
 
 def _check_proof(scope: Scope, token: str) -> None:

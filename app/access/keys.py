@@ -6,20 +6,21 @@ key has its algorithm, and a secret can never pass for a public key (RFC 8725, 2
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
-import ipaddress
+import http
 import logging
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 import msgspec
 from jwt import PyJWK
 from jwt.exceptions import PyJWTError
 
+from tidegate.app.access.outbound import ANSWER_BYTES_MAX, Unreachable, fetch, is_safe
 from tidegate.app.http.telemetry import event
 
 logger = logging.getLogger("tidegate.access")
@@ -34,11 +35,9 @@ FAMILIES: Final[Mapping[str, tuple[str, ...]]] = {
 SECRET_BYTES_MIN: Final = 32
 RSA_BITS_MIN: Final = 2048
 KEYS_MAX: Final = 100
-SET_BYTES_MAX: Final = 256 << 10
 REFRESH_S: Final = 300.0
 # An unknown key may be a new one. Asked for at most this often, as anybody can make one up.
 RETRY_S: Final = 10.0
-ANSWER_S_MAX: Final = 5.0
 
 
 class KeysInvalid(ValueError):
@@ -144,11 +143,12 @@ class KeySource:
     def __init__(self, place: str) -> None:
         self.keys = KeySet()
         self.is_remote = "://" in place
-        if self.is_remote:
-            _check_address(place)
+        if self.is_remote and not is_safe(place):
+            raise KeysInvalid("expected a file, or an https address without a name and password")
         self._place = place
         self._stamp: object = None
         self._asked_s = float("-inf")
+        self._asking = asyncio.Lock()
 
     def load(self) -> None:
         """Read a file; an address is asked by `refresh`.
@@ -160,58 +160,47 @@ class KeySource:
             self._stamp = stamp_of(Path(self._place))
             self.keys = KeySet.parse(read_file(Path(self._place)))
 
+    def refresh_file(self) -> bool:
+        """Read a file that may have changed; return True if its keys have."""
+        before = self.keys
+        if not self.is_remote and stamp_of(Path(self._place)) != self._stamp:
+            try:
+                self.load()
+            except KeysInvalid as error:
+                _stay(error)
+        return self.keys != before
+
     async def refresh(self, *, is_wanted: bool = False) -> bool:
-        """Read the keys again if they may have changed; return True if they have.
+        """Ask the address again if it is time; return True if this call has found other keys.
 
         `is_wanted`: a token named a key that is not there.
         """
-        before = self.keys
         try:
-            if self.is_remote:
-                await self._ask(RETRY_S if is_wanted or not before.keys else REFRESH_S)
-            elif stamp_of(Path(self._place)) != self._stamp:
-                self.load()
+            return await self._ask(RETRY_S if is_wanted or not self.keys.keys else REFRESH_S)
         except KeysInvalid as error:
-            figures = event("keys-not-read", reason=str(error))
-            logger.warning("the keys stay as they are: %s", error, extra=figures)
-        return self.keys != before
+            _stay(error)
+            return False
 
-    async def _ask(self, after_s: float) -> None:
-        if time.monotonic() - self._asked_s < after_s:
-            return
-        self._asked_s = time.monotonic()
-        import httpx2  # only gateways with keys at an address are clients
-
-        limits = httpx2.Timeout(ANSWER_S_MAX)
-        try:
-            async with (
-                httpx2.AsyncClient(timeout=limits, trust_env=False) as http,
-                http.stream("GET", self._place) as answer,
-            ):
-                if answer.status_code != httpx2.codes.OK:
-                    raise KeysInvalid(f"auth_keys answered {answer.status_code}")
-                text = b""
-                async for piece in answer.aiter_bytes():
-                    text += piece
-                    if len(text) > SET_BYTES_MAX:
-                        raise KeysInvalid(f"auth_keys sent more than {SET_BYTES_MAX} bytes")
-        except httpx2.HTTPError as error:
-            raise KeysInvalid(f"auth_keys cannot be reached: {type(error).__name__}") from None
-        self.keys = KeySet.parse(text)
+    async def _ask(self, after_s: float) -> bool:
+        # One asks, and the others wait for its answer: after a rotation many tokens of the new key
+        # come at once, and a browser does not return after a 401.
+        async with self._asking:
+            if time.monotonic() - self._asked_s < after_s:
+                return False
+            self._asked_s = time.monotonic()
+            try:
+                status, text = await fetch(self._place)
+            except Unreachable as error:
+                raise KeysInvalid(f"auth_keys cannot be reached: {error}") from None
+            if status != http.HTTPStatus.OK:
+                raise KeysInvalid(f"auth_keys answered {status}")
+            before, self.keys = self.keys, KeySet.parse(text)
+            return self.keys != before
 
 
-def _check_address(address: str) -> None:
-    parts = urlsplit(address)
-    is_safe = parts.scheme == "https" or (parts.scheme == "http" and _is_loopback(parts.hostname))
-    if not is_safe or parts.username is not None:
-        raise KeysInvalid("expected a file, or an https address without a name and password")
-
-
-def _is_loopback(host: str | None) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host or "").is_loopback
-    except ValueError:
-        return False
+def _stay(error: KeysInvalid) -> None:
+    figures = event("keys-not-read", reason=str(error))
+    logger.warning("the keys stay as they are: %s", error, extra=figures)
 
 
 def stamp_of(path: Path) -> object:
@@ -231,9 +220,9 @@ def read_file(path: Path) -> bytes:
     """
     try:
         with path.open("rb") as file:
-            text = file.read(SET_BYTES_MAX + 1)
+            text = file.read(ANSWER_BYTES_MAX + 1)
     except OSError as error:
         raise KeysInvalid(f"{path.name} cannot be read: {error.strerror}") from None
-    if len(text) > SET_BYTES_MAX:
-        raise KeysInvalid(f"{path.name} has more than {SET_BYTES_MAX} bytes")
+    if len(text) > ANSWER_BYTES_MAX:
+        raise KeysInvalid(f"{path.name} has more than {ANSWER_BYTES_MAX} bytes")
     return text

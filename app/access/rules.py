@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from tidegate.app.http.problems import STREAMS
+
 
 class Need(StrEnum):
     """What a route asks of a subject."""
@@ -86,11 +88,14 @@ RULES: Final = (
     Rule("POST", LOGIN, Need.NOTHING),
     Rule("GET", LOGIN, Need.SUBJECT),
     Rule("DELETE", LOGIN, Need.NOTHING),
+    Rule("GET", LOGIN + "/start", Need.NOTHING),
+    Rule("GET", LOGIN + "/callback", Need.NOTHING),
     Rule("POST", "/v1/tickets", Need.SUBJECT),
     Rule("GET", "/openapi.json", Need.SUBJECT),
     Rule("GET", "/healthz", Need.NOTHING),
     Rule("GET", "/readyz", Need.NOTHING),
     Rule("GET", "/", Need.NOTHING),
+    Rule("GET", "/console", Need.NOTHING),
     Rule("GET", "/docs", Need.NOTHING),
     Rule("GET", "/static/{file:path}", Need.NOTHING),
     Rule("GET", "/client.js", Need.NOTHING),
@@ -121,6 +126,10 @@ def rule_of(method: str, path: str) -> Rule | None:
     return next((it for it in RULES if it.method == wanted and it.matches(path)), None)
 
 
-def is_known(path: str) -> bool:
-    """Return True if a rule names the path, for any method."""
-    return any(it.matches(path) for it in RULES)
+def methods_of(path: str) -> str:
+    """Return the methods for which rules name the path, as the header Allow; empty for none."""
+    methods = {it.method for it in RULES if it.matches(path)}
+    # A stream has no end, and HEAD would wait for it.
+    if "GET" in methods and not path.endswith(STREAMS):
+        methods.add("HEAD")
+    return ", ".join(sorted(methods))

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import re
+from base64 import urlsafe_b64encode
 from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any, Final
 
 import jwt
 
-from tidegate.app.access.grants import GrantInvalid, Grants, Subject, named_values, parse_grants
+from tidegate.app.access.grants import (
+    CERTIFICATE_PREFIX,
+    GrantInvalid,
+    Grants,
+    Subject,
+    named_values,
+    parse_grants,
+)
 from tidegate.app.access.keys import KeySet
 from tidegate.app.access.policy import Policy
 from tidegate.app.http.problems import Problem
@@ -18,6 +26,7 @@ from tidegate.app.http.problems import Problem
 CLAIM: Final = "tidegate"
 REQUIRED: Final = ("exp", "iss", "aud", "sub")
 SKEW_S: Final = 30
+EXPIRES_S_MAX: Final = 253_402_300_799
 TOKEN_CHARACTERS_MAX: Final = 8192
 # Types of RFC 9068 and of RFC 7519. A token for another use, such as a logout, is none of ours.
 TYPES: Final = frozenset({"jwt", "at+jwt", "application/at+jwt"})
@@ -27,7 +36,10 @@ VERIFIED_MAX: Final = 4_096
 
 _TOKEN = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+", re.ASCII)
 # A lone surrogate, which JSON can spell, has no UTF-8: no answer or log could carry it.
-_SUB = re.compile(r"[^\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]{1,255}")
+# Marks of writing direction would have a log or the console show another name than the one it is.
+_SUB = re.compile(
+    r"[^\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]{1,255}"
+)
 
 
 class TokenInvalid(Exception):
@@ -40,10 +52,10 @@ class KeyUnknown(TokenInvalid):
 
 @dataclass(frozen=True, slots=True)
 class Issuer:
-    """The issuer whose tokens are taken, and the audience that they must name."""
+    """The issuer whose tokens are taken, and the audiences of which they must name one."""
 
     name: str
-    audience: str
+    audiences: tuple[str, ...]
 
 
 class Verifier:
@@ -95,7 +107,7 @@ class Verifier:
                 claims = self._claims(token, key.jwk)
             except jwt.InvalidSignatureError:
                 continue
-            return _subject(claims, key.digest, policy)
+            return _subject(claims, key.digest, _name_of(token), policy)
         raise TokenInvalid("its signature is wrong")
 
     def _claims(self, token: str, jwk: jwt.PyJWK) -> dict[str, Any]:
@@ -104,7 +116,7 @@ class Verifier:
                 token, jwk,
                 algorithms=[jwk.algorithm_name],
                 issuer=self._issuer.name,
-                audience=self._issuer.audience,
+                audience=self._issuer.audiences,
                 leeway=SKEW_S,
                 options={"require": list(REQUIRED), "enforce_minimum_key_length": True},
             )  # fmt: skip
@@ -125,14 +137,30 @@ _REASONS: dict[type[jwt.PyJWTError], str] = {
 }
 
 
-def _subject(claims: dict[str, Any], key_id: str, policy: Policy) -> Subject:
+def _name_of(token: str) -> str:
+    """Return what names this token in `tidegate.revoked`; it tells nothing of the token.
+
+    Made of what is signed: a signature can be spelled in more than one way, by the last bits of
+    base64 or the other root of ECDSA, and each spelling would be another token.
+    """
+    digest = hashlib.sha256(token.rpartition(".")[0].encode()).digest()
+    return f"token:{urlsafe_b64encode(digest).rstrip(b'=').decode()}"
+
+
+def _subject(claims: dict[str, Any], key_id: str, name: str, policy: Policy) -> Subject:
     expires = claims["exp"]
     # PyJWT takes numbers in texts, too; RFC 7519 has numbers only.
     if isinstance(expires, bool) or not isinstance(expires, int | float):
         raise TokenInvalid("its exp is not a number")
+    # Beyond a calendar a number may have no value in milliseconds, or none that JSON can carry.
+    if not expires <= EXPIRES_S_MAX:
+        raise TokenInvalid("its exp is beyond the year 9999")
     sub, token_id = claims["sub"], claims.get("jti", "")
     if not isinstance(sub, str) or not _SUB.fullmatch(sub):
         raise TokenInvalid("its sub is not a text of 1 to 255 characters")
+    # An issuer that lets people choose their `sub` would hand out the sessions of certificates.
+    if sub.startswith(CERTIFICATE_PREFIX):
+        raise TokenInvalid("its sub is that of a client's certificate")
     held = claims.get(CLAIM, {})
     if not isinstance(held, dict):
         raise TokenInvalid(f"its claim {CLAIM} is not an object")
@@ -150,6 +178,7 @@ def _subject(claims: dict[str, Any], key_id: str, policy: Policy) -> Subject:
             values=named_values(claims, policy.claim) if policy.claim else (),
             key_id=key_id,
             token_id=token_id if isinstance(token_id, str) else "",
+            token=name,
         )
     )
 

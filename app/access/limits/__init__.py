@@ -1,0 +1,1 @@
+"""How much a subject, a topic and the gateway may have."""

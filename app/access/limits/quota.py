@@ -1,0 +1,312 @@
+"""Quotas: how much a subject, a topic and the gateway may have at once, and in a second.
+
+Each limit is a setting. The policy file may give the subjects of a claim's value other limits than
+the settings `subject_…`. A breach is `limit-reached`, and names the setting. Without authentication
+the subject is nobody, who has the limits of the gateway alone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
+from math import ceil
+from typing import TYPE_CHECKING, Final
+
+from tidegate.app.access.limits.lanes import LaneUse, Wanted
+from tidegate.app.access.limits.memory import MemoryBound
+from tidegate.app.http.problems import RETRY_LATER, Problem
+from tidegate.conflation.errors import LimitReached
+from tidegate.keys.text.duration import SECOND, Instant
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tidegate.app.access.grants import Subject
+    from tidegate.app.settings.settings import Settings
+    from tidegate.conflation.subscription import LaneId
+
+NOBODY: Final = ""
+
+
+class LimitsInvalid(ValueError):
+    """Limits that cannot be used; `str()` says what was expected."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one subject may have; 0 is any number. The last two of publishing are a second's."""
+
+    sessions: int = 0
+    subscriptions: int = 0
+    lanes: int = 0
+    topics: int = 0
+    publish_messages: int = 0
+    publish_bytes: int = 0
+    journal_reads: int = 0
+
+    @classmethod
+    def of(cls, settings: Settings) -> Limits:
+        """Return the limits of the settings."""
+        return cls(*(getattr(settings, f"subject_{each.name}_max") for each in fields(cls)))
+
+
+NAMES: Final = tuple(each.name for each in fields(Limits))
+
+
+def parse_limits(document: object) -> dict[str, int]:
+    """Parse limits of the policy file: a table of some of the names of `Limits`.
+
+    Raises:
+        LimitsInvalid: an unknown name, or a value that is no whole number.
+    """
+    if not isinstance(document, Mapping):
+        raise LimitsInvalid("expected a table such as {sessions = 10}")
+    found: dict[str, int] = {}
+    for name, most in document.items():
+        if name not in NAMES:
+            raise LimitsInvalid(f"unknown limit {str(name)[:64]!r}; known: {', '.join(NAMES)}")
+        if not isinstance(most, int) or isinstance(most, bool) or not 0 <= most < 1 << 50:
+            raise LimitsInvalid(f"{name}: expected a whole number, 0 for no limit")
+        found[name] = most
+    return found
+
+
+def widest(each: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """Return the widest limit of each name: values of a claim add up, as their grants do."""
+    found: dict[str, int] = {}
+    for limits in each:
+        for name, most in limits.items():
+            known = found.get(name, most)
+            found[name] = max(known, most) if known and most else 0
+    return found
+
+
+class Bucket:
+    """A token bucket that holds a second's worth, and lets a large request go into debt.
+
+    The size of a request is known only once it has been read, and the next one waits for it.
+    """
+
+    __slots__ = ("_at", "_level")
+
+    def __init__(self, per_second: int, now: Instant) -> None:
+        self._level, self._at = float(per_second), now
+
+    def wait_s(self, per_second: int, now: Instant) -> int:
+        """Return the seconds until something may pass; 0 if it may now, as with no rate."""
+        if not per_second:
+            self._level, self._at = 1.0, now  # no debt, should a policy bring a rate
+            return 0
+        passed = per_second * (now - self._at) / SECOND
+        self._level, self._at = min(float(per_second), self._level + passed), now
+        return 0 if self._level > 0 else max(1, ceil(-self._level / per_second))
+
+    def spend(self, amount: int) -> None:
+        """Take what has passed."""
+        self._level -= amount
+
+
+class Usage:
+    """What one subject has at present, or nobody."""
+
+    __slots__ = ("_of_all", "_quotas", "bytes", "lane_ids", "messages", "reads", "sessions", "sub",
+                 "subscriptions", "topics")  # fmt: skip
+
+    def __init__(self, quotas: Quotas, sub: str, limits: Limits, now: Instant) -> None:
+        self.sub = sub
+        self.sessions = self.subscriptions = self.reads = 0
+        self.lane_ids: Counter[LaneId] = Counter()
+        self.topics: set[str] = set()
+        self.messages = Bucket(limits.publish_messages, now)
+        self.bytes = Bucket(limits.publish_bytes, now)
+        self._quotas, self._of_all = quotas, quotas.lanes
+
+    def check(self, subject: Subject | None, wanted: Sequence[Wanted], more: int) -> None:
+        """Refuse lanes beyond the limits, `more` subscriptions of which are new.
+
+        Raises:
+            LimitReached: of the subject, of a topic or of the gateway.
+        """
+        self._quotas.check_subscriptions(self, subject, wanted, more)
+
+    def hold(self, topic: str, lane_id: LaneId) -> None:
+        """Count a subscription that was granted a lane."""
+        self.subscriptions += 1
+        self.lane_ids[lane_id] += 1
+        self._of_all.hold(topic, lane_id)
+
+    def release(self, topic: str, lane_id: LaneId) -> None:
+        """Count such a subscription no longer."""
+        self.subscriptions -= 1
+        self.lane_ids[lane_id] -= 1
+        if not self.lane_ids[lane_id]:
+            del self.lane_ids[lane_id]
+        self._of_all.release(topic, lane_id)
+
+
+class Quotas:
+    """Counts what subjects have, and refuses more than the limits allow."""
+
+    def __init__(self, settings: Settings, now: Callable[[], Instant]) -> None:
+        """`now`: the clock of rates, monotonic ns."""
+        self._settings = settings
+        self._now = now
+        self.memory = MemoryBound(settings.memory_bytes_max, now)
+        self._default = Limits.of(settings)
+        self._nobodys = Limits()
+        self._usage: dict[str, Usage] = {}
+        self.lanes = LaneUse(settings.lanes_max, settings.topic_lanes_max)
+        self._reads = 0
+        self._messages = Bucket(settings.publish_messages_max, now())
+        self._bytes = Bucket(settings.publish_bytes_max, now())
+
+    def usage(self, sub: str) -> Usage:
+        """Return what a subject has, by its `sub`."""
+        found = self._usage.get(sub)
+        if found is None:
+            self._forget_idle()
+            found = self._usage[sub] = Usage(self, sub, self._default, self._now())
+        return found
+
+    def limits(self, sub: str, subject: Subject | None) -> Limits:
+        """Return the limits of a subject; those of the settings where its token is not known."""
+        if sub == NOBODY:
+            return self._nobodys
+        own = None if subject is None else subject.limits
+        return replace(self._default, **own) if own else self._default
+
+    # --- Sessions and their subscriptions
+
+    def check_session(self, sub: str, subject: Subject | None) -> None:
+        """Refuse one more session of a subject.
+
+        Raises:
+            LimitReached: it has as many as it may have, or there is no memory for it.
+        """
+        self.memory.check()
+        most = self.limits(sub, subject).sessions
+        if most and self.usage(sub).sessions >= most:
+            raise _at_limit("subject_sessions_max", most, "sessions")
+
+    def check_subscriptions(
+        self, usage: Usage, subject: Subject | None, wanted: Sequence[Wanted], more: int
+    ) -> None:
+        """Do what `Usage.check` says."""
+        if more:
+            self.memory.check()
+        limits = self.limits(usage.sub, subject)
+        if limits.subscriptions and usage.subscriptions + more > limits.subscriptions:
+            raise _at_limit("subject_subscriptions_max", limits.subscriptions, "subscriptions")
+        most = self._settings.subscriptions_max
+        if self.lanes.subscriptions + more > most:
+            raise _at_limit("subscriptions_max", most, "subscriptions")
+        if limits.lanes:
+            new = {lane_id for _, lane_id in wanted if lane_id not in usage.lane_ids}
+            if new and len(usage.lane_ids) + len(new) > limits.lanes:
+                raise _at_limit("subject_lanes_max", limits.lanes, "different lanes")
+        self.lanes.check(wanted)
+
+    # --- Topics
+
+    def check_topic(self, subject: Subject | None, is_there: Callable[[str], bool]) -> None:
+        """Refuse one more topic of a subject.
+
+        Raises:
+            Problem, LimitReached: it has as many as it may have, or there is no memory for it.
+        """
+        self.memory.check()
+        if subject is None:
+            return
+        most, usage = self.limits(subject.sub, subject).topics, self.usage(subject.sub)
+        if most and len(usage.topics) >= most:
+            usage.topics = {name for name in usage.topics if is_there(name)}
+        if most and len(usage.topics) >= most:
+            detail = f"A subject has at most {most} topics of its own (subject_topics_max)."
+            raise Problem("limit-reached", detail, headers=RETRY_LATER)
+
+    def note_topic(self, subject: Subject | None, name: str) -> None:
+        """Count a topic that a subject has created, if its topics are limited."""
+        # Names are let go when the limit is reached: without one they would be kept for ever.
+        if subject is not None and self.limits(subject.sub, subject).topics:
+            self.usage(subject.sub).topics.add(name)
+
+    # --- Publishing
+
+    def check_publish(self, subject: Subject | None) -> None:
+        """Refuse to publish before the rates allow it again; what was sent is noted afterwards.
+
+        Raises:
+            Problem, LimitReached: with the seconds to wait; there is no memory for more.
+        """
+        self.memory.check()
+        settings, now = self._settings, self._now()
+        asked = [
+            ("publish_messages_max", self._messages, settings.publish_messages_max),
+            ("publish_bytes_max", self._bytes, settings.publish_bytes_max),
+        ]
+        if subject is not None:
+            limits, usage = self.limits(subject.sub, subject), self.usage(subject.sub)
+            asked.append(("subject_publish_messages_max", usage.messages, limits.publish_messages))
+            asked.append(("subject_publish_bytes_max", usage.bytes, limits.publish_bytes))
+        for name, bucket, rate in asked:
+            if wait_s := bucket.wait_s(rate, now):
+                detail = f"No more than {rate} a second are published ({name})."
+                raise Problem("limit-reached", detail, headers={"Retry-After": str(wait_s)})
+
+    def note_publish(self, subject: Subject | None, messages: int, size_bytes: int) -> None:
+        """Count what was sent to be published."""
+        self._messages.spend(messages)
+        self._bytes.spend(size_bytes)
+        if subject is not None:
+            usage = self.usage(subject.sub)
+            usage.messages.spend(messages)
+            usage.bytes.spend(size_bytes)
+
+    # --- Journals
+
+    @contextmanager
+    def reading(self, subject: Subject | None) -> Iterator[None]:
+        """Count an answer with a journal while the block runs.
+
+        Raises:
+            Problem: limit-reached.
+        """
+        most = self._settings.journal_reads_max
+        if self._reads >= most:
+            raise _reading(most, "journal_reads_max")
+        usage = self.usage(NOBODY if subject is None else subject.sub)
+        of_subject = self.limits(usage.sub, subject).journal_reads
+        if of_subject and usage.reads >= of_subject:
+            raise _reading(of_subject, "subject_journal_reads_max")
+        self._reads += 1
+        usage.reads += 1
+        try:
+            yield
+        finally:
+            self._reads -= 1
+            usage.reads -= 1
+
+    def _forget_idle(self) -> None:
+        """Forget subjects that have nothing, once there are many."""
+        if len(self._usage) < IDLE_KEPT_MAX:
+            return
+        # A rate that is forgotten begins anew; so this bounds memory, and is seldom done.
+        self._usage = {
+            sub: it
+            for sub, it in self._usage.items()
+            if it.sessions or it.subscriptions or it.reads or it.topics
+        }
+
+
+IDLE_KEPT_MAX: Final = 20_000
+
+
+def _at_limit(name: str, most: int, what: str) -> LimitReached:
+    return LimitReached(f"there are at most {most} {what} ({name})")
+
+
+def _reading(most: int, name: str) -> Problem:
+    detail = f"At most {most} journals are read at once ({name})."
+    return Problem("limit-reached", detail, headers={"Retry-After": "1"})

@@ -1,0 +1,1 @@
+"""The login of browsers at an identity provider, and its cookies."""
