@@ -1,15 +1,21 @@
-"""Admission: how many connections there may be, and how many streams begin at a time."""
+"""Admission: how many connections there may be, and how many requests begin at a time."""
 
 from __future__ import annotations
 
 import asyncio
 import ipaddress
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from heapq import heappop, heappush
+from itertools import count
 from typing import Any, Final, NamedTuple
 
+import httptools
+
 from tidegate.app.http.connection import NO_DESCRIPTOR, Connection, WriteWatch
+from tidegate.app.http.problems import STREAMS
 from tidegate.app.http.telemetry import ConnectionFigures
+from tidegate.app.http.wire import Fields, cors_fields, too_many_connections
 
 # A limit that refused connections outright would refuse health checks too. So this many beyond it
 # are read for one request: health checks are answered, others get a 429.
@@ -17,6 +23,7 @@ WAITING_CONNECTIONS_MAX: Final = 32
 HEALTH_PATHS: Final = frozenset({b"/healthz", b"/readyz", b"/metrics"})
 CONNECTIONS: Final = "connections"
 ADDRESS: Final = "address"
+SETTING_OF: Final = {CONNECTIONS: "connections_max", ADDRESS: "connections_per_address_max"}
 IPV6_NETWORK_BITS: Final = 64  # what one customer has
 
 
@@ -36,7 +43,10 @@ class ConnectionLimits:
         self._waiting: dict[Connection, str] = {}  # oldest first
 
     def enter(self, connection: Connection, address: str) -> None:
-        """Count an accepted connection. If too many wait for admission, abort the oldest."""
+        """Count an accepted connection. If too many wait for admission, abort the oldest.
+
+        `address`: empty for a trusted proxy, of whose connections `attribute` knows the client.
+        """
         self._figures.connections += 1
         origin = _origin(address) if self._per_address_max else ""
         if self._has_room(origin):
@@ -57,15 +67,45 @@ class ConnectionLimits:
             self._admit(connection, origin)
         return connection in self._admitted
 
-    def refuse(self, connection: Connection) -> None:
-        """Count a waiting connection as refused for want of room."""
+    def attribute(self, connection: Connection, address: str) -> None:
+        """Count a proxy's connection to the client whose request it brings now."""
+        origin = _origin(address) if self._per_address_max else ""
+        if connection in self._waiting:
+            self._waiting[connection] = origin
+        elif self._admitted.get(connection, origin) != origin:
+            self._release(connection)
+            if self._has_room(origin):
+                self._admit(connection, origin)
+            else:
+                self._waiting[connection] = origin
+
+    def refusal(
+        self, connection: Connection, target: bytes, fields: Fields, origins: Sequence[str]
+    ) -> bytes:
+        """Refuse a waiting connection; return the answer to its request, b"" for a health check.
+
+        `origins`: whose pages may read the answer.
+        """
+        path = httptools.parse_url(target).path or b""
+        if path in HEALTH_PATHS:
+            return b""
+        setting = self.refuse(connection)
+        accepts = [value for name, value in fields if name == b"accept"]
+        return too_many_connections(setting, path, accepts, cors_fields(origins, fields))
+
+    def refuse(self, connection: Connection) -> str:
+        """Count a waiting connection as refused for want of room; return the limit's setting."""
         reason = self._full_limit(self._waiting.get(connection, "")) or CONNECTIONS
         self._figures.refused_by[reason] += 1
+        return SETTING_OF[reason]
 
     def leave(self, connection: Connection) -> None:
         """Forget a connection that has ended."""
         self._figures.connections -= 1
         self._waiting.pop(connection, None)
+        self._release(connection)
+
+    def _release(self, connection: Connection) -> None:
         origin = self._admitted.pop(connection, None)
         if origin is None:
             return
@@ -81,7 +121,7 @@ class ConnectionLimits:
         if len(self._admitted) >= self._figures.connections_max:
             return CONNECTIONS
         of_origin = self._per_address.get(origin, 0)
-        is_full = self._per_address_max and of_origin >= self._per_address_max
+        is_full = origin and of_origin >= self._per_address_max
         return ADDRESS if is_full else ""
 
     def _admit(self, connection: Connection, origin: str) -> None:
@@ -132,6 +172,34 @@ class HandedOver(NamedTuple):
         self.served.discard(stream)
 
 
+class HeldBack:
+    """Stands in for the transport of an answer, and keeps what is written.
+
+    A stream writes its first event with it. Each write by itself costs a system call, and wakes
+    the peer.
+    """
+
+    __slots__ = ("_answer", "_transport", "close", "is_closing", "parts")
+
+    def __init__(self, answer: Any) -> None:
+        """`answer`: what writes to its attribute `transport`."""
+        self.parts: list[bytes] = []
+        self._answer = answer
+        self._transport: asyncio.Transport = answer.transport
+        self.close, self.is_closing = self._transport.close, self._transport.is_closing
+
+    def __enter__(self) -> list[bytes]:
+        self._answer.transport = self
+        return self.parts
+
+    def __exit__(self, *raised: object) -> None:
+        self._answer.transport = self._transport
+
+    def write(self, part: bytes) -> None:
+        """Keep a piece."""
+        self.parts.append(part)
+
+
 # One opening costs a third of a millisecond, so these cost as much as a turn of the streams. No
 # fewer than connections are accepted in a turn: those beyond would wait here, and take memory.
 OPENINGS_A_TURN: Final = 16
@@ -175,3 +243,97 @@ class OpeningPace:
             asyncio.get_running_loop().call_soon(self._turn)
         for _ in range(begun):
             self._waiting.popleft()()
+
+
+# How long the requests of one turn may take together; one may take longer. After it others have a
+# few turns for themselves: a publish and its flush take four, and meet one such request, not four.
+# A turn without requests costs some 20 us.
+TURN_S: Final = 0.001
+REST_TURNS: Final = 3
+REQUESTS_A_TURN_MAX: Final = 16
+_WEIGHT: Final = 1 / 8  # of the latest turn in the mean
+
+
+class RequestPace:
+    """Begins all other requests: in each turn of the loop as many as take a millisecond.
+
+    Begun as they come, twenty connections with a request each would stand in one turn, before
+    whatever a good client waits for. Of the requests that wait, that of the connection which has
+    rested longest comes first. So a client that asks as fast as it is answered waits for itself,
+    and one that asks now and then hardly at all.
+    """
+
+    def __init__(self) -> None:
+        # Since when a connection rests, in requests begun; a number; its request.
+        self._waiting: list[tuple[int, int, Connection, Callable[[], None]]] = []
+        self._numbers = count()
+        self._begun = 0
+        self._begun_before = 0  # the latest turn
+        self._began_at_s = 0.0
+        self._cost_s = TURN_S / REQUESTS_A_TURN_MAX  # of one request, and of all else in its turn
+        self._left = REQUESTS_A_TURN_MAX  # that may begin before the next turn
+        self._rest = 0  # turns until others may begin
+        self._is_called = False
+
+    def __len__(self) -> int:
+        """Return how many wait."""
+        return len(self._waiting)
+
+    def enter(self, connection: Connection) -> None:
+        """Let a new connection rest from now: a client wins nothing by opening another."""
+        connection.rests_since = self._begun
+
+    def begin(self, connection: Connection, request: Callable[[], None]) -> None:
+        """Call what begins a request, now or in its turn."""
+        loop = asyncio.get_running_loop()
+        if not self._is_called:
+            self._began_at_s, self._begun_before = loop.time(), self._begun
+        if self._left and not (self._waiting and self._waiting[0][0] <= connection.rests_since):
+            self._left -= 1
+            self._begin(connection, request)
+        else:
+            place = connection.rests_since, next(self._numbers), connection, request
+            heappush(self._waiting, place)
+        if not self._is_called:
+            self._is_called = True
+            loop.call_soon(self._turn, loop)  # after the request, whose time it takes
+
+    def _begin(self, connection: Connection, request: Callable[[], None]) -> None:
+        self._begun += 1
+        connection.rests_since = self._begun
+        request()
+
+    def _turn(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Begin the next ones: the loop has run what began before, and served all others."""
+        now_s = loop.time()
+        if begun := self._begun - self._begun_before:
+            # Bounded, as another process may have had the core for a while.
+            taken_s = (now_s - self._began_at_s) / begun
+            cost_s = min(TURN_S, max(TURN_S / REQUESTS_A_TURN_MAX, taken_s))
+            self._cost_s += _WEIGHT * (cost_s - self._cost_s)
+        self._began_at_s, self._begun_before = now_s, self._begun
+        allowed = min(REQUESTS_A_TURN_MAX, max(1, int(TURN_S / self._cost_s)))
+        self._rest = REST_TURNS if begun and allowed == 1 else max(0, self._rest - 1)
+        due = 0 if self._rest else min(allowed, len(self._waiting))
+        self._left = 0 if self._rest else allowed - due
+        for _ in range(due):
+            _, _, connection, request = heappop(self._waiting)
+            self._begin(connection, request)
+        # Called again also after the last ones: what comes until then is of the same turn.
+        self._is_called = due > 0 or self._rest > 0
+        if self._is_called:
+            loop.call_soon(self._turn, loop)
+
+
+class Paces:
+    """Begins requests, each kind at its pace."""
+
+    def __init__(self) -> None:
+        self.openings, self.requests = OpeningPace(), RequestPace()
+
+    def begin(self, path: str, connection: Connection, request: Callable[[], None]) -> None:
+        """Call what begins a request, now or in its turn."""
+        if path.endswith(STREAMS):
+            self.openings.begin(request)
+        else:
+            self.requests.begin(connection, request)

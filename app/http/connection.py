@@ -6,10 +6,13 @@ import asyncio
 import contextlib
 import logging
 import math
+import re
 import socket
+import ssl
 import struct
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from starlette.types import Message, Receive, Scope, Send
@@ -38,6 +41,44 @@ NO_DESCRIPTOR: Final = -1
 _RESET_AT_CLOSE: Final = struct.pack("ii", 1, 0)
 
 
+# As a gateway names the client to another one; from a client's own request it is not taken.
+CERTIFICATE_FIELD: Final = b"tidegate-certificate"
+NAME_KINDS: Final = ("DNS", "URI", "email")
+_NAME: Final = re.compile(r"[^\x00-\x1f\x7f-\x9f\u2028\u2029]{1,255}")
+
+
+@dataclass(frozen=True, slots=True)
+class ClientCertificate:
+    """A client's certificate that an authority of ours has signed."""
+
+    name: str
+    expires_ms: int
+
+    @classmethod
+    def of(cls, verified: Mapping[str, Any]) -> ClientCertificate | None:
+        """Return the certificate as Python's `getpeercert` shows it; None for one without a name.
+
+        The name is the first DNS name, URI or e-mail address, else the common name.
+        """
+        alternatives = verified.get("subjectAltName", ())
+        attributes = [pair for part in verified.get("subject", ()) for pair in part]
+        names = [value for kind, value in alternatives if kind in NAME_KINDS]
+        names += [value for name, value in attributes if name == "commonName"]
+        if not names or not _NAME.fullmatch(names[0]):
+            return None
+        return cls(names[0], int(ssl.cert_time_to_seconds(verified["notAfter"]) * 1_000))
+
+    def field(self) -> tuple[bytes, bytes]:
+        """Return the header field of a call to another gateway."""
+        return CERTIFICATE_FIELD, f"{self.expires_ms} {self.name}".encode()
+
+    @classmethod
+    def of_field(cls, value: bytes) -> ClientCertificate:
+        """Return the certificate that another gateway has verified."""
+        expires_ms, _, name = value.decode().partition(" ")
+        return cls(name, int(expires_ms))
+
+
 class Connection:
     """The transport under a request, which ASGI has no words for.
 
@@ -49,7 +90,7 @@ class Connection:
         figures: counts the connections that are given up.
     """
 
-    __slots__ = ("_figures", "_on_abort", "_socket", "_transport", "is_given_up")
+    __slots__ = ("_figures", "_on_abort", "_socket", "_transport", "is_given_up", "rests_since")
 
     def __init__(
         self,
@@ -58,6 +99,7 @@ class Connection:
         figures: ConnectionFigures,
     ) -> None:
         self.is_given_up = False
+        self.rests_since = 0  # in requests of all connections; `RequestPace` counts them
         self._transport = transport
         self._on_abort = on_abort
         self._figures = figures
@@ -84,6 +126,12 @@ class Connection:
             self.is_given_up = True
             self._figures.given_up += 1
         self.abort()
+
+    @property
+    def certificate(self) -> ClientCertificate | None:
+        """The client's certificate, if TLS has verified one."""
+        found: ClientCertificate | None = self._transport.get_extra_info("tidegate.certificate")
+        return found
 
     @property
     def is_closing(self) -> bool:
@@ -147,34 +195,6 @@ def _no_requests() -> None:
     """Do nothing: no request waits."""
 
 
-class HeldBack:
-    """Stands in for the transport of an answer, and keeps what is written.
-
-    A stream writes its first event with it. Each write by itself costs a system call, and wakes
-    the peer.
-    """
-
-    __slots__ = ("_answer", "_transport", "close", "is_closing", "parts")
-
-    def __init__(self, answer: Any) -> None:
-        """`answer`: what writes to its attribute `transport`."""
-        self.parts: list[bytes] = []
-        self._answer = answer
-        self._transport: asyncio.Transport = answer.transport
-        self.close, self.is_closing = self._transport.close, self._transport.is_closing
-
-    def __enter__(self) -> list[bytes]:
-        self._answer.transport = self
-        return self.parts
-
-    def __exit__(self, *raised: object) -> None:
-        self._answer.transport = self._transport
-
-    def write(self, part: bytes) -> None:
-        """Keep a piece."""
-        self.parts.append(part)
-
-
 def connection_of(scope: Scope) -> Connection | None:
     """Return the connection under a request; None under a server that is not ours."""
     connection: Connection | None = scope.get("extensions", {}).get(TRANSPORT_EXTENSION)
@@ -190,9 +210,34 @@ def figures_of(scope: Scope) -> ConnectionFigures | None:
     return figures or getattr(scope["app"].state, "figures", None)
 
 
-LOOKS_PER_TIMEOUT: Final = 25  # a peer is cut at most two looks after its time
+LOOKS_PER_TIMEOUT: Final = 10  # a peer is cut at most two looks after its time
 
 logger = logging.getLogger("tidegate.connections")
+
+
+class Deadline:
+    """The time within which a connection must get something done, one at a time."""
+
+    __slots__ = ("_loop", "_timer")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._timer: asyncio.TimerHandle | None = None
+
+    def begin(self, seconds: float, passed: Callable[[], object]) -> None:
+        """Call `passed` after so many seconds, unless a deadline runs already."""
+        if self._timer is None:
+            self._timer = self._loop.call_later(seconds, self._pass, passed)
+
+    def end(self) -> None:
+        """Call nothing: it is done."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _pass(self, passed: Callable[[], object]) -> None:
+        self._timer = None
+        passed()
 
 
 class WriteDeadline:
@@ -301,6 +346,8 @@ def without_chunks(app: Any, cycle: RequestResponseCycle) -> Any:
 
     uvicorn writes each body of unknown length in chunks. Here such a body ends with the connection.
     """
+    # It has no 100 either (RFC 9110, 15.2): its client would take that for the answer.
+    cycle.waiting_for_100_continue = False
 
     async def unframed(scope: Scope, receive: Receive, send: Send) -> None:
         is_open_ended = False

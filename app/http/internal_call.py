@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import msgspec
 from starlette.types import ASGIApp, Message, Scope
 
+from tidegate.app.http.connection import CERTIFICATE_FIELD, ClientCertificate, connection_of
 from tidegate.app.http.problems import problem_of
 
 MARK = "tidegate.inner"
@@ -45,7 +46,19 @@ class Call(msgspec.Struct, frozen=True, array_like=True):
         """Copy a request, with the header fields that matter."""
         raw: bytes = scope.get("raw_path") or scope["path"].encode("utf-8")
         headers = [pair for pair in scope["headers"] if pair[0] in HEADERS_TAKEN]
+        certificate = certificate_of(scope)
+        if certificate is not None:
+            headers.append(certificate.field())
         return cls(scope["method"], raw.split(b"?", 1)[0], scope["query_string"], headers, body)
+
+
+def certificate_of(scope: Scope) -> ClientCertificate | None:
+    """Return the certificate of a request's client, shown here or to the gateway that forwards."""
+    if MARK in scope:
+        named = [value for name, value in scope["headers"] if name == CERTIFICATE_FIELD]
+        return ClientCertificate.of_field(named[0]) if named else None
+    connection = connection_of(scope)
+    return None if connection is None else connection.certificate
 
 
 class Reply(msgspec.Struct, frozen=True, array_like=True):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import http
 import logging
+import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -20,10 +20,18 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from tidegate.app.http.problems import STREAMS, TRANSPORT_EXTENSION, Problem, problem_of
 from tidegate.app.http.requests import TOPICS_PATH, raw_path, topic_name, topic_or_pattern
 from tidegate.app.http.telemetry import AccessLog
-from tidegate.app.http.wire import ANY_ORIGIN, EXPOSED_HEADERS
-from tidegate.app.settings import Settings
+from tidegate.app.http.transport.proxies import FORWARDED, Forwarded
+from tidegate.app.http.wire import (
+    ANY_ORIGIN,
+    EVENT_STREAM,
+    EXPOSED_HEADERS,
+    event,
+    jittered_retry_ms,
+)
+from tidegate.app.settings.settings import Settings
 from tidegate.conflation.errors import EngineError
 from tidegate.keys.errors import KeysError
+from tidegate.keys.text.duration import Duration
 
 logger = logging.getLogger("tidegate.problems")
 
@@ -39,6 +47,8 @@ SECURITY_HEADERS = (
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
     (b"cache-control", b"no-store"),
+    # Pages of allowed origins ask by CORS, which it does not concern.
+    (b"cross-origin-resource-policy", b"same-origin"),
 )
 # A browser sends some requests of any page to any address without asking first: a page of another
 # site could publish text to a topic on this machine. The browser names the page's origin with
@@ -46,6 +56,8 @@ SECURITY_HEADERS = (
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 OTHER_SITES = frozenset({"cross-site", "same-site"})
 """Values of Sec-Fetch-Site that name another origin; `same-site` is another host or port."""
+SUBSCRIBER_STREAMS = ("/subscribe", "/events")
+"""What pages open with EventSource; a trace is read by programs, which get the status."""
 CORS_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 # A list, not a mirror of what is asked for: `*` does not cover Authorization, nor any header of a
 # request with credentials.
@@ -74,7 +86,7 @@ def install_middleware(app: FastAPI, settings: Settings) -> None:
     if settings.allowed_origins:
         # Around the problems: a page may read why it was refused, too.
         app.add_middleware(Cors, allowed_origins=settings.allowed_origins)
-    app.add_middleware(SecurityHeaders)
+    app.add_middleware(SecurityHeaders, hsts=settings.hsts)
     if settings.log_requests:
         app.add_middleware(AccessLog)
 
@@ -89,10 +101,19 @@ def _host_names(settings: Settings) -> tuple[str, ...]:
 
 
 class SecurityHeaders:
-    """Adds the protective headers that a route did not set itself."""
+    """Adds the protective headers that a route did not set itself.
 
-    def __init__(self, app: ASGIApp) -> None:
+    Args:
+        app: the application.
+        hsts: how long browsers that came by https use nothing else (RFC 6797).
+    """
+
+    def __init__(self, app: ASGIApp, hsts: Duration | None = None) -> None:
         self.app = app
+        self._of_https = list(SECURITY_HEADERS)
+        if hsts is not None:
+            max_age = b"max-age=%d" % hsts.seconds
+            self._of_https.append((b"strict-transport-security", max_age))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run the app with a `send` that completes the answer's header."""
@@ -100,21 +121,26 @@ class SecurityHeaders:
             await self.app(scope, receive, send)
             return
 
+        # Over http a browser has to ignore the field, as anybody on the path could have added it.
+        wanted = self._of_https if scope["scheme"] == "https" else SECURITY_HEADERS
+
         async def guarded_send(message: Message) -> None:
             if message["type"] == "http.response.start":
-                message = {**message, "headers": _completed(message.get("headers", []))}
+                message = {**message, "headers": _completed(message.get("headers", []), wanted)}
             await send(message)
 
         await self.app(scope, receive, guarded_send)
 
 
-def _completed(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+def _completed(
+    headers: list[tuple[bytes, bytes]], wanted: Sequence[tuple[bytes, bytes]]
+) -> list[tuple[bytes, bytes]]:
     # A route that sets one of them knows better: pages have a policy of their own, assets may be
     # cached.
     present = {name.lower() for name, _ in headers}
     media_type = next((value for name, value in headers if name.lower() == b"content-type"), b"")
     policy = PAGE_POLICY if media_type.startswith(b"text/html") else API_POLICY
-    missing = [pair for pair in SECURITY_HEADERS if pair[0] not in present]
+    missing = [pair for pair in wanted if pair[0] not in present]
     if b"content-security-policy" not in present:
         missing.append((b"content-security-policy", policy))
     return [*headers, *missing]
@@ -171,35 +197,38 @@ class ProblemMiddleware:
 
         try:
             await self.app(scope, receive, watched_send)
+            return
         except ClientDisconnect:
             return  # the client has left
         except Exception as error:
-            problem = problem_of(error)
-            if problem.code == "internal" or has_started:
-                route = getattr(scope.get("route"), "path", "no route")
-                logger.error("unexpected error in %s %s", scope["method"], route, exc_info=error)
-            if has_started:
-                _abort(scope)
-            else:
-                await problem.response()(scope, receive, send)
+            answer = _answer_to(error, scope, has_started=has_started)
+        # Below the handler, where the error is gone. A variable of this frame that named it would
+        # close a ring: error, traceback, frames, and in them the request's body, for the collector.
+        if has_started:
+            _abort(scope)
+        else:
+            await answer(scope, receive, send)
 
 
-@dataclass(frozen=True, slots=True)
-class _NoTransport:
-    def abort(self) -> None:
-        """Do nothing: another server has no connection to cut."""
+def _answer_to(error: Exception, scope: Scope, *, has_started: bool) -> Response:
+    """Return the answer to an exception, and log one that nobody expected."""
+    problem = problem_of(error)
+    if problem.code == "internal" or has_started:
+        route = getattr(scope.get("route"), "path", "no route")
+        logger.error("unexpected error in %s %s", scope["method"], route, exc_info=error)
+    return _response(problem, scope)
 
 
 def _abort(scope: Scope) -> None:
-    scope.get("extensions", {}).get(TRANSPORT_EXTENSION, _NoTransport()).abort()
+    connection = scope.get("extensions", {}).get(TRANSPORT_EXTENSION)
+    if connection is not None:  # another server has none to cut
+        connection.abort()
 
 
 def install_problems(app: FastAPI) -> None:
     """Answer every refusal and every error of `app` as a problem."""
-    for refusal in (Problem, EngineError, KeysError):
+    for refusal in (Problem, EngineError, KeysError, HTTPException, RequestValidationError):
         app.add_exception_handler(refusal, _answer)
-    app.add_exception_handler(HTTPException, _answer)
-    app.add_exception_handler(RequestValidationError, _answer)
     app.add_middleware(ProblemMiddleware)
 
 
@@ -207,7 +236,19 @@ async def _answer(request: Request, error: Exception) -> Response:
     problem = problem_of(error)
     if problem.status == http.HTTPStatus.METHOD_NOT_ALLOWED:
         problem.headers = {**problem.headers, "Allow": allowed_methods(request)}
-    return problem.response()
+    return _response(problem, request.scope)
+
+
+def _response(problem: Problem, scope: Scope) -> Response:
+    """Return a problem; one that passes is an event to whoever wants a stream of events.
+
+    EventSource never comes back after another status than 200, and knows no `Retry-After`.
+    """
+    is_stream = scope["method"] == "GET" and scope["path"].endswith(SUBSCRIBER_STREAMS)
+    if not is_stream or "Retry-After" not in problem.headers:
+        return problem.response()
+    body = event("refused", problem.document(), retry_ms=jittered_retry_ms())
+    return Response(body, media_type=EVENT_STREAM)
 
 
 def allowed_methods(request: Request) -> str:
@@ -251,10 +292,14 @@ class RequestChecks:
         await self.app(scope, receive, send)
 
     def _check_host(self, scope: Scope) -> None:
-        hosts = [value for name, value in scope["headers"] if name == b"host"]
-        if len(hosts) != 1:
+        named = _values(scope, b"host")
+        if len(named) != 1:
             raise Problem("host-not-allowed", "A request has one Host header.", status=400)
-        if not self.is_host_allowed(hosts[0].decode("latin-1")):
+        # Both of a proxy's: a page may have written X-Forwarded-Host itself, past a proxy that
+        # leaves it alone.
+        said: Forwarded | None = scope.get(FORWARDED)
+        named += [] if said is None or said.host is None else [said.host]
+        if not all(map(self.is_host_allowed, named)):
             raise Problem("host-not-allowed", "The gateway does not answer to this host name.")
 
 
@@ -265,6 +310,7 @@ def check_path(scope: Scope) -> None:
         Problem: topic-invalid for a name that is none, not-found for other encoded paths.
     """
     path = raw_path(scope)
+    is_tricky = b"%" in path
     if path.startswith(TOPICS_PATH):
         rest = path.removeprefix(TOPICS_PATH).split(b"/")[1:]
         if rest == [b"subscribe"]:
@@ -272,9 +318,8 @@ def check_path(scope: Scope) -> None:
         else:
             topic_name(scope)
         # Only a record's key is text of any kind.
-        if b"%" in b"/".join(rest) and rest[0] != b"sow":
-            raise Problem("not-found", "There is nothing under this path.")
-    elif b"%" in path:
+        is_tricky = b"%" in b"/".join(rest) and rest[0] != b"sow"
+    if is_tricky:
         raise Problem("not-found", "There is nothing under this path.")
 
 
@@ -286,13 +331,15 @@ def host_rule(allowed: tuple[str, ...]) -> Callable[[str], bool]:
         name, colon, port = host.lower().rpartition(":")
         if not colon or host.endswith("]"):  # no port; the colons are inside the brackets
             return host.lower() in names
-        return name in names and port.isascii() and port.isdecimal()
+        return name in names and re.fullmatch("[0-9]{1,5}", port) is not None and int(port) <= 65535
 
     return is_host_allowed
 
 
 def check_origin(scope: Scope, allowed: frozenset[str]) -> None:
-    """Refuse changes by pages of another origin; clients other than browsers send none.
+    """Refuse changes and streams by pages of another origin; only browsers send one.
+
+    A stream is a session, which a page could open without reading it, and as many as there may be.
 
     Args:
         scope: of a request whose Host is one of ours.
@@ -301,26 +348,34 @@ def check_origin(scope: Scope, allowed: frozenset[str]) -> None:
     Raises:
         Problem: origin-not-allowed.
     """
-    if scope["method"] in SAFE_METHODS:
+    is_stream = scope["path"].endswith(STREAMS) and scope["method"] != "OPTIONS"
+    if scope["method"] in SAFE_METHODS and not is_stream:
         return
     # All of them: a second Origin header must not hide behind an allowed first one.
     origins = _values(scope, b"origin")
     if ANY_ORIGIN not in allowed and any(
         origin not in allowed and not _is_own(scope, origin) for origin in origins
     ):
-        raise Problem("origin-not-allowed", "A page of another origin may not change anything.")
+        raise Problem("origin-not-allowed", "A page of another origin may do nothing here.")
     if not origins and not OTHER_SITES.isdisjoint(_values(scope, b"sec-fetch-site")):
-        raise Problem("origin-not-allowed", "A page of another site may not change anything.")
+        raise Problem("origin-not-allowed", "A page of another site may do nothing here.")
 
 
 def _is_own(scope: Scope, origin: str) -> bool:
-    """Return True for our own origin; a proxy before us may have terminated TLS."""
+    """Return True for our own origin.
+
+    A proxy that is not trusted may have terminated TLS, so plain HTTP here says nothing.
+    """
     scheme, _, authority = origin.partition("://")
-    if scheme not in DEFAULT_PORTS:
+    said: Forwarded | None = scope.get(FORWARDED)
+    is_known = scope["scheme"] == "https" or (said is not None and said.scheme is not None)
+    if scheme not in DEFAULT_PORTS or (is_known and scheme != scope["scheme"]):
         return False
     default_port = DEFAULT_PORTS[scheme]
     # One, as the check of Host has come before.
     [host] = _values(scope, b"host")
+    if said is not None and said.host is not None:
+        host = said.host.lower()
     return authority.removesuffix(default_port) == host.removesuffix(default_port)
 
 

@@ -15,7 +15,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from tidegate.conflation.errors import EngineError
+from tidegate.conflation.errors import EngineError, LimitReached
 from tidegate.keys.errors import KeysError
 
 STREAMS = ("/subscribe", "/events", "/trace")
@@ -188,7 +188,8 @@ def problem_of(error: Exception) -> Problem:
         return error
     # The engine and keys know no HTTP: their errors carry a code, which becomes a problem here.
     if isinstance(error, EngineError | KeysError):
-        return Problem(error.code, f"{error.detail}.", position=error.position)
+        headers = RETRY_LATER if isinstance(error, LimitReached) else None
+        return Problem(error.code, f"{error.detail}.", position=error.position, headers=headers)
     if isinstance(error, RequestValidationError):
         return _of_validation(error)
     if isinstance(error, HTTPException):

@@ -6,7 +6,6 @@ problem and closed.
 """
 
 import asyncio
-from collections.abc import Iterator
 from functools import partial
 from typing import Any, Final
 
@@ -16,28 +15,28 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from tidegate.app.http.admission import HEALTH_PATHS, ConnectionLimits, HandedOver, OpeningPace
+from tidegate.app.http.admission import ConnectionLimits, HandedOver, HeldBack, Paces
 from tidegate.app.http.connection import (
     FIGURES_EXTENSION,
     Connection,
-    HeldBack,
+    Deadline,
     WriteWatch,
     without_chunks,
 )
+from tidegate.app.http.known_requests import AtOnce, KnownRequests, is_small
 from tidegate.app.http.problems import STREAMS, TRANSPORT_EXTENSION, Problem
 from tidegate.app.http.telemetry import ConnectionFigures
-from tidegate.app.http.uvicorn_pin import require_known_uvicorn
+from tidegate.app.http.transport.proxies import TrustedProxies
+from tidegate.app.http.transport.uvicorn_pin import new_parser, require_known_uvicorn
 from tidegate.app.http.wire import (
     Refused,
     RequestBounds,
     Stage,
-    cors_fields,
     head_problem,
     problem_bytes,
-    too_many_connections,
     without_upgrade,
 )
-from tidegate.app.settings import Settings
+from tidegate.app.settings.settings import Settings
 
 PROTOCOL_EXTENSION: Final = "tidegate.protocol"
 
@@ -48,14 +47,13 @@ require_known_uvicorn()
 LINGER_S: Final = 1.0
 LINGER_BYTES_MAX: Final = 1 << 20
 
-# Pipelined requests; more are not read (RFC 9112 allows closing the connection).
-PIPELINE_MAX: Final = 16
-PIPELINE_FULL: Final = Problem("limit-reached", "Too many requests at once on one connection.")
 NOT_VALID: Final = Problem("message-invalid", "Not a valid HTTP request.")
 
 
 class GatewayProtocol(HttpToolsProtocol):
     """One connection, from accept to close."""
+
+    connection: Connection
 
     def __init__(
         self,
@@ -68,42 +66,51 @@ class GatewayProtocol(HttpToolsProtocol):
         figures: ConnectionFigures,
         admission: ConnectionLimits,
         write_watch: WriteWatch,
-        pace: OpeningPace,
+        paces: Paces,
+        proxies: TrustedProxies,
+        known: KnownRequests,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
         self.settings = settings
-        self.connection: Connection | None = None
         self._figures = figures
-        self._admission = admission
+        self._limits = admission
         self.write_watch = write_watch
-        self._pace = pace
+        self._paces = paces
+        self._proxies = proxies
+        self._known = known
+        self._is_proxied = False
         self._stage = Stage.IDLE
-        self._deadline: asyncio.TimerHandle | None = None
+        self._deadline = Deadline(self.loop)
         self._refusal = b""
         self._plain_head: bytes | None = None
         self._running: RequestResponseCycle | None = None
+        self._held: tuple[RequestResponseCycle, Any, AtOnce | None] | None = None
+        self._is_feeding = False
         self._bounds = RequestBounds(settings)
         self._discarded_bytes = 0
-
-    # Connection
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # asyncio's own is wider
         """Take the accepted connection; its first header's time runs from here."""
         super().connection_made(transport)
         transport.set_write_buffer_limits(high=self.settings.write_buffer_bytes_max, low=0)
         self.connection = Connection(transport, self._disconnect_requests, self._figures)
-        self._admission.enter(self.connection, self.client[0] if self.client else "")
-        self._watch(self.settings.header_deadline.seconds)
+        peer = self.client[0] if self.client else ""
+        self._is_proxied = self._proxies.trusts(peer)
+        self._limits.enter(self.connection, "" if self._is_proxied else peer)
+        self._paces.requests.enter(self.connection)
+        self._watch_stage()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End every request of the connection; uvicorn ends only the newest."""
-        self._unwatch()
-        if self.connection is not None:
-            self._admission.leave(self.connection)
+        self._deadline.end()
+        self._limits.leave(self.connection)
         self._disconnect_requests()
         self.pipeline.clear()
         self._unset_keepalive_if_required()
         super().connection_lost(exc)
+        # No ring is left to the collector: it comes seldom, and each would keep a body until then.
+        self._held = None
+        self.cycle = self.scope = self._running = self.connection = None  # type: ignore[assignment]  # uvicorn's types know no end
 
     def eof_received(self) -> bool:  # type: ignore[override]  # uvicorn's own returns nothing
         """Answer whole requests after the client's end of file, then close the connection.
@@ -128,13 +135,16 @@ class GatewayProtocol(HttpToolsProtocol):
             self._enter(Stage.HEAD)
         self._bounds.received(len(received))
         try:
+            self._is_feeding = True
             self._feed(received)
             if self._stage in {Stage.HEAD, Stage.BODY}:
                 self._stop_for(self._bounds.silence_problem())
+                self._watch_stage()
         except (httptools.HttpParserError, Refused):
             self._refuse(self._refusal or problem_bytes(NOT_VALID))
-        else:
-            self._watch_stage()
+        finally:
+            self._is_feeding = False
+        self._begin_held()
 
     def _feed(self, received: bytes) -> None:
         """Parse bytes; a request for another protocol is parsed again as a plain one.
@@ -145,9 +155,8 @@ class GatewayProtocol(HttpToolsProtocol):
         try:
             self.parser.feed_data(received)
         except httptools.HttpParserUpgrade as upgrade:
-            plain_head = self._plain_head
-            self._plain_head = None
-            self.parser = _new_parser(self)
+            plain_head, self._plain_head = self._plain_head, None
+            self.parser = new_parser(self)
             self._feed((plain_head or b"") + received[upgrade.args[0] :])
 
     # Handing over
@@ -177,8 +186,7 @@ class GatewayProtocol(HttpToolsProtocol):
         """
         cycle, connection = self._running, self.connection
         assert cycle is not None
-        assert connection is not None
-        self._unwatch()
+        self._deadline.end()
         self._unset_keepalive_if_required()
         self.flow.resume_reading()
         cycle.response_complete = True  # so that the request's task ends without a complaint
@@ -193,7 +201,7 @@ class GatewayProtocol(HttpToolsProtocol):
         del self.parser, self.cycle, self.scope
         self._running = None
         return HandedOver(
-            self.transport, connection, self.write_watch, self._admission, connections,
+            self.transport, connection, self.write_watch, self._limits, connections,
             is_paused=self.flow.write_paused,
         )  # fmt: skip
 
@@ -226,9 +234,15 @@ class GatewayProtocol(HttpToolsProtocol):
             method = self.parser.get_method()
             self._plain_head = without_upgrade(method, self.url, version, self.headers)
             return
-        if len(self.pipeline) >= PIPELINE_MAX:
-            self._stop_for(PIPELINE_FULL)
-        is_admitted = self._is_admitted()
+        self._stop_for(self._bounds.pipeline_problem(len(self.pipeline)))
+        if self._is_proxied:
+            self._limits.attribute(self.connection, self._proxies.note(self.scope))
+        is_admitted = self._limits.admits(self.connection)
+        if not is_admitted:  # for want of room; a health check gets this one answer
+            allowed = self.settings.allowed_origins
+            self._refusal = self._limits.refusal(self.connection, self.url, self.headers, allowed)
+            if self._refusal:
+                raise Refused
         self.scope["extensions"] = {
             TRANSPORT_EXTENSION: self.connection,  # type: ignore[dict-item]  # ASGI allows any value, uvicorn's type a dict
             FIGURES_EXTENSION: self._figures,  # type: ignore[dict-item]  # uvicorn's type wants a dict
@@ -254,21 +268,13 @@ class GatewayProtocol(HttpToolsProtocol):
         super().on_message_complete()
         self._enter(Stage.IDLE)
 
-    # Limits
+    def on_response_complete(self) -> None:
+        """Begin the next request, and free the body that was not read: an idle one kept it."""
+        if self._running is not None:
+            self._running.body = bytearray()
+        super().on_response_complete()
 
-    def _is_admitted(self) -> bool:
-        """Return False for a connection that gets only this one answer, for want of room."""
-        assert self.connection is not None
-        if self._admission.admits(self.connection):
-            return True
-        path = httptools.parse_url(self.url).path or b""
-        if path not in HEALTH_PATHS:
-            self._admission.refuse(self.connection)
-            accepts = [value for name, value in self.headers if name == b"accept"]
-            cors = cors_fields(self.settings.allowed_origins, self.headers)
-            self._refusal = too_many_connections(path, accepts, cors)
-            raise Refused
-        return False
+    # Limits
 
     def _stop_for(self, problem: Problem | None) -> None:
         """Stop the parser if there is a problem."""
@@ -278,7 +284,7 @@ class GatewayProtocol(HttpToolsProtocol):
 
     def _enter(self, stage: Stage) -> None:
         if self._stage is not Stage.IDLE:  # the deadline of a first header began at accept
-            self._unwatch()
+            self._deadline.end()
         self._stage = stage
         self._bounds.restart_silence()
 
@@ -286,21 +292,11 @@ class GatewayProtocol(HttpToolsProtocol):
 
     def _watch_stage(self) -> None:
         """Start the deadline of an unfinished header or body, once for all of it."""
-        if self._deadline is None and self._stage is Stage.HEAD:
-            self._watch(self.settings.header_deadline.seconds)
-        elif self._deadline is None and self._stage is Stage.BODY:
-            self._watch(self.settings.body_deadline.seconds)
-
-    def _watch(self, seconds: float) -> None:
-        self._deadline = self.loop.call_later(seconds, self._deadline_passed)
-
-    def _unwatch(self) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
+        settings = self.settings
+        limit = settings.body_deadline if self._stage is Stage.BODY else settings.header_deadline
+        self._deadline.begin(limit.seconds, self._deadline_passed)
 
     def _deadline_passed(self) -> None:
-        self._deadline = None
         if self._stage is Stage.IDLE:  # it never sent anything, so it gets no answer
             self.transport.close()
         elif self.flow.read_paused:  # we are the slow side
@@ -332,7 +328,7 @@ class GatewayProtocol(HttpToolsProtocol):
         self._close()
 
     def _read_no_more(self) -> None:
-        self._unwatch()
+        self._deadline.end()
         self._stage = Stage.REFUSED
         self.flow.resume_reading()  # to throw it away, and to notice the client's own close
 
@@ -340,7 +336,7 @@ class GatewayProtocol(HttpToolsProtocol):
         """Close after what is written is sent, listening on for a moment."""
         if self.transport.can_write_eof() and not self.transport.is_closing():
             self.transport.write_eof()
-        self._deadline = self.loop.call_later(LINGER_S, self.transport.abort)
+        self._deadline.begin(LINGER_S, self.transport.abort)
 
     def _discard(self, received: bytes) -> None:
         self._discarded_bytes += len(received)
@@ -354,46 +350,51 @@ class GatewayProtocol(HttpToolsProtocol):
 
     def _unanswered(self) -> list[RequestResponseCycle]:
         """Return the requests whose answer is incomplete, oldest first."""
-        return [cycle for cycle in self._cycles() if not cycle.response_complete]
+        cycles = self._running, *(cycle for cycle, _ in reversed(self.pipeline))
+        return [cycle for cycle in cycles if cycle and not cycle.response_complete]
 
-    def _cycles(self) -> Iterator[RequestResponseCycle]:
-        if self._running is not None:
-            yield self._running
-        yield from (cycle for cycle, _ in reversed(self.pipeline))
+    # Beginning requests
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._running = cycle
-        assert self.connection is not None
+        # What a proxy says of its client counts as well, and is no part of the header's key.
+        known = None if self._is_proxied else self._known.find_at_once(cycle)
+        self._held = cycle, app, known
+        # All that came in one read is parsed first: then it is known what there is to answer.
+        if not self._is_feeding:
+            self._begin_held()
+
+    def _begin_held(self) -> None:
+        """Begin the request that is next; one that may be answered at once waits for its body."""
+        if self._held is None:
+            return
+        cycle, app, known = self._held
+        if known is not None and self._stage is Stage.BODY and is_small(cycle):
+            return
+        self._held = None
+        begin = partial(self._begin, cycle, app, known)
+        self._paces.begin(cycle.scope["path"], self.connection, begin)
+
+    def _begin(self, cycle: RequestResponseCycle, app: Any, known: AtOnce | None) -> None:
+        """Answer a request at once if it stands alone and its route can; else start its task."""
+        if cycle.disconnected:
+            return
+        scope: Any = cycle.scope
+        if known is not None and not self.flow.write_paused and self.can_hand_over(scope):
+            whole = known.answered(cycle, self.server_state.default_headers, self.hand_over)
+            if whole:
+                self.transport.write(whole)
+                self.write_watch.note_write(self.connection)
+                self.on_response_complete()
+            if whole is not None:
+                return
         app = self.write_watch.around(app, self.connection)
-        if cycle.scope["http_version"] == "1.0":
+        if scope["http_version"] == "1.0":
             app = without_chunks(app, cycle)
-        begin = partial(super()._start_asgi_task, cycle, app)
-        # Streams come in storms, so they wait for their turn. Everything else is answered at once.
-        if cycle.scope["path"].endswith(STREAMS):
-            self._pace.begin(lambda: None if cycle.disconnected else begin())
-        else:
-            begin()
+        super()._start_asgi_task(cycle, self._known.noting(app, scope))
 
 
 def protocol_of(scope: Scope) -> GatewayProtocol | None:
     """Return the protocol that read a request; None under a server that is not ours."""
     protocol: GatewayProtocol | None = scope.get("extensions", {}).get(PROTOCOL_EXTENSION)
     return protocol
-
-
-def protocol_factory(settings: Settings, figures: ConnectionFigures) -> partial[GatewayProtocol]:
-    """Return uvicorn's factory of protocols; all of them share counts and bounds."""
-    return partial(
-        GatewayProtocol,
-        settings=settings,
-        figures=figures,
-        admission=ConnectionLimits(figures, settings.connections_per_address_max),
-        write_watch=WriteWatch(settings.write_timeout.seconds),
-        pace=OpeningPace(),
-    )
-
-
-def _new_parser(protocol: GatewayProtocol) -> httptools.HttpRequestParser:
-    parser = httptools.HttpRequestParser(protocol)
-    parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn sets its own
-    return parser

@@ -7,7 +7,7 @@ counts); here everything has one spelling and the rest is a problem.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from urllib.parse import unquote_to_bytes
 
@@ -30,6 +30,8 @@ TOPIC_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}", re.ASCII)
 TOPICS_PATH = b"/v1/topics/"
 SESSIONS_PATH = b"/v1/sessions/"
 OWN_PREFIX = "tidegate."
+REVOKED = OWN_PREFIX + "revoked"
+"""The topic of revoked subjects and tokens: the only own one that outlives its gateway."""
 
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,18})", re.ASCII)
 SESSION_ID = r"(?:[A-Za-z0-9_-]{1,32}\.)?[A-Za-z0-9_-]{1,64}"
@@ -102,6 +104,11 @@ class TopicPattern:
         if topic.startswith(OWN_PREFIX) and not self.text.startswith(OWN_PREFIX):
             return False
         return self.expression.fullmatch(topic) is not None
+
+    def covers(self, other: str) -> bool:
+        """Return True if every topic of another pattern, or of a name, is one of this pattern."""
+        # Only a wildcard matches a wildcard, and `*` one part, which `>` is not.
+        return self.matches(other) and (not other.endswith(">") or self.text.endswith(">"))
 
 
 def topic_or_pattern(scope: Scope) -> str | TopicPattern:
@@ -238,7 +245,8 @@ def header_value(
 def checked_characters(text: str, characters_max: int, code: str, what: str) -> str:
     """Return a text of at most `characters_max`; raise a problem with `code` for a longer one."""
     if len(text) > characters_max:
-        raise Problem(code, f"{what} has at most {characters_max} characters.")
+        detail = f"{what} has at most {characters_max} characters."
+        raise Problem(code, detail, position=characters_max)
     return text
 
 
@@ -332,15 +340,17 @@ def require_no_encoding(scope: Scope) -> None:
             raise Problem("unsupported-encoding", "A request's body comes without encoding.")
 
 
-async def read_body(request: Request, bytes_max: int) -> bytes:
-    """Return the whole body; refuse it as soon as it is known to be larger than `bytes_max`.
+async def read_body(
+    request: Request, bytes_max: int, check: Callable[[], None] | None = None
+) -> bytes:
+    """Return the whole body; refuse it once it is larger than `bytes_max`, or `check` does.
 
     Raises:
-        Problem: message-too-large.
+        Problem: message-too-large; and what `check` raises.
     """
     # A body may come in chunks, with no length declared, so what arrives is counted as well.
     lengths = (value for name, value in request.scope["headers"] if name == b"content-length")
-    declared = next(lengths, b"0")
+    declared = next(lengths, b"0").strip(b" \t")  # space around it is none of it (RFC 9110, 5.5)
     if not declared.isdigit() or int(declared[:20]) > bytes_max:
         raise _too_large(bytes_max)
     chunks: list[bytes] = []
@@ -349,6 +359,8 @@ async def read_body(request: Request, bytes_max: int) -> bytes:
         size_bytes += len(chunk)
         if size_bytes > bytes_max:
             raise _too_large(bytes_max)
+        if check is not None and chunks and chunk:  # an empty one is the end
+            check()
         chunks.append(chunk)
     return b"".join(chunks)
 

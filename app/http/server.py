@@ -8,24 +8,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
-import gc
 import inspect
 import logging
 import os
 import signal
 import socket
-import sys
 from collections.abc import Awaitable, Callable, Iterator
-from typing import Any, Final, cast
+from functools import partial
+from typing import Any, cast
 
 import uvicorn
 from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
-from tidegate.app.http.admission import WAITING_CONNECTIONS_MAX
-from tidegate.app.http.listener import base_url, open_listener
-from tidegate.app.http.protocol import protocol_factory
+from tidegate.app.http.admission import ConnectionLimits, Paces
+from tidegate.app.http.connection import WriteWatch
+from tidegate.app.http.known_requests import KnownRequests
+from tidegate.app.http.memory import FreedMemory, freeze_what_started
+from tidegate.app.http.protocol import GatewayProtocol
 from tidegate.app.http.telemetry import (
     ConnectionFigures,
     Histogram,
@@ -33,13 +33,22 @@ from tidegate.app.http.telemetry import (
     configure_logging,
     event,
 )
-from tidegate.app.settings import Settings
+from tidegate.app.http.transport.certificates import Certificates
+from tidegate.app.http.transport.listener import (
+    ask_for_descriptors,
+    base_url,
+    connections_that_fit,
+    open_listener,
+)
+from tidegate.app.http.transport.proxies import TrustedProxies
+from tidegate.app.http.transport.tls import HANDSHAKES_MAX, tls_factory
+from tidegate.app.settings.settings import Settings
 
-LOOK_EVERY_S = 0.1
+LOOK_EVERY_S = 0.5  # each look wakes an idle gateway, which costs it more than the look
 
 
 class LoopLag:
-    """Has itself called ten times a second, and notes by how much that was too late.
+    """Has itself called twice a second, and notes by how much that was too late.
 
     What holds the loop for longer than a pause is seen once, with all of its time but a pause.
     """
@@ -63,97 +72,6 @@ class LoopLag:
     def _look(self, due: float) -> None:
         self._lags.note(max(0.0, asyncio.get_running_loop().time() - due))
         self.start()
-
-
-# Connections that were cut leave cycles, from an error's traceback to its task, which wait for the
-# collector; the C library keeps what that frees. After a storm it would count as used for hours.
-CROWD_MIN: Final = 100
-FULL_COLLECTION_EVERY: Final = 100  # collections of the middle generation
-
-
-class FreedMemory:
-    """Gives memory back after a crowd of connections has left; called once a second."""
-
-    def __init__(self, give_back: Callable[[], None] | None = None) -> None:
-        self._give_back = give_back or collect_and_give_back
-        self._most = 0
-        self._latest = 0
-
-    def look(self, connections: int) -> None:
-        """Return memory to the system once many connections have left and no more are leaving."""
-        are_leaving = connections < self._latest
-        self._latest = connections
-        self._most = max(self._most, connections)
-        if self._most - connections >= CROWD_MIN and not are_leaving:
-            self._most = connections
-            self._give_back()
-
-
-def collect_and_give_back() -> None:
-    """Collect garbage and ask glibc to let free pages go: some ten milliseconds, once a crowd.
-
-    Other C libraries give back unasked.
-    """
-    gc.unfreeze()  # what has gone since then, such as deleted topics, is not to stay for ever
-    gc.collect()
-    malloc_trim = getattr(_C_LIBRARY, "malloc_trim", None)
-    if malloc_trim is not None:
-        malloc_trim(0)
-
-
-def freeze_what_started() -> None:
-    """Take what the start has made out of all later collections of garbage.
-
-    Modules, models and routes are 200,000 objects that live as long as the process. A full
-    collection visits each: 60 ms, in which nobody is served. Frames and boards hold no cycles.
-    """
-    gc.collect()  # or garbage of the start would be kept for ever
-    gc.freeze()
-    # A long list is visited as well, 3 ms for each 100,000 rows of a snapshot or a journal. So full
-    # collections are ten times rarer than by default. What they are for, cycles of connections
-    # that were cut, adds up to 100 MB at most until then, and `FreedMemory` comes before that.
-    gc.set_threshold(700, 10, FULL_COLLECTION_EVERY)
-
-
-def _c_library() -> ctypes.CDLL | None:
-    with contextlib.suppress(OSError, TypeError):  # a platform that does not name it so
-        return ctypes.CDLL(None)
-    return None
-
-
-_C_LIBRARY: Final = _c_library()
-
-
-# A process without free descriptors can neither accept nor open its own files. So the limit of
-# connections stays below what descriptors allow, with some to spare.
-
-
-if sys.platform != "win32":
-    import resource
-
-# Files and sockets of the gateway itself, and connections accepted but not counted yet.
-OTHER_DESCRIPTORS: Final = 96
-
-
-def connections_that_fit(connections_max: int) -> int:
-    """Return how many connections the descriptors allow: `connections_max` at most, 1 at least."""
-    if sys.platform == "win32":
-        return connections_max
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft == resource.RLIM_INFINITY:
-        return connections_max
-    return max(1, min(connections_max, soft - WAITING_CONNECTIONS_MAX - OTHER_DESCRIPTORS))
-
-
-def ask_for_descriptors(connections_max: int) -> None:
-    """Raise this process's soft limit as far as `connections_max` needs and the hard one allows."""
-    if sys.platform == "win32":
-        return
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = connections_max + WAITING_CONNECTIONS_MAX + OTHER_DESCRIPTORS
-    allowed = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
-    if soft != resource.RLIM_INFINITY and soft < allowed:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
 
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -182,7 +100,10 @@ class Server(uvicorn.Server):
         on_shutdown: called first of all when stopping; makes every stream send `goodbye`.
         on_started: called with the base URL once connections are accepted.
         takes_signals: stop at SIGTERM and SIGINT; off where the loop belongs to someone else.
-        on_reload: called at SIGHUP; without it that signal keeps its own meaning.
+        on_reload: called at SIGHUP; without it and without TLS that signal keeps its own meaning.
+
+    Raises:
+        SettingsInvalid: the certificate cannot be used.
     """
 
     def __init__(
@@ -196,9 +117,13 @@ class Server(uvicorn.Server):
         on_reload: Callable[[], None] | None = None,
     ) -> None:
         self.figures = ConnectionFigures(_connections_max(settings))
-        super().__init__(_config(app, settings, self.figures))
+        self.certificates = None if settings.tls_cert is None else Certificates(settings)
+        known = KnownRequests(at_once=False)
         if isinstance(app, Starlette):
             app.state.figures = self.figures
+            known = getattr(app.state, "known", known)
+        protocol = protocol_factory(settings, self.figures, known)
+        super().__init__(_config(app, settings, protocol, self.certificates))
         self.settings = settings
         self.address = ""
         self.stopped_by: signal.Signals | None = None
@@ -215,6 +140,13 @@ class Server(uvicorn.Server):
         self.stopped_by = self.stopped_by or stopped_by
         self.should_exit = True
         self._stopping.set()
+
+    def reload(self) -> None:
+        """Read again what may have changed: the certificate, and what `on_reload` reads."""
+        if self.certificates is not None:
+            self.certificates.reload()
+        if self._on_reload is not None:
+            self._on_reload()
 
     def abort_connections(self) -> int:
         """Cut every connection that is left; returns how many."""
@@ -238,7 +170,7 @@ class Server(uvicorn.Server):
         except SystemExit:
             raise StartFailed("The application did not start; its log says why.") from None
         for listener in sockets or []:
-            self.address = base_url(listener, self.settings.host)
+            self.address = base_url(listener, self.settings)
         figures = event("started", address=self.address, pid=os.getpid())
         logger.info("serving at %s", self.address, extra=figures)
         if self._on_started is not None:
@@ -286,8 +218,8 @@ class Server(uvicorn.Server):
         loop = asyncio.get_running_loop()
         for number in STOP_SIGNALS:
             loop.add_signal_handler(number, self.stop, number)
-        if self._on_reload is not None:
-            loop.add_signal_handler(signal.SIGHUP, self._on_reload)
+        if self._on_reload is not None or self.certificates is not None:
+            loop.add_signal_handler(signal.SIGHUP, self.reload)
         try:
             yield
         finally:
@@ -336,10 +268,11 @@ def serve(
     Raises:
         CannotListen: the address cannot be had.
         StartFailed: the application refused to start.
+        SettingsInvalid: the certificate cannot be used.
     """
     listener = listener or open_listener(settings)
     configure_logging(settings.log_level, settings.log_format)
-    ask_for_descriptors(settings.connections_max)
+    ask_for_descriptors(settings.connections_max + _handshakes_max(settings))
 
     def started(address: str) -> None:
         # Here and not in the server, which tests run many times in one process.
@@ -348,11 +281,11 @@ def serve(
             on_started(address)
 
     async def run() -> Server:
-        if prepare is not None:
-            await prepare()
         server = Server(
             app, settings, on_shutdown=on_shutdown, on_started=started, on_reload=on_reload
         )
+        if prepare is not None:
+            await prepare()
         server.figures.loop = loop_figures or server.figures.loop
         loop = asyncio.get_running_loop()
         if until is not None:
@@ -370,11 +303,18 @@ def _end(loop: asyncio.AbstractEventLoop, until: int, server: Server) -> None:
     server.stop()
 
 
-def _config(app: ASGIApp, settings: Settings, figures: ConnectionFigures) -> uvicorn.Config:
+def _config(
+    app: ASGIApp,
+    settings: Settings,
+    protocol: Callable[..., asyncio.Protocol],
+    certificates: Certificates | None,
+) -> uvicorn.Config:
     """Return every option of uvicorn's: several would otherwise be read from the environment."""
+    if certificates is not None:  # a layer of our own around the protocol: uvicorn sees no TLS
+        protocol = tls_factory(certificates, protocol, settings.header_deadline.seconds)
     return uvicorn.Config(
         cast("Any", app),
-        http=cast("Any", protocol_factory(settings, figures)),
+        http=cast("Any", protocol),
         ws="none",
         loop="asyncio",
         lifespan="on",
@@ -394,7 +334,28 @@ def _config(app: ASGIApp, settings: Settings, figures: ConnectionFigures) -> uvi
 
 def _connections_max(settings: Settings) -> int:
     """Return the limit of connections; log a limit that descriptors make lower."""
-    fitting = connections_that_fit(settings.connections_max)
+    handshakes = _handshakes_max(settings)
+    fitting = max(1, connections_that_fit(settings.connections_max + handshakes) - handshakes)
     if fitting < settings.connections_max:
         logger.warning("file descriptors allow %d connections at once", fitting)
     return fitting
+
+
+def _handshakes_max(settings: Settings) -> int:
+    return 0 if settings.tls_cert is None else HANDSHAKES_MAX
+
+
+def protocol_factory(
+    settings: Settings, figures: ConnectionFigures, known: KnownRequests
+) -> partial[GatewayProtocol]:
+    """Return uvicorn's factory of protocols; all of them share counts and bounds."""
+    return partial(
+        GatewayProtocol,
+        settings=settings,
+        figures=figures,
+        admission=ConnectionLimits(figures, settings.connections_per_address_max),
+        write_watch=WriteWatch(settings.write_timeout.seconds),
+        paces=Paces(),
+        proxies=TrustedProxies(settings.trusted_proxies),
+        known=known,
+    )

@@ -172,10 +172,10 @@ class AccessLine:
 def logged_when_over(scope: Scope) -> Callable[[int], None]:
     """Leave the log's line of a request to the end of its stream; return what writes it then."""
     line: AccessLine | None = scope.get("extensions", {}).get(LINE_EXTENSION)
-    return _not_logged if line is None else line.defer()
+    return not_logged if line is None else line.defer()
 
 
-def _not_logged(sent_bytes: int) -> None:
+def not_logged(sent_bytes: int) -> None:
     """Write no line: requests are not logged."""
 
 

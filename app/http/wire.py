@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from tidegate.app.http.problems import MEDIA_TYPE, STREAMS, Problem
-from tidegate.app.settings import Settings
+from tidegate.app.settings.settings import Settings
 
 Fields = Sequence[tuple[bytes, bytes]]
 
@@ -54,19 +54,20 @@ def jittered_retry_ms() -> int:
 
 
 def too_many_connections(
-    path: bytes, accepts: Iterable[bytes], cors: Mapping[str, str] | None = None
+    setting: str, path: bytes, accepts: Iterable[bytes], cors: Mapping[str, str] | None = None
 ) -> bytes:
     """Return a whole HTTP/1.1 answer: 429, or a stream with the problem as its only event.
 
     A browser that wants a stream never retries after 429 or 503.
 
     Args:
+        setting: the limit that is reached.
         path: of the request, undecoded.
         accepts: the values of its Accept headers.
         cors: fields for a page of another origin, as of `cors_fields`.
     """
     retry_ms = jittered_retry_ms()
-    detail = "The gateway has as many connections as it may."
+    detail = f"There are as many connections as may be ({setting})."
     # Whole seconds, rounded up: a client that comes early would be refused again.
     headers = {"Retry-After": str(-(-retry_ms // 1_000)), **(cors or {})}
     problem = Problem("limit-reached", detail, headers=headers)
@@ -128,6 +129,10 @@ class Refused(Exception):
     """Stops the parser from inside one of its callbacks; the problem waits in the protocol."""
 
 
+# Pipelined requests; more are not read (RFC 9112 allows closing the connection).
+PIPELINE_MAX: Final = 16
+
+
 class RequestBounds:
     """Bounds what the parser of one connection takes in; httptools itself has no limit.
 
@@ -171,6 +176,12 @@ class RequestBounds:
             return self._too_large()
         return None
 
+    def pipeline_problem(self, waiting: int) -> Problem | None:
+        """Return the problem of one more request, while so many wait for their turn."""
+        if waiting < PIPELINE_MAX:
+            return None
+        return Problem("limit-reached", "Too many requests at once on one connection.")
+
     def silence_problem(self) -> Problem | None:
         """Return the problem of bytes that the parser swallows: endless fields, endless trailers.
 
@@ -199,6 +210,12 @@ def head_problem(version: str, target: bytes, fields: Fields) -> Problem | None:
     # A length and a coding at once may be read in two ways (RFC 9112, 6.1): request smuggling.
     if codings not in ([], [b"chunked"]) or (codings and b"content-length" in names):
         return Problem("message-invalid", "A body has a length or is chunked, nothing else.")
+    # A proxy of HTTP/1.0 knows no codings, and would take the chunks for the next request.
+    if codings and version == "1.0":
+        return Problem("message-invalid", "A body of HTTP/1.0 has a length.")
+    # A browser keeps it to itself. A proxy may read a path with one otherwise than we do.
+    if b"#" in target:
+        return Problem("message-invalid", "The request's target has no fragment.")
     if not target.startswith(b"/"):
         return _absolute_target_problem(target, fields)
     return None

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import urlsplit
 
 from fastapi import APIRouter, Request, Response
 
+from tidegate.app.access.audit import note_subject
 from tidegate.app.access.grants import Subject, subject_in
+from tidegate.app.access.login.cookies import SESSION, check_size, cookies, set_cookie
 from tidegate.app.http.bodies import json_answer, read
 from tidegate.app.http.openapi import answer, json_body, problems, ref
 from tidegate.app.http.parameters import STRICT
 from tidegate.app.http.problems import Problem
 from tidegate.app.http.requests import posted_body
 from tidegate.app.routes.models.access import IssuedTicket, Login, LoginAnswer
+from tidegate.app.settings.checks import is_loopback
 
 if TYPE_CHECKING:  # without authentication its libraries are not loaded
     from tidegate.app.access.access import Access
@@ -21,7 +25,7 @@ router = APIRouter(tags=["access"], dependencies=STRICT)
 _REFUSED = problems("unauthenticated", "forbidden", "csrf", "not-found")
 
 
-def _access(request: Request) -> Access:
+def access_of(request: Request) -> Access:
     """Return the access of this gateway.
 
     Raises:
@@ -33,24 +37,38 @@ def _access(request: Request) -> Access:
     return cast("Access", found)
 
 
+def public_origin(request: Request) -> str:
+    """Return the origin by which browsers and the identity provider know the gateway.
+
+    A proxy may have terminated TLS. Beyond loopback the scheme is https in any case: browsers keep
+    the cookies of a login from nowhere else.
+    """
+    host = request.headers["host"]
+    is_local = is_loopback(urlsplit(f"//{host}").hostname or "")
+    return f"{request.url.scheme if is_local else 'https'}://{host}"
+
+
 @router.post(
     "/v1/login",
     summary="Keep a token in a cookie, for the pages of the gateway",
     responses={
         200: answer("The subject, and what its changes need", ref(LoginAnswer)),
         **_REFUSED,
-        **problems("message-invalid", "unsupported-media-type"),
+        **problems("message-invalid", "message-too-large", "unsupported-media-type"),
     },
     openapi_extra=json_body(Login),
 )
 async def login(request: Request) -> Response:
     """Take `{"token"}`; set the cookie, and answer with the proof that changes need beside it."""
-    access = _access(request)
+    access = access_of(request)
     token = read(Login, await posted_body(request)).token
+    check_size(token)
     subject = await access.subject_of(token)
+    note_subject(request.scope, subject)
+    await end_login(request, but=token)
     seconds = max(0, (subject.expires_ms - access.now_ms()) // 1_000)
     found = json_answer(_shown(subject, token))
-    found.headers["Set-Cookie"] = _cookie(token, seconds)
+    found.headers["Set-Cookie"] = set_cookie(SESSION, token, seconds)
     return found
 
 
@@ -61,28 +79,53 @@ async def login(request: Request) -> Response:
 )
 async def show_login(request: Request) -> Response:
     """Return the subject of this request, with its grants."""
-    _access(request)
+    access = access_of(request)
     subject = subject_in(request.scope)
     assert subject is not None, "the guard lets nobody else in"
     from tidegate.app.access.guard import token_in
 
+    if subject.certificate:
+        return json_answer(_shown(subject, ""))
     # A page that was loaded again has lost the proof that its login gave it.
     token, is_cookie = token_in(request.scope)
-    return json_answer(_shown(subject, token if is_cookie else ""))
+    if not is_cookie:
+        return json_answer(_shown(subject, ""))
+    provider, home = access.provider, f"{public_origin(request)}/"
+    logout = None if provider is None else await provider.logout_address(home)
+    return json_answer({**_shown(subject, token), **({"logout": logout} if logout else {})})
 
 
 @router.delete(
     "/v1/login",
     status_code=204,
-    summary="Forget the cookie",
+    summary="End the login: void its token, and forget the cookie",
     response_class=Response,
-    response_description="It is forgotten",
-    responses=_REFUSED,
+    response_description="It has ended",
+    responses={**_REFUSED, **problems("bus-unavailable", "not-ready")},
 )
 async def logout(request: Request) -> Response:
-    """Remove the cookie; 204. The token itself holds until it expires."""
-    _access(request)
-    return Response(status_code=204, headers={"Set-Cookie": _cookie("", 0)})
+    """Void the token of the cookie at every gateway, and remove the cookie; 204.
+
+    Copies of the cookie open nothing from then on. Where the token cannot be voided the cookie
+    stays, so that whoever is told to be logged out is.
+    """
+    subject = await end_login(request)
+    if subject is not None:
+        note_subject(request.scope, subject)
+    return Response(status_code=204, headers={"Set-Cookie": set_cookie(SESSION, "", 0)})
+
+
+async def end_login(request: Request, but: str = "") -> Subject | None:
+    """Void the tokens in the cookie of a request, but one, and return whose they were.
+
+    Raises:
+        Problem: not-found; not-ready or bus-unavailable, where one may still hold.
+    """
+    access, found = access_of(request), None
+    for token in cookies(request.scope, SESSION):
+        if token != but:
+            found = await access.log_out(token) or found
+    return found
 
 
 @router.post(
@@ -93,7 +136,7 @@ async def logout(request: Request) -> Response:
 )
 async def issue_ticket(request: Request) -> Response:
     """Issue `{"ticket", "expires_ms"}`, which opens one stream as `?ticket=`."""
-    access, subject = _access(request), subject_in(request.scope)
+    access, subject = access_of(request), subject_in(request.scope)
     await posted_body(request, may_be_empty=True)
     assert subject is not None, "the guard lets nobody else in"
     ticket, expires_ms = access.tickets.issue(subject, access.now_ms())
@@ -109,11 +152,3 @@ def _shown(subject: Subject, token: str) -> dict[str, Any]:
         "grants": subject.grants.documents(),
     }
     return {**shown, "csrf": csrf_proof(token)} if token else shown
-
-
-def _cookie(token: str, seconds: int) -> str:
-    """Return the cookie of a token: for this origin alone, and for no script."""
-    from tidegate.app.access.guard import COOKIE
-
-    # No attribute can be forged: a token that was verified has letters, digits, dots, `-` and `_`.
-    return f"{COOKIE}={token}; Path=/; Max-Age={seconds}; Secure; HttpOnly; SameSite=Strict"

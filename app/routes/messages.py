@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from typing import Annotated
 
 import msgspec
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
 from starlette.responses import StreamingResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
-from tidegate.app.access.grants import grants_in
+from tidegate.app.access.grants import Subject, grants_in, subject_in
 from tidegate.app.archive.archive import begun
 from tidegate.app.delivery.encoding import EnvelopeWriter
 from tidegate.app.gateway import Gateway, gateway_of
 from tidegate.app.http.bodies import in_pieces
+from tidegate.app.http.known_requests import KnownRequests
 from tidegate.app.http.openapi import BOOKMARK, answer, body, json_body, lines_of, problems, ref
 from tidegate.app.http.parameters import (
     STRICT,
@@ -46,7 +49,7 @@ from tidegate.app.routes.models.messages import (
     Staged,
 )
 from tidegate.app.stores.store import Appended
-from tidegate.app.topics.ingest import Form, check_filler, is_pipeline
+from tidegate.app.topics.ingest import Form
 from tidegate.app.topics.publish_request import (
     DOCUMENT_BYTES_MAX,
     Ack,
@@ -57,12 +60,14 @@ from tidegate.app.topics.publish_request import (
     commit_of,
     refuse_retry_key,
 )
-from tidegate.app.topics.registry import CatalogTopic
+from tidegate.app.topics.registry import CatalogTopic, check_filler, is_pipeline
 from tidegate.app.topics.system_topics import publishable_topic_name
 from tidegate.conflation.definition import Kind
+from tidegate.conflation.errors import EngineError
 from tidegate.conflation.frame import Frame
 from tidegate.conflation.subscription import Shown
 from tidegate.conflation.topics.topic import Topic
+from tidegate.keys.errors import KeysError
 from tidegate.keys.text.bookmark import START, Bookmark
 
 JOURNAL_LIMIT = 1_000
@@ -107,10 +112,18 @@ _PUBLISHING = (
 async def publish(request: Request) -> Response:
     """Publish one message, or NDJSON; answer with the bookmarks of the first and the last."""
     gateway, name = gateway_of(request), publishable_topic_name(request.scope)
+    subject = subject_in(request.scope)
+    gateway.quotas.check_publish(subject)
     # Before the body: a request that its headers refuse saves up to 64 MiB of reading.
     asked = PublishRequest.read(request.scope, gateway.store)
     form = _granted_form(asked.form, request.scope, name)
-    payload = await read_body(request, gateway.settings.request_bytes_max)
+    # Bodies under way are memory, too: many at once could pass the bound that each has found free.
+    bytes_max, check = gateway.settings.request_bytes_max, gateway.quotas.memory.check
+    payload = await read_body(request, bytes_max, check)
+    # Again: requests that were read side by side have not known of one another.
+    gateway.quotas.check_publish(subject)
+    # Counted also if it is refused below: reading and checking it is what it costs.
+    gateway.quotas.note_publish(subject, _counted(payload, form), len(payload))
     entry = await gateway.catalog.seek(name)
     # A topic that a pipeline fills was declared, or made by it: if it is gone, it stays so.
     may_make = gateway.settings.auto_create_topics and not is_pipeline(asked.producer)
@@ -119,9 +132,11 @@ async def publish(request: Request) -> Response:
     if entry is None:  # nothing is made for a request that is refused
         _check_taken(Kind.JSON, asked.media_type)
         await gateway.ingest.check_plain(payload, form)
+        gateway.quotas.check_topic(subject, gateway.catalog.exists)
         entry = await gateway.catalog.get_or_create(name)
+        gateway.quotas.note_topic(subject, name)
     # Last of the checks: the digest of a large body is the dearest of them.
-    retry = await asked.retry(payload)
+    retry = await asked.retry(payload, None if subject is None else subject.sub)
 
     # A refusal by the definition is tried again if another gateway has just changed it.
 
@@ -133,43 +148,58 @@ async def publish(request: Request) -> Response:
         appended = await gateway.ingest.take(entry, payload, form, asked.numbered, retry)
         return published(entry, appended)
 
-    return await gateway.catalog.with_newest_definition(entry, taken)
+    answer = await gateway.catalog.with_newest_definition(entry, taken)
+    # Plain JSON that nothing is asked of: an equal header needs no second reading.
+    is_plain = subject is None and asked in _PLAIN
+    known: KnownRequests = request.app.state.known
+    at_once = partial(_published_at_once, gateway, name, asked.form) if is_plain else None
+    known.note(request.scope, publish, at_once)
+    return answer
 
 
-[_PUBLISH] = router.routes
-_SLASHES = "/v1/topics/{topic}/messages".count("/")
+_PLAIN = (
+    PublishRequest(JSON, Form(), None, None, None, None),
+    PublishRequest(NDJSON, Form(lined=True), None, None, None, None),
+)
 
 
-class PublishDirectly:
-    """Hands publishing to its route past the framework, whose way there costs as much as the rest.
+def _published_at_once(gateway: Gateway, name: str, form: Form, payload: bytes) -> bytes | None:
+    """Publish a body in this turn of the loop, and return the answer's.
 
-    It takes no dependencies, parameters or model of an answer, so that nothing is missed there. The
-    framework keeps the route for /openapi.json, and for the methods that it does not have.
+    Return None, with nothing published, where that has to wait, and for all that is refused.
     """
+    entry = gateway.catalog.served(name)
+    if entry is None or len(payload) > gateway.settings.request_bytes_max:
+        return None
+    try:
+        gateway.quotas.check_publish(None)
+        items = gateway.ingest.check_at_once(entry, payload, form)
+    except (Problem, EngineError, KeysError):
+        return None  # the route will say why
+    appended = gateway.writer.write_at_once(entry, items, len(payload)) if items else None
+    if appended is None:
+        return None
+    gateway.quotas.note_publish(None, _counted(payload, form), len(payload))
+    return _answer_of(entry, appended)
 
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Publish, or run the app for any other request; `RequestChecks` has read the path."""
-        if scope["type"] != "http" or scope["method"] != "POST" or not _is_publish(scope["path"]):
-            await self.app(scope, receive, send)
-            return
-        # As the framework sets them, for the access log.
-        scope["route"], scope["path_params"] = _PUBLISH, {"topic": scope["path"].split("/")[3]}
-        response = await publish(Request(scope, receive))
-        await response(scope, receive, send)
-
-
-def _is_publish(path: str) -> bool:
-    is_messages = path.startswith("/v1/topics/") and path.endswith("/messages")
-    return is_messages and path.count("/") == _SLASHES
+def _counted(payload: bytes, form: Form) -> int:
+    return payload.count(b"\n") + 1 if form.lined else 1
 
 
 def _granted_form(form: Form, scope: Scope, topic: str) -> Form:
-    """Return the form without removals if the subject may not remove records of the topic."""
+    """Return the form without removals if the subject may not remove records of the topic.
+
+    Raises:
+        Problem: forbidden, for deltas of a subject that may not read all of the topic.
+    """
     grants = grants_in(scope)
-    if not form.enveloped or grants is None:
+    if grants is None:
+        return form
+    if form.delta:
+        # Whether the merged record fits a schema or a size tells of what it was merged into.
+        grants.require_whole(topic)
+    if not form.enveloped:
         return form
     # As `DELETE` of records: it tells which keys there are.
     entitlement = grants.reading(topic)
@@ -194,6 +224,10 @@ async def _staged(
 
 def published(entry: CatalogTopic, appended: Appended) -> Response:
     """Answer a publish; a retry gets the bookmarks of the first attempt, if they are known."""
+    return Response(_answer_of(entry, appended), media_type=JSON)
+
+
+def _answer_of(entry: CatalogTopic, appended: Appended) -> bytes:
     # The store keeps the places of an idempotency key, and none of a producer's duplicate.
     epoch, is_known = entry.record.epoch, appended.first > 0
     answer = {
@@ -203,7 +237,7 @@ def published(entry: CatalogTopic, appended: Appended) -> Response:
         "last": str(Bookmark(epoch, appended.last)) if is_known else None,
         "duplicate": appended.duplicate,
     }
-    return Response(msgspec.json.encode(answer), media_type=JSON)
+    return msgspec.json.encode(answer)
 
 
 class Reading(Parameters):
@@ -233,13 +267,37 @@ async def read_journal(
     request: Request, topic: TopicPath, asked: Annotated[Reading, Query()]
 ) -> Response:
     """Return the messages after `from`, oldest first; 410 when they are no longer kept."""
-    gateway, name, limit, start = gateway_of(request), topic, asked.limit, asked.start
+    quotas = gateway_of(request).quotas
+    with ExitStack() as held:
+        held.enter_context(quotas.reading(subject_in(request.scope)))
+        answer = await _journal(gateway_of(request), subject_in(request.scope), topic, asked)
+        return HeldAnswer(answer, held.pop_all())
+
+
+class HeldAnswer(Response):
+    """Sends another answer, and lets go of what it holds once that is sent or given up."""
+
+    def __init__(self, answer: Response, held: ExitStack) -> None:
+        # Not the base's own: this one has no body, and the framework asks for these two.
+        self.raw_headers, self.background = answer.raw_headers, None
+        self._answer, self._held = answer, held
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the answer."""
+        with self._held:
+            await self._answer(scope, receive, send)
+
+
+async def _journal(
+    gateway: Gateway, subject: Subject | None, name: str, asked: Reading
+) -> StreamingResponse:
+    limit, start = asked.limit, asked.start
     # Another gateway may have made it a moment ago, and this one not have heard of it.
     await gateway.catalog.seek(name)
     kind = gateway.catalog.get(name).document.kind
     bookmark = None if start == START else Bookmark.parse(start)
     if bookmark is not None:
-        await gateway.catch_up(name, bookmark)
+        await gateway.catch_up(name, bookmark, by=subject)
     held = await _looked_back(gateway, name, bookmark)
     writer = EnvelopeWriter(name, held.epoch, "publish", kind=kind, shown=Shown(timestamp=True))
     seen = held.bookmark(held.beginning) if bookmark is None else bookmark
@@ -272,13 +330,15 @@ async def _all_lines(
     writer: EnvelopeWriter, pieces: AsyncIterator[Sequence[Frame]]
 ) -> AsyncIterator[bytes]:
     async for frames in pieces:
-        for lines in _lines(writer, frames):
+        async for lines in _lines(writer, frames):
             yield lines
 
 
-def _lines(writer: EnvelopeWriter, frames: Sequence[Frame]) -> Iterator[bytes]:
-    for piece in in_pieces(frames):
-        yield b"".join(writer.envelope(frame) + b"\n" for frame in piece)
+def _lines(writer: EnvelopeWriter, frames: Sequence[Frame]) -> AsyncIterator[bytes]:
+    def text(piece: Sequence[Frame]) -> bytes:
+        return b"".join(writer.envelope(frame) + b"\n" for frame in piece)
+
+    return in_pieces(frames, text)
 
 
 def _check_taken(kind: Kind, media_type: str) -> None:

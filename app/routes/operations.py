@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Sequence
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 from prometheus_client.core import Metric
 from pydantic import Field
 
-from tidegate.app.access.grants import OBSERVE, Grants
-from tidegate.app.gateway import FAULTS_SHOWN_MAX, Gateway, gateway_of
+from tidegate.app.access.grants import OBSERVE, Grants, forbidden, grants_in
+from tidegate.app.delivery.timers import in_turns
+from tidegate.app.gateway import Gateway, gateway_of
 from tidegate.app.http.bodies import json_answer
 from tidegate.app.http.connection import figures_of
 from tidegate.app.http.internal_call import MARK
@@ -36,9 +39,12 @@ from tidegate.app.metrics.topics import topic_families, topic_table
 from tidegate.app.routes.models.operations import Alive, Lanes, Ready
 from tidegate.conflation.lanes.lane import Lane
 from tidegate.conflation.options.grant import lane_text
+from tidegate.conflation.steps import in_pieces
 from tidegate.conflation.topics.topic import Topic
 from tidegate.keys.text.duration import MILLISECOND, Instant
 
+FAULTS_SHOWN_MAX = 100
+TOPICS_AT_ONCE = 20  # that are looked at in one turn of the loop; each may have 500 lanes
 router = APIRouter(tags=["operations"])
 
 
@@ -67,7 +73,7 @@ async def readyz(request: Request) -> Response:
         raise Problem("not-ready", f"The gateway is not ready: {reason}.")
     state: dict[str, Any] = {"status": "ready"}
     # Ready all the same: one topic at fault must not take the traffic of all others away.
-    found = gateway.faults()
+    found = gateway.catalog.faults()
     foreign = {} if gateway.bus is None else gateway.bus.connection.foreign
     if not found and not foreign:
         return json_answer(state)
@@ -79,7 +85,7 @@ async def readyz(request: Request) -> Response:
             state["topics"] = [fault._asdict() for fault in shown[:FAULTS_SHOWN_MAX]]
         state["topics_at_fault"] = len(found)
     # Its keys name topics, which `observe` shows in the metrics, too.
-    if foreign and (is_open or grants.may_anywhere(OBSERVE)):
+    if foreign and (is_open or grants.observes_all):
         found_there = [f"{key}: {what}" for key, what in foreign.items()]
         state["bus"] = found_there[:FAULTS_SHOWN_MAX]
     return json_answer(state)
@@ -116,11 +122,17 @@ async def metrics(request: Request) -> Response:
 
     Looking changes nothing of what is sent.
     """
+    grants = grants_in(request.scope)
+    if grants is not None and not grants.observes_all:
+        # Most figures are sums over topics: what is granted cannot be taken out of them.
+        raise forbidden(f"{OBSERVE} of all topics (>)")
     # A worker that another one asks answers for itself: else they would ask each other for ever.
     gateway = gateway_of(request)
     is_inner = MARK in request.scope
     headers = check_worker_group(gateway.crew, request.scope["query_string"]) if is_inner else {}
-    text = exposition(await families(gateway, figures_of(request.scope)))
+    # The text of 10,000 topics takes more than a second. A thread does not hold the loop.
+    found = await families(gateway, figures_of(request.scope))
+    text = await asyncio.to_thread(exposition, found)
     if gateway.crew is not None and not is_inner:
         asked = (
             {} if gateway.peers is None else await gateway.peers.broadcast(call_of(gateway.crew))
@@ -133,6 +145,7 @@ async def families(gateway: Gateway, connections: ConnectionFigures | None = Non
     """Return all families of a gateway, with the server's where `connections` is given."""
     driver, sessions = gateway.driver, gateway.sessions
     table = await topic_table(gateway.catalog, driver, gateway.settings.metrics_topics_max)
+    of_topics = await asyncio.to_thread(lambda: list(topic_families(table)))
     is_ready = await gateway.unready() is None
     # Everything that waits stands above: what is counted from here on is of one moment.
     return [
@@ -141,10 +154,10 @@ async def families(gateway: Gateway, connections: ConnectionFigures | None = Non
             driver,
             gateway.mergers,
             topics=table.topics,
-            at_fault=Counter(fault.state for fault in gateway.faults()),
+            at_fault=Counter(fault.state for fault in gateway.catalog.faults()),
             is_ready=is_ready,
         ),
-        *topic_families(table),
+        *of_topics,
         *session_families(driver, sessions.states(), sessions.unsent_bytes()),
         *store_families(gateway.store, driver.figures),
         *(() if connections is None else server_families(connections)),
@@ -166,23 +179,27 @@ class WantedLanes(Parameters):
 async def lanes(request: Request, asked: Annotated[WantedLanes, Query()]) -> Response:
     """Return every lane, by topic; `due_ms` is the time to its next flush, null while idle."""
     gateway = gateway_of(request)
+    grants = grants_in(request.scope)
     if asked.topic is not None:
+        if grants is not None:
+            grants.require(OBSERVE, asked.topic)
         await gateway.catalog.seek(asked.topic)
         names = [gateway.catalog.get(asked.topic).record.name]
     else:
         entries = gateway.catalog.listed("", "", gateway.settings.topics_max)
         names = [entry.record.name for entry in entries]
+        names = [name for name in names if grants is None or grants.may(OBSERVE, name)]
     driver = gateway.driver
     # One time for all lanes, so that their deadlines can be compared.
     now = driver.now()
     topics = [driver.engine.topic(name) for name in names]
-    views = [_view(topic, lane, now) for topic in topics for lane in _lanes(topic)]
-    return json_answer({"lanes": views})
+    lanes_of = partial(_lane_views, now)
+    return json_answer({"lanes": await in_turns(in_pieces(topics, TOPICS_AT_ONCE, lanes_of))})
 
 
-def _lanes(topic: Topic) -> Iterator[Lane]:
-    for feed in topic.feeds.values():
-        yield from feed.lanes.values()
+def _lane_views(now: Instant, topics: Sequence[Topic]) -> list[dict[str, Any]]:
+    feeds = [(topic, feed) for topic in topics for feed in topic.feeds.values()]
+    return [_view(topic, lane, now) for topic, feed in feeds for lane in feed.lanes.values()]
 
 
 def _view(topic: Topic, lane: Lane, now: Instant) -> dict[str, Any]:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Header, Query, Request, Response
 from pydantic import Field
-from starlette.types import Scope
 
 from tidegate.app.access.grants import (
-    OBSERVE,
     Subject,
     check_reading,
     grants_in,
     subject_in,
 )
+from tidegate.app.delivery.timers import in_turns
 from tidegate.app.gateway import Gateway, gateway_of
 from tidegate.app.http.bodies import json_answer
 from tidegate.app.http.internal_call import MARK, Call
@@ -49,9 +49,11 @@ from tidegate.app.sessions.stream import refusal_stream, session_stream
 from tidegate.app.sessions.subscriptions import check_count
 from tidegate.app.sessions.view import Page, answer, session_view
 from tidegate.conflation.errors import LimitReached
+from tidegate.conflation.steps import in_pieces
 
 # Every gateway of a cluster answers with a page, and one of them joins all.
 PAGE_MAX = 1_000
+VIEWED_AT_ONCE = 20  # sessions whose queues are counted in one turn of the loop
 
 router = APIRouter(tags=["sessions"], dependencies=STRICT)
 
@@ -118,7 +120,7 @@ async def open_session(request: Request) -> Response:
         with pointing(target.pointer):
             check_reading(grants_in(request.scope), target.topic)
     for target in opening.subscriptions:
-        await gateway.seek(target.topic, target.wish.options.bookmark)
+        await gateway.seek(target.topic, target.wish.options.bookmark, by=subject)
     session = _opened(gateway, opening, subject)
     events = f"/v1/sessions/{session.id}/events"
     subscriptions = [answer(asked) for asked in session.asked.values()]
@@ -139,8 +141,12 @@ async def list_sessions(request: Request, asked: Annotated[Listed, Query()]) -> 
     gateway = gateway_of(request)
     limit = asked.limit
     # One more than the page has tells of a next page.
-    found = gateway.sessions.listed(asked.after, limit + 1, _owner_seen(request.scope))
-    shown = [session_view(session, whole=False) for session in found[:limit]]
+    found = gateway.sessions.listed(asked.after, limit + 1, subject_in(request.scope))
+
+    def viewed(piece: Sequence[Session]) -> list[dict[str, Any]]:
+        return [session_view(each, whole=False) for each in piece]
+
+    shown = await in_turns(in_pieces(found[:limit], VIEWED_AT_ONCE, viewed))
     page = Page(shown, len(found) > limit)
     # A peer that asks wants this gateway's own sessions.
     if gateway.peers is not None and MARK not in request.scope:
@@ -237,12 +243,6 @@ async def events(
         return session_stream(found, number, is_stopping=gateway_of(request).stopping)
     except LimitReached as error:
         return refusal_stream(Problem("limit-reached", f"{error.detail}."))
-
-
-def _owner_seen(scope: Scope) -> str | None:
-    """Return the subject whose sessions a list shows; None for those of all."""
-    subject = subject_in(scope)
-    return None if subject is None or subject.grants.may_anywhere(OBSERVE) else subject.sub
 
 
 def _opened(gateway: Gateway, opening: SessionDocument, subject: Subject | None) -> Session:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Annotated, Any
 
 import msgspec
@@ -22,7 +22,6 @@ from tidegate.app.http.parameters import (
     STRICT,
     Parameters,
     TopicPath,
-    WritableTopicPath,
     record_key_in_path,
     text,
     word,
@@ -39,6 +38,7 @@ from tidegate.app.routes.models.messages import ROW, Deleted, Envelope
 from tidegate.app.topics.publish_request import refuse_retry_key
 from tidegate.app.topics.query import SowQuery, matching
 from tidegate.app.topics.registry import CatalogTopic
+from tidegate.app.topics.system_topics import removable_topic_name
 from tidegate.conflation.boards.board import Board
 from tidegate.conflation.frame import Frame, RemovalReason
 from tidegate.conflation.options.syntax import SKIP_N_MAX, TOP_N_MAX
@@ -132,7 +132,7 @@ async def read_sow(
     query = query.narrowed(entitlement_of(grants_in(request.scope), held.definition, topic))
     # Taken in one step of the loop, so the rows are a state that the topic had, and the bookmark is
     # its place: subscribing from there misses nothing.
-    past = Past(held.bookmark(held.head), board.live())
+    past = Past(held.bookmark(held.head), board.frames())
     if asked.as_of is not None:
         now_ms, archive = gateway.driver.wall_ms(), gateway.archive
         past = await records_as_of(held, kind, time_of(asked.as_of), now_ms, archive)
@@ -188,9 +188,10 @@ async def read_record(
     },
 )
 async def delete_records(
-    request: Request, topic: WritableTopicPath, asked: Annotated[Unwanted, Query()]
+    request: Request, topic: TopicPath, asked: Annotated[Unwanted, Query()]
 ) -> Response:
     """Delete records; answer `{"deleted": n}`. Each removal has an offset, as a message has."""
+    removable_topic_name(request.scope)
     values = asked.given()
     refuse_retry_key(request.scope, "a removal goes in several steps")
     if len(values) != 1:
@@ -225,7 +226,7 @@ async def _named(
     # An empty filter elsewhere matches all; here it is more likely a slip, and deletes.
     if wanted is None:
         raise Problem("filter-invalid", "The filter is empty; TRUE matches all.", position=0)
-    return await matching(board.live(), wanted, topic.name)
+    return await matching(board.frames(), wanted, topic.name)
 
 
 def _whole_key(entry: CatalogTopic, text: str) -> str:
@@ -266,14 +267,13 @@ def _wants_array(scope: Scope) -> bool:
     return accepts(scope, JSON) and (prefers_json or not accepts(scope, NDJSON))
 
 
-def _lines(rows: Sequence[Frame], text: Text) -> Iterator[bytes]:
-    for piece in in_pieces(rows):
-        yield b"".join(text(frame) + b"\n" for frame in piece)
+def _lines(rows: Sequence[Frame], text: Text) -> AsyncIterator[bytes]:
+    return in_pieces(rows, lambda piece: b"".join(text(frame) + b"\n" for frame in piece))
 
 
-def _array(rows: Sequence[Frame], text: Text) -> Iterator[bytes]:
+async def _array(rows: Sequence[Frame], text: Text) -> AsyncIterator[bytes]:
     lead = b"["
-    for piece in in_pieces(rows):
-        yield lead + b",".join(map(text, piece))
+    async for piece in in_pieces(rows, lambda piece: b",".join(map(text, piece))):
+        yield lead + piece
         lead = b","
     yield b"]" if rows else b"[]"

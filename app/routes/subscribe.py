@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Scope
 
 from tidegate.app.access.grants import Subject, subject_in
 from tidegate.app.definitions.topic import TopicNotUsable
 from tidegate.app.gateway import Gateway, gateway_of
+from tidegate.app.http.known_requests import Begin, KnownRequests
 from tidegate.app.http.openapi import json_body, problems
 from tidegate.app.http.parameters import STRICT, text
 from tidegate.app.http.problems import Problem
@@ -20,8 +21,10 @@ from tidegate.app.http.requests import TopicPattern, require_accept, topic_or_pa
 from tidegate.app.http.wire import EVENT_STREAM
 from tidegate.app.routes.models.events import STREAM
 from tidegate.app.routes.models.sessions import Continued, Subscribing
-from tidegate.app.sessions.attach import admit_reader, attach_new
+from tidegate.app.routes.subscribe_plan import SubscribePlan
+from tidegate.app.sessions.attach import admit_reader, attach_new, attach_plain
 from tidegate.app.sessions.cursor import parse_cursor
+from tidegate.app.sessions.reader import Reader
 from tidegate.app.sessions.session import Session
 from tidegate.app.sessions.stream import (
     EventStream,
@@ -31,16 +34,11 @@ from tidegate.app.sessions.stream import (
 )
 from tidegate.app.sessions.subscribe_request import (
     RequestedSubscription,
-    SessionContext,
     SubscribeRequest,
-    granted_to,
     place_of,
     places_of,
 )
 from tidegate.app.sessions.subscriptions import decide_target, end_reason
-from tidegate.app.settings import Settings
-from tidegate.app.stores.store import TopicRecord
-from tidegate.conflation.definition import Definition
 from tidegate.conflation.errors import EngineError, LimitReached
 from tidegate.conflation.outputs import CloseReason, Unsubscribed
 from tidegate.conflation.subscription import Command
@@ -48,127 +46,12 @@ from tidegate.keys.errors import KeysError
 from tidegate.keys.text.bookmark import Bookmark
 
 router = APIRouter(tags=["subscribing"], dependencies=STRICT)
-_ENDING = b"/subscribe"
 _PATTERN = "Name of a topic, or a pattern with `*` (one part) and `>` (the rest)"
-PLANS_MAX = 1_000
-PLAN_KEY_BYTES_MAX = 1 << 10
 
 _REFUSALS = problems(
     "topic-unknown", "topic-invalid", "options-invalid", "filter-invalid", "bookmark-invalid",
     "bookmark-expired", "session-unknown",
 )  # fmt: skip
-
-
-class SubscribePlan:
-    """What equal requests to subscribe share: what was asked for, as parsed, and what is granted.
-
-    Nothing in it is of one client: not its session, and not the id after which it continues.
-    """
-
-    __slots__ = ("_definition", "_granted", "_record", "_wish", "asked", "path_params", "route",
-                 "target")  # fmt: skip
-
-    def __init__(self, target: str | TopicPattern, asked: Subscribing) -> None:
-        self.target = target
-        self.asked = asked
-        # What routing found, for the log of requests.
-        self.route: object = None
-        self.path_params: Mapping[str, str] = {}
-        self._wish: SubscribeRequest | None = None
-        self._granted: RequestedSubscription | None = None
-        self._record: TopicRecord | None = None
-        self._definition: Definition | None = None
-
-    def wish(self, settings: Settings) -> SubscribeRequest:
-        """Return the request with its options parsed.
-
-        Raises:
-            Problem, EngineError: as `SubscribeRequest.parse`.
-        """
-        if self._wish is None:
-            many = isinstance(self.target, TopicPattern)
-            most = settings.options_characters_max
-            self._wish = SubscribeRequest.parse(self.asked, most, many=many)
-        return self._wish
-
-    def granted(
-        self,
-        context: SessionContext,
-        topic: str,
-        wish: SubscribeRequest,
-        resume: Bookmark | None,
-    ) -> RequestedSubscription:
-        """Return what the request gets of its topic, as the topic is defined now.
-
-        `wish`: the plan's own, with the grants of who asks. What depends on those is not shared.
-
-        Raises:
-            Problem, EngineError, KeysError: as `granted_to`.
-        """
-        if wish.grants is not None:
-            return granted_to(context, topic, wish, resume)
-        record = context.catalog.get(topic).record
-        definition = context.driver.engine.topic(topic).definition
-        # Each change of a topic makes new objects, and so does a topic that is created again. Both
-        # are compared: the engine may have a definition that the catalog has not got yet.
-        if record is not self._record or definition is not self._definition:
-            self._granted = granted_to(context, topic, wish)
-            self._record, self._definition = record, definition
-        assert self._granted is not None
-        if resume is None:
-            return self._granted
-        # Only this of a grant differs from client to client.
-        subscription = replace(self._granted.subscription, resume=resume)
-        return self._granted._replace(subscription=subscription)
-
-
-class Plans:
-    """The plans of the latest requests that were let pass, by the text of the request.
-
-    Bounded: clients choose the texts. A text that is too long to keep is read each time.
-    """
-
-    def __init__(self, most: int = PLANS_MAX) -> None:
-        self._most = most
-        self._plans: dict[bytes, SubscribePlan] = {}  # the latest used last
-
-    def __len__(self) -> int:
-        return len(self._plans)
-
-    def find(self, scope: Scope) -> SubscribePlan | None:
-        """Return the plan of an equal request, and note in the scope what routing found then."""
-        key = _key(scope)
-        plan = None if key is None else self._plans.pop(key, None)
-        if key is None or plan is None:
-            return None
-        self._plans[key] = plan
-        scope["route"], scope["path_params"] = plan.route, plan.path_params
-        return plan
-
-    def note(self, scope: Scope, plan: SubscribePlan) -> None:
-        """Keep the plan of a request that was let pass."""
-        key = _key(scope)
-        if key is None:
-            return
-        plan.route, plan.path_params = scope["route"], scope["path_params"]
-        self._plans.pop(key, None)
-        self._plans[key] = plan
-        if len(self._plans) > self._most:
-            del self._plans[next(iter(self._plans))]
-
-
-def _key(scope: Scope) -> bytes | None:
-    """Return all that the reading of a GET depends on; None for any other request."""
-    if scope["type"] != "http" or scope["method"] != "GET":
-        return None
-    path: bytes | None = scope.get("raw_path")  # as sent: decoding makes unequal paths equal
-    if path is None or not path.endswith(_ENDING):
-        return None
-    parts = [path, scope["query_string"]]
-    parts += [value for name, value in scope["headers"] if name == b"accept"]
-    # No part can hold a line end: the server refuses a header that has one.
-    key = b"\n".join(parts)
-    return key if len(key) <= PLAN_KEY_BYTES_MAX else None
 
 
 async def _wanted(
@@ -199,8 +82,12 @@ async def subscribe(
     gateway, subject = gateway_of(request), subject_in(request.scope)
     answer = await stream(gateway, subject, plan, continued.last_event_id)
     # Only now: the route answers whatever is refused, so that all refusals come from one place.
-    plans: Plans = request.app.state.plans
-    plans.note(request.scope, plan)
+    known: KnownRequests = request.app.state.known
+    is_new = subject is None and continued.last_event_id is None and plan.is_plain
+    # A refusal may be a stream, too.
+    is_plain = is_new and isinstance(answer, EventStream)
+    at_once = partial(_streamed_at_once, gateway, plan) if is_plain else None
+    known.note(request.scope, partial(_subscribed_again, plan), at_once)
     return answer
 
 
@@ -221,35 +108,14 @@ async def subscribe_by_post(
     return await stream(gateway, subject, plan, continued.last_event_id)
 
 
-class SubscribeShortcut:
-    """Answers a request to subscribe that equals an earlier one; the innermost middleware.
+async def _subscribed_again(plan: SubscribePlan, request: Request) -> Response:
+    """Stream one subscription for a request that equals an earlier one.
 
-    Routing a request and reading its parameters cost the framework as much as all that the stream
-    itself needs. What they found of an equal request is known, so only what differs is read: the
-    id after which the client continues. All other requests go on to the route, and so does every
-    request that the route has not let pass before: refusals come from one place.
-
-    A check that depends on more than the request's address belongs into `stream`, which both share,
-    or into a middleware around this one.
+    Only what differs is read: the id after which the client continues. A check that depends on more
+    than the request's address belongs into `stream`, which both share, or into a layer.
     """
-
-    def __init__(self, app: ASGIApp, plans: Plans) -> None:
-        self.app = app
-        self.plans = plans
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Stream one subscription, or let the application answer.
-
-        Raises:
-            Problem, EngineError, KeysError: as the route.
-        """
-        plan = self.plans.find(scope)
-        if plan is None:
-            await self.app(scope, receive, send)
-            return
-        gateway: Gateway = scope["app"].state.gateway
-        answer = await stream(gateway, subject_in(scope), plan, _last_event_id(scope))
-        await answer(scope, receive, send)
+    scope = request.scope
+    return await stream(gateway_of(request), subject_in(scope), plan, _last_event_id(scope))
 
 
 def _last_event_id(scope: Scope) -> str | None:
@@ -294,7 +160,7 @@ async def _topic_stream(
     # Refuses a topic that is not there, before the parameters are looked at.
     gateway.catalog.get(name)
     wish = plan.wish(gateway.settings).by(subject)
-    await gateway.reach(name, resume, wish.options.bookmark)
+    await gateway.reach(name, resume, wish.options.bookmark, by=subject)
     decision = plan.granted(gateway.sessions.context, name, wish, resume)
     if decision.subscription.command is Command.SOW and resume is not None:
         topic = gateway.driver.engine.topic(name)
@@ -302,8 +168,38 @@ async def _topic_stream(
             return Response(status_code=204)  # a finished sow: the browser need not come back
     if gateway.stopping:
         return stopping_stream()
+    return _opened(gateway, subject, name, plan, wish, decision)
+
+
+def _opened(
+    gateway: Gateway,
+    subject: Subject | None,
+    name: str,
+    plan: SubscribePlan,
+    wish: SubscribeRequest,
+    decision: RequestedSubscription,
+) -> EventStream:
+    plain = plan.plain(gateway.driver.engine.topic(name), wish, decision)
     session = gateway.sessions.open(subject=subject)
-    return _begun(gateway, session, name, wish, {name: decision})
+    if plain.is_shared:
+        return _begun(gateway, session, lambda: attach_plain(session, plain))
+    return _begun(gateway, session, lambda: attach_new(session, name, wish, {name: decision}))
+
+
+def _streamed_at_once(gateway: Gateway, plan: SubscribePlan, body: bytes) -> Begin | None:
+    """Open the stream of a plan whose topic is here; None where that has to wait, or is refused."""
+    name = plan.target
+    if isinstance(name, TopicPattern) or gateway.catalog.served(name) is None:
+        return None
+    if body or gateway.stopping:
+        return None
+    try:
+        wish = plan.wish(gateway.settings)
+        decision = plan.granted(gateway.sessions.context, name, wish, None)
+        opened = _opened(gateway, None, name, plan, wish, decision)
+    except (Problem, EngineError, KeysError):
+        return None  # the route will say why
+    return opened.begin
 
 
 async def _pattern_stream(
@@ -319,12 +215,12 @@ async def _pattern_stream(
         return await _pattern_again(gateway, subject, pattern, last_id)
     wish = plan.wish(gateway.settings).by(subject)
     is_sow = wish.command == Command.SOW
-    places = await _places(gateway, pattern, wish, plan.asked)
+    places = await _places(gateway, subject, pattern, wish, plan.asked)
     decisions = decide_target(gateway.sessions.context, pattern, wish, places)
     if gateway.stopping:
         return stopping_stream()
     session = gateway.sessions.open(kept=True, lasts=not is_sow, subject=subject)
-    answer = _begun(gateway, session, pattern, wish, decisions)
+    answer = _begun(gateway, session, lambda: attach_new(session, pattern, wish, decisions))
     for name in sorted((places or {}).keys() - decisions.keys()):
         session.send_end(Unsubscribed("s1", name, end_reason(gateway.sessions.context, name)))
     if is_sow and not session.subscription("s1").topics:
@@ -333,7 +229,11 @@ async def _pattern_stream(
 
 
 async def _places(
-    gateway: Gateway, pattern: TopicPattern, wish: SubscribeRequest, asked: Subscribing
+    gateway: Gateway,
+    subject: Subject | None,
+    pattern: TopicPattern,
+    wish: SubscribeRequest,
+    asked: Subscribing,
 ) -> dict[str, Bookmark] | None:
     """Return the places of a reader whose session is gone, once what it has is here, too.
 
@@ -352,7 +252,7 @@ async def _places(
     for topic, place in places.items():
         with contextlib.suppress(TopicNotUsable):  # a `refused` event names it; the others go on
             if await gateway.catalog.seek(topic) is not None:
-                await gateway.reach(topic, place)
+                await gateway.reach(topic, place, by=subject)
     return places
 
 
@@ -381,14 +281,10 @@ async def _pattern_again(
 
 
 def _begun(
-    gateway: Gateway,
-    session: Session,
-    target: str | TopicPattern,
-    wish: SubscribeRequest,
-    decisions: Mapping[str, RequestedSubscription],
+    gateway: Gateway, session: Session, attach: Callable[[], tuple[Reader, bytes]]
 ) -> EventStream:
     try:
-        return EventStream(session, *attach_new(session, target, wish, decisions))
+        return EventStream(session, *attach())
     except (Problem, EngineError, KeysError):
         gateway.sessions.discard(session)
         raise

@@ -6,7 +6,7 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from tidegate.app.access.grants import check_reading, grants_in
+from tidegate.app.access.grants import check_reading, grants_in, subject_in
 from tidegate.app.delivery.auto import bounds_of
 from tidegate.app.gateway import gateway_of
 from tidegate.app.http.bodies import json_answer
@@ -62,7 +62,8 @@ async def add_subscription(request: Request, session: SessionPath) -> Response:
         detail = "The session of a plain GET has one subscription; open one with POST for more."
         raise Problem("options-invalid", detail)
     check_reading(grants_in(request.scope), target.topic)
-    await gateway_of(request).seek(target.topic, target.wish.options.bookmark)
+    subject = subject_in(request.scope)
+    await gateway_of(request).seek(target.topic, target.wish.options.bookmark, by=subject)
     # Looking for the topic takes time, in which the session may have ended.
     asked, warnings = gateway_of(request).live_session(session).subscribe(target.topic, target.wish)
     location = f"/v1/sessions/{session}/subscriptions/{asked.name}"

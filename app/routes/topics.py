@@ -12,8 +12,9 @@ import msgspec
 from fastapi import APIRouter, Header, Query, Request, Response
 from pydantic import Field
 
-from tidegate.app.access.grants import Grants, grants_in
+from tidegate.app.access.grants import Grants, grants_in, subject_in
 from tidegate.app.definitions.topic import TopicDefinition, TopicNotUsable, Unusable
+from tidegate.app.delivery.timers import in_turns
 from tidegate.app.gateway import Gateway, gateway_of
 from tidegate.app.http.bodies import json_answer
 from tidegate.app.http.openapi import ETAG, answer, json_body, problems, ref
@@ -41,11 +42,13 @@ from tidegate.app.routes.models.topics import (
     UnusableTopic,
 )
 from tidegate.app.topics.registry import CatalogTopic, Precondition
+from tidegate.conflation.steps import in_pieces
 from tidegate.keys.errors import JsonInvalid
 from tidegate.keys.jsontext import check_json
 from tidegate.keys.patch import apply
 
 PAGE_MAX = 1_000
+DESCRIBED_AT_ONCE = 20  # topics whose figures are counted in one turn of the loop
 # A schema may be long, but its compilation holds the loop, so a definition is no place for a
 # megabyte.
 DOCUMENT_BYTES_MAX = 256 << 10
@@ -113,7 +116,12 @@ async def put_topic(
     body = await _json_body(request)
     document = _parsed(gateway, body)
     _check_source(grants_in(request.scope), document)
+    subject = subject_in(request.scope)
+    if not gateway.catalog.exists(topic):
+        gateway.quotas.check_topic(subject, gateway.catalog.exists)
     entry, is_new = await gateway.catalog.put(topic, document, match.precondition())
+    if is_new:
+        gateway.quotas.note_topic(subject, topic)
     return _answer(description(gateway, entry), 201 if is_new else 200, entry)
 
 
@@ -212,7 +220,14 @@ async def list_topics(
     etag = _list_etag(entries)
     if etag == known.if_none_match:
         return Response(status_code=304, headers={"ETag": etag})
-    listed = [description(gateway, entry) for entry in entries[:limit]]
+
+    def described(piece: Sequence[CatalogTopic | Unusable]) -> list[dict[str, Any]]:
+        # One that was deleted or has changed meanwhile is shown as it is now, or not at all.
+        catalog = gateway.catalog
+        now = [catalog.unusable(each.name) or catalog.served(each.name) for each in piece]
+        return [description(gateway, entry) for entry in now if entry is not None]
+
+    listed = await in_turns(in_pieces(entries[:limit], DESCRIBED_AT_ONCE, described))
     answer = _answer({"topics": listed, "next": following}, 200)
     answer.headers["ETag"] = etag
     return answer

@@ -14,7 +14,7 @@ from pydantic import Field
 from sse_starlette import EventSourceResponse
 from starlette.types import Receive, Scope, Send
 
-from tidegate.app.access.grants import grants_in, subject_in
+from tidegate.app.access.grants import OBSERVE, grants_in, subject_in
 from tidegate.app.delivery.encoding import json_value
 from tidegate.app.delivery.notices import Heartbeat
 from tidegate.app.gateway import Gateway, gateway_of
@@ -279,6 +279,7 @@ async def trace(
     if (grants := grants_in(request.scope)) is not None:
         # A trace shows every message of the topic, those that the subscriber may not see, too.
         grants.require_whole(topics[0])
+        grants.require(OBSERVE, topics[0])
     gateway = gateway_of(request)
     subscriber = _traced_subscriber(gateway, session, asked.name, topics[0])
     if subscriber is None:

@@ -38,6 +38,9 @@ class LoginAnswer(TypedDict):
     csrf: NotRequired[
         Annotated[str, Field(description="Send it as Tidegate-CSRF with changes by cookie")]
     ]
+    logout: NotRequired[
+        Annotated[str, Field(description="Where to log out at the identity provider, too")]
+    ]
 
 
 class IssuedTicket(TypedDict):

@@ -7,6 +7,7 @@ lose their time-outs.
 
 from types import FunctionType
 
+import httptools
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import Server, ServerState
@@ -25,6 +26,7 @@ METHODS: dict[type, tuple[str, ...]] = {
         "on_headers_complete",
         "on_body",
         "on_message_complete",
+        "on_response_complete",
         "shutdown",
         "_start_asgi_task",
         "_unset_keepalive_if_required",
@@ -45,16 +47,19 @@ ATTRIBUTES: dict[type, tuple[str, ...]] = {
         "client",
     ),
     RequestResponseCycle: (
+        "body",
         "chunked_encoding",
         "disconnected",
         "expected_content_length",
         "keep_alive",
         "message_event",
+        "more_body",
         "response_started",
         "response_complete",
+        "waiting_for_100_continue",
     ),
     Server: ("server_state", "started", "should_exit", "force_exit"),
-    ServerState: ("connections", "tasks"),
+    ServerState: ("connections", "default_headers", "tasks"),
 }
 
 
@@ -92,3 +97,10 @@ def require_known_uvicorn() -> None:
             f"uvicorn {uvicorn.__version__} cannot be used, {UVICORN_TESTED} can: "
             f"it has no {', '.join(missing)}."
         )
+
+
+def new_parser(protocol: HttpToolsProtocol) -> httptools.HttpRequestParser:
+    """Return a parser of requests as uvicorn makes it."""
+    parser = httptools.HttpRequestParser(protocol)
+    parser.set_dangerous_leniencies(lenient_data_after_close=True)
+    return parser

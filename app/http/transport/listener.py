@@ -13,9 +13,13 @@ import sys
 from collections.abc import Iterator
 from typing import Any, Final
 
+from tidegate.app.http.admission import WAITING_CONNECTIONS_MAX
 from tidegate.app.http.telemetry import event
-from tidegate.app.settings import Settings
+from tidegate.app.settings.settings import Settings
 from tidegate.keys.text.duration import Duration
+
+if sys.platform != "win32":
+    import resource
 
 # asyncio keeps retrying for each waiting connection when descriptors run out, with a log line and a
 # timer for each, and the clients wait unanswered. The acceptor refuses them at once instead.
@@ -154,10 +158,11 @@ def _share_port(bound: socket.socket) -> None:
     bound.setsockopt(socket.SOL_SOCKET, option, 1)
 
 
-def base_url(listener: socket.socket, host: str) -> str:
+def base_url(listener: socket.socket, settings: Settings) -> str:
     """Return the URL of `listener`, with its actual port."""
-    port = listener.getsockname()[1]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    scheme = "http" if settings.tls_cert is None else "https"
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    return f"{scheme}://{host}:{listener.getsockname()[1]}"
 
 
 def _resolve(host: str, port: int) -> tuple[socket.AddressFamily, tuple[object, ...]]:
@@ -198,3 +203,30 @@ def _set_keepalive(listener: socket.socket, tcp_keepalive: Duration) -> None:
         if (number := getattr(socket, name, None)) is not None:
             with contextlib.suppress(OSError):  # the platform has the name and not the option
                 listener.setsockopt(socket.IPPROTO_TCP, number, value)
+
+
+# A process without free descriptors can neither accept nor open its own files. So the limit of
+# connections stays below what descriptors allow, with some to spare.
+# Files and sockets of the gateway itself, and connections accepted but not counted yet.
+OTHER_DESCRIPTORS: Final = 96
+
+
+def connections_that_fit(connections_max: int) -> int:
+    """Return how many connections the descriptors allow: `connections_max` at most, 1 at least."""
+    if sys.platform == "win32":
+        return connections_max
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return connections_max
+    return max(1, min(connections_max, soft - WAITING_CONNECTIONS_MAX - OTHER_DESCRIPTORS))
+
+
+def ask_for_descriptors(connections_max: int) -> None:
+    """Raise this process's soft limit as far as `connections_max` needs and the hard one allows."""
+    if sys.platform == "win32":
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = connections_max + WAITING_CONNECTIONS_MAX + OTHER_DESCRIPTORS
+    allowed = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+    if soft != resource.RLIM_INFINITY and soft < allowed:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))

@@ -1,0 +1,1 @@
+"""What is between the socket and HTTP: TLS, certificates, and the proxies that are believed."""
