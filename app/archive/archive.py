@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from tidegate.app.delivery.driver import Driver
 from tidegate.app.http.problems import Problem
-from tidegate.app.settings import SettingsInvalid
+from tidegate.app.settings.settings import SettingsInvalid
 from tidegate.app.topics.registry import TopicRegistry
 from tidegate.conflation.definition import Kind
 from tidegate.conflation.errors import BookmarkExpired, EngineError

@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Sequence
+from operator import attrgetter
 from typing import NamedTuple
 
 from tidegate.app.archive.archive import TRIES, Archive
+from tidegate.app.delivery.timers import in_turns
 from tidegate.app.http.problems import Problem
 from tidegate.conflation.definition import Kind
 from tidegate.conflation.errors import BookmarkExpired
 from tidegate.conflation.frame import Frame
+from tidegate.conflation.steps import CHEAP, in_pieces, sorted_in_steps
 from tidegate.conflation.topics.topic import Topic
 from tidegate.keys.archived import Part, after
 from tidegate.keys.text.bookmark import Bookmark
@@ -23,7 +26,7 @@ FRAMES_AT_ONCE = 2_000
 
 
 class Past(NamedTuple):
-    """Records at a past position, ordered by last change."""
+    """Records at a past position, ordered by last change; tombstones may be among them."""
 
     bookmark: Bookmark
     records: list[Frame]
@@ -51,14 +54,14 @@ async def records_as_of(
     """
     assert topic.sow is not None, "it keeps records"
     dropped, head, epoch = topic.journal.dropped_through, topic.head, topic.epoch
-    frames, live = topic.journal.after(dropped), topic.sow.board.live()
+    frames, board = topic.journal.after(dropped), topic.sow.board.frames()
     # The first frame that is later, not the last that is not: a clock that was set back must not
     # bring a message before the ones it followed.
     first_later = next(
         (at for at, frame in enumerate(frames) if frame.timestamp_ms > time_ms), None
     )
     if first_later is None and (frames or time_ms >= now_ms):
-        return Past(Bookmark(epoch, head), live)
+        return Past(Bookmark(epoch, head), board)
     # The time is before or after everything that the journal has. The records may have changed in
     # messages that it dropped, or in an earlier epoch.
     if not first_later and (dropped or archive is not None):
@@ -68,9 +71,14 @@ async def records_as_of(
     unknown = changed - known.keys() if dropped else set()
     if unknown:
         known.update(await _state(topic.name, epoch, dropped, kind, archive, unknown))
-    records = [record for record in live if record.key not in changed]
+
+    def unchanged(piece: Sequence[Frame]) -> list[Frame]:
+        return [record for record in piece if record.key not in changed]
+
+    records = await in_turns(in_pieces(board, CHEAP * FRAMES_AT_ONCE, unchanged))
     records += [known[text] for text in changed & known.keys()]
-    return Past(Bookmark(epoch, dropped + (first_later or 0)), _present_in_order(records))
+    bookmark = Bookmark(epoch, dropped + (first_later or 0))
+    return Past(bookmark, await _present_in_order(records))
 
 
 async def _split_journal(
@@ -98,7 +106,7 @@ async def _before(topic: Topic, kind: Kind, time_ms: int, archive: Archive | Non
     if not bookmark.offset:
         return Past(bookmark, [])
     found = await _state(topic.name, bookmark.epoch, bookmark.offset, kind, archive, None)
-    return Past(bookmark, _present_in_order(list(found.values())))
+    return Past(bookmark, await _present_in_order(list(found.values())))
 
 
 async def _find_bookmark(topic: Topic, time_ms: int, archive: Archive) -> Bookmark:
@@ -187,7 +195,11 @@ def _unreadable(name: str, error: Exception) -> BookmarkExpired:
     return BookmarkExpired("the archive cannot be read as of this time")
 
 
-def _present_in_order(records: list[Frame]) -> list[Frame]:
+async def _present_in_order(records: Sequence[Frame]) -> list[Frame]:
     """Return the records that are no tombstones, ordered by last change."""
-    present = (record for record in records if not record.removed)
-    return sorted(present, key=lambda record: record.offset)
+
+    def present(piece: Sequence[Frame]) -> list[Frame]:
+        return [record for record in piece if not record.removed]
+
+    found = await in_turns(in_pieces(records, CHEAP * FRAMES_AT_ONCE, present))
+    return await in_turns(sorted_in_steps(found, attrgetter("offset"), FRAMES_AT_ONCE))

@@ -26,7 +26,7 @@ from tidegate.app.http.problems import Problem
 from tidegate.app.sessions.registry import Sessions
 from tidegate.app.sessions.session import Session
 from tidegate.app.sessions.session_transfer import deserialize, serialize
-from tidegate.app.settings import Settings
+from tidegate.app.settings.settings import Settings
 from tidegate.conflation.errors import LimitReached
 
 CALL = "call"

@@ -24,7 +24,7 @@ from tidegate.app.cluster.persistence import (
 )
 from tidegate.app.cluster.topic_log import TopicLog, read_head, topic_keys
 from tidegate.app.http.problems import Problem
-from tidegate.app.settings import Settings
+from tidegate.app.settings.settings import Settings
 from tidegate.app.stores.items import Item, pack, unpack
 from tidegate.app.stores.memory import STAGE_MS
 from tidegate.app.stores.store import (
@@ -66,6 +66,7 @@ class RedisStore:
     """
 
     survives_process = True
+    is_immediate = False
     checkpoints = False
 
     def __init__(
@@ -366,7 +367,10 @@ class RedisStore:
         await self.definitions.put(record)
 
     def _log(self, record: TopicRecord) -> TopicLog:
-        history = record.document.definition(self._settings.journal_messages_max).history
+        settings = self._settings
+        history = record.document.definition(
+            settings.journal_messages_max, settings.journal_bytes_max
+        ).history
         return TopicLog(self._connection, record, history, self._limits)
 
     async def _run(self, script: str, keys: Sequence[str], arguments: Sequence[Any]) -> Any:

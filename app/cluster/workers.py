@@ -19,7 +19,7 @@ from types import FrameType
 from typing import NoReturn
 
 from tidegate.app.delivery.timers import Backoff
-from tidegate.app.settings import CONFIG_STATUS
+from tidegate.app.settings.settings import CONFIG_STATUS
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 INTERRUPTED_STATUS = 130
@@ -73,6 +73,7 @@ class Workers:
         work: the body of a worker; returns its exit status.
         grace_s: how long a worker may take to stop, plus a margin.
         on_ready: called once, when all workers serve.
+        reloads: pass SIGHUP on, as all workers read something again at it.
     """
 
     def __init__(
@@ -82,11 +83,13 @@ class Workers:
         *,
         grace_s: float,
         on_ready: Callable[[], None],
+        reloads: bool = False,
     ) -> None:
         self._workers = [_Worker(number) for number in range(1, count + 1)]
         self._work = work
         self._stop_s_max = grace_s + STOP_S_MAX
         self._on_ready = on_ready
+        self._passed_on = (signal.SIGHUP,) if reloads else ()
         self._selector = selectors.DefaultSelector()
         # Workers hold the read end, only the parent the write end: its death closes the pipe.
         self._parent, self._alive = os.pipe()
@@ -123,7 +126,7 @@ class Workers:
 
     def _start(self, worker: _Worker) -> None:
         # Block signals: one during the fork would be handled twice, or miss the new worker.
-        masked = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+        masked = signal.pthread_sigmask(signal.SIG_BLOCK, (*STOP_SIGNALS, *self._passed_on))
         if self._stopped_by is not None:  # the signal came between two starts
             signal.pthread_sigmask(signal.SIG_SETMASK, masked)
             return
@@ -150,17 +153,22 @@ class Workers:
             signal.set_wakeup_fd(-1)
             for number in (*STOP_SIGNALS, signal.SIGCHLD):
                 signal.signal(number, signal.SIG_DFL)
+            for number in self._passed_on:  # until its server listens to it
+                signal.signal(number, signal.SIG_IGN)
             signal.pthread_sigmask(signal.SIG_SETMASK, masked)
             self._selector.close()
             status = self._work(link)
         finally:
             os._exit(status)  # skips the parent's exit handlers and buffers, which were forked
 
-    def _stop(self, number: int) -> None:
+    def _pass_on(self, number: int, frame: FrameType | None = None) -> None:
         for worker in self._workers:
             if worker.pid:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(worker.pid, number)
+
+    def _stop(self, number: int) -> None:
+        self._pass_on(number)
         self._kill_at_s = time.monotonic() + self._stop_s_max
 
     def _reap(self) -> None:
@@ -203,6 +211,8 @@ class Workers:
         sender.setblocking(False)
         self._selector.register(receiver, selectors.EVENT_READ, receiver)
         previous = {number: signal.signal(number, self._note_stop) for number in STOP_SIGNALS}
+        for number in self._passed_on:
+            previous[number] = signal.signal(number, self._pass_on)
         previous[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, lambda number, frame: None)
         former_wakeup_fd = signal.set_wakeup_fd(sender.fileno(), warn_on_full_buffer=False)
         try:

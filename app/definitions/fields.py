@@ -229,11 +229,11 @@ class History(Strict):
             raise invalid(cls.code, detail)
         return document
 
-    def kept(self, messages_max: int) -> engine.History:
-        """Return the bounds of the journal; `messages_max` holds where it has no own."""
+    def kept(self, messages_max: int, bytes_max: int) -> engine.History:
+        """Return the bounds of the journal; the arguments hold where it has no own."""
         return engine.History(
             messages_max=messages_max if self.messages is None else self.messages,
-            bytes_max=None if self.bytes is None else parse_size(self.bytes),
+            bytes_max=bytes_max if self.bytes is None else parse_size(self.bytes),
             age_ms=None if self.age is None else parse_duration(self.age) // MILLISECOND,
         )
 

@@ -251,8 +251,8 @@ class TopicDefinition(Strict):
         """Return the entity tag; it changes when the topic is deleted and made again, too."""
         return etag_of(epoch, self.document())
 
-    def definition(self, messages_max: int) -> Definition:
-        """Return what the engine needs of it; `messages_max` bounds a journal by default.
+    def definition(self, messages_max: int, bytes_max: int) -> Definition:
+        """Return what the engine needs of it; the arguments bound a journal by default.
 
         To the engine a topic that keeps no records is one without a key; its queues are
         conflated by the key all the same.
@@ -261,9 +261,9 @@ class TopicDefinition(Strict):
         # `match`.
         match = self.key_spec if self.key_spec and not self.retains else None
         return Definition(
-            self.history.kept(messages_max)
+            self.history.kept(messages_max, bytes_max)
             if self.history
-            else conflation_definition.History(messages_max),
+            else conflation_definition.History(messages_max, bytes_max),
             self.key_spec if self.retains else KeySpec(),
             self.policy,
             kind=self.kind,

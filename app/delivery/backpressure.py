@@ -82,16 +82,20 @@ class PublishBackpressure:
 
 
 SLICE_MESSAGES_MAX = 1_000
+# A board that looks at every message tries its filter on it, in a microsecond or some; a lane that
+# puts messages together, or a board of groups, costs as much as many filters.
+SLICE_LOOKS_MAX = 20_000
 _PAYLOAD = attrgetter("payload")
 
 
-def split_publish(frames: Sequence[Frame], limits: QueueLimits) -> Iterator[Sequence[Frame]]:
+def split_publish(
+    frames: Sequence[Frame], limits: QueueLimits, looks: int = 1
+) -> Iterator[Sequence[Frame]]:
     """Split a publish into slices of at most 1,000 messages and half a session's queue.
 
-    Streams write between two slices.
+    Streams write between two slices. Where a message costs many `looks`, slices are smaller.
     """
-    messages_max = max(1, min(SLICE_MESSAGES_MAX, limits.messages_max // 2))
-    bytes_max = limits.bytes_max // 2
+    messages_max, bytes_max = _slice_limits(limits, looks)
     # In C, as a loop over the messages would cost as much as their frames did.
     ends_bytes = list(accumulate(map(len, map(_PAYLOAD, frames)), initial=0))
     start = 0
@@ -100,3 +104,15 @@ def split_publish(frames: Sequence[Frame], limits: QueueLimits) -> Iterator[Sequ
         end = max(start + 1, min(start + messages_max, fitting))
         yield frames[start:end]
         start = end
+
+
+def is_one_slice(messages: int, size_bytes: int, limits: QueueLimits, looks: int) -> bool:
+    """Return True for messages that `split_publish` leaves together."""
+    messages_max, bytes_max = _slice_limits(limits, looks)
+    return messages <= messages_max and size_bytes <= bytes_max
+
+
+def _slice_limits(limits: QueueLimits, looks: int) -> tuple[int, int]:
+    looks_max = SLICE_LOOKS_MAX // max(1, looks)
+    messages_max = max(1, min(SLICE_MESSAGES_MAX, limits.messages_max // 2, looks_max))
+    return messages_max, limits.bytes_max // 2

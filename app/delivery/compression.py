@@ -75,13 +75,16 @@ _SIZE_MODULUS: Final = 1 << 32
 # Below this a block is stored as it is: a deflated one would save less than its making costs.
 DEFLATED_BYTES_MIN: Final = 512
 _STORED_BYTES_MAX: Final = 0xFFFF
+# An empty stored block, as zlib's sync flush writes it. Go's reader keeps the text of other stored
+# blocks back until its window of 32 KiB is full: events came minutes late, or never.
+_FLUSH: Final = b"\x00\x00\x00\xff\xff"
 _RAW_DEFLATE: Final = -zlib.MAX_WBITS
 
 
 def _deflated(text: bytes) -> bytes:
     """Return deflate blocks (RFC 1951) that end at a byte."""
     if len(text) < DEFLATED_BYTES_MIN:
-        return struct.pack("<BHH", 0, len(text), _STORED_BYTES_MAX ^ len(text)) + text
+        return struct.pack("<BHH", 0, len(text), _STORED_BYTES_MAX ^ len(text)) + text + _FLUSH
     deflating = zlib.compressobj(wbits=_RAW_DEFLATE)
     return deflating.compress(text) + deflating.flush(zlib.Z_SYNC_FLUSH)
 

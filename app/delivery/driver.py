@@ -12,6 +12,7 @@ from tidegate.app.delivery.backpressure import (
     PATIENCE_S,
     PATIENCE_S_PER_REQUEST,
     PublishBackpressure,
+    is_one_slice,
     split_publish,
 )
 from tidegate.app.delivery.compression import coding_of
@@ -71,7 +72,6 @@ class Driver:
         # The engine's time never goes back, not even when a timer rings a little early.
         self._latest: Instant = 0
         self._consumers: dict[str, Consumer] = {}
-        self._wakeups: dict[str, Wakeup] = {}  # of the consumers
         self._cohorts: dict[Cohort, CohortWriter] = {}
         self._backpressure = PublishBackpressure(engine, limits)
         self.streams = StreamScheduler()
@@ -99,7 +99,8 @@ class Driver:
         if frames:
             self._arrival_ages_ms[topic] = self.wall_ms() - frames[0].timestamp_ms
         patience_s = PATIENCE_S_PER_REQUEST
-        for piece in split_publish(frames, self._backpressure.least_limits(topic)):
+        looks = self._looks(topic, len(frames))
+        for piece in split_publish(frames, self._backpressure.least_limits(topic), looks):
             now = self.now()
             self.engine.publish(topic, piece, now)
             if piece[-1] is frames[-1]:
@@ -112,6 +113,15 @@ class Driver:
             await asyncio.sleep(0)  # a turn of the loop, in which woken streams write
             # What one slice has waited is missing for the next: a request has one patience in all.
             patience_s -= await self._backpressure.wait(topic, min(patience_s, PATIENCE_S))
+
+    def publishes_at_once(self, topic: str, messages: int, size_bytes: int) -> bool:
+        """Return True if `publish` waits for nothing: messages of so many bytes are one slice."""
+        looks = self._looks(topic, messages)
+        return is_one_slice(messages, size_bytes, self._backpressure.least_limits(topic), looks)
+
+    def _looks(self, topic: str, messages: int) -> int:
+        # To ask thousands of boards for it would cost a single message more than to be published.
+        return self.engine.topic(topic).looks if messages > 1 else 1
 
     def open(
         self,
@@ -130,7 +140,6 @@ class Driver:
         self.engine.open_session(session, limits, lasts=lasts, conflated=conflated)
         self._backpressure.note_limits(session, limits)
         consumer = self._consumers[session] = Consumer(self, session)
-        self._wakeups[session] = consumer.wakeup
         return consumer
 
     def subscribe(
@@ -195,7 +204,6 @@ class Driver:
         # With a reason the stream still has a goodbye to take, and closes the session after that.
         if reason is None:
             self._consumers.pop(session, None)
-            self._wakeups.pop(session, None)
             self._backpressure.forget(session)
         self.settle()
 
@@ -252,8 +260,8 @@ class Driver:
         for event in self.engine.announcements():
             match event:
                 case SessionReady():
-                    if (wakeup := self._wakeups.get(event.session)) is not None:
-                        wakeup.wake()
+                    if (consumer := self._consumers.get(event.session)) is not None:
+                        consumer.wakeup.wake()
                 case CohortReady():
                     if (writer := self._cohorts.get(event.cohort)) is not None:
                         self.streams.call_soon(writer)

@@ -7,7 +7,9 @@ import logging
 import random
 import time
 from collections.abc import Callable
+from weakref import WeakKeyDictionary
 
+from tidegate.conflation.steps import Result, Steps
 from tidegate.keys.text.duration import Instant
 
 # A loop that calls at most LATE_S after the time that it was given has nothing else to do.
@@ -53,6 +55,26 @@ class Timer:
     def _fire(self, due: Instant) -> None:
         self._handle, self._due = None, None
         self._call(due)
+
+
+# A loop has one: tests run many, one after the other.
+_TURNS: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
+
+
+async def in_turns(steps: Steps[Result]) -> Result:
+    """Do steps one by one, in turn with all else that the loop does; return their result.
+
+    A turn of the loop has one step, however many ask: those of all who do take turns as well.
+    """
+    turn = _TURNS.setdefault(asyncio.get_running_loop(), asyncio.Lock())
+    while True:
+        async with turn:
+            try:
+                next(steps)
+            except StopIteration as end:
+                result: Result = end.value
+                return result
+            await asyncio.sleep(0)
 
 
 class IdleTask:

@@ -16,13 +16,11 @@ from typing import Any, Final, Self
 
 from tidegate.app.http.telemetry import LoopFigures, event
 
-# The thread looks twice within the default bound, so that each turn beyond it is seen. To be woken
-# for a look costs 50 to 100 us, so at this pace it is 0.4 % of a core.
-LOOK_EVERY_S_MAX: Final = 0.025
 # A loop that is always held would fill the log; those between are counted.
 REPORT_EVERY_S: Final = 10.0
 # A turn that does not end has no end at which it could be reported.
 STUCK_S: Final = 1.0
+LOOK_EVERY_S_MAX: Final = STUCK_S / 2
 CALLS_SHOWN_MAX: Final = 8
 
 PRODUCT = "tidegate."
@@ -128,14 +126,20 @@ class Watchdog:
     """Times each turn of a loop, and reports those that took longer than a bound.
 
     A turn is all that the loop does between two looks for events: nobody is served meanwhile. The
-    loop itself reads a clock twice in a turn, and nothing else. A thread looks a few times within
-    the bound; only where a turn has lasted that long does it read the stack of the loop's thread.
+    loop itself reads a clock twice in a turn, and nothing else. A thread looks once within the
+    bound, and again at a turn that it has found under way; only of one that has lasted for half the
+    bound does it read the stack. So it sees each turn beyond the bound.
+
+    Attributes:
+        is_serving: False while a gateway starts: a long turn then keeps nobody waiting.
     """
 
     def __init__(self, bound_s: float) -> None:
         self.figures = LoopFigures()
         self._bound_s = bound_s
-        self._look_every_s = min(bound_s / 2, LOOK_EVERY_S_MAX)
+        # To be woken costs 50 to 100 us, mostly of an idle loop: no more often than must be.
+        self._look_every_s = min(bound_s, LOOK_EVERY_S_MAX)
+        self.is_serving = True
         # Written by the loop alone. A turn that begins has its time set first and its number last.
         self._turn = 0
         self._began_s: float | None = None
@@ -144,7 +148,7 @@ class Watchdog:
         self._seen: _Look | None = None
         self._reported_s = -REPORT_EVERY_S
         self._unreported = 0
-        # A lock and no event: to wait for an event runs some Python code, forty times a second.
+        # A lock and no event: to wait for an event runs some Python code, twenty times a second.
         self._running = threading.Lock()
         self._thread: threading.Thread | None = None
 
@@ -191,7 +195,7 @@ class Watchdog:
             return  # the first one
         took_s = time.monotonic() - began_s
         self.figures.turns.note(took_s)
-        if took_s > self._bound_s:
+        if took_s > self._bound_s and self.is_serving:
             self.figures.held += 1
             self._report(took_s)
 
@@ -223,13 +227,16 @@ class Watchdog:
 
     def _look_on(self, looked_at: int, cpu_clock: int) -> None:
         warned_turn, warn_at_s = 0, STUCK_S
-        while not self._running.acquire(timeout=self._look_every_s):
+        wait_s, long_s = self._look_every_s, self._look_every_s / 2
+        while not self._running.acquire(timeout=wait_s):
+            wait_s = self._look_every_s
             began_s, turn = self._began_s, self._turn
             if began_s is None:
                 continue
             now_s = time.monotonic()
             lasted_s = now_s - began_s
-            if lasted_s < self._look_every_s:
+            if lasted_s < long_s:
+                wait_s = long_s - lasted_s  # by then it has ended, or is worth its stack
                 continue
             # Documented for debuggers, and the one way to see the stack of another thread.
             work = work_of(sys._current_frames().get(looked_at))  # noqa: SLF001 - it is public
@@ -238,7 +245,7 @@ class Watchdog:
                 self._seen = _Look(turn, work, now_s, cpu_s)
             if turn != warned_turn:
                 warned_turn, warn_at_s = turn, STUCK_S
-            if lasted_s > max(warn_at_s, self._bound_s):
+            if lasted_s > max(warn_at_s, self._bound_s) and self.is_serving:
                 warn_at_s = 2 * lasted_s
                 _log("has been", lasted_s, work, None, 0.0, 0)
 

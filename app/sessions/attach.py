@@ -18,11 +18,15 @@ from tidegate.app.sessions.subscribe_request import (
     granted_to,
 )
 from tidegate.app.sessions.subscriptions import (
+    FIRST,
     GrantedSubscription,
+    PlainSubscription,
     SessionSubscription,
     changed,
     changes_rows,
     end_reason,
+    lanes_held,
+    start_of,
 )
 from tidegate.conflation.definition import QueuePolicy
 from tidegate.conflation.errors import BookmarkExpired, EngineError, LimitReached
@@ -42,7 +46,7 @@ def attach_new(
     wish: SubscribeRequest,
     decisions: Mapping[str, RequestedSubscription],
 ) -> tuple[Reader, bytes]:
-    """Attach the reader of a plain GET, with its one subscription; return both and the hello.
+    """Attach the reader of a GET, with its one subscription; return it and the hello.
 
     Raises:
         Problem, EngineError, KeysError: the session is of no use.
@@ -57,6 +61,22 @@ def attach_new(
     [found] = asked.topics.values()
     is_bare = found.start is not None and found.subscription.resume is None
     return reader, reader.hello(id_text=str(found.start) if is_bare else "")
+
+
+def attach_plain(session: Session, plain: PlainSubscription) -> tuple[Reader, bytes]:
+    """Attach the reader of a plain GET that shares its subscription; return it and the hello.
+
+    Raises:
+        EngineError: the session is of no use.
+    """
+    reader = session.open_reader()
+    subscription = plain.decided.subscription
+    session.usage.check(session.subject, lanes_held(plain.asked), 1)
+    start = start_of(session.context.driver.engine.topic(subscription.topic), subscription)
+    session.share(plain.asked)
+    reader.subscribe_plain(FIRST, subscription, plain.styles)
+    is_bare = start is not None and subscription.resume is None
+    return reader, reader.hello(id_text=str(start) if is_bare else "")
 
 
 def attach_existing(session: Session, number: int | None, retry_ms: int) -> tuple[Reader, bytes]:
@@ -145,6 +165,9 @@ class _Attachment:
                 if not _is_replayed(each)
             }
         )
+        if self._cursor.number in self._session.replaced:
+            # Nothing has moved since the goodbye to the earlier reader, whose id is sent away.
+            self._cursor.note()
         # The reader itself has named what it has, so all of that counts as received.
         self._cursor.confirmed = self._cursor.number
         reason = self._judged(begins)

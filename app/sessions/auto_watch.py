@@ -5,7 +5,7 @@ It has no timer and no task: the stream calls it at each write, and when it is d
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from tidegate.app.delivery.auto import AutoInterval, at_interval, bounds_of, decision_document
 from tidegate.app.delivery.driver import Driver
@@ -24,7 +24,7 @@ class AutoWatch:
     Args:
         driver: has the clock and the counters.
         reader: of the stream; once another reader has come, its consumer is over.
-        subscriptions: the session's, by name.
+        subscriptions: returns the session's, by name; a change may put others in their place.
     """
 
     __slots__ = (
@@ -33,7 +33,10 @@ class AutoWatch:
     )  # fmt: skip
 
     def __init__(
-        self, driver: Driver, reader: Reader, subscriptions: Mapping[str, SessionSubscription]
+        self,
+        driver: Driver,
+        reader: Reader,
+        subscriptions: Callable[[], Mapping[str, SessionSubscription]],
     ) -> None:
         self._driver = driver
         self._reader = reader
@@ -128,12 +131,13 @@ class AutoWatch:
         if self._reader.consumer.is_over:
             self._watched = ()
             return
-        are_there = all(self._subscriptions.get(asked.name) is asked for asked in self._watched)
+        present = self._subscriptions()
+        are_there = all(present.get(asked.name) is asked for asked in self._watched)
         if self._found_at == self._reader.revision and are_there:
             return
         self._found_at, before = self._reader.revision, self._watched
         watched: list[SessionSubscription] = []
-        for asked in self._subscriptions.values():
+        for asked in present.values():
             bounds = bounds_of(found.subscription for found in asked.topics.values())
             if bounds is None:
                 asked.auto = None

@@ -18,7 +18,7 @@ from pydantic import (
 
 from tidegate.app.delivery.encoding import Format
 from tidegate.app.http.bodies import Document, Strict, nullable, read
-from tidegate.app.http.problems import Problem
+from tidegate.app.http.problems import Problem, problem_of
 from tidegate.app.http.requests import TopicPattern, checked_topic_name
 from tidegate.app.sessions.subscribe_request import SubscribeRequest, SubscriptionParameters
 from tidegate.conflation.errors import EngineError
@@ -293,13 +293,10 @@ def pointing(pointer: str) -> Iterator[None]:
     """
     try:
         yield
-    except (EngineError, KeysError) as error:
-        raise Problem(
-            error.code, f"{error.detail}.", position=error.position, pointer=pointer or None
-        ) from None
-    except Problem as problem:
+    except (Problem, EngineError, KeysError) as error:
+        problem = problem_of(error)
         problem.pointer = problem.pointer or pointer or None
-        raise
+        raise problem from None
 
 
 def _changed(document: Document) -> Document:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from tidegate.app.delivery.fanout import SMALL_BUFFERS_BYTES
@@ -11,7 +11,7 @@ from tidegate.app.http.connection import Connection
 from tidegate.app.http.wire import HEARTBEAT, jittered_retry_ms
 from tidegate.app.sessions.auto_watch import AutoWatch
 from tidegate.app.sessions.reader import Reader
-from tidegate.app.sessions.subscriptions import SessionSubscription
+from tidegate.app.sessions.session import Session
 from tidegate.conflation.outputs import Goodbye, Output
 
 # A socket that has taken everything gets a whole flush at once, the bytes that its lane shares.
@@ -29,25 +29,24 @@ class EventWriter:
     Args:
         reader: takes the session's outputs.
         hello: the first event.
-        subscriptions: the session's, by name; those with `auto` have the socket observed.
+        session: whose subscriptions with `auto` have the socket observed.
         heartbeat: knows when silence is to be filled.
     """
 
     __slots__ = (
         "_auto", "_auto_revision", "_has_unsent", "_heartbeat", "_is_behind", "_outputs",
-        "_progress", "_subscriptions", "_unsent_bytes", "_was_full", "hello", "is_over",
-        "reader",
+        "_progress", "_session", "_unsent_bytes", "_was_full", "hello", "is_over", "reader",
     )  # fmt: skip
 
     def __init__(
         self,
         reader: Reader,
         hello: bytes,
-        subscriptions: Mapping[str, SessionSubscription],
+        session: Session,
         heartbeat: Heartbeat,
     ) -> None:
         self.reader = reader
-        self._subscriptions = subscriptions
+        self._session = session
         # Made where a subscription has the option, which few have; an idle stream is to be small.
         self._auto: AutoWatch | None = None
         self._auto_revision = -1  # the reader's, as of the last search for the option
@@ -129,8 +128,9 @@ class EventWriter:
         reader = self.reader
         if self._auto is None and self._auto_revision != reader.revision:
             self._auto_revision = reader.revision
-            if any(asked.may_be_auto for asked in self._subscriptions.values()):
-                self._auto = AutoWatch(reader.driver, reader, self._subscriptions)
+            session = self._session
+            if any(asked.may_be_auto for asked in session.asked.values()):
+                self._auto = AutoWatch(reader.driver, reader, lambda: session.asked)
         if self._auto is not None:
             self._auto.look(connection, outputs, is_full=is_full)
 

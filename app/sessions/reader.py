@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
+from tidegate.app.delivery.auto import requested_document
 from tidegate.app.delivery.driver import Consumer, Driver
-from tidegate.app.delivery.encoding import EventIds, Format, Style, encode
+from tidegate.app.delivery.encoding import EventIds, Format, Style, Styles, encode
 from tidegate.app.delivery.fanout import SMALL_BUFFERS_BYTES
 from tidegate.app.http.connection import Connection
 from tidegate.app.http.wire import event
@@ -18,6 +20,8 @@ from tidegate.conflation.sessions.session import QueueLimits
 from tidegate.conflation.sessions.subscriber import Subscriber, SubscriberId
 from tidegate.conflation.subscription import Subscription
 from tidegate.keys.text.bookmark import Bookmark
+
+NO_STYLES: Styles = MappingProxyType({})
 
 
 class Reader:
@@ -39,7 +43,7 @@ class Reader:
     """
 
     __slots__ = (
-        "_cursor", "_encoded_number", "_heartbeat_ms", "_left", "_note_end",
+        "_cursor", "_cut_offset", "_encoded_number", "_heartbeat_ms", "_left", "_note_end",
         "_on_closed", "_on_subscriber_left", "_turning", "_waiting_bytes", "came_after",
         "connection", "consumer", "driver", "ids", "revision", "styles",
     )  # fmt: skip
@@ -59,8 +63,10 @@ class Reader:
         self.consumer = consumer
         self.revision = 0
         self.came_after = came_after
-        # Formats of the rows of each (subscription, topic).
-        self.styles: dict[SubscriberId, Style] = {}
+        # How the rows of each subscriber are written; those of equal plain GETs share it.
+        self.styles: Styles = NO_STYLES
+        # The cut of the one subscriber whose style is shared.
+        self._cut_offset = 0
         self.connection: Connection | None = None
         self.ids = None if cursor is None else EventIds(self._move_id, self._end_id)
         self.driver = driver
@@ -124,17 +130,38 @@ class Reader:
         cut = self.driver.subscribe(session, name, subscription, announced=announced)
         kind = self.driver.engine.topic(topic).definition.kind
         style = Style(form, kind, subscription, cut, ids=self._cursor is None)
-        self.styles[name, topic] = style
+        self._own_styles()[name, topic] = style
         self.revision += 1
         return style
+
+    def subscribe_plain(self, name: str, subscription: Subscription, styles: Styles) -> None:
+        """Subscribe in the engine for a plain GET, whose style equal streams share.
+
+        Raises:
+            EngineError: no subscriber was taken.
+        """
+        cut = self.driver.subscribe(self.consumer.session, name, subscription)
+        self.styles, self._cut_offset = styles, cut.offset
+        self.revision += 1
+
+    def _own_styles(self) -> dict[SubscriberId, Style]:
+        """Return the styles to change; a copy of those that are shared takes their place."""
+        if isinstance(self.styles, dict):
+            return self.styles
+        own = self.styles = {
+            subscriber: replace(style, cut=Bookmark(style.cut.epoch, self._cut_offset))
+            for subscriber, style in self.styles.items()
+        }
+        return own
 
     def change(self, name: str, subscription: Subscription, *, turns: bool) -> None:
         """Change one topic's subscription in the engine; `turns`: to other rows or fields."""
         subscriber = name, subscription.topic
         with contextlib.suppress(SessionUnknown, SubscriptionUnknown):  # it has ended by itself
             self.driver.change(self.consumer.session, name, subscription)
-        if subscriber in self.styles:
-            self.styles[subscriber] = replace(self.styles[subscriber], subscription=subscription)
+        styles = self._own_styles()
+        if subscriber in styles:
+            styles[subscriber] = replace(styles[subscriber], subscription=subscription)
         self.revision += 1
         if turns and subscriber not in self._turning:
             self._turning = (*self._turning, subscriber)
@@ -146,6 +173,13 @@ class Reader:
         except (SessionUnknown, SubscriptionUnknown):
             return False
         return True
+
+    def send_interval(self, name: str, before: Subscription, after: Subscription) -> None:
+        """Send the new interval of a subscription, even one that was asked for."""
+        old, new = before.lane_id.interval_ns, after.lane_id.interval_ns
+        if old != new:
+            document = {"sub": name, "topic": after.topic, **requested_document(old, new)}
+            self.consumer.send(event("conflation", document))
 
     def tune(self, limits: QueueLimits, *, conflated: bool) -> None:
         """Set the session's limits in the engine."""
@@ -172,7 +206,7 @@ class Reader:
         """
         for subscriber in self._left:
             if self._engine_subscriber(subscriber) is None:
-                self.styles.pop(subscriber, None)
+                self._own_styles().pop(subscriber, None)
         self._left = ()
         text = encode(outputs, self.styles, retry_ms, ids=self.ids, closed=self.came_after)
         if self._cursor is not None:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable
+from itertools import islice
 from typing import TYPE_CHECKING
 
+from tidegate.app.access.entitlement import entitlement_of
 from tidegate.app.access.grants import Subject
 from tidegate.app.http.problems import Problem
 from tidegate.app.sessions.session import Session, State
 from tidegate.app.sessions.subscribe_request import SessionContext
 from tidegate.app.topics.system_topics import SessionsTopic
+from tidegate.conflation.definition import Definition
 from tidegate.conflation.errors import LimitReached
 from tidegate.conflation.outputs import CloseReason, QueueCrossed, SessionClosed
 from tidegate.conflation.sessions.session import QueueLimits
@@ -42,6 +45,7 @@ class Sessions:
         self._on_attached, self._on_left = self.reader_attached, self.reader_left
         context.driver.on_closed = self._closed
         context.driver.on_crossed = self._crossed
+        context.catalog.on_redefined = self.end_unsafe
 
     def open(
         self,
@@ -55,9 +59,10 @@ class Sessions:
         """Open a session without subscriptions and without a reader; arguments as of `Session`.
 
         Raises:
-            LimitReached: as many sessions as may be.
+            LimitReached: as many sessions as may be, of all or of the subject.
         """
         self._check_room()
+        self.context.quotas.check_session("" if subject is None else subject.sub, subject)
         session = Session(
             self.context,
             self._new_id(),
@@ -70,6 +75,7 @@ class Sessions:
             subject=subject,
         )
         self._sessions[session.id] = session
+        session.usage.sessions += 1
         self._publish(session, "opened")
         if kept:  # one that no reader ever comes to must end as well
             self._start_timer(session)
@@ -91,17 +97,22 @@ class Sessions:
         found = self._sessions.get(session_id)
         return None if found is None else found.owner
 
-    def listed(self, after: str, limit: int, owner: str | None = None) -> list[Session]:
+    def topics_of(self, session_id: str) -> set[str]:
+        """Return what a session is subscribed to: topics, and patterns; nothing for another's."""
+        found = self._sessions.get(session_id)
+        return set() if found is None else _topics(found)
+
+    def listed(self, after: str, limit: int, subject: Subject | None = None) -> list[Session]:
         """Return up to `limit` sessions that have not ended, by id, after the id `after`.
 
-        `owner`: only those that this subject opened.
+        `subject`: only those that it opened, or may observe.
         """
-        ids = sorted(
-            each
-            for each in self._sessions.keys() - self._ended.keys()
-            if each > after and owner in (None, self._sessions[each].owner)
-        )
-        return [self._sessions[each] for each in ids[:limit]]
+        ids = sorted(each for each in self._sessions.keys() - self._ended.keys() if each > after)
+        sessions = (self._sessions[each] for each in ids)
+        if subject is not None:
+            sub, grants = subject.sub, subject.grants
+            sessions = (it for it in sessions if it.owner == sub or grants.observes(_topics(it)))
+        return list(islice(sessions, limit))
 
     def __contains__(self, session_id: str) -> bool:
         """Return True for a known session, even one that has ended."""
@@ -144,6 +155,8 @@ class Sessions:
         self._sessions[session.id] = session
         if session.has_ended:
             self._ended[session.id] = None
+        else:
+            session.usage.sessions += 1
         self._start_timer(session)
         return session
 
@@ -202,6 +215,21 @@ class Sessions:
             if reason is not None:
                 self._send_away(session, reason)
 
+    def end_unsafe(self, topic: str, definition: Definition) -> None:
+        """End streams that may not see what another definition of their topic would send them.
+
+        A merge that carries hidden fields into granted ones would be applied to queues that exist.
+        """
+        for session in list(self._sessions.values()):
+            subject = session.subject
+            if subject is None or session.reader is None or session.closed is not None:
+                continue
+            if any(topic in asked.topics for asked in session.asked.values()):
+                try:
+                    entitlement_of(subject.grants, definition, topic)
+                except Problem:
+                    self._send_away(session, CloseReason.REVOKED)
+
     def _send_away(self, session: Session, reason: CloseReason) -> None:
         assert session.reader is not None
         self.context.driver.close(session.id, reason)
@@ -225,7 +253,7 @@ class Sessions:
     def _check_room(self) -> None:
         sessions_max = self.context.settings.sessions_max
         if len(self._sessions) - len(self._ended) >= sessions_max:
-            raise LimitReached(f"there are {sessions_max} sessions already")
+            raise LimitReached(f"there are {sessions_max} sessions already (sessions_max)")
 
     def _closed(self, event: SessionClosed) -> None:
         """Note why the engine or the stream closed a session."""
@@ -288,3 +316,8 @@ class Sessions:
         timer = self._timers.pop(session_id, None)
         if timer is not None:
             timer.cancel()
+
+
+def _topics(session: Session) -> set[str]:
+    # A pattern tells what its reader waits for, also while there is no such topic yet.
+    return {each for asked in session.asked.values() for each in (asked.text, *asked.topics)}

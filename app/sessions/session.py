@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
-from functools import partial
 from types import MappingProxyType
 
 from tidegate.app.access.grants import Subject
-from tidegate.app.delivery.auto import at_interval, requested_document
+from tidegate.app.delivery.auto import at_interval
 from tidegate.app.delivery.encoding import goodbye, unsubscribed
 from tidegate.app.http.problems import Problem
 from tidegate.app.http.requests import TopicPattern
-from tidegate.app.http.wire import event
 from tidegate.app.sessions.cursor import Cursor
 from tidegate.app.sessions.reader import Reader
 from tidegate.app.sessions.subscribe_request import (
@@ -27,13 +25,15 @@ from tidegate.app.sessions.subscribe_request import (
 )
 from tidegate.app.sessions.subscriptions import (
     GrantedSubscription,
+    GrantedTopics,
     SessionSubscription,
     changed,
     changes_rows,
     check_count,
     decide_target,
-    declined,
     granted,
+    lanes_held,
+    lanes_of,
     passed_over,
     warnings_of,
 )
@@ -41,13 +41,13 @@ from tidegate.conflation.errors import EngineError
 from tidegate.conflation.outputs import CloseReason, Unsubscribed
 from tidegate.conflation.sessions.session import QueueLimits
 from tidegate.conflation.sessions.subscriber import SubscriberId
-from tidegate.conflation.subscription import Command, Subscription
+from tidegate.conflation.subscription import Command
 from tidegate.keys.errors import KeysError
-from tidegate.keys.text.bookmark import Bookmark
 
 ENDINGS_MAX = 256  # ends of subscriptions that are kept for a reader that comes back
 BACK_PRESSURE = "BACK_PRESSURE"
 NONE_EVICTED: Mapping[SubscriberId, SessionSubscription] = MappingProxyType({})
+NONE_ASKED: Mapping[str, SessionSubscription] = MappingProxyType({})
 
 
 class State(StrEnum):
@@ -61,16 +61,17 @@ class State(StrEnum):
 class Session:
     """Subscriptions by name; while a reader is attached, each topic of them has a subscriber.
 
-    `closed`: why the last reader was closed. `lasts`: the session stays open without subscriptions.
-    `pattern`: that of a plain GET. `named`: how many names were used. `evicted`: subscribers that
-    ended with BACK_PRESSURE; they begin again after a transfer to another gateway. `subject`: that
-    of the reader, with authentication; `owner` is its `sub`, which alone travels with the session.
+    `asked`: perhaps shared with equal sessions, so a change begins with `own`. `closed`: why the
+    last reader was closed. `lasts`: the session stays open without subscriptions. `pattern`: that
+    of a plain GET. `named`: how many names were used. `evicted`: subscribers that ended with
+    BACK_PRESSURE; they begin again after a transfer to another gateway. `subject`: that of the
+    reader, with authentication; `owner` is its `sub`, which alone travels with the session.
     """
 
     __slots__ = (
         "asked", "closed", "conflated", "context", "cursor", "endings", "evicted", "has_ended",
         "id", "lasts", "limits", "named", "on_attached", "on_left", "opened_ms", "owner", "pattern",
-        "reader", "replaced", "subject", "was_read",
+        "reader", "replaced", "subject", "usage", "was_read",
     )  # fmt: skip
 
     def __init__(
@@ -88,6 +89,7 @@ class Session:
     ) -> None:
         self.subject = subject
         self.owner = "" if subject is None else subject.sub
+        self.usage = context.quotas.usage(self.owner)
         self.id = session_id
         self.context = context
         self.on_attached, self.on_left = on_attached, on_left
@@ -95,7 +97,7 @@ class Session:
         self.conflated = conflated
         self.lasts = lasts
         self.opened_ms = context.driver.wall_ms()
-        self.asked: dict[str, SessionSubscription] = {}
+        self.asked = NONE_ASKED
         self.reader: Reader | None = None
         self.cursor = Cursor(session_id) if kept else None
         # Both are replaced, not changed: most sessions never have any, and share these.
@@ -135,7 +137,7 @@ class Session:
             self.cursor,
             heartbeat_ms=self.context.settings.heartbeat.ms,
             came_after=closed,
-            on_closed=partial(self.on_left, self),
+            on_closed=self._reader_left,
             # A plain GET has no ids to keep for another reader.
             on_subscriber_left=self._subscriber_left if self.cursor is not None else None,
             note_end=self.note_end if self.cursor is not None else None,
@@ -143,6 +145,9 @@ class Session:
         if self.context.outage.is_on:  # other streams were notified when it began
             consumer.send(self.context.outage.notice())
         return self.reader
+
+    def _reader_left(self) -> None:
+        self.on_left(self)
 
     def replace_reader(self, retry_ms: int) -> None:
         """Close the reader with the goodbye REPLACED; that goodbye's id is not let in again."""
@@ -167,15 +172,18 @@ class Session:
             Problem, EngineError, KeysError: nothing was added.
         """
         wish = wish.by(self.subject)
-        asked = SessionSubscription(f"s{self.named + 1}", target, wish)
         if decisions is None:
             decisions = decide_target(self.context, target, wish)
-        self._check_room(len(decisions))
+        self.check_room(len(decisions))
+        self.usage.check(self.subject, lanes_of(decisions), len(decisions))
         # Granted before anything is added: a pattern is added whole or not at all.
-        for topic, decision in decisions.items():
-            asked.topics[topic] = granted(self.context.driver.engine.topic(topic), decision)
+        engine = self.context.driver.engine
+        grants = {name: granted(engine.topic(name), it) for name, it in decisions.items()}
+        asked = SessionSubscription(
+            f"s{self.named + 1}", target, wish, GrantedTopics(self.usage, grants)
+        )
         self.named += 1
-        self.asked[asked.name] = asked
+        self.own()[asked.name] = asked
         # It is the client's to care now.
         self._forget_evicted(lambda subscriber: subscriber[1] in decisions)
         if self.is_read and self.reader is not None:
@@ -187,14 +195,32 @@ class Session:
             self.follow(asked)
         return asked, warnings_of(decisions.values())
 
+    def share(self, asked: Mapping[str, SessionSubscription]) -> None:
+        """Begin with a subscription that sessions of equal requests share."""
+        self.asked, self.named = asked, len(asked)
+        for wanted in lanes_held(asked):
+            self.usage.hold(*wanted)
+
+    def own(self) -> dict[str, SessionSubscription]:
+        """Return the subscriptions to change; copies take the place of shared ones."""
+        if isinstance(self.asked, dict):
+            return self.asked
+        shared = self.asked
+        own = self.asked = {name: each.copy(self.usage) for name, each in shared.items()}
+        for wanted in lanes_held(shared):  # only now: a lane that stays is not counted anew
+            self.usage.release(*wanted)
+        return own
+
     def change(self, name: str, wish: SubscribeRequest, *, paused: bool | None) -> tuple[str, ...]:
         """Change a subscription's request, in all of its topics or in none.
 
         Raises:
             Problem, EngineError, KeysError: nothing was changed.
         """
+        self.own()  # what is changed below is no other session's
         asked = self.subscription(name)
         decisions = {topic: self._decided(asked, topic, wish) for topic in asked.topics}
+        self.usage.check(self.subject, lanes_of(decisions), 0)
         asked.wish = wish
         for topic, decision in decisions.items():
             before = asked.topics[topic]
@@ -204,7 +230,7 @@ class Session:
                 self.cursor.drop_mark((name, topic))
             if self.reader is not None:
                 self.reader.change(name, after.subscription, turns=is_anew)
-                self._send_interval(name, before.subscription, after.subscription)
+                self.reader.send_interval(name, before.subscription, after.subscription)
         return warnings_of(decisions.values())
 
     def unsubscribe(self, name: str) -> None:
@@ -213,10 +239,11 @@ class Session:
         Raises:
             Problem: subscription-unknown.
         """
+        own = self.own()
         asked = self.subscription(name)
         topics = list(asked.topics)
         asked.end()
-        del self.asked[name]
+        del own[name]
         self._forget_evicted(lambda subscriber: subscriber[0] == name)
         if self.reader is not None and self.reader.unsubscribe(name):
             return  # the engine sends `unsubscribed` itself, after the rows that still wait
@@ -242,12 +269,13 @@ class Session:
 
     def drop(self, name: str, topic: str) -> None:
         """Remove a topic from a subscription, which ends without topics and without a pattern."""
-        asked = self.asked.get(name)
+        own = self.own()
+        asked = own.get(name)
         if asked is None:
             return
-        asked.topics.pop(topic, None)
+        asked.topics.drop(topic)
         if not asked.by_pattern:
-            del self.asked[name]
+            del own[name]
 
     def _subscriber_left(self, end: Unsubscribed) -> None:
         if end.reason == BACK_PRESSURE:
@@ -262,25 +290,6 @@ class Session:
         if asked is not None and found and found.subscription.command is not Command.SOW:
             self.evicted = {**self.evicted, (name, topic): asked}
         self.drop(name, topic)
-
-    def readmit(self, asked: SessionSubscription, topic: str) -> None:
-        """Begin what ended with BACK_PRESSURE at another gateway again, if it still fits."""
-        if topic in asked.topics:
-            return  # made again since, and taken for that
-        try:
-            self._check_room(1)
-            found = self.regrant(asked, topic)
-        except (Problem, EngineError, KeysError):
-            asked.topics.pop(topic, None)
-            return
-        subscriber = asked.name, topic
-        self.asked[asked.name] = asked
-        # The reader need not learn of an end that no longer holds.
-        self.endings = [
-            (at, end) for at, end in self.endings if (end.name, end.topic) != subscriber
-        ]
-        if self.cursor is not None and found.subscription.command.queries:
-            self.cursor.drop_mark(subscriber)
 
     def goodbye_id(self) -> str:
         """Return the id of the goodbye to a reader that is replaced."""
@@ -306,10 +315,12 @@ class Session:
 
     def end(self) -> None:
         """End the session: release its subscriptions."""
+        if not self.has_ended:
+            self.usage.sessions -= 1
         self.has_ended = True
-        for asked in self.asked.values():
+        for asked in self.own().values():
             asked.end()
-        self.asked.clear()
+        self.asked = NONE_ASKED
         self.evicted = NONE_EVICTED
 
     def regrant(self, asked: SessionSubscription, topic: str) -> GrantedSubscription:
@@ -319,6 +330,7 @@ class Session:
             Problem, EngineError, KeysError: it does not fit the topic.
         """
         decision = self._decided(asked, topic, asked.wish)
+        self.usage.check(self.subject, lanes_of({topic: decision}), topic not in asked.topics)
         found = granted(self.context.driver.engine.topic(topic), decision)
         if asked.auto is not None:
             interval_ns = asked.auto.state.interval_ns
@@ -331,32 +343,21 @@ class Session:
 
         def made(topic: str) -> None:
             if asked.takes(topic):
-                self._take(asked, topic)
+                self.take_topic(asked, topic)
 
         catalog = self.context.catalog
         catalog.listen(made)
         asked.unlisten = lambda: catalog.unlisten(made)
 
-    def catch_up(self, asked: SessionSubscription, declined_before: Mapping[str, str]) -> None:
-        """Add topics that were created while the session was in transfer, from their beginning.
-
-        `declined_before`: topics that the subscription did not take before, by name and epoch.
-        """
-        for topic, epoch in declined(self.context, asked).items():
-            if declined_before.get(topic) != epoch:
-                self._take(asked, topic)
-                found = asked.topics.get(topic)
-                if found is not None and found.start is not None:
-                    asked.topics[topic] = found._replace(start=Bookmark(epoch, 0))
-
-    def _take(self, asked: SessionSubscription, topic: str) -> None:
+    def take_topic(self, asked: SessionSubscription, topic: str) -> None:
+        """Add a topic to the subscription of a pattern; one that does not fit is reported."""
         try:
-            self._check_room(1)
+            self.check_room(1)
             found = self.regrant(asked, topic)
             if self.is_read and self.reader is not None:
                 self.reader.subscribe(asked.name, found.subscription, found.form, announced=True)
         except (Problem, EngineError, KeysError) as error:
-            asked.topics.pop(topic, None)
+            asked.topics.drop(topic)
             if self.reader is not None:
                 self.reader.consumer.send(passed_over(asked.name, topic, error))
 
@@ -365,14 +366,12 @@ class Session:
     ) -> RequestedSubscription:
         return granted_to(self.context, topic, wish, by_pattern=asked.by_pattern)
 
-    def _send_interval(self, name: str, before: Subscription, after: Subscription) -> None:
-        """Send an attached reader the new interval, even one that it asked for."""
-        old, new = before.lane_id.interval_ns, after.lane_id.interval_ns
-        if self.reader is not None and old != new:
-            document = {"sub": name, "topic": after.topic, **requested_document(old, new)}
-            self.reader.consumer.send(event("conflation", document))
+    def check_room(self, more: int) -> None:
+        """Refuse more subscriptions, each topic of a pattern being one, than a session may have.
 
-    def _check_room(self, more: int) -> None:
+        Raises:
+            Problem: limit-reached.
+        """
         most = self.context.settings.session_subscriptions_max
         if self._count() + more > most:
             self._forget_finished()  # only now, because it walks through the cursor's steps

@@ -6,7 +6,7 @@ options are parsed again where the session arrives.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import msgspec
@@ -21,6 +21,7 @@ from tidegate.app.sessions.session import Session
 from tidegate.app.sessions.subscribe_request import SessionContext, SubscribeRequest, granted_again
 from tidegate.app.sessions.subscriptions import (
     GrantedSubscription,
+    GrantedTopics,
     SessionSubscription,
     declined,
     end_reason,
@@ -173,7 +174,7 @@ def deserialize(
     for each in transfer.asked:
         _unpack_asked(session, each)
     for topic, each in transfer.evicted:
-        session.readmit(session.asked.get(each.name) or _asked(each, subject), topic)
+        _readmit(session, session.asked.get(each.name) or _asked(each, session), topic)
     return session
 
 
@@ -209,7 +210,7 @@ def _packed_grant(topic: str, found: GrantedSubscription) -> PackedGrant:
 
 
 def _unpack_asked(session: Session, packed: PackedSubscription) -> None:
-    asked = session.asked[packed.name] = _asked(packed, session.subject)
+    asked = session.own()[packed.name] = _asked(packed, session)
     target = asked.target
     for each in packed.topics:
         try:
@@ -219,17 +220,53 @@ def _unpack_asked(session: Session, packed: PackedSubscription) -> None:
             end = end_reason(session.context, each.topic)
             session.note_end(Unsubscribed(packed.name, each.topic, end))
     if isinstance(target, TopicPattern):
-        session.catch_up(asked, packed.declined)
+        _catch_up(session, asked, packed.declined)
         if asked.wish.command != Command.SOW:
             session.follow(asked)
     elif not asked.topics:
-        del session.asked[packed.name]
+        del session.own()[packed.name]
 
 
-def _asked(packed: PackedSubscription, subject: Subject | None) -> SessionSubscription:
+def _catch_up(
+    session: Session, asked: SessionSubscription, declined_before: Mapping[str, str]
+) -> None:
+    """Add topics that were created while the session was in transfer, from their beginning.
+
+    `declined_before`: topics that the subscription did not take before, by name and epoch.
+    """
+    for topic, epoch in declined(session.context, asked).items():
+        if declined_before.get(topic) != epoch:
+            session.take_topic(asked, topic)
+            found = asked.topics.get(topic)
+            if found is not None and found.start is not None:
+                asked.topics[topic] = found._replace(start=Bookmark(epoch, 0))
+
+
+def _readmit(session: Session, asked: SessionSubscription, topic: str) -> None:
+    """Begin what ended with BACK_PRESSURE at the other gateway again, if it still fits."""
+    if topic in asked.topics:
+        return  # made again since, and taken for that
+    try:
+        session.check_room(1)
+        found = session.regrant(asked, topic)
+    except (Problem, EngineError, KeysError):
+        asked.topics.drop(topic)
+        return
+    subscriber = asked.name, topic
+    session.own()[asked.name] = asked
+    # The reader need not learn of an end that no longer holds.
+    session.endings = [
+        (at, end) for at, end in session.endings if (end.name, end.topic) != subscriber
+    ]
+    if session.cursor is not None and found.subscription.command.queries:
+        session.cursor.drop_mark(subscriber)
+
+
+def _asked(packed: PackedSubscription, session: Session) -> SessionSubscription:
     is_pattern = "*" in packed.target or ">" in packed.target
     target = TopicPattern.parse(packed.target) if is_pattern else packed.target
-    asked = SessionSubscription(packed.name, target, _wish(packed.wish).by(subject))
+    wish = _wish(packed.wish).by(session.subject)
+    asked = SessionSubscription(packed.name, target, wish, GrantedTopics(session.usage))
     if packed.interval_ns is not None:
         asked.auto = AutoInterval(packed.interval_ns)
         asked.auto.decisions.extend(packed.decisions)

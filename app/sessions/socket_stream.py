@@ -10,15 +10,14 @@ from tidegate.app.delivery.compression import StreamEncoder
 from tidegate.app.delivery.driver import Driver
 from tidegate.app.delivery.encoding import Style, chunk
 from tidegate.app.delivery.fanout import CohortWriter, Seat
-from tidegate.app.delivery.scheduler import INFINITY
+from tidegate.app.delivery.scheduler import INFINITY, TURN_S
 from tidegate.app.http.admission import HandedOver
-from tidegate.app.http.connection import Connection, WriteDeadline
+from tidegate.app.http.connection import LOOKS_PER_TIMEOUT, Connection, WriteDeadline
 from tidegate.app.sessions.event_writer import EventWriter
-from tidegate.app.settings import Settings
+from tidegate.app.settings.settings import Settings
 from tidegate.conflation.outputs import CloseReason
 from tidegate.keys.text.duration import Instant
 
-LOOKS_PER_TIMEOUT: Final = 10
 LOOKS_PER_FAREWELL: Final = 2
 LOOK_S_MIN: Final = 0.02
 ASK_AGAIN_S: Final = 0.25  # what a large text needs to reach a healthy peer that is far away
@@ -60,7 +59,7 @@ class SocketStream(asyncio.Protocol):
     """
 
     __slots__ = (
-        "_call", "_cohort", "_deadline", "_driver", "_due_s", "_encoder", "_is_closing",
+        "_cohort", "_deadline", "_driver", "_due_s", "_encoder", "_is_closing",
         "_is_paused", "_line", "_loop", "_on_ended", "_received_bytes", "_seat", "_sent_bytes",
         "_settings", "_unnoted", "_wakeup", "_writer", "_writing_began",
     )  # fmt: skip
@@ -82,7 +81,6 @@ class SocketStream(asyncio.Protocol):
         self._sent_bytes = 0
         self._loop = asyncio.get_running_loop()
         self._wakeup = writer.reader.consumer.wakeup
-        self._call = self._pump  # one object, by which the scheduler knows the stream
         self._due_s = INFINITY
         self._is_paused = False
         self._is_closing = False
@@ -143,12 +141,15 @@ class SocketStream(asyncio.Protocol):
         self._is_paused = True
 
     def resume_writing(self) -> None:
-        """Go on writing."""
+        """Go on writing, in the loop's next turn.
+
+        Not from here: if a write fails while asyncio still ends its own, it loses the connection
+        twice, and logs an error.
+        """
         self._is_paused = False
         self._deadline = None
         self._writer.waited()
-        self._written()
-        self._pump()
+        self._driver.streams.call_soon(self._pump)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Leave the session."""
@@ -167,6 +168,7 @@ class SocketStream(asyncio.Protocol):
     # What the scheduler calls
 
     def _woken(self) -> None:
+        """Write by itself: there is something for it alone, or its cohort sends it away."""
         is_waiting = self._is_paused and self._seat is None
         self._leave_cohort()
         if not is_waiting and not self._is_closing:
@@ -177,11 +179,12 @@ class SocketStream(asyncio.Protocol):
         if self._is_paused:
             self._wait_for_room()
         else:
-            self._driver.streams.call_soon(self._call)
+            self._driver.streams.call_soon(self._pump)
 
     def _pump(self) -> None:
-        """Write what there is until there is nothing more, or no room."""
+        """Write what there is until there is nothing more, no room, or others have their turn."""
         now_s = self._loop.time()
+        end_s = now_s + TURN_S
         if self._due_s <= now_s:
             self._due_s = INFINITY
         if self._seat is not None:
@@ -193,6 +196,7 @@ class SocketStream(asyncio.Protocol):
             self._check_deadline(now_s)
             return
         driver, transport = self._driver, self.transport
+        self._written()  # what the socket had refused
         while not self._is_full():
             if transport is None or transport.is_closing():
                 return  # the peer has left: `connection_lost` comes next, and takes nothing
@@ -206,6 +210,10 @@ class SocketStream(asyncio.Protocol):
             if not self._is_full():
                 self._written()
             now_s = self._loop.time()
+            # A peer on a fast line takes a whole snapshot as it is made.
+            if now_s > end_s and not self._is_full():
+                driver.streams.call_soon(self._pump)
+                return
         self._wait_for_room()
 
     def _rest(self, now_s: float) -> None:
@@ -231,18 +239,13 @@ class SocketStream(asyncio.Protocol):
         if writer.has_much_unsent or line.transport.get_write_buffer_size():
             return False
         session = writer.reader.consumer.session
-        seat = Seat(session, line, self._encoder, writer.wrote_s, self._sent_away)
+        seat = Seat(session, line, self._encoder, writer.wrote_s, self._wakeup)
         self._cohort = self._driver.enter_cohort(seat, style, self._settings.heartbeat.seconds)
         if self._cohort is None:
             return False
         self._seat = seat
         self._due_s = INFINITY
         return True
-
-    def _sent_away(self) -> None:
-        """Go on alone: the socket did not take all at once."""
-        self._leave_cohort()
-        self._go_on()
 
     def _leave_cohort(self) -> None:
         seat, cohort = self._seat, self._cohort
@@ -303,7 +306,7 @@ class SocketStream(asyncio.Protocol):
         """Be called then; an earlier call that is due already serves as well."""
         if due_s < self._due_s:
             self._due_s = due_s
-            self._driver.streams.call_at(due_s, self._call)
+            self._driver.streams.call_at(due_s, self._pump)
 
     # The end
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Final
 
 import anyio
@@ -22,9 +22,10 @@ from tidegate.app.delivery.compression import (
 )
 from tidegate.app.delivery.notices import Heartbeat
 from tidegate.app.http.connection import Connection, connection_of
+from tidegate.app.http.known_requests import HandOver, forget_answer
 from tidegate.app.http.problems import Problem
 from tidegate.app.http.protocol import GatewayProtocol, protocol_of
-from tidegate.app.http.telemetry import logged_when_over
+from tidegate.app.http.telemetry import logged_when_over, not_logged
 from tidegate.app.http.wire import event, jittered_retry_ms
 from tidegate.app.sessions.attach import attach_existing
 from tidegate.app.sessions.event_writer import EventWriter
@@ -66,7 +67,7 @@ class EventStream(EventSourceResponse):
         self._driver, self._settings = session.context.driver, session.context.settings
         now_s = asyncio.get_running_loop().time()
         heartbeat = Heartbeat(self._settings.heartbeat.seconds, now_s)
-        self._writer = EventWriter(reader, hello, session.asked, heartbeat)
+        self._writer = EventWriter(reader, hello, session, heartbeat)
         self._connection: Connection | None = None
         self._encoder: StreamEncoder | None = None
         # Of a response the framework asks for these two; `_serve` completes it where it is one.
@@ -75,8 +76,7 @@ class EventStream(EventSourceResponse):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve the stream until its end, the peer's, or the write time-out."""
-        values = [value for name, value in scope["headers"] if name == b"accept-encoding"]
-        self._encoder = encoder_of(negotiate(b",".join(values).decode("latin-1")))
+        self._encoder = _negotiated(scope)
         protocol = protocol_of(scope)
         if protocol is not None and protocol.can_hand_over(scope):
             await self._hand_over(protocol, scope, send)
@@ -85,6 +85,7 @@ class EventStream(EventSourceResponse):
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve the stream as a response, its task included."""
+        forget_answer(scope)  # its fields are not those of a stream that holds its connection
         super().__init__(self._events(), ping=0, sep="\n")
         self.raw_headers = _raw_headers(coding_of(self._encoder), hands_over=False)
         self._connection = self.reader.connection = connection_of(scope)
@@ -110,9 +111,16 @@ class EventStream(EventSourceResponse):
         except BaseException:
             self.reader.close()
             raise
-        on_ended = logged_when_over(scope)
+        self._begin(protocol.hand_over, b"".join(held), logged_when_over(scope))
+
+    def begin(self, scope: Scope, hand_over: HandOver, head: bytes) -> None:
+        """Take the connection of a request over, without a task; `head`: of the answer."""
+        self._encoder = _negotiated(scope)
+        self._begin(hand_over, head, not_logged)
+
+    def _begin(self, hand_over: HandOver, head: bytes, on_ended: Callable[[int], None]) -> None:
         stream = SocketStream(self._writer, self._driver, self._settings, self._encoder, on_ended)
-        stream.begin(protocol.hand_over(stream), b"".join(held))
+        stream.begin(hand_over(stream), head)
 
     async def _events(self) -> AsyncIterator[bytes]:
         writer, driver = self._writer, self._driver
@@ -159,6 +167,11 @@ class EventStream(EventSourceResponse):
 
     def _taken_mark(self) -> int:
         return 0 if self._connection is None else self._connection.taken_mark
+
+
+def _negotiated(scope: Scope) -> StreamEncoder | None:
+    values = [value for name, value in scope["headers"] if name == b"accept-encoding"]
+    return encoder_of(negotiate(b",".join(values).decode("latin-1")))
 
 
 def session_stream(session: Session, number: int | None, *, is_stopping: bool) -> Response:

@@ -10,6 +10,7 @@ from pydantic import ConfigDict, Field
 
 from tidegate.app.access.entitlement import entitlement_of, narrowed
 from tidegate.app.access.grants import Grants, Subject
+from tidegate.app.access.limits.quota import Quotas
 from tidegate.app.definitions.topic import TopicDefinition
 from tidegate.app.delivery.driver import Driver
 from tidegate.app.delivery.encoding import Format
@@ -17,7 +18,7 @@ from tidegate.app.delivery.notices import Outage
 from tidegate.app.http.parameters import Parameters, text
 from tidegate.app.http.problems import Problem
 from tidegate.app.http.requests import checked_characters, checked_topic_name, one_of
-from tidegate.app.settings import Settings
+from tidegate.app.settings.settings import Settings
 from tidegate.app.topics.registry import TopicRegistry
 from tidegate.conflation.options.grant import Request, grant
 from tidegate.conflation.options.table import Options
@@ -85,6 +86,7 @@ class SessionContext:
     driver: Driver
     catalog: TopicRegistry
     outage: Outage
+    quotas: Quotas
 
 
 class SubscriptionParameters(Parameters):

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import NamedTuple, Self
 
 from tidegate.app.access.grants import Grants
+from tidegate.app.access.limits.lanes import Wanted
+from tidegate.app.access.limits.quota import Usage
 from tidegate.app.delivery.auto import AutoInterval, at_interval
-from tidegate.app.delivery.encoding import Format
+from tidegate.app.delivery.encoding import Format, Style, Styles
 from tidegate.app.http.problems import Problem, problem_of
 from tidegate.app.http.requests import OWN_PREFIX, TopicPattern
 from tidegate.app.http.wire import event
@@ -27,11 +30,15 @@ from tidegate.conflation.topics.topic import Topic
 from tidegate.keys.errors import KeysError
 from tidegate.keys.text.bookmark import Bookmark
 
+FIRST = "s1"
+"""The name of a session's first subscription, and of the only one of a plain GET."""
+
 
 class GrantedSubscription(NamedTuple):
     """What a subscription was granted in one epoch of a topic.
 
     `start`: where a reader without a bookmark begins; None: with the request's snapshot or replay.
+    Only a session that is kept has a second reader, so that of a plain GET has none.
     """
 
     subscription: Subscription
@@ -42,6 +49,41 @@ class GrantedSubscription(NamedTuple):
     def is_over(self, mark: Mark) -> bool:
         """Return True if a reader with this mark has everything that will ever come."""
         return self.subscription.command is Command.SOW and mark is not None
+
+
+class GrantedTopics(dict[str, GrantedSubscription]):
+    """What each topic granted to a subscription; counts as used by who owns the session."""
+
+    __slots__ = ("_usage",)
+
+    def __init__(
+        self, usage: Usage | None = None, grants: Mapping[str, GrantedSubscription] | None = None
+    ) -> None:
+        self._usage = usage
+        for topic, found in (grants or {}).items():
+            self[topic] = found
+
+    def __setitem__(self, topic: str, found: GrantedSubscription) -> None:
+        if self._usage is not None:
+            # Held before the old one goes: a lane that stays is not counted anew.
+            self._usage.hold(topic, found.subscription.lane_id)
+            self._let_go(topic)
+        super().__setitem__(topic, found)
+
+    def drop(self, topic: str) -> None:
+        """Forget a topic, if it is there."""
+        self._let_go(topic)
+        self.pop(topic, None)
+
+    def drop_all(self) -> None:
+        """Forget all topics."""
+        for topic in list(self):
+            self.drop(topic)
+
+    def _let_go(self, topic: str) -> None:
+        found = self.get(topic)
+        if found is not None and self._usage is not None:
+            self._usage.release(topic, found.subscription.lane_id)
 
 
 @dataclass(slots=True, eq=False)
@@ -55,7 +97,7 @@ class SessionSubscription:
     name: str
     target: str | TopicPattern
     wish: SubscribeRequest
-    topics: dict[str, GrantedSubscription] = field(default_factory=dict)
+    topics: GrantedTopics = field(default_factory=GrantedTopics)
     unlisten: Callable[[], None] | None = None
     auto: AutoInterval | None = None
 
@@ -84,12 +126,51 @@ class SessionSubscription:
         found = self.topics.values()
         return self.auto is not None or any(it.subscription.shown.auto for it in found)
 
+    def copy(self, usage: Usage) -> SessionSubscription:
+        """Return one to change, which counts as used."""
+        return replace(self, topics=GrantedTopics(usage, self.topics))
+
     def end(self) -> None:
         """Release the topics, and stop listening for new ones."""
-        self.topics.clear()
+        self.topics.drop_all()
         if self.unlisten is not None:
             self.unlisten()
             self.unlisten = None
+
+
+class PlainSubscription(NamedTuple):
+    """The one subscription of a plain GET, and its style: one for all sessions of equal requests.
+
+    It would be a fifth of what an idle stream keeps. The mappings are read-only, so that no change
+    reaches another session by mistake: whoever changes something copies it first.
+
+    Args:
+        decided: what the requests got; a topic that is defined anew makes another one.
+        epoch: of the topic.
+        asked: the subscription, by name. It counts nothing as used, as each session does.
+        styles: its style. The cut in it is of the first session: each has its own.
+    """
+
+    decided: RequestedSubscription
+    epoch: str
+    asked: Mapping[str, SessionSubscription]
+    styles: Styles
+
+    @classmethod
+    def of(cls, topic: Topic, wish: SubscribeRequest, decided: RequestedSubscription) -> Self:
+        """Return what the sessions of a request share."""
+        subscription, form, _ = decided
+        grants = {topic.name: GrantedSubscription(subscription, form, topic.epoch, None)}
+        asked = SessionSubscription(FIRST, topic.name, wish, GrantedTopics(grants=grants))
+        style = Style(form, topic.definition.kind, subscription, topic.bookmark(topic.head))
+        styles = {(FIRST, topic.name): style}
+        own = MappingProxyType({FIRST: asked}), MappingProxyType(styles)
+        return cls(decided, topic.epoch, *own)
+
+    @property
+    def is_shared(self) -> bool:
+        """False if an option looks at each write: what it sees belongs to one stream."""
+        return all(style.is_plain for style in self.styles.values())
 
 
 def decide_target(
@@ -104,8 +185,11 @@ def decide_target(
         Problem, EngineError, KeysError: one of them does not fit.
     """
     by_pattern = isinstance(target, TopicPattern)
+    topics = _topics_of(context, target, wish.grants)
+    # First: to decide ten thousand topics only to refuse them would hold the loop for a second.
+    check_count(len(topics), context.settings.session_subscriptions_max)
     decisions: dict[str, RequestedSubscription] = {}
-    for topic in _topics_of(context, target, wish.grants):
+    for topic in topics:
         resume = None
         if places is not None:
             resume = place_in(places, topic, context.driver.engine.topic(topic).epoch)
@@ -121,6 +205,20 @@ def declined(context: SessionContext, asked: SessionSubscription) -> dict[str, s
     return {
         name: context.catalog.get(name).record.epoch for name in names if name not in asked.topics
     }
+
+
+def lanes_of(decisions: Mapping[str, RequestedSubscription]) -> list[Wanted]:
+    """Return the lane that each topic grants."""
+    return [(topic, each.subscription.lane_id) for topic, each in decisions.items()]
+
+
+def lanes_held(asked: Mapping[str, SessionSubscription]) -> list[Wanted]:
+    """Return the lane of each topic that subscriptions have."""
+    return [
+        (topic, found.subscription.lane_id)
+        for each in asked.values()
+        for topic, found in each.topics.items()
+    ]
 
 
 def end_reason(context: SessionContext, topic: str) -> str:
@@ -148,14 +246,23 @@ def granted(topic: Topic, decided: RequestedSubscription) -> GrantedSubscription
         BookmarkExpired: it is to begin where the journal does not reach.
     """
     subscription = decided.subscription
+    start = start_of(topic, subscription)
+    return GrantedSubscription(subscription, decided.form, topic.epoch, start)
+
+
+def start_of(topic: Topic, subscription: Subscription) -> Mark:
+    """Return where a subscription begins that is granted now; None: with a snapshot or replay.
+
+    Raises:
+        BookmarkExpired: it is to begin where the journal does not reach.
+    """
     if subscription.replay is not None and subscription.resume is None:
         # For its error alone: the engine would raise it only once a reader comes.
         replay_start(topic, subscription.replay)
     begins = subscription.command.queries or subscription.replay is not None
-    start = subscription.resume
-    if start is None and not begins:
-        start = topic.bookmark(topic.head)
-    return GrantedSubscription(subscription, decided.form, topic.epoch, start)
+    if subscription.resume is None and not begins:
+        return topic.bookmark(topic.head)
+    return subscription.resume
 
 
 def changed(
@@ -192,7 +299,10 @@ def check_count(count: int, most: int) -> None:
         Problem: limit-reached.
     """
     if count > most:
-        detail = f"A session has at most {most} subscriptions, each topic of a pattern being one."
+        detail = (
+            f"A session has at most {most} subscriptions, each topic of a pattern being one "
+            "(session_subscriptions_max)."
+        )
         raise Problem("limit-reached", detail, headers={"Retry-After": "60"})
 
 

@@ -22,7 +22,7 @@ FIGURES = ("filtered", "matched", "delivered", "conflated", "dropped", "waiting"
 
 def session_view(session: Session, *, whole: bool = True) -> dict[str, Any]:
     """Return the view of a session; `whole`: with its subscriptions, else only their number."""
-    stats = _stats(session)
+    messages, size = _queued(session)
     shown = subscription_views(session) if whole else len(session.asked)
     return {
         "session": session.id,
@@ -31,8 +31,8 @@ def session_view(session: Session, *, whole: bool = True) -> dict[str, Any]:
         "opened_ms": session.opened_ms,
         "unsent_bytes": 0 if session.reader is None else session.reader.unsent_bytes,
         "queue": {
-            "messages": 0 if stats is None else stats.queued_messages,
-            "bytes": 0 if stats is None else stats.queued_bytes,
+            "messages": messages,
+            "bytes": size,
         },
         "limits": _limits(session.limits),
         "conflated": session.conflated,
@@ -122,6 +122,16 @@ def _limits(limits: QueueLimits) -> dict[str, int]:
 def _subscribers(session: Session) -> dict[SubscriberId, SubscriptionStats]:
     stats = _stats(session)
     return {} if stats is None else {(each.name, each.topic): each for each in stats.subscriptions}
+
+
+def _queued(session: Session) -> tuple[int, int]:
+    """Return the messages and bytes of a session's queue, without counting its subscriptions."""
+    if session.reader is None:
+        return 0, 0
+    try:
+        return session.context.driver.engine.session(session.id).queued()
+    except SessionUnknown:
+        return 0, 0
 
 
 def _stats(session: Session) -> SessionStats | None:

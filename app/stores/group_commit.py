@@ -11,6 +11,7 @@ import contextlib
 import logging
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
@@ -24,6 +25,9 @@ from tidegate.app.stores.store import HeadMoved
 GROUP_MAX = 1_000
 PROBE_BYTES = 64 << 10  # a typical request
 RETRY_AFTER_S = "1"
+# A look at the files costs 10 us, a tenth of a commit. What was written before they went is gone as
+# well, so it matters little that a few more commits are.
+LOOK_EVERY_S = 0.1
 
 Result = TypeVar("Result")
 Work = Callable[[sqlite3.Connection], Result]
@@ -41,12 +45,20 @@ class GroupCommit:
     """Runs work with a connection in its own thread, in the order of the calls.
 
     Work must raise `Problem` or `HeadMoved` before it writes anything. `on_rollback` is called in
-    that thread after a rollback. `commits` counts transactions.
+    that thread after a rollback. `missing` returns the name of a file that is gone, from any
+    thread; without it nothing is committed. `commits` counts transactions.
     """
 
-    def __init__(self, connection: sqlite3.Connection, on_rollback: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        on_rollback: Callable[[], None],
+        missing: Callable[[], str | None],
+    ) -> None:
         self._connection = connection
         self._on_rollback = on_rollback
+        self._missing = missing
+        self._look_at_s = 0.0
         self._queue: SimpleQueue[_Call | None] = SimpleQueue()
         self._is_failing = False
         self._reason = ""
@@ -73,8 +85,10 @@ class GroupCommit:
 
     async def fault(self) -> str | None:
         """Return why writes fail, or None; retry first if the last write failed."""
-        if self._is_failing:
-            await self.run(_nothing)  # its commit runs the probe
+        if self._is_failing or self._missing():
+            self._look_at_s = 0.0
+            with contextlib.suppress(Problem):  # it is the fault that is asked for
+                await self.run(_nothing)  # its commit looks for the files, and runs the probe
         return f"the store cannot be written: {self._reason}" if self._is_failing else None
 
     async def aclose(self) -> None:
@@ -110,6 +124,8 @@ class GroupCommit:
             # The write lock comes first, as it could be refused in the middle of the work.
             self._connection.execute("BEGIN IMMEDIATE")
             results = [(call, self._attempt(call.work)) for call in group]
+            if name := self._missing_file():
+                raise sqlite3.OperationalError(f"the file {name} was removed or replaced")
             self._connection.execute("COMMIT")
             self.commits += 1
         except Exception as error:
@@ -119,6 +135,14 @@ class GroupCommit:
             return [(group[0], self._fail(error) if isinstance(error, sqlite3.Error) else error)]
         self._recover()
         return results
+
+    def _missing_file(self) -> str | None:
+        """Return the name of a file that is gone; looks now and then, and while writes fail."""
+        now_s = time.monotonic()
+        if now_s < self._look_at_s and not self._is_failing:
+            return None
+        self._look_at_s = now_s + LOOK_EVERY_S
+        return self._missing()
 
     def _attempt(self, work: Work[Any]) -> object:
         try:

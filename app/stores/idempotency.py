@@ -104,9 +104,10 @@ def stage(
     """
     # Packed before the limits are checked: they count what is stored.
     packed = pack(items)
+    # The bytes are those of all topics, of which anybody may have as many as there may be.
     count, size_bytes = connection.execute(
-        "SELECT count(*), coalesce(sum(length(items)), 0) FROM stages "
-        "WHERE topic = ? AND at_ms > ? AND name != ?",
+        "SELECT count(*) FILTER (WHERE topic = ?1), coalesce(sum(length(items)), 0) FROM stages "
+        "WHERE at_ms > ?2 AND (topic != ?1 OR name != ?3)",
         (topic, now_ms - STAGE_MS, name),
     ).fetchone()
     limits.check_stages(count + 1, size_bytes + len(packed))

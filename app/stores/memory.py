@@ -38,6 +38,7 @@ class MemoryStore:
     """Definitions, last offsets and sender state in dictionaries."""
 
     survives_process = False
+    is_immediate = True
     checkpoints = False
 
     def __init__(self, limits: Bounds = NORMAL) -> None:
@@ -99,13 +100,18 @@ class MemoryStore:
             Problem: limit-reached.
         """
         stages = self._topics[topic].stages
-        # Expired stages go when a new one comes: no task has to look for them.
-        for old in [old for old, stage in stages.items() if stage.at_ms + STAGE_MS <= now_ms]:
-            del stages[old]
         stage = _Stage(now_ms, items, sum(len(item.payload) for item in items))
+        size_bytes = stage.size_bytes
+        # Those of all topics: anybody may have as many topics as there may be.
+        for each in [it.stages for it in self._topics.values() if it.stages]:
+            # Expired stages go when a new one comes: no task has to look for them.
+            for old in [old for old, it in each.items() if it.at_ms + STAGE_MS <= now_ms]:
+                del each[old]
+            size_bytes += sum(it.size_bytes for it in each.values())
         # A stage that is replaced makes room for itself.
-        others = [other.size_bytes for known, other in stages.items() if known != name]
-        self._limits.check_stages(len(others) + 1, sum(others) + stage.size_bytes)
+        replaced = stages.get(name)
+        size_bytes -= 0 if replaced is None else replaced.size_bytes
+        self._limits.check_stages(len(stages) + (replaced is None), size_bytes)
         stages[name] = stage
 
     async def staged(self, topic: str, names: Sequence[str], now_ms: int) -> list[Item] | None:

@@ -151,6 +151,8 @@ def _unusable(path: Path, error: sqlite3.Error) -> StoreUnusable:
 
 DATABASE = "tidegate.db"
 LOCK = "tidegate.lock"
+SIDE_FILES = (f"{DATABASE}-wal", f"{DATABASE}-shm")
+"""SQLite keeps the same ones from the first write to the close."""
 _FOLDER_MODE, _FILE_MODE = 0o700, 0o600  # other users must not read messages
 
 
@@ -164,6 +166,7 @@ class Folder:
     def __init__(self, path: Path, descriptor: int) -> None:
         self.path = path
         self._descriptor = descriptor
+        self._opened: dict[str, tuple[int, int]] = {}
 
     @classmethod
     def take(cls, path: Path) -> Self:
@@ -193,6 +196,34 @@ class Folder:
     def database(self) -> Path:
         """Return the path of the database file."""
         return self.path / DATABASE
+
+    def note_files(self) -> None:
+        """Note which files are open: those that the names lead to now."""
+        self._opened = {
+            name: found
+            for name in (DATABASE, LOCK, *SIDE_FILES)
+            if (found := self._identity(name)) is not None
+        }
+
+    def missing(self) -> str | None:
+        """Return the name of an open file that was removed or replaced since, if any.
+
+        The kernel keeps a removed file until it is closed, so writing to it succeeds, and nobody
+        finds it again: the next start would begin with an empty folder. Without the lock's file a
+        second gateway could write to the same database.
+        """
+        for name, opened in self._opened.items():
+            if self._identity(name) != opened:
+                return name
+        return None
+
+    def _identity(self, name: str) -> tuple[int, int] | None:
+        """Return the device and the inode of a file; None if there is none."""
+        try:
+            found = (self.path / name).stat()
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
 
     def size_bytes(self) -> int:
         """Return the total size of the folder's files; SQLite may delete one meanwhile."""

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tidegate.app.definitions.mergers import NO_MERGERS, Mergers
 from tidegate.app.http.problems import Problem
-from tidegate.app.http.requests import OWN_PREFIX
+from tidegate.app.http.requests import OWN_PREFIX, REVOKED
 from tidegate.app.stores import generation, idempotency, rows
 from tidegate.app.stores.group_commit import GroupCommit, Result, Work
 from tidegate.app.stores.items import Item
@@ -39,6 +39,7 @@ class SqliteStore:
     """One file and one writer thread; with `survives_power` each commit waits for the disk."""
 
     survives_process = True
+    is_immediate = False
     checkpoints = True
 
     def __init__(
@@ -70,7 +71,9 @@ class SqliteStore:
             self._connection = open_database(
                 self._folder.database, survives_power=self._survives_power
             )
-            self._commits = GroupCommit(self._connection, self._topics.clear)
+            self._folder.note_files()
+            missing = self._folder.missing
+            self._commits = GroupCommit(self._connection, self._topics.clear, missing)
             # Delete before reading: `records` must not report topics of the previous process.
             await self._run(_forget_own)
             await self.records()
@@ -224,9 +227,14 @@ class SqliteStore:
 
 
 def _forget_own(connection: sqlite3.Connection) -> None:
-    """Delete the gateway's own topics, whose content describes the previous process."""
+    """Delete the gateway's own topics, whose content describes the previous process.
+
+    All but one: who was revoked stays so.
+    """
     names = connection.execute("SELECT name FROM topics WHERE name GLOB ?", (f"{OWN_PREFIX}*",))
     for (name,) in names.fetchall():
+        if name == REVOKED:
+            continue
         topic = rows.find(connection, name)
         assert topic is not None
         rows.delete_topic(connection, topic)

@@ -15,7 +15,7 @@ import msgspec
 from tidegate.app.definitions.mergers import Mergers
 from tidegate.app.definitions.topic import Identity, TopicDefinition, Unusable
 from tidegate.app.http.problems import Problem
-from tidegate.app.settings import Settings
+from tidegate.app.settings.settings import Settings
 from tidegate.app.stores.items import Item
 from tidegate.conflation.frame import Frame, RestoredTopic
 from tidegate.keys.errors import JsonInvalid
@@ -126,6 +126,9 @@ class Store(Protocol):
 
     checkpoints: bool
     """True if the store needs `checkpoint` calls; otherwise it writes records itself, or none."""
+
+    is_immediate: bool
+    """True if `append` waits for nothing."""
 
     async def open(self) -> None:
         """Connect or open the files, and load what exists.
@@ -241,7 +244,10 @@ RETRY_AFTER = {"Retry-After": "60"}
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Limits per topic: stages, their bytes, `Idempotency-Key`s of 24 hours, and producers."""
+    """Limits per topic: stages, `Idempotency-Key`s of 24 hours, producers; and bytes of stages.
+
+    The bytes are those of all topics of an embedded store, and in Redis those of a topic.
+    """
 
     stages_max: int = 10_000
     staged_bytes_max: int = 1 << 30
@@ -288,7 +294,7 @@ class Bounds:
 
 def no_room_for_stages() -> Problem:
     """Return the problem of a stage beyond the limits."""
-    detail = "The topic's stages have reached their limit in number or bytes; commit some."
+    detail = "Stages have reached their limit in number or bytes; commit some."
     return Problem("limit-reached", detail, headers=RETRY_AFTER)
 
 
@@ -343,7 +349,7 @@ def check_readable(document: TopicDefinition, mergers: Mergers, settings: Settin
     if again.document != document or encode_definition(again.document) != text:
         raise Problem("topic-invalid", "The definition would be read back as a different one.")
     try:
-        again.document.definition(settings.journal_messages_max)
+        again.document.definition(settings.journal_messages_max, settings.journal_bytes_max)
         if again.document.key_spec:
             record_key(again.document.key_spec)
     except ValueError as error:

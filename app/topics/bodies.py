@@ -70,6 +70,9 @@ def read_envelope(text: bytes) -> Envelope:
         check_json(key_text)
         record_key = canonical_key(key_text)
     if line.reason is not None:
+        # A value beside it has no effect, and is no licence for a body that is not JSON.
+        if value:
+            check_json(value)
         return Envelope(b"", record_key, _reason(line))
     if not value or line.op not in (None, "publish", "snapshot"):
         raise JsonInvalid(FORM)
@@ -104,23 +107,33 @@ class Delta(Message, frozen=True, gc=False, kw_only=True):
 
 
 async def merged(
-    entry: CatalogTopic, board: Board, deltas: Sequence[Delta], bytes_max: int
+    entry: CatalogTopic,
+    board: Board,
+    deltas: Sequence[Delta],
+    bytes_max: int,
+    total_bytes_max: int,
 ) -> list[Message]:
     """Merge deltas into the records on the board; several for one record add up.
 
-    A delta without a record is merged into nothing. A large request yields to the loop; the caller
-    holds `entry.writing`, so that the board does not change.
+    A delta without a record is merged into nothing. A record has at most `bytes_max`, and those of
+    a request have `total_bytes_max` together: each line makes a whole record. A large request
+    yields to the loop; the caller holds `entry.writing`, so that the board does not change.
 
     Raises:
         Problem: message-too-large, key-invalid or schema-violation, of the record that comes out.
     """
     newest: dict[str, bytes] = {}
     records: list[Message] = []
+    total_bytes = 0
     # In order: a later delta of a record is merged into what an earlier one makes.
     for delta in deltas:
         before = newest.get(delta.record_key) or _record(board, delta.record_key)
         record = apply(before, delta.payload)
         _check(entry, delta, record, bytes_max)
+        total_bytes += len(record)
+        if total_bytes > total_bytes_max:
+            detail = f"The records that the deltas make have more than {total_bytes_max} bytes."
+            raise Problem("message-too-large", detail, line=delta.line)
         await entry.yield_after_work()
         newest[delta.record_key] = record
         records.append(Message(record, delta.record_key, delta.exempt))

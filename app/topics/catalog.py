@@ -15,7 +15,7 @@ from tidegate.app.definitions.topic import TopicDefinition, Unusable
 from tidegate.app.delivery.driver import Driver
 from tidegate.app.http.problems import Problem
 from tidegate.app.http.requests import OWN_PREFIX
-from tidegate.app.settings import Settings
+from tidegate.app.settings.settings import Settings
 from tidegate.app.stores.store import (
     DefinitionsMoved,
     EpochMoved,
@@ -26,7 +26,13 @@ from tidegate.app.stores.store import (
     encode_definition,
 )
 from tidegate.app.topics.derived import DerivedTopics
-from tidegate.app.topics.registry import BegunAnew, CatalogTopic, Precondition, TopicRegistry
+from tidegate.app.topics.registry import (
+    BegunAnew,
+    CatalogTopic,
+    Fault,
+    Precondition,
+    TopicRegistry,
+)
 from tidegate.conflation.frame import RestoredTopic
 from tidegate.keys.errors import KeysError
 from tidegate.keys.text.bookmark import Bookmark
@@ -101,6 +107,13 @@ class Catalog(TopicRegistry):
         self.set_aside(
             Unusable(record.name, encode_definition(record.document), record.epoch, reason)
         )
+
+    def faults(self) -> list[Fault]:
+        """Return topics that are unusable, and topics that are served but cannot be derived."""
+        return [
+            *(Fault(it.name, "unusable", it.reason) for it in self.all_unusable()),
+            *(Fault(name, "unfilled", reason) for name, reason in self.filling.reasons.items()),
+        ]
 
     async def start_filling(self) -> None:
         """Start to fill derived topics: this gateway is the leader now."""
@@ -291,7 +304,7 @@ class Catalog(TopicRegistry):
         if not name.startswith(OWN_PREFIX) and not self.has_room():
             raise Problem(
                 "limit-reached",
-                f"There are {self._settings.topics_max} topics already.",
+                f"There are {self._settings.topics_max} topics already (topics_max).",
                 headers={"Retry-After": "60"},
             )
         # Subscribe first: a source that refuses the subscription must refuse the topic as well.

@@ -7,21 +7,19 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tidegate.app.definitions.fields import FilledBy
 from tidegate.app.definitions.topic import TopicDefinition
 from tidegate.app.delivery.driver import Driver
 from tidegate.app.http.problems import Problem
-from tidegate.app.settings import Settings
+from tidegate.app.settings.settings import Settings
 from tidegate.app.stores.items import Item, Message, MessageBlock, Removal
 from tidegate.app.stores.store import Appended, Producer, Retry, TopicRecord
 from tidegate.app.topics.bodies import Delta, Envelope, merged, read_envelope
-from tidegate.app.topics.registry import CatalogTopic
+from tidegate.app.topics.registry import CatalogTopic, check_filler, check_newest
 from tidegate.app.topics.writer import Writer
 from tidegate.conflation.definition import Kind
 from tidegate.keys.errors import KeyInvalid, KeysError
 from tidegate.keys.jsontext import check_json, decoded, one_line
 
-PIPELINE_PREFIX = "tidegate.pipeline."
 CHECKED_BYTES_AT_ONCE = 16 << 10
 CHECKED_ITEMS_AT_ONCE = 200
 COUNTED_AT_ONCE = 10_000
@@ -110,6 +108,31 @@ class Ingest:
             if earlier is None:
                 raise
             return earlier
+
+    def check_at_once(self, entry: CatalogTopic, body: bytes, form: Form) -> Sequence[Item] | None:
+        """Check a small request of plain JSON; return None where `take` has to decide.
+
+        Raises:
+            Problem: as `check`.
+        """
+        document = entry.document
+        if (
+            len(body) > CHECKED_BYTES_AT_ONCE
+            or entry.schema is not None  # it may take long
+            or document.source is not None
+            or document.kind in (Kind.TEXT, Kind.BINARY)
+        ):
+            return None
+        items: Sequence[Item] = ()
+        if not form.lined:
+            items = [self._checked(entry, body, None, form)]
+        elif entry.reader is not None:
+            read = entry.reader.read(body, self._settings.message_bytes_max)
+            items = () if read is None else MessageBlock(*read)
+        sow = self._driver.engine.topic(entry.record.name).sow
+        has_room = sow is None or len(sow.board) + len(items) <= self._settings.topic_keys_max
+        is_few = 0 < len(items) <= self._settings.request_messages_max
+        return items if is_few and has_room else None
 
     async def publish(
         self,
@@ -299,7 +322,10 @@ class Ingest:
         sow = self._driver.engine.topic(entry.record.name).sow
         if not deltas or sow is None:
             return messages
-        return await merged(entry, sow.board, deltas, self._settings.message_bytes_max)
+        settings = self._settings
+        return await merged(
+            entry, sow.board, deltas, settings.message_bytes_max, settings.request_bytes_max
+        )
 
     def _check_commit(self, items: Sequence[Item]) -> None:
         """Refuse more keys than fit into one commit."""
@@ -327,7 +353,7 @@ class Ingest:
         # Known keys always fit, also where the limit was lowered since (rule topic-17).
         if new and len(sow.board) + len(new) > keys_max:
             raise Problem(
-                "limit-reached", f"A topic has at most {keys_max} keys.",
+                "limit-reached", f"A topic has at most {keys_max} keys (topic_keys_max).",
                 headers={"Retry-After": "60"},
             )  # fmt: skip
 
@@ -344,37 +370,6 @@ async def _check_schema(entry: CatalogTopic, items: Sequence[Item]) -> None:
             await entry.yield_after_work()
         if number % CHECKED_ITEMS_AT_ONCE == 0:
             await asyncio.sleep(0)
-
-
-def is_pipeline(producer: str | None) -> bool:
-    """Return True if the producer's name is that of a pipeline stream."""
-    return producer is not None and producer.startswith(PIPELINE_PREFIX)
-
-
-def check_filler(entry: CatalogTopic, producer: str | None) -> None:
-    """Refuse clients' messages to a derived topic: only its filler may publish.
-
-    Raises:
-        Problem: topic-read-only.
-    """
-    source = entry.document.source
-    if source is None:
-        return
-    if source.engine is not FilledBy.SPARK or not is_pipeline(producer):
-        raise Problem("topic-read-only", "The topic is filled from another; publish there.")
-
-
-def check_newest(entry: CatalogTopic, producer: Producer) -> None:
-    """Refuse an older stream: of several that fill a topic the newest counts (rule pipeline-14).
-
-    Raises:
-        Problem: producer-fenced.
-    """
-    if entry.document.source is None:
-        return
-    if producer.run < entry.filler_run:
-        raise Problem("producer-fenced", "A stream that was started later fills this topic.")
-    entry.filler_run = producer.run
 
 
 def _pieces(body: bytes) -> Iterator[tuple[int, bytes]]:

@@ -18,7 +18,7 @@ from tidegate.app.definitions.mergers import Mergers
 from tidegate.app.definitions.topic import TopicDefinition, Unusable
 from tidegate.app.http.problems import Problem
 from tidegate.app.http.requests import OWN_PREFIX
-from tidegate.app.settings import Settings
+from tidegate.app.settings.settings import Settings
 from tidegate.app.stores.store import Store, check_readable
 from tidegate.app.topics.catalog import Catalog
 from tidegate.app.topics.system_topics import OWN_TOPICS

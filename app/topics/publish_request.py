@@ -186,14 +186,18 @@ class PublishRequest:
             return None
         return Producer(self.producer, self.sequence)
 
-    async def retry(self, body: bytes) -> Retry | None:
-        """Return the digest that distinguishes requests under one key; None without a key."""
+    async def retry(self, body: bytes, sub: str | None = None) -> Retry | None:
+        """Return the digest that distinguishes requests under one key; None without a key.
+
+        `sub`: of the subject that asks, whose own the key is; None without authentication.
+        """
         if self.retry_key is None:
             return None
+        name = self.retry_key if sub is None else _own_name(sub, self.retry_key)
         # A delta counts as its patch, not by what came of it: the record changes between retries.
         if len(body) <= DIGESTED_AT_ONCE:
-            return Retry(self.retry_key, self._digest(body))
-        return Retry(self.retry_key, await asyncio.to_thread(self._digest, body))
+            return Retry(name, self._digest(body))
+        return Retry(name, await asyncio.to_thread(self._digest, body))
 
     def _digest(self, body: bytes) -> bytes:
         form = self.form
@@ -207,6 +211,16 @@ class PublishRequest:
         digest.update(b"\n")
         digest.update(body)
         return digest.digest()
+
+
+def _own_name(sub: str, retry_key: str) -> str:
+    """Return the name under which a store keeps a subject's key.
+
+    Another subject's equal key must not find it: the answer would tell of a request, or refuse one.
+    """
+    # A digest, as a `sub` has any length and is nobody's business in the store. No key has a space,
+    # so that no key of a gateway without authentication is taken for one of these.
+    return f"{hashlib.blake2b(sub.encode(), digest_size=16).hexdigest()} {retry_key}"
 
 
 def is_name(text: str) -> bool:

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from heapq import merge
-from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from tidegate.app.access.entitlement import narrowed_query
 from tidegate.app.access.grants import Entitlement
+from tidegate.app.delivery.timers import in_turns
 from tidegate.app.http.problems import Problem
 from tidegate.app.http.requests import checked_characters, integer
 from tidegate.conflation.definition import Kind
 from tidegate.conflation.frame import Frame
 from tidegate.conflation.options.syntax import SKIP_N_MAX, TOP_N_MAX
+from tidegate.conflation.steps import CHEAP, Steps, in_pieces, sorted_in_steps
 from tidegate.keys.errors import KeysError
 from tidegate.keys.filter import Filter
 from tidegate.keys.order import Order
@@ -30,8 +30,12 @@ PARAMETERS: Mapping[str, str] = {
     "skip_n": "options-invalid",
     "select": "options-invalid",
 }
-# Bounds how long streams wait for a query.
+# Bound how long streams wait for a query. A filter may cost 100 times as much as another one, and
+# nobody knows before: so the first records are few, and the time that they take counts the next.
 LOOKED_AT_ONCE = 500
+LOOKED_AT_FIRST: Final = 10
+STEP_S: Final = 0.001
+CLOCK_S: Final = 1e-6  # some clocks go in steps, between which no time passes
 
 T = TypeVar("T")
 
@@ -82,7 +86,8 @@ class SowQuery:
     async def rows(self, records: Sequence[Frame], topic: str) -> list[Frame]:
         """Return the matching rows of a cut of records; a large cut yields to the loop.
 
-        Ties of an order, and a window without one, are ordered by record key.
+        Tombstones among the records are no rows. Ties of an order, and a window without one, are
+        ordered by record key.
         """
         rows = await matching(records, self.filter, topic)
         if self.order is None and self.top_n is None:
@@ -98,39 +103,54 @@ class SowQuery:
 
 
 async def matching(records: Sequence[Frame], wanted: Filter | None, topic: str) -> list[Frame]:
-    """Return the records that a filter matches, in their order."""
+    """Return the records that a filter matches, in their order; tombstones are none."""
     if wanted is None:
-        return list(records)
-    matches, found = wanted.matcher(topic), list[Frame]()
-    for piece in _pieces(records):
-        found += (record for record in piece if matches(record.payload, record.key))
-        await asyncio.sleep(0)
+        pieces = in_pieces(records, CHEAP * LOOKED_AT_ONCE, _present)
+        return await in_turns(pieces)
+    matches = wanted.matcher(topic)
+
+    def matching_in(piece: Sequence[Frame]) -> list[Frame]:
+        return [each for each in _present(piece) if matches(each.payload, each.key)]
+
+    return await in_turns(_in_timed_pieces(records, matching_in))
+
+
+def _in_timed_pieces(
+    records: Sequence[Frame], look: Callable[[Sequence[Frame]], list[Frame]]
+) -> Steps[list[Frame]]:
+    """Return what `look` finds in records, given in pieces that take a millisecond or two."""
+    found: list[Frame] = []
+    clock_s = asyncio.get_running_loop().time
+    start, size = 0, LOOKED_AT_FIRST
+    while start < len(records):
+        if start:
+            yield
+        began_s = clock_s()
+        found += look(records[start : start + size])
+        start += size
+        taken_s = max(CLOCK_S, clock_s() - began_s)
+        # Not more than doubled: the next records may be longer than these.
+        size = max(1, min(LOOKED_AT_ONCE, 2 * size, int(size * STEP_S / taken_s)))
     return found
+
+
+def _present(frames: Sequence[Frame]) -> list[Frame]:
+    return [frame for frame in frames if not frame.removed]
 
 
 async def _ranked(rows: Sequence[Frame], order: Order | None, rows_max: int) -> list[Frame]:
     """Return the first rows of an order: sorted in pieces, which are then merged."""
     token = order.sort_token if order is not None else _all_alike
-    # Sorting all at once would hold the loop; merged runs give the same order.
-    runs = []
-    for piece in _pieces(rows):
+
+    def rank_of(row: Frame) -> tuple[Any, str]:
         # The key breaks ties, so that pages of one cut neither repeat nor miss a row.
-        runs.append(sorted((token(row.payload), row.key, row) for row in piece))
-        await asyncio.sleep(0)
-    ranked: list[Frame] = []
-    for _, _, row in islice(merge(*runs), rows_max):
-        ranked.append(row)
-        if len(ranked) % LOOKED_AT_ONCE == 0:
-            await asyncio.sleep(0)
-    return ranked
+        return token(row.payload), row.key
+
+    return await in_turns(sorted_in_steps(rows, rank_of, LOOKED_AT_ONCE, rows_max))
 
 
 def _all_alike(payload: bytes) -> tuple[Any, ...]:
     return ()
-
-
-def _pieces(rows: Sequence[Frame]) -> Iterator[Sequence[Frame]]:
-    return (rows[start : start + LOOKED_AT_ONCE] for start in range(0, len(rows), LOOKED_AT_ONCE))
 
 
 def _parsed(values: Mapping[str, str], name: str, parse: Callable[[str], T]) -> T | None:

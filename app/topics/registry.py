@@ -8,20 +8,24 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
+from tidegate.app.definitions.fields import FilledBy
 from tidegate.app.definitions.graph import is_source
 from tidegate.app.definitions.schema import WORK_MAX, Schema, SchemaViolation, SchemaWork
 from tidegate.app.definitions.topic import TopicDefinition, Unusable
 from tidegate.app.delivery.driver import Driver
 from tidegate.app.http.problems import Problem
 from tidegate.app.http.requests import OWN_PREFIX
-from tidegate.app.settings import Settings
-from tidegate.app.stores.store import TopicRecord
+from tidegate.app.settings.settings import Settings
+from tidegate.app.stores.store import Producer, TopicRecord
+from tidegate.conflation.definition import Definition
 from tidegate.conflation.errors import TopicUnknown
 from tidegate.conflation.frame import RestoredTopic
 from tidegate.keys.lines import LineReader
 from tidegate.keys.spec import record_key
 
+PIPELINE_PREFIX = "tidegate.pipeline."
 WORK_AT_ONCE = 50_000
 """Steps of schema checks after which other tasks get their turn."""
 
@@ -151,6 +155,14 @@ class BegunAnew(TopicUnknown):
     """
 
 
+class Fault(NamedTuple):
+    """A topic with a fault, while the gateway serves the others."""
+
+    topic: str
+    state: str
+    reason: str
+
+
 class TopicRegistry:
     """Topics by name. Each change here is made in the engine in the same step.
 
@@ -165,6 +177,8 @@ class TopicRegistry:
         # Bounded, because topics may come and go for ever; an older epoch counts as unknown.
         self._ended: deque[str] = deque(maxlen=ENDED_EPOCHS_MAX)
         self._listeners: dict[Callable[[str], None], None] = {}
+        # Called before another definition counts.
+        self.on_redefined: Callable[[str, Definition], None] = lambda name, definition: None
 
     def listen(self, listener: Callable[[str], None]) -> None:
         """Call `listener` with the name of each topic that is created from now on."""
@@ -199,6 +213,10 @@ class TopicRegistry:
     def served(self, name: str) -> CatalogTopic | None:
         """Return the usable topic of this name; None for one that is unusable or does not exist."""
         return self._entries.get(name)
+
+    def exists(self, name: str) -> bool:
+        """Return True if there is a topic of this name, usable or not."""
+        return name in self._entries or name in self._unusable
 
     def unusable(self, name: str) -> Unusable | None:
         """Return the unusable topic of this name, if that is what it is."""
@@ -261,8 +279,7 @@ class TopicRegistry:
     def admit(self, record: TopicRecord) -> CatalogTopic:
         """Add a new topic, without messages."""
         entry = CatalogTopic(record)
-        definition = record.document.definition(self._settings.journal_messages_max)
-        self._driver.define_topic(record.name, definition, record.epoch)
+        self._driver.define_topic(record.name, self._definition(record), record.epoch)
         self._unusable.pop(record.name, None)
         self._entries[record.name] = entry
         for listener in list(self._listeners):  # a copy: a listener may stop its own listening
@@ -291,9 +308,14 @@ class TopicRegistry:
 
     def define(self, known: CatalogTopic, record: TopicRecord) -> None:
         """Give a topic another definition of the same identity."""
+        definition = self._definition(record)
+        self.on_redefined(record.name, definition)
         known.redefine(record)
-        definition = record.document.definition(self._settings.journal_messages_max)
         self._driver.define_topic(record.name, definition, record.epoch)
+
+    def _definition(self, record: TopicRecord) -> Definition:
+        settings = self._settings
+        return record.document.definition(settings.journal_messages_max, settings.journal_bytes_max)
 
     def renew(self, record: TopicRecord, kept: RestoredTopic) -> None:
         """Begin a topic again in this epoch; its subscribers stay."""
@@ -327,3 +349,34 @@ def _page(names: Iterable[str], prefix: str, after: str, limit: int) -> list[str
         and not (hides_own and name.startswith(OWN_PREFIX))
     )
     return fitting[:limit]
+
+
+def is_pipeline(producer: str | None) -> bool:
+    """Return True if the producer's name is that of a pipeline stream."""
+    return producer is not None and producer.startswith(PIPELINE_PREFIX)
+
+
+def check_filler(entry: CatalogTopic, producer: str | None) -> None:
+    """Refuse clients' messages to a derived topic: only its filler may publish.
+
+    Raises:
+        Problem: topic-read-only.
+    """
+    source = entry.document.source
+    if source is None:
+        return
+    if source.engine is not FilledBy.SPARK or not is_pipeline(producer):
+        raise Problem("topic-read-only", "The topic is filled from another; publish there.")
+
+
+def check_newest(entry: CatalogTopic, producer: Producer) -> None:
+    """Refuse an older stream: of several that fill a topic the newest counts (rule pipeline-14).
+
+    Raises:
+        Problem: producer-fenced.
+    """
+    if entry.document.source is None:
+        return
+    if producer.run < entry.filler_run:
+        raise Problem("producer-fenced", "A stream that was started later fills this topic.")
+    entry.filler_run = producer.run

@@ -1,26 +1,32 @@
-"""The gateway's own topics: `tidegate.sessions` and `tidegate.pipelines`, with their writers."""
+"""The gateway's own topics, `tidegate.…`, with their writers."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 from starlette.types import Scope
 
+from tidegate.app.access.grants import subject_in
 from tidegate.app.definitions.topic import TopicDefinition
 from tidegate.app.delivery.timers import Backoff
 from tidegate.app.http.problems import Problem
-from tidegate.app.http.requests import header_value, topic_name, writable_topic_name
+from tidegate.app.http.requests import (
+    REVOKED,
+    header_value,
+    topic_name,
+    writable_topic_name,
+)
 from tidegate.app.stores.items import Item, Message, Removal
 from tidegate.app.topics.catalog import Catalog
-from tidegate.app.topics.ingest import PIPELINE_PREFIX
-from tidegate.app.topics.registry import TopicRegistry
+from tidegate.app.topics.derived import Leadership
+from tidegate.app.topics.registry import PIPELINE_PREFIX, TopicRegistry
 from tidegate.app.topics.writer import Writer
-from tidegate.conflation.frame import RemovalReason
+from tidegate.conflation.frame import Frame, RemovalReason
 from tidegate.keys.spec import record_key
 
 SESSIONS = "tidegate.sessions"
@@ -43,29 +49,23 @@ logger = logging.getLogger("tidegate.sessions")
 topics_logger = logging.getLogger("tidegate.topics")
 
 
-class SessionsTopic:
-    """Publishes session events in the background, in order and many at once.
+class EventTopic:
+    """Publishes events in one of the gateway's own topics, in order and many at once.
 
     No caller waits for it. While the store is out, the newest ten thousand are kept.
     """
 
-    def __init__(self, catalog: TopicRegistry, writer: Writer) -> None:
+    def __init__(self, name: str, catalog: TopicRegistry, writer: Writer) -> None:
+        self._name = name
         self._catalog = catalog
         self._writer = writer
         # The newest event of a session tells its state, so the oldest ones may go.
         self._pending: deque[Item] = deque(maxlen=PENDING_MAX)
         self._woken = asyncio.Event()
 
-    def note(self, session: str, document: dict[str, object]) -> None:
-        """Queue an event of a session."""
-        payload = msgspec.json.encode({"session": session, **document})
-        self._pending.append(Message(payload, _KEY_OF(payload)))
-        self._woken.set()
-
-    def forget(self, session: str) -> None:
-        """Queue the removal of a session's record."""
-        record = _KEY_OF(msgspec.json.encode({"session": session}))
-        self._pending.append(Removal(record, RemovalReason.DELETED))
+    def note(self, item: Item) -> None:
+        """Queue an event, or a removal."""
+        self._pending.append(item)
         self._woken.set()
 
     async def run(self) -> None:
@@ -82,14 +82,15 @@ class SessionsTopic:
                 backoff.succeeded()
                 continue
             except Problem as problem:
-                logger.log(backoff.level, "%s is behind; tried again: %s", SESSIONS, problem.detail)
+                level = backoff.level
+                logger.log(level, "%s is behind; tried again: %s", self._name, problem.detail)
             except Exception:
-                logger.exception("%s is behind; tried again", SESSIONS)
+                logger.exception("%s is behind; tried again", self._name)
             self._woken.set()
             await backoff.pause()
 
     async def _write(self) -> None:
-        entry = self._catalog.get(SESSIONS)
+        entry = self._catalog.get(self._name)
         while self._pending:
             async with entry.writing:
                 items = [
@@ -102,8 +103,105 @@ class SessionsTopic:
                     raise
 
 
-# `tidegate.pipelines` holds the status of pipeline queries. It is the only one of the gateway's own
-# topics that clients may publish to: the pipelines themselves.
+class SessionsTopic:
+    """Publishes what becomes of sessions."""
+
+    def __init__(self, catalog: TopicRegistry, writer: Writer) -> None:
+        self._events = EventTopic(SESSIONS, catalog, writer)
+        self.run = self._events.run
+
+    def note(self, session: str, document: dict[str, object]) -> None:
+        """Queue an event of a session."""
+        payload = msgspec.json.encode({"session": session, **document})
+        self._events.note(Message(payload, _KEY_OF(payload)))
+
+    def forget(self, session: str) -> None:
+        """Queue the removal of a session's record."""
+        record = _KEY_OF(msgspec.json.encode({"session": session}))
+        self._events.note(Removal(record, RemovalReason.DELETED))
+
+
+AUDIT = "tidegate.audit"
+_AUDIT_DOCUMENT = TopicDefinition.parse(
+    msgspec.json.encode(
+        {
+            "history": {"messages": 10 * PENDING_MAX},
+            "description": "Administration and refusals; events that are alike are counted.",
+        }
+    )
+)
+
+
+class AuditTopic:
+    """Publishes the events of the audit log."""
+
+    def __init__(self, catalog: TopicRegistry, writer: Writer) -> None:
+        self._events = EventTopic(AUDIT, catalog, writer)
+        self.run = self._events.run
+
+    def note(self, payload: bytes) -> None:
+        """Queue an event, a JSON object."""
+        self._events.note(Message(payload, ""))
+
+
+# `tidegate.revoked` holds the subjects (`sub`) and tokens (`jti`) that are revoked, and the tokens
+# of logins that have ended. A subject whose grants name the topic may write it: patterns such as
+# `>` do not cover the gateway's own topics.
+
+
+_REVOKED_DOCUMENT = TopicDefinition.parse(
+    msgspec.json.encode(
+        {
+            "key": ["/id"],
+            "schema": {
+                "type": "object",
+                "properties": {
+                    "id": {"type": "string", "minLength": 1, "maxLength": 255},
+                    "reason": {"type": "string", "maxLength": 1000},
+                    "expires_ms": {"type": "integer", "minimum": 0, "maximum": 2**63 - 1},
+                },
+                "required": ["id"],
+                "additionalProperties": False,
+            },
+            "history": {"messages": 10_000},
+            "description": "Subjects (sub) and tokens (jti) that are revoked, and logouts.",
+        }
+    )
+)
+_REVOKED_KEY_OF = record_key(_REVOKED_DOCUMENT.key_spec)
+
+
+class RevokedTopic:
+    """Writes what the gateway itself revokes: the tokens of logins that have ended."""
+
+    def __init__(self, catalog: TopicRegistry, writer: Writer, leadership: Leadership) -> None:
+        self._catalog = catalog
+        self._writer = writer
+        self._leadership = leadership
+
+    async def publish(self, payload: bytes) -> None:
+        """Write a record, and wait until it counts here.
+
+        Raises:
+            Problem: bus-unavailable, not-ready.
+        """
+        entry = self._catalog.get(REVOKED)
+        async with entry.writing:
+            await self._writer.write(entry, [Message(payload, _REVOKED_KEY_OF(payload))])
+
+    async def remove(self, records: Sequence[Frame]) -> None:
+        """Remove records that have not changed since; the leader does it for all gateways.
+
+        Raises:
+            Problem: bus-unavailable, not-ready.
+        """
+        if self._leadership.is_held:
+            entry, fence = self._catalog.get(REVOKED), self._leadership.fence
+            await self._writer.remove(entry, records, RemovalReason.EXPIRED, fence)
+
+
+# `tidegate.pipelines` holds the status of pipeline queries. Without authentication it is the only
+# own topic that clients may publish to: the pipelines themselves.
 
 
 PIPELINES = "tidegate.pipelines"
@@ -145,21 +243,24 @@ _PIPELINES_DOCUMENT = TopicDefinition.parse(
 
 
 OWN_TOPICS: Mapping[str, TopicDefinition] = {
+    AUDIT: _AUDIT_DOCUMENT,
     SESSIONS: SESSIONS_DOCUMENT,
     PIPELINES: _PIPELINES_DOCUMENT,
 }
 
 
-async def open_own(catalog: Catalog) -> None:
+async def open_own(catalog: Catalog, *, asks_for_tokens: bool = False) -> None:
     """Create the gateway's own topics if they do not exist: other topics derive from them.
 
     A stored topic with another definition stays unusable, which is logged; all others are served.
+    `asks_for_tokens`: only then somebody can be revoked.
 
     Raises:
         Problem: bus-unavailable.
     """
     # Each by itself: one that another version has defined must not keep the rest from serving.
-    for name, document in OWN_TOPICS.items():
+    own = {**OWN_TOPICS, **({REVOKED: _REVOKED_DOCUMENT} if asks_for_tokens else {})}
+    for name, document in own.items():
         try:
             await catalog.put(name, document)
         except Problem as problem:
@@ -171,7 +272,7 @@ async def open_own(catalog: Catalog) -> None:
 
 
 def publishable_topic_name(scope: Scope) -> str:
-    """Check a name like `writable_topic_name`, but allow the topic for pipeline status.
+    """Check a name like `writable_topic_name`, but allow the topics that clients write.
 
     Raises:
         Problem: topic-invalid, topic-read-only, or message-invalid for a header given twice.
@@ -180,4 +281,15 @@ def publishable_topic_name(scope: Scope) -> str:
     producer = header_value(scope, "tidegate-producer", "message-invalid") or ""
     if producer.startswith(PIPELINE_PREFIX) and topic_name(scope) == PIPELINES:
         return PIPELINES
+    return removable_topic_name(scope)
+
+
+def removable_topic_name(scope: Scope) -> str:
+    """Check a name like `writable_topic_name`, but allow to revoke, and to take that back.
+
+    Raises:
+        Problem: topic-invalid or topic-read-only.
+    """
+    if subject_in(scope) is not None and topic_name(scope) == REVOKED:
+        return REVOKED
     return writable_topic_name(scope)

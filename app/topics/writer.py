@@ -38,6 +38,17 @@ async def run_shielded(work: Coroutine[Any, Any, Answer]) -> Answer:
     return task.result()
 
 
+def run_at_once(work: Coroutine[Any, Any, Answer]) -> Answer:
+    """Run work that waits for nothing to its end, without a task."""
+    try:
+        work.send(None)
+    except StopIteration as end:
+        answer: Answer = end.value
+        return answer
+    work.close()
+    raise RuntimeError("the work waits")
+
+
 PATIENCE_S = 10.0
 """Longer than back-pressure may delay a publish (`app/delivery/backpressure.py`)."""
 
@@ -152,6 +163,24 @@ class Writer:
         )
         return await run_shielded(self._store_and_deliver(name, entry.record.epoch, publication))
 
+    def write_at_once(
+        self, entry: CatalogTopic, items: Sequence[Item], size_bytes: int
+    ) -> Appended | None:
+        """Store and deliver new messages of so many bytes in this turn of the loop.
+
+        Return None, with nothing written, where that has to wait: `write` does.
+        """
+        name = entry.record.name
+        if (
+            entry.writing.locked()
+            or self._arrivals is not None
+            or not self._store.is_immediate
+            or not self._driver.publishes_at_once(name, len(items), size_bytes)
+        ):
+            return None
+        publication = Publication(items, self._driver.wall_ms())
+        return run_at_once(self._store_and_deliver(name, entry.record.epoch, publication))
+
     async def write_decided(
         self,
         entry: CatalogTopic,
@@ -251,9 +280,9 @@ class Writer:
         Works in slices with publishers in between; records that they publish meanwhile stay.
 
         Raises:
-            TopicUnknown: the topic was deleted meanwhile.
+            TopicUnknown: the topic was deleted, or began again, meanwhile.
         """
-        removed = 0
+        removed, epoch = 0, entry.record.epoch
         for start in range(0, len(records), REMOVED_AT_ONCE):
             piece = records[start : start + REMOVED_AT_ONCE]
 
@@ -261,6 +290,9 @@ class Writer:
                 return self._still(entry, piece, reason)
 
             async with entry.writing:
+                # What earlier slices removed may be there again: the bus has lost something.
+                if removed and entry.record.epoch != epoch:
+                    raise BegunAnew("the topic began again while records were removed")
                 gone = await self.write_decided(entry, decide, fence=fence)
             removed += 0 if gone is None else gone.last - gone.first + 1
             await asyncio.sleep(0)  # `writing` is free here: waiting publishers come first
