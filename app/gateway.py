@@ -9,10 +9,13 @@ import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from fastapi import Request
 
+from tidegate.app.access.audit import AuditLog
+from tidegate.app.access.grants import ADMIN, WRITE, Subject
+from tidegate.app.access.limits.quota import Quotas
 from tidegate.app.cluster.workers import WorkerGroup
 from tidegate.app.definitions.files import TopicFilesInvalid, read_topic_files
 from tidegate.app.definitions.mergers import Mergers, MergersInvalid
@@ -24,7 +27,7 @@ from tidegate.app.http.requests import TopicPattern
 from tidegate.app.sessions.registry import Sessions
 from tidegate.app.sessions.session import Session
 from tidegate.app.sessions.subscribe_request import SessionContext
-from tidegate.app.settings import Settings, SettingsInvalid
+from tidegate.app.settings.settings import Settings, SettingsInvalid
 from tidegate.app.stores.memory import MemoryStore
 from tidegate.app.stores.sqlite import SqliteStore
 from tidegate.app.stores.store import Bounds, Store
@@ -34,7 +37,7 @@ from tidegate.app.topics.derived import DerivedTopics, Leadership
 from tidegate.app.topics.expiry import Expiry
 from tidegate.app.topics.ingest import Ingest
 from tidegate.app.topics.plan import Step, carry_out, plan_beside
-from tidegate.app.topics.system_topics import SessionsTopic, open_own
+from tidegate.app.topics.system_topics import AuditTopic, SessionsTopic, open_own
 from tidegate.app.topics.writer import AppendWaiters, Writer
 from tidegate.conflation.engine import Engine
 from tidegate.conflation.errors import EngineError
@@ -44,7 +47,6 @@ from tidegate.keys.text.bookmark import Bookmark
 from tidegate.keys.text.duration import Instant
 
 if TYPE_CHECKING:  # loaded only where settings ask for them: redis and pyarrow are optional
-    from tidegate.app.access.grants import Subject
     from tidegate.app.archive.archive import Archive
     from tidegate.app.cluster.cluster import Cluster
     from tidegate.app.cluster.connection import BusConnection
@@ -52,17 +54,8 @@ if TYPE_CHECKING:  # loaded only where settings ask for them: redis and pyarrow 
 
 CATCH_UP_S_MAX = 1.0
 STORE_S_MAX = 2.0
-FAULTS_SHOWN_MAX = 100
 # A step of an opening takes 2 to 4 ms of CPU, and 15 where each record is a group of its own.
 OPENING_RECORDS_MAX = 500
-
-
-class Fault(NamedTuple):
-    """A topic with a fault, while the gateway serves the others."""
-
-    topic: str
-    state: str
-    reason: str
 
 
 @dataclass(slots=True)
@@ -93,15 +86,24 @@ class Gateway:
     sessions: Sessions = field(init=False)
     outage: Outage = field(init=False)
     checkpoints: Checkpoints = field(init=False)
+    quotas: Quotas = field(init=False)
+    audit: AuditLog = field(init=False)
+    audit_topic: AuditTopic = field(init=False)
     declared: list[Step] = field(default_factory=list)
     _is_store_open: bool = False
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        self.quotas = Quotas(self.settings, self.driver.now)
         self.checkpoints = Checkpoints(self.store, self.catalog, self.driver)
+        self.audit_topic = AuditTopic(self.catalog, self.writer)
+        audited = self.settings.audit_log, self.audit_topic.note, self.driver.wall_ms, self.id
+        self.audit = AuditLog(*audited)
         self.outage = Outage("bus", self.driver.wall_ms, self._notify_streams)
         self.sessions = Sessions(
-            SessionContext(self.id, self.settings, self.driver, self.catalog, self.outage),
+            SessionContext(
+                self.id, self.settings, self.driver, self.catalog, self.outage, self.quotas
+            ),
             SessionsTopic(self.catalog, self.writer),
             self.new_session_id,
         )
@@ -141,6 +143,7 @@ class Gateway:
             sessions_max=settings.sessions_max,
             subscriptions_max=settings.session_subscriptions_max,
             opening_records_max=OPENING_RECORDS_MAX,
+            keys_max=settings.subscription_keys_max,
         )
         limits = QueueLimits(settings.queue_messages_max, settings.queue_bytes_max)
         driver = Driver(engine, limits, clock, wall_ms)
@@ -209,7 +212,7 @@ class Gateway:
         await self.catalog.open()
         if self.bus is not None:
             await self.bus.open()
-        await open_own(self.catalog)
+        await open_own(self.catalog, asks_for_tokens=self.settings.auth_keys is not None)
         await self.catalog.start_filling()  # now that every source is there
         await carry_out(self.declared, self.catalog)
         # Behind the load, or a first checkpoint would replace the one that is being read.
@@ -217,6 +220,8 @@ class Gateway:
         if self.archive is not None:
             self._start(self.archive.run(), "look at the archive")
         self._start(self.sessions.topic.run(), "publish session events")
+        self._start(self.audit_topic.run(), "publish audit events")
+        self._start(self.audit.run(), "write the audit log")
         if self.peers is not None:
             await self.peers.open()
         self.ready = True
@@ -234,6 +239,7 @@ class Gateway:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.audit.write()  # the last second of it
         if self.archive is not None:
             self.archive.aclose()
         # After every writer has stopped, so that the next start has no journal to apply.
@@ -256,14 +262,6 @@ class Gateway:
         for topic in declared:
             topic.check_options(self.settings.options_characters_max)
         return await plan_beside(self.store, declared, self.settings, self.mergers)
-
-    def faults(self) -> list[Fault]:
-        """Return topics that are unusable, and topics that are served but cannot be derived."""
-        unfilled = self.catalog.filling.reasons
-        return [
-            *(Fault(it.name, "unusable", it.reason) for it in self.catalog.all_unusable()),
-            *(Fault(name, "unfilled", reason) for name, reason in unfilled.items()),
-        ]
 
     async def unready(self) -> str | None:
         """Return why the gateway should get no traffic, or None.
@@ -291,7 +289,7 @@ class Gateway:
             raise Problem("session-unknown", "The session has ended.")
         return found
 
-    async def seek(self, target: str | TopicPattern, place: object) -> None:
+    async def seek(self, target: str | TopicPattern, place: object, *, by: Subject | None) -> None:
         """Look for the topic of a subscription, which may just have been made at another gateway.
 
         A pattern takes what is there, and later what comes.
@@ -301,16 +299,16 @@ class Gateway:
         """
         if isinstance(target, str):
             await self.catalog.seek(target)
-            await self.reach(target, place)
+            await self.reach(target, place, by=by)
 
-    async def reach(self, topic: str, *places: object) -> None:
+    async def reach(self, topic: str, *places: object, by: Subject | None) -> None:
         """Wait until this gateway has what readers at these places need; None is no place.
 
         A bookmark may come from another gateway, and ask for what only the archive has.
         """
         for place in places:
             if isinstance(place, Bookmark):
-                await self.catch_up(topic, place)
+                await self.catch_up(topic, place, by=by)
         if any(place is not None for place in places):
             await self.look_back(topic)
 
@@ -347,19 +345,24 @@ class Gateway:
             cursor = self.sessions.get(session_id).cursor
             seen = {} if cursor is None else cursor.marks(cursor.number) or {}
             places = ((topic, mark) for (_, topic), mark in seen.items() if mark is not None)
-            await asyncio.gather(*(self.catch_up(topic, mark) for topic, mark in places))
+            await asyncio.gather(
+                *(self.catch_up(topic, mark, by=subject) for topic, mark in places)
+            )
         return is_let_in
 
-    async def catch_up(self, topic: str, seen: Bookmark) -> None:
+    async def catch_up(self, topic: str, seen: Bookmark, *, by: Subject | None) -> None:
         """Wait a while until this gateway has what a reader has seen at another one.
 
         A bookmark that does not arrive in time is continued as an unknown one. A bookmark that no
         gateway can have given since the start shows that the store has gone back (rule cluster-5).
+        Of a subject that is believed only if it may change the topic: it begins the topic anew.
         """
         if self.bus is not None:
             with contextlib.suppress(TimeoutError, Problem, EngineError):
                 async with asyncio.timeout(CATCH_UP_S_MAX):
                     await self.arrivals.wait_reached(topic, seen.epoch, seen.offset)
+        if by is not None and not (by.grants.may(WRITE, topic) or by.grants.may(ADMIN, topic)):
+            return
         with contextlib.suppress(Problem, EngineError):  # the topic is gone, or the store is out
             await self.catalog.check_bookmark(topic, seen)
 
@@ -386,13 +389,10 @@ def _store(settings: Settings, mergers: Mergers) -> Store:
     """Return the store that settings name."""
     if settings.keeps_nothing:
         return MemoryStore(Bounds.of(settings))
-    survives_power = settings.durability == "power"
     return SqliteStore(
-        Path(settings.store_dir),
-        survives_power=survives_power,
-        mergers=mergers,
-        limits=Bounds.of(settings),
-    )
+        Path(settings.store_dir), survives_power=settings.durability == "power",
+        mergers=mergers, limits=Bounds.of(settings),
+    )  # fmt: skip
 
 
 def gateway_of(request: Request) -> Gateway:

@@ -7,15 +7,18 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from fastapi import FastAPI, Response
+from anyio.lowlevel import checkpoint
+from fastapi import FastAPI, Request, Response
 from fastapi.staticfiles import StaticFiles
-from starlette.responses import FileResponse
+from starlette.responses import FileResponse, HTMLResponse
 
 from tidegate import HOME, __version__
+from tidegate.app.access.audit import Audited, Kind
 from tidegate.app.gateway import Gateway
 from tidegate.app.http.internal_call import perform
+from tidegate.app.http.known_requests import KnownRequests, KnownRoutes
 from tidegate.app.http.middleware import install_middleware
 from tidegate.app.http.openapi import Api
 from tidegate.app.routes import (
@@ -23,6 +26,7 @@ from tidegate.app.routes import (
 )
 from tidegate.app.routes import (
     explain,
+    login,
     messages,
     operations,
     sessions,
@@ -33,7 +37,8 @@ from tidegate.app.routes import (
     trace,
 )
 from tidegate.app.routes.models import COMPONENTS
-from tidegate.app.settings import Settings
+from tidegate.app.settings.settings import Settings
+from tidegate.app.topics.system_topics import RevokedTopic
 
 if TYPE_CHECKING:
     from tidegate.app.access.access import Access
@@ -46,7 +51,7 @@ SWAGGER = ("fastapi_offline", "static")
 """Swagger UI in files; FastAPI's own page loads them from another host."""
 ROUTES = (
     topics, messages, sow, subscribe, sessions, subscriptions, trace, explain, access_routes,
-    operations,
+    login, operations,
 )  # fmt: skip
 
 
@@ -59,11 +64,15 @@ def create_app(settings: Settings, *, bus: BusConnection | None = None) -> FastA
     comes only after the streams have ended.
     """
     gateway = Gateway.build(settings)
-    access = _access(settings)
+    access = _access(settings, gateway)
+    if access is not None:
+        access.on_change = lambda what, detail: gateway.audit.act(Kind(what, detail=detail))
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         await gateway.open()
+        _prepare_routes(app)
+        await checkpoint()  # loads anyio's half for this loop: the first streamed answer took 60 ms
         async with (
             contextlib.nullcontext()
             if access is None
@@ -83,7 +92,9 @@ def create_app(settings: Settings, *, bus: BusConnection | None = None) -> FastA
     )
     app.components = COMPONENTS
     app.state.gateway, app.state.access = gateway, access
-    app.state.plans = subscribe.Plans()
+    # A token may have ended since, and a line of the log is written for each request.
+    at_once = access is None and not settings.log_requests
+    app.state.known = KnownRequests(at_once=at_once)
     routers = [module.router for module in ROUTES]
     app.state.routes = [route for router in routers for route in router.routes]
     for router in routers:
@@ -94,19 +105,26 @@ def create_app(settings: Settings, *, bus: BusConnection | None = None) -> FastA
     return app
 
 
+def _prepare_routes(app: FastAPI) -> None:
+    """Let each router build its routes now: FastAPI does it at the first request, in 60 ms."""
+    nowhere = {"type": "http", "method": "GET", "path": "/nowhere", "root_path": "", "headers": []}
+    for route in app.routes:
+        route.matches(nowhere)
+
+
 def _add_layers(
     app: FastAPI, settings: Settings, access: Access | None, bus: BusConnection | None
 ) -> None:
     """Add the layers around the routes, from the inside out."""
     gateway: Gateway = app.state.gateway
     # First of the layers, so that all others go around them.
-    app.add_middleware(messages.PublishDirectly)
-    app.add_middleware(subscribe.SubscribeShortcut, plans=app.state.plans)
+    app.add_middleware(KnownRoutes, known=app.state.known)
     if access is not None:
         from tidegate.app.access.guard import Guard, OwnerGuard
 
+        sessions = gateway.sessions
         # Behind the forwarding, which adopts sessions that other gateways left.
-        app.add_middleware(OwnerGuard, owner_of=gateway.sessions.owner_of)
+        app.add_middleware(OwnerGuard, owner_of=sessions.owner_of, topics_of=sessions.topics_of)
     shared = bus or (None if gateway.bus is None else gateway.bus.connection)
     if shared is not None:
         from tidegate.app.cluster.forwarding import ForwardToOwner  # redis is optional
@@ -119,9 +137,10 @@ def _add_layers(
         app.add_middleware(Guard, access=access)
     # Last, as each layer goes around those that are there.
     install_middleware(app, settings)
+    app.add_middleware(Audited, log=gateway.audit)
 
 
-def _access(settings: Settings) -> Access | None:
+def _access(settings: Settings, gateway: Gateway) -> Access | None:
     """Read keys and policy, if settings name keys; without them its modules are not loaded.
 
     Raises:
@@ -130,25 +149,50 @@ def _access(settings: Settings) -> Access | None:
     if settings.auth_keys is None:
         return None
     from tidegate.app.access.access import Access
+    from tidegate.app.access.revocations import Revocations
 
-    return Access(settings)
+    topic = RevokedTopic(gateway.catalog, gateway.writer, gateway.leadership)
+    revocations = Revocations(gateway.driver.engine, topic.publish, topic.remove)
+    return Access(settings, revocations=revocations)
 
 
 def _add_pages(app: FastAPI) -> None:
     """Serve the pages, and the JavaScript client that they use."""
-    app.add_api_route("/", console, include_in_schema=False)
+    app.add_api_route("/", first_page, include_in_schema=False)
+    app.add_api_route("/console", console, include_in_schema=False)
     app.add_api_route("/docs", reference, include_in_schema=False)
     # Before /static, which would take its path.
     app.mount("/static/swagger", StaticFiles(packages=[SWAGGER]))
+    app.mount("/static/vendor", Vendored(directory=STATIC / "vendor"))
     app.mount("/static", StaticFiles(directory=STATIC))
     app.add_api_route("/client.js", client, include_in_schema=False)
     app.mount("/client/adapters", StaticFiles(directory=CLIENT / "adapters"))
     app.mount("/client", StaticFiles(directory=CLIENT / "client"))
 
 
-async def console() -> Response:
-    """Return the console's page."""
+class Vendored(StaticFiles):
+    """Files of others, each in a folder named for its version, so that a browser may keep them."""
+
+    def file_response(self, *args: Any, **more: Any) -> Response:
+        """Return the file, which never changes under its name."""
+        found = super().file_response(*args, **more)
+        found.headers["Cache-Control"] = "public, max-age=31536000, immutable"
+        return found
+
+
+async def first_page() -> Response:
+    """Return the first page, which shows one topic."""
     return FileResponse(STATIC / "index.html")
+
+
+async def console(request: Request) -> Response:
+    """Return the console's page, which says how the gateway asks who is there."""
+    page = (STATIC / "console" / "index.html").read_text()
+    if (access := request.app.state.access) is not None:
+        # In the page, as a request that only finds out would be an error in the browser's log.
+        way = "token" if access.provider is None else "provider"
+        page = page.replace('data-sign-in="off"', f'data-sign-in="{way}"', 1)
+    return HTMLResponse(page)
 
 
 async def reference() -> Response:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -65,7 +67,7 @@ _address_option = click.option(
     show_envvar=True,
     default=DEFAULT_ADDRESS,
     show_default=True,
-    help="Address of the gateway.",
+    help="Address of the gateway, or its name in ~/.config/tidegate/contexts.toml.",
 )
 _token_option = click.option(
     "--token-file",
@@ -98,35 +100,70 @@ order_by_option = click.option(
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A gateway of the contexts file: one address or several, and the file of its token."""
+
+    gateway: str | list[str]
+    token_file: str | None = None
+
+
 def connect(gateway: str, patience_s: float = 0.0) -> Gateway:
-    """Return a client of the gateway at this address; it sends nothing yet.
+    """Return a client of a gateway, by its address or its name; it sends nothing yet.
 
     `patience_s`: how long a failed publish is retried.
 
     Raises:
-        click.BadParameter: `gateway` is no http address.
+        click.BadParameter: `gateway` is no http address and no known name.
     """
     from tidegate.clients.gateway import Gateway
 
     context = click.get_current_context(silent=True)
+    # The fault is named where it was written: click itself names the flag also for a variable.
+    source = context and context.get_parameter_source("gateway")
+    named = GATEWAY_VARIABLE if source is ParameterSource.ENVIRONMENT else "--gateway"
     try:
-        return Gateway(gateway, patience_s=patience_s, token=_token(context))
+        place = _named_place(gateway) or Place(gateway)
+        token = _token(context, place.token_file)
+        return Gateway(place.gateway, patience_s=patience_s, token=token)
     except ValueError as error:
-        # The fault is named where it was written: click itself names the flag also for a variable.
-        source = context and context.get_parameter_source("gateway")
-        named = GATEWAY_VARIABLE if source is ParameterSource.ENVIRONMENT else "--gateway"
         raise click.BadParameter(f"{error}.", ctx=context, param_hint=named) from None
 
 
-def _token(context: click.Context | None) -> Token:
+def _named_place(name: str) -> Place | None:
+    """Return the gateway of this name; None for an address, or without a file of names.
+
+    Raises:
+        ValueError: the file cannot be read, or does not have the name.
+    """
+    if "/" in name or ":" in name:
+        return None
+    import msgspec
+
+    folder = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
+    file = Path(folder, "tidegate", "contexts.toml").expanduser()
+    if not file.is_file():
+        return None
+    try:
+        places = msgspec.toml.decode(file.read_bytes(), type=dict[str, Place])
+    except (OSError, msgspec.DecodeError) as error:
+        raise ValueError(f"{file}: {error}") from None
+    if name not in places:
+        raise ValueError(f"{file} has no {name!r}, only {', '.join(sorted(places)) or 'nothing'}")
+    return places[name]
+
+
+def _token(context: click.Context | None, file_by_name: str | None) -> Token:
     """Return the token of this command: of the variable, else of the file.
+
+    `file_by_name`: where the contexts file says that the token is; the option goes before it.
 
     Raises:
         click.BadParameter: the variable holds none.
     """
     from tidegate.clients.token import Token
 
-    file = None if context is None else context.meta.get(TOKEN_FILE_VARIABLE)
+    file = (context and context.meta.get(TOKEN_FILE_VARIABLE)) or file_by_name
     try:
         return Token(os.environ.get(TOKEN_VARIABLE) or None, file)
     except ValueError as error:

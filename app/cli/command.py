@@ -40,7 +40,7 @@ MODULES = {
     "pipeline": "pipeline",
     "demo": "demo.command",
     "restore": "serve",
-    "bench": "pipeline",
+    "bench": "bench",
     "version": "installation",
 }
 
@@ -163,6 +163,7 @@ def _explain(error: Exception) -> int:
     """Print what a client's error means, and return its exit code."""
     from tidegate.clients.errors import (
         AnswerInvalid,
+        CertificateUnusable,
         GatewayProblem,
         GatewayUnreachable,
         TokenUnusable,
@@ -174,7 +175,7 @@ def _explain(error: Exception) -> int:
     if isinstance(error, GatewayUnreachable | AnswerInvalid):
         print_error(str(error))
         return UNREACHABLE
-    if isinstance(error, TokenUnusable):
+    if isinstance(error, TokenUnusable | CertificateUnusable):
         print_error(str(error))
         return CONFIGURATION
     print_error(f"{type(error).__name__}: {error}")

@@ -1,4 +1,4 @@
-"""`tidegate pipeline` and `bench`: read here, carried out in a process of their own."""
+"""`tidegate pipeline` and the suite: read here, carried out in a process of their own."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import importlib.util
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import NoReturn
@@ -59,10 +60,12 @@ def become(command: list[str]) -> NoReturn:
     os.execve(command[0], command, pipeline_environment())
 
 
-@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@click.argument("words", metavar="[SUITE]...", nargs=-1, type=click.UNPROCESSED)
-def bench(words: tuple[str, ...]) -> int:
-    """Run the benchmark suite of a checkout."""
+def run_suite(words: Sequence[str]) -> NoReturn:
+    """Replace this process by the benchmark suite of a checkout.
+
+    Raises:
+        CommandError: this is no checkout.
+    """
     root = Path(__file__).resolve().parents[2]
     if not (root / "bench" / "__main__.py").is_file() or not (root / "dev.py").is_file():
         raise CommandError(

@@ -25,7 +25,7 @@ from tidegate.app.cli.terminal import (
 
 if TYPE_CHECKING:
     from tidegate.app.cluster.workers import ParentLink
-    from tidegate.app.settings import Settings
+    from tidegate.app.settings.settings import Settings
     from tidegate.app.topics.plan import Step
 
 NOTHING_KEPT = "Nothing is kept: topics and messages live in memory until the gateway stops."
@@ -52,6 +52,11 @@ SHARED = "where the workers share their topics and sessions"
 @click.option("--dry-run", is_flag=True, help="With --topics: print what would change, and exit.")
 @click.option(
     "--workers", metavar="N", type=COUNT, help="Run N gateways at one address; needs --redis."
+)
+@click.option("--tls-cert", metavar="FILE", help="Speak TLS, with this certificate and its chain.")
+@click.option("--tls-key", metavar="FILE", help="The certificate's key, if not in the same file.")
+@click.option(
+    "--tls-client-ca", metavar="FILE", help="Know clients by certificates of these authorities."
 )
 @click.option("--auth-keys", metavar="FILE|URL", help="Ask for tokens, verified with this JWK Set.")
 @click.option("--auth-issuer", metavar="TEXT", help="The iss of tokens (tidegate).")
@@ -87,10 +92,10 @@ def _serve(settings: Settings, line: ParentLink | None = None, crew_id: str = ""
     from tidegate.app.cluster.workers import WorkerGroup
     from tidegate.app.definitions.files import TopicFilesInvalid
     from tidegate.app.delivery.watchdog import Watchdog
-    from tidegate.app.http.listener import CannotListen, open_listener
     from tidegate.app.http.server import StartFailed, serve
+    from tidegate.app.http.transport.listener import CannotListen, open_listener
     from tidegate.app.main import create_app
-    from tidegate.app.settings import SettingsInvalid
+    from tidegate.app.settings.settings import SettingsInvalid
     from tidegate.app.stores.store import StoreUnusable
 
     try:
@@ -98,11 +103,17 @@ def _serve(settings: Settings, line: ParentLink | None = None, crew_id: str = ""
         if line is not None:
             app.state.gateway.crew = WorkerGroup(crew_id, line.number, settings.workers)
         with Watchdog(settings.loop_held_max.seconds) as watchdog:
+
+            def started(address: str) -> None:
+                watchdog.is_serving = True
+                _announce(settings, line, address)
+
+            watchdog.is_serving = False  # a start holds up nobody
             return serve(
                 app,
                 settings,
                 on_shutdown=app.state.gateway.say_goodbye,
-                on_started=partial(_announce, settings, line),
+                on_started=started,
                 # Before requests: a store that cannot be used ends the command with a sentence and
                 # not with 503s.
                 prepare=app.state.gateway.open_store,
@@ -123,8 +134,8 @@ def _serve(settings: Settings, line: ParentLink | None = None, crew_id: str = ""
 def _serve_by_workers(settings: Settings) -> int:
     """Run several gateways, each a process, at one address that this process holds."""
     from tidegate.app.cluster.workers import Workers
-    from tidegate.app.http.listener import CannotListen, base_url, hold_address
     from tidegate.app.http.telemetry import configure_logging
+    from tidegate.app.http.transport.listener import CannotListen, base_url, hold_address
 
     configure_logging(settings.log_level, settings.log_format)
     try:
@@ -140,7 +151,8 @@ def _serve_by_workers(settings: Settings) -> int:
             settings.workers,
             partial(_work, settings, secrets.token_hex(4)),
             grace_s=settings.shutdown_grace.seconds,
-            on_ready=partial(_announce, settings, None, base_url(holder, settings.host)),
+            on_ready=partial(_announce, settings, None, base_url(holder, settings)),
+            reloads=settings.auth_keys is not None or settings.tls_cert is not None,
         ).run()
 
 
@@ -172,7 +184,7 @@ def _dry_run(settings: Settings) -> int:
     if settings.topics is None:
         raise UsageInvalid("--dry-run needs --topics")
     from tidegate.app.definitions.files import TopicFilesInvalid
-    from tidegate.app.settings import SettingsInvalid
+    from tidegate.app.settings.settings import SettingsInvalid
     from tidegate.app.stores.store import StoreUnusable
 
     try:
@@ -200,7 +212,7 @@ async def _planned(settings: Settings) -> list[Step]:
 
 def _as_it_is(settings: Settings) -> Settings:
     """Return settings that use the store if there is one; a dry run must create none."""
-    from tidegate.app.settings import MEMORY_ONLY
+    from tidegate.app.settings.settings import MEMORY_ONLY
     from tidegate.app.stores.schema import DATABASE
 
     if settings.keeps_nothing or (Path(settings.store_dir) / DATABASE).exists():

@@ -17,12 +17,8 @@ from pydantic import ValidationError
 from pydantic_settings import EnvSettingsSource, TomlConfigSettingsSource
 
 from tidegate.app.cli.terminal import ConfigurationInvalid
-from tidegate.app.settings import (
-    PREFIX,
-    SETTINGS,
-    EnvironmentText,
-    Settings,
-)
+from tidegate.app.settings.kinds import EnvironmentText
+from tidegate.app.settings.settings import PREFIX, SETTINGS, Settings
 from tidegate.keys.text.size import size_text
 
 CONFIG_FILE = "tidegate.toml"
@@ -39,10 +35,12 @@ def variable_of(name: str) -> str:
     return PREFIX + name.upper()
 
 
-# Not misspelt settings: commands read that of the gateway and those of the token, tests read the
-# others and start gateways with them set. TIDEGATE_TICKS would be taken for TIDEGATE_TOPICS.
+# Not misspelt settings: commands read those of the gateway, the certificate and the token, tests
+# read the others and start gateways with them set. TIDEGATE_TICKS would be taken for
+# TIDEGATE_TOPICS.
 OTHER_VARIABLES = frozenset(
     {
+        "TIDEGATE_CLIENT_CERT",
         "TIDEGATE_GATEWAY",
         "TIDEGATE_HYPOTHESIS_PROFILE",
         "TIDEGATE_REQUIRE_ALL",

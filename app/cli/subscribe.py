@@ -61,6 +61,11 @@ LABEL_WIDTH = 10
 @click.option(
     "--table", is_flag=True, help="Show a live table (the default on a terminal without --format)."
 )
+@click.option(
+    "--sort",
+    metavar="FIELDS",
+    help="Order of the table's rows, such as '/price DESC' (default: --order-by, else by key).",
+)
 @gateway_option
 def subscribe(
     topic: str,
@@ -72,9 +77,13 @@ def subscribe(
     count: int | None,
     seconds_max: float | None,
     table: bool,
+    sort: str | None,
     gateway: str,
 ) -> int:
     """Follow a topic, and reconnect when needed.
+
+    In the live table the keys left and right choose the column of the order, r reverses it, up and
+    down scroll, and q quits.
 
     Ends after --count messages, after --for, or when the gateway ends the subscription.
     """
@@ -100,7 +109,7 @@ def subscribe(
     ):
         # Who names a format wants to see it, also on a terminal.
         if table or (sys.stdout.isatty() and format_name is None):
-            _show_table(topic, subscribed, count)
+            _show_table(topic, subscribed, count, sort or order_by or "")
         else:
             with subscribed(format_name or _plain_format(command), print_note) as subscription:
                 _print_messages(subscription, count)
@@ -222,12 +231,20 @@ def _one_line(text: str) -> str:
     return text.replace("\n", "", 1) if text.startswith('{"sub":') else text
 
 
-def _show_table(topic: str, subscribed: Subscribe, count_max: int | None) -> None:
-    from tidegate.app.cli.table import LiveTable
+def _show_table(topic: str, subscribed: Subscribe, count_max: int | None, order_by: str) -> None:
+    from tidegate.app.cli.live.keyboard import keys
+    from tidegate.app.cli.live.table import LiveTable
 
-    table = LiveTable(topic)
+    table = LiveTable(topic, order_by=order_by)
+
+    def press(pressed: str) -> None:
+        if pressed == "q":
+            subscription.close()
+        else:
+            table.press(pressed)
+
     # One redraw a flush: the rows of a batch arrive together.
-    with subscribed("batch", table.note) as subscription, table:
+    with subscribed("batch", table.note) as subscription, keys(press), table:
         for event in subscription:
             table.take(event)
             if count_max is not None and table.updates >= count_max:

@@ -22,7 +22,7 @@ from tidegate.app.delivery.driver import Driver
 from tidegate.app.http.admission import ADDRESS, CONNECTIONS
 from tidegate.app.http.telemetry import ConnectionFigures, Counters, Histogram
 from tidegate.app.sessions.session import State
-from tidegate.app.settings import Settings
+from tidegate.app.settings.settings import Settings
 from tidegate.app.stores.store import MeasuredStore, Store, StoreFigures
 from tidegate.conflation.outputs import CloseReason, ResumeMode
 from tidegate.conflation.sessions.registry import GONE

@@ -22,7 +22,7 @@ from tidegate.app.metrics.families import (
     session_families,
 )
 from tidegate.app.metrics.topics import TopicTable, topic_families
-from tidegate.app.settings import MEMORY_ONLY, Settings
+from tidegate.app.settings.settings import MEMORY_ONLY, Settings
 from tidegate.app.stores.store import StoreFigures
 
 INTRODUCTION = """\

@@ -16,7 +16,7 @@ from tidegate.app.cli.terminal import ConfigurationInvalid, print_line, print_no
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-    from tidegate.app.settings import Settings
+    from tidegate.app.settings.settings import Settings
 
 USUAL_PORT = 8080
 
@@ -49,7 +49,7 @@ def demo(no_spark: bool, seconds_max: float | None, port: int | None) -> int:
 def _show(folder: str, no_spark: bool, seconds_max: float | None, port: int | None) -> int:
     """Run the demo once, with its store in this folder."""
     from tidegate.app.cli.demo.show import Show
-    from tidegate.app.http.listener import CannotListen, open_listener
+    from tidegate.app.http.transport.listener import CannotListen, open_listener
 
     settings = _settings(USUAL_PORT if port is None else port, folder)
     try:

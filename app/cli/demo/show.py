@@ -14,8 +14,8 @@ from fastapi import FastAPI
 
 from tidegate.app.cli.demo.feeds import MACHINE_TOPIC, MARKET_TOPIC, machine_feed, market_feed
 from tidegate.app.cli.demo.spark import SPARK_TOPIC, Launch, SparkChild
-from tidegate.app.http.listener import base_url
-from tidegate.app.settings import Settings
+from tidegate.app.http.transport.listener import base_url
+from tidegate.app.settings.settings import Settings
 from tidegate.clients.errors import GatewayError
 from tidegate.clients.gateway import Gateway
 
@@ -69,7 +69,7 @@ class Show:
         self._settings = settings
         self._listener = listener
         self._make_app = make_app
-        self._address = base_url(listener, settings.host)
+        self._address = base_url(listener, settings)
         self._spark = spark
         self._seconds_max = seconds_max
         self._emit = emit

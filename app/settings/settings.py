@@ -4,17 +4,26 @@ Values with a dimension carry their unit (`10s`, `8MiB`); plain numbers are coun
 reads values from file, environment and flags (`app/cli/settings.py`).
 """
 
-import contextlib
-import ipaddress
-import re
-from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Field, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from tidegate.keys.text.duration import Duration
-from tidegate.keys.text.size import parse_size
+from tidegate.app.settings.checks import check_authentication, check_certificates, check_login
+from tidegate.app.settings.kinds import (
+    CountValue,
+    DurationValue,
+    FlagValue,
+    FunctionNames,
+    HostNames,
+    Networks,
+    Origins,
+    SizeValue,
+    TextValue,
+    count_field,
+    duration_field,
+    size_field,
+)
 
 PREFIX = "TIDEGATE_"
 MEMORY_ONLY = ":memory:"
@@ -23,112 +32,6 @@ CONFIG_STATUS = 78  # EX_CONFIG of sysexits.h, the exit status for a bad configu
 
 class SettingsInvalid(Exception):
     """The configuration cannot be used; `str()` is one readable line. The command exits 78."""
-
-
-class EnvironmentText(str):
-    """A value from the environment, where numbers and lists are text."""
-
-    __slots__ = ()
-
-
-def _duration(value: object) -> Duration:
-    if isinstance(value, Duration | str):
-        return value if isinstance(value, Duration) else Duration.parse(value)
-    raise ValueError('expected a duration in quotes such as "10s"')
-
-
-def _size(value: object) -> int:
-    if isinstance(value, str):
-        return parse_size(value)
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    raise ValueError('expected a size in quotes such as "8MiB", or a number of bytes')
-
-
-def _count(value: object) -> int:
-    if isinstance(value, EnvironmentText) and re.fullmatch("[0-9]{1,18}", value):
-        return int(value)
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    raise ValueError("expected a whole number")
-
-
-def _flag(value: object) -> bool:
-    if isinstance(value, EnvironmentText) and value in {"true", "false", "1", "0"}:
-        return value in {"true", "1"}
-    if isinstance(value, bool):
-        return value
-    raise ValueError("expected true or false")
-
-
-def _text(value: object) -> str:
-    if isinstance(value, Path):
-        return str(value)
-    if isinstance(value, str) and value:
-        return str(value)
-    raise ValueError("expected a text, not empty")
-
-
-def _names(value: object, pattern: str, expected: str) -> tuple[str, ...]:
-    if isinstance(value, EnvironmentText):
-        value = [name.strip() for name in value.split(",") if name.strip()]
-    if not isinstance(value, list | tuple):
-        raise ValueError(expected)
-    if not all(isinstance(name, str) and re.fullmatch(pattern, name, re.ASCII) for name in value):
-        raise ValueError(expected)
-    return tuple(value)
-
-
-def _host_names(value: object) -> tuple[str, ...]:
-    expected = 'expected a list of host names such as ["gateway.example"]'
-    return tuple(name.lower() for name in _names(value, r"(?i:[a-z0-9.:_-]+)", expected))
-
-
-def _origins(value: object) -> tuple[str, ...]:
-    expected = 'expected a list of origins such as ["https://desk.example"], or ["*"] alone'
-    pattern = r"\*|(?i:https?://[a-z0-9._\[\]:-]+)"
-    origins = tuple(origin.lower() for origin in _names(value, pattern, expected))
-    if "*" in origins and len(origins) > 1:
-        # Beside `*` the others could only mean more, such as credentials, which `*` cannot have.
-        raise ValueError(expected)
-    return origins
-
-
-def _function_names(value: object) -> tuple[str, ...]:
-    expected = 'expected a list of functions such as ["package.module:function"]'
-    return _names(value, r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", expected)
-
-
-DurationValue = Annotated[Duration, BeforeValidator(_duration)]
-SizeValue = Annotated[int, BeforeValidator(_size)]
-CountValue = Annotated[int, BeforeValidator(_count)]
-FlagValue = Annotated[bool, BeforeValidator(_flag)]
-TextValue = Annotated[str, BeforeValidator(_text)]
-HostNames = Annotated[tuple[str, ...], BeforeValidator(_host_names)]
-Origins = Annotated[tuple[str, ...], BeforeValidator(_origins)]
-FunctionNames = Annotated[tuple[str, ...], BeforeValidator(_function_names)]
-
-
-def duration_field(default: str, meaning: str, least: str = "1ms", most: str = "1d") -> Any:
-    """Return the field of a duration within bounds."""
-    return Field(
-        default=Duration.parse(default),
-        ge=Duration.parse(least),
-        le=Duration.parse(most),
-        description=meaning,
-    )
-
-
-def size_field(default: str, meaning: str, least: str = "1KiB", most: str = "4GiB") -> Any:
-    """Return the field of a number of bytes within bounds."""
-    return Field(
-        default=parse_size(default), ge=parse_size(least), le=parse_size(most), description=meaning
-    )
-
-
-def count_field(default: int, meaning: str, least: int = 1, most: int = 1_000_000_000) -> Any:
-    """Return the field of a plain number within bounds."""
-    return Field(default=default, ge=least, le=most, description=meaning)
 
 
 class Settings(BaseSettings):
@@ -155,9 +58,7 @@ class Settings(BaseSettings):
         default="127.0.0.1",
         description="Address to listen on; beyond loopback it needs `auth_keys` or `insecure`.",
     )
-    port: CountValue = count_field(
-        8080, "Port to listen on; 0 for a free one.", least=0, most=65535
-    )
+    port: CountValue = count_field(8080, "Port to listen on; 0: a free one.", least=0, most=65535)
     allowed_hosts: HostNames = Field(
         default=(),
         description="Names besides loopback that a request's `Host` may have (421 otherwise); in "
@@ -168,6 +69,31 @@ class Settings(BaseSettings):
         description="Origins such as `https://desk.example` whose pages may read and write (403 "
         "otherwise), besides the one in `Host`; `*` alone: every page, without cookies. In the "
         "environment separated by commas.",
+    )
+    trusted_proxies: Networks = Field(
+        default=(),
+        description="Addresses and networks of proxies whose `X-Forwarded-For`, `-Proto` and "
+        "`-Host` are believed; in the environment separated by commas.",
+    )
+    tls_cert: TextValue | None = Field(
+        default=None,
+        description="File of the gateway's certificate and its chain, in PEM; it then speaks TLS. "
+        "Read again at SIGHUP.",
+    )
+    tls_key: TextValue | None = Field(
+        default=None, description="File of the certificate's key, if not in `tls_cert`; in PEM."
+    )
+    tls_client_ca: TextValue | None = Field(
+        default=None,
+        description="PEM file: authorities of the clients in `auth_policy`. SIGHUP reads it again.",
+    )
+    tls_client_auth: Literal["optional", "required"] = Field(
+        default="optional",
+        description="A client's certificate, with `tls_client_ca` (optional or required).",
+    )
+    hsts: DurationValue | None = Field(
+        default=None,
+        description="Time of `Strict-Transport-Security`, sent over https alone; `0s` ends it.",
     )
     insecure: FlagValue = Field(
         default=False, description="Serve without authentication on an address others can reach."
@@ -181,7 +107,24 @@ class Settings(BaseSettings):
     auth_audience: TextValue = Field(default="tidegate", description="The `aud` of tokens.")
     auth_policy: TextValue | None = Field(
         default=None,
-        description="TOML file of grants by the values of a claim; read again when it changes.",
+        description="TOML file of grants by the values of a claim and by client certificates; read "
+        "again when it changes.",
+    )
+    auth_oidc_client_id: TextValue | None = Field(
+        default=None,
+        description="The gateway's name at an identity provider whose address is `auth_issuer`: "
+        "browsers log in there, from `/v1/login/start` on.",
+    )
+    auth_oidc_secret_file: TextValue | None = Field(
+        default=None,
+        description="File of the client's secret, read at each login; a public client has none.",
+    )
+    auth_oidc_scope: TextValue = Field(
+        default="openid",
+        description="What the login asks the provider for, separated by spaces; `openid` is one.",
+    )
+    auth_oidc_logout: FlagValue = Field(
+        default=False, description="`Log out` goes on to the provider, which leads back to `/`."
     )
     store_dir: TextValue = Field(
         default="./tidegate-data",
@@ -190,11 +133,11 @@ class Settings(BaseSettings):
     )
     durability: Literal["process", "power"] = Field(
         default="process",
-        description="What a persisted message survives: the death of the process, or a loss of "
-        "power (process or power).",
+        description="What a persisted message survives: death of the process, or loss of power.",
     )
     redis: TextValue | None = Field(
         default=None,
+        repr=False,  # it may hold a password
         description="Address of the Redis or Valkey that gateways share: `redis://`, `rediss://` "
         "or `unix://`. Topics and messages are kept there, in append-only files, not in `data`.",
     )
@@ -221,6 +164,11 @@ class Settings(BaseSettings):
         default="text",
         description="Format of the log: text, or json (one object a line, with the event's name "
         "and figures as members).",
+    )
+    audit_log: TextValue | None = Field(
+        default=None,
+        description="File to which administration and refusals are appended, one JSON object a "
+        "line; they are also in the topic `tidegate.audit` ([security.md](security.md)).",
     )
     log_requests: FlagValue = Field(
         default=False, description="Log a line for each request, without its query and body."
@@ -251,6 +199,9 @@ class Settings(BaseSettings):
     journal_messages_max: CountValue = count_field(
         100_000, "Messages in a topic's journal, unless its definition sets `history`.", least=0
     )
+    journal_bytes_max: SizeValue = size_field(
+        "1GiB", "Bytes in a topic's journal, unless its definition sets `history`.", most="1024GiB"
+    )
     mergers: FunctionNames = Field(
         default=(),
         description="Functions `package.module:function` that topics may use as `merge` or "
@@ -264,7 +215,9 @@ class Settings(BaseSettings):
         10_000, "Stages of a topic that wait for a commit (429 above)."
     )
     staged_bytes_max: SizeValue = size_field(
-        "1GiB", "Bytes in the stages of a topic (429 above).", most="1024GiB"
+        "1GiB",
+        "Bytes in the stages of all topics; with `redis` of each (429 above).",
+        most="1024GiB",
     )
     retry_keys_max: CountValue = count_field(
         1_000_000, "`Idempotency-Key`s of a topic within 24 hours (429 above)."
@@ -279,6 +232,11 @@ class Settings(BaseSettings):
         256,
         "Subscriptions of a session; each topic of a pattern counts as one (429 above).",
         most=10_000,
+    )
+    subscription_keys_max: CountValue = count_field(
+        100_000,
+        "Keys that wait for a subscription by a conflation key other than the topic's; beyond it "
+        "the subscription ends with `BACK_PRESSURE`.",
     )
     options_characters_max: CountValue = count_field(
         4096, "Characters of an options string or of a filter."
@@ -309,6 +267,52 @@ class Settings(BaseSettings):
         most="1h",
     )
 
+    # Limits of all clients together, and of each subject (429 above)
+    memory_bytes_max: SizeValue = size_field(
+        "0B",
+        "Memory of the process above which publishing, definitions, sessions and subscriptions "
+        "are refused; 0 for three quarters of the machine's or the container's.",
+        least="0B",
+        most="1024GiB",
+    )
+    subscriptions_max: CountValue = count_field(
+        1_000_000, "Subscriptions of all sessions; each topic of a pattern counts as one."
+    )
+    lanes_max: CountValue = count_field(20_000, "Different lanes of all subscriptions.")
+    topic_lanes_max: CountValue = count_field(
+        500,
+        "Different lanes of a topic that one message may reach; filters that ask a field for "
+        "unequal values are not reached together.",
+    )
+    publish_messages_max: CountValue = count_field(
+        0, "Messages published a second by all; 0 for any number.", least=0
+    )
+    publish_bytes_max: SizeValue = size_field(
+        "0B", "Bytes published a second by all; 0 for any number.", least="0B"
+    )
+    journal_reads_max: CountValue = count_field(64, "Answers with a journal that are under way.")
+    subject_sessions_max: CountValue = count_field(
+        1_000, "Sessions of a subject; 0 for any number, as in the settings below.", least=0
+    )
+    subject_subscriptions_max: CountValue = count_field(
+        10_000, "Subscriptions of a subject.", least=0
+    )
+    subject_lanes_max: CountValue = count_field(
+        50, "Different lanes of a subject's subscriptions.", least=0
+    )
+    subject_topics_max: CountValue = count_field(
+        1_000, "Topics that a subject has created since the start and not deleted.", least=0
+    )
+    subject_publish_messages_max: CountValue = count_field(
+        0, "Messages that a subject publishes a second.", least=0
+    )
+    subject_publish_bytes_max: SizeValue = size_field(
+        "0B", "Bytes that a subject publishes a second.", least="0B"
+    )
+    subject_journal_reads_max: CountValue = count_field(
+        8, "Answers with a journal that are under way for a subject.", least=0
+    )
+
     # The connection
     connections_max: CountValue = count_field(
         12_000,
@@ -316,7 +320,10 @@ class Settings(BaseSettings):
         "only `/healthz`, `/readyz` and `/metrics` answer; others get 429, streams a `refused`.",
     )
     connections_per_address_max: CountValue = count_field(
-        0, "Connections from one address (IPv6: a /64); 0 for no limit, as behind a proxy.", least=0
+        0,
+        "Connections from one address (IPv6: a /64); 0 for no limit, as behind a proxy that is not "
+        "in `trusted_proxies`.",
+        least=0,
     )
     header_bytes_max: SizeValue = size_field(
         "16KiB", "Size of a request's header (431 above).", least="256B", most="1MiB"
@@ -373,27 +380,20 @@ class Settings(BaseSettings):
         return values
 
     @model_validator(mode="after")
-    def _require_authentication_or_loopback(self) -> Self:
-        if self.auth_keys is None and not self.insecure and not is_loopback(self.host):
-            raise ValueError(
-                "host is not a loopback address, and there is no authentication: "
-                "set auth_keys (--auth-keys), listen on 127.0.0.1, or set insecure (--insecure)"
-            )
-        if self.auth_policy is not None and self.auth_keys is None:
-            raise ValueError("auth_policy grants to subjects, and needs auth_keys (--auth-keys)")
+    def _check_together(self) -> Self:
+        keys, policy = self.auth_keys, self.auth_policy
+        check_authentication(self.host, insecure=self.insecure, auth_keys=keys, auth_policy=policy)
+        client, secret = self.auth_oidc_client_id, self.auth_oidc_secret_file
+        issuer, scope = self.auth_issuer, self.auth_oidc_scope
+        check_login(client, secret_file=secret, keys=keys, issuer=issuer, scope=scope)
+        cert, authorities = self.tls_cert, self.tls_client_ca
+        check_certificates(cert, cert_key=self.tls_key, client_ca=authorities, policy=policy)
         return self
 
     @property
     def keeps_nothing(self) -> bool:
         """True if nothing survives the process."""
         return self.store_dir == MEMORY_ONLY and self.redis is None
-
-
-def is_loopback(host: str) -> bool:
-    """Return True for `localhost` and addresses that only this machine can reach."""
-    with contextlib.suppress(ValueError):
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    return False
 
 
 # By their names outside, which are those in the file.
