@@ -4,9 +4,11 @@ import { connect } from "/client.js";
 
 import { followFigures, followTopics } from "./feed.js";
 import { Figures } from "./figures.js";
+import { offerLogin, showLogin } from "./login.js";
 import { Rows } from "./rows.js";
 
 const FAVOURITE = "market";
+const UNAUTHENTICATED = 401;
 const element = (id) => document.getElementById(id);
 
 const gateway = connect();
@@ -90,7 +92,12 @@ function offer(names) {
   select.replaceChildren(...names.map((name) => new Option(name, name, false, name === chosen)));
 }
 
-function takeTopics(topics) {
+function takeTopics(topics, status) {
+  if (topics === null && status === UNAUTHENTICATED) {
+    show("lost", "not logged in");
+    offerLogin(element("login"));
+    return;
+  }
   if (topics === null) {
     // A stream that lives is the better witness.
     if (gateway.state !== "live") show("lost", "the gateway does not answer");
@@ -129,3 +136,4 @@ gateway.addEventListener("state", ({ detail }) => {
   else showGateway();
 });
 followTopics(gateway, takeTopics);
+showLogin(element("login"));

@@ -1,0 +1,167 @@
+/**
+ * Values as texts: numbers, times, sizes, and JSON.
+ *
+ * @module
+ */
+
+import { stringify } from "/client.js";
+
+/** @typedef {"auto" | "text" | "integer" | "2" | "4" | "time" | "bytes" | "percent"} Format */
+
+/** @type {[Format, string][]} */
+export const FORMATS = [
+  ["auto", "automatic"], ["integer", "1,234"], ["2", "1,234.50"], ["4", "1,234.5000"], ["percent", "12.3 %"],
+  ["bytes", "1.2 MB"], ["time", "time"], ["text", "as it is"],
+];
+
+const NOTHING = "–";
+const WHOLE = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+const PLAIN = new Intl.NumberFormat("en", { maximumFractionDigits: 6 });
+const SHORT = new Intl.NumberFormat("en", { maximumSignificantDigits: 3, notation: "compact" });
+const FIXED = [0, 1, 2, 3, 4].map((digits) => new Intl.NumberFormat("en", { minimumFractionDigits: digits, maximumFractionDigits: digits }));
+const SECONDS_OF_1990 = 6.3e8; // below, a number is hardly a time of this era in seconds
+const MS_OF_1990 = SECONDS_OF_1990 * 1_000;
+const NS_OF_1990 = MS_OF_1990 * 1_000_000;
+
+/**
+ * Return a value of a message as text.
+ *
+ * @param {any} value
+ * @param {Format} [format]
+ * @param {number} [digits] The decimals of an automatic format.
+ */
+export function shown(value, format = "auto", digits) {
+  if (value === null || value === undefined) return "";
+  if (typeof value === "object") return stringify(value);
+  if (typeof value !== "number" && typeof value !== "bigint") return String(value);
+  if (format === "text") return String(value);
+  if (format === "time") return timeOf(value);
+  if (format === "bytes") return bytes(Number(value));
+  if (format === "percent") return `${PLAIN.format(value)} %`;
+  if (format === "integer") return WHOLE.format(value);
+  return (FIXED[format === "auto" ? digits ?? -1 : Number(format)] ?? PLAIN).format(value);
+}
+
+/**
+ * Return a number that is a time as text: seconds, ms, us or ns since 1970, or ms since midnight.
+ *
+ * @param {number | bigint} value
+ */
+export function timeOf(value) {
+  const number = Number(value);
+  let ms = number;
+  if (number > NS_OF_1990) ms = number / 1e6;
+  else if (number > MS_OF_1990 * 1_000) ms = number / 1e3;
+  else if (number < MS_OF_1990 && number > SECONDS_OF_1990) ms = number * 1_000;
+  // Market data often count from midnight: no date, and no time zone to convert from.
+  if (ms < 86_400_000) return new Date(ms).toISOString().slice(11, 23);
+  return clock(ms);
+}
+
+/**
+ * Return the local time of day with milliseconds.
+ *
+ * @param {number} ms
+ */
+export function clock(ms) {
+  const at = new Date(ms);
+  const two = (/** @type {number} */ number) => String(number).padStart(2, "0");
+  return `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}.${String(at.getMilliseconds()).padStart(3, "0")}`;
+}
+
+/**
+ * Return a count or a rate; a dash where there is none.
+ *
+ * @param {number | null | undefined} value
+ */
+export function count(value) {
+  if (value === null || value === undefined || !Number.isFinite(value)) return NOTHING;
+  if (Math.abs(value) >= 1e6) return SHORT.format(value);
+  return Math.abs(value) >= 10 || Number.isInteger(value) ? WHOLE.format(value) : value.toFixed(1);
+}
+
+/** @param {number | null | undefined} value */
+export function percent(value) {
+  return value === null || value === undefined || !Number.isFinite(value) ? NOTHING : `${value.toFixed(1)} %`;
+}
+
+/** @param {number | null | undefined} value */
+export function bytes(value) {
+  if (value === null || value === undefined || !Number.isFinite(value)) return NOTHING;
+  const units = ["B", "kB", "MB", "GB", "TB"];
+  let at = 0;
+  while (Math.abs(value) >= 1_000 && at < units.length - 1) {
+    value /= 1_000;
+    at += 1;
+  }
+  return `${at === 0 || value >= 100 ? WHOLE.format(value) : value.toFixed(1)} ${units[at]}`;
+}
+
+/**
+ * Return a time span in the largest unit that fits.
+ *
+ * @param {number | null | undefined} ms
+ */
+export function span(ms) {
+  if (ms === null || ms === undefined || !Number.isFinite(ms)) return NOTHING;
+  if (ms < 1) return `${(ms * 1_000).toFixed(0)} us`;
+  if (ms < 1_000) return `${ms < 10 ? ms.toFixed(1) : ms.toFixed(0)} ms`;
+  if (ms < 60_000) return `${(ms / 1_000).toFixed(1)} s`;
+  if (ms < 3_600_000) return `${(ms / 60_000).toFixed(0)} min`;
+  return ms < 86_400_000 ? `${(ms / 3_600_000).toFixed(1)} h` : `${(ms / 86_400_000).toFixed(1)} d`;
+}
+
+/**
+ * Return a number of things.
+ *
+ * @param {number} number
+ * @param {string} noun In the singular.
+ */
+export function things(number, noun) {
+  return `${count(number)} ${noun}${number === 1 ? "" : "s"}`;
+}
+
+/**
+ * Return a value as JSON on several lines; integers stay exact.
+ *
+ * @param {any} value
+ * @param {string} [indent]
+ * @returns {string}
+ */
+export function pretty(value, indent = "") {
+  if (value === null || typeof value !== "object") return stringify(value);
+  const isList = Array.isArray(value);
+  // A short list of plain values reads better on one line.
+  if (isList && value.every((item) => item === null || typeof item !== "object") && stringify(value).length < 60) return `[${value.map((item) => stringify(item)).join(", ")}]`;
+  const inner = `${indent}  `;
+  const items = isList
+    ? value.map((item) => pretty(item, inner))
+    : Object.entries(value).map(([name, member]) => `${JSON.stringify(name)}: ${pretty(member, inner)}`);
+  const [open, close] = isList ? "[]" : "{}";
+  return items.length === 0 ? open + close : `${open}\n${inner}${items.join(`,\n${inner}`)}\n${indent}${close}`;
+}
+
+/**
+ * Return what is shown of a value so that no spreadsheet runs it: a text may begin like a formula.
+ *
+ * @param {any} value
+ * @param {string} shown
+ */
+export function inert(value, shown) {
+  // With the wide forms, which some spreadsheets take for the narrow ones.
+  return typeof value === "string" && /^[=+\-@\t\r\n＝＋－＠]/.test(shown) ? `'${shown}` : shown;
+}
+
+/**
+ * Return rows as CSV (RFC 4180).
+ *
+ * @param {any[][]} rows
+ */
+export function csv(rows) {
+  const cell = (/** @type {any} */ value) => {
+    const text = value === null || value === undefined ? "" : typeof value === "object" ? stringify(value) : String(value);
+    const safe = inert(value, text);
+    return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+  };
+  return rows.map((row) => `${row.map(cell).join(",")}\r\n`).join("");
+}

@@ -1,0 +1,172 @@
+/**
+ * The overview: what comes in, what goes out, what conflation saves, and what is slow.
+ *
+ * @module
+ */
+
+import { card, every, h } from "../kit/dom.js";
+import { bytes, count, percent, span, things } from "../kit/formats.js";
+import { reasonOf } from "../kit/link.js";
+import { Metrics } from "../kit/metrics.js";
+import { Plot, Recent } from "../kit/plot.js";
+import { Table } from "../kit/table.js";
+
+const LOOK_MS = 2_000;
+const POINTS = 150; // five minutes
+const SLOW_SHOWN = 5;
+const PIPELINES = "tidegate.pipelines";
+
+/** @type {import("../main.js").Screen} */
+export function show({ element, link }) {
+  if (!link.may("observe")) {
+    element.append(h("p", { class: "hint" }, "The overview reads /metrics, for which your token needs the verb observe."));
+    return () => {};
+  }
+  const figure = (/** @type {string} */ title, kind = "") => {
+    const [big, small] = [h("p", { class: `big ${kind}` }, "–"), h("small", {}, " ")];
+    /** @type {(value: string, note: string, mark?: string) => void} */
+    const set = (value, note, mark = kind) => {
+      big.textContent = value;
+      big.className = `big ${mark}`;
+      small.textContent = note;
+    };
+    return { set, card: card(title, big, small) };
+  };
+  const figures = {
+    in: figure("Messages in"), out: figure("Rows out", "accent"), ratio: figure("Conflated"), saved: figure("Bytes saved"),
+    lag: figure("Lag"), sessions: figure("Sessions"), store: figure("Store"), process: figure("Process"),
+  };
+  const rates = new Plot({ label: "Messages in and rows out, each second", text: count, seconds: POINTS * LOOK_MS / 1_000, lines: [
+    { label: "asked for by subscribers", colour: "--raw", isFilled: true }, { label: "rows out", colour: "--accent", isFilled: true }, { label: "in", colour: "--warn" },
+  ] });
+  const lags = new Plot({ label: "Lateness, 99th percentile", text: (ms) => span(ms), seconds: POINTS * LOOK_MS / 1_000, lines: [
+    { label: "event loop", colour: "--raw" }, { label: "flushes", colour: "--accent" },
+  ] });
+  const [recentRates, recentLags] = [new Recent(3, POINTS), new Recent(2, POINTS)];
+  const topics = new Table({
+    label: "Topics by rate", empty: "No topics yet.", onOpen: ({ id }) => (location.hash = `#/blotter?topic=${encodeURIComponent(id)}`),
+    columns: [
+      { id: "topic", title: "topic", of: (it) => it.id, isPinned: true, width: 160 },
+      ...[["in", "in/s"], ["matched", "asked/s"], ["out", "out/s"]].map(([id, title]) => ({ id, title, kind: /** @type {const} */ ("number"), of: (/** @type {any} */ it) => it[id], text: count, width: 80 })),
+      { id: "saved", title: "conflated", kind: "number", of: (it) => it.saved, text: percent, width: 92 },
+      ...["keys", "subscriptions", "lanes", "waiting"].map((id) => ({ id, title: id, kind: /** @type {const} */ ("number"), of: (/** @type {any} */ it) => it[id], text: count, width: id === "subscriptions" ? 122 : 80 })),
+    ],
+  });
+  topics.view.sorts = [{ id: "in", isDescending: true }];
+  topics.setColumns(topics.view.columns);
+  const [slow, gateways, pipelines] = [h("div", { class: "rows" }), h("div", { class: "rows" }), h("div", { class: "rows" })];
+  element.append(
+    h("div", { class: "cards" }, ...Object.values(figures).map((each) => each.card)),
+    h("div", { class: "halves" }, card("Rates", rates.element), card("Lateness", lags.element)),
+    h("div", { class: "split" }, topics.element, h("div", { class: "panel" }, card("Slow sessions", slow), card("Gateways", gateways), card("Pipelines", pipelines))),
+  );
+  /** @type {Metrics | null} */
+  let before = null;
+  const stop = every(LOOK_MS, async () => {
+    const { text } = await link.transport.read("GET", "/metrics").catch((error) => {
+      figures.process.set("out", reasonOf(error), "bad");
+      throw error;
+    });
+    const now = new Metrics(text);
+    drawRates(now);
+    drawState(now);
+    topics.show(new Map(now.topics.map((topic) => [topic, topicOf(now, before, topic)])));
+    before = now;
+    await Promise.all([drawSlow(), drawGateways(now), drawPipelines()]);
+  });
+
+  /** @param {Metrics} now */
+  function drawRates(now) {
+    const rate = (/** @type {string} */ name) => now.rate(before, `tidegate_topic_${name}`);
+    const [incoming, matched, out, conflated] = [rate("messages_in_total"), rate("matched_total"), rate("delivered_total"), rate("conflated")];
+    figures.in.set(`${count(incoming)} /s`, `${bytes(rate("bytes_in_total"))}/s, ${count(now.sum("tidegate_topic_messages_in_total"))} in all`);
+    figures.out.set(`${count(out)} /s`, `of ${count(matched)}/s that subscribers asked for`);
+    const all = { matched: now.sum("tidegate_topic_matched_total"), conflated: now.sum("tidegate_topic_conflated") };
+    figures.ratio.set(percent(matched > 0 ? (100 * conflated) / matched : NaN), `${percent((100 * all.conflated) / all.matched)} since the start`);
+    const saved = (/** @type {(topic: string) => number} */ amount) => now.topics.reduce((sum, topic) => sum + amount(topic) * sizeOf(now, topic), 0);
+    figures.saved.set(`${bytes(saved((topic) => now.rate(before, "tidegate_topic_conflated", { topic })))}/s`, `${bytes(saved((topic) => now.sum("tidegate_topic_conflated", { topic })))} in all`);
+    if (before) recentRates.push(matched, out, incoming);
+    rates.draw(recentRates.columns);
+  }
+
+  /** @param {Metrics} now */
+  function drawState(now) {
+    const ms = (/** @type {string} */ name) => {
+      const seconds = now.quantile(before, name, 0.99);
+      return seconds === null ? null : 1_000 * seconds;
+    };
+    const [loop, flush] = [ms("tidegate_event_loop_lag_seconds"), ms("tidegate_flush_lateness_seconds")];
+    figures.lag.set(loop === null ? "–" : `≤ ${span(loop)}`, `flushes ${flush === null ? "–" : `≤ ${span(flush)}`}, 99 of 100`, loop !== null && loop > 100 ? "warn" : "");
+    if (before) recentLags.push(loop, flush);
+    lags.draw(recentLags.columns);
+    const state = (/** @type {string} */ name) => now.sum("tidegate_sessions", { state: name });
+    figures.sessions.set(count(state("attached")), `${state("away")} away, ${bytes(now.sum("tidegate_unacknowledged_bytes"))} unacknowledged`);
+    const append = ms("tidegate_store_append_seconds");
+    const failures = now.sum("tidegate_store_failures_total");
+    const size = now.of("tidegate_store_size_bytes").length > 0 ? bytes(now.sum("tidegate_store_size_bytes")) : "memory";
+    figures.store.set(size, failures > 0 ? things(failures, "failure") : `append ${append === null ? "–" : `≤ ${span(append)}`}, ${count(now.sum("tidegate_store_queued"))} queued`, failures > 0 ? "bad" : "");
+    const cpu = 100 * now.rate(before, "process_cpu_seconds_total");
+    const since = Math.min(...now.of("process_start_time_seconds").map(({ value }) => value));
+    figures.process.set(bytes(now.sum("process_resident_memory_bytes")), `${percent(cpu)} of a core, up ${span(Date.now() - 1_000 * since)}`);
+  }
+
+  async function drawSlow() {
+    const { sessions } = await link.ask("GET", "/v1/sessions?limit=1000");
+    const behind = sessions.filter((/** @type {any} */ each) => each.queue.messages > 0 || each.unsent_bytes > 0);
+    behind.sort((/** @type {any} */ one, /** @type {any} */ other) => other.queue.bytes + other.unsent_bytes - one.queue.bytes - one.unsent_bytes);
+    const lines = behind.slice(0, SLOW_SHOWN).map((/** @type {any} */ { session, queue, unsent_bytes: unsent }) =>
+      h("p", {}, h("a", { href: `#/sessions?session=${encodeURIComponent(session)}` }, session), ` ${things(queue.messages, "message")} queued, ${bytes(unsent)} unsent`));
+    slow.replaceChildren(...(lines.length > 0 ? lines : [h("small", {}, "Every reader keeps up.")]));
+  }
+
+  /** @param {Metrics} now */
+  async function drawGateways(now) {
+    const { answer } = await link.transport.read("GET", "/healthz");
+    const name = answer.headers.get("Tidegate-Gateway") ?? "this gateway";
+    gateways.replaceChildren(...now.workers.map((worker) => {
+      const labels = worker ? { worker } : {};
+      const isReady = now.sum("tidegate_ready", /** @type {any} */ (labels)) > 0;
+      return h("p", {}, h("span", { class: `tag ${isReady ? "" : "bad"}` }, isReady ? "ready" : "not ready"), ` ${worker ? `worker ${worker}` : name}: ${things(now.sum("tidegate_connections", /** @type {any} */ (labels)), "connection")}, ${things(now.sum("tidegate_topics", /** @type {any} */ (labels)), "topic")}`);
+    }));
+  }
+
+  async function drawPipelines() {
+    const found = await link.gateway.sow(PIPELINES).catch(() => []);
+    const lines = found.map(({ pipeline, state, lag, rows_per_s: rate }) =>
+      h("p", {}, h("span", { class: `tag ${state === "failed" ? "bad" : ""}` }, state), " ", h("a", { href: "#/pipelines" }, pipeline), ` ${count(rate)} rows/s, ${count(lag)} behind`));
+    pipelines.replaceChildren(...(lines.length > 0 ? lines : [h("small", {}, "None has reported.")]));
+  }
+
+  return () => {
+    stop();
+    rates.close();
+    lags.close();
+    topics.close();
+  };
+}
+
+/**
+ * Return the mean size of a message of a topic.
+ *
+ * @param {Metrics} now
+ * @param {string} topic
+ */
+function sizeOf(now, topic) {
+  const messages = now.sum("tidegate_topic_messages_in_total", { topic });
+  return messages > 0 ? now.sum("tidegate_topic_bytes_in_total", { topic }) / messages : 0;
+}
+
+/**
+ * @param {Metrics} now
+ * @param {Metrics | null} before
+ * @param {string} topic
+ */
+function topicOf(now, before, topic) {
+  const rate = (/** @type {string} */ name) => now.rate(before, `tidegate_topic_${name}`, { topic });
+  const gauge = (/** @type {string} */ name) => now.sum(`tidegate_topic_${name}`, { topic });
+  return {
+    id: topic, in: rate("messages_in_total"), matched: rate("matched_total"), out: rate("delivered_total"),
+    saved: gauge("matched_total") > 0 ? (100 * gauge("conflated")) / gauge("matched_total") : NaN,
+    keys: gauge("keys"), subscriptions: gauge("subscriptions"), lanes: gauge("lanes"), waiting: gauge("waiting"),
+  };
+}

@@ -1,0 +1,243 @@
+/**
+ * Sessions: who reads, who is slow, what each is sent and what it is spared.
+ *
+ * @module
+ */
+
+import { bar, card, choice, confirmed, every, field, h, toast } from "../kit/dom.js";
+import { bytes, clock, count, percent, span, things } from "../kit/formats.js";
+import { reasonOf } from "../kit/link.js";
+import { Plot, Recent } from "../kit/plot.js";
+import { Table } from "../kit/table.js";
+import { traceInto } from "./detail.js";
+import { INTERVALS } from "./panel.js";
+
+/** @typedef {import("../kit/link.js").Link} Link */
+
+const LOOK_MS = 1_000;
+const POINTS = 120;
+const UNSENT_MAX = 65_536; // more than a socket's own small buffers hold of a reader that keeps up
+
+/** @type {import("../main.js").Screen} */
+export function show({ element, link, query, remember }) {
+  const place = h("div", { class: "panel" }, h("p", { class: "hint" }, "Choose a session to see its subscriptions."));
+  const table = new Table({
+    label: "Sessions", empty: "No reader is connected.",
+    rowClass: (session) => (session.state === "attached" ? "" : "stale"),
+    onOpen: ({ session }) => choose(session),
+    columns: [
+      { id: "session", title: "session", of: (it) => it.session, isPinned: true, width: 190 },
+      { id: "state", title: "state", of: (it) => it.state, width: 90 },
+      { id: "mark", title: "mark", of: markOf, width: 70, class: (mark) => (mark ? "bad" : "") },
+      { id: "subscriptions", title: "subs", kind: "number", of: (it) => it.subscriptions, width: 64 },
+      { id: "queue", title: "queued", kind: "number", of: (it) => it.queue.messages, text: count, width: 84 },
+      { id: "queue bytes", title: "queued bytes", kind: "number", of: (it) => it.queue.bytes, text: bytes, width: 122 },
+      { id: "unsent", title: "unsent", kind: "number", of: (it) => it.unsent_bytes, text: bytes, width: 84 },
+      { id: "conflated", title: "full queue", of: (it) => (it.conflated ? "conflates" : "closes"), width: 100 },
+      { id: "opened", title: "open for", kind: "number", of: (it) => it.opened_ms, text: (at) => (at ? span(Date.now() - at) : ""), width: 90 },
+    ],
+  });
+  const caption = h("p", { class: "caption" });
+  /** @type {SessionCard | null} */
+  let shown = null;
+  const choose = (/** @type {string} */ session) => {
+    shown?.close();
+    shown = new SessionCard(link, session);
+    place.replaceChildren(shown.element);
+    remember({ session });
+  };
+  const stop = every(LOOK_MS, async () => {
+    const items = new Map();
+    for (let path = "/v1/sessions?limit=1000"; path; ) {
+      const page = await link.ask("GET", path);
+      for (const each of page.sessions) items.set(each.session, each);
+      if (page.missing) toast(`No answer from ${page.missing.join(", ")}`);
+      path = page.next;
+    }
+    table.show(items);
+    const slow = [...items.values()].filter((each) => markOf(each) !== "").length;
+    caption.textContent = `${things(items.size, "session")}, ${slow} slow`;
+  });
+  element.append(h("div", { class: "split" }, h("div", { class: "panel" }, caption, table.element), place));
+  const asked = query.get("session");
+  if (asked) choose(asked);
+  return () => {
+    stop();
+    shown?.close();
+    table.close();
+  };
+}
+
+/**
+ * Return the mark of a session that does not keep up; empty for one that does.
+ *
+ * @param {any} session
+ */
+function markOf({ queue, limits, unsent_bytes: unsent }) {
+  const full = 100 * Math.max(queue.messages / limits.messages, queue.bytes / limits.bytes);
+  if (full >= limits.upper) return "full";
+  return full >= limits.lower || unsent > UNSENT_MAX ? "slow" : "";
+}
+
+/** One session with its subscriptions: what was published for each beside what it was sent. */
+class SessionCard {
+  /**
+   * @param {Link} link
+   * @param {string} session
+   */
+  constructor(link, session) {
+    this.#link = link;
+    this.#path = `/v1/sessions/${encodeURIComponent(session)}`;
+    this.#subscriptions = new Table({
+      label: "Subscriptions", empty: "No subscriptions.", onOpen: (item) => this.#choose(item),
+      columns: [
+        { id: "sub", title: "sub", of: (it) => it.sub, isPinned: true, width: 60 },
+        { id: "topic", title: "topic", of: (it) => it.topic, width: 110 },
+        { id: "interval", title: "interval", kind: "number", of: (it) => it.interval_ms, text: (ms) => (ms === 0 ? "none" : ms ? span(ms) : "–"), width: 76 },
+        { id: "raw", title: "raw/s", kind: "number", of: (it) => it.raw, text: count, width: 70 },
+        { id: "sent", title: "sent/s", kind: "number", of: (it) => it.sent, text: count, width: 70 },
+        { id: "saved", title: "saved", kind: "number", of: (it) => (it.matched ? (100 * it.conflated) / it.matched : NaN), text: percent, width: 76 },
+        { id: "waiting", title: "waiting", kind: "number", of: (it) => it.waiting, text: count, width: 74 },
+        { id: "dropped", title: "dropped", kind: "number", of: (it) => it.dropped, text: count, width: 78 },
+        { id: "options", title: "options", of: (it) => it.options ?? "(each topic)", width: 340 },
+      ],
+    });
+    this.#plot = new Plot({ label: "Messages for this session and rows sent to it, each second", text: count, seconds: POINTS, height: 150,
+      lines: [{ label: "raw: published for it", colour: "--raw", isFilled: true }, { label: "conflated: sent to it", colour: "--accent", isFilled: true }] });
+    this.#conflate = h("button", { onclick: () => void this.#try(() => link.change("PATCH", this.#path, { json: { conflated: !this.#session?.conflated } })) }, "…");
+    const close = h("button", { class: "danger", onclick: () => void this.#end(session) }, "Close the session");
+    const buttons = h("p", { class: "buttons" }, this.#conflate, close);
+    bar(buttons, link.isReadOnly ? link.obstacle("write") : "");
+    this.element = h("div", { class: "panel" },
+      card(session, this.#facts, buttons), card("Raw beside conflated", this.#bars, this.#plot.element), this.#subscriptions.element, this.#more);
+    this.#stop = every(LOOK_MS, () => this.#look());
+  }
+
+  #link;
+  #path;
+  #subscriptions;
+  #plot;
+  #conflate;
+  #stop;
+  #facts = h("dl", { class: "facts" });
+  #bars = h("div", { class: "bars" });
+  #more = h("div", { class: "panel", hidden: true });
+  #recent = new Recent(2, POINTS);
+  /** @type {any} */
+  #session = null;
+  /** @type {Map<string, { matched: number, delivered: number, at: number }>} */
+  #before = new Map();
+  #leaving = new AbortController();
+
+  close() {
+    this.#stop();
+    this.#leaving.abort();
+    this.#subscriptions.close();
+    this.#plot.close();
+  }
+
+  async #look() {
+    try {
+      this.#session = await this.#link.ask("GET", this.#path);
+    } catch (error) {
+      this.#facts.replaceChildren(h("dt", {}, "gone"), h("dd", { class: "problem" }, reasonOf(error)));
+      this.#stop();
+      return;
+    }
+    const now = performance.now();
+    const items = new Map();
+    for (const each of this.#session.subscriptions) {
+      const before = this.#before.get(each.sub);
+      const seconds = before ? (now - before.at) / 1_000 : 1;
+      // Counters begin again with each reader.
+      const rate = (/** @type {"matched" | "delivered"} */ name) => (before && each[name] >= before[name] ? (each[name] - before[name]) / seconds : 0);
+      items.set(each.sub, { ...each, raw: rate("matched"), sent: rate("delivered") });
+      this.#before.set(each.sub, { matched: each.matched, delivered: each.delivered, at: now });
+    }
+    this.#subscriptions.show(items);
+    const sum = (/** @type {string} */ name) => [...items.values()].reduce((all, each) => all + each[name], 0);
+    this.#recent.push(sum("raw"), sum("sent"));
+    this.#plot.draw(this.#recent.columns);
+    this.#drawBars(sum("matched"), sum("delivered"), sum("conflated"));
+    this.#drawFacts();
+  }
+
+  /**
+   * @param {number} matched
+   * @param {number} delivered
+   * @param {number} conflated
+   */
+  #drawBars(matched, delivered, conflated) {
+    const bar = (/** @type {string} */ name, /** @type {number} */ value, /** @type {string} */ colour) =>
+      h("div", {}, h("span", {}, name), h("progress", { class: colour, max: Math.max(1, matched), value, "aria-label": name }), h("b", {}, count(value)));
+    const saved = matched > 0 ? `: ${percent((100 * conflated) / matched)} saved` : "";
+    this.#bars.replaceChildren(bar("raw", matched, ""), bar("conflated", delivered, "accent"), h("small", {}, `${count(conflated)} messages were conflated into newer ones${saved}.`));
+  }
+
+  #drawFacts() {
+    const { state, reason, opened_ms: opened, unsent_bytes: unsent, queue, limits, conflated } = this.#session;
+    const facts = {
+      state: reason ? `${state}; before that ${reason}` : state,
+      opened: opened ? clock(opened) : "–",
+      queue: `${count(queue.messages)} of ${count(limits.messages)} messages, ${bytes(queue.bytes)} of ${bytes(limits.bytes)}`,
+      unsent: bytes(unsent),
+      "a full queue": conflated ? "is conflated, as each topic's policy says" : "closes the session",
+    };
+    this.#facts.replaceChildren(...Object.entries(facts).flatMap(([term, text]) => [h("dt", {}, term), h("dd", {}, text)]));
+    this.#conflate.textContent = conflated ? "Never conflate its queue" : "Conflate its queue";
+  }
+
+  /** @param {any} subscription */
+  #choose({ sub, topic, options, filter, command, topics }) {
+    this.#leaving.abort();
+    this.#leaving = new AbortController();
+    const { signal } = this.#leaving;
+    const path = `${this.#path}/subscriptions/${encodeURIComponent(sub)}`;
+    const story = h("ol", { class: "story" });
+    const lines = h("pre", { class: "code", tabindex: 0, "aria-label": "Trace" });
+    const interval = choice([["", "as it is"], .../** @type {[string, string][]} */ (INTERVALS.map((each) => [each, each]))], "", { "aria-label": `Interval of ${sub}` });
+    interval.addEventListener("change", () => void this.#try(() => this.#link.change("PATCH", path, { json: { conflation: interval.value } })));
+    interval.disabled = this.#link.isReadOnly;
+    // A trace is of one topic.
+    const one = topics?.[0]?.topic;
+    const begin = h("button", { onclick: () => {
+      begin.disabled = true;
+      const address = one ? `${path}/trace?topic=${encodeURIComponent(one)}` : `${path}/trace`;
+      traceInto(this.#link, address, lines, signal).catch((error) => signal.aborted || lines.prepend(`${reasonOf(error)}\n`)).finally(() => (begin.disabled = false));
+    } }, "Trace it live");
+    this.#more.hidden = false;
+    this.#more.replaceChildren(card(`${sub}: ${topic}`,
+      h("dl", { class: "facts" }, ...Object.entries({ command: command ?? "–", options: options ?? "each topic its own", filter: filter ?? "none" }).flatMap(([term, text]) => [h("dt", {}, term), h("dd", {}, text)])),
+      h("div", { class: "toolbar" }, field("Change the interval", interval), this.#link.may("observe") ? begin : null),
+      h("h3", {}, "The story of its interval"), story, h("h3", {}, "Trace"), lines));
+    void this.#tell(path, story);
+  }
+
+  /**
+   * @param {string} path
+   * @param {HTMLElement} story
+   */
+  async #tell(path, story) {
+    const { interval, min, max, decisions } = await this.#link.ask("GET", `${path}/auto`);
+    const now = h("li", {}, `now ${interval ?? "every message"}${min ? `, automatic between ${min} and ${max}` : ", as asked for"}`);
+    story.replaceChildren(now, ...[...decisions].reverse().map((/** @type {any} */ { at_ms: at, from, to, reason, inputs }) =>
+      h("li", {}, `${clock(at)} ${from} → ${to}: ${reason} (${bytes(inputs.unsent_bytes)} unsent, drained in ${span(inputs.drain_ms)}, ${things(inputs.late_rounds, "late round")}, calm for ${span(inputs.calm_ms)})`)));
+  }
+
+  /** @param {string} session */
+  async #end(session) {
+    if (await confirmed(`Close the session ${session}? Its reader will not come back.`, "Close it")) {
+      await this.#try(() => this.#link.change("DELETE", this.#path));
+    }
+  }
+
+  /** @param {() => Promise<any>} change */
+  async #try(change) {
+    try {
+      await change();
+      await this.#look();
+    } catch (error) {
+      toast(reasonOf(error));
+    }
+  }
+}
