@@ -2,31 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from urllib.parse import quote
+from collections.abc import Iterator
 
-import httpx2
-
-from tidegate.clients.answers import Fields, fields_of
-from tidegate.clients.errors import AnswerInvalid
-from tidegate.clients.transport import topic_path
-
-SESSIONS = "/v1/sessions"
-SESSIONS_PER_PAGE = 1000
-CREATED, NO_CONTENT = 201, 204
-
-Ask = Callable[..., httpx2.Response]
-"""Method, path, and httpx2's arguments for headers and body; returns a successful answer."""
-
-
-@dataclass(frozen=True, slots=True)
-class Defined:
-    """A topic's definition and live figures, the definition's entity tag, and whether it is new."""
-
-    document: Fields
-    etag: str
-    is_new: bool = False
+from tidegate.clients import requests
+from tidegate.clients.answers import Fields
+from tidegate.clients.requests import Defined
+from tidegate.clients.transport import Transport
 
 
 class Administration:
@@ -36,14 +17,14 @@ class Administration:
     code `precondition-failed`.
     """
 
-    def __init__(self, ask: Ask) -> None:
-        self._ask = ask
+    def __init__(self, transport: Transport) -> None:
+        self._ask = transport.ask
 
     # Topics
 
     def topic(self, topic: str) -> Defined:
         """Return a topic with its definition and entity tag."""
-        return _defined(self._ask("GET", topic_path(topic)))
+        return self._ask(requests.topic(topic))
 
     def put_topic(
         self,
@@ -54,57 +35,36 @@ class Administration:
         only_new: bool = False,
     ) -> Defined:
         """Create a topic, or replace its definition; `only_new`: refuse one that is there."""
-        # RFC 9110, 13.1.2: `*` matches whatever is there.
-        headers = _match(if_match) | ({"If-None-Match": "*"} if only_new else {})
-        return _defined(self._ask("PUT", topic_path(topic), json=definition, headers=headers))
+        put = requests.put_topic(topic, definition, if_match=if_match, only_new=only_new)
+        return self._ask(put)
 
     def patch_topic(self, topic: str, patch: Fields, *, if_match: str | None = None) -> Defined:
         """Change what a JSON Merge Patch names; None restores a default."""
-        headers = _match(if_match)
-        return _defined(self._ask("PATCH", topic_path(topic), json=patch, headers=headers))
+        return self._ask(requests.patch_topic(topic, patch, if_match=if_match))
 
     def delete_topic(self, topic: str, *, if_match: str | None = None) -> None:
         """Delete a topic and its messages; its subscriptions end."""
-        _nothing(self._ask("DELETE", topic_path(topic), headers=_match(if_match)))
+        self._ask(requests.delete_topic(topic, if_match=if_match))
 
     # Sessions
 
     def sessions(self) -> Iterator[Fields]:
         """Yield every open session, by id; they are fetched in pages."""
         # The gateway gives the address of the next page: it knows where the last one ended.
-        following: str | None = f"{SESSIONS}?limit={SESSIONS_PER_PAGE}"
-        while following:
-            page = fields_of(self._ask("GET", following))
+        page = self._ask(requests.sessions_page())
+        yield from page["sessions"]
+        while page.get("next"):
+            page = self._ask(requests.sessions_page(page["next"]))
             yield from page["sessions"]
-            following = page.get("next")
 
     def session(self, session: str) -> Fields:
         """Return a session with its subscriptions; for a while also one that has ended."""
-        return fields_of(self._ask("GET", _session_path(session)))
+        return self._ask(requests.about_session(session))
 
     def tune_session(self, session: str, **tuning: object) -> Fields:
         """Set `limits` or `conflated` of a session, and return it."""
-        return fields_of(self._ask("PATCH", _session_path(session), json=tuning))
+        return self._ask(requests.about_session(session, "PATCH", document=tuning))
 
     def close_session(self, session: str) -> None:
         """Close a session; its reader gets a goodbye and does not reconnect."""
-        _nothing(self._ask("DELETE", _session_path(session)))
-
-
-def _defined(answer: httpx2.Response) -> Defined:
-    document, etag = fields_of(answer), answer.headers.get("etag", "")
-    return Defined(document, etag, answer.status_code == CREATED)
-
-
-def _nothing(answer: httpx2.Response) -> None:
-    # A proxy or another server may say 200 to anything; nothing was deleted then.
-    if answer.status_code != NO_CONTENT:
-        raise AnswerInvalid(f"{answer.request.url} did not answer as a Tidegate gateway does")
-
-
-def _match(if_match: str | None) -> dict[str, str]:
-    return {} if if_match is None else {"If-Match": if_match}
-
-
-def _session_path(session: str) -> str:
-    return f"{SESSIONS}/{quote(session, safe='')}"
+        self._ask(requests.about_session(session, "DELETE"))

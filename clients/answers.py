@@ -91,32 +91,40 @@ def fields_of(answer: httpx2.Response) -> Fields:
 
 
 def require_media_type(answer: httpx2.Response, *accepted: str) -> None:
-    """Close and refuse an open answer whose content is of none of these types.
+    """Refuse an answer whose content is of none of these types; its owner closes it.
 
     Raises:
         AnswerInvalid: another type, so the answer is not one of a gateway.
     """
     sent = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
     if sent not in accepted:
-        # Unread, it would keep its connection from the pool.
-        answer.close()
         raise AnswerInvalid(
             f"{answer.request.url} answered {sent or 'nothing'}, not {accepted[0]}: "
             "it is no Tidegate gateway"
         )
 
 
-def split_lines(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """Yield the lines of a body that arrives in pieces; blank lines are skipped."""
-    # A list, joined at the end of a line: adding to bytes would copy a long line for each piece.
-    pieces: list[bytes] = []
-    for chunk in chunks:
+class Lines:
+    """Splits a body that arrives in pieces into its lines; blank lines are skipped."""
+
+    def __init__(self) -> None:
+        # A list, joined at the end of a line: adding to bytes would copy a long line for each
+        # piece.
+        self._pieces: list[bytes] = []
+
+    def feed(self, chunk: bytes) -> Iterator[bytes]:
+        """Return the lines that these bytes complete."""
         first, *others = chunk.split(b"\n")
-        pieces.append(first)
-        if others:
-            yield from filter(bytes.strip, [b"".join(pieces), *others[:-1]])
-            pieces = [others[-1]]
-    yield from filter(bytes.strip, [b"".join(pieces)])
+        self._pieces.append(first)
+        if not others:
+            return iter(())
+        whole = [b"".join(self._pieces), *others[:-1]]
+        self._pieces = [others[-1]]
+        return filter(bytes.strip, whole)
+
+    def rest(self) -> Iterator[bytes]:
+        """Return the last line, which no line feed ends."""
+        return filter(bytes.strip, [b"".join(self._pieces)])
 
 
 def _decoded(content: bytes) -> Fields | None:

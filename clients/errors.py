@@ -5,7 +5,9 @@ GatewayError
 |- GatewayUnreachable  no answer, or a lost connection
 |  `- StreamLost       a running stream ended, broke off or fell silent
 |- AnswerInvalid       the answer is not one of a gateway
-`- TokenUnusable       the file of the token cannot be read
+|- TokenUnusable       the file of the token cannot be read
+|- PublisherStopped    messages are left that no answer has confirmed
+`- CertificateUnusable the file of authorities, or of the client's certificate, cannot be read
 """
 
 from __future__ import annotations
@@ -17,6 +19,26 @@ class GatewayError(Exception):
 
 class TokenUnusable(GatewayError):
     """The file of the token cannot be read, or holds none."""
+
+
+class PublisherStopped(GatewayError):
+    """A publisher could not deliver a batch; `__cause__` is the reason.
+
+    Attributes:
+        unsent: the texts of all messages without an answer, in their order. The gateway may have
+            taken those of the first batch if its answer was lost.
+    """
+
+    def __init__(self, sentence: str, unsent: list[bytes]) -> None:
+        super().__init__(sentence, unsent)
+        self.unsent = unsent
+
+    def __str__(self) -> str:
+        return f"{self.args[0]} ({len(self.unsent)} messages unsent)"
+
+
+class CertificateUnusable(GatewayError):
+    """The file of trusted authorities, or of the client's own certificate, cannot be used."""
 
 
 class GatewayProblem(GatewayError):
@@ -64,10 +86,13 @@ class GatewayProblem(GatewayError):
 class GatewayUnreachable(GatewayError):
     """No connection, or a lost one; the text names the address.
 
-    `was_reached`: a gateway has answered there before, or may have received this request.
+    Attributes:
+        was_reached: a gateway has answered there before, or may have received this request.
+        goes_elsewhere: the request was not sent, and another address is left to try.
     """
 
     was_reached = False
+    goes_elsewhere = False
 
 
 class StreamLost(GatewayUnreachable):

@@ -2,33 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from tempfile import TemporaryFile
 from typing import Self
-from urllib.parse import quote
 
 import httpx2
 
-from tidegate.clients import DEFAULT_ADDRESS
+from tidegate.clients import DEFAULT_ADDRESS, requests
 from tidegate.clients.administration import Administration
-from tidegate.clients.answers import Fields, Journal, Published, TopicsPage, fields_of
+from tidegate.clients.answers import Fields, Journal, Published, TopicsPage
 from tidegate.clients.errors import GatewayProblem
+from tidegate.clients.live.live import Live
+from tidegate.clients.live.wish import Wish
+from tidegate.clients.publishing.outbox import DELIVERY_S, LIMITS, Batch, Limits
+from tidegate.clients.publishing.publisher import Publisher
+from tidegate.clients.requests import NDJSON, Post, RecordKey, new_key, request_of, topic_path
 from tidegate.clients.retry import PATIENCE_S, TOPIC_UNKNOWN, Retry, Trouble
 from tidegate.clients.session import Session
-from tidegate.clients.subscription import NO_CONTENT, Places, Subscription, request_of
-from tidegate.clients.token import Token
-from tidegate.clients.transport import (
-    ANSWER_SECONDS_MAX,
-    NDJSON,
-    NOT_MODIFIED,
-    Post,
-    Transport,
-    new_key,
-    topic_path,
-)
+from tidegate.clients.stream import Stream
+from tidegate.clients.subscription import Subscription
+from tidegate.clients.token import Token, TokenSource
+from tidegate.clients.transport import ANSWER_SECONDS_MAX, Given, Transport, is_temporary
 
 PIECE_BYTES = 4 * 1024 * 1024  # read at once from a file that may be larger than memory
-TOPICS_PER_PAGE = 1000  # the gateway's most
 
 
 class Gateway:
@@ -40,12 +36,14 @@ class Gateway:
     is out for a while, and takes effect once. Other requests are sent once, unless `every` is set.
 
     Args:
-        base_url: such as `http://127.0.0.1:8080`.
+        base_url: such as `http://127.0.0.1:8080`; of several gateways that share a bus, the next
+            one is used when one does not answer.
         answer_seconds_max: how long to wait for an answer, or for its next piece.
         patience_s: how long a failed publish is retried; 0 for no retry.
         every: the retries of every request after any temporary failure (429, 5xx, no answer);
             replaces `patience_s`.
-        token: sent with every request; by default that of the environment.
+        token: sent with every request, a text or a function that returns it; by default that of
+            the environment.
 
     Raises:
         ValueError: `base_url` is not an http address.
@@ -53,19 +51,20 @@ class Gateway:
 
     def __init__(
         self,
-        base_url: str = DEFAULT_ADDRESS,
+        base_url: Given = DEFAULT_ADDRESS,
         answer_seconds_max: float = ANSWER_SECONDS_MAX,
         patience_s: float = PATIENCE_S,
         every: Retry | None = None,
-        token: Token | None = None,
+        token: TokenSource = None,
     ) -> None:
-        token = token or Token.of_environment()
-        self._transport = Transport(base_url, answer_seconds_max, Retry(patience_s), every, token)
+        self._transport = Transport(
+            base_url, answer_seconds_max, Retry(patience_s), every, Token.of(token)
+        )
 
     @property
     def base_url(self) -> str:
-        """The address, without a trailing slash."""
-        return self._transport.base_url
+        """The address in use, without a trailing slash."""
+        return self._transport.addresses.current
 
     def __enter__(self) -> Self:
         return self
@@ -80,7 +79,7 @@ class Gateway:
     @property
     def administration(self) -> Administration:
         """Topics by their entity tags, and the sessions of every client."""
-        return Administration(self._transport.ask)
+        return Administration(self._transport)
 
     # Topics
 
@@ -103,23 +102,16 @@ class Gateway:
 
     def topics(self, prefix: str = "") -> Iterator[Fields]:
         """Yield every topic whose name begins with `prefix`, by name; fetched in pages."""
-        first = f"/v1/topics?limit={TOPICS_PER_PAGE}"
-        if prefix:
-            first += f"&prefix={quote(prefix, safe='')}"
-        following: str | None = first
+        following: str | None = requests.topics_path(prefix)
         while following:
-            page = fields_of(self._transport.ask("GET", following))
-            yield from page["topics"]
-            following = page.get("next")
+            page = self.topics_page(following, known="")
+            assert page is not None, "nothing is known, so there is a page"
+            yield from page.topics
+            following = page.following
 
     def topics_page(self, address: str, known: str) -> TopicsPage | None:
         """Return a page of the list of topics; None if its entity tag is still `known`."""
-        headers = {"If-None-Match": known} if known else {}
-        answer = self._transport.ask("GET", address, headers=headers)
-        if answer.status_code == NOT_MODIFIED:
-            return None
-        page = fields_of(answer)
-        return TopicsPage(page["topics"], page["next"], answer.headers.get("ETag", ""))
+        return self._transport.ask(requests.topics_page(address, known))
 
     def delete_topic(self, topic: str) -> None:
         """Delete a topic and its messages; its subscriptions end."""
@@ -153,7 +145,7 @@ class Gateway:
         if idempotency_key is None and producer is None and self._transport.retry.seconds_max > 0:
             idempotency_key = new_key()
         post = Post.of(lines, producer=producer, sequence=sequence, idempotency_key=idempotency_key)
-        return Published.of(self._post(topic, post, trouble))
+        return self._transport.ask(requests.publish(topic, post), trouble)
 
     def publish_body(
         self, topic: str, body: bytes, producer: str, sequence: int, media_type: str = NDJSON
@@ -161,7 +153,8 @@ class Gateway:
         """Publish a body under a number, once: NDJSON envelopes, or one message as it is."""
         # Lines may be removals, which only an envelope can say; a single message goes as it is.
         post = Post.of([body], producer=producer, sequence=sequence, media_type=media_type)
-        return Published.of(self._post(topic, post, None, enveloped=media_type == NDJSON))
+        publish = requests.publish(topic, post, enveloped=media_type == NDJSON)
+        return self._transport.ask(publish)
 
     def stage(
         self,
@@ -183,7 +176,7 @@ class Gateway:
                 removes the record of that key.
         """
         post = Post.of(lines, producer=producer, stage=stage)
-        return int(self._post(topic, post, None, enveloped=enveloped)["messages"])
+        return self._transport.ask(requests.stage(topic, post, enveloped=enveloped))
 
     def commit(
         self, topic: str, producer: str, run: int, sequence: int, stages: Sequence[str]
@@ -197,9 +190,7 @@ class Gateway:
             sequence: rises from commit to commit, also over runs.
             stages: the names.
         """
-        document = {"producer": producer, "run": run, "sequence": sequence, "stages": list(stages)}
-        path = f"{topic_path(topic)}/commits"
-        return Published.of(self._transport.publish("POST", path, None, json=document))
+        return self._transport.ask(requests.commit(topic, producer, run, sequence, stages))
 
     def knows(self, topic: str, producer: str, run: int, sequence: int) -> bool:
         """Return True if that number of the producer, or a higher one, was published."""
@@ -210,6 +201,22 @@ class Gateway:
                 raise
             return False
 
+    def publisher(
+        self, topic: str, limits: Limits = LIMITS, patience_s: float = DELIVERY_S
+    ) -> Publisher:
+        """Return a publisher, which collects messages to batches; each counts once.
+
+        Args:
+            topic: to publish to.
+            limits: of batches, and of what waits.
+            patience_s: how long a batch is repeated before the publisher stops.
+        """
+
+        def send(batch: Batch) -> object:
+            return self._transport.ask(requests.publish(topic, batch.post, once=True))
+
+        return Publisher(send, limits, Retry(patience_s), is_temporary)
+
     def sow(self, topic: str, **query: str | int | None) -> Iterator[bytes]:
         """Yield the state of the world as JSON texts, one for each record.
 
@@ -217,6 +224,20 @@ class Gateway:
         as_of.
         """
         return self._transport.lines(f"{topic_path(topic)}/sow", query)
+
+    def delete_records(
+        self, topic: str, *, record_key: RecordKey | None = None, filter_text: str | None = None
+    ) -> int:
+        """Delete the record of a key, or all that match a filter; return how many there were.
+
+        Subscribers that asked for removals (option `oof`) get one for each.
+
+        Args:
+            topic: with a key of its own.
+            record_key: of one field that field, of several the tuple of them.
+            filter_text: in place of `record_key`; to give neither is refused.
+        """
+        return self._transport.ask(requests.delete_records(topic, record_key, filter_text))
 
     def messages(
         self, topic: str, from_: str = "epoch", limit: int | None = None
@@ -235,7 +256,9 @@ class Gateway:
     def journal_page(self, topic: str, after: str, messages_max: int) -> bytes:
         """Return NDJSON envelopes after the bookmark `after`, at most so many lines."""
         params = {"from": after, "limit": messages_max}
-        return self._transport.ask("GET", f"{topic_path(topic)}/messages", params=params).content
+        path = f"{topic_path(topic)}/messages"
+        page = requests.Request("GET", path, lambda answer: answer.content, {"params": params})
+        return self._transport.ask(page)
 
     def records(self, topic: str) -> Iterator[bytes]:
         """Yield NDJSON envelopes of a topic's records, in the order of their last change.
@@ -285,26 +308,40 @@ class Gateway:
             command=command,
             format=format_name,
         )
-        path = f"{topic_path(topic)}/subscribe"
-        # Ids of a pattern's stream end with its session; the places in each topic outlive it.
-        places = Places() if "*" in topic or ">" in topic else None
+        stream = Stream.of(topic, params, last_event_id, trouble)
+        return self._subscription(topic, params, stream, seconds_max)
 
-        def connect(after: str) -> httpx2.Response:
-            if after or places is None or not places.text or command == "sow":
-                return self._transport.open_stream("GET", path, after, params=params)
-            # The body takes as many places as a pattern has topics; a query has 8 KiB.
-            return self._transport.open_stream(
-                "POST", path, json={**params, "bookmarks": places.text}
-            )
+    def live(
+        self,
+        topic: str,
+        *,
+        options: str = "",
+        filter_text: str | None = None,
+        order_by: str | None = None,
+        command: str | None = None,
+        deltas: bool = False,
+        removals: bool | None = None,
+        trouble: Trouble | None = None,
+    ) -> Live:
+        """Subscribe; return a dict of the newest values, which follows the topic by itself.
 
-        return Subscription(
-            connect,
-            seconds_max=seconds_max,
-            last_event_id=last_event_id,
-            once=command == "sow",
-            trouble=trouble,
-            places=places,
-        )
+        Args:
+            topic: to subscribe to, or a pattern.
+            options: the options string, such as `conflation=1s`.
+            filter_text: only records that match.
+            order_by: of a window, and of `in_order`; such as `/price DESC`.
+            command: in place of the one that `deltas` gives.
+            deltas: send changed fields only; the values here stay whole.
+            removals: ask for removals; by default where the topic has keys.
+            trouble: called with a sentence when the connection is lost; see Subscription.
+        """
+        wish = Wish(topic, options, filter_text, order_by, command, deltas, removals)
+
+        def subscribe(params: Mapping[str, str]) -> Subscription:
+            stream = Stream.of(topic, params, trouble=trouble)
+            return self._subscription(topic, params, stream)
+
+        return Live(wish, subscribe)
 
     def open_session(
         self,
@@ -322,21 +359,16 @@ class Gateway:
             seconds_max: end its events after this time.
             trouble: called with a sentence when the connection is lost; see Subscription.
         """
-        body: Fields = {"conflated": conflated}
-        if limits is not None:
-            body["limits"] = limits
-        opened = fields_of(self._transport.ask("POST", "/v1/sessions", json=body))
-        address = f"/v1/sessions/{opened['session']}"
+        opened = self._transport.ask(requests.open_session(limits, conflated))
 
         def ask(method: str, path: str, document: Fields | None) -> Fields:
-            given = {} if document is None else {"json": document}
-            answer = self._transport.ask(method, address + path, **given)
-            return {} if answer.status_code == NO_CONTENT else fields_of(answer)
+            about = requests.about_session(opened["session"], method, path, document)
+            return self._transport.ask(about)
 
         events = Subscription(
             lambda after: self._transport.open_stream("GET", opened["events"], after),
+            Stream(trouble=trouble),
             seconds_max=seconds_max,
-            trouble=trouble,
         )
         return Session(opened["session"], ask, events)
 
@@ -345,14 +377,18 @@ class Gateway:
 
         `request` takes what a subscription takes: options, filter, order_by, command.
         """
-        body = {"topic": topic, **request_of(**request)}
-        return fields_of(self._transport.ask("POST", "/v1/explain", json=body))
+        return self._transport.ask(requests.explain(topic, **request))
 
-    def _post(
-        self, topic: str, post: Post, trouble: Trouble | None, *, enveloped: bool = False
-    ) -> Fields:
-        path = f"{topic_path(topic)}/messages"
-        params = {"format": "envelope"} if enveloped else None
-        return self._transport.publish(
-            "POST", path, trouble, content=post.body, headers=post.headers, params=params
-        )
+    def _subscription(
+        self,
+        topic: str,
+        params: Mapping[str, str],
+        stream: Stream,
+        seconds_max: float | None = None,
+    ) -> Subscription:
+        def connect(after: str) -> httpx2.Response:
+            method, given = stream.opening(params)
+            path = f"{topic_path(topic)}/subscribe"
+            return self._transport.open_stream(method, path, after, **given)
+
+        return Subscription(connect, stream, seconds_max=seconds_max)

@@ -1,14 +1,22 @@
-"""A client's own copy of a subscription's records, kept from its envelopes."""
+"""A client's own copy of a subscription's records, and what each event changes in it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import msgspec
 
 from tidegate.clients.errors import AnswerInvalid
 from tidegate.clients.sse import Event
+
+COMES_AGAIN = frozenset({"BACK_PRESSURE", "UNUSABLE"})  # reasons of an end that may pass
+
+
+def comes_again(event: Event) -> bool:
+    """Return True for the end of a subscription that a client is to begin again."""
+    return event.name == "unsubscribed" and event.fields.get("reason") in COMES_AGAIN
 
 
 def patched(value: Any, patch: Any) -> Any:
@@ -28,75 +36,292 @@ def patched(value: Any, patch: Any) -> Any:
     return merged
 
 
-RecordId = tuple[str, str]
-"""A topic, and the JSON text of one of its keys; `null` where the topic has none."""
-
-
-class Change(NamedTuple):
-    """The effect of one row: `value` is the record as it is now, None if it is gone."""
+class RecordId(NamedTuple):
+    """A topic, and the JSON text of one of its keys; `null` where the topic has none."""
 
     topic: str
-    key: Any
+    key_text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A record as it is now, or a removed one as it last was.
+
+    Attributes:
+        id: identifies the record among those of a subscription.
+        key: the fields of the key; None on a topic without key.
+        op: `snapshot`, `publish`, `delta` or `oof`.
+        value: the record; after a delta the whole one, None for a removed one.
+        previous: the value before; None for a new record.
+        reason: of a removal: `deleted`, `expired`, `match`, or `missed` for a record that was
+            removed while the stream was lost.
+        envelope: the row as it was sent, with its bookmark and, where asked for, its receipt.
+    """
+
+    id: RecordId
+    key: list[Any] | None
     op: str
     value: Any
+    previous: Any = None
+    reason: str | None = None
+    envelope: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def topic(self) -> str:
+        """The topic of the record."""
+        return self.id.topic
+
+
+class Changes:
+    """The net effect of one or more flushes: each record is in one of the three lists."""
+
+    def __init__(self) -> None:
+        self._added: dict[RecordId, Row] = {}
+        self._changed: dict[RecordId, Row] = {}
+        self._removed: dict[RecordId, Row] = {}
+
+    @property
+    def added(self) -> list[Row]:
+        """Records that were not held before."""
+        return list(self._added.values())
+
+    @property
+    def changed(self) -> list[Row]:
+        """Records with a new value; `previous` is the one before."""
+        return list(self._changed.values())
+
+    @property
+    def removed(self) -> list[Row]:
+        """Records that are no longer there; `reason` says why."""
+        return list(self._removed.values())
+
+    def __len__(self) -> int:
+        return len(self._added) + len(self._changed) + len(self._removed)
+
+    def __repr__(self) -> str:
+        return f"Changes(added={self.added}, changed={self.changed}, removed={self.removed})"
+
+    def put(self, row: Row, is_new: bool) -> None:
+        """Record a value; `is_new` if nothing was held before it."""
+        removed = self._removed.pop(row.id, None)
+        before = self._changed.get(row.id) or removed
+        if before is not None:
+            self._changed[row.id] = replace(row, previous=before.previous)
+        elif is_new or row.id in self._added:
+            self._added[row.id] = replace(row, previous=None)
+        else:
+            self._changed[row.id] = row
+
+    def remove(self, row: Row) -> None:
+        """Record a removal."""
+        if self._added.pop(row.id, None) is not None:
+            return  # came and went: nothing for a reader to do
+        before = self._changed.pop(row.id, None)
+        self._removed[row.id] = replace(row, previous=before.previous) if before else row
+
+    def join(self, later: Changes) -> None:
+        """Add later changes, so that a reader that is behind gets both as one."""
+        for row in later.removed:
+            self.remove(row)
+        for row in later.added:
+            self.put(row, is_new=True)
+        for row in later.changed:
+            self.put(row, is_new=False)
+
+
+class Taken(NamedTuple):
+    """The effect of one event: its rows, what they changed, and whether each could be applied.
+
+    `is_whole` is False after a delta without its record; the other rows are applied all the same.
+    """
+
+    rows: list[Row]
+    changes: Changes
+    is_whole: bool = True
 
 
 class Replica:
     """The newest value of each key, from events in the formats `envelope` and `batch`.
 
-    Deltas are applied, `oof` removes a record, and a snapshot replaces all records of its topic.
+    Deltas are applied, `oof` removes a record, and a snapshot replaces all records of its topic:
+    at its end, so that a record that it repeats is no change.
     """
 
     def __init__(self) -> None:
-        self._values: dict[RecordId, Any] = {}
+        self._rows: dict[RecordId, Row] = {}
+        # The ids of each topic: those of one topic of a pattern are not sought among all.
+        self._ids: dict[str, set[RecordId]] = {}
+        self._unseen: dict[str, set[RecordId]] = {}
 
     @property
-    def values(self) -> Mapping[RecordId, Any]:
+    def rows(self) -> Mapping[RecordId, Row]:
         """The records, in the order of their first arrival."""
-        return self._values
+        return self._rows
 
-    def take(self, event: Event) -> list[Change]:
-        """Apply one event and return the rows that it brought.
+    @property
+    def values(self) -> dict[RecordId, Any]:
+        """The values of the records, in the order of their first arrival."""
+        return {id_: row.value for id_, row in self._rows.items()}
+
+    def take(self, event: Event) -> Taken:
+        """Apply one event.
 
         Raises:
-            AnswerInvalid: a message that is not an envelope, or a delta of an unknown record.
+            AnswerInvalid: a message that is not an envelope.
         """
+        taken = Taken([], Changes())
         match event.name:
             case "message":
-                return [self._apply(row) for row in _rows(_decoded(event))]
-            # A snapshot has all records: one that it leaves out is gone, without a removal.
-            case "group_begin" | "unsubscribed":
-                self._forget(_decoded(event).get("topic"))
-        return []
+                return self._take_rows(_decoded(event))
+            case "group_begin":
+                topic = _decoded(event)["topic"]
+                self._unseen[topic] = set(self._ids.get(topic, ()))
+            case "group_end":
+                # A snapshot has all records: one that it leaves out is gone, without a removal.
+                for missed in self._unseen.pop(_decoded(event)["topic"], ()):
+                    self._drop(missed, "missed", taken.changes)
+            # One that comes again keeps its records: the snapshot to come says what has left.
+            case "unsubscribed" if not comes_again(event):
+                fields = _decoded(event)
+                reason = "deleted" if fields.get("reason") == "REMOVED" else "unsubscribed"
+                for left in set(self._ids.get(fields.get("topic", ""), ())):
+                    self._drop(left, reason, taken.changes)
+        return taken
 
-    def _apply(self, row: Mapping[str, Any]) -> Change:
-        topic, op, fields = row["topic"], row["op"], row.get("key")
-        # JSON text, as a key may hold lists, which no dict takes as a key.
-        record = topic, msgspec.json.encode(fields).decode()
+    def _take_rows(self, document: Mapping[str, Any]) -> Taken:
+        rows, changes = list[Row](), Changes()
+        # Format `batch` has many rows in an event, `envelope` is one itself.
+        for given in document.get("rows", [document]):
+            if not {"topic", "op", "value"} <= given.keys():
+                raise AnswerInvalid("a message of the stream is no envelope")
+            row = self._apply(given, changes)
+            if row is not None:
+                rows.append(row)
+        return Taken(rows, changes, len(rows) == len(document.get("rows", [document])))
+
+    def _apply(self, given: Mapping[str, Any], changes: Changes) -> Row | None:
+        """Return the row as it is now; None for a delta without its record."""
+        key, op, value = given.get("key"), given["op"], given["value"]
+        # JSON text, as a key may hold lists, which no dict takes as a key; and 1 is not true.
+        id_ = RecordId(given["topic"], msgspec.json.encode(key).decode())
+        held = self._rows.get(id_)
+        previous = None if held is None else held.value
         if op == "oof":
-            self._values.pop(record, None)
-            return Change(topic, fields, op, None)
-        value = row["value"]
+            row = Row(id_, key, op, None, previous, given.get("reason"), given)
+            self._forget(id_)
+            if held is not None:
+                changes.remove(row)
+            return row
         if op == "delta":
             # A guess would be wrong for good: deltas after it build on it.
-            if record not in self._values:
-                raise AnswerInvalid(f"a delta came for a record of {topic} that is not held")
-            value = patched(self._values[record], value)
-        self._values[record] = value
-        return Change(topic, fields, op, value)
+            if held is None:
+                return None
+            value = patched(held.value, value)
+        row = Row(id_, key, op, value, previous, None, given)
+        unseen = self._unseen.get(id_.topic, ())
+        repeats = held is not None and id_ in unseen and _are_same(held.value, value)
+        if unseen:
+            self._unseen[id_.topic].discard(id_)
+        self._rows[id_] = row
+        self._ids.setdefault(id_.topic, set()).add(id_)
+        # A snapshot after a lost stream repeats what is held; that is no change.
+        if not repeats:
+            changes.put(row, is_new=held is None)
+        return row
 
-    def _forget(self, topic: str | None) -> None:
-        # A list, since a dict cannot change while it is gone through.
-        for record in [record for record in self._values if topic in (None, record[0])]:
-            del self._values[record]
+    def _drop(self, id_: RecordId, reason: str, changes: Changes) -> None:
+        held = self._rows[id_]
+        self._forget(id_)
+        changes.remove(replace(held, op="oof", value=None, previous=held.value, reason=reason))
+
+    def _forget(self, id_: RecordId) -> None:
+        self._rows.pop(id_, None)
+        self._ids.get(id_.topic, set()).discard(id_)
+        self._unseen.get(id_.topic, set()).discard(id_)
 
 
-def _rows(document: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    # Format `batch` has many rows in an event, `envelope` is one itself.
-    for row in document.get("rows", [document]):
-        if not {"topic", "op", "value"} <= row.keys():
-            raise AnswerInvalid("a message of the stream is no envelope")
-        yield row
+class SessionEvent(NamedTuple):
+    """An event, its subscription if it has one, and its rows as they are now."""
+
+    event: Event
+    sub: str | None
+    rows: list[Row]
+
+
+class Replicas(dict[str, Replica]):
+    """The records of each subscription of a session, by its name."""
+
+    def named(self, name: str) -> str:
+        """Have a replica for a new subscription, and return its name."""
+        # The stream may have met the name first: its replica has rows by now.
+        self.setdefault(name, Replica())
+        return name
+
+    def applied(self, event: Event) -> SessionEvent:
+        """Apply an event of the session's stream.
+
+        Raises:
+            AnswerInvalid: a delta came for a record that is not held.
+        """
+        # A row in format `value` does not name its subscription, so no replica can take it.
+        sub = event.fields.get("sub")
+        if not isinstance(sub, str):
+            return SessionEvent(event, None, [])
+        taken = self.setdefault(sub, Replica()).take(event)
+        if not taken.is_whole:
+            raise AnswerInvalid(f"a delta came for a record of {sub} that is not held")
+        return SessionEvent(event, sub, taken.rows)
+
+
+def order_of(text: str) -> Iterator[tuple[list[str], bool, bool]]:
+    """Yield the fields of an order such as `/price DESC,/symbol`: names, descending, as text."""
+    for part in filter(str.strip, text.split(",")):
+        path, *words = part.split()
+        names = [name for name in path.removeprefix("$.").replace(".", "/").split("/") if name]
+        upper = [word.upper() for word in words]
+        yield names, "DESC" in upper, "TEXT" in upper
+
+
+def in_order(rows: list[Row], text: str) -> list[Row]:
+    """Return rows as the gateway orders them: null, numbers, strings; ties by key."""
+    ordered = sorted(rows, key=lambda row: [_rank(field, False) for field in row.key or []])
+    # Sorts are stable: the last field first.
+    for names, descending, as_text in reversed(list(order_of(text))):
+        ordered = sorted_by(ordered, names, descending=descending, as_text=as_text)
+    return ordered
+
+
+def sorted_by(
+    rows: list[Row], names: list[str], *, descending: bool = False, as_text: bool = False
+) -> list[Row]:
+    """Return rows by the field at `names`; those that have the same stay as they were."""
+
+    def rank(row: Row) -> tuple[int, Any]:
+        return _rank(_field_of(row.value, names), as_text)
+
+    return sorted(rows, key=rank, reverse=descending)
+
+
+def _field_of(value: Any, names: list[str]) -> Any:
+    for name in names:
+        value = value[0] if isinstance(value, list) and value else value
+        value = value.get(name) if isinstance(value, dict) else None
+    return value[0] if isinstance(value, list) and value else value
+
+
+def _rank(value: Any, as_text: bool) -> tuple[int, Any]:
+    if value is None or value == "" or isinstance(value, dict | list):
+        return 0, 0
+    if isinstance(value, bool):
+        return 2, "true" if value else "false"
+    if isinstance(value, int | float) and not as_text:
+        return 1, value
+    return 2, str(value)
+
+
+def _are_same(one: Any, other: Any) -> bool:
+    # Python finds 1, 1.0 and true equal; their texts are not.
+    return one == other and msgspec.json.encode(one) == msgspec.json.encode(other)
 
 
 def _decoded(event: Event) -> dict[str, Any]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from tidegate.clients.errors import GatewayError, GatewayProblem
@@ -57,6 +58,52 @@ class Backoff:
         return asked_s + self._chance(0.0, doubled_s(self._failures, self._first_s, self._most_s))
 
 
+class Attempts:
+    """The attempts at one request: how long to wait after a failure, or that it was the last.
+
+    Args:
+        seconds_max: counted from the first failure; 0 for no retry.
+        is_worth_retrying: returns True if another attempt may succeed.
+        on_retry: called with the first failure that is retried.
+        chance: draws a pause from a range; for tests.
+    """
+
+    def __init__(
+        self,
+        seconds_max: float,
+        is_worth_retrying: Callable[[Exception], bool],
+        on_retry: OnRetry | None = None,
+        chance: Chance = random.uniform,
+    ) -> None:
+        self._seconds_max = seconds_max
+        self._is_worth_retrying = is_worth_retrying
+        self._on_retry = on_retry
+        self._backoff = Backoff(most_s=PAUSE_MOST_S, chance=chance)
+        self._give_up_at: float | None = None
+
+    def wait_s(self, error: Exception, now: float) -> float:
+        """Return the seconds until the next attempt.
+
+        It is never shorter than the `retry_after_s` of the failure, where it has one.
+
+        Raises:
+            Exception: `error` itself, if it was the last attempt.
+        """
+        if not self._is_worth_retrying(error):
+            raise error
+        is_first = self._give_up_at is None
+        # From the first failure on: a slow answer is not held against the retries.
+        give_up_at = now + self._seconds_max if self._give_up_at is None else self._give_up_at
+        self._give_up_at = give_up_at
+        wait_s = self._backoff.wait_s(getattr(error, "retry_after_s", None) or 0.0)
+        # Now and not after the wait: the caller would get the same error later.
+        if now + wait_s >= give_up_at:
+            raise error
+        if is_first and self._on_retry is not None:
+            self._on_retry(error)
+        return wait_s
+
+
 class Retry:
     """Repeats a failed request until it succeeds or time is up.
 
@@ -90,8 +137,6 @@ class Retry:
     ) -> Answer:
         """Return the answer of `ask`, calling it until it succeeds or time is up.
 
-        A pause is never shorter than the `retry_after_s` of the failure, where it has one.
-
         Args:
             ask: sends the request, the same one each time.
             is_worth_retrying: returns True if another attempt may succeed.
@@ -100,26 +145,35 @@ class Retry:
         Raises:
             Exception: the last failure, or one that is not worth a retry.
         """
-        on_retry = on_retry or self._on_retry
-        backoff = Backoff(most_s=PAUSE_MOST_S, chance=self._chance)
-        give_up_at: float | None = None
+        attempts = self.attempts(is_worth_retrying, on_retry)
         while True:
             try:
                 return ask()
             except Exception as error:
-                if not is_worth_retrying(error):
-                    raise
-                now, is_first = self._clock(), give_up_at is None
-                # From the first failure on: a slow answer is not held against the retries.
-                give_up_at = now + self.seconds_max if give_up_at is None else give_up_at
-                wait_s = backoff.wait_s(getattr(error, "retry_after_s", None) or 0.0)
-                # Now and not after the wait: the caller would get the same error later.
-                if now + wait_s >= give_up_at:
-                    raise
-                if is_first and on_retry is not None:
-                    on_retry(error)
+                wait_s = attempts.wait_s(error, self._clock())
             # Outside of `except`: what a pause raises, such as a stop, is no effect of the failure.
             self._pause(wait_s)
+
+    def attempts(
+        self, is_worth_retrying: Callable[[Exception], bool], on_retry: OnRetry | None = None
+    ) -> Attempts:
+        """Return the attempts at one request, for a caller that waits by itself."""
+        on_retry = on_retry or self._on_retry
+        return Attempts(self.seconds_max, is_worth_retrying, on_retry, self._chance)
+
+
+async def repeated(ask: Callable[[], Awaitable[Answer]], attempts: Attempts) -> Answer:
+    """Return the answer of `ask`, calling it until it succeeds or the attempts are used up.
+
+    Raises:
+        Exception: the last failure, or one that is not worth a retry.
+    """
+    while True:
+        try:
+            return await ask()
+        except Exception as error:
+            wait_s = attempts.wait_s(error, time.monotonic())
+        await asyncio.sleep(wait_s)
 
 
 MISSING_SECONDS_MAX = 60.0
@@ -129,6 +183,17 @@ WORTH_ANOTHER_TRY = frozenset({408, 429, 500, 502, 503, 504})
 Trouble = Callable[[str], None]
 
 
+def reporting(trouble: Trouble | None) -> OnRetry | None:
+    """Return what tells `trouble` of the first failure of a request that is retried."""
+    if trouble is None:
+        return None
+
+    def report(error: Exception) -> None:
+        trouble(f"{error}; trying again")
+
+    return report
+
+
 class Outage:
     """The time between a lost connection and the next `hello`.
 
@@ -136,18 +201,18 @@ class Outage:
     restarted, and its publisher has not reconnected yet. That is waited for silently, for
     `MISSING_SECONDS_MAX`.
 
+    Times are seconds of any clock that never goes back.
+
     Args:
         trouble: called with a sentence once for each kind of failure in an outage.
-        clock: seconds that never go back; for tests.
 
     Attributes:
         error: the last failure; None while connected.
     """
 
-    def __init__(self, trouble: Trouble, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, trouble: Trouble) -> None:
         self.error: GatewayError | None = None
         self._trouble = trouble
-        self._clock = clock
         self._reported: set[type[GatewayError]] = set()
         self._missing_until: float | None = None
 
@@ -157,14 +222,14 @@ class Outage:
         self._reported.clear()
         self._missing_until = None
 
-    def record(self, error: GatewayError) -> None:
+    def record(self, error: GatewayError, now: float) -> None:
         """Record a failure after which another attempt may succeed.
 
         Raises:
             GatewayProblem: `error` itself, if no attempt can succeed.
         """
         if isinstance(error, GatewayProblem) and error.code == TOPIC_UNKNOWN:
-            self._await_topic(error)
+            self._await_topic(error, now)
         else:
             if isinstance(error, GatewayProblem) and error.status not in WORTH_ANOTHER_TRY:
                 raise error
@@ -172,14 +237,13 @@ class Outage:
             self._report(error)
         self.error = error
 
-    def shortened_s(self, wait_s: float) -> float:
+    def shortened_s(self, wait_s: float, now: float) -> float:
         """Return the wait before the next attempt, so that a topic's last chance is not missed."""
         if self._missing_until is None:
             return wait_s
-        return min(wait_s, max(0.0, self._missing_until - self._clock()))
+        return min(wait_s, max(0.0, self._missing_until - now))
 
-    def _await_topic(self, error: GatewayProblem) -> None:
-        now = self._clock()
+    def _await_topic(self, error: GatewayProblem, now: float) -> None:
         if self._missing_until is None:
             self._missing_until = now + MISSING_SECONDS_MAX
         elif now >= self._missing_until:

@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 from tidegate.clients.answers import Fields
-from tidegate.clients.replica import Change, Replica
-from tidegate.clients.sse import Event
-from tidegate.clients.subscription import Subscription, request_of
+from tidegate.clients.replica import Replicas, SessionEvent
+from tidegate.clients.requests import subscribing
+from tidegate.clients.subscription import Subscription
 
 Ask = Callable[[str, str, Fields | None], Fields]
 """Method, what follows the session's address, and the body; the answer's object, if any."""
-
-
-class SessionEvent(NamedTuple):
-    """An event, its subscription if it has one, and the changes of its rows."""
-
-    event: Event
-    sub: str | None
-    changes: list[Change]
 
 
 class Session:
@@ -39,7 +31,7 @@ class Session:
 
     def __init__(self, session_id: str, ask: Ask, events: Subscription) -> None:
         self.id = session_id
-        self.replicas: dict[str, Replica] = {}
+        self.replicas = Replicas()
         self._ask = ask
         self._events = events
 
@@ -60,17 +52,9 @@ class Session:
         Raises:
             GatewayProblem: refused; nothing was added.
         """
-        body = request_of(
-            options=options or None,
-            filter=filter_text,
-            order_by=order_by,
-            command=command,
-            format=format_name,
-        )
-        name: str = self._ask("POST", "/subscriptions", {"topic": topic, **body})["sub"]
-        # The reading thread may have met the name first: its replica has rows by now.
-        self.replicas.setdefault(name, Replica())
-        return name
+        body = subscribing(topic, options, filter_text, order_by, command, format_name)
+        name: str = self._ask("POST", "/subscriptions", body)["sub"]
+        return self.replicas.named(name)
 
     def change(self, name: str, **change: Any) -> Fields:
         """Change a running subscription, and return what was granted.
@@ -115,13 +99,6 @@ class Session:
 
         Raises:
             GatewayProblem: session-unknown, after an absence beyond the session's retention.
+            AnswerInvalid: a delta came for a record that is not held.
         """
-        return map(self._applied, self._events)
-
-    def _applied(self, event: Event) -> SessionEvent:
-        # A row in format `value` does not name its subscription, so no replica can take it.
-        sub = event.fields.get("sub")
-        if not isinstance(sub, str):
-            return SessionEvent(event, None, [])
-        changes = self.replicas.setdefault(sub, Replica()).take(event)
-        return SessionEvent(event, sub, changes)
+        return map(self.replicas.applied, self._events)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 import httpx2
@@ -14,27 +14,39 @@ from tidegate.clients.errors import TokenUnusable
 TOKEN_VARIABLE = "TIDEGATE_TOKEN"
 TOKEN_FILE_VARIABLE = "TIDEGATE_TOKEN_FILE"
 TOKEN_BYTES_MAX = 16 << 10
+UNAUTHENTICATED = 401
 
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]+", re.ASCII)
 
 
 class Token(httpx2.Auth):
-    """A bearer token, from a text or from a file; without either, requests carry none.
+    """A bearer token, from a text, a function or a file; without any, requests carry none.
 
-    A file is read at each request, so that whoever renews it need not tell its readers. Processes
-    of Spark find the token in their own environment, never in a plan.
+    A function is called, and a file is read, at each request, so that whoever renews the token need
+    not tell its readers; a refused one is read once more. Processes of Spark find the token in
+    their own environment, never in a plan.
 
     Args:
-        text: of the token.
-        file: that holds one; it is used if there is no text.
+        source: text of the token, or a function that returns it; it must not wait.
+        file: that holds one; it is used if there is no source.
 
     Raises:
-        ValueError: `text` is none.
+        ValueError: the text is none.
     """
 
-    def __init__(self, text: str | None = None, file: str | Path | None = None) -> None:
-        self._text = None if text is None else _checked(text)
+    def __init__(
+        self, source: str | Callable[[], str] | None = None, file: str | Path | None = None
+    ) -> None:
+        self._text = _checked(source) if isinstance(source, str) else None
+        self._call = source if callable(source) else None
         self._file = None if file is None else Path(file)
+
+    @classmethod
+    def of(cls, given: TokenSource) -> Token:
+        """Return the token that a client was given; without one, that of the environment."""
+        if given is None:
+            return cls.of_environment()
+        return given if isinstance(given, Token) else cls(given)
 
     @classmethod
     def of_environment(cls) -> Token:
@@ -44,13 +56,13 @@ class Token(httpx2.Auth):
 
     def __repr__(self) -> str:
         """Say where the token comes from, never what it is."""
-        source = "a text" if self._text is not None else self._file or "nowhere"
+        source = "a text" if self._text is not None else self._call or self._file or "nowhere"
         return f"Token(from {source})"
 
     def auth_flow(
         self, request: httpx2.Request
     ) -> Generator[httpx2.Request, httpx2.Response, None]:
-        """Add the token to a request.
+        """Add the token to a request; send it once more with another one if it is refused.
 
         Raises:
             TokenUnusable: the file cannot be read, or holds none.
@@ -58,9 +70,18 @@ class Token(httpx2.Auth):
         text = self._read()
         if text is not None:
             request.headers["Authorization"] = f"Bearer {text}"
-        yield request
+        answer = yield request
+        # It may have expired a moment ago, and have been renewed meanwhile.
+        if answer.status_code == UNAUTHENTICATED and (renewed := self._read()) not in (None, text):
+            request.headers["Authorization"] = f"Bearer {renewed}"
+            yield request
 
     def _read(self) -> str | None:
+        if self._call is not None:
+            try:
+                return _checked(self._call())
+            except ValueError as error:
+                raise TokenUnusable(f"The function of the token: {error}") from None
         if self._text is not None or self._file is None:
             return self._text
         try:
@@ -73,6 +94,9 @@ class Token(httpx2.Auth):
             return _checked(text)
         except ValueError as error:
             raise TokenUnusable(f"The token's file: {error}") from None
+
+
+TokenSource = Token | str | Callable[[], str] | None
 
 
 def _checked(text: str) -> str:

@@ -2,38 +2,101 @@
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+import os
+import re
+import ssl
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, BinaryIO, TypeVar
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
 import httpx2
 
 from tidegate.clients import DEFAULT_ADDRESS
-from tidegate.clients.answers import Fields, fields_of, problem_of, require_media_type, split_lines
-from tidegate.clients.errors import GatewayProblem, GatewayUnreachable
-from tidegate.clients.retry import Retry, Trouble
-from tidegate.clients.subscription import HELLO_SECONDS_MAX, NO_CONTENT
+from tidegate.clients.answers import Lines, problem_of, require_media_type
+from tidegate.clients.errors import (
+    AnswerInvalid,
+    CertificateUnusable,
+    GatewayProblem,
+    GatewayUnreachable,
+)
+from tidegate.clients.requests import JSON, NDJSON, NO_CONTENT, NOT_MODIFIED, Request
+from tidegate.clients.retry import Retry, Trouble, reporting
 from tidegate.clients.token import Token
 
 ANSWER_SECONDS_MAX = 60.0  # a commit of a million messages takes a while
 CONNECT_SECONDS_MAX = 5.0
+HEADER_SECONDS_MAX = 30.0  # of a stream, which a gateway that is well answers at once
 EVENT_STREAM = "text/event-stream"
-JSON = "application/json"
-NDJSON = "application/x-ndjson"
-NOT_MODIFIED = 304
-OUT_FOR_A_WHILE = frozenset({502, 503, 504})
+OUT = 503  # the bus is out, or the gateway is shutting down
+OUT_FOR_A_WHILE = frozenset({502, OUT, 504})
 TOO_MANY = 429
+CERTIFICATE_VARIABLE = "TIDEGATE_CLIENT_CERT"
+_USER = re.compile(r"//[^/@]*@")
 
 Answer = TypeVar("Answer")
+Given = str | Sequence[str]
+"""One address, or those of several gateways that share a bus."""
+
+
+class Addresses:
+    """The addresses of gateways that share a bus, of which one is used at a time.
+
+    Args:
+        given: such as `http://127.0.0.1:8080`.
+
+    Raises:
+        ValueError: one is no http address, or there is none.
+    """
+
+    def __init__(self, given: Given) -> None:
+        texts = [given] if isinstance(given, str) else list(given)
+        if not texts:
+            raise ValueError("expected at least one address")
+        self._all = [_checked_address(text) for text in texts]
+        self._at = 0
+        self._unconnected = 0  # in a row, of all addresses
+        self._was_reached = False
+
+    @property
+    def current(self) -> str:
+        """The address in use, without a trailing slash."""
+        return self._all[self._at]
+
+    @property
+    def are_secure(self) -> bool:
+        """True if one of them needs certificates."""
+        return any(address.startswith("https:") for address in self._all)
+
+    def answered(self, answer: httpx2.Response) -> None:
+        """Record that the gateway answered; one that is out gives way to the next address."""
+        self._was_reached, self._unconnected = True, 0
+        if answer.status_code == OUT:
+            self._turn()
+
+    def failure(self, error: httpx2.HTTPError) -> GatewayUnreachable:
+        """Return the error of a request without an answer, and use the next address from now on."""
+        is_unconnected = isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout)
+        # In the other cases the gateway may have received the request.
+        self._was_reached = self._was_reached or not is_unconnected
+        self._unconnected = self._unconnected + 1 if is_unconnected else 0
+        reason = str(error) or type(error).__name__
+        # Errors end in logs, and a proxy before the gateway may ask for a name and a password.
+        shown = _USER.sub("//", self.current)
+        failure = GatewayUnreachable(f"Cannot reach the gateway at {shown}: {reason}")
+        failure.was_reached = self._was_reached
+        failure.goes_elsewhere = is_unconnected and self._unconnected % len(self._all) != 0
+        self._turn()
+        return failure
+
+    def _turn(self) -> None:
+        self._at = (self._at + 1) % len(self._all)
 
 
 class Transport:
     """The connections to one gateway.
 
     Args:
-        base_url: its address.
+        base_url: its address, or several.
         answer_seconds_max: how long to wait for an answer, or for its next piece.
         retry: the retries of a publish while the gateway is out.
         every: the retries of every request after any temporary failure; None: only a publish is
@@ -42,62 +105,49 @@ class Transport:
 
     Raises:
         ValueError: `base_url` is not an http address.
+        CertificateUnusable: authorities or certificate cannot be read.
     """
 
     def __init__(
         self,
-        base_url: str,
+        base_url: Given,
         answer_seconds_max: float,
         retry: Retry,
         every: Retry | None,
         token: Token,
     ) -> None:
-        self.base_url = _checked_address(base_url)
+        self.addresses = Addresses(base_url)
         self.retry = every or retry
         self._every = every
-        limits = httpx2.Timeout(answer_seconds_max, connect=CONNECT_SECONDS_MAX)
-        # Loading certificates for nothing costs 20 ms a client, and every task of Spark makes one.
-        self._http = httpx2.Client(
-            base_url=self.base_url,
-            timeout=limits,
-            auth=token,
-            trust_env=False,
-            verify=self.base_url.startswith("https:"),
-        )
-        self._was_reached = False
+        self._http = httpx2.Client(**http_arguments(self.addresses, answer_seconds_max, token))
 
     def close(self) -> None:
         """Close the connections."""
         self._http.close()
 
-    def ask(self, method: str, path: str, **given: Any) -> httpx2.Response:
-        """Return a successful answer, read to its end."""
-        return self._sent_again(lambda: self._asked(method, path, **given))
+    def ask(self, request: Request[Answer], trouble: Trouble | None = None) -> Answer:
+        """Return what a request's answer says."""
 
-    def publish(self, method: str, path: str, trouble: Trouble | None, **given: Any) -> Fields:
-        """Return the fields of the answer to a publish, which takes effect once."""
+        def asked() -> Answer:
+            return request.read(self._asked(request.method, request.path, **request.given))
 
-        def report(error: Exception) -> None:
-            if trouble is not None:
-                trouble(f"{error}; trying again")
-
+        if not request.takes_effect_once:
+            return self._sent_again(asked)
         is_worth_retrying = is_temporary if self._every else is_gateway_out
-        return self.retry.call(
-            lambda: fields_of(self._asked(method, path, **given)),
-            is_worth_retrying,
-            report if trouble else None,
-        )
+        return self.retry.call(asked, is_worth_retrying, reporting(trouble))
 
     def lines(self, path: str, query: dict[str, str | int | None]) -> Iterator[bytes]:
         """Yield the lines of an answer as they arrive; this request is not retried."""
-        params = {name: value for name, value in query.items() if value is not None}
-        answer = self._send(self._http.build_request("GET", path, params=params))
-        require_media_type(answer, NDJSON, JSON)
+        answer = self._send("GET", path, params=given_of(query))
+        lines = Lines()
         # A retry would yield again what was yielded already.
         try:
-            yield from split_lines(answer.iter_bytes())
+            require_media_type(answer, NDJSON, JSON)
+            for chunk in answer.iter_bytes():
+                yield from lines.feed(chunk)
+            yield from lines.rest()
         except httpx2.HTTPError as error:
-            raise self._unreachable(error) from None
+            raise self.addresses.failure(error) from None
         finally:
             answer.close()
 
@@ -107,12 +157,12 @@ class Transport:
         def fetched() -> None:
             file.seek(0)
             file.truncate()
-            answer = self._send(self._http.build_request("GET", path, params=params))
-            require_media_type(answer, NDJSON, JSON)
+            answer = self._send("GET", path, params=params)
             try:
+                require_media_type(answer, NDJSON, JSON)
                 file.writelines(answer.iter_bytes())
             except httpx2.HTTPError as error:
-                raise self._unreachable(error) from None
+                raise self.addresses.failure(error) from None
             finally:
                 answer.close()
 
@@ -120,83 +170,79 @@ class Transport:
 
     def open_stream(self, method: str, path: str, after: str = "", **given: Any) -> httpx2.Response:
         """Return the open answer of a stream of events after the id `after`."""
-        headers = {"Accept": EVENT_STREAM, "Accept-Encoding": "identity"}
-        if after:
-            headers["Last-Event-ID"] = after
-        limits = httpx2.Timeout(HELLO_SECONDS_MAX, connect=CONNECT_SECONDS_MAX)
-        request = self._http.build_request(method, path, headers=headers, timeout=limits, **given)
-        answer = self._send(request)
+        answer = self._send(method, path, **stream_arguments(after), **given)
         # This limit was for the answer's header. The first event brings the one for silence; the
         # subscription watches it.
-        request.extensions["timeout"]["read"] = None
-        if answer.status_code != NO_CONTENT:
-            require_media_type(answer, EVENT_STREAM)
+        answer.request.extensions["timeout"]["read"] = None
+        try:
+            if answer.status_code != NO_CONTENT:
+                require_media_type(answer, EVENT_STREAM)
+        except AnswerInvalid:
+            answer.close()  # unread, it would keep its connection from the pool
+            raise
         return answer
 
     def _sent_again(self, ask: Callable[[], Answer]) -> Answer:
         return ask() if self._every is None else self._every.call(ask, is_temporary)
 
     def _asked(self, method: str, path: str, **given: Any) -> httpx2.Response:
-        answer = self._send(self._http.build_request(method, path, **given))
+        answer = self._send(method, path, **given)
         try:
             answer.read()
         except httpx2.HTTPError as error:
-            raise self._unreachable(error) from None
+            raise self.addresses.failure(error) from None
         return answer
 
-    def _send(self, request: httpx2.Request) -> httpx2.Response:
+    def _send(self, method: str, path: str, **given: Any) -> httpx2.Response:
         """Return the open answer; read, close and raise one that is no success."""
-        try:
-            answer = self._http.send(request, stream=True)
-            self._was_reached = True
-            if answer.is_success or answer.status_code == NOT_MODIFIED:
-                return answer
-            answer.read()
-        except httpx2.HTTPError as error:
-            raise self._unreachable(error) from None
-        raise problem_of(answer)
-
-    def _unreachable(self, error: httpx2.HTTPError) -> GatewayUnreachable:
-        if not isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout):
-            self._was_reached = True  # the gateway may have received the request
-        reason = str(error) or type(error).__name__
-        failure = GatewayUnreachable(f"Cannot reach the gateway at {self.base_url}: {reason}")
-        failure.was_reached = self._was_reached
-        return failure
+        while True:
+            request = self._http.build_request(method, self.addresses.current + path, **given)
+            try:
+                answer = self._http.send(request, stream=True)
+                self.addresses.answered(answer)
+                if is_fine(answer):
+                    return answer
+                answer.read()
+            except httpx2.HTTPError as error:
+                failure = self.addresses.failure(error)
+                if not failure.goes_elsewhere:
+                    raise failure from None
+            else:
+                raise problem_of(answer)
 
 
-@dataclass(frozen=True, slots=True)
-class Post:
-    """One request to publish: its body and its header."""
-
-    body: bytes
-    headers: Mapping[str, str]
-
-    @classmethod
-    def of(
-        cls,
-        lines: Iterable[bytes],
-        *,
-        producer: str | None = None,
-        sequence: int | None = None,
-        idempotency_key: str | None = None,
-        stage: str | None = None,
-        media_type: str = NDJSON,
-    ) -> Post:
-        """Build a request of JSON texts without line breaks, or of one message as it is."""
-        named = {
-            "Tidegate-Producer": producer,
-            "Tidegate-Sequence": None if sequence is None else str(sequence),
-            "Idempotency-Key": idempotency_key,
-            "Tidegate-Stage": stage,
-        }
-        headers = {name: text for name, text in named.items() if text is not None}
-        return cls(b"\n".join(lines), {"Content-Type": media_type, **headers})
+def http_arguments(addresses: Addresses, answer_seconds_max: float, token: Token) -> dict[str, Any]:
+    """Return the arguments of httpx2's client, of either kind."""
+    return {
+        "timeout": httpx2.Timeout(answer_seconds_max, connect=CONNECT_SECONDS_MAX),
+        # By default a hundred: as many open streams would leave no connection for a request.
+        "limits": httpx2.Limits(max_connections=None, max_keepalive_connections=20),
+        "auth": token,
+        "trust_env": False,
+        # Loading certificates for nothing costs 20 ms a client, and every task of Spark makes one.
+        "verify": addresses.are_secure and _trusting(),
+    }
 
 
-def new_key() -> str:
-    """Return a random key."""
-    return secrets.token_urlsafe(16)
+def stream_arguments(after: str) -> dict[str, Any]:
+    """Return the header and the time limits of the request for a stream."""
+    headers = {"Accept": EVENT_STREAM, "Accept-Encoding": "identity"}
+    if after:
+        headers["Last-Event-ID"] = after
+    return {
+        "headers": headers,
+        "timeout": httpx2.Timeout(HEADER_SECONDS_MAX, connect=CONNECT_SECONDS_MAX),
+    }
+
+
+def given_of(query: dict[str, str | int | None]) -> dict[str, str | int]:
+    """Return the members of a query that are given."""
+    return {name: value for name, value in query.items() if value is not None}
+
+
+def is_fine(answer: httpx2.Response) -> bool:
+    """Return True for a success, and for an answer that the asker has already."""
+    return answer.is_success or answer.status_code == NOT_MODIFIED
 
 
 def is_gateway_out(error: Exception) -> bool:
@@ -216,11 +262,6 @@ def is_temporary(error: Exception) -> bool:
     return isinstance(error, GatewayUnreachable)
 
 
-def topic_path(topic: str) -> str:
-    """Return the path of a topic."""
-    return f"/v1/topics/{quote(topic, safe='')}"
-
-
 def _checked_address(text: str) -> str:
     address = text.rstrip("/")
     try:
@@ -231,3 +272,33 @@ def _checked_address(text: str) -> str:
     if not sound or parts.path or parts.query or parts.fragment:
         raise ValueError(f"expected an address such as {DEFAULT_ADDRESS}, not {text!r}")
     return address
+
+
+def _trusting() -> ssl.SSLContext:
+    """Return whom this client trusts, and the certificate by which a gateway may know it.
+
+    The authorities are those of SSL_CERT_FILE or SSL_CERT_DIR, else the system's. The certificate
+    is that of TIDEGATE_CLIENT_CERT: one file in PEM, with its chain and its key.
+
+    Raises:
+        CertificateUnusable: a file cannot be used.
+    """
+    try:
+        context = httpx2.create_ssl_context()
+    except OSError as error:
+        raise CertificateUnusable(f"SSL_CERT_FILE: {_reason(error)}") from None
+    certificate = os.environ.get(CERTIFICATE_VARIABLE)
+    if certificate:
+        try:
+            # An empty passphrase: without one OpenSSL would ask at the terminal.
+            context.load_cert_chain(certificate, password="")
+        except OSError as error:
+            text = f"{CERTIFICATE_VARIABLE}: {certificate}: {_reason(error)}"
+            raise CertificateUnusable(text) from None
+    return context
+
+
+def _reason(error: OSError) -> str:
+    if isinstance(error, ssl.SSLError):
+        return "no certificate with its key in PEM, or its key is encrypted"
+    return f"cannot be read: {(error.strerror or str(error)).lower()}"

@@ -28,8 +28,12 @@ export function slowerOf(granted, hidden = HIDDEN) {
   return granted === "auto" || milliseconds(hidden) > milliseconds(granted) ? hidden : null;
 }
 
-/** @param {string} duration */
-function milliseconds(duration) {
+/**
+ * Return the length of a duration; NaN for a text that is none.
+ *
+ * @param {string} duration `500ms`.
+ */
+export function milliseconds(duration) {
   const found = /^(\d+)([a-z]+)$/i.exec(duration);
   return found ? Number(found[1]) * (UNITS.get(found[2].toLowerCase()) ?? NaN) : NaN;
 }

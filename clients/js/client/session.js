@@ -165,6 +165,9 @@ export class Session {
 
   /** End the session without waiting: the page goes, and nobody comes back to it. */
   leave() {
+    // A busy page would live to read the gateway's goodbye, and end what other tabs still show.
+    this.#isClosed = true;
+    this.#stream?.close();
     if (this.#id) this.#transport.ask("DELETE", this.#path(""), { keepalive: true }).catch(() => {});
   }
 

@@ -14,7 +14,7 @@ import { parse, stringify } from "./json.js";
  * @property {string | (() => string | Promise<string>)} [token] Sent as `Authorization: Bearer`. A
  *   function is called for each request, so that it can renew the token.
  * @property {() => string | Promise<string>} [ticket] Called for each opening of the stream, and sent
- *   as `?ticket=`: for pages that may not send a token.
+ *   as `?ticket=`: for pages that may not send a token. After a 401 it is called once more.
  * @property {Record<string, string>} [headers] Sent with each request.
  * @property {RequestCredentials} [credentials] As of `fetch`; `same-origin` by default.
  * @property {Integers} [integers] How integers beyond 2^53 are read.
@@ -30,6 +30,7 @@ import { parse, stringify } from "./json.js";
  * @property {string} [type] The media type of the body.
  * @property {AbortSignal} [signal]
  * @property {boolean} [keepalive] The request outlives its page.
+ * @property {boolean} [isStream] The request opens the stream, which a ticket may do.
  */
 
 const ANSWER_MS_MAX = 60_000; // a commit of a million messages takes a while
@@ -62,6 +63,8 @@ export class Transport {
   #at = 0;
   #options;
   #fetch;
+  /** Proves to the gateway that this page may read, when a cookie says who it is. */
+  #proof = "";
   /** @type {Map<string, { etag: string, document: any }>} */
   #known = new Map();
 
@@ -120,14 +123,13 @@ export class Transport {
    * @throws {Problem | Unreachable}
    */
   async open(path, lastId, signal) {
-    const ticket = await this.#options.ticket?.();
     const headers = { Accept: "text/event-stream", "Last-Event-ID": lastId || undefined };
     const given = new AbortController();
     const timer = setTimeout(() => given.abort(), HEADER_MS_MAX);
     const forward = () => given.abort();
     signal.addEventListener("abort", forward);
     try {
-      const answer = await this.#send("GET", path, { headers, query: { ticket }, signal: given.signal });
+      const answer = await this.#send("GET", path, { headers, isStream: true, signal: given.signal });
       const type = answer.headers.get("Content-Type") ?? "";
       if (answer.status !== NO_CONTENT && !type.startsWith("text/event-stream")) {
         forward();
@@ -175,17 +177,30 @@ export class Transport {
    * @param {string} method
    * @param {string} path
    * @param {Asked} asked
+   * @returns {Promise<Response>}
    */
   async #send(method, path, asked) {
     let answer = await this.#once(method, path, asked);
-    // A token may have expired a moment ago; the function has then another one.
-    if (answer.status === UNAUTHENTICATED && typeof this.#options.token === "function") {
+    // A token or a ticket may have expired a moment ago; the function has then another one.
+    const isAsked = typeof this.#options.token === "function" || (asked.isStream && this.#options.ticket !== undefined);
+    if (answer.status === UNAUTHENTICATED && isAsked) {
       await answer.body?.cancel();
       answer = await this.#once(method, path, asked);
     }
     if (answer.ok || answer.status === NOT_MODIFIED) return answer;
     if (answer.status === OUT) this.#turn();
-    throw await problemOf(answer);
+    const problem = await problemOf(answer);
+    if (problem.code !== "csrf" || !(await this.#renewProof())) throw problem;
+    return this.#send(method, path, asked);
+  }
+
+  /** Ask for what changes need beside the cookie of a login; true if that is another one. */
+  async #renewProof() {
+    const answer = await this.#once("GET", "/v1/login", {});
+    const { csrf = "" } = answer.ok ? JSON.parse(await answer.text()) : {};
+    const isNew = csrf !== this.#proof;
+    this.#proof = csrf;
+    return isNew;
   }
 
   /**
@@ -193,15 +208,17 @@ export class Transport {
    * @param {string} path
    * @param {Asked} asked
    */
-  async #once(method, path, { query, headers, json, body, type, signal, keepalive }) {
+  async #once(method, path, { query, headers, json, body, type, signal, keepalive, isStream }) {
     const { token } = this.#options;
+    const ticket = isStream ? await this.#options.ticket?.() : undefined;
     const bearer = typeof token === "function" ? await token() : token;
     const sent = new Headers(this.#options.headers);
     const content = json === undefined ? type : "application/json";
-    const named = { ...headers, "Content-Type": content, Authorization: bearer && `Bearer ${bearer}` };
+    const own = { "Content-Type": content, Authorization: bearer && `Bearer ${bearer}`, "Tidegate-CSRF": this.#proof };
+    const named = { ...headers, ...own };
     for (const [name, value] of Object.entries(named)) if (value) sent.set(name, value);
     try {
-      return await this.#fetch(`${this.address}${path}${queryOf(query)}`, {
+      return await this.#fetch(`${this.address}${path}${queryOf({ ...query, ticket })}`, {
         method,
         headers: sent,
         body: json === undefined ? body : stringify(json),

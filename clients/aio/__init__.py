@@ -1,0 +1,1 @@
+"""The asyncio client: the same requests, streams and records, read in tasks."""

@@ -1,0 +1,125 @@
+"""A live dict for programs with an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Self
+
+from tidegate.clients.aio.subscription import AsyncSubscription
+from tidegate.clients.errors import GatewayError, GatewayProblem, GatewayUnreachable
+from tidegate.clients.live.records import Records
+from tidegate.clients.live.wish import READY_SECONDS_MAX, Wish
+from tidegate.clients.replica import Changes
+
+AsyncSubscribe = Callable[[Mapping[str, str]], AsyncSubscription]
+
+
+class AsyncLive(Records):
+    """The records of a subscription, which a task of its own keeps up to date.
+
+    It behaves as `Live`; arguments are the same.
+    """
+
+    def __init__(self, wish: Wish, subscribe: AsyncSubscribe) -> None:
+        super().__init__(wish)
+        self._moved = asyncio.Condition()
+        self._subscribe = subscribe
+        self._subscription: AsyncSubscription | None = None
+        self._task = asyncio.create_task(self._run(), name="tidegate-live")
+
+    @property
+    def outage(self) -> GatewayError | None:
+        """The reason why the connection is lost at the moment; None while it is there."""
+        return None if self._subscription is None else self._subscription.standing_error
+
+    async def ready(self, seconds_max: float = READY_SECONDS_MAX) -> None:
+        """Wait until the records are complete for the first time.
+
+        Raises:
+            GatewayError: refused, or not reached.
+        """
+        try:
+            async with asyncio.timeout(seconds_max), self._moved:
+                await self._moved.wait_for(lambda: self.is_ready or bool(self.end))
+        except TimeoutError:
+            text = f"no records of {self.wish.topic} in {seconds_max:g} s"
+            raise GatewayUnreachable(text) from None
+        if self.error is not None:
+            raise self.error
+
+    async def changes(self, seconds_max: float | None = None) -> AsyncIterator[Changes]:
+        """Yield the changes from now on; the first are the records that are held already.
+
+        A loop that is behind gets several flushes as one. It ends with the subscription.
+
+        Args:
+            seconds_max: end after this time; None for never.
+
+        Raises:
+            GatewayError: what ended the subscription.
+        """
+        ends_at = None if seconds_max is None else time.monotonic() + seconds_max
+        reader = self._read()
+        try:
+            while True:
+                left_s = None if ends_at is None else max(0.0, ends_at - time.monotonic())
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(left_s), self._moved:
+                        await self._moved.wait_for(lambda: bool(reader.pending or self.end))
+                changes, has_ended = reader.take(), bool(self.end)
+                if changes:
+                    yield changes
+                elif has_ended and self.error is not None:
+                    raise self.error
+                elif has_ended or (ends_at is not None and time.monotonic() >= ends_at):
+                    return
+        finally:
+            self._readers.remove(reader)
+
+    async def close(self) -> None:
+        """End the subscription; the records stay as they are."""
+        self._task.cancel()
+        await asyncio.wait([self._task])
+        # A task that is cancelled before its first step runs nothing of its own.
+        self._finish("CLOSED")
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self.ready()
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def __aexit__(self, *raised: object) -> None:
+        await self.close()
+
+    async def _run(self) -> None:
+        reason: str = "CLOSED"
+        error: Exception | None = None
+        # Any error, also a fault of this client: a reader would wait for ever.
+        try:
+            try:
+                await self._apply_all(self.wish.params(self.wish.wants_removals))
+            except GatewayProblem as problem:
+                if not self.wish.does_without_removals(problem):
+                    raise
+                await self._apply_all(self.wish.params(with_removals=False))
+        except Exception as found:
+            reason, error = str(found), found
+        finally:
+            self._finish(reason, error)
+            async with self._moved:
+                self._moved.notify_all()
+
+    async def _apply_all(self, params: Mapping[str, str]) -> None:
+        self._subscription = self._subscribe(params)
+        async with self._subscription as subscription:
+            async for event in subscription:
+                if not self._take(event):
+                    subscription.restart()
+                async with self._moved:
+                    self._moved.notify_all()

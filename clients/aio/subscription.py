@@ -1,0 +1,119 @@
+"""A subscription of the asyncio client: it notices silence and resumes where it was."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from typing import Self
+
+import httpx2
+
+from tidegate.clients.errors import GatewayProblem, GatewayUnreachable, StreamLost
+from tidegate.clients.sse import Event
+from tidegate.clients.stream import Stream, Streamed
+
+AsyncConnect = Callable[[str], Awaitable[httpx2.Response]]
+
+
+class AsyncSubscription(Streamed):
+    """An asynchronous iterator over the events of one subscription.
+
+    It behaves as `Subscription`; arguments are the same.
+    """
+
+    def __init__(
+        self,
+        connect: AsyncConnect,
+        stream: Stream | None = None,
+        *,
+        seconds_max: float | None = None,
+    ) -> None:
+        self._connect = connect
+        super().__init__(stream or Stream())
+        self._ends_at = None if seconds_max is None else time.monotonic() + seconds_max
+        self._closed = asyncio.Event()
+        self._waiting: asyncio.Future[bytes | None] | None = None
+        self._events = self._run()
+
+    def close(self) -> None:
+        """End the iteration, at once also where another task waits in it."""
+        self._closed.set()
+        if self._waiting is not None:
+            self._waiting.cancel()
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        return self._events
+
+    async def __anext__(self) -> Event:
+        return await anext(self._events)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *raised: object) -> None:
+        self.close()
+        await self._events.aclose()
+
+    async def _run(self) -> AsyncGenerator[Event]:
+        while not self._finished():
+            try:
+                answer = await self._connect(self._stream.last_id)
+                try:
+                    self._stream.opened(answer.status_code)
+                    chunks = answer.aiter_raw()
+                    while not self._finished() and (chunk := await self._read(chunks)) is not None:
+                        for event in self._stream.events(chunk):
+                            yield event
+                        if self._stream.is_dropped:
+                            break
+                finally:
+                    await answer.aclose()
+                if not self._finished():
+                    self._stream.ended(time.monotonic())
+            except (GatewayProblem, GatewayUnreachable) as error:
+                self._stream.failed(error, time.monotonic())
+            if not self._finished():
+                await self._wait(self._stream.wait_s(time.monotonic()))
+
+    async def _read(self, chunks: AsyncIterator[bytes]) -> bytes | None:
+        """Return the next bytes; None when the stream has ended or is no longer wanted.
+
+        Raises:
+            StreamLost: the connection is lost or silent.
+        """
+        seconds = self._limited(self._stream.silence_s_max)
+        # A task of its own, which `close` can cancel without cancelling the reader.
+        self._waiting = asyncio.ensure_future(anext(chunks, None))
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._waiting
+        except TimeoutError:
+            if self._finished():
+                return None
+            raise StreamLost(f"the stream was silent for {seconds:.0f} s") from None
+        except httpx2.HTTPError as error:
+            reason = str(error) or type(error).__name__
+            raise StreamLost(f"the stream was lost: {reason}") from None
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            return None
+        finally:
+            self._waiting = None
+
+    async def _wait(self, seconds: float) -> None:
+        try:
+            await asyncio.wait_for(self._closed.wait(), self._limited(seconds))
+        except TimeoutError:
+            return
+
+    def _limited(self, seconds: float) -> float:
+        if self._ends_at is None:
+            return seconds
+        return max(0.0, min(seconds, self._ends_at - time.monotonic()))
+
+    def _finished(self) -> bool:
+        late = self._ends_at is not None and time.monotonic() >= self._ends_at
+        return self._stream.is_over or late or self._closed.is_set()

@@ -1,0 +1,1 @@
+"""Live dicts: the records of a subscription, kept up to date behind the caller's back."""

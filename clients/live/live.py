@@ -1,0 +1,138 @@
+"""A live dict for programs with threads."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Self
+
+from tidegate.clients.errors import GatewayError, GatewayProblem, GatewayUnreachable
+from tidegate.clients.live.records import Records
+from tidegate.clients.live.wish import READY_SECONDS_MAX, Wish
+from tidegate.clients.replica import Changes
+from tidegate.clients.subscription import Subscription
+
+LEAVE_SECONDS_MAX = 10.0
+
+Subscribe = Callable[[Mapping[str, str]], Subscription]
+
+
+class Live(Records):
+    """The records of a subscription, which a thread of its own keeps up to date.
+
+    Used as a context manager, it waits for the records when it is entered, and raises if they are
+    refused. A lost connection is reopened and resumed; meanwhile `outage` says why the values are
+    old. After an error that no attempt can heal the records stay as they are, and `changes` and
+    `ready` raise it.
+
+    Args:
+        wish: what is subscribed to.
+        subscribe: opens a subscription with such a query.
+    """
+
+    def __init__(self, wish: Wish, subscribe: Subscribe) -> None:
+        self._moved = threading.Condition()
+        super().__init__(wish, self._moved)
+        self._subscribe = subscribe
+        self._subscription: Subscription | None = None
+        self._is_closed = False
+        self._thread = threading.Thread(target=self._run, name="tidegate-live", daemon=True)
+        self._thread.start()
+
+    @property
+    def outage(self) -> GatewayError | None:
+        """The reason why the connection is lost at the moment; None while it is there."""
+        return None if self._subscription is None else self._subscription.standing_error
+
+    def ready(self, seconds_max: float = READY_SECONDS_MAX) -> None:
+        """Wait until the records are complete for the first time.
+
+        Raises:
+            GatewayError: refused, or not reached.
+        """
+        with self._moved:
+            if not self._moved.wait_for(lambda: self.is_ready or self.end, seconds_max):
+                raise GatewayUnreachable(f"no records of {self.wish.topic} in {seconds_max:g} s")
+            if self.error is not None:
+                raise self.error
+
+    def changes(self, seconds_max: float | None = None) -> Iterator[Changes]:
+        """Yield the changes from now on; the first are the records that are held already.
+
+        A loop that is behind gets several flushes as one. It ends with the subscription.
+
+        Args:
+            seconds_max: end after this time; None for never.
+
+        Raises:
+            GatewayError: what ended the subscription.
+        """
+        ends_at = None if seconds_max is None else time.monotonic() + seconds_max
+        reader = self._read()
+        try:
+            while True:
+                left_s = None if ends_at is None else max(0.0, ends_at - time.monotonic())
+                with self._moved:
+                    self._moved.wait_for(lambda: reader.pending or self.end, left_s)
+                    changes = reader.take()
+                    has_ended = bool(self.end)
+                if changes:
+                    yield changes
+                elif has_ended and self.error is not None:
+                    raise self.error
+                elif has_ended or (ends_at is not None and time.monotonic() >= ends_at):
+                    return
+        finally:
+            with self._moved:
+                self._readers.remove(reader)
+
+    def close(self) -> None:
+        """End the subscription; the records stay as they are."""
+        with self._moved:
+            self._is_closed = True
+            subscription = self._subscription
+        if subscription is not None:
+            subscription.close()
+        # With a limit: a gateway that does not answer must not hold its caller.
+        self._thread.join(LEAVE_SECONDS_MAX)
+
+    def __enter__(self) -> Self:
+        try:
+            self.ready()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
+
+    def _run(self) -> None:
+        reason: str = "CLOSED"
+        error: Exception | None = None
+        # Any error, also a fault of this client: a reader would wait for ever.
+        try:
+            try:
+                self._apply_all(self.wish.params(self.wish.wants_removals))
+            except GatewayProblem as problem:
+                if not self.wish.does_without_removals(problem):
+                    raise
+                self._apply_all(self.wish.params(with_removals=False))
+        except Exception as found:
+            reason, error = str(found), found
+        self._finish(reason, error)
+        with self._moved:
+            self._moved.notify_all()
+
+    def _apply_all(self, params: Mapping[str, str]) -> None:
+        with self._moved:
+            if self._is_closed:
+                return
+            subscription = self._subscription = self._subscribe(params)
+        with subscription:
+            for event in subscription:
+                if not self._take(event):
+                    subscription.restart()
+                with self._moved:
+                    self._moved.notify_all()

@@ -1,0 +1,117 @@
+"""A live table and chart in a notebook: an anywidget on a live dict (extra `notebook`)."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import anywidget
+import msgspec
+import traitlets
+
+from tidegate.clients.live.live import Live
+from tidegate.clients.replica import Changes, Row
+
+MODULES = ("client/json.js", "client/replica.js", "adapters/notebook.js")
+LOOK_S = 1.0  # how often the connection is looked at: its loss is no event
+IMPORT_OR_EXPORT = re.compile(r"^(?:import .*;$|export (?!default))", re.MULTILINE)
+
+
+def module_text() -> str:
+    """Return the JavaScript of the widget as one module, as anywidget asks for."""
+    # The modules are those that the gateway serves to pages; names in them differ.
+    folder = Path(__file__).resolve().parents[1] / "js"
+    return "\n".join(IMPORT_OR_EXPORT.sub("", (folder / name).read_text()) for name in MODULES)
+
+
+class LiveView(anywidget.AnyWidget):
+    """A table of a live dict, and a chart of one of its fields, which follow it by themselves.
+
+    They are redrawn at the interval of the subscription. The browser needs no way to the gateway:
+    the kernel has the connection and its token. Closing the live dict ends it; the last values
+    stay, and are shown as old while the connection is lost.
+
+    Args:
+        live: whose records are shown, in its `order_by`.
+        columns: fields of the table; by default all.
+        chart: field of the chart's lines, of the first six rows; without one there is no chart.
+        rows_max: rows of the table.
+    """
+
+    _esm = module_text()
+    topic = traitlets.Unicode().tag(sync=True)
+    order_by = traitlets.Unicode().tag(sync=True)
+    columns = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    chart = traitlets.Unicode().tag(sync=True)
+    rows_max = traitlets.Int(20).tag(sync=True)
+    status = traitlets.Unicode().tag(sync=True)
+
+    def __init__(
+        self, live: Live, *, columns: Sequence[str] = (), chart: str = "", rows_max: int = 20
+    ) -> None:
+        super().__init__(
+            topic=live.wish.topic,
+            order_by=live.wish.order_by or "",
+            columns=list(columns),
+            chart=chart,
+            rows_max=rows_max,
+        )
+        self._live = live
+        self._reader = 0
+        self._sending = threading.Lock()
+        self.on_msg(self._begin)
+        watching = threading.Thread(target=self._watch, name="tidegate-view-state", daemon=True)
+        watching.start()
+
+    def _begin(self, widget: object, message: Any, buffers: object) -> None:
+        """Send all from the beginning: a page was opened, or opened again."""
+        with self._sending:
+            self._reader += 1
+            reader = self._reader
+        thread = threading.Thread(
+            target=self._follow, args=(reader,), name="tidegate-view", daemon=True
+        )
+        thread.start()
+
+    def _follow(self, reader: int) -> None:
+        is_first = True
+        for changes in self._live.changes():
+            events = list(snapshot(changes) if is_first else flush(changes))
+            is_first = False
+            # One reader at a time, or an older value could come after a newer one.
+            with self._sending:
+                if reader != self._reader:
+                    return
+                self.send({"text": msgspec.json.encode(events).decode()})
+
+    def _watch(self) -> None:
+        is_over = threading.Event()
+        while not self._live.end:
+            self.status = "" if self._live.outage is None else str(self._live.outage)
+            is_over.wait(LOOK_S)
+        self.status = f"ended: {self._live.end}"
+
+
+def snapshot(changes: Changes) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the events of a snapshot of these records, topic by topic."""
+    topics = dict.fromkeys(row.topic for row in changes.added)
+    for topic in topics:
+        rows = [row for row in changes.added if row.topic == topic]
+        yield "group_begin", {"topic": topic}
+        yield "message", {"rows": [_envelope(row) for row in rows]}
+        yield "group_end", {"topic": topic}
+
+
+def flush(changes: Changes) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the event of a flush with these changes."""
+    rows = [*changes.removed, *changes.added, *changes.changed]
+    yield "message", {"rows": [_envelope(row) for row in rows]}
+
+
+def _envelope(row: Row) -> dict[str, Any]:
+    # Whole values: the page applies no deltas that it might have missed.
+    op = "oof" if row.op == "oof" else "publish"
+    return {"topic": row.topic, "key": row.key, "op": op, "value": row.value}

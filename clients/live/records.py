@@ -1,0 +1,188 @@
+"""The records of a live dict, and its readers of changes: no I/O, no clock, no waiting."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from tidegate.clients.live.wish import Wish
+from tidegate.clients.replica import Changes, RecordId, Replica, Row, comes_again, in_order
+from tidegate.clients.sse import Event
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+    import pyarrow
+
+
+class Reader:
+    """Changes that one loop has not read yet, as one: memory for its keys and no more."""
+
+    def __init__(self, held: Mapping[RecordId, Row]) -> None:
+        self.pending = Changes()
+        for row in held.values():
+            self.pending.put(row, is_new=True)
+
+    def take(self) -> Changes:
+        """Return what is pending, and begin anew."""
+        taken, self.pending = self.pending, Changes()
+        return taken
+
+
+class Records(Mapping[Any, Any]):
+    """A dict of the newest values, which follows a subscription.
+
+    A key of one field is that field; of several, the tuple of them. With a pattern the topic
+    comes first. The values are those of JSON, and integers are exact; they are not to be changed.
+
+    Args:
+        wish: what is subscribed to.
+        lock: held while the records are read or changed.
+
+    Attributes:
+        granted: the options that the gateway granted; empty before, and for a pattern.
+        end: why it has ended; empty while it lives.
+        error: what ended it; None while it lives, and after a normal end.
+        is_ready: True once the records are complete for the first time.
+    """
+
+    def __init__(self, wish: Wish, lock: AbstractContextManager[Any] | None = None) -> None:
+        self.wish = wish
+        self.granted = ""
+        self.end = ""
+        self.error: Exception | None = None
+        self.is_ready = False
+        self._lock = lock or threading.RLock()
+        self._replica = Replica()
+        self._readers: list[Reader] = []
+        self._awaited: set[str] = set()
+
+    def __getitem__(self, record_key: Any) -> Any:
+        with self._lock:
+            return self._replica.rows[self._id_of(record_key)].value
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter([self._key_of(row) for row in self.rows()])
+
+    def __len__(self) -> int:
+        return len(self._replica.rows)
+
+    def __repr__(self) -> str:
+        state = f"ended: {self.end}" if self.end else f"{len(self)} records"
+        return f"<{type(self).__name__} of {self.wish.topic}, {state}>"
+
+    # A live dict is one thing that lives: two of them are never the same, whatever they hold.
+    __hash__ = object.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def row(self, record_key: Any) -> Row | None:
+        """Return the record of a key with all that is known of it; None if it is not held."""
+        with self._lock:
+            return self._replica.rows.get(self._id_of(record_key))
+
+    def rows(self) -> list[Row]:
+        """Return the records, in the order of their arrival."""
+        with self._lock:
+            return list(self._replica.rows.values())
+
+    def in_order(self) -> list[Row]:
+        """Return the records by `order_by`, ties by key."""
+        return in_order(self.rows(), self.wish.order_by or "")
+
+    def to_arrow(self) -> pyarrow.Table:
+        """Return the records as a table of PyArrow; integers are exact.
+
+        Raises:
+            ModuleNotFoundError: PyArrow is not installed.
+        """
+        from tidegate.clients.live.frames import to_arrow
+
+        return to_arrow([row.value for row in self.in_order()])
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return the records as a frame of pandas, of Arrow's types; integers are exact.
+
+        Raises:
+            ModuleNotFoundError: PyArrow or pandas is not installed.
+        """
+        from tidegate.clients.live.frames import to_pandas
+
+        return to_pandas([row.value for row in self.in_order()])
+
+    def to_polars(self) -> polars.DataFrame:
+        """Return the records as a frame of polars; integers are exact.
+
+        Raises:
+            ModuleNotFoundError: PyArrow or polars is not installed.
+        """
+        from tidegate.clients.live.frames import to_polars
+
+        return to_polars([row.value for row in self.in_order()])
+
+    def _take(self, event: Event) -> bool:
+        """Apply an event; return False if the subscription has to begin again."""
+        with self._lock:
+            taken = self._replica.take(event)
+            for reader in self._readers:
+                reader.pending.join(taken.changes)
+            self._follow(event)
+        return taken.is_whole and not comes_again(event)
+
+    def _follow(self, event: Event) -> None:
+        match event.name:
+            case "hello":
+                entries = event.fields.get("subscriptions", [])
+                if not self.wish.is_pattern:
+                    self.granted = entries[0]["options"] if entries else ""
+                self._await_snapshots(event, entries)
+            case "group_end" | "unsubscribed":
+                self._awaited.discard(event.fields.get("topic", ""))
+            case "goodbye" if event.fields.get("reconnect") is False:
+                self.end = str(event.fields.get("reason"))
+        if event.name in ("hello", "group_end", "unsubscribed") and not self._awaited:
+            self.is_ready = True
+
+    def _await_snapshots(self, event: Event, entries: list[dict[str, Any]]) -> None:
+        if self.wish.is_pattern:
+            # Null: a snapshot or a replay of that topic comes first.
+            self._awaited = {each["topic"] for each in entries if each.get("bookmark") is None}
+        elif event.id or self.wish.replays:
+            self._awaited = set()  # `hello` has an id if no rows precede live ones
+        else:
+            self._awaited = {each["topic"] for each in entries}
+
+    def _finish(self, reason: str, error: Exception | None = None) -> None:
+        with self._lock:
+            self.end, self.error = self.end or reason, self.error or error
+
+    def _read(self) -> Reader:
+        """Begin to read changes; the first are the records that are held."""
+        with self._lock:
+            reader = Reader(self._replica.rows)
+            self._readers.append(reader)
+        return reader
+
+    def _id_of(self, record_key: Any) -> RecordId:
+        fields = list(record_key) if isinstance(record_key, tuple) else [record_key]
+        topic = self.wish.topic
+        if self.wish.is_pattern:
+            topic, *fields = fields
+        # A topic without key has one record, whose key is null.
+        known = None if fields in ([], [None]) else fields
+        return RecordId(topic, msgspec.json.encode(known).decode())
+
+    def _key_of(self, row: Row) -> Any:
+        fields = [_hashable(field) for field in row.key or []]
+        if self.wish.is_pattern:
+            fields = [row.topic, *fields]
+        return fields[0] if len(fields) == 1 else tuple(fields) if fields else None
+
+
+def _hashable(field: Any) -> Any:
+    return tuple(map(_hashable, field)) if isinstance(field, list) else field

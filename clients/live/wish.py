@@ -1,0 +1,82 @@
+"""What a live dict subscribes to: the options and the command that it adds by itself."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from tidegate.clients.errors import GatewayProblem
+
+READY_SECONDS_MAX = 60.0  # a snapshot of a million records takes a while
+# As whole options: a field of that name inside of brackets is none.
+_REMOVALS = re.compile(r"(?:^|,)\s*oof\s*(?:,|$)")
+_REPLAY = re.compile(r"(?:^|,)\s*bookmark\s*=")
+WITHOUT_REMOVALS = frozenset({"sow", "subscribe", "delta_subscribe"})
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """A subscription as it is wished for.
+
+    Attributes:
+        topic: or a pattern.
+        options: the gateway's own language.
+        filter_text: only messages that match.
+        order_by: the order of windows and of `in_order`.
+        command: in place of the one that `deltas` gives.
+        deltas: send changed fields only; the records here stay whole.
+        removals: ask for removals; None: where the topic has keys.
+    """
+
+    topic: str
+    options: str = ""
+    filter_text: str | None = None
+    order_by: str | None = None
+    command: str | None = None
+    deltas: bool = False
+    removals: bool | None = None
+
+    @property
+    def is_pattern(self) -> bool:
+        """True if there may be several topics."""
+        return "*" in self.topic or ">" in self.topic
+
+    @property
+    def replays(self) -> bool:
+        """True if it begins with messages of the journal, and not with a snapshot."""
+        return _REPLAY.search(self.options) is not None
+
+    @property
+    def wants_removals(self) -> bool:
+        """True if it is to ask for removals first.
+
+        Without the option `oof` AMPS and Tidegate send none: a deleted order would stay for good.
+        """
+        if self.removals is not None:
+            return self.removals
+        return not (self.replays or self.command in WITHOUT_REMOVALS)
+
+    def params(self, with_removals: bool) -> dict[str, str]:
+        """Return the query of the request."""
+        # A comma at the end is allowed, and two of them are not.
+        options = re.sub(r"[\s,]+$", "", self.options)
+        if with_removals and not _REMOVALS.search(options):
+            # Last, so that the positions of problems are those in the user's own options.
+            options = f"{options},oof" if options else "oof"
+        given = {
+            "options": options or None,
+            "filter": self.filter_text,
+            "order_by": self.order_by,
+            "command": self.command or ("sow_and_delta_subscribe" if self.deltas else None),
+            "format": "batch",
+        }
+        return {name: text for name, text in given.items() if text is not None}
+
+    def does_without_removals(self, problem: GatewayProblem) -> bool:
+        """Return True if a refusal of removals is to be followed by a request without them.
+
+        A topic without a key has none, and only the gateway knows which one that is. A pattern may
+        have both kinds: to drop removals silently would leave deleted records in the dict.
+        """
+        is_free = self.removals is None and self.wants_removals and not self.is_pattern
+        return is_free and problem.code == "options-invalid"

@@ -1,0 +1,143 @@
+"""A publisher for programs with threads."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Self
+
+from tidegate.clients.publishing.outbox import Batch, Limits, Outbox
+from tidegate.clients.retry import Retry
+
+Send = Callable[[Batch], object]
+
+
+class Publisher:
+    """Sends messages to one topic in batches, in their order, and each exactly once.
+
+    `publish` returns at once, unless too much waits. A thread of its own sends a batch when it is
+    full or old enough, and repeats it while the gateway is out or asks for patience (429). A batch
+    that is refused, or not delivered in time, stops the publisher: `publish`, `flush` and `close`
+    then raise PublisherStopped, whose `unsent` has every message without an answer.
+
+    Safe to share between threads. Close it, or use it as a context manager; at the end of the
+    program it is closed by itself.
+
+    Args:
+        send: publishes a batch in one attempt.
+        limits: of batches, and of what waits.
+        retry: the attempts at one batch.
+        is_worth_retrying: returns True if another attempt may succeed.
+    """
+
+    def __init__(
+        self,
+        send: Send,
+        limits: Limits,
+        retry: Retry,
+        is_worth_retrying: Callable[[Exception], bool],
+    ) -> None:
+        self._send = send
+        self._retry = retry
+        self._is_worth_retrying = is_worth_retrying
+        self._outbox = Outbox(limits)
+        self._moved = threading.Condition()
+        self._is_closed = False
+        self._thread = threading.Thread(target=self._run, name="tidegate-publisher", daemon=True)
+        self._thread.start()
+        # The thread would be gone with the program, and what waits with it.
+        atexit.register(self.close)
+
+    @property
+    def delivered(self) -> int:
+        """How many messages the gateway has confirmed."""
+        return self._outbox.delivered
+
+    @property
+    def unsent(self) -> list[bytes]:
+        """The messages that no answer has confirmed, in their order."""
+        with self._moved:
+            return self._outbox.unsent
+
+    def publish(self, message: Any) -> None:
+        """Take a message: a JSON value, or its text as bytes; wait while too much is unsent.
+
+        Raises:
+            PublisherStopped: an earlier batch could not be delivered.
+            ValueError: the publisher is closed, or the text has a line break.
+        """
+        with self._moved:
+            self._moved.wait_for(lambda: self._outbox.has_room or self._is_closed)
+            if self._is_closed:
+                raise ValueError("the publisher is closed")
+            self._outbox.add(message, time.monotonic())
+            self._moved.notify_all()
+
+    def flush(self, seconds_max: float | None = None) -> None:
+        """Send all that was published, and wait until it is confirmed.
+
+        Raises:
+            PublisherStopped: a batch could not be delivered.
+            TimeoutError: it takes longer; nothing is lost, and the publisher goes on.
+        """
+        with self._moved:
+            count = self._outbox.flush()
+            self._moved.notify_all()
+
+            def is_done() -> bool:
+                self._outbox.check()
+                return self._outbox.delivered >= count
+
+            if not self._moved.wait_for(is_done, seconds_max):
+                raise TimeoutError(f"not all messages were delivered in {seconds_max:g} s")
+
+    def close(self) -> None:
+        """Flush, and take nothing more.
+
+        Raises:
+            PublisherStopped: a batch could not be delivered.
+        """
+        atexit.unregister(self.close)
+        with self._moved:
+            if self._is_closed:
+                return
+            self._is_closed = True
+            self._moved.notify_all()
+        try:
+            self.flush()
+        finally:
+            self._thread.join()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
+
+    def _run(self) -> None:
+        while (batch := self._next()) is not None:
+            try:
+                self._retry.call(functools.partial(self._send, batch), self._is_worth_retrying)
+            except Exception as error:
+                with self._moved:
+                    self._outbox.failed(error)
+                    self._moved.notify_all()
+                return
+            with self._moved:
+                self._outbox.sent()
+                self._moved.notify_all()
+
+    def _next(self) -> Batch | None:
+        """Wait for a batch that is due; None when the publisher is closed and empty."""
+        with self._moved:
+            while True:
+                if self._is_closed:
+                    self._outbox.flush()
+                now = time.monotonic()
+                batch = self._outbox.next(now)
+                if batch is not None or self._is_closed:
+                    return batch
+                self._moved.wait(self._outbox.due_s(now))

@@ -1,0 +1,273 @@
+"""Requests to a gateway as data: what is sent, and how its answer is read.
+
+Both clients send these, one waiting in a thread and the other in a task, so that neither has a
+word of HTTP of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+from urllib.parse import quote
+
+import httpx2
+
+from tidegate.clients.answers import Fields, Published, TopicsPage, fields_of
+from tidegate.clients.errors import AnswerInvalid
+
+JSON = "application/json"
+NDJSON = "application/x-ndjson"
+CREATED, NO_CONTENT, NOT_MODIFIED = 201, 204, 304
+TOPICS_PER_PAGE = 1000  # the gateway's most
+SESSIONS = "/v1/sessions"
+SESSIONS_PER_PAGE = 1000
+
+Result = TypeVar("Result")
+KeyField = str | int | float | bool
+RecordKey = KeyField | tuple[KeyField, ...]
+"""A key of one field is that field, of several the tuple of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request(Generic[Result]):
+    """One request, and how its answer is read.
+
+    Attributes:
+        given: httpx2's arguments for headers, query and body.
+        takes_effect_once: it may be repeated although an answer was lost.
+    """
+
+    method: str
+    path: str
+    read: Callable[[httpx2.Response], Result]
+    given: Mapping[str, Any] = field(default_factory=dict)
+    takes_effect_once: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Defined:
+    """A topic's definition and live figures, the definition's entity tag, and whether it is new."""
+
+    document: Fields
+    etag: str
+    is_new: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Post:
+    """One request to publish: its body and its header."""
+
+    body: bytes
+    headers: Mapping[str, str]
+
+    @classmethod
+    def of(
+        cls,
+        lines: Iterable[bytes],
+        *,
+        producer: str | None = None,
+        sequence: int | None = None,
+        idempotency_key: str | None = None,
+        stage: str | None = None,
+        media_type: str = NDJSON,
+    ) -> Post:
+        """Build a request of JSON texts without line breaks, or of one message as it is."""
+        named = {
+            "Tidegate-Producer": producer,
+            "Tidegate-Sequence": None if sequence is None else str(sequence),
+            "Idempotency-Key": idempotency_key,
+            "Tidegate-Stage": stage,
+        }
+        headers = {name: text for name, text in named.items() if text is not None}
+        return cls(b"\n".join(lines), {"Content-Type": media_type, **headers})
+
+
+def new_key() -> str:
+    """Return a random key."""
+    return secrets.token_urlsafe(16)
+
+
+def topic_path(topic: str) -> str:
+    """Return the path of a topic."""
+    return f"/v1/topics/{quote(topic, safe='')}"
+
+
+def request_of(**fields: str | None) -> dict[str, str]:
+    """Return the fields of a request that are given: an absent one leaves the gateway's default."""
+    return {name: text for name, text in fields.items() if text is not None}
+
+
+def subscribing(
+    topic: str,
+    options: str,
+    filter_text: str | None,
+    order_by: str | None,
+    command: str | None,
+    format_name: str | None,
+) -> Fields:
+    """Return the document that adds a subscription to a session."""
+    body = request_of(
+        options=options or None,
+        filter=filter_text,
+        order_by=order_by,
+        command=command,
+        format=format_name,
+    )
+    return {"topic": topic, **body}
+
+
+# Topics
+
+
+def topic(name: str) -> Request[Defined]:
+    """Ask for a topic with its definition, live figures and entity tag."""
+    return Request("GET", topic_path(name), _defined)
+
+
+def topics_path(prefix: str = "") -> str:
+    """Return the path of the first page of topics."""
+    path = f"/v1/topics?limit={TOPICS_PER_PAGE}"
+    return f"{path}&prefix={quote(prefix, safe='')}" if prefix else path
+
+
+def topics_page(path: str, known: str = "") -> Request[TopicsPage | None]:
+    """Ask for a page of topics; its answer is None if its entity tag is still `known`."""
+    return Request("GET", path, _page, {"headers": {"If-None-Match": known} if known else {}})
+
+
+def put_topic(
+    name: str, definition: Fields, *, if_match: str | None = None, only_new: bool = False
+) -> Request[Defined]:
+    """Create a topic, or replace its definition; `only_new`: refuse one that is there."""
+    # RFC 9110, 13.1.2: `*` matches whatever is there.
+    headers = _match(if_match) | ({"If-None-Match": "*"} if only_new else {})
+    return Request("PUT", topic_path(name), _defined, {"json": definition, "headers": headers})
+
+
+def patch_topic(name: str, patch: Fields, *, if_match: str | None = None) -> Request[Defined]:
+    """Change what a JSON Merge Patch names; None restores a default."""
+    given = {"json": patch, "headers": _match(if_match)}
+    return Request("PATCH", topic_path(name), _defined, given)
+
+
+def delete_topic(name: str, *, if_match: str | None = None) -> Request[None]:
+    """Delete a topic and its messages."""
+    return Request("DELETE", topic_path(name), _nothing, {"headers": _match(if_match)})
+
+
+# Messages
+
+
+def publish(
+    topic: str, post: Post, *, enveloped: bool = False, once: bool = False
+) -> Request[Published]:
+    """Publish a body.
+
+    `enveloped`: each of its lines is an envelope; `once`: it is not repeated by the transport.
+    """
+    params = {"format": "envelope"} if enveloped else None
+    given = {"content": post.body, "headers": post.headers, "params": params}
+    path = f"{topic_path(topic)}/messages"
+    return Request("POST", path, _published, given, takes_effect_once=not once)
+
+
+def stage(topic: str, post: Post, *, enveloped: bool) -> Request[int]:
+    """Keep messages aside; the answer is their number."""
+    path, params = f"{topic_path(topic)}/messages", {"format": "envelope"} if enveloped else None
+    given = {"content": post.body, "headers": post.headers, "params": params}
+    return Request("POST", path, lambda answer: int(fields_of(answer)["messages"]), given, True)
+
+
+def commit(
+    topic: str, producer: str, run: int, sequence: int, stages: Sequence[str]
+) -> Request[Published]:
+    """Publish stages in one step."""
+    document = {"producer": producer, "run": run, "sequence": sequence, "stages": list(stages)}
+    path = f"{topic_path(topic)}/commits"
+    return Request("POST", path, _published, {"json": document}, takes_effect_once=True)
+
+
+def delete_records(
+    topic: str, record_key: RecordKey | None, filter_text: str | None
+) -> Request[int]:
+    """Delete the record of a key, or those that match a filter; the answer is their number."""
+    is_whole = record_key is None or isinstance(record_key, tuple)
+    fields = record_key if is_whole else (record_key,)
+    text = None if fields is None else json.dumps(fields)
+    params = request_of(key=text, filter=filter_text)
+    path = f"{topic_path(topic)}/sow"
+    return Request("DELETE", path, _deleted, {"params": params})
+
+
+# Subscriptions
+
+
+def explain(topic: str, **request: str | None) -> Request[Fields]:
+    """Ask what subscribing would do."""
+    body = {"topic": topic, **request_of(**request)}
+    return Request("POST", "/v1/explain", fields_of, {"json": body})
+
+
+# Sessions
+
+
+def open_session(limits: Fields | None, conflated: bool) -> Request[Fields]:
+    """Open a session of many subscriptions."""
+    body = {"conflated": conflated, **({} if limits is None else {"limits": limits})}
+    return Request("POST", SESSIONS, fields_of, {"json": body})
+
+
+def about_session(
+    session: str, method: str = "GET", path: str = "", document: Fields | None = None
+) -> Request[Fields]:
+    """Ask for, change or close a session, or one of its subscriptions at `path`."""
+    given = {} if document is None else {"json": document}
+    whole = f"{SESSIONS}/{quote(session, safe='')}{path}"
+    read = _emptied if method == "DELETE" else fields_of
+    return Request(method, whole, read, given)
+
+
+def sessions_page(path: str | None = None) -> Request[Fields]:
+    """Ask for a page of sessions, by default the first."""
+    return Request("GET", path or f"{SESSIONS}?limit={SESSIONS_PER_PAGE}", fields_of)
+
+
+def _defined(answer: httpx2.Response) -> Defined:
+    document, etag = fields_of(answer), answer.headers.get("etag", "")
+    return Defined(document, etag, answer.status_code == CREATED)
+
+
+def _page(answer: httpx2.Response) -> TopicsPage | None:
+    if answer.status_code == NOT_MODIFIED:
+        return None
+    page = fields_of(answer)
+    return TopicsPage(page["topics"], page.get("next"), answer.headers.get("ETag", ""))
+
+
+def _published(answer: httpx2.Response) -> Published:
+    return Published.of(fields_of(answer))
+
+
+def _deleted(answer: httpx2.Response) -> int:
+    found = fields_of(answer).get("deleted")
+    if not isinstance(found, int):
+        raise AnswerInvalid(f"{answer.request.url} did not answer as a Tidegate gateway does")
+    return found
+
+
+def _nothing(answer: httpx2.Response) -> None:
+    # A proxy or another server may say 200 to anything; nothing was deleted then.
+    if answer.status_code != NO_CONTENT:
+        raise AnswerInvalid(f"{answer.request.url} did not answer as a Tidegate gateway does")
+
+
+def _emptied(answer: httpx2.Response) -> Fields:
+    _nothing(answer)
+    return {}
+
+
+def _match(if_match: str | None) -> dict[str, str]:
+    return {} if if_match is None else {"If-Match": if_match}

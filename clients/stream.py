@@ -1,0 +1,266 @@
+"""One event stream across its connections, as decisions: no I/O, no clock, no threads.
+
+The readers of bytes (`subscription.py`, `aio/subscription.py`) ask it what an answer means, what
+to do after a loss, and how long to wait. Times are seconds of any clock that never goes back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from tidegate.clients.errors import (
+    AnswerInvalid,
+    GatewayError,
+    GatewayProblem,
+    GatewayUnreachable,
+    StreamLost,
+)
+from tidegate.clients.retry import Backoff, Outage, Trouble
+from tidegate.clients.sse import Event, Parser
+
+HEARTBEATS_OF_SILENCE_MAX = 2.5  # one late heartbeat is no loss, two missing ones are
+HELLO_SECONDS_MAX = 30.0  # until `hello` gives the heartbeat, by which silence is judged
+NO_CONTENT = 204  # the standard's word for "do not reconnect"
+SESSION_UNKNOWN = "session-unknown"
+NOWHERE = "unknown-0"
+"""A place that no gateway knows: a topic resumes from it with a snapshot."""
+
+
+class Stream:
+    """The state of an event stream: its place, its outage, and whether it is over.
+
+    Args:
+        last_id: resume after this event; empty to begin.
+        once: a stream that ends normally is over.
+        trouble: called with a sentence once for each kind of failure in an outage.
+        backoff: the waits between attempts.
+
+    Attributes:
+        last_id: the id of the last event that was taken: `Last-Event-ID` of the next attempt.
+        connections: how many times it was opened.
+        is_over: True if nothing more is to come, and nothing is to be opened.
+        is_dropped: True if the connection is to be closed, and the stream begun again.
+        silence_s_max: a connection that is silent for longer is lost.
+        places: of a pattern: updated from the events, for a reconnect after its session is gone.
+    """
+
+    def __init__(
+        self,
+        last_id: str = "",
+        *,
+        once: bool = False,
+        trouble: Trouble | None = None,
+        backoff: Backoff | None = None,
+    ) -> None:
+        self.last_id = last_id
+        self.connections = 0
+        self.is_over = False
+        self.is_dropped = False
+        self.silence_s_max = HELLO_SECONDS_MAX
+        self._once = once
+        self._outage = Outage(trouble or (lambda sentence: None))
+        self._backoff = backoff or Backoff()
+        self.places: Places | None = None
+        self._retry_s = 0.0
+        self._parser = Parser(last_id)
+
+    @classmethod
+    def of(
+        cls,
+        topic: str,
+        params: Mapping[str, str],
+        last_id: str = "",
+        trouble: Trouble | None = None,
+    ) -> Stream:
+        """Return the stream of a topic or a pattern, asked for with this query."""
+        is_sow = params.get("command") == "sow"
+        stream = cls(last_id, once=is_sow, trouble=trouble)
+        if ("*" in topic or ">" in topic) and not is_sow:
+            # Ids of a pattern's stream end with its session: the place in each topic does not.
+            stream.places = Places()
+        return stream
+
+    @property
+    def standing_error(self) -> GatewayError | None:
+        """The reason of the current outage; None while connected."""
+        return self._outage.error
+
+    def opened(self, status: int) -> None:
+        """Record the answer to an attempt: 200, or 204 for a stream that is over."""
+        self.connections += 1
+        self.is_dropped = False
+        self._parser = Parser(self.last_id)
+        self.silence_s_max = HELLO_SECONDS_MAX
+        if status == NO_CONTENT:
+            self.is_over = True
+            self._outage.end()
+
+    def events(self, chunk: bytes) -> Iterator[Event]:
+        """Yield the events that these bytes complete; each counts as taken when it is yielded.
+
+        Raises:
+            AnswerInvalid: not an event stream of a gateway.
+        """
+        for event in self._parser.feed(chunk):
+            self.last_id = event.id
+            self._apply_control(event)
+            if self.places is not None:
+                self.places.apply(event)
+            yield event
+            if self.is_dropped:  # by the taker of this event: later ones would build on it
+                return
+        self.last_id = self._parser.last_id  # also moved by an id without data
+        if self._parser.retry_ms is not None:
+            self._retry_s = self._parser.retry_ms / 1000
+
+    def ended(self, now: float) -> None:
+        """Record that a connection has ended as an answer ends."""
+        if self.is_dropped:
+            self._outage.record(StreamLost("the stream begins again"), now)
+            return
+        self.is_over = self.is_over or self._once
+        if not self.is_over:
+            self._outage.record(StreamLost("the stream ended"), now)
+
+    def failed(self, error: GatewayProblem | GatewayUnreachable, now: float) -> None:
+        """Record a refused attempt, or a lost connection.
+
+        Raises:
+            GatewayError: `error` itself, if no attempt can succeed, or if it was the first one.
+        """
+        # Most likely a wrong address or options: waiting would hide the reason.
+        if self.connections == 0:
+            raise error
+        is_gone = isinstance(error, GatewayProblem) and error.code == SESSION_UNKNOWN
+        if is_gone and self.last_id:  # ids of a pattern belong to their session: begin another
+            self.last_id = ""
+            self._outage.record(StreamLost("the session is gone; opening another one"), now)
+            return
+        self._outage.record(error, now)
+        if isinstance(error, GatewayProblem):
+            # Both are minimum waits that the gateway asked for: the longer one counts.
+            self._retry_s = max(self._retry_s, error.retry_after_s or 0.0)
+
+    def wait_s(self, now: float) -> float:
+        """Return the seconds until the next attempt."""
+        return self._outage.shortened_s(self._backoff.wait_s(self._retry_s), now)
+
+    def opening(self, params: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
+        """Return the method of the next opening with this query, and httpx2's arguments."""
+        if self.last_id or self.places is None or not self.places.text:
+            return "GET", {"params": params}
+        # The body takes as many places as a pattern has topics; a query has 8 KiB.
+        return "POST", {"json": {**params, "bookmarks": self.places.text}}
+
+    def restart(self) -> None:
+        """Forget the place, and drop the connection: the next one begins from the beginning."""
+        self.last_id = ""
+        self.is_dropped = True
+        if self.places is not None:
+            self.places.clear()
+
+    def _apply_control(self, event: Event) -> None:
+        """Apply a control event to the connection."""
+        if event.name == "hello":
+            self._backoff.succeeded()
+            self._outage.end()
+            heartbeat_ms = _fields(event).get("heartbeat_ms")
+            if isinstance(heartbeat_ms, int | float) and heartbeat_ms > 0:
+                self.silence_s_max = HEARTBEATS_OF_SILENCE_MAX * heartbeat_ms / 1000
+        elif event.name == "goodbye" and _fields(event).get("reconnect") is False:
+            self.is_over = True
+
+
+class Streamed:
+    """What a subscription shows of its stream, whoever reads the bytes."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+
+    @property
+    def connections(self) -> int:
+        """How many times the stream was opened."""
+        return self._stream.connections
+
+    @property
+    def last_event_id(self) -> str:
+        """The id from which a later subscription can resume; empty before the first event."""
+        return self._stream.last_id
+
+    @property
+    def standing_error(self) -> GatewayError | None:
+        """The reason of the current outage; None while connected."""
+        return self._stream.standing_error
+
+    def restart(self) -> None:
+        """Drop the connection and begin again, without a place; called by who iterates."""
+        self._stream.restart()
+
+
+def _fields(event: Event) -> dict[str, Any]:
+    try:
+        fields = msgspec.json.decode(event.text)
+    except msgspec.DecodeError:
+        raise AnswerInvalid(f"the event {event.name} is not JSON") from None
+    return fields if isinstance(fields, dict) else {}
+
+
+class Places:
+    """A pattern's place in each topic, read from event ids and from `hello`.
+
+    The reader resumes from these places after its session is gone.
+    """
+
+    def __init__(self) -> None:
+        self._places: dict[str, str] = {}
+        self._topics: dict[str, str] = {}
+        self._id = ""
+
+    @property
+    def text(self) -> str:
+        """The places as a gateway takes them; empty while there are none."""
+        return ",".join(f"{topic}={place}" for topic, place in self._places.items())
+
+    def clear(self) -> None:
+        """Forget all places."""
+        self._places.clear()
+
+    def apply(self, event: Event) -> None:
+        """Update the places from an event."""
+        match event.name:
+            case "hello":
+                self._places.clear()
+                # A pattern's `hello` lists the topics that match now, and no others.
+                for entry in event.fields.get("subscriptions", ()):
+                    self._begin(entry)
+            case "subscribed":
+                self._begin(event.fields)
+            case "unsubscribed":
+                self._places.pop(event.fields.get("topic", ""), None)
+            case _ if event.id != self._id:
+                self._move(event)
+        self._id = event.id
+
+    def _begin(self, entry: dict[str, Any]) -> None:
+        if "bookmark" in entry:
+            self._put(entry["topic"], entry["bookmark"] or NOWHERE)
+
+    def _move(self, event: Event) -> None:
+        place = event.id.partition("~")[2]
+        if place:
+            topic = self._topics.get(_epoch(place)) or event.fields.get("topic")
+            if isinstance(topic, str):
+                self._put(topic, place)
+
+    def _put(self, topic: str, place: str) -> None:
+        self._places[topic] = place
+        # Rows in format `value` do not name their topic; the epoch in their id does from now on.
+        if place != NOWHERE:
+            self._topics[_epoch(place)] = topic
+
+
+def _epoch(place: str) -> str:
+    return place.rpartition("-")[0]
