@@ -28,10 +28,11 @@ from tidegate.pipeline.archive.recorded import (
     Window,
     read_archive,
 )
-from tidegate.pipeline.columns.history import SHOWN_MAX, SPACE, check_history, is_hidden, is_parquet
-from tidegate.pipeline.columns.intervals import MILLISECOND_NS
-from tidegate.pipeline.columns.reading import TimeField
+from tidegate.pipeline.columns.blocks import SPACE
+from tidegate.pipeline.columns.history import SHOWN_MAX, check_history, is_hidden, is_parquet
+from tidegate.pipeline.columns.times import TimeField
 from tidegate.pipeline.errors import HistoryInvalid, HistoryUnreadable, UsageInvalid
+from tidegate.pipeline.intervals import MILLISECOND_NS
 
 Line = tuple[Spot, bytes, int | None]
 """Where the message was found, its text, and its time if a column has it."""

@@ -23,7 +23,7 @@ from tidegate.pipeline.archive.replaying import (
     Totals,
     requests,
 )
-from tidegate.pipeline.columns.reading import TimeField
+from tidegate.pipeline.columns.times import TimeField
 from tidegate.pipeline.connection import (
     PATIENT,
     as_pipeline_errors,

@@ -16,7 +16,7 @@ import msgspec
 
 from tidegate.clients.errors import GatewayProblem
 from tidegate.clients.gateway import Gateway
-from tidegate.clients.transport import NDJSON
+from tidegate.clients.requests import NDJSON
 from tidegate.keys.text.rate import Rate
 from tidegate.keys.text.time import time_text
 from tidegate.pipeline.archive.recorded import BEGINNING, History, Recorded, RecordedPlace, Window

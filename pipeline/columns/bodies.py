@@ -1,12 +1,11 @@
-"""How bodies of conflated messages are kept: the newest, or what reducers make of all.
+"""How bodies of conflated messages are kept: the newest, or what a registered merger makes of all.
 
-With a registered merger a key may have several bodies, its slots.
+With a merger a key may have several bodies, its slots. Reducers have a module of their own.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Protocol
@@ -15,10 +14,9 @@ import numpy as np
 import pyarrow as pa
 
 from tidegate.keys.merging import Function, Merger
-from tidegate.keys.reducers import Merged, Reduce
 from tidegate.keys.spec import KeySpec, conflation_key
-from tidegate.pipeline.columns.intervals import Column, Runs
 from tidegate.pipeline.errors import DefinitionInvalid
+from tidegate.pipeline.intervals import Column, Runs
 
 # --- registered mergers: imported by name, once in each process
 
@@ -42,7 +40,7 @@ def registered(name: str) -> Function:
     return found
 
 
-# --- the newest body, or what reducers make of all
+# --- the newest body
 
 
 class Bodies(Protocol):
@@ -65,8 +63,8 @@ class Bodies(Protocol):
     def take(self, kept: Any, places: Column) -> Any:
         """Return those at some places."""
 
-    def put_before(self, kept: Any, place: int, earlier: Any) -> None:
-        """Put an earlier body before the one at a place."""
+    def with_unsent(self, kept: Any, runs: Runs) -> Any:
+        """Return the last of each run, the others of which were never sent."""
 
     def shown(self, kept: Any) -> pa.Array:
         """Return the bodies as they are sent."""
@@ -99,8 +97,9 @@ class Newest:
         """Return those at some places."""
         return kept.take(pa.array(places))
 
-    def put_before(self, kept: pa.Array, place: int, earlier: Any) -> None:
-        """Do nothing: an earlier body does not show in a newer one."""
+    def with_unsent(self, kept: pa.Array, runs: Runs) -> pa.Array:
+        """Return the last of each run: an earlier body does not show in a newer one."""
+        return self.of_runs(kept, runs)[0]
 
     def shown(self, kept: pa.Array) -> pa.Array:
         """Return the column itself."""
@@ -113,61 +112,6 @@ class Newest:
     def loaded(self, saved: pa.Array) -> pa.Array:
         """Return the column itself."""
         return saved
-
-
-class Folded:
-    """Bodies combined by reducers; None for a removal."""
-
-    failures = 0
-
-    def __init__(self, reduce: Reduce) -> None:
-        self._reduce = reduce
-
-    def begin(self, bodies: pa.Array) -> list[Merged | None]:
-        """Return a combination of one message for each."""
-        begin = self._reduce.begin
-        return [None if body is None else begin(body) for body in bodies.to_pylist()]
-
-    def joined(self, held: list[Merged | None], new: list[Merged | None]) -> list[Merged | None]:
-        """Return one list."""
-        return [*held, *new]
-
-    def of_runs(self, kept: list[Merged | None], runs: Runs) -> tuple[list[Merged | None], Runs]:
-        """Return each run combined in order of publication."""
-        by_key = [kept[place] for place in runs.order.tolist()]
-        pairs = zip(runs.starts.tolist(), runs.ends.tolist(), strict=True)
-        return [_combined(by_key[start:end]) for start, end in pairs], runs
-
-    def take(self, kept: list[Merged | None], places: Column) -> list[Merged | None]:
-        """Return those at some places."""
-        return [kept[place] for place in places.tolist()]
-
-    def put_before(
-        self, kept: list[Merged | None], place: int, earlier: list[Merged | None]
-    ) -> None:
-        """Combine with what was combined earlier."""
-        kept[place] = _combined([*earlier, kept[place]])
-
-    def shown(self, kept: list[Merged | None]) -> pa.Array:
-        """Return the combined messages."""
-        return pa.array([None if one is None else one.payload() for one in kept], pa.binary())
-
-    def saved(self, kept: list[Merged | None]) -> pa.Array:
-        """Return the combinations as JSON text."""
-        return pa.array([None if one is None else one.saved() for one in kept], pa.binary())
-
-    def loaded(self, saved: pa.Array) -> list[Merged | None]:
-        """Return the combinations."""
-        loaded = self._reduce.loaded
-        return [None if text is None else loaded(text) for text in saved.to_pylist()]
-
-
-def _combined(parts: Sequence[Merged | None]) -> Merged | None:
-    found: Merged | None = None
-    for part in parts:
-        if part is not None:
-            found = part if found is None else found.join(part)
-    return found
 
 
 # --- bodies that a registered merger combines: a key may have several slots
@@ -232,8 +176,12 @@ class Merging:
         """Return those at some places."""
         return [kept[place] for place in places.tolist()]
 
-    def put_before(self, kept: list[Slot], place: int, earlier: list[Slot]) -> None:
-        """Do nothing: unsent messages are counted, but the merger, which may decline, gets none."""
+    def with_unsent(self, kept: list[Slot], runs: Runs) -> list[Slot]:
+        """Return the last of each run.
+
+        Unsent messages are counted, but the merger, which may decline, gets none.
+        """
+        return self.take(kept, runs.order[runs.ends - 1])
 
     def shown(self, kept: list[Slot]) -> pa.Array:
         """Return the messages."""

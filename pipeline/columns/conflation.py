@@ -11,9 +11,17 @@ import pyarrow as pa
 from tidegate.keys.filter import Filter
 from tidegate.keys.reducers import Reduce
 from tidegate.keys.spec import KeySpec
-from tidegate.pipeline.columns.bodies import Bodies, Folded, Merging, Newest
-from tidegate.pipeline.columns.intervals import Column, Interval, Runs, one_run_each, runs_of
-from tidegate.pipeline.columns.reading import TimeField
+from tidegate.pipeline.columns.bodies import Bodies, Merging, Newest
+from tidegate.pipeline.columns.times import TimeField
+from tidegate.pipeline.intervals import (
+    Column,
+    Interval,
+    Runs,
+    by_code,
+    one_run_each,
+    runs_of,
+)
+from tidegate.pipeline.members.reducing import Folded
 
 # --- the interval: blocks in, deliveries out, held rows carried between blocks
 #
@@ -65,6 +73,9 @@ class Rows:
 
     def then(self, later: Rows, bodies: Bodies) -> Rows:
         """Return both, one after the other."""
+        # Often nothing is held, and ten columns need no copy.
+        if not len(self.codes):
+            return later
         columns = {
             name: np.concatenate((column, getattr(later, name)))
             for name, column in self.columns().items()
@@ -95,7 +106,7 @@ class Conflator:
         self.interval = interval
         self.held = Rows.none(bodies)
         self.there = np.zeros(0, np.bool_)
-        self.unsent: dict[int, Rows] = {}
+        self.unsent = Rows.none(bodies)
         self._sends_removals = sends_removals
 
     def add(self, rows: Rows, until_ns: int) -> Deliveries:
@@ -124,11 +135,12 @@ class Conflator:
     def _effective(self, rows: Rows) -> Rows:
         """Drop removals of absent keys; note for each row whether its key was there before."""
         if not self._sends_removals:
-            return rows.take(np.flatnonzero(rows.gone == PUT), self.bodies)
+            is_put = rows.gone == PUT
+            return rows if is_put.all() else rows.take(np.flatnonzero(is_put), self.bodies)
         count = int(rows.codes.max(initial=-1)) + 1
         if count > len(self.there):
             self.there = np.append(self.there, np.zeros(count - len(self.there), np.bool_))
-        order = np.argsort(rows.codes, kind="stable")
+        order = by_code(rows.codes)
         codes, put = rows.codes[order], rows.gone[order] == PUT
         is_first = np.append(True, codes[1:] != codes[:-1])[: len(codes)]
         before = np.where(is_first, self.there[codes], np.append(False, put)[:-1])
@@ -160,33 +172,49 @@ class Conflator:
             rows.absent[opened],
             values,
         )
-        is_held = parts.due_ns > until_ns
-        to_send = self._to_send(found, is_held)
+        due_ns, is_held = parts.due_ns, parts.due_ns > until_ns
+        if self._sends_removals:
+            found, kept = self._with_unsent(found, is_held)
+            due_ns, is_held, begun = due_ns[kept], is_held[kept], begun[kept]
         held = np.flatnonzero(is_held)
         self.held = found.take(held[np.argsort(begun[held], kind="stable")], self.bodies)
-        sent = np.flatnonzero(~is_held & to_send)
-        return Deliveries(found.take(sent, self.bodies), parts.due_ns[sent])
+        sent = np.flatnonzero(~is_held & _is_to_send(found))
+        return Deliveries(found.take(sent, self.bodies), due_ns[sent])
 
-    def _to_send(self, found: Rows, is_held: Column) -> Column:
-        """Return which rows are to be sent: not those of a key that came and went.
+    def _with_unsent(self, found: Rows, is_held: Column) -> tuple[Rows, Column]:
+        """Return the rows with the unsent ones before them, and which of `found` they are.
 
-        The messages of such a row count with the key's next row.
-
-        The next row may be of the same interval, where a merger declined (rule account-5).
+        A key that came and went is not sent. The messages of such a row count with the key's next
+        row, which may be of the same interval, where a merger declined (rule account-5).
         """
-        to_send: Column = (found.gone == PUT) | ~found.absent
-        if not self.unsent and to_send[~is_held].all():
-            return to_send
-        for place, code in enumerate(found.codes.tolist()):
-            earlier = self.unsent.pop(code, None)
-            if earlier is not None:
-                found.messages[place] += earlier.messages[0]
-                found.firsts[place] = earlier.firsts[0]
-                found.first_ms[place] = earlier.first_ms[0]
-                self.bodies.put_before(found.values, place, earlier.values)
-            if not to_send[place] and not is_held[place]:
-                self.unsent[code] = found.take(np.array([place]), self.bodies)
-        return to_send
+        is_unsent = ~(is_held | _is_to_send(found))
+        before = self.unsent
+        if not len(before.codes) and not is_unsent.any():
+            return found, np.arange(len(found.codes))
+        rows = before.then(found, self.bodies)
+        goes_on = np.append(np.ones(len(before.codes), np.bool_), is_unsent)
+        # A key's unsent row comes first, then its rows of this time in their order.
+        order = by_code(rows.codes)
+        codes = rows.codes[order]
+        is_next = (codes[1:] == codes[:-1]) & goes_on[order[:-1]]
+        starts = np.flatnonzero(np.append(True, ~is_next))
+        runs = Runs(order, starts, np.append(starts, len(order))[1:], starts)
+        first, last = order[starts], order[runs.ends - 1]
+        columns = {name: column[last] for name, column in rows.columns().items()} | {
+            "messages": np.add.reduceat(rows.messages[order], starts),
+            "firsts": rows.firsts[first],
+            "first_ms": rows.first_ms[first],
+        }
+        together = Rows(**columns, values=self.bodies.with_unsent(rows.values, runs))
+        self.unsent = together.take(np.flatnonzero(goes_on[last]), self.bodies)
+        kept = np.flatnonzero(~goes_on[last])
+        return together.take(kept, self.bodies), last[kept] - len(before.codes)
+
+
+def _is_to_send(rows: Rows) -> Column:
+    """Return which rows say anything new: not those of a key that came and went."""
+    is_new: Column = (rows.gone == PUT) | ~rows.absent
+    return is_new
 
 
 def _first_messages(rows: Rows, runs: Runs) -> Column:
@@ -258,6 +286,9 @@ class Timeline:
             pool.times_ns = _not_back(pool.codes, pool.times_ns)
         # A stable sort below keeps the order of publication among equal times.
         ready = pool.times_ns <= self.passed_ns
+        if ready.all() and not (pool.times_ns[1:] < pool.times_ns[:-1]).any():
+            self.waiting = Rows.none(self._bodies)
+            return pool
         taken = np.flatnonzero(ready)
         taken = taken[np.argsort(pool.times_ns[taken], kind="stable")]
         self.waiting = pool.take(np.flatnonzero(~ready), self._bodies)
@@ -267,7 +298,7 @@ class Timeline:
 def _not_back(codes: Column, times_ns: Column) -> Column:
     """Return each time, or a later one that its key had before."""
     distinct, ranks = np.unique(times_ns, return_inverse=True)
-    order = np.argsort(codes, kind="stable")
+    order = by_code(codes)
     steps = codes[order] * len(distinct) + ranks[order]
     raised = np.empty_like(times_ns)
     raised[order] = distinct[np.maximum.accumulate(steps) % len(distinct)]
@@ -302,6 +333,11 @@ class Conflation:
     line_bytes_max: int | None = None
 
     @property
+    def is_newest(self) -> bool:
+        """True if of several messages only the newest counts."""
+        return not self.merger and (self.reduce is None or self.reduce.is_plain)
+
+    @property
     def bodies(self) -> Bodies:
         """How bodies become one.
 
@@ -310,8 +346,9 @@ class Conflation:
         """
         if self.merger:
             return Merging(self.merger, self.key)
-        if self.reduce is None or self.reduce.is_plain:
+        if self.is_newest:
             return Newest()
+        assert self.reduce is not None
         return Folded(self.reduce)
 
     def conflator(self) -> Conflator:

@@ -1,9 +1,9 @@
 """A filter over many messages at once: over columns where that is exact, else one by one.
 
 Comparisons of a top-level field with a number or a text, `IN`, `IS NULL` and what AND, OR and NOT
-make of them are answered for a whole batch. Where a batch has a value that columns cannot judge
-exactly (a bool, an array, an integer beyond a double, a text beside a number), the closures of
-`keys/` answer, which is what the columns are measured by.
+make of them are answered for a whole batch, from the texts of the fields. Where a batch has a value
+that columns cannot judge exactly (a bool, an array, an integer beyond a double, a text beside a
+number), the closures of `keys/` answer, which is what the columns are measured by.
 """
 
 from __future__ import annotations
@@ -13,19 +13,22 @@ from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import Any, NamedTuple
 
-import msgspec
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from tidegate.keys.filter import Filter
 from tidegate.keys.filter.compiling import COMPARISONS
 from tidegate.keys.filter.fields import BRACKETS_MAX
 from tidegate.keys.filter.tree import And, Compare, Field, In, Is, Literal, Node, Not, Or, walk
 from tidegate.keys.path import FieldPath
-from tidegate.pipeline.columns.intervals import Column
+from tidegate.pipeline.intervals import Column
+from tidegate.pipeline.members.texts import NULL, Texts, can_find, doubles, texts_of, top_level
 
+EMPTY = pa.scalar(b'""')
 EXACT_MAX = 2**53  # beyond it neighbouring integers are one double
 
-Values = dict[FieldPath, list[Any]]
+Values = dict[FieldPath, Texts]
 
 
 class Truth(NamedTuple):
@@ -43,55 +46,45 @@ class InexactError(ValueError):
 
 
 class BatchFilter:
-    """One filter, for batches of messages."""
+    """One filter, for batches of messages.
+
+    `paths` are the fields that columns judge; empty for a filter that is left to the closures.
+    """
 
     def __init__(self, wanted: Filter, topic: str) -> None:
         self._matches = wanted.matcher(topic)
         self._condition = _condition(wanted.tree)
-        found = (node.path for node in walk(wanted.tree) if isinstance(node, Field))
-        self._paths = list(dict.fromkeys(found))
-        self._decode = None if self._condition is None else _decoder(self._paths)
+        found = dict.fromkeys(node.path for node in walk(wanted.tree) if isinstance(node, Field))
+        names = [name for name in map(top_level, found) if name is not None and can_find(name)]
+        by_columns = self._condition is not None and len(names) == len(found)
+        self.paths = list(found) if by_columns else []
+        self._names = names
 
-    @property
-    def by_columns(self) -> bool:
-        """True if columns are tried at all."""
-        return self._decode is not None
+    def matching(self, bodies: pa.Array, record_keys: Callable[[], Sequence[str]]) -> Column:
+        """Return which of these messages (binary, checked JSON, no nulls) match.
 
-    def matching(self, bodies: Sequence[bytes], record_keys: Sequence[str]) -> Column:
-        """Return which of these messages (checked JSON) match."""
-        if self._condition is not None and self._decode is not None:
-            try:
-                return self._by_columns(self._condition, self._decode, bodies)
-            except (msgspec.MsgspecError, InexactError):
-                pass  # a value that only the closures judge
-        pairs = zip(bodies, record_keys, strict=True)
+        `record_keys` returns the key of each; it is called where columns do not judge.
+        """
+        found = self._judged(bodies)
+        if found is not None:
+            return found
+        pairs = zip(bodies.to_pylist(), record_keys(), strict=True)
         return np.array([self._matches(body, record) for body, record in pairs], np.bool_)
 
-    def _by_columns(
-        self, condition: Condition, decode: Callable[[bytes], Any], bodies: Sequence[bytes]
-    ) -> Column:
-        if max(map(len, bodies), default=0) > BRACKETS_MAX:
-            # For longer messages the closures also count brackets; the decoder here does not.
-            raise InexactError("a message so long that its brackets are counted")
-        records = list(map(decode, bodies))
-        values = {
-            path: list(map(operator.attrgetter(f"f{at}"), records))
-            for at, path in enumerate(self._paths)
-        }
-        return condition(values).true
-
-
-def _decoder(paths: list[FieldPath]) -> Callable[[bytes], Any] | None:
-    # msgspec reads top-level fields only; deeper paths need the closures.
-    if not paths or any(len(path.steps) > 1 for path in paths):
-        return None
-    fields = [(f"f{at}", str | int | float | None, None) for at in range(len(paths))]
-    names = {f"f{at}": str(path.steps[0]) for at, path in enumerate(paths)}
-    try:
-        struct = msgspec.defstruct("Fields", fields, rename=names, gc=False)
-    except ValueError:  # a name that no struct can have
-        return None
-    return msgspec.json.Decoder(struct).decode
+    def _judged(self, bodies: pa.Array) -> Column | None:
+        """Return which messages match; None where only closures know."""
+        if self._condition is None or not self.paths:
+            return None
+        # The closures look into no larger message before they have counted its brackets.
+        if (pc.max(pc.binary_length(bodies)).as_py() or 0) > BRACKETS_MAX:
+            return None
+        texts = texts_of(bodies, self._names)
+        if texts is None:
+            return None
+        try:
+            return self._condition(dict(zip(self.paths, texts, strict=True))).true
+        except InexactError:
+            return None
 
 
 def _condition(node: Node) -> Condition | None:
@@ -140,41 +133,68 @@ def _is_judged(constant: object) -> bool:
     return type(constant) in (int, float) and abs(constant) <= EXACT_MAX  # type: ignore[arg-type]  # a number, as was just asked
 
 
-def _compared(sign: Callable[[Any, Any], Any], found: list[Any], constant: Any) -> Truth:
+def _compared(sign: Callable[[Any, Any], Any], found: Texts, constant: Any) -> Truth:
     if isinstance(constant, str):
-        is_null = _texts(found)
-        true = np.array([sign(text or "", constant) for text in found], np.bool_)
+        words, is_null = _words(found)
+        fits = _ARROW[sign](words, pa.scalar(constant.encode(), pa.binary()))
+        true = _spread(np.asarray(fits), found.places)
     else:
         numbers, is_null = _numbers(found)
         true = sign(numbers, constant)
     return Truth(true & ~is_null, ~true & ~is_null)
 
 
-def _member(found: list[Any], constants: list[Any]) -> Truth:
+_ARROW: dict[Callable[[Any, Any], Any], Callable[[Any, Any], Any]] = {
+    operator.eq: pc.equal,
+    operator.ne: pc.not_equal,
+    operator.lt: pc.less,
+    operator.le: pc.less_equal,
+    operator.gt: pc.greater,
+    operator.ge: pc.greater_equal,
+}
+
+
+def _member(found: Texts, constants: list[Any]) -> Truth:
     return reduce(_either, (_compared(operator.eq, found, constant) for constant in constants))
 
 
-def _null(found: list[Any]) -> Truth:
-    is_null = np.array([one is None or one == "" for one in found], np.bool_)
+def _null(found: Texts) -> Truth:
+    try:
+        _, is_null = _words(found)
+    except InexactError:
+        _, is_null = _numbers(found)
     return Truth(is_null, ~is_null)
 
 
-def _texts(found: list[Any]) -> Column:
-    """Return which are NULL; the empty text is NULL too."""
-    if not set(map(type, found)) <= {str, type(None)}:
-        raise InexactError("a number beside a text")
-    return np.array([not text for text in found], np.bool_)
+def _words(found: Texts) -> tuple[pa.Array, Column]:
+    """Return the values as strings without quotes, and which messages have NULL.
+
+    The empty text is NULL too.
+    """
+    texts = found.values
+    is_null = np.asarray(pc.equal(texts, NULL))
+    is_text = np.asarray(pc.starts_with(texts.view(pa.string()), '"')) | is_null
+    if not is_text.all():
+        raise InexactError("a number beside a text, or no scalar")
+    if pc.any(pc.match_substring(texts, "\\")).as_py():
+        raise InexactError("a text that is spelled with escapes")
+    is_null |= np.asarray(pc.equal(texts, EMPTY))
+    return pc.binary_slice(texts, 1, -1), ~_spread(~is_null, found.places)
 
 
-def _numbers(found: list[Any]) -> tuple[Column, Column]:
-    """Return the values as doubles, and which are NULL."""
-    if not set(map(type, found)) <= {int, float, type(None)}:
-        raise InexactError("a text beside a number")
-    try:
-        numbers = np.array(found, np.float64)
-    except OverflowError:
-        raise InexactError("an integer that no double holds") from None
-    is_null = np.isnan(numbers)
-    if (np.abs(numbers[~is_null]) > EXACT_MAX).any():
+def _numbers(found: Texts) -> tuple[Column, Column]:
+    """Return the number of every message as a double, and which are NULL."""
+    numbers = doubles(found.values)
+    if numbers is None:
+        raise InexactError("a value that is no number")
+    if (np.abs(numbers) > EXACT_MAX).any():
         raise InexactError("an integer that a double may not hold")
-    return numbers, is_null
+    # The last number is that of MISSING, which is -1.
+    every = np.append(numbers, np.nan)[found.places]
+    return every, np.isnan(every)
+
+
+def _spread(judged: Column, places: Column) -> Column:
+    """Return for every message what was judged of its value; False where it is missing."""
+    spread: Column = np.append(judged, False)[places]
+    return spread

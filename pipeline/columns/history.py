@@ -10,15 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import reduce
-from itertools import pairwise
 from operator import or_
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
-from tidegate.pipeline.columns.rows import file_and_block, file_name, part_of
+from tidegate.pipeline.columns.blocks import block_count, blocks_of
+from tidegate.pipeline.columns.rows import (
+    file_and_block,
+    file_name,
+    published,
+    shuffle_partitions,
+)
 from tidegate.pipeline.errors import HistoryInvalid, HistoryUnreadable
 
 if TYPE_CHECKING:
@@ -79,10 +81,6 @@ def _is_beyond(kind: DataType, value: Column) -> Column:
             return F.lit(False)
 
 
-SCHEMA = "file string, block long, line binary, time_ms long"
-SPACE = " \t\r\n"
-
-
 def check_history(path: Path) -> None:
     """Check a history before Spark is started, which takes seconds.
 
@@ -115,66 +113,41 @@ def _files(path: Path) -> Iterator[Path]:
 
 
 def read_history(spark: SparkSession, path: Path) -> DataFrame:
-    """Return the lines of a history as `SCHEMA`; only a journal's archive has `time_ms`.
+    """Return a history as PUBLISHED rows, of text as blocks (`blocks.BLOCKS`).
+
+    Only a journal's archive has `time_ms`.
 
     Raises:
         HistoryUnreadable: as `check_history`, or Spark cannot make sense of it.
     """
     from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
 
-    place: list[Column | str] = [
-        F.col("_metadata.file_path").alias("file"),
-        F.col("_metadata.file_block_start").alias("block"),
-    ]
     check_history(path)
     if not is_parquet(path):
-        # By default Spark ends lines at \r too, which may stand between the tokens of a message.
-        reader = spark.read.option("lineSep", "\n").option("recursiveFileLookup", True)
-        lines = reader.format("text").load(_address(path))
-        return lines.select(*place, F.col("value").cast("binary").alias("line"), _no_time())
+        found = [(each.absolute().as_uri(), each.stat().st_size) for each in sorted(_files(path))]
+        files = spark.createDataFrame(found, "file string, size long")
+        tasks = min(shuffle_partitions(spark), sum(block_count(*each) for each in found))
+        return blocks_of(files, F.col("file"), F.col("size"), max(1, tasks))
     try:
         # Recursive lookup takes folders such as date=… as plain folders and adds no columns.
         rows = spark.read.option("recursiveFileLookup", True).parquet(_address(path))
     except Exception as error:  # whatever Spark has to say of a file that is none of Parquet
         raise HistoryUnreadable(f"{path}: Spark cannot read it as Parquet") from error
-    kinds = dict(rows.dtypes)
+    kinds, time_ms = dict(rows.dtypes), F.lit(None)
     if kinds.get("value") in {"string", "binary"}:
-        line = F.col("value").cast("binary")
-        time = F.col("timestamp_ms").cast("long") if "timestamp_ms" in kinds else _no_time()
+        body = F.col("value")
+        time_ms = F.col("timestamp_ms") if "timestamp_ms" in kinds else time_ms
         if "reason" in kinds:  # an archive: its removals are no messages
             rows = rows.where("value IS NOT NULL OR reason IS NULL")
     else:
-        line = as_json([F.col(quoted(name)) for name in rows.columns]).cast("binary")
-        time = _no_time()
-    return rows.select(*place, line.alias("line"), time.alias("time_ms"))
-
-
-def lines_by_block(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, int, pa.RecordBatch]]:
-    """Yield a task's lines in pieces of one block, with the number of each piece's first line.
-
-    Lines count from 0 in each block.
-    """
-    before, row = None, 0
-    for batch in batches:
-        for start, length in _stretches(batch):
-            piece = batch.slice(start, length)
-            here = (piece.column("file")[0].as_py(), piece.column("block")[0].as_py())
-            row = row if here == before else 0
-            before = here
-            yield part_of(*here), row, piece
-            row += length
-
-
-def stripped(lines: pa.Array) -> pa.Array:
-    """Return lines without white space around them and without line breaks inside.
-
-    Raises:
-        pyarrow.ArrowInvalid: one is no UTF-8.
-    """
-    texts = pc.ascii_trim(lines.cast(pa.string()), characters=SPACE)
-    if pc.any(pc.match_substring(texts, "\n")).as_py():
-        texts = pc.replace_substring(texts, "\n", " ")
-    return texts.cast(pa.binary())
+        body = as_json([F.col(quoted(name)) for name in rows.columns])
+    return published(
+        rows,
+        file="_metadata.file_path",
+        block="_metadata.file_block_start",
+        time_ms=time_ms,
+        body=body.cast("binary"),
+    )
 
 
 def wrong_line(part: str, number: int, reason: str) -> HistoryInvalid:
@@ -193,20 +166,3 @@ def _address(path: Path) -> str:
 def is_hidden(path: Path) -> bool:
     """Return whether Spark skips a file by its name or its folder's."""
     return any(part[0] in "._" for part in path.parts)
-
-
-def _no_time() -> Column:
-    from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
-
-    return F.lit(None).cast("long").alias("time_ms")
-
-
-def _stretches(batch: pa.RecordBatch) -> list[tuple[int, int]]:
-    """Return first row and length of each stretch of rows of one block."""
-    rows = batch.num_rows
-    if rows == 0:
-        return []
-    columns = [batch.column(name) for name in ("file", "block")]
-    changed = pc.or_(*(pc.not_equal(column[1:], column[:-1]) for column in columns))
-    cuts = [0, *(at + 1 for at in pc.indices_nonzero(changed).to_pylist()), rows]
-    return [(low, high - low) for low, high in pairwise(cuts)]

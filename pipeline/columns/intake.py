@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidegate.keys.jsontext import one_line
+from tidegate.pipeline.columns.blocks import on_one_line, pieces, trimmed
 from tidegate.pipeline.columns.conflation import (
     DELETED,
     EARLIEST_NS,
@@ -21,11 +21,11 @@ from tidegate.pipeline.columns.conflation import (
     Conflation,
 )
 from tidegate.pipeline.columns.filtering import BatchFilter
-from tidegate.pipeline.columns.history import lines_by_block, stripped, wrong_line
-from tidegate.pipeline.columns.intervals import MILLISECOND_NS, Column
+from tidegate.pipeline.columns.history import wrong_line
 from tidegate.pipeline.columns.reading import LineInvalidError, MessageReader
 from tidegate.pipeline.columns.rows import Messages, packed, split, unpacked
 from tidegate.pipeline.columns.shard import Shard, refused
+from tidegate.pipeline.intervals import MILLISECOND_NS, Column
 
 REFUSED = -1
 """The number of the shard whose blocks hold lines that are no messages."""
@@ -36,11 +36,13 @@ class Intake:
 
     def __init__(self, conflation: Conflation) -> None:
         self._conflation = conflation
-        self._reader = MessageReader(
-            [conflation.key], conflation.time, strict=conflation.sets_aside
-        )
         wanted = conflation.filter
         self._filter = None if wanted is None else BatchFilter(wanted, conflation.topic)
+        self._reader = MessageReader(
+            [conflation.key],
+            conflation.time,
+            strict=conflation.sets_aside,
+        )
 
     @property
     def texts(self) -> list[str]:
@@ -50,17 +52,23 @@ class Intake:
     def messages(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Messages]:
         """Yield a task's messages, a piece of a block at a time; refused lines apart.
 
+        `batches` are PUBLISHED rows, or blocks to be read here (`blocks.BLOCKS`).
+
         Raises:
             HistoryInvalid: a line is no message, has no time, or nothing says whose removal it is,
                 unless such are set aside.
         """
-        for part, row, piece in lines_by_block(batches):
-            bodies = _on_one_line(piece.column("body"))
+        for part, row, piece in pieces(batches):
+            lines = piece.column("body")
+            bodies = trimmed(lines)
             # Sources without positions count rows: blank lines count too, as in an editor.
             count = pa.array(np.arange(row + 1, row + 1 + len(bodies)), pa.int64())
             piece = piece.set_column(2, "position", pc.coalesce(piece.column("position"), count))
-            piece = piece.set_column(5, "body", bodies)
-            piece = piece.filter(pc.fill_null(pc.not_equal(pc.binary_length(bodies), 0), True))
+            # With their breaks, lines of a file are one text, which is decoded where it lies.
+            piece = piece.set_column(5, "body", bodies).append_column("line", lines)
+            is_blank = pc.equal(pc.binary_length(bodies), 0)
+            if pc.any(is_blank).as_py():  # rare, and a filter copies all columns
+                piece = piece.filter(pc.fill_null(pc.invert(is_blank), True))
             if self._conflation.sets_aside:
                 yield from self._sorted_out(part, piece)
             elif len(piece):
@@ -104,19 +112,24 @@ class Intake:
             raise LineInvalidError(first, refused[first].as_py())
         bodies = piece.column("body")
         codes, times_ns = self._keys_and_times(piece)
-        gone = np.where(np.asarray(bodies.is_null()), _causes(piece.column("removed")), PUT)
+        gone = np.full(len(bodies), PUT)
+        if bodies.null_count:
+            gone = np.where(np.asarray(bodies.is_null()), _causes(piece.column("removed")), PUT)
         if self._filter is not None:
-            there, texts = np.flatnonzero(gone == PUT), self.texts
-            keys = [texts[code] for code in codes[there].tolist()]
-            matching = self._filter.matching(bodies.drop_null().to_pylist(), keys)
+            there = np.flatnonzero(gone == PUT)
+            texts = self.texts
+            matching = self._filter.matching(
+                bodies.drop_null() if bodies.null_count else bodies,
+                lambda: [texts[code] for code in codes[there].tolist()],
+            )
             # Not dropped: a record that stops to match is removed where removals are sent.
             gone[there[~matching]] = UNMATCHED
             bodies = pc.if_else(pa.array(gone == PUT), bodies, pa.scalar(None, pa.binary()))
-        return _messages(part, piece, codes, times_ns, gone, bodies)
+        return _messages(part, piece, codes, times_ns, gone, on_one_line(bodies))
 
     def _keys_and_times(self, piece: pa.RecordBatch) -> tuple[Column, Column]:
         """Return keys and times: from the columns where they are complete, else from the bodies."""
-        keys, stored, bodies = (piece.column(name) for name in ("key", "time_ms", "body"))
+        keys, stored, bodies = (piece.column(name) for name in ("key", "time_ms", "line"))
         by_field = self._conflation.time is not None
         there = np.flatnonzero(np.asarray(bodies.is_valid()))
         times_ns = np.full(len(bodies), EARLIEST_NS)
@@ -126,7 +139,7 @@ class Intake:
             if len(nobodys):
                 raise LineInvalidError(int(nobodys[0]), "a removal needs a key")
             try:
-                found_ns, [found] = self._reader.read(bodies.drop_null().to_pylist())
+                found_ns, [found] = self._reader.read(bodies.drop_null())
             except LineInvalidError as error:
                 raise LineInvalidError(int(there[error.index]), error.reason) from None
             codes[there] = found
@@ -148,14 +161,6 @@ class Intake:
             raise LineInvalidError(pc.indices_nonzero(stored.is_null())[0].as_py(), "no time")
         times_ns: Column = np.asarray(pc.fill_null(stored, 0)) * MILLISECOND_NS
         return times_ns
-
-
-def _on_one_line(bodies: pa.Array) -> pa.Array:
-    try:
-        return stripped(bodies)
-    except pa.ArrowInvalid:  # one of them is no UTF-8, and the reader says which
-        lines = (None if body is None else one_line(body) for body in bodies.to_pylist())
-        return pa.array(lines, pa.binary())
 
 
 def _causes(removed: pa.Array) -> Column:
@@ -180,7 +185,7 @@ def _messages(
     published_ms = np.asarray(pc.fill_null(piece.column("time_ms"), NEVER_MS))
     return Messages(
         part, int(positions[0]), int(greatest_ns[-1]), codes, times_ns, greatest_ns, positions,
-        published_ms, gone, bodies, reasons,
+        positions, np.ones(len(codes), np.int64), published_ms, gone, bodies, reasons,
     )  # fmt: skip
 
 
@@ -199,6 +204,8 @@ def cut_messages(
         if found.reasons:
             yield packed([found.block_of_reasons(REFUSED)])
             continue
+        if conflation.is_newest:
+            found = found.combined(found.gone == PUT)
         parts = enumerate(split(found.codes, intake.texts, shards))
         yield packed([found.block(shard, *part) for shard, part in parts])
 

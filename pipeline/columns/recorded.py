@@ -1,10 +1,11 @@
 """Recorded messages as the deliveries that the engine makes of them, for use in a notebook.
 
-    lines = recorded_lines(read_history(spark, Path("ticks.ndjson.gz")))
-    deliveries = conflate_recorded(lines, Conflation(...))
+    messages = read_history(spark, Path("ticks.ndjson.gz"))
+    deliveries = conflate_recorded(messages, Conflation(...))
 
-PUBLISHED rows in: those of one (`file`, `block`) are in order of publication, and these pairs sort
-in that order. DELIVERIES out, both as in `rows.py`. The engine's clock shows the recorded times.
+PUBLISHED rows in, or blocks of files: those of one (`file`, `block`) are in order of publication,
+and these pairs sort in that order. DELIVERIES out, both as in `rows.py`. The engine's clock shows
+the recorded times.
 """
 
 from __future__ import annotations
@@ -17,16 +18,15 @@ import pyarrow as pa
 
 from tidegate.pipeline.columns.conflation import Conflation
 from tidegate.pipeline.columns.intake import Intake, conflate_blocks, cut_messages
-from tidegate.pipeline.columns.intervals import Pace
 from tidegate.pipeline.columns.rows import (
     DELIVERIES,
     ORDER,
     ROWS,
     bound_batches,
-    published,
     shuffle_partitions,
 )
 from tidegate.pipeline.columns.shard import Shard, refused
+from tidegate.pipeline.intervals import Pace
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -36,7 +36,7 @@ def conflate_recorded(messages: DataFrame, asked: Conflation, *, by_key: bool = 
     """Return the deliveries of recorded messages, with a shuffle only where one is needed.
 
     Args:
-        messages: PUBLISHED rows.
+        messages: PUBLISHED rows, or blocks of files (`blocks.BLOCKS`).
         asked: how they are conflated.
         by_key: each partition has all messages of its keys. A partition then has a clock of its
             own, and the times in it must not run back.
@@ -46,11 +46,6 @@ def conflate_recorded(messages: DataFrame, asked: Conflation, *, by_key: bool = 
     if has_all or (by_key and asked.interval.pace is Pace.KEY):
         return in_place(messages, asked)
     return by_shards(messages, asked)
-
-
-def recorded_lines(lines: DataFrame) -> DataFrame:
-    """Return the lines of a history (`history.SCHEMA`) as PUBLISHED rows."""
-    return published(lines, file="file", block="block", time_ms="time_ms", body="line")
 
 
 def in_place(messages: DataFrame, asked: Conflation) -> DataFrame:

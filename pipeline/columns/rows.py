@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from tidegate.pipeline.columns.intervals import Column
+from tidegate.pipeline.intervals import Column, by_code
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
@@ -191,14 +191,15 @@ def unpacked(batches: Iterator[pa.RecordBatch]) -> Iterator[Block]:
 
 # --- messages as columns, and their way to the shard of their key
 
-_CARRIED = ["greatest_ns", "positions", "published_ms", "gone"]
+_CARRIED = ["greatest_ns", "positions", "firsts", "counts", "published_ms", "gone"]
 
 
 @dataclass(frozen=True, slots=True)
 class Messages:
     """Messages in order of publication, each put, removed, or not wanted by the filter.
 
-    EARLIEST_NS, NEVER_MS, PUT and the reasons beside it are those of `columns/conflation.py`.
+    EARLIEST_NS, NEVER_MS, PUT and the reasons beside it are those of `columns/conflation.py`. A row
+    of `combined` stands for several.
 
     Attributes:
         part: their `file` and `block`, as `part_of` writes them.
@@ -207,8 +208,10 @@ class Messages:
         codes: the number of its key; 0 for messages that were set aside.
         times_ns: its own time; EARLIEST_NS where it has none.
         greatest_ns: the greatest time of the piece up to it.
-        positions: its place in the block.
-        published_ms: when it was published; NEVER_MS where that is unknown.
+        positions: its place in the block; of several the last one's.
+        firsts: the place of the first of them.
+        counts: how many they are.
+        published_ms: when the first was published; NEVER_MS where that is unknown.
         gone: PUT, or why it is gone: DELETED, UNMATCHED or EXPIRED.
         bodies: null where it is not put.
         reasons: why each was set aside; empty for messages that can be taken.
@@ -221,10 +224,43 @@ class Messages:
     times_ns: Column
     greatest_ns: Column
     positions: Column
+    firsts: Column
+    counts: Column
     published_ms: Column
     gone: Column
     bodies: pa.Array
     reasons: tuple[str, ...] = ()
+
+    def combined(self, is_put: Column) -> Messages:
+        """Return one row for neighbours of a key with the same times; the newest body is theirs.
+
+        They are of one delivery wherever an interval begins, so only where the newest body counts
+        is nothing lost. `is_put` says which messages may become one.
+        """
+        order = by_code(self.codes)
+        goes_on = np.zeros(len(order), np.bool_)
+        goes_on[1:] = is_put[order[1:]] & is_put[order[:-1]]
+        for column in (self.codes, self.times_ns, self.greatest_ns):
+            by_key = column[order]
+            goes_on[1:] &= by_key[1:] == by_key[:-1]
+        starts = np.flatnonzero(~goes_on)
+        ends = np.append(starts[1:], len(order))
+        # The place of the last decides the order: a sort of places, which are few and distinct.
+        first, last = order[starts], order[ends - 1]
+        again = np.argsort(last)
+        first, last, counts = first[again], last[again], (ends - starts)[again]
+        return replace(
+            self,
+            codes=self.codes[last],
+            times_ns=self.times_ns[last],
+            greatest_ns=self.greatest_ns[last],
+            positions=self.positions[last],
+            firsts=self.firsts[first],
+            counts=counts,
+            published_ms=self.published_ms[first],
+            gone=self.gone[last],
+            bodies=self.bodies.take(pa.array(last)),
+        )
 
     def block(self, stream: int, chosen: Column, keys: Sequence[str], codes: Column) -> Block:
         """Return the chosen messages as a block for a shard; `codes` number `keys`."""
@@ -243,10 +279,10 @@ class Messages:
     def of_block(cls, block: Block) -> Messages:
         """Return the messages of a block that has arrived."""
         *carried, bodies = block.values.flatten()
-        greatest_ns, positions, published_ms, gone = map(np.asarray, carried)
+        greatest_ns, positions, firsts, counts, published_ms, gone = map(np.asarray, carried)
         return cls(
             block.part, block.row, block.clock_ns, block.codes, block.times_ns, greatest_ns,
-            positions, published_ms, gone, bodies,
+            positions, firsts, counts, published_ms, gone, bodies,
         )  # fmt: skip
 
     @classmethod

@@ -18,7 +18,6 @@ from tidegate.pipeline.columns.conflation import (
     Deliveries,
     Rows,
 )
-from tidegate.pipeline.columns.intervals import Column, Pace
 from tidegate.pipeline.columns.rows import (
     DELIVERIES,
     Messages,
@@ -26,6 +25,7 @@ from tidegate.pipeline.columns.rows import (
     file_and_block,
     part_of,
 )
+from tidegate.pipeline.intervals import Column, Pace
 
 ROWS_MAX = 10_000  # of a batch on its way back to Spark, whose Java holds one at a time
 _SCHEMA = arrow_schema(DELIVERIES)
@@ -102,12 +102,12 @@ class Shard:
     def _rows(self, found: Messages, texts: list[str]) -> Rows:
         count = len(found.codes)
         # A removal is no message: it adds nothing to the count of its row.
-        put = (found.gone == PUT).astype(np.int64)
+        put = np.where(found.gone == PUT, found.counts, 0)
         return Rows(
             codes=numbered(self.keys, texts)[found.codes],
             times_ns=found.times_ns,
             messages=put,
-            firsts=found.positions,
+            firsts=found.firsts,
             first_ms=found.published_ms,
             parts=np.full(count, self.parts.setdefault(found.part, len(self.parts))),
             lasts=found.positions,
@@ -234,9 +234,7 @@ def restored(table: pa.Table, conflation: Conflation, now_ns: int | None = None)
     kinds = np.array(table.column("kind").to_pylist(), dtype=object)
     conflator.held = _loaded(shard, table, kinds == HELD)
     timeline.waiting = _loaded(shard, table, kinds == WAITING)
-    unsent = _loaded(shard, table, kinds == UNSENT)
-    for place, code in enumerate(unsent.codes.tolist()):
-        conflator.unsent[code] = unsent.take(np.array([place]), conflator.bodies)
+    conflator.unsent = _loaded(shard, table, kinds == UNSENT)
     there = table.filter(pa.array(kinds == THERE)).column("key").to_pylist()
     codes = [shard.keys.setdefault(text, len(shard.keys)) for text in there]
     conflator.there = np.zeros(len(shard.keys), np.bool_)
@@ -247,8 +245,7 @@ def restored(table: pa.Table, conflation: Conflation, now_ns: int | None = None)
 def _rows(shard: Shard) -> Iterator[tuple[str, Rows]]:
     yield HELD, shard.conflator.held
     yield WAITING, shard.timeline.waiting
-    for rows in shard.conflator.unsent.values():
-        yield UNSENT, rows
+    yield UNSENT, shard.conflator.unsent
 
 
 def _table(shard: Shard, kind: str, rows: Rows) -> pa.Table:

@@ -10,8 +10,7 @@ from tidegate.keys.reducers import Reduce
 from tidegate.keys.spec import KeySpec
 from tidegate.keys.text.duration import DAY, parse_duration, whole_ms
 from tidegate.pipeline.columns.bodies import registered
-from tidegate.pipeline.columns.intervals import Pace
-from tidegate.pipeline.columns.reading import TimeField, Unit
+from tidegate.pipeline.columns.times import TimeField, Unit
 from tidegate.pipeline.definitions.toml import (
     TomlTable,
     bracketed,
@@ -21,6 +20,7 @@ from tidegate.pipeline.definitions.toml import (
     refused,
 )
 from tidegate.pipeline.errors import DefinitionInvalid
+from tidegate.pipeline.intervals import Pace
 
 REDUCERS = 'reducers, such as ["/px:last", "/px:max@hi"]'
 MERGE = '"replace", reducers of fields such as {"/qty" = "sum"}, or "package.module:function"'

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tidegate.keys.text.bookmark import join_bookmark, split_bookmark
 from tidegate.keys.text.time import parse_time
@@ -39,16 +40,30 @@ def row_batch(rows: Sequence[Row], epoch: str, after: int) -> pa.RecordBatch:
 def placed_batch(rows: Sequence[Row], epoch: str, positions: Sequence[int]) -> pa.RecordBatch:
     """Return rows at these positions, as `ROWS`."""
     keys, values, times, reasons = zip(*rows, strict=True) if rows else ((), (), (), ())
-    columns = (
-        positions,
-        keys,
-        values,
-        times,
-        [join_bookmark(epoch, position) for position in positions],
-        reasons,
+    return column_batch((keys, values, times, reasons), epoch, positions)
+
+
+def column_batch(
+    columns: tuple[Sequence[bytes | str | None], Sequence[bytes | None], Sequence[int | None], Any],
+    epoch: str,
+    positions: Sequence[int],
+) -> pa.RecordBatch:
+    """Return rows at these positions, as `ROWS`.
+
+    `columns` are keys, values, times and reasons. The reasons are a sequence, or an array of Arrow.
+    """
+    keys, values, times, reasons = columns
+    offsets = pa.array(positions, pa.int64())
+    # In Arrow: a text for each row, made in Python, costs as much as the rest of the row.
+    bookmarks = pc.binary_join_element_wise(
+        join_bookmark(epoch, 0)[:-1], offsets.cast("string"), ""
     )
+    found = (offsets, keys, values, times, bookmarks, reasons)
     return pa.RecordBatch.from_arrays(
-        [pa.array(column, kind) for column, kind in zip(columns, ROWS.types, strict=True)],
+        [
+            column if isinstance(column, pa.Array) else pa.array(column, kind)
+            for column, kind in zip(found, ROWS.types, strict=True)
+        ],
         schema=ROWS,
     )
 

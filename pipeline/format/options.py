@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import ceil
 
 from tidegate.clients import DEFAULT_ADDRESS
 from tidegate.keys.errors import KeysError
@@ -21,13 +22,30 @@ OF_SPARK = {"checkpointlocation", "path", "queryname", "triggerinterval"}
 """Options that Spark's own methods add."""
 
 
+# Each task costs a start and a connection, for which fewer rows would not pay.
+ROWS_PER_TASK = 20_000
+ROWS_PER_TASK_MAX = 250_000  # a task that fails reads them again
+
+
+def rows_per_task(rows: int, cores: int | None) -> int:
+    """Return how many of these rows a task reads at most, where so many tasks run at once.
+
+    A task sends on a row for each of its keys: ten tasks with all of the keys send five times the
+    rows of two.
+    """
+    if cores is None:
+        return ROWS_PER_TASK
+    return min(max(ROWS_PER_TASK, ceil(rows / cores)), ROWS_PER_TASK_MAX)
+
+
 @dataclass(frozen=True)
 class ReadOptions:
     """The options of reading.
 
     `start` is `epoch`, `now`, `records` or a bookmark. `gateway` is the address of a gateway, or of
     the Redis that gateways share, where the names of keys begin with `prefix`. With `shards` each
-    of so many partitions has all messages of its keys.
+    of so many partitions has all messages of its keys. `cores`, which is no option of Spark's
+    users, is how many tasks run at once, for a reader that gains from few large slices.
     """
 
     gateway: str
@@ -36,6 +54,7 @@ class ReadOptions:
     start: str = START
     rows_per_batch: int | None = None
     shards: int | None = None
+    cores: int | None = None
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> ReadOptions:
@@ -60,6 +79,10 @@ class ReadOptions:
             rows_per_batch=_whole(given, "rows_per_batch"),
             shards=_whole(given, "shards", SHARDS_MAX),
         )
+
+    def rows_per_task(self, rows: int) -> int:
+        """Return how many rows of a batch a task reads at most."""
+        return rows_per_task(rows, self.cores)
 
     @property
     def is_bus(self) -> bool:

@@ -28,9 +28,6 @@ from tidegate.pipeline.format.options import ReadOptions
 
 # --- the messages between two bookmarks, cut into slices for tasks
 
-# Each task costs a start and a connection, for which fewer messages would not pay; slices of more
-# would leave cores idle in batches of usual size.
-MESSAGES_PER_TASK_MAX = 20_000
 # Stands for the epoch in error messages if the topic has none yet.
 NO_EPOCH = "that of an empty topic"
 
@@ -130,7 +127,7 @@ class JournalEdge:
             shards = self._options.shards
             return [JournalSlice(epoch, after, last, shard, shards) for shard in range(shards)]
         # Even slices, so that no task is left with a small rest or a double share.
-        count = ceil(rows / MESSAGES_PER_TASK_MAX)
+        count = ceil(rows / self._options.rows_per_task(rows))
         cuts = [after + rows * part // count for part in range(count)] + [last] if rows > 0 else []
         return [JournalSlice(epoch=epoch, after=low, last=high) for low, high in pairwise(cuts)]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -65,8 +65,10 @@ class StreamStatus:
     at_s: float = 0.0
 
 
-def pace_of(progress: Mapping[str, Any] | None, before: Pace = Pace()) -> Pace:
+def pace_of(progress: Mapping[str, Any] | None, before: Pace = Pace(), messages: int = 0) -> Pace:
     """Return the pace of a query's newest trigger (`StreamingQuery.lastProgress`).
+
+    `messages` are those of the newest batch; Spark itself counts blocks and pages of messages.
 
     One that found nothing to read was no batch: the pace is what it was `before`.
     """
@@ -79,7 +81,7 @@ def pace_of(progress: Mapping[str, Any] | None, before: Pace = Pace()) -> Pace:
     took_ms = took.get("triggerExecution", 0)
     return Pace(
         batch=progress.get("batchId"),
-        rows_per_s=float(progress.get("processedRowsPerSecond") or 0.0),
+        rows_per_s=messages * 1_000 / took_ms if took_ms else 0.0,
         batch_s=took_ms / 1000,
         lag=sum(lags) if lags else None,
     )
@@ -124,13 +126,17 @@ def _position(offset: Any) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Counts: `repeated` are rows that an earlier try had written, `refused` no messages at all."""
+    """Counts: `repeated` are rows that an earlier try had written, `refused` no messages at all.
+
+    `newest` is the number of messages of the newest batch.
+    """
 
     batches: int = 0
     messages: int = 0
     published: int = 0
     repeated: int = 0
     refused: int = 0
+    newest: int = field(default=0, compare=False)
 
     def with_batch(
         self, *, messages: int, published: int, repeated: int = 0, refused: int = 0
@@ -142,6 +148,7 @@ class Totals:
             published=self.published + published,
             repeated=self.repeated + repeated,
             refused=self.refused + refused,
+            newest=messages,
         )
 
 

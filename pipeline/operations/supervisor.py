@@ -198,7 +198,8 @@ class Supervisor:
         """Return the current status; remember the pace of the newest batch for later calls."""
         done, query = self.stream.totals, self.stream.query
         # Spark reports only its newest trigger, which may have been no batch.
-        self._pace = pace_of(query.lastProgress if query is not None else None, self._pace)
+        progress = query.lastProgress if query is not None else None
+        self._pace = pace_of(progress, self._pace, done.newest)
         return StreamStatus(
             name=self.name,
             state=self._state,

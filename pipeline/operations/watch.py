@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from tidegate.clients.errors import GatewayError
-from tidegate.clients.transport import JSON
+from tidegate.clients.requests import JSON
 from tidegate.pipeline.connection import AT_ONCE, gateway_at, pipeline_error
 from tidegate.pipeline.errors import GatewayRefused, PipelineError, StreamFailed
 from tidegate.pipeline.operations.shutdown import CutOff, Stop

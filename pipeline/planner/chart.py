@@ -6,7 +6,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tidegate.pipeline.columns.intervals import MILLISECOND_NS
+from tidegate.pipeline.intervals import MILLISECOND_NS
 from tidegate.pipeline.planner.choices import Choice, Plan
 
 if TYPE_CHECKING:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
@@ -26,10 +25,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.keys.spec import KeySpec
+from tidegate.pipeline.columns.blocks import pieces, trimmed
 from tidegate.pipeline.columns.conflation import EARLIEST_NS
-from tidegate.pipeline.columns.history import lines_by_block, stripped, wrong_line
-from tidegate.pipeline.columns.intervals import MILLISECOND_NS, Column, Interval, Pace
-from tidegate.pipeline.columns.reading import LineInvalidError, MessageReader, TimeField
+from tidegate.pipeline.columns.history import wrong_line
+from tidegate.pipeline.columns.reading import LineInvalidError, MessageReader
 from tidegate.pipeline.columns.rows import (
     ORDER,
     ROWS,
@@ -40,6 +39,8 @@ from tidegate.pipeline.columns.rows import (
     split,
     unpacked,
 )
+from tidegate.pipeline.columns.times import TimeField
+from tidegate.pipeline.intervals import MILLISECOND_NS, Column, Interval, Pace
 from tidegate.pipeline.planner.tally import IntervalTally, KeyTally, Seen, Sent
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ class Answer:
 
 
 def tally_choices(lines: DataFrame, question: Question) -> DataFrame:
-    """Return tallies (`TALLIES`) of the lines of a history."""
+    """Return tallies (`TALLIES`) of a history, as `read_history` returns it."""
     bound_batches(lines)
     blocks = lines.mapInArrow(partial(cut_blocks, question=question), ROWS)
     in_order = blocks.repartition(question.shards, "stream").sortWithinPartitions(*ORDER)
@@ -118,7 +119,7 @@ def cut_blocks(batches: Iterator[pa.RecordBatch], question: Question) -> Iterato
     """
     # One reader for all keys that are asked about: each line is decoded once.
     reader = MessageReader(question.keys, question.time)
-    for part, row, piece in lines_by_block(batches):
+    for part, row, piece in pieces(batches):
         sizes, times_ns, codes = _read(reader, piece, part, row)
         if not len(sizes):
             continue
@@ -139,13 +140,13 @@ def _read(
     reader: MessageReader, piece: pa.RecordBatch, part: str, row: int
 ) -> tuple[Column, Column, list[Column]]:
     """Return size, time and, for each key spec, key code of each line that is not blank."""
-    lines = piece.column("line")
-    with suppress(pa.ArrowInvalid):  # the reader says which line is no UTF-8
-        lines = stripped(lines)
-    written = pc.fill_null(pc.not_equal(pc.binary_length(lines), 0), True)
-    lines = lines.filter(written)
+    lines = piece.column("body")
+    sizes = pc.binary_length(trimmed(lines))
+    written = pc.fill_null(pc.not_equal(sizes, 0), True)
+    if not pc.all(written).as_py():  # rare, and a filter copies all lines
+        lines, sizes = lines.filter(written), sizes.filter(written)
     try:
-        times_ns, codes = reader.read([line or b"" for line in lines.to_pylist()])
+        times_ns, codes = reader.read(lines.fill_null(b"") if lines.null_count else lines)
     except LineInvalidError as error:
         number = row + pc.indices_nonzero(written)[error.index].as_py() + 1
         raise wrong_line(part, number, error.reason) from None
@@ -155,7 +156,7 @@ def _read(
             number = row + pc.indices_nonzero(pc.is_null(stored))[0].as_py() + 1
             raise wrong_line(part, number, "no column timestamp_ms; say --time-field")
         times_ns = np.asarray(stored) * MILLISECOND_NS
-    return np.asarray(pc.binary_length(lines)).astype(np.int64), times_ns, codes
+    return np.asarray(sizes.fill_null(0)).astype(np.int64), times_ns, codes
 
 
 def _blocks(

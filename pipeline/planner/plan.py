@@ -12,9 +12,8 @@ from tidegate.keys.errors import PathInvalid, TextInvalid
 from tidegate.keys.spec import KeySpec
 from tidegate.keys.text.duration import parse_interval, whole_ms
 from tidegate.pipeline.columns.history import check_history, is_parquet, read_history
-from tidegate.pipeline.columns.intervals import MILLISECOND_NS, Pace
-from tidegate.pipeline.columns.reading import TimeField
 from tidegate.pipeline.columns.rows import shuffle_partitions
+from tidegate.pipeline.columns.times import TimeField
 from tidegate.pipeline.errors import (
     EXIT_DONE,
     HistoryInvalid,
@@ -23,6 +22,7 @@ from tidegate.pipeline.errors import (
     UsageInvalid,
     from_spark,
 )
+from tidegate.pipeline.intervals import MILLISECOND_NS, Pace
 from tidegate.pipeline.operations.shutdown import complain
 from tidegate.pipeline.planner.chart import write_chart
 from tidegate.pipeline.planner.choices import Choice, Plan, Question, add_tallies, tally_choices
@@ -30,8 +30,8 @@ from tidegate.pipeline.spark.session import spark_session
 
 CHOICES_MAX = 1_000  # every choice holds a row for each key, and counts each message
 CHARTS = frozenset({".svg", ".png"})
-# Java's words for a gzip that is damaged, which depend on where it is.
-DAMAGED = ("EOFException", "ZipException", "not a gzip file", "not in GZIP", "invalid stored block")
+# Arrow's words for a compressed file that is damaged.
+DAMAGED = ("Truncated compressed stream", "inflate failed", "decompress failed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ def _write(found: Plan, path: Path) -> None:
 
 def _history_error(path: Path, said: str) -> PipelineError:
     if any(word in said for word in DAMAGED):
-        return HistoryUnreadable(f"{path}: is not a whole gzip file")
+        return HistoryUnreadable(f"{path}: is not a whole compressed file")
     return from_spark(str(path), said)
 
 

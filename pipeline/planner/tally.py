@@ -7,7 +7,7 @@ from collections import Counter
 import msgspec
 import numpy as np
 
-from tidegate.pipeline.columns.intervals import MILLISECOND_NS, Column, Interval, runs_of
+from tidegate.pipeline.intervals import MILLISECOND_NS, Column, Interval, runs_of
 
 AGES_MAX = 10_000  # different ages that a tally keeps, whatever the interval
 # Each shard gives its own: a key is in one shard, so the hottest of all are among them.

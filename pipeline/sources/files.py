@@ -1,8 +1,8 @@
-"""NDJSON, CSV or Parquet files as a stream of PUBLISHED rows, a line or row each.
+"""NDJSON, CSV or Parquet files as a stream of PUBLISHED rows, or of blocks that tasks read.
 
 Files count in the order in which they came (modification time, then name), lines in the order
 of the file. Spark takes files in that order too, so what a batch boundary separates is not
-reordered. A gzipped file is read as its content.
+reordered. A compressed file is read as its content. Tasks read NDJSON by themselves.
 """
 
 from __future__ import annotations
@@ -22,16 +22,15 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
 from pyspark.sql.types import StringType, StructField, StructType
 
 from tidegate.keys.errors import JsonInvalid
+from tidegate.pipeline.columns.blocks import SPACE, blocks_of, lines_by_block
 from tidegate.pipeline.columns.history import (
     SHOWN_MAX,
-    SPACE,
     as_json,
     beyond_json,
-    lines_by_block,
     quoted,
     wrong_line,
 )
-from tidegate.pipeline.columns.rows import published
+from tidegate.pipeline.columns.rows import published, shuffle_partitions
 from tidegate.pipeline.definitions.source import FileFormat, FilesSource
 from tidegate.pipeline.errors import DefinitionInvalid, HistoryUnreadable, innermost
 
@@ -138,6 +137,8 @@ def _reason(text: Column, columns: StructType, source: FilesSource) -> Column:
     )
 
 
+# As Spark makes it, and asks for it in streams; it does not read a content that nobody selects.
+BINARY_FILE = "path string, modificationTime timestamp, length long, content binary"
 TIME_DIGITS = 19
 LAST_LETTER = re.compile(r"(\w)(\W*)$")
 NOTHING_THERE = {"PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA"}
@@ -146,7 +147,8 @@ NOTHING_THERE = {"PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA"}
 def read_files(spark: SparkSession, source: FilesSource) -> DataFrame:
     """Return the messages of files (`columns.rows.PUBLISHED`), unchecked.
 
-    `file` is when it came, and NUL.
+    Of local NDJSON return where they are (`columns.blocks.BLOCKS`), for tasks to read. `file` is
+    when it came, and NUL.
 
     Raises:
         DefinitionInvalid: neither the definition nor a file says which columns there are.
@@ -155,8 +157,12 @@ def read_files(spark: SparkSession, source: FilesSource) -> DataFrame:
     reader = spark.readStream
     if source.files_per_batch is not None:
         reader = reader.option("maxFilesPerTrigger", source.files_per_batch)
-    address = _address(spark, source.pattern)
+    address, is_local = _address(spark, source.pattern)
     match source.format:
+        # Elsewhere only Spark's configuration knows how to get in.
+        case FileFormat.NDJSON if is_local:
+            files = reader.format("binaryFile").schema(BINARY_FILE).load(address)
+            return blocks_of(files, _place()["file"], F.col("length"), shuffle_partitions(spark))
         case FileFormat.NDJSON:
             lines = reader.format("text").option("lineSep", "\n").load(address)
             return _published(lines, **_place(), body=F.col("value"))
@@ -216,15 +222,19 @@ def _published(rows: DataFrame, **columns: Column) -> DataFrame:
     return published(rows, **columns)
 
 
-def _address(spark: SparkSession, pattern: str) -> str:
-    """Return the path as Spark takes it: one file as a pattern, since it expects a folder."""
+def _address(spark: SparkSession, pattern: str) -> tuple[str, bool]:
+    """Return the path as Spark takes it, and whether it is local.
+
+    One file becomes a pattern, since Spark expects a folder.
+    """
     java: Any = spark.sparkContext
     try:
         path = java._jvm.org.apache.hadoop.fs.Path(pattern)  # noqa: SLF001 - PySpark has no public name for Hadoop's classes
-        is_file = path.getFileSystem(java._jsc.hadoopConfiguration()).isFile(path)  # noqa: SLF001 - PySpark has no public name for Hadoop's configuration
+        files = path.getFileSystem(java._jsc.hadoopConfiguration())  # noqa: SLF001 - PySpark has no public name for Hadoop's configuration
+        is_file, is_local = files.isFile(path), files.getUri().getScheme() == "file"
     except Py4JJavaError:
-        return pattern  # which Spark says better
-    return LAST_LETTER.sub(r"[\1]\2", pattern) if is_file else pattern
+        return pattern, False  # which Spark says better
+    return LAST_LETTER.sub(r"[\1]\2", pattern) if is_file else pattern, is_local
 
 
 def _schema(spark: SparkSession, source: FilesSource) -> StructType:

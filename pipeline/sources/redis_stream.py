@@ -1,4 +1,4 @@
-"""Spark's data source over a Redis stream of others: PUBLISHED rows, one for each entry.
+"""Spark's data source over a Redis stream of others: pages of PUBLISHED rows, one an entry.
 
 An offset is `{"id", "entries"}`: the entry that was read last, and how many were read until then.
 So a batch has a number of rows, and a repeated batch with fewer entries is noticed. Planning takes
@@ -24,9 +24,11 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from tidegate.keys.text.bookmark import START
+from tidegate.pipeline.columns.blocks import PAGES, page_of
 from tidegate.pipeline.columns.rows import PUBLISHED, arrow_schema
 from tidegate.pipeline.definitions.source import RedisSource
 from tidegate.pipeline.errors import SourceLost
+from tidegate.pipeline.format.options import rows_per_task
 from tidegate.pipeline.redis_server import RedisServer
 
 # --- the entries of a stream, read by id; Redis 6.2 or newer
@@ -105,14 +107,13 @@ class Entries:
 
 
 FORMAT = "tidegate-redis"
-ROWS_PER_TASK_MAX = 20_000  # as for slices of a journal
 ARROW_PUBLISHED = arrow_schema(PUBLISHED)
 
 Offset = dict[str, str | int]
 
 
 def read_redis(spark: SparkSession, source: RedisSource) -> DataFrame:
-    """Return the entries of a stream (`columns.rows.PUBLISHED`), unchecked."""
+    """Return the entries of a stream (`columns.blocks.PAGES`), unchecked."""
     spark.dataSource.register(RedisStreams)
     reader = (
         spark.readStream.format(FORMAT)
@@ -120,6 +121,7 @@ def read_redis(spark: SparkSession, source: RedisSource) -> DataFrame:
         .option("stream", source.stream)
         .option("from", source.start)
         .option("field", source.field or "")
+        .option("cores", spark.sparkContext.defaultParallelism)
     )
     if source.rows_per_batch is not None:
         reader = reader.option("rows_per_batch", source.rows_per_batch)
@@ -145,8 +147,8 @@ class RedisStreams(DataSource):
         return FORMAT
 
     def schema(self) -> str:
-        """Return the columns, always the same."""
-        return PUBLISHED
+        """Return the column of pages."""
+        return PAGES
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Return a stream that follows the entries."""
@@ -212,9 +214,10 @@ class EntriesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         (after, read), (until, rows) = _parts(start), _parts(end)
         slices: list[EntriesSlice] = []
+        size = rows_per_task(rows - read, int(self._options["cores"]))
         with self._entries() as entries:
             while read < rows:
-                found, last = entries.step(after, until, min(ROWS_PER_TASK_MAX, rows - read))
+                found, last = entries.step(after, until, min(size, rows - read))
                 if not found:
                     raise lost(self._options["stream"], after)
                 # With the rows before it, so that a slice numbers its rows without the others.
@@ -223,7 +226,7 @@ class EntriesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return slices
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one slice, on an executor.
+        """Yield the pages of one slice, on an executor.
 
         Raises:
             SourceLost: entries were deleted or trimmed since the batch was planned.
@@ -233,7 +236,7 @@ class EntriesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         read = partition.rows_before
         with self._entries() as entries:
             for page in entries.pages(partition.after, partition.last):
-                yield entries_batch(stream, page, read, field)
+                yield page_of(entries_batch(stream, page, read, field))
                 read += len(page)
         if read != partition.rows_before + partition.rows:
             raise lost(stream, partition.after)

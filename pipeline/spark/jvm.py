@@ -6,6 +6,7 @@ would appear on the terminal.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shlex
@@ -37,6 +38,8 @@ LINES_KEPT = 50
 CONNECTION = "connection"
 _INFO_PATH = "_PYSPARK_DRIVER_CONN_INFO_PATH"  # the file for the port and the secret of its Java
 _PORT, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
+_SPARK_PLACES = ("SPARK_HOME", "SPARK_CONF_DIR")
+_LAUNCHER = ("org.apache.spark.launcher.Main", "org.apache.spark.deploy.SparkSubmit")
 _NOISE = ("WARNING:", "Picked up ", "NOTE: ", "\tat ")
 
 
@@ -84,12 +87,12 @@ class Jvm:
         finally:
             del os.environ[_PORT], os.environ[_SECRET]
 
-    def end(self) -> None:
-        """Close its standard input, and kill it if it then does not end by itself."""
+    def end(self, seconds_max: float | None = None) -> None:
+        """Close its standard input, and kill it if it then does not end by itself in time."""
         if self._process.stdin is not None:
             self._process.stdin.close()
         with suppress(subprocess.TimeoutExpired):
-            self._process.wait(GONE_SECONDS_MAX)
+            self._process.wait(GONE_SECONDS_MAX if seconds_max is None else seconds_max)
         self._kill()
 
     def _await(self, path: Path) -> tuple[int, str]:
@@ -140,6 +143,35 @@ def java_command() -> str:
     return java
 
 
+def class_archive() -> Path | None:
+    """Return the file for the classes of this Java and this Spark, whether it is there or not.
+
+    Return None without a folder for it, without Java or without Spark.
+    """
+    from pyspark.find_spark_home import _find_spark_home
+
+    try:
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        java = Path(java_command()).resolve()
+        fits = [
+            (path, path.stat().st_mtime_ns) for path in (java, Path(_find_spark_home(), "jars"))
+        ]
+    except (OSError, RuntimeError, SparkUnavailable):  # no home, no Java, no Spark
+        return None
+    digest = hashlib.sha256(repr(fits).encode()).hexdigest()[:16]
+    return cache / "tidegate" / f"spark-{digest}.jsa"
+
+
+def class_archive_options() -> str:
+    """Return the options with which Java maps its archive of classes; empty if there is none."""
+    archive = class_archive()
+    is_written = "ArchiveClassesAtExit" in os.environ.get("SPARK_SUBMIT_OPTS", "")
+    if archive is None or is_written or not archive.exists():
+        return ""
+    # An archive that does not fit is no news for anybody: Java then starts as without one.
+    return f'"-XX:SharedArchiveFile={archive}" -Xlog:cds=off -Xlog:cds+dynamic=off'
+
+
 def require_java() -> int:
     """Return the major version of the Java that Spark will use.
 
@@ -182,17 +214,52 @@ def _begin(
 def _start_java(settings: Mapping[str, str], path: Path) -> subprocess.Popen[bytes]:
     from pyspark.find_spark_home import _find_spark_home
 
-    command = [str(Path(_find_spark_home(), "bin", "spark-submit"))]
+    home = Path(_find_spark_home())
+    words: list[str] = []
     for name, setting in settings.items():
-        command += ["--conf", f"{name}={setting}"]
-    command += shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
+        words += ["--conf", f"{name}={setting}"]
+    words += shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
+    # "0": no Connect server, whatever the environment says. Sessions of such a server have no
+    # SparkContext, and that is what sends our code to executors.
+    environment = {**os.environ, _INFO_PATH: str(path), "SPARK_CONNECT_MODE": "0"}
+    command = _without_home(home, words) if _is_ours_alone(settings, home) else None
+    if command is not None:
+        # As spark-submit has it: Python workers must agree about hashes.
+        environment["PYTHONHASHSEED"] = "0"
     return subprocess.Popen(
-        command,
+        command or [str(home / "bin" / "spark-submit"), *words],
         stdin=subprocess.PIPE,  # PythonGatewayServer ends when this is closed
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        # "0": no Connect server, whatever the environment says. Sessions of such a server have no
-        # SparkContext, and that is what sends our code to executors.
-        env={**os.environ, _INFO_PATH: str(path), "SPARK_CONNECT_MODE": "0"},
+        env=environment,
         start_new_session=True,
     )
+
+
+def _is_ours_alone(settings: Mapping[str, str], home: Path) -> bool:
+    """Return whether Spark runs in this Java alone, and nobody has configured it but us."""
+    local = settings.get("spark.master", "").startswith("local")
+    given = any(name in os.environ for name in _SPARK_PLACES) or (home / "conf").exists()
+    return local and not given and (home / "jars").is_dir()
+
+
+def _without_home(home: Path, words: list[str]) -> list[str] | None:
+    """Return the command that spark-submit would become; None if Spark's launcher fails.
+
+    Where SPARK_HOME is set, as spark-submit does, Spark's Python processes import PySpark from
+    `python/lib/pyspark.zip`. It has no bytecode, so each of ten processes compiles PySpark anew:
+    half a second of a core each, and with that a third of a start.
+    """
+    launcher = [java_command(), "-Xmx128m", "-cp", str(home / "jars" / "*"), *_LAUNCHER, *words]
+    ended = subprocess.run(
+        launcher,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,  # spark-submit, which is asked then, says it again
+        # The version, of all Sparks from 4.0 on, names folders that only a build of Spark has.
+        env={**os.environ, "SPARK_HOME": str(home), "SPARK_SCALA_VERSION": "2.13"},
+        start_new_session=True,
+    )
+    # A line with a null byte ends what Java itself may print; then each word ends with one.
+    command = ended.stdout.partition(b"\0\n")[2].decode().split("\0")[:-1]
+    return command if ended.returncode == 0 and command else None

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from tidegate import HOME
 from tidegate.pipeline.errors import SparkUnavailable, innermost
-from tidegate.pipeline.spark.jvm import Jvm, require_java
+from tidegate.pipeline.spark.jvm import Jvm, class_archive_options, require_java
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -136,7 +136,7 @@ def spark_session(master: str, jars: Sequence[Path] = ()) -> Iterator[SparkSessi
         yield spark
     except KeyboardInterrupt:
         spark = None
-        _end_java()
+        end_java()
         raise
     finally:
         if spark is not None:
@@ -191,9 +191,10 @@ def _java(settings: Mapping[str, str]) -> AbstractContextManager[None]:
     return jvm.at_hand()
 
 
-def _end_java() -> None:
+def end_java(seconds_max: float | None = None) -> None:
+    """End the Java of this process; after so many seconds kill it."""
     for jvm in _STARTED:
-        jvm.end()
+        jvm.end(seconds_max)
 
 
 def _aside(make: Callable[[], SparkSession]) -> SparkSession:
@@ -208,7 +209,7 @@ def _aside(make: Callable[[], SparkSession]) -> SparkSession:
             return aside.submit(make).result()
         except KeyboardInterrupt:
             warnings.simplefilter("ignore")  # PySpark warns where the JVM is gone
-            _end_java()  # or the thread would go on to its end
+            end_java()  # or the thread would go on to its end
             raise
 
 
@@ -282,7 +283,9 @@ def _settings(local: bool) -> dict[str, str]:
     quiet = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"
     settings = {
         "spark.driver.memory": DRIVER_MEMORY,
-        "spark.driver.extraJavaOptions": f"{quiet} {LOCAL_JVM}" if local else quiet,
+        "spark.driver.extraJavaOptions": (
+            f"{quiet} {LOCAL_JVM} {class_archive_options()}".rstrip() if local else quiet
+        ),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
@@ -299,6 +302,8 @@ def _settings(local: bool) -> dict[str, str]:
         settings |= {
             "spark.driver.bindAddress": "127.0.0.1",
             SHUFFLES: str(LOCAL_SHUFFLE_PARTITIONS),
+            # Blocks are compressed already (`columns/rows.py`), and here they cross no network.
+            "spark.shuffle.compress": "false",
             # Renames on a local disk are atomic; checksum files and fsync by proxy only cost.
             "spark.sql.streaming.checkpointFileManagerClass": (
                 f"{_CHECKPOINTS}.FileSystemBasedCheckpointFileManager"

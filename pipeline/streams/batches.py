@@ -11,13 +11,13 @@ import msgspec
 
 from tidegate.pipeline.columns.conflation import Conflation
 from tidegate.pipeline.columns.intake import combine, merge
-from tidegate.pipeline.columns.intervals import MILLISECOND_NS, Interval, Pace
 from tidegate.pipeline.columns.rows import DELIVERIES, shuffle_partitions
 from tidegate.pipeline.columns.shard import FAILURES, KEYS
 from tidegate.pipeline.connection import gateway_at
 from tidegate.pipeline.definitions.source import TopicSource
 from tidegate.pipeline.definitions.stream import StreamDefinition
 from tidegate.pipeline.errors import CheckpointMismatch, DefinitionInvalid
+from tidegate.pipeline.intervals import MILLISECOND_NS, Interval, Pace
 from tidegate.pipeline.sinks.sink import END, Batch
 from tidegate.pipeline.sources.source import are_checked, open_source
 from tidegate.pipeline.streams.shard_state import ShardBatch, ShardState, conflated, conflated_end
@@ -121,7 +121,9 @@ class ConflatedBatches:
         if self.plan is PlanKind.HELD and not self.is_paced:
             from tidegate.pipeline.streams.clock import due_batches
 
-            messages = messages.unionByName(due_batches(spark, self._held))
+            # Of blocks, which tasks read, the clock has no columns; nor has it rows.
+            clock = due_batches(spark, self._held)
+            messages = messages.unionByName(clock, allowMissingColumns=True)
         return messages
 
     def rows(self, messages: DataFrame, batch: Batch) -> DataFrame:

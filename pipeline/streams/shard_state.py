@@ -24,7 +24,6 @@ import pyarrow as pa
 from tidegate.pipeline.atomic_files import open_replacement, write
 from tidegate.pipeline.columns.conflation import EARLIEST_NS, Conflation
 from tidegate.pipeline.columns.intake import conflate_blocks, cut_messages
-from tidegate.pipeline.columns.intervals import MILLISECOND_NS
 from tidegate.pipeline.columns.rows import (
     DELIVERIES,
     ORDER,
@@ -36,6 +35,7 @@ from tidegate.pipeline.columns.rows import (
 )
 from tidegate.pipeline.columns.shard import Shard, restored, saved
 from tidegate.pipeline.errors import CheckpointMismatch
+from tidegate.pipeline.intervals import MILLISECOND_NS
 from tidegate.pipeline.sinks.sink import END, Batch, attempt
 
 if TYPE_CHECKING:
@@ -183,8 +183,9 @@ def _number(path: Path) -> int:
 
 NONE = np.zeros(0, np.int64)
 NOTHING = Messages(
-    part_of("", 0), 0, EARLIEST_NS, NONE, NONE, NONE, NONE, NONE, NONE, pa.array([], pa.binary())
-)
+    part_of("", 0), 0, EARLIEST_NS, NONE, NONE, NONE, NONE, NONE, NONE, NONE, NONE,
+    pa.array([], pa.binary()),
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

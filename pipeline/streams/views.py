@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from tidegate.keys.spec import KeySpec
+from tidegate.pipeline.columns.blocks import as_published
 from tidegate.pipeline.columns.rows import (
     PUBLISHED,
     SENT,
@@ -92,7 +93,7 @@ class ViewBatches:
         """Return the messages of its sources (`PUBLISHED`), and the `side` of each."""
         # One query over both sources, so that a batch has one state of each.
         frames = [
-            open_source(spark, side).selectExpr("*", f"{at} AS side")
+            as_published(open_source(spark, side)).selectExpr("*", f"{at} AS side")
             for at, side in enumerate(self._sides)
         ]
         return frames[0] if len(frames) == 1 else frames[0].unionByName(frames[1])

@@ -16,7 +16,7 @@ from tidegate.keys.filter.fields import BRACKETS_MAX
 from tidegate.keys.filter.values import Scalar, number
 from tidegate.keys.projection import NUMERIC, Column, Projection
 from tidegate.keys.spec import read_fields
-from tidegate.pipeline.columns.intervals import Column as Integers
+from tidegate.pipeline.intervals import Column as Integers
 
 # --- one field's JSON texts as columns: values and decimals
 #

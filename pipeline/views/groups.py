@@ -117,8 +117,8 @@ class Records:
         puts = changes.filter(changes.column("value").is_valid())
         if self._view.filter is not None and puts.num_rows:
             wanted = BatchFilter(self._view.filter, self._view.topic)
-            bodies = puts.column("value").to_pylist()
-            matching = wanted.matching(bodies, puts.column("key").to_pylist())
+            bodies = puts.column("value").combine_chunks()
+            matching = wanted.matching(bodies, puts.column("key").to_pylist)
             puts = puts.filter(pa.array(matching))
         bodies = puts.column("value").to_pylist()
         cells = self._cells.columns(bodies)

@@ -133,8 +133,9 @@ class Routes:
         rows: list[dict[str, Any]] = changes.to_pylist()
         puts = [row for row in rows if row["value"] is not None]
         if self._filter is not None and puts:
-            bodies, keys = [row["value"] for row in puts], [row["key"] for row in puts]
-            for row, matches in zip(puts, self._filter.matching(bodies, keys), strict=True):
+            bodies = pa.array([row["value"] for row in puts], pa.binary())
+            matching = self._filter.matching(bodies, lambda: [row["key"] for row in puts])
+            for row, matches in zip(puts, matching, strict=True):
                 if not matches:
                     row |= {"value": None, "removed": STOPPED_MATCHING}
         return rows

@@ -29,7 +29,7 @@ from tidegate.keys.jsontext import (
 )
 from tidegate.keys.projection import DEVIATIONS, Aggregate, Column, Moments, calculated
 from tidegate.keys.reducers import MONOIDS, Monoid, Reducer, join
-from tidegate.pipeline.columns import intervals
+from tidegate.pipeline import intervals
 from tidegate.pipeline.views.cells import DIGITS_MAX, WORD, Members, are_decimals
 
 # --- exact sums of decimals by group: over columns where these are exact

@@ -1,7 +1,7 @@
 """Which messages become one delivery, for many messages at once.
 
 The engine's rules for a lane (rules interval-4 to interval-6) computed over columns:
-no loop runs over messages, one short one over openings. Times are the recorded clock's, in
+no loop runs over messages, short ones over openings. Times are the recorded clock's, in
 nanoseconds, in order of publication, and never run back.
 """
 
@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 MILLISECOND_NS = 1_000_000
 TICK_NS_MAX = 50 * MILLISECOND_NS
 TICKS_PER_INTERVAL = 20
+_SHORT_MAX = 2**16 - 1
+FEW_WALKS = 32
 
 Column = NDArray[Any]
 
@@ -68,20 +70,29 @@ class Runs:
         return homes
 
 
+def by_code(codes: Column) -> Column:
+    """Return the places of messages by key, those of a key in their order."""
+    # numpy sorts 16 bits by counting, several times as fast as it merges long integers.
+    if codes.max(initial=0) <= _SHORT_MAX:
+        codes = codes.astype(np.uint16)
+    return np.argsort(codes, kind="stable")
+
+
 def runs_of(interval: Interval, codes: Column, times_ns: Column) -> Runs:
     """Group messages in order of publication into deliveries; `codes` number keys from 0."""
     count = len(times_ns)
-    order = np.argsort(codes, kind="stable")
+    order = by_code(codes)
     due_ns = interval.due_ns(times_ns)
     # The place of the first message at or after the end of an interval that a message opens.
     reach = np.searchsorted(times_ns, due_ns)
     if interval.pace is Pace.KEY:
         # Key and place in one number, so that one sorted search finds the place within the key.
         bases = codes[order].astype(np.int64) * (count + 1)
-        starts = _chase(np.searchsorted(bases + order, bases + reach[order]))
+        seeds = np.flatnonzero(_changes(codes[order]))
+        starts = _chase(np.searchsorted(bases + order, bases + reach[order]), seeds)
         opened = order[starts]
     else:
-        openings = _chase(reach)
+        openings = _chase(reach, np.zeros(min(count, 1), np.int64))
         interval_of = np.repeat(np.arange(len(openings)), np.diff(openings, append=count))[order]
         by_key = codes[order]
         starts = np.flatnonzero(_changes(by_key) | _changes(interval_of))
@@ -91,21 +102,34 @@ def runs_of(interval: Interval, codes: Column, times_ns: Column) -> Runs:
 
 def one_run_each(interval: Interval, codes: Column, times_ns: Column) -> Runs:
     """Group all messages of a key into one delivery, due as its first message says."""
-    order = np.argsort(codes, kind="stable")
+    order = by_code(codes)
     starts = np.flatnonzero(_changes(codes[order]))
     due_ns = interval.due_ns(times_ns[order[starts]])
     return Runs(order, starts, np.append(starts, len(order))[1:], due_ns)
 
 
-def _chase(following: Column) -> Column:
-    """Return the places reached from the first one by repeated steps to `following[place]`."""
-    # A plain list: this loop takes one step for each opening, and numpy scalars are slow.
-    follow, end = following.tolist(), len(following)
-    places, place = [], 0
-    while place < end:
-        places.append(place)
-        place = follow[place]
-    return np.array(places, np.int64)
+def _chase(following: Column, seeds: Column) -> Column:
+    """Return the places reached from the seeds by repeated steps to `following[place]`.
+
+    A step never leads beyond the next seed.
+    """
+    is_reached = np.zeros(len(following) + 1, np.bool_)
+    is_reached[seeds] = True
+    is_reached[-1] = True
+    # All walks a step at a time, until those that go on are too few for numpy to pay.
+    places = seeds
+    while len(places) > FEW_WALKS:
+        places = following[places]
+        places = places[~is_reached[places]]
+        is_reached[places] = True
+    # One by one, with a view in place of a list of all: a walk may skip most places.
+    follow = following.data
+    for place in places.tolist():
+        reached = follow[place]
+        while not is_reached[reached]:
+            is_reached[reached] = True
+            reached = follow[reached]
+    return np.flatnonzero(is_reached[:-1])
 
 
 def _changes(column: Column) -> Column:

@@ -1,0 +1,157 @@
+"""Chosen fields of many lines, decoded in one call, with the verdict of `keys/` on each line.
+
+Polars, Arrow's and DuckDB's readers take a number for a text, the last digits of a long integer
+for noise, and a second value on a line for the next. msgspec does not, and checks a line in the
+pass that finds its fields, faster than they parse it. What it does not check itself is checked
+here over the text of all lines. Where that does not vouch for every line there is no answer, and
+the caller reads the lines one by one: so both ways accept the same, and refusals have one source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidegate.keys.jsontext import DEPTH_MAX
+from tidegate.keys.path import NO_STRUCT_NAME
+from tidegate.pipeline.intervals import Column
+
+# Objects of so few lines stay in a core's cache until they are columns, at two thirds of the cost.
+LINES_AT_ONCE = 6_000
+LINE_BREAK, BRACE, BRACKET = b"\n{["
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """The decoded fields of many lines: a struct a line, and the attribute of each field in it."""
+
+    records: list[Any]
+    attributes: Mapping[str, str]
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def column(self, name: str) -> list[Any]:
+        """Return a field of every line; None where it is missing or null."""
+        return list(map(attrgetter(self.attributes[name]), self.records))
+
+    def rows(self, names: Sequence[str]) -> Iterable[Any]:
+        """Return some fields of every line: a tuple, or the value alone of a single field."""
+        return map(attrgetter(*(self.attributes[name] for name in names)), self.records)
+
+
+class LineDecoder:
+    """Decodes some top-level fields, each of the types that `of` was given, or None."""
+
+    def __init__(self, struct: type[msgspec.Struct], attributes: Mapping[str, str]) -> None:
+        self._attributes = attributes
+        self._decode = msgspec.json.Decoder(struct).decode_lines
+
+    @classmethod
+    def of(
+        cls, kinds: Mapping[str, Any], absent: Mapping[str, Any] | None = None
+    ) -> LineDecoder | None:
+        """Return a decoder of these names; None for a name that no struct can have.
+
+        `absent` are names that no line may have, each with a type that no value has.
+        """
+        none = dict(absent or {})
+        if any(map(NO_STRUCT_NAME, [*kinds, *none])):
+            return None
+        attributes = {name: f"f{number}" for number, name in enumerate(kinds)}
+        fields = [(attributes[name], kind | None, None) for name, kind in kinds.items()]
+        renamed = {attribute: name for name, attribute in attributes.items()}
+        for number, (name, kind) in enumerate(none.items()):
+            fields.append((f"a{number}", kind, None))
+            renamed[f"a{number}"] = name
+        # Without `gc` a block of lines is no work for the collector: these structs have no cycles.
+        return cls(msgspec.defstruct("Fields", fields, rename=renamed, gc=False), attributes)
+
+    def decode(self, lines: pa.Array) -> Fields | None:
+        """Return the fields of lines (binary, no nulls), best of `LINES_AT_ONCE`.
+
+        The lines have their breaks, or none has. Return None where one is blank, is not strict
+        JSON, is no object, may be deeper than 64 levels, or has another type in one of the fields.
+        """
+        text = checked_text(lines)
+        return None if text is None else self.fields(text.content, len(lines))
+
+    def fields(self, text: pa.Buffer, count: int) -> Fields | None:
+        """Return the fields of so many lines, the content of a checked text."""
+        try:
+            records = self._decode(text)
+        except (msgspec.MsgspecError, UnicodeError, RecursionError):
+            return None
+        # A value may go on in the next line, which makes fewer values than lines; two values on a
+        # line are an error. So as many values as lines means one value on each.
+        return Fields(records, self._attributes) if len(records) == count else None
+
+
+class Text(NamedTuple):
+    """Lines one after the other, as bytes, and where each ends, its break included."""
+
+    content: pa.Buffer
+    ends: Column
+
+
+def checked_text(lines: pa.Array) -> Text | None:
+    """Return lines as one text that a decoder may have; None where one is none.
+
+    It is UTF-8, and no line may be deeper than 64 levels.
+    """
+    text = _text(lines)
+    if text is None:
+        return None
+    return text if _is_utf8(text.content) and _is_flat(text) else None
+
+
+def _text(lines: pa.Array) -> Text | None:
+    """Return the lines as one text; None if one has a break inside.
+
+    Such a line could pass for two, and make up for a value that needs two.
+    """
+    count = len(lines)
+    if not count:
+        return Text(pa.py_buffer(b""), np.zeros(0, np.int64))
+    _, offsets, content = lines.buffers()
+    edges = np.frombuffer(offsets, np.int32)[lines.offset : lines.offset + count + 1]
+    text = content[int(edges[0]) : int(edges[-1])]
+    ends = edges[1:] - edges[0]
+    # Lines that were read from a file lie there with their breaks, and need no copy. The last line
+    # of a file may have none.
+    inner = np.frombuffer(text, np.uint8)
+    breaks = np.count_nonzero(inner == LINE_BREAK)
+    if count - 1 <= breaks <= count and (inner[ends[:breaks] - 1] == LINE_BREAK).all():
+        # As many breaks as lines that end with one, and each line has an end of its own.
+        return Text(text, ends) if (np.diff(ends, prepend=0) > 0).all() else None
+    joined = pc.binary_join(pa.ListArray.from_arrays([0, count], lines), b"\n")[0].as_buffer()
+    found = np.flatnonzero(np.frombuffer(joined, np.uint8) == LINE_BREAK) + 1
+    return Text(joined, np.append(found, joined.size)) if len(found) == count - 1 else None
+
+
+def _is_utf8(text: pa.Buffer) -> bool:
+    # A line break is no part of a UTF-8 sequence: the lines are valid exactly if the text is.
+    try:
+        str(text, "utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _is_flat(text: Text) -> bool:
+    """Return whether no line has more opening brackets than a value may have levels."""
+    # msgspec's own limit of depth is the interpreter's stack, which differs from call to call.
+    # One bit is all in which the two brackets differ, and no other byte becomes a brace by it.
+    opening = (np.frombuffer(text.content, np.uint8) | (BRACE ^ BRACKET)) == BRACE
+    # Each other object has a bracket of its own. Most lines are flat, and this says enough.
+    if np.count_nonzero(opening) - (len(text.ends) - 1) <= DEPTH_MAX:
+        return True
+    starts = np.append(0, text.ends[:-1])
+    return int(np.add.reduceat(opening, starts, dtype=np.int64).max(initial=0)) <= DEPTH_MAX

@@ -1,0 +1,134 @@
+"""Messages that reducers combine: the last of them, and a column of states for each reducer."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from tidegate.keys.jsontext import NULL, items
+from tidegate.keys.reducers import Reduce
+from tidegate.keys.spec import read_fields
+from tidegate.pipeline.intervals import Column, Runs
+from tidegate.pipeline.members.states import (
+    StateColumn,
+    States,
+    last_where,
+    states_of,
+    states_of_saved,
+)
+from tidegate.pipeline.members.texts import MISSING, Texts, can_find, texts_of, top_level
+from tidegate.pipeline.members.writing import Writer
+
+
+class Combined(NamedTuple):
+    """The last message of each row, null for removals alone, and a state for each reducer."""
+
+    last: pa.Array
+    columns: list[StateColumn]
+
+    @property
+    def is_put(self) -> list[bool]:
+        """Whether each row has a message."""
+        found: list[bool] = self.last.is_valid().to_pylist()
+        return found
+
+    def saved(self, place: int) -> list[bytes | None]:
+        """Return the saved states of one of the reducers."""
+        return self.columns[place].saved(self.is_put)
+
+    def states(self, place: int) -> States:
+        """Return the states of one of the reducers as `keys/` has them."""
+        return States.of_saved(self.columns[place].reducer, self.saved(place))
+
+
+class Folded:
+    """Bodies combined by reducers, in order of publication; a removal adds nothing."""
+
+    failures = 0
+
+    def __init__(self, reduce: Reduce) -> None:
+        self._reducers = [column.reducer for column in reduce.columns]
+        self._paths = tuple(dict.fromkeys(column.path for column in reduce.columns))
+        self._places = [self._paths.index(column.path) for column in reduce.columns]
+        names = [name for name in map(top_level, self._paths) if name and can_find(name)]
+        self._names = names if len(names) == len(self._paths) else None
+        self._read = read_fields(self._paths)
+        self._writer = Writer(reduce)
+
+    def begin(self, bodies: pa.Array) -> Combined:
+        """Return a combination of one message for each."""
+        fields = None if self._names is None else texts_of(bodies, self._names)
+        if fields is None:
+            fields = self._one_by_one(bodies)
+        pairs = zip(self._reducers, self._places, strict=True)
+        return Combined(bodies, [states_of(reducer, fields[place]) for reducer, place in pairs])
+
+    def _one_by_one(self, bodies: pa.Array) -> list[Texts]:
+        none = [None] * len(self._paths)
+        rows = [none if body is None else self._read(body) for body in bodies.to_pylist()]
+        columns = zip(*rows, strict=True) if rows else [()] * len(self._paths)
+        return [Texts.of_array(pa.array(column, pa.binary())) for column in columns]
+
+    def joined(self, held: Combined, new: Combined) -> Combined:
+        """Return both, one after the other."""
+        columns = [self._joined(place, held, new) for place in range(len(self._reducers))]
+        return Combined(pa.concat_arrays([held.last, new.last]), columns)
+
+    def _joined(self, place: int, held: Combined, new: Combined) -> StateColumn:
+        one: Any = held.columns[place]
+        later: Any = new.columns[place]
+        if isinstance(one, States) and not isinstance(later, States):
+            # One odd value must not make states of all that come after it.
+            one = states_of_saved(one.reducer, held.saved(place))
+        found: StateColumn | None = one.then(later) if type(one) is type(later) else None
+        return held.states(place).then(new.states(place)) if found is None else found
+
+    def of_runs(self, kept: Combined, runs: Runs) -> tuple[Combined, Runs]:
+        """Return each run combined in order of publication."""
+        is_put = np.asarray(kept.last.is_valid())
+        last = last_where(is_put, runs)
+        columns: list[StateColumn] = []
+        for place, column in enumerate(kept.columns):
+            found = column.of_runs(runs, is_put)
+            columns.append(kept.states(place).of_runs(runs, is_put) if found is None else found)
+        return Combined(kept.last.take(pa.array(last, mask=last == MISSING)), columns), runs
+
+    def take(self, kept: Combined, places: Column) -> Combined:
+        """Return those at some places."""
+        columns = [column.take(places) for column in kept.columns]
+        return Combined(kept.last.take(pa.array(places)), columns)
+
+    def with_unsent(self, kept: Combined, runs: Runs) -> Combined:
+        """Return each run combined: what was never sent counts as well."""
+        return self.of_runs(kept, runs)[0]
+
+    def shown(self, kept: Combined) -> pa.Array:
+        """Return the combined messages."""
+        return self._writer.written(kept.last, [column.shown() for column in kept.columns])
+
+    def saved(self, kept: Combined) -> pa.Array:
+        """Return the combinations as JSON text."""
+        states = [kept.saved(place) for place in range(len(kept.columns))]
+        rows = zip(kept.last.to_pylist(), *states, strict=True)
+        return pa.array(
+            [
+                None if last is None else b"[%s]" % b",".join([last, *(one or NULL for one in row)])
+                for last, *row in rows
+            ],
+            pa.binary(),
+        )
+
+    def loaded(self, saved: pa.Array) -> Combined:
+        """Return the combinations."""
+        none = [None] * (1 + len(self._reducers))
+        rows = [
+            none
+            if text is None
+            else [None if one == NULL else one for one in map(bytes, items(text) or ())]
+            for text in saved.to_pylist()
+        ]
+        last, *columns = zip(*rows, strict=True) if rows else [()] * len(none)
+        pairs = zip(self._reducers, columns, strict=True)
+        return Combined(pa.array(last, pa.binary()), [states_of_saved(*pair) for pair in pairs])
