@@ -31,10 +31,15 @@ REPORTED = {
     "ingest": "bench.ingest",
     "publishing": "bench.publishing",
     "stalls": "bench.stalls",
+    "holds": "bench.holds",
     "compression": "bench.compression",
     "workers": "bench.workers",
+    "profiles": "bench.profiles",
+    "attacks": "bench.attacks",
+    "blotter": "bench.blotter",
 }
 OTHERS = {
+    "access": "bench.access",
     "engine": "bench.engine",
     "openings": "bench.openings",
     "pipeline": "bench.spark.pipeline",

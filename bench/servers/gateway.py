@@ -60,14 +60,18 @@ def gateway(
     data: str = ":memory:",
     port: int = 0,
     cores: Sequence[int] | None = (SERVER_CORE,),
+    command: Sequence[str | Path] = (TIDEGATE,),
     **settings: str,
 ) -> Iterator[Gateway]:
-    """Start a gateway with these arguments of `serve` and settings; end it afterwards."""
+    """Start a gateway with these arguments of `serve` and settings; end it afterwards.
+
+    `command`: what runs it.
+    """
     environment = {k: v for k, v in os.environ.items() if not k.startswith("TIDEGATE_")}
     environment |= {f"TIDEGATE_{name.upper()}": value for name, value in settings.items()}
     store = [] if "--redis" in arguments else ["--data", data]
-    command: list[str | Path] = [TIDEGATE, "serve", *store, "--port", str(port), *arguments]
-    with running(command, cores, environment) as process:
+    words = [*command, "serve", *store, "--port", str(port), *arguments]
+    with running(words, cores, environment) as process:
         address = process.read().split()[-1]
         with httpx2.Client(base_url=address, timeout=HANGS_S, trust_env=False) as client:
             yield Gateway(process, client)

@@ -23,8 +23,8 @@ import pyarrow.parquet as pq
 from bench.spark.ticks import lines_of, recorded_day, set_file_time, write_files
 from tests.pipeline.event_time import Timed, event_deliveries
 from tests.pipeline.mixed_ticks import KEY, REDUCERS, WANTED, mixed, timed
-from tidegate.pipeline.columns.intervals import Pace
 from tidegate.pipeline.definitions.stream import StreamDefinition, read_definitions
+from tidegate.pipeline.intervals import Pace
 from tidegate.pipeline.sinks.sink import Batch, BatchResult
 from tidegate.pipeline.spark.session import open_session
 from tidegate.pipeline.streams.checkpoint import Checkpoint

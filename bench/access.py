@@ -1,0 +1,170 @@
+"""Access: what authentication adds to a flush, beside the same gateway without it.
+
+Every reader is a subject of its own, with a token of its own. Equal entitlements share lanes, so
+subjects of ten roles with a filter each should cost what ten filters cost that readers ask for.
+CPU time of the gateway, side by side in rounds; ratios hold from machine to machine.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import selectors
+import socket
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bench.figure import Figure, median
+from bench.servers.gateway import KEY, TOPIC, Gateway, gateway
+from bench.servers.process import HANGS_S, files_allow
+
+READERS = 1_000
+ROLES = 10
+ROWS = (10, 100)
+ROUNDS = 5
+FLUSHES = 10
+OPTIONS = "conflation=10ms"
+SETTLE_S = 0.3
+WANTED = 1.03
+MARKER = f'data: {{"{KEY[1:]}"'.encode()
+SECRET = b"a secret of this benchmark, of 32 bytes or more"
+
+
+def _lines(rows: int) -> bytes:
+    """Return messages of which each role sees every tenth."""
+    return b"\n".join(
+        b'{"tickerId":"T%04d","desk":"d%d","bid":%d.25,"note":"%s"}'
+        % (row, row % ROLES, row, b"as long as a real one is, and a little longer")
+        for row in range(rows)
+    )
+
+
+@dataclass(slots=True)
+class Readers:
+    """A gateway, its readers, and what a row at one of them has cost."""
+
+    server: Gateway
+    rows_of: Callable[[int], int]
+    sockets: list[socket.socket] = field(default_factory=list)
+    row_us: list[float] = field(default_factory=list)
+    _selector: selectors.DefaultSelector = field(default_factory=selectors.DefaultSelector)
+
+    def open(self, count: int, request_of: Callable[[int], str]) -> None:
+        """Connect readers; each has had its hello."""
+        for number in range(count):
+            reader = socket.create_connection(("127.0.0.1", self.server.port), HANGS_S)
+            reader.sendall(request_of(number).encode())
+            begun = b""
+            while b"event: hello" not in begun:
+                piece = reader.recv(1 << 16)
+                if not piece:
+                    raise RuntimeError(f"a reader was turned away: {begun[:300]!r}")
+                begun += piece
+            reader.setblocking(False)
+            self.sockets.append(reader)
+            self._selector.register(reader, selectors.EVENT_READ)
+
+    def round(self, rows: int) -> None:
+        """Publish some flushes, wait until each has arrived everywhere, and note the cost."""
+        time.sleep(SETTLE_S)
+        began_s, events = self.server.process.cpu_s(), 0
+        for _ in range(FLUSHES):
+            self.server.publish(_lines(rows))
+            events += self._arrived(len(self.sockets) * self.rows_of(rows))
+        self.row_us.append((self.server.process.cpu_s() - began_s) / events * 1e6)
+
+    def close(self) -> None:
+        """Disconnect the readers."""
+        for reader in self.sockets:
+            reader.close()
+        self._selector.close()
+
+    def _arrived(self, wanted: int) -> int:
+        found, deadline = 0, time.monotonic() + HANGS_S
+        while found < wanted:
+            for key, _ in self._selector.select(1.0):
+                # A marker that two pieces share is missed, so an event is one write: it is small.
+                found += key.fileobj.recv(1 << 20).count(MARKER)  # type: ignore[union-attr]  # a socket
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{found:,} of {wanted:,} rows have come")
+        return found
+
+
+def figures() -> Iterator[Figure]:
+    """Yield the CPU time of a row at a reader, with and without authentication, and the ratio."""
+    if not files_allow(READERS):
+        return
+    for name, filters in (("all rows", False), (f"{ROLES} roles", True)):
+        with ExitStack() as held:
+            plain, guarded = _plain(held, filters=filters), _guarded(held, filters=filters)
+            for rows in ROWS:
+                plain.row_us.clear()
+                guarded.row_us.clear()
+                for number in range(ROUNDS + 1):
+                    for each in (plain, guarded):
+                        each.round(rows)
+                        if not number:  # what is made at the first time is made
+                            each.row_us.clear()
+                yield from _figures_of(f"{name}, {rows} rows", plain, guarded)
+
+
+def _figures_of(where: str, plain: Readers, guarded: Readers) -> Iterator[Figure]:
+    without, with_tokens = median(plain.row_us), median(guarded.row_us)
+    asked = "filters asked for" if "roles" in where else "no authentication"
+    yield Figure(f"{where}: {asked}", without, "us CPU", scale="cpu")
+    yield Figure(f"{where}: {READERS:,} subjects", with_tokens, "us CPU", scale="cpu")
+    yield Figure(f"{where}: ratio", with_tokens / without, "times", at_most=WANTED, scale="ratio")
+
+
+def _plain(held: ExitStack, *, filters: bool) -> Readers:
+    server = held.enter_context(gateway())
+    server.define()
+    readers = Readers(server, _seen(filters=filters))
+    held.callback(readers.close)
+
+    def request_of(number: int) -> str:
+        more = {"filter": f"/desk = 'd{number % ROLES}'"} if filters else {}
+        return server.request(OPTIONS, **more)
+
+    readers.open(READERS, request_of)
+    return readers
+
+
+def _guarded(held: ExitStack, *, filters: bool) -> Readers:
+    keys = Path(held.enter_context(tempfile.TemporaryDirectory())) / "keys.json"
+    secret = base64.urlsafe_b64encode(SECRET).rstrip(b"=").decode()
+    keys.write_text(
+        json.dumps({"keys": [{"kty": "oct", "k": secret, "alg": "HS256", "kid": "k1"}]})
+    )
+    server = held.enter_context(gateway(auth_keys=str(keys)))
+    server.client.headers["Authorization"] = _bearer("root", {"can": ["read", "write", "admin"]})
+    server.define()
+    readers = Readers(server, _seen(filters=filters))
+    held.callback(readers.close)
+
+    def request_of(number: int) -> str:
+        rows = {"filter": f"/desk = 'd{number % ROLES}'"} if filters else {}
+        token = _bearer(f"subject-{number}", {"can": ["read"], **rows})
+        return server.request(OPTIONS, f"Authorization: {token}")
+
+    readers.open(READERS, request_of)
+    return readers
+
+
+def _seen(*, filters: bool) -> Callable[[int], int]:
+    return lambda rows: rows // ROLES if filters else rows
+
+
+def _bearer(sub: str, grant: Mapping[str, Any]) -> str:
+    import jwt
+
+    claims = {
+        "sub": sub, "iss": "tidegate", "aud": "tidegate", "exp": int(time.time()) + 3_600,
+        "tidegate": {"grants": [{"topics": TOPIC, **grant}]},
+    }  # fmt: skip
+    return "Bearer " + jwt.encode(claims, SECRET, "HS256", headers={"kid": "k1"})

@@ -1,0 +1,339 @@
+"""The longest that any request holds the loop, in CPU time: nobody else is served meanwhile.
+
+Each part begins a gateway of its own with a large state, sends each request, and reads how long
+the longest turn of the loop was meanwhile, and which calls the watchdog saw in it. The last figure
+of a part is the 99.9th percentile of all its turns.
+"""
+
+from __future__ import annotations
+
+import signal
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any
+
+from bench.engine import payloads
+from bench.figure import Figure, percentile
+from bench.servers.gateway import Gateway, gateway
+from bench.servers.process import HANGS_S, files_allow, waited_for
+
+BIG = "big"
+KEYS = 100_000
+BODY_MESSAGES = 10_000
+TOPICS = 3_000  # of 10,000 that are allowed: to define one costs a look at all others
+TOPICS_OF_PATTERN = 250  # near `session_subscriptions_max`
+SESSIONS = 5_000  # half of what is allowed: each is a connection here as well
+REPLAYS = 50
+WANTED_MS = 50.0
+SHARE = 0.999
+SETTLES_S = 0.3
+TIMED = (sys.executable, "-m", "bench.servers.turns")
+
+Work = Callable[[], object]
+Query = dict[str, str | int]
+
+
+class Turns:
+    """A gateway whose turns are timed."""
+
+    def __init__(self, held: ExitStack, **settings: str) -> None:
+        self._found = Path(held.enter_context(tempfile.TemporaryDirectory()), "turns")
+        settings |= {
+            "loop_held_max": "20ms",  # so that the watchdog has looked at each turn that counts
+            "write_timeout": "10m",  # who reads nothing while all keys change is not cut
+        }
+        started: Any = partial(gateway, command=(*TIMED, str(self._found)))
+        self.server: Gateway = held.enter_context(started(**settings))
+        self.all_s: list[float] = []
+
+    def measured(self, name: str, work: Work) -> Figure:
+        """Do some work, and return the longest turn meanwhile."""
+        self.server.process.popen.send_signal(signal.SIGUSR1)
+        work()
+        time.sleep(SETTLES_S)  # what a request leaves behind is done after its answer
+        self.server.process.popen.send_signal(signal.SIGUSR2)
+        waited_for(self._found.exists, "the turns")
+        lines = [line.partition(" ") for line in self._found.read_text().splitlines()]
+        self._found.unlink()
+        turns = [(int(micros) / 1e6, who) for micros, _, who in lines]
+        self.all_s += [seconds for seconds, _ in turns]
+        longest_s, who = max(turns)
+        return Figure(name, longest_s * 1_000, "ms CPU", WANTED_MS, note=who)
+
+    def total(self, name: str) -> Figure:
+        """Return the percentile of all turns that were measured."""
+        self.all_s.sort()
+        note = f"of {len(self.all_s):,} turns"
+        value = percentile(self.all_s, SHARE) * 1_000
+        return Figure(f"{name}: all turns, p99.9", value, "ms CPU", WANTED_MS, note=note)
+
+
+def figures(parts: str = "", keys: int = KEYS) -> Iterator[Figure]:
+    """Yield the longest turn of the loop by request; `parts`: names of some, else of all."""
+    for name, part in PARTS.items():
+        if not parts or name in parts.split(","):
+            with ExitStack() as held:
+                yield from part(held, name, keys)
+
+
+# --- One topic with many records
+
+
+def _records(held: ExitStack, part: str, keys: int) -> Iterator[Figure]:
+    turns = Turns(held)
+    server = turns.server
+    server.define(BIG, history={"messages": keys})
+    for body in _bodies(keys):
+        server.publish(body, BIG)
+
+    def get(path: str, **query: str | int) -> Work:
+        return lambda: _read(server, f"/v1/topics/{BIG}/{path}", query)
+
+    def subscribed(**query: str | int) -> Work:
+        return lambda: _read(server, f"/v1/topics/{BIG}/subscribe", query, b"event: group_end")
+
+    kinds: dict[str, Work] = {
+        "publish in one request": lambda: server.publish(_body(range(min(keys, KEYS))), BIG),
+        "sow": get("sow"),
+        "sow in order": get("sow", order_by="/ask DESC,/tickerId"),
+        "sow with a filter": get("sow", filter="/note LIKE 'real.*s$'"),
+        "sow of some in order": get("sow", filter="/bid > 100", order_by="/ask", top_n=100),
+        "sow in the past": lambda: _read(
+            server, f"/v1/topics/{BIG}/sow", {"as_of": f"{int(time.time() * 1_000)}"}
+        ),
+        "journal": get(f"messages?from=epoch&limit={keys}"),
+        "journal from the end": get("messages?limit=1000"),
+        "topic": lambda: _read(server, f"/v1/topics/{BIG}"),
+        "subscribe with a snapshot": subscribed(options="conflation=1s"),
+        "subscribe with a filter": subscribed(options="conflation=1s", filter="/bid > 100"),
+        "subscribe in order": subscribed(options="conflation=1s", order_by="/ask DESC"),
+        "subscribe to a window": subscribed(options="top_n=100", order_by="/ask DESC"),
+        "subscribe to groups": subscribed(
+            options="projection=[/bid,SUM(/bidSize) AS /sum],grouping=[/bid]"
+        ),
+        f"{REPLAYS} replays at once": lambda: _replays(server),
+        "metrics": lambda: _read(server, "/metrics"),
+    }
+    for name, work in kinds.items():
+        yield turns.measured(f"{part}: {name}", work)
+    for options in BEHIND:
+        name = f"{part}: behind by all keys, {options}"
+        yield turns.measured(name, partial(_behind, server, options, keys))
+    yield turns.measured(f"{part}: unsubscribe of a full queue", partial(_queue, server))
+    removed = partial(_ask, server, "DELETE", f"/v1/topics/{BIG}/sow?filter=/bid%20%3E%20100")
+    yield turns.measured(f"{part}: remove records by a filter", removed)
+    yield turns.measured(f"{part}: a view of it", partial(_ask, server, "PUT", VIEW, VIEW_DOCUMENT))
+    _ask(server, "DELETE", VIEW)
+    deleted = partial(_ask, server, "DELETE", f"/v1/topics/{BIG}")
+    yield turns.measured(f"{part}: delete the topic", deleted)
+    yield turns.total(part)
+
+
+VIEW = "/v1/topics/view"
+VIEW_DOCUMENT: dict[str, object] = {
+    "source": {
+        "topic": BIG,
+        "interval": "1s",
+        "grouping": ["/bid"],
+        "projection": ["SUM(/bidSize) AS /sum"],
+    }
+}
+BEHIND = (
+    "conflation=100ms",
+    "conflation=100ms,receipt",
+    "conflation=100ms,pace=key",
+    "conflation=100ms,reduce=[/bidSize:sum]",
+    "conflation=100ms,select=[-/,+/tickerId,+/bid]",
+)
+
+
+def _behind(server: Gateway, options: str, keys: int) -> None:
+    """Subscribe, read nothing while all keys change twice, and then read all."""
+    with socket.create_connection(("127.0.0.1", server.port), HANGS_S) as stream:
+        # With the kernel's own buffer: through one of 4 KiB the reading would take minutes.
+        stream.sendall(server.request(options, topic=BIG).encode())
+        time.sleep(SETTLES_S)
+        for body in (*_bodies(keys), *_bodies(keys)):
+            server.publish(body, BIG)
+        time.sleep(SETTLES_S)
+        stream.settimeout(1.0)
+        try:
+            while stream.recv(1 << 20):
+                pass
+        except TimeoutError:
+            pass
+
+
+def _queue(server: Gateway) -> None:
+    """Fill the queue of a session that is not read, and end its subscription."""
+    subscription = {"topic": BIG, "command": "subscribe"}
+    created = server.client.post("/v1/sessions", json={"subscriptions": [subscription]})
+    session = created.raise_for_status().json()["session"]
+    with socket.create_connection(("127.0.0.1", server.port), HANGS_S) as stream:
+        stream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        path = f"/v1/sessions/{session}/events"
+        stream.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        time.sleep(SETTLES_S)
+        server.publish(_body(range(9_000)), BIG)
+        name = server.client.get(f"/v1/sessions/{session}").json()["subscriptions"][0]["sub"]
+        server.client.delete(f"/v1/sessions/{session}/subscriptions/{name}").raise_for_status()
+    server.client.delete(f"/v1/sessions/{session}")
+
+
+def _replays(server: Gateway) -> None:
+    options = "bookmark=epoch,conflation=1s,conflation_key=[/bid]"
+    request = server.request(options, topic=BIG).encode()
+    with ExitStack() as held:
+        streams = [
+            held.enter_context(socket.create_connection(("127.0.0.1", server.port), HANGS_S))
+            for _ in range(REPLAYS)
+        ]
+        for stream in streams:
+            stream.sendall(request)
+        for stream in streams:
+            stream.recv(1 << 16)
+        time.sleep(1.0)
+
+
+# --- Many topics
+
+
+def _topics(held: ExitStack, part: str, keys: int) -> Iterator[Figure]:
+    turns = Turns(
+        held,
+        metrics_topics_max="10000",
+        subject_subscriptions_max="0",
+    )
+    server = turns.server
+    for number in range(TOPICS):
+        name = f"{'a' if number < TOPICS_OF_PATTERN else 'b'}.{number:05}"
+        server.define(name)
+        server.publish(b'{"tickerId":1,"n":1}', name)
+    # A subscription and a lane in each.
+    stream = held.enter_context(socket.create_connection(("127.0.0.1", server.port), HANGS_S))
+
+    def pattern(command: str, until: bytes) -> Work:
+        query: Query = {"options": "conflation=1s", "command": command}
+        return lambda: _read(server, "/v1/topics/a.%3E/subscribe", query, until)
+
+    kinds: dict[str, Work] = {
+        "list a page of 1,000": lambda: _read(server, "/v1/topics", {"limit": 1_000}),
+        "list by a prefix": lambda: _read(server, "/v1/topics", {"limit": 10, "prefix": "b."}),
+        "metrics": lambda: _read(server, "/metrics"),
+        "readyz": lambda: _read(server, "/readyz"),
+        "subscribe to a pattern": pattern("subscribe", b"event: hello"),
+        "sow of a pattern": pattern("sow", b"event: goodbye"),
+        "explain": lambda: _ask(
+            server, "POST", "/v1/explain", {"topic": "a.00001", "options": "conflation=1s"}
+        ),
+        "a pattern of too many": lambda: server.client.get("/v1/topics/b.%3E/subscribe"),
+    }
+    for name, work in kinds.items():
+        yield turns.measured(f"{part}: {name}", work)
+    query = "options=conflation%3D1s&command=subscribe"
+    stream.sendall(
+        f"GET /v1/topics/a.%3E/subscribe?{query} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
+    )
+    time.sleep(3.0)
+    session = server.client.get("/v1/sessions").json()["sessions"][0]["session"]
+    of_session = f"/v1/sessions/{session}"
+    name = server.client.get(of_session).json()["subscriptions"][0]["sub"]
+    kinds = {
+        "lanes": lambda: _read(server, "/v1/lanes"),
+        "the session of a pattern": lambda: _read(server, of_session),
+        "list with subscriptions": lambda: _read(server, "/v1/topics", {"limit": 1_000}),
+        "change a pattern": lambda: server.client.patch(
+            f"{of_session}/subscriptions/{name}", json={"options": "conflation=2s"}
+        ),
+        "unsubscribe a pattern": lambda: server.client.delete(f"{of_session}/subscriptions/{name}"),
+        "close a session": lambda: server.client.delete(of_session),
+    }
+    for name, work in kinds.items():
+        yield turns.measured(f"{part}: {name}", work)
+    yield turns.total(part)
+
+
+# --- Many sessions
+
+
+def _sessions(held: ExitStack, part: str, keys: int) -> Iterator[Figure]:
+    turns = Turns(held)
+    server = turns.server
+    server.define(BIG)
+    files_allow(2 * SESSIONS)
+    requests = [server.request(options, topic=BIG).encode() for options in ("", "conflation=1s")]
+    for number in range(SESSIONS):
+        stream = socket.create_connection(("127.0.0.1", server.port), HANGS_S)
+        held.enter_context(stream)
+        stream.sendall(requests[number % 2])
+    waited_for(lambda: _sessions_of(server) == SESSIONS, "the sessions")
+    kinds: dict[str, Work] = {
+        "list a page of 1,000": lambda: _read(server, "/v1/sessions", {"limit": 1_000}),
+        "metrics": lambda: _read(server, "/metrics"),
+        "lanes": lambda: _read(server, "/v1/lanes"),
+        "topic": lambda: _read(server, f"/v1/topics/{BIG}"),
+        "publish": lambda: server.publish(b'{"tickerId":1}', BIG),
+        "change the policy": lambda: server.client.patch(
+            f"/v1/topics/{BIG}",
+            json={"conflation": "always"},
+            headers={"Content-Type": "application/merge-patch+json"},
+        ).raise_for_status(),
+        "delete a topic": lambda: server.client.delete(f"/v1/topics/{BIG}").raise_for_status(),
+    }
+    for name, work in kinds.items():
+        yield turns.measured(f"{part}: {name}", work)
+    yield turns.total(part)
+
+
+def _sessions_of(server: Gateway) -> int:
+    time.sleep(SETTLES_S)  # each question is a request as well
+    document = server.client.get(f"/v1/topics/{BIG}").raise_for_status().json()
+    return int(document["subscriptions"])
+
+
+PARTS = {"records": _records, "topics": _topics, "sessions": _sessions}
+
+
+def _bodies(keys: int) -> Iterator[bytes]:
+    """Yield requests that publish each key once."""
+    for start in range(0, keys, BODY_MESSAGES):
+        yield _body(range(start, min(keys, start + BODY_MESSAGES)))
+
+
+def _body(numbers: range) -> bytes:
+    texts = _texts()
+    return b"\n".join(
+        texts[number % len(texts)].replace(b'"tickerId":"T', b'"tickerId":"%07d' % number, 1)
+        for number in numbers
+    )
+
+
+@lru_cache
+def _texts() -> list[bytes]:
+    return list(payloads())
+
+
+def _ask(
+    server: Gateway, method: str, path: str, document: dict[str, object] | None = None
+) -> None:
+    server.client.request(method, path, json=document).raise_for_status()
+
+
+def _read(server: Gateway, path: str, query: Query | None = None, until: bytes = b"") -> None:
+    """Send a request, and read its answer to the end, or until it has brought some bytes."""
+    bare = {"Accept-Encoding": "identity"}
+    with server.client.stream("GET", path, params=query, headers=bare) as answer:
+        if answer.status_code >= 400:
+            answer.read()
+            raise RuntimeError(f"{path}: {answer.text[:300]}")
+        last = b""
+        for piece in answer.iter_raw():  # as it comes, and not in whole blocks
+            if until and until in last + piece:
+                break
+            last = piece[-len(until) :]
