@@ -1,7 +1,7 @@
-"""What a topic's journal holds, as a frame: how often each ticker moved, and how far.
+"""What a topic's journal holds, as a frame: how often each symbol moved, and how far.
 
 PYSPARK_PYTHON=$PWD/.venv/bin/python .venv/bin/spark-submit \\
-    examples/spark/analyse_journal.py http://127.0.0.1:8080 ticks
+    examples/spark/analyse_journal.py http://127.0.0.1:8080 prices
 """
 
 import sys
@@ -12,13 +12,13 @@ from pyspark.sql import functions as fn
 
 def moves(spark: SparkSession, gateway: str, topic: str) -> DataFrame:
     rows = spark.read.format("tidegate").option("gateway", gateway).option("topic", topic).load()
-    ticks = rows.select(fn.from_json("value", "tickerId string, price double").alias("tick"))
+    prices = rows.select(fn.from_json("value", "symbol string, price double").alias("it"))
     return (
-        ticks.where("tick.tickerId IS NOT NULL")
-        .groupBy("tick.tickerId")
-        .agg(fn.count("*"), fn.min("tick.price"), fn.max("tick.price"))
-        .toDF("tickerId", "messages", "lowest", "highest")
-        .orderBy("tickerId")
+        prices.where("it.symbol IS NOT NULL")
+        .groupBy("it.symbol")
+        .agg(fn.count("*"), fn.min("it.price"), fn.max("it.price"))
+        .toDF("symbol", "messages", "lowest", "highest")
+        .orderBy("symbol")
     )
 
 

@@ -1,7 +1,7 @@
-"""A topic as a stream: ticks into Parquet files, up to what is there now.
+"""A topic as a stream: prices into Parquet files, up to what is there now.
 
 PYSPARK_PYTHON=$PWD/.venv/bin/python .venv/bin/spark-submit \\
-    examples/spark/read_stream.py http://127.0.0.1:8080 ticks /tmp/ticks
+    examples/spark/read_stream.py http://127.0.0.1:8080 prices /tmp/prices
 """
 
 import sys
@@ -19,14 +19,14 @@ def main(gateway: str, topic: str, folder: str) -> None:
         .option("rows_per_batch", 100_000)
         .load()
     )
-    ticks = (
+    prices = (
         rows.where("removed IS NULL")
-        .select("offset", from_json("value", "tickerId string, price double").alias("tick"))
-        .select("offset", "tick.*")
+        .select("offset", from_json("value", "symbol string, price double").alias("price"))
+        .select("offset", "price.*")
     )
     query = (
-        ticks.writeStream.format("parquet")
-        .option("path", f"{folder}/ticks")
+        prices.writeStream.format("parquet")
+        .option("path", f"{folder}/prices")
         .option("checkpointLocation", f"{folder}/checkpoint")
         .trigger(availableNow=True)
         .start()

@@ -12,16 +12,16 @@ from pyspark.sql import SparkSession
 def main(gateway: str, topic: str, landing: str, checkpoint: str) -> None:
     spark = SparkSession.builder.appName("write a topic").getOrCreate()
     prices = (
-        spark.readStream.schema("tickerId string, price double")
+        spark.readStream.schema("symbol string, price double")
         .option("maxFilesPerTrigger", 1)
         .json(landing)
     )
     query = (
-        prices.selectExpr("to_json(struct(tickerId, price)) AS value")
+        prices.selectExpr("to_json(struct(symbol, price)) AS value")
         .writeStream.format("tidegate")
         .option("gateway", gateway)
         .option("topic", topic)
-        .option("key", "/tickerId")
+        .option("key", "/symbol")
         .option("checkpointLocation", checkpoint)
         .trigger(availableNow=True)
         .start()
