@@ -26,7 +26,7 @@ FROM python:3.13-slim-bookworm AS system
 RUN useradd --uid 10001 --user-group --no-create-home --home-dir /var/lib/tidegate tidegate \
     && mkdir -p /var/lib/tidegate/pipeline \
     && chown -R 10001:10001 /var/lib/tidegate
-ENV PATH="/opt/tidegate/bin:${PATH}" PYTHONUNBUFFERED=1
+ENV PATH="/opt/tidegate/bin:${PATH}" PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 WORKDIR /var/lib/tidegate
 
 FROM system AS spark
@@ -46,4 +46,6 @@ HEALTHCHECK --interval=5s --timeout=3s --start-period=10s --retries=5 \
     CMD ["python", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:8080/readyz', timeout=2)"]
 # Inside a container every address is one that others can reach; what is published stays on loopback.
 ENV TIDEGATE_HOST=0.0.0.0 TIDEGATE_INSECURE=true
+# The one place that is written: everything else may be read-only.
+VOLUME /var/lib/tidegate
 CMD ["tidegate", "serve"]

@@ -7,7 +7,10 @@
     python3 dev.py lint                            ruff, mypy, walls, dependencies, figures
     python3 dev.py bench [arguments]               the benchmark suite
     python3 dev.py docs [pytest arguments]         the tests of the documentation
+    python3 dev.py site [folder]                   the documentation as a site, into build/site
     python3 dev.py lowest [--all]                  tests the lower bounds of the dependencies
+    python3 dev.py sbom                            bill of materials and licences, into dist/
+    python3 dev.py audit                           known vulnerabilities of the dependencies
 
 Needs Python 3.11 or newer, and Java 17 or newer for Spark. Installs nothing outside .venv.
 """
@@ -44,8 +47,11 @@ COMMANDS = {
     "test": ["-m", "tests.run"],
     "lint": ["-m", "tests.run", "--lint"],
     "docs": ["-m", "tests.run", "tests/docs"],
+    "site": ["docs/conf.py"],
     "bench": ["-m", "bench"],
     "lowest": ["requirements/lowest.py"],
+    "sbom": ["requirements/supply.py", "sbom"],
+    "audit": ["requirements/supply.py", "audit"],
 }
 
 
@@ -285,7 +291,8 @@ def main() -> int:
         return 0
     if verb not in ("demo", "setup", *COMMANDS):
         print(
-            f"dev.py knows no {verb!r}: demo, test, setup, lint, bench, docs or lowest",
+            f"dev.py knows no {verb!r}: demo, test, setup, lint, bench, docs, site, "
+            "lowest, sbom or audit",
             file=sys.stderr,
         )
         return 2
