@@ -1,7 +1,8 @@
 """What `python3 dev.py test` runs once everything is set up: the linters, then pytest.
 
-No test minds a neighbour, so two run at a time. Those of Spark run last, and the files whole, as
-each process starts a Spark of its own once. The last line printed is the sum over all runs.
+No test minds a neighbour, so four run at a time: on two cores, as many wait for a process or a
+timer. Those of Spark run last, two at a time, as each process starts a Spark of its own once. The
+last line printed is the sum over all runs.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ BIN = Path(sys.executable).parent
 CHECKED = ("tidegate", "pyspark_tidegate", "tests", "bench", "examples", "requirements", "dev.py")
 PRODUCT = ("app", "clients", "conflation", "keys", "pipeline", "pyspark_tidegate")
 RUNS = [
-    ["-n", "2", "--dist", "worksteal", "-m", "not spark"],
-    ["-n", "2", "--dist", "loadfile", "-m", "spark"],
+    ["-n", "4", "--dist", "worksteal", "-m", "not spark"],
+    ["-n", "2", "--dist", "worksteal", "-m", "spark"],
 ]
 NOTHING_SELECTED = 5  # pytest's exit code when a run's markers fit no test
 
@@ -90,6 +91,15 @@ def run_tests(runs: list[list[str]], content: bool) -> int:
     return 0 if content and total["passed"] else 1
 
 
+def prepare_spark() -> None:
+    """Keep the classes of Spark's Java, once: the tests start fifty of them."""
+    from tidegate.pipeline.spark.jvm import class_archive
+
+    archive = class_archive()
+    if archive is not None and not archive.exists():
+        subprocess.run([BIN / "tidegate", "pipeline", "prepare"], cwd=ROOT)
+
+
 def main(arguments: list[str]) -> int:
     """Linters and all tests; with arguments, only the tests that they select."""
     keep_bytecode()
@@ -98,6 +108,7 @@ def main(arguments: list[str]) -> int:
     if arguments:
         return run_tests([arguments], content=True)
     content = lint()
+    prepare_spark()
     return run_tests(RUNS, content)
 
 

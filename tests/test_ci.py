@@ -28,7 +28,11 @@ def machine(tmp_path: Path) -> Path:
     command(tmp_path, "redis-server", "")
     command(tmp_path, "strace", "")
     command(tmp_path, "curl", "")
+    command(tmp_path, "nginx", "")
+    command(tmp_path, "caddy", "")
     command(tmp_path, "node", "")
+    command(tmp_path, "npm", "")
+    command(tmp_path, "go", "")
     command(tmp_path, "tsc", "")
     command(tmp_path, "cc", "")
     command(tmp_path, "apt-get", 'echo "$@" >> "${0%/*}/apt.log"')
@@ -67,7 +71,7 @@ def test_it_is_a_command() -> None:
 
 def test_it_tests_lower_bounds_and_everything_and_allows_no_skip(machine: Path) -> None:
     code, said = run_ci(machine)
-    assert (code, said.splitlines()) == (0, ["1 dev.py lowest", "1 dev.py test"])
+    assert (code, said.splitlines()) == (0, ["1 dev.py lowest", "1 dev.py audit", "1 dev.py test"])
 
 
 def test_its_exit_code_is_that_of_the_tests(machine: Path) -> None:
@@ -77,12 +81,24 @@ def test_its_exit_code_is_that_of_the_tests(machine: Path) -> None:
 
 def test_what_is_missing_is_installed_in_one_go(machine: Path) -> None:
     command(machine, "python3", PYTHON.format(old=0, bare=1))
-    for name in ("java", "redis-server", "strace", "curl", "node", "tsc", "cc"):
+    for name in (
+        "java",
+        "redis-server",
+        "strace",
+        "curl",
+        "caddy",
+        "node",
+        "npm",
+        "go",
+        "tsc",
+        "cc",
+    ):
         (machine / name).unlink()
     assert run_ci(machine)[0] == 0
     update, install = installed(machine)
     assert update == "update -qq"
-    tools = "redis-server strace curl nodejs node-typescript gcc libc6-dev"
+    tools = "redis-server strace curl caddy nodejs node-eventsource golang-go node-typescript"
+    tools += " gcc libc6-dev"
     assert install.endswith(f"python3 python3-venv default-jre-headless {tools}")
 
 

@@ -69,7 +69,7 @@ def run_dev(folder: Path, *arguments: str, **environment: str) -> tuple[int, str
 def test_without_a_verb_it_shows_the_verbs(checkout: Path) -> None:
     code, out, _ = run_dev(checkout)
     assert code == 0
-    verbs = ("demo", "test", "setup", "lint", "bench", "docs", "lowest")
+    verbs = ("demo", "test", "setup", "lint", "bench", "docs", "site", "lowest")
     assert [verb for verb in verbs if f"dev.py {verb} " not in out] == []
 
 

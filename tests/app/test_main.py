@@ -32,6 +32,8 @@ ROUTES = {
     "/v1/sessions/{session}/subscriptions/{sub}/auto": {"get"},
     "/v1/sessions/{session}/subscriptions/{sub}/trace": {"get"},
     "/v1/login": {"get", "post", "delete"},
+    "/v1/login/start": {"get"},
+    "/v1/login/callback": {"get"},
     "/v1/tickets": {"post"},
     "/v1/explain": {"post"},
     "/v1/lanes": {"get"},
@@ -88,14 +90,34 @@ async def test_the_console_is_served_where_it_is_installed(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize(
-    "path", ["/client.js", "/client/gateway.js", "/client/adapters/react.js", "/static/page.js"]
-)
+    "path",
+    [
+        "/client.js", "/client/gateway.js", "/client/adapters/react.js", "/static/page.js",
+        "/static/console/main.js", "/static/console/kit/dom.js",
+    ],
+)  # fmt: skip
 async def test_modules_are_served_as_what_a_browser_runs(path: str) -> None:
     async with running_server(create_app(edge_settings())) as address:
         answer = await exchange(address, request(path))
     assert answer.status == 200
     assert answer.headers["content-type"] == "text/javascript; charset=utf-8"
     assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+async def test_browsers_keep_files_of_others_and_nothing_else() -> None:
+    async with running_server(create_app(edge_settings())) as address:
+        kept = await exchange(address, request("/static/vendor/uplot-1.6.32/uPlot.esm.js"))
+        own = await exchange(address, request("/static/console/main.js"))
+    assert kept.headers["cache-control"] == "public, max-age=31536000, immutable"
+    assert kept.headers["x-content-type-options"] == "nosniff"
+    assert own.headers["cache-control"] == "no-store"
+
+
+async def test_the_console_is_a_page_under_the_policy_of_pages() -> None:
+    async with running_server(create_app(edge_settings())) as address:
+        answer = await exchange(address, request("/console"))
+    assert (answer.status, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
+    assert "script-src 'self'; style-src 'self';" in answer.headers["content-security-policy"]
 
 
 @pytest.mark.parametrize(

@@ -70,6 +70,22 @@ async def test_a_full_disk_is_not_ready_until_there_is_room(tmp_path: Path) -> N
         assert await publishes(gateway, BIG) == 200
 
 
+async def test_a_folder_whose_files_are_removed_is_not_ready_and_takes_nothing(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "store"
+    async with running_gateway(data=str(folder)) as gateway:
+        await gateway.topic(key=[])
+        assert await publishes(gateway, 1) == 200
+        for file in folder.iterdir():
+            file.unlink()
+        reason = "the store cannot be written: the file tidegate.db was removed or replaced."
+        assert (await readiness(gateway)).endswith(reason)
+        assert await publishes(gateway, 2) == 503
+        answer = await gateway.http.get("/v1/topics/px/messages?from=epoch")
+        assert len(answer.text.splitlines()) == 1, "reading goes on"
+
+
 @pytest.mark.redis
 @pytest.mark.slow
 async def test_a_bus_that_refuses_writes_is_not_ready_until_it_takes_them() -> None:

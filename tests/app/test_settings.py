@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from tidegate.app.settings import (
+from tidegate.app.settings.kinds import (
     CountValue,
     DurationValue,
     EnvironmentText,
@@ -19,6 +19,7 @@ from tidegate.app.settings import (
     SizeValue,
     TextValue,
 )
+from tidegate.app.settings.settings import Settings
 from tidegate.keys.text.duration import Duration
 
 KINDS: dict[str, Any] = {
@@ -71,3 +72,8 @@ def test_what_is_read(kind: str, given: object, read: object) -> None:
 def test_what_is_refused(kind: str, given: object) -> None:
     with pytest.raises(ValidationError, match="expected"):
         TypeAdapter(KINDS[kind]).validate_python(given)
+
+
+def test_no_repr_shows_a_password() -> None:
+    settings = Settings(redis="rediss://gateway:hush@bus.example:6379")
+    assert "hush" not in f"{settings!r}{settings}"

@@ -5,32 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, Request, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, Request, expect
 
+from tests.browser.chromium import launched
 from tests.support.commands import serving
-from tests.support.outside import require_chromium
 from tidegate.clients.gateway import Gateway
 
 SEES_MS_MAX = 60_000
-CHROMIUM_ARGUMENTS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
-    path = require_chromium()
     expect.set_options(timeout=SEES_MS_MAX)
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=str(path), args=CHROMIUM_ARGUMENTS)
+    with launched() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -25,6 +27,7 @@ CONNECT = """async ([topic, wish]) => {
   window.rows = window.gateway.subscribe(topic, wish);
   await window.rows.ready;
 }"""
+READS_ON_MS = 500  # longer than a goodbye takes to a page beside its gateway
 HIDE = """(state) => {
   Object.defineProperty(document, "visibilityState", { get: () => state, configurable: true });
   document.dispatchEvent(new Event("visibilitychange"));
@@ -189,6 +192,29 @@ def test_two_tabs_have_one_stream(tabs: BrowserContext, gateway: Gateway) -> Non
         gateway.put_topic(topic, {"key": ["/symbol"]})
         gateway.publish(topic, [json.dumps({"symbol": topic, "id": BIG}).encode()])
     first, second, third = (tabs.new_page() for _ in range(3))
+    with explained(gateway, tabs):
+        check_two_tabs(gateway, first, second, third)
+
+
+@contextlib.contextmanager
+def explained(gateway: Gateway, tabs: BrowserContext) -> Iterator[None]:
+    """Add to a failure who holds and awaits which lock, and what the gateway serves."""
+    try:
+        yield
+    except AssertionError as error:
+        for page in tabs.pages:
+            error.add_note(f"{page.url}: {page.locator('#state').text_content()}")
+        if tabs.pages:
+            held = tabs.pages[0].evaluate(
+                "async () => JSON.stringify(await navigator.locks.query())"
+            )
+            error.add_note(f"locks: {held}")
+        for session in ask(gateway, "/v1/sessions")["sessions"]:
+            error.add_note(json.dumps(ask(gateway, f"/v1/sessions/{session['session']}")))
+        raise
+
+
+def check_two_tabs(gateway: Gateway, first: Page, second: Page, third: Page) -> None:
     for page, topic in ((first, "prices"), (second, "prices"), (third, "orders")):
         page.goto(f"{gateway.base_url}/#topic={topic}")
         expect(page.get_by_role("rowheader")).to_have_text([topic])
@@ -214,6 +240,25 @@ def test_two_tabs_have_one_stream(tabs: BrowserContext, gateway: Gateway) -> Non
     await_that(second, lambda: len(sessions(gateway)) == 1)
     third.close()
     await_that(second, lambda: len(intervals(gateway)) == 1)
+
+
+def test_tabs_go_on_while_the_leading_one_closes_slowly(
+    tabs: BrowserContext, gateway: Gateway
+) -> None:
+    """A busy page reads on after `pagehide`: the end of its session is no end for other tabs."""
+    gateway.put_topic("prices", {"key": ["/symbol"]})
+    prices(gateway, "AIG")
+    first, second = tabs.new_page(), tabs.new_page()
+    for page in (first, second):
+        page.goto(gateway.base_url)
+        expect(page.get_by_role("rowheader")).to_have_text(["AIG"])
+    first.evaluate("dispatchEvent(new PageTransitionEvent('pagehide'))")
+    await_that(first, lambda: ask(gateway, "/v1/sessions")["sessions"] == [])
+    first.wait_for_timeout(READS_ON_MS)
+    first.close()
+    prices(gateway, "SPY")
+    expect(second.get_by_role("rowheader")).to_have_text(["AIG", "SPY"])
+    expect(second.locator("#state")).to_have_text("live")
 
 
 def test_tabs_change_their_interval_each_for_itself(tabs: BrowserContext, gateway: Gateway) -> None:

@@ -15,7 +15,7 @@ import dev
 from tests.browser.conftest import SEES_MS_MAX
 from tests.support.commands import serving
 from tidegate.clients.gateway import Gateway
-from tidegate.clients.transport import JSON
+from tidegate.clients.requests import JSON
 from tidegate.pipeline.operations.status import State, StreamStatus
 from tidegate.pipeline.operations.watch import TOPIC, message_of
 

@@ -9,6 +9,7 @@ import pytest
 from tests.clients.support.streams import plain, scripted
 from tests.support.commands import serving
 from tidegate.clients.administration import Administration
+from tidegate.clients.aio.gateway import AsyncGateway
 from tidegate.clients.errors import AnswerInvalid, GatewayProblem
 from tidegate.clients.gateway import Gateway
 
@@ -72,7 +73,7 @@ def test_sessions_are_seen_tuned_and_closed(gateway: Gateway) -> None:
 
 @pytest.mark.slow
 def test_more_sessions_than_a_page(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidegate.clients.administration.SESSIONS_PER_PAGE", 2)
+    monkeypatch.setattr("tidegate.clients.requests.SESSIONS_PER_PAGE", 2)
     opened = [gateway.open_session() for _ in range(5)]
     listed = [each["session"] for each in gateway.administration.sessions()]
     assert listed == sorted(session.id for session in opened)
@@ -87,3 +88,22 @@ def test_what_answers_a_deletion_otherwise_is_no_gateway() -> None:
         pytest.raises(AnswerInvalid),
     ):
         gateway.administration.delete_topic("t")
+
+
+@pytest.mark.slow
+async def test_for_an_event_loop_it_is_the_same(gateway: Gateway) -> None:
+    async with AsyncGateway(gateway.base_url) as client:
+        administration = client.administration
+        made = await administration.put_topic("a", {"key": ["/id"]}, only_new=True)
+        patched = await administration.patch_topic("a", {"priority": "high"}, if_match=made.etag)
+        assert (await administration.topic("a")).etag == patched.etag != made.etag
+        with pytest.raises(GatewayProblem) as stale:
+            await administration.delete_topic("a", if_match=made.etag)
+        assert code_of(stale) == "precondition-failed"
+        await administration.delete_topic("a")
+        session = await client.open_session()
+        tuned = await administration.tune_session(session.id, conflated=False)
+        assert tuned["conflated"] is False
+        assert [each["session"] async for each in administration.sessions()] == [session.id]
+        await administration.close_session(session.id)
+        assert (await administration.session(session.id))["state"] == "ended"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx2
 import pytest
 
-from tidegate.clients.answers import fields_of, problem_of, require_media_type, split_lines
+from tidegate.clients.answers import Lines, fields_of, problem_of, require_media_type
 from tidegate.clients.errors import AnswerInvalid
 
 
@@ -49,4 +49,6 @@ def test_retry_after_counts_in_seconds_only() -> None:
 def test_lines_are_whole_however_they_arrive(size: int) -> None:
     text = b"one\n\ntwo two\n  \nthree"
     chunks = (text[start : start + size] for start in range(0, len(text), size))
-    assert list(split_lines(chunks)) == [b"one", b"two two", b"three"]
+    lines = Lines()
+    found = [line for chunk in chunks for line in lines.feed(chunk)]
+    assert [*found, *lines.rest()] == [b"one", b"two two", b"three"]

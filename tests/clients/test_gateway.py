@@ -7,6 +7,7 @@ import json
 import re
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from tests.clients.support.streams import plain, scripted
 from tests.support.deadlines import HANGS_S
 from tests.support.servers import edge_settings, running
 from tidegate.app.main import create_app
+from tidegate.clients.aio.gateway import AsyncGateway
 from tidegate.clients.errors import AnswerInvalid, GatewayProblem, GatewayUnreachable
 from tidegate.clients.gateway import Gateway
 
@@ -62,7 +64,7 @@ def test_a_topic_is_created_shown_listed_and_deleted(gateway: Gateway) -> None:
 
 
 def test_a_list_of_many_pages(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidegate.clients.gateway.TOPICS_PER_PAGE", 2)
+    monkeypatch.setattr("tidegate.clients.requests.TOPICS_PER_PAGE", 2)
     for number in range(5):
         gateway.put_topic(f"n{number}", {})
     names = [topic["topic"] for topic in gateway.topics("n")]
@@ -81,6 +83,63 @@ def test_messages_go_in_and_come_out(gateway: Gateway) -> None:
     assert [json.loads(line)["value"]["n"] for line in rest] == [3, 4]
     assert published.last is not None
     assert list(gateway.messages("t", from_=published.last)) == []
+
+
+def both(gateway: Gateway, topic: str, **which: Any) -> Iterator[int]:
+    """What each client says that it has deleted, after the same messages."""
+
+    async def delete() -> int:
+        async with AsyncGateway(gateway.base_url) as other:
+            return await other.delete_records(topic, **which)
+
+    for is_async in (False, True):
+        gateway.put_topic(topic, {"key": ["/s", "/n"]})
+        gateway.publish(topic, [b'{"s":"a b&","n":%d}' % n for n in (1, 2, 9007199254740993)])
+        yield asyncio.run(delete()) if is_async else gateway.delete_records(topic, **which)
+
+
+def test_a_record_is_deleted_by_its_key(gateway: Gateway) -> None:
+    for count in both(gateway, "t", record_key=("a b&", 9007199254740993)):
+        assert count == 1
+        assert sorted(gateway.sow("t")) == [b'{"s":"a b&","n":1}', b'{"s":"a b&","n":2}']
+    assert gateway.delete_records("t", record_key=("a b&", 3)) == 0
+
+
+def test_a_key_of_one_field_is_that_field(gateway: Gateway) -> None:
+    gateway.put_topic("t", {"key": ["/id"]})
+    gateway.publish("t", [b'{"id":1}', b'{"id":"1"}', b'{"id":true}', b'{"id":false}'])
+    assert gateway.delete_records("t", record_key="1") == 1
+    assert gateway.delete_records("t", record_key=True) == 1
+    assert gateway.delete_records("t", record_key=(False,)) == 1
+    assert list(gateway.sow("t")) == [b'{"id":1}']
+
+
+def test_records_that_match_are_deleted(gateway: Gateway) -> None:
+    for count in both(gateway, "t", filter_text="/n < 3"):
+        assert count == 2
+        assert list(gateway.sow("t")) == [b'{"s":"a b&","n":9007199254740993}']
+
+
+def test_what_says_not_what_to_delete_deletes_nothing(gateway: Gateway) -> None:
+    for wrong in (
+        {},
+        {"record_key": "a"},
+        {"filter_text": "/n <"},
+        {"record_key": ("a", 1), "filter_text": "1"},
+    ):
+        with pytest.raises(GatewayProblem):
+            next(both(gateway, "t", **wrong))
+    assert len(list(gateway.sow("t"))) == 3
+
+
+def test_an_answer_that_counts_nothing_is_no_gateway() -> None:
+    with (
+        scripted(plain(200, b'{"ok":true}')) as fake,
+        Gateway(fake.address) as gateway,
+        pytest.raises(AnswerInvalid, match="did not answer"),
+    ):
+        gateway.delete_records("t", record_key=1)
+    assert len(fake.requests) == 1
 
 
 def test_a_numbered_batch_is_published_once(gateway: Gateway) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from tests.support.gateways import running_gateway
 from tidegate.app.main import create_app
-from tidegate.app.settings import Settings
+from tidegate.app.settings.settings import Settings
 
 DOCUMENT = create_app(Settings()).openapi()
 NAME = "tidegate_generated"

@@ -15,7 +15,7 @@ from tests.support.network.fault_proxy import fault_proxy
 from tidegate.clients.answers import Published
 from tidegate.clients.errors import GatewayProblem, GatewayUnreachable
 from tidegate.clients.gateway import Gateway
-from tidegate.clients.transport import Post, new_key
+from tidegate.clients.requests import Post, new_key
 
 
 def test_a_request_names_what_it_is_given() -> None:

@@ -147,7 +147,7 @@ def test_each_kind_of_failure_is_reported_once_an_outage() -> None:
     refused, cut = GatewayUnreachable("Cannot reach: refused"), GatewayUnreachable("cut")
     for _ in range(2):
         for error in (StreamLost("the stream ended"), refused, cut, BUSY, refused, BUSY):
-            outage.record(error)
+            outage.record(error, 0.0)
             assert outage.error is error
         outage.end()
         assert outage.error is None
@@ -166,21 +166,21 @@ def test_each_kind_of_failure_is_reported_once_an_outage() -> None:
 def test_a_hopeless_failure_is_raised_and_not_reported(error: GatewayProblem) -> None:
     reported: list[str] = []
     with pytest.raises(GatewayProblem) as raised:
-        Outage(reported.append).record(error)
+        Outage(reported.append).record(error, 0.0)
     assert (raised.value, reported) == (error, [])
 
 
 def test_a_missing_topic_is_waited_for_in_silence_and_then_raised() -> None:
     reported: list[str] = []
     clock = Clock()
-    outage = Outage(reported.append, clock)
-    outage.record(MISSING)
+    outage = Outage(reported.append)
+    outage.record(MISSING, clock())
     clock.now_s += MISSING_SECONDS_MAX - 0.1
-    outage.record(MISSING)
-    assert outage.shortened_s(30.0) == pytest.approx(0.1)
+    outage.record(MISSING, clock())
+    assert outage.shortened_s(30.0, clock()) == pytest.approx(0.1)
     clock.now_s += 0.2
     with pytest.raises(GatewayProblem, match="topic-unknown"):
-        outage.record(MISSING)
+        outage.record(MISSING, clock())
     assert reported == []
 
 
@@ -191,13 +191,13 @@ def test_the_wait_for_a_topic_restarts_after_another_failure(
     between: GatewayError | None,
 ) -> None:
     clock = Clock()
-    outage = Outage(lambda sentence: None, clock)
-    outage.record(MISSING)
+    outage = Outage(lambda sentence: None)
+    outage.record(MISSING, clock())
     clock.now_s = MISSING_SECONDS_MAX
     if between is None:
         outage.end()
     else:
-        outage.record(between)
-    assert outage.shortened_s(30.0) == 30.0
-    outage.record(MISSING)
+        outage.record(between, clock())
+    assert outage.shortened_s(30.0, clock()) == 30.0
+    outage.record(MISSING, clock())
     assert outage.error is MISSING

@@ -11,9 +11,11 @@ import pytest
 from tests.clients.support.streams import broken_stream, plain, scripted, stream
 from tests.support.commands import serving
 from tests.support.deadlines import HANGS_S
+from tidegate.clients.aio.gateway import AsyncGateway
 from tidegate.clients.errors import GatewayProblem
 from tidegate.clients.gateway import Gateway
-from tidegate.clients.session import Session, SessionEvent
+from tidegate.clients.replica import SessionEvent
+from tidegate.clients.session import Session
 
 JSON = "application/json"
 OPENED = json.dumps({"session": "abc", "events": "/v1/sessions/abc/events"}).encode()
@@ -70,7 +72,7 @@ def test_a_lost_connection_is_continued_by_the_sessions_own_id() -> None:
     )
     with scripted(*scripts) as fake, Gateway(fake.address) as gateway:
         session = gateway.open_session()
-        assert [each.changes[0].value for each in session if each.changes] == [5, 7]
+        assert [each.rows[0].value for each in session if each.rows] == [5, 7]
         assert [after for after, _ in fake.requests] == [None, None, "abc-1"]
 
 
@@ -94,8 +96,8 @@ def test_subscriptions_come_change_and_go_on_a_real_gateway(address: str) -> Non
         assert list(session.replicas[name].values.values()) == [{"k": 1, "v": 1}]
         granted = session.change(name, filter="/v > 0", conflation="60ms")
         assert granted["options"].startswith("conflation=60ms")
-        [changed] = [each for each in until(session, "message") if each.changes]
-        assert changed.changes[0].value == {"k": 2, "v": 2}
+        [changed] = [each for each in until(session, "message") if each.rows]
+        assert changed.rows[0].value == {"k": 2, "v": 2}
         with pytest.raises(GatewayProblem):
             session.change(name, filter="/v >")
         assert session.tune(conflated=False)["conflated"] is False
@@ -117,3 +119,26 @@ def test_a_reader_is_stopped_from_another_thread_and_the_session_stays(address: 
         assert session.show()["state"] in {"attached", "away"}
         session.close()
         assert session.show()["state"] == "ended"
+
+
+async def test_for_an_event_loop_it_is_the_same(address: str) -> None:
+    async with AsyncGateway(address) as gateway:
+        await gateway.put_topic("aio", {"key": ["/id"]})
+        await gateway.publish("aio", [b'{"id":1,"n":1}'])
+        async with await gateway.open_session(seconds_max=HANGS_S) as session:
+            name = await session.subscribe("aio", format_name="batch")
+            async for each in session:
+                if each.event.name == "group_end":
+                    break
+            assert list(session.replicas[name].values.values()) == [{"id": 1, "n": 1}]
+            await session.change(name, conflation="2s")
+            shown = await session.show()
+            assert [each["interval_ms"] for each in shown["subscriptions"]] == [2_000]
+            assert (await session.tune(conflated=False))["conflated"] is False
+            listed = [each["session"] async for each in gateway.administration.sessions()]
+            assert listed == [session.id]
+            await session.end(name)
+            assert (await gateway.administration.session(session.id))["subscriptions"] == []
+        with pytest.raises(GatewayProblem) as refused:
+            await gateway.administration.delete_topic("nowhere")
+        assert refused.value.code == "topic-unknown"

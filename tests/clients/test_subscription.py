@@ -15,7 +15,8 @@ from tidegate.clients.errors import AnswerInvalid, GatewayProblem, GatewayUnreac
 from tidegate.clients.gateway import Gateway
 from tidegate.clients.retry import Backoff
 from tidegate.clients.sse import Event
-from tidegate.clients.subscription import Places, Subscription
+from tidegate.clients.stream import Places, Stream
+from tidegate.clients.subscription import Subscription
 
 HELLO = b'event: hello\ndata: {"session":"s","heartbeat_ms":20000}\n\n'
 SILENCE_S = 50  # 2.5 heartbeats, after which it would connect again
@@ -214,7 +215,8 @@ def test_an_outage_is_reported_once_and_lasts_to_the_end_of_the_time(clock: Cloc
             return client.send(client.build_request("GET", fake.address), stream=True)
 
         quick = Backoff(first_s=0.05, most_s=0.05)
-        subscription = Subscription(connect, seconds_max=60, trouble=lost.append, backoff=quick)
+        stream_state = Stream(trouble=lost.append, backoff=quick)
+        subscription = Subscription(connect, stream_state, seconds_max=60)
         assert texts(subscription) == ["1"]
     assert len(tried) == 5
     assert lost == ["the stream ended", "Cannot reach it, attempt 2"]

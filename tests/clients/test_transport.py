@@ -7,6 +7,7 @@ import io
 import pytest
 
 from tests.clients.support.streams import plain, scripted
+from tidegate.clients.aio.gateway import AsyncGateway
 from tidegate.clients.errors import AnswerInvalid, GatewayProblem, GatewayUnreachable
 from tidegate.clients.gateway import Gateway
 from tidegate.clients.retry import Retry
@@ -75,3 +76,56 @@ def test_a_file_holds_an_answer_and_nothing_of_before() -> None:
         transport.fetch("/", {}, file)
         transport.close()
     assert file.getvalue() == b"1\n2\n"
+
+
+OUT = plain(503, b"{}", "application/problem+json")
+
+
+def test_a_request_that_was_not_sent_goes_to_the_next_address_at_once() -> None:
+    with scripted(TOPIC) as fake:
+        addresses = ["http://127.0.0.1:1", fake.address]
+        with Gateway(addresses) as gateway:
+            assert gateway.topic("t") == {"topic": "t"}
+            assert gateway.base_url == fake.address
+
+
+def test_a_gateway_that_is_out_gives_way_to_the_next() -> None:
+    with scripted(OUT) as first, scripted(TOPIC) as second:
+        with Gateway([first.address, second.address]) as gateway:
+            with pytest.raises(GatewayProblem):
+                gateway.topic("t")
+            assert gateway.topic("t") == {"topic": "t"}
+        assert (len(first.requests), len(second.requests)) == (1, 1)
+
+
+def test_where_no_gateway_is_there_each_address_was_tried_once() -> None:
+    with Gateway(["http://127.0.0.1:1", "http://127.0.0.1:2"]) as gateway:
+        with pytest.raises(GatewayUnreachable, match=":2: "):
+            gateway.topic("t")
+        with pytest.raises(GatewayUnreachable):
+            gateway.topic("t")
+
+
+async def test_the_asyncio_client_goes_to_the_next_address_and_waits_like_the_other() -> None:
+    with scripted(OUT, TOPIC) as fake:
+        addresses = ["http://127.0.0.1:1", fake.address]
+        async with AsyncGateway(addresses, every=Retry(60.0)) as gateway:
+            assert await gateway.topic("t") == {"topic": "t"}
+        async with AsyncGateway("http://127.0.0.1:1") as gateway:
+            with pytest.raises(GatewayUnreachable):
+                await gateway.topic("t")
+        assert len(fake.requests) == 2
+
+
+def test_no_address_is_no_gateway() -> None:
+    with pytest.raises(ValueError, match="at least one"):
+        Gateway([])
+
+
+def test_an_error_shows_no_password() -> None:
+    with (
+        Gateway("http://user:secret@127.0.0.1:1") as gateway,
+        pytest.raises(GatewayUnreachable, match=r"at http://127\.0\.0\.1:1:") as caught,
+    ):
+        gateway.topic("px")
+    assert "secret" not in str(caught.value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import sys
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -130,3 +131,29 @@ def test_a_log_is_a_list_that_is_cut_at_its_old_end(
         assert log.payload_bytes == sum(len(frame.payload) for frame in plain)
         behind = [frame for frame in plain if frame.offset > middle]
         assert log.backlog(middle) == (len(behind), sum(len(frame.payload) for frame in behind))
+
+
+def test_what_is_dropped_is_freed_at_once() -> None:
+    """And not all of it with the message at which the lists are compacted."""
+    log, payload = Log(), bytes(1_000)
+    own = sys.getrefcount(payload)
+    log.extend(Frame(offset, payload) for offset in range(1, 101))
+    log.drop_through(60)
+    assert sys.getrefcount(payload) - own == 40
+
+
+def test_bytes_are_counted_on_through_compactions() -> None:
+    log, kept = Log(), History(5_000, bytes_max=30_000)
+    for offset in range(1, 40_001):
+        log.extend([Frame(offset, bytes(1 + offset % 10))])
+        log.keep(kept)
+        if offset % 997 == 0:
+            frames = log.after(0)
+            assert log.payload_bytes == sum(len(frame.payload) for frame in frames)
+            assert len(frames) == min(offset, 5_000)
+            assert log.backlog(offset - 3) == (3, sum(len(it.payload) for it in frames[-3:]))
+    tight = History(5_000, bytes_max=100)
+    log.keep(tight)
+    assert 80 < log.payload_bytes <= 100
+    log.keep(tight)
+    assert 80 < log.payload_bytes <= 100

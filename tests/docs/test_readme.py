@@ -47,7 +47,7 @@ def test_four_prices_come_as_one(tmp_path: Path) -> None:
     try:
         assert serve.stdout is not None
         address = serve.stdout.readline().split()[-1]
-        create, listen = block_with("curl -X PUT").split("\n\n")
+        create, listen = block_with("curl -X PUT"), block_with("curl -N '")
         publish = block_with("printf")
         run(create, address)
         with subprocess.Popen(

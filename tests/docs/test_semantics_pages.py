@@ -19,7 +19,7 @@ from tests.docs.rules import (
     texts,
 )
 
-RULES_MAX = 203  # twelve of them for access, a subject of its own
+RULES_MAX = 206  # thirteen of them for access, a subject of its own
 CLAIM_WORDS_MAX = 40
 LINE_CHARACTERS_MAX = 120
 

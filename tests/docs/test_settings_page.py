@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from tidegate.app.cli.settings import settings_page
-from tidegate.app.settings import SETTINGS
+from tidegate.app.settings.settings import SETTINGS
 
 PAGE = Path(__file__).parents[2] / "docs" / "settings.md"
 

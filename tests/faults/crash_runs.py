@@ -139,7 +139,8 @@ class CrashRuns:
         journal = judge_journal(self._ledgers[LONG], long.epoch, long.journal, owed[LONG])
         self.tally.found(where, journal)
         self.tally.found(where, judge_world(long.journal, long.world))
-        self.tally.found(where, judge_records(self._ledgers[SHORT], short.world, owed[SHORT]))
+        records = judge_records(self._ledgers[SHORT], short.world, owed[SHORT], short.epoch)
+        self.tally.found(where, records)
 
     async def _catch_up(self, where: str, long: Held, short: Held) -> None:
         """Wait until every subscriber has what there is; who never has it is a finding."""

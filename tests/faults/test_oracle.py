@@ -131,6 +131,27 @@ def test_an_answer_may_be_on_its_way_when_its_epoch_ends(
     assert found == ([Kind.LOST] if is_found else [])
 
 
+@pytest.mark.parametrize(
+    ("sent_s", "is_found"),
+    [
+        pytest.param(2.9, False, id="under way, in either epoch"),
+        pytest.param(3.1, True, id="sent after it was announced"),
+    ],
+)
+def test_the_answer_to_a_removal_may_be_on_its_way_when_its_epoch_ends(
+    sent_s: float, is_found: bool
+) -> None:
+    """It has no bookmark, and so does not say in which epoch it was given."""
+    published = asked(1, "a", at_s=1.0, answer=Answer(1.5, "old-1", "old-1"))
+    ledger = Ledger([published, removal(2, "a", sent_s, Answer(3.2, deleted=1))])
+    journal = [Entry(1, "a", Ident("w", 1, 0))]
+    found = [finding.kind for finding in judge_journal(ledger, "new", journal, since_s=3.0)]
+    assert found == ([Kind.LOST] if is_found else [])
+    world = {"a": Ident("w", 1, 0)}
+    found = [finding.kind for finding in judge_records(ledger, world, 3.0, "new")]
+    assert found == ([Kind.LOST] if is_found else [])
+
+
 def test_the_world_is_what_the_journal_comes_to() -> None:
     _, journal = story()
     world = {"a": Ident("w", 3, 0), "b": Ident("w", 1, 1), "c": Ident("w", 3, 1)}

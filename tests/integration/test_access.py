@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
 import signal
 import time
-from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +15,14 @@ import httpx2
 import pytest
 
 from tests.app.access.test_authorization import ROOT, guarded
-from tests.support.gateways import Running, Stream
+from tests.support.gateways import Stream
 from tests.support.rules import rule
 from tests.support.servers import edge_settings
+from tests.support.subject_streams import AT, SOON_S, stream_of
 from tests.support.tokens import bearer, claims, grant, public_jwk, signed, token_of, write_keys
 from tidegate.app.access.access import Access
 from tidegate.app.access.tokens import SKEW_S
 
-SOON_S = 5.0
-"""How soon a running stream hears of a change."""
-
-AT = "/v1/topics/prices.eu/subscribe"
 POLICY = """
 claim = "groups"
 revoked = []
@@ -36,15 +32,7 @@ can = ["read"]
 """
 
 
-@contextlib.asynccontextmanager
-async def stream_of(
-    running: Running, headers: dict[str, str], at: str = AT
-) -> AsyncIterator[Stream]:
-    async with running.http.stream("GET", at, headers=headers) as answer:
-        assert answer.status_code == 200, await answer.aread()
-        stream = Stream(answer)
-        await stream.until("group_end")
-        yield stream
+subscribed = partial(stream_of, after="group_end")
 
 
 async def goodbye(stream: Stream) -> dict[str, Any]:
@@ -60,7 +48,7 @@ async def goodbye(stream: Stream) -> dict[str, Any]:
 async def test_a_token_that_is_over_ends_its_stream(tmp_path: Path) -> None:
     async with guarded(tmp_path) as running:
         short = token_of("ann", "read prices.>", exp=int(time.time()) - SKEW_S + 2)
-        async with stream_of(running, short) as stream, stream_of(running, ROOT) as other:
+        async with subscribed(running, short) as stream, subscribed(running, ROOT) as other:
             said = await goodbye(stream)
             assert said == {"reason": "TOKEN_EXPIRED", "reconnect": True}
             answer = await running.http.get(AT, headers=short)
@@ -88,7 +76,7 @@ async def test_a_changed_policy_ends_the_streams_that_it_concerns(
     async with guarded(tmp_path, auth_policy=str(file)) as running:
         ann = token_of("ann", groups=["traders"], jti="t1")
         bob = token_of("bob", "read prices.>", jti="t2")
-        async with stream_of(running, ann) as stream, stream_of(running, bob) as other:
+        async with subscribed(running, ann) as stream, subscribed(running, bob) as other:
             file.write_text("nonsense")  # changes nothing
             await asyncio.sleep(1.5)
             file.write_text(policy)
@@ -105,7 +93,7 @@ async def test_a_key_that_is_gone_takes_its_streams_with_it(tmp_path: Path) -> N
         write_keys(keys, public_jwk("HS256"), public_jwk("HS256", "k2", 2))
         new = bearer(signed(claims("bob", grant("read prices.>")), kid="k2", number=2))
         await asyncio.sleep(1.5)
-        async with stream_of(running, ROOT) as stream, stream_of(running, new) as other:
+        async with subscribed(running, ROOT) as stream, subscribed(running, new) as other:
             write_keys(keys, public_jwk("HS256", "k2", 2))
             assert (await goodbye(stream))["reason"] == "REVOKED"
             assert not other.answer.is_closed

@@ -87,6 +87,43 @@ async def test_a_frozen_stream_swallows_little_before_it_is_known_as_slow(size_b
             assert connection.taken_mark + connection.unsent_bytes < SWALLOWED_BYTES_MAX
 
 
+async def test_no_write_happens_while_asyncio_ends_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """If such a write failed, the transport would lose its connection twice, with a traceback."""
+    transport: Any = vars(asyncio.selector_events)["_SelectorSocketTransport"]
+    name = "_write_sendmsg" if hasattr(transport, "_write_sendmsg") else "_write_ready"
+    ready, write = getattr(transport, name), transport.write
+    ending: list[object] = []
+    nested: list[object] = []
+    ended: list[object] = []
+
+    def noted_ready(self: object) -> None:
+        ending.append(self)
+        try:
+            ready(self)
+        finally:
+            ended.append(ending.pop())
+
+    def noted_write(self: object, data: bytes) -> None:
+        if ending:
+            nested.append(self)
+        write(self, data)
+
+    monkeypatch.setattr(transport, name, noted_ready)
+    monkeypatch.setattr(transport, "write", noted_write)
+    async with running_gateway() as running:
+        await running.topic()
+        for k in range(40):
+            await running.publish({"k": k, "pad": LARGE})
+        async with running.frozen(query="&command=sow") as wire:
+            await is_stuck(stream_connection(running))
+            wire.thaw()
+            assert b"group_end" in await wire.read_to_end()
+    assert ended
+    assert not nested
+
+
 async def is_stuck(connection: Connection) -> bool:
     """Whether its peer's window is shut: acknowledgements may take some hundredths of a second."""
     mark, loop = connection.taken_mark, asyncio.get_running_loop()

@@ -9,6 +9,7 @@ import pytest
 
 from tests.support.gateways import Running, names, running_gateway
 from tests.support.rules import rule
+from tests.support.tokens import public_jwk, token_of, write_keys
 
 
 async def epoch_of(running: Running, topic: str = "px") -> str:
@@ -87,3 +88,25 @@ async def test_places_of_an_epoch_made_since_the_start_are_believed_by_nobody(
             epoch = await epoch_of(running, topic)
             await running.http.get(f"/v1/topics/{topic}/messages?from={epoch}-99")
             assert await epoch_of(running, topic) == epoch
+
+
+@rule("cluster-5")
+@pytest.mark.parametrize("path", ["subscribe?options=bookmark={}", "messages?from={}"])
+async def test_a_reader_that_may_change_nothing_begins_no_topic_anew(
+    seen: tuple[Path, str], tmp_path: Path, path: str
+) -> None:
+    folder, last = seen
+    keys = write_keys(tmp_path / "keys.json", public_jwk("HS256"))
+    async with running_gateway(data=str(folder), auth_keys=keys) as running:
+
+        async def epoch_after(*grants: str) -> str:
+            headers = token_of("ann", *grants)
+            target = "/v1/topics/px/" + path.format(last)
+            async with running.http.stream("GET", target, headers=headers) as answer:
+                assert answer.status_code in {200, 410}
+            return running.gateway.driver.engine.topic("px").epoch
+
+        before = running.gateway.driver.engine.topic("px").epoch
+        assert await epoch_after("read >") == before
+        assert await epoch_after("read >", "write other") == before
+        assert await epoch_after("read >", "write px") != before

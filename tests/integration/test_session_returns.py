@@ -296,4 +296,8 @@ async def test_what_becomes_of_sessions_is_a_topic() -> None:
         listed = (await running.http.get("/v1/topics")).json()["topics"]
         assert [each["topic"] for each in listed] == ["px"]
         own = (await running.http.get("/v1/topics?prefix=tidegate.")).json()["topics"]
-        assert [each["topic"] for each in own] == ["tidegate.pipelines", "tidegate.sessions"]
+        assert [each["topic"] for each in own] == [
+            "tidegate.audit",
+            "tidegate.pipelines",
+            "tidegate.sessions",
+        ]

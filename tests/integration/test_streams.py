@@ -27,7 +27,7 @@ async def replicated(stream: Stream, replica: Replica, until: Any) -> list[Event
     events: list[Event] = []
     while until not in replica.values.values():
         events.append(await stream.next())
-        replica.take(events[-1])
+        assert replica.take(events[-1]).is_whole
     return events
 
 

@@ -2,7 +2,9 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { connect } from "../../clients/js/client.js";
+import { Session } from "../../clients/js/client/session.js";
 import { placeAfter } from "../../clients/js/client/subscription.js";
+import { Transport } from "../../clients/js/client/transport.js";
 import { FakeGateway, json, problem, settled } from "./fake_gateway.mjs";
 
 const SUBSCRIPTIONS = /\/subscriptions$/;
@@ -218,6 +220,23 @@ test("a goodbye without return ends everything, and one with it does not", async
   assert.equal(prices.end, "CLOSED_BY_ADMIN");
   assert.equal(states.at(-1), "closed");
   assert.equal(fake.streams.length, 2);
+});
+
+test("a page that goes ends its session, and hears no goodbye for other tabs", async () => {
+  const fake = new FakeGateway();
+  const heard = [];
+  const session = new Session(new Transport("http://gateway:1", { fetch: fake.fetch }), (state) => heard.push(state), () => {});
+  const target = { topic: "px", wish: {}, place: null, granted() {}, take() {}, failed: () => heard.push("failed"), ended: (reason) => heard.push(reason) };
+  session.add(target);
+  await fake.until("GET", EVENTS);
+  const [stream] = fake.streams;
+  await stream.hello();
+  session.leave();
+  if (!stream.isOver) await stream.send("goodbye", { reason: "CLOSED_BY_ADMIN", reconnect: false });
+  stream.end();
+  await settled();
+  assert.equal(fake.asked("DELETE", /sessions\/S1$/).length, 1);
+  assert.deepEqual(heard, ["connecting", "live"]);
 });
 
 test("a silent stream is lost", async (context) => {

@@ -75,7 +75,7 @@ def test_it_needs_nothing_else_at_run_time() -> None:
     assert "dependencies" not in package()
     for path in CLIENT.rglob("*.js"):
         lines = [line for line in path.read_text().splitlines() if line.startswith("import ")]
-        assert all(' from "./' in line for line in lines), path
+        assert all(re.search(r' from "(?:\./|\.\./client/)', line) for line in lines), path
 
 
 def package() -> dict[str, Any]:

@@ -161,6 +161,15 @@ def test_anything_else_is_refused(text: bytes) -> None:
     assert 0 <= refused.value.position <= len(text)
 
 
+@pytest.mark.parametrize("text", [b"{}}", b'{"k":"a"}x', b"1,", b"[1]\x0c", b"{}\r{}"])
+def test_a_refusal_names_the_first_byte_behind_a_text_that_is_whole(text: bytes) -> None:
+    with pytest.raises(JsonInvalid) as refused:
+        check_json(text)
+    position = refused.value.position
+    assert position is not None
+    check_json(text[:position])
+
+
 @rule("key-3")
 @pytest.mark.parametrize(("opening", "closing"), [(b"[", b"]"), (b'{"a":', b"}")])
 def test_64_levels_and_no_more(opening: bytes, closing: bytes) -> None:

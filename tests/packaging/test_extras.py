@@ -35,6 +35,7 @@ BEYOND_THE_BASE = (
     "app.cli.demo.show",
     "app.cli.demo.spark",
     "app.cli.settings",
+    "clients.live.notebook",
 )
 IMPORT = "list(map(importlib.import_module, names))"
 
@@ -135,6 +136,7 @@ def test_a_verb_asks_for_all_that_its_extra_brings(extra: str) -> None:
     assert set(EXTRA_MODULES[extra]) == wanted - extensions - BESIDE
 
 
-def test_all_is_every_extra() -> None:
-    every = {requirement for extra in EXTRAS for requirement in declared(extra)}
+def test_all_is_every_extra_but_those_of_notebooks_and_the_site() -> None:
+    """They bring IPython and Sphinx, which no server, pipeline or image has a use for."""
+    every = {it for extra in set(EXTRAS) - {"docs", "notebook"} for it in declared(extra)}
     assert declared("all") == every

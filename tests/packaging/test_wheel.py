@@ -121,6 +121,8 @@ def test_the_wheel_holds_each_file_of_the_product(wheel: Path) -> None:
     assert {n: text for n, text in held.items() if ".dist-info/" not in n} == expected
     assert {
         "tidegate/app/static/index.html",
+        "tidegate/app/static/console/main.js",
+        "tidegate/app/static/vendor/uplot-1.6.32/LICENSE",
         "tidegate/clients/js/client.js",
         "tidegate/pipeline/spark/log4j2.properties",
     } < set(held)

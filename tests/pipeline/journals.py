@@ -228,6 +228,7 @@ def serving() -> Iterator[Journals]:
     config = uvicorn.Config(app, port=0, log_level="error", lifespan="off")
     server = uvicorn.Server(config)
     with config.bind_socket() as listener:
+        listener.listen()  # whoever connects before the server runs waits, and is not refused
         host, port = listener.getsockname()
         journals.address = f"http://{host}:{port}"
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})

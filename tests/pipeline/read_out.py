@@ -1,10 +1,14 @@
-"""A streaming frame read to the end of what there is, into rows that a test can look at."""
+"""A streaming frame read to the end of what there is, into rows that a test can look at.
+
+Blocks of files are read as the tasks of a stream read them.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tidegate.pipeline.columns.blocks import as_published
 from tidegate.pipeline.columns.rows import PUBLISHED, arrow_schema, file_name
 
 if TYPE_CHECKING:
@@ -13,6 +17,7 @@ if TYPE_CHECKING:
 
 def drained(frame: DataFrame, checkpoint: Path | None = None) -> list[Row]:
     """Rows in order of publication; each file's in the order in which they were read."""
+    frame = as_published(frame)
     assert frame.schema.names == arrow_schema(PUBLISHED).names
     rows: list[Row] = []
     writer = frame.writeStream.foreachBatch(lambda batch, _: rows.extend(batch.collect()))
@@ -24,7 +29,7 @@ def drained(frame: DataFrame, checkpoint: Path | None = None) -> list[Row]:
 
 def bodies(rows: list[Row]) -> list[str | None]:
     """What the messages say; None for a removal."""
-    return [None if row.body is None else bytes(row.body).decode() for row in rows]
+    return [None if row.body is None else bytes(row.body).decode().rstrip("\n") for row in rows]
 
 
 def names(rows: list[Row]) -> list[str]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 EXAMPLES = ROOT / "examples" / "spark"
-TICKS = [{"tickerId": name, "price": price} for name, price in (("A", 1.5), ("B", 7.0), ("A", 2.5))]
+PRICES = [{"symbol": name, "price": price} for name, price in (("A", 1.5), ("B", 7.0), ("A", 2.5))]
 
 
 def example(name: str) -> dict[str, Any]:
@@ -34,8 +34,8 @@ def example(name: str) -> dict[str, Any]:
 
 def land(folder: Path) -> None:
     folder.mkdir()
-    for number, tick in enumerate(TICKS):
-        (folder / f"{number}.json").write_text(json.dumps(tick))
+    for number, price in enumerate(PRICES):
+        (folder / f"{number}.json").write_text(json.dumps(price))
 
 
 @pytest.mark.spark
@@ -44,17 +44,17 @@ def test_the_examples_do_what_they_say(spark: SparkSession, tmp_path: Path) -> N
     land(tmp_path / "landing")
     with serving() as address, Gateway(address) as gateway:
         example("write_stream")["main"](
-            address, "ticks", str(tmp_path / "landing"), str(tmp_path / "written")
+            address, "prices", str(tmp_path / "landing"), str(tmp_path / "written")
         )
-        gateway.stage("ticks", [b'{"key":["B"],"reason":"deleted"}'], "s", "p", enveloped=True)
-        assert not gateway.commit("ticks", "p", 1, 1, ["s"]).duplicate
-        example("read_stream")["main"](address, "ticks", str(tmp_path))
-        frame = example("analyse_journal")["moves"](spark, address, "ticks")
+        gateway.stage("prices", [b'{"key":["B"],"reason":"deleted"}'], "s", "p", enveloped=True)
+        assert not gateway.commit("prices", "p", 1, 1, ["s"]).duplicate
+        example("read_stream")["main"](address, "prices", str(tmp_path))
+        frame = example("analyse_journal")["moves"](spark, address, "prices")
         found = [tuple(row) for row in frame.collect()]
     assert found == [("A", 2, 1.5, 2.5), ("B", 1, 7.0, 7.0)]
-    rows = spark.read.parquet(str(tmp_path / "ticks")).orderBy("offset").collect()
+    rows = spark.read.parquet(str(tmp_path / "prices")).orderBy("offset").collect()
     assert [row.offset for row in rows] == [1, 2, 3]
-    assert sorted((row.tickerId, row.price) for row in rows) == [("A", 1.5), ("A", 2.5), ("B", 7.0)]
+    assert sorted((row.symbol, row.price) for row in rows) == [("A", 1.5), ("A", 2.5), ("B", 7.0)]
 
 
 @rule("publish-10")

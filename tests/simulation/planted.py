@@ -7,8 +7,8 @@ Planted = tuple[str, str, str]
 PLANTED: dict[str, Planted] = {
     "the tail of what was written is lost on a return": (
         "conflation/sessions/backfill_rows.py",
-        "        return replayed(topic, lane_id, topic.journal.after(offset), rows_max)",
-        "        return replayed(topic, lane_id, topic.journal.after(offset + 1), rows_max)",
+        "        return replayed(topic, lane_id, offset, rows_max)",
+        "        return replayed(topic, lane_id, offset + 1, rows_max)",
     ),
     "keys that came and went are not taken back on a return": (
         "conflation/sessions/backfill_rows.py",
@@ -40,8 +40,11 @@ PLANTED: dict[str, Planted] = {
     ),
     "a flush goes twice": (
         "conflation/lanes/interval.py",
-        "        changed = self.board.rows(since, oof=self.id.oof)",
-        "        changed = self.board.rows(max(since - 1, self.board.horizon), oof=self.id.oof)",
+        "            changed = self.board.rows(since, oof=self.id.oof)",
+        (
+            "            changed = self.board.rows("
+            "max(since - 1, self.board.horizon), oof=self.id.oof)"
+        ),
     ),
     "what was sent ahead of its turn comes again": (
         "conflation/lanes/standing.py",
@@ -60,8 +63,11 @@ PLANTED: dict[str, Planted] = {
     ),
     "who is woken late is late": (
         "app/delivery/driver.py",
-        "                        wakeup.wake()",
-        "                        asyncio.get_running_loop().call_later(0.002, wakeup.wake)",
+        "                        consumer.wakeup.wake()",
+        (
+            "                        asyncio.get_running_loop()"
+            ".call_later(0.002, consumer.wakeup.wake)"
+        ),
     ),
     "a nearer deadline does not move the timer": (
         "app/delivery/timers.py",

@@ -49,7 +49,7 @@ async def _address(process: Process) -> str:
     assert process.stdout is not None
     async for line in process.stdout:
         for word in line.decode().split():
-            if word.startswith("http://"):
+            if word.startswith(("http://", "https://")):
                 return word
     raise AssertionError("the gateway ended before it said its address")
 

@@ -5,19 +5,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import ssl
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import httpx2
 
+from tests.support.certificates import Authority, Signed
 from tests.support.deadlines import HANGS_S
 from tests.support.servers import edge_settings, running
 from tests.support.wire import Wire, connected
 from tidegate.app.gateway import Gateway
 from tidegate.app.http.server import Server
 from tidegate.app.main import create_app
-from tidegate.app.settings import Settings
+from tidegate.app.settings.settings import Settings
 from tidegate.clients.sse import Event, Parser
 
 MANY = httpx2.Limits(max_connections=None)  # each open stream is a connection
@@ -92,9 +94,12 @@ class Stream:
 class Remote:
     """A gateway that serves somewhere, and verbs with short words to talk to it over HTTP."""
 
-    def __init__(self, address: str, http: httpx2.AsyncClient) -> None:
+    def __init__(
+        self, address: str, http: httpx2.AsyncClient, tls: ssl.SSLContext | None = None
+    ) -> None:
         self.address = address
         self.http = http
+        self.tls = tls
         self.hellos: list[dict[str, Any]] = []
 
     async def topic(self, name: str = "px", key: Sequence[str] = ("/k",), **more: object) -> None:
@@ -148,7 +153,7 @@ class Remote:
         self, options: str = "", topic: str = "px", query: str = ""
     ) -> AsyncIterator[Wire]:
         """A subscriber that reads `hello` and then nothing more."""
-        async with connected(self.address) as wire:
+        async with connected(self.address, self.tls) as wire:
             target = f"/v1/topics/{topic}/subscribe?options={options}{query}"
             await wire.send(f"GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
             await wire.read_until(b"event: hello")
@@ -159,24 +164,38 @@ class Remote:
 class Running(Remote):
     """A gateway in this very process, which can also be looked into."""
 
-    def __init__(self, server: Server, http: httpx2.AsyncClient, gateway: Gateway) -> None:
-        super().__init__(server.address, http)
+    def __init__(
+        self,
+        server: Server,
+        http: httpx2.AsyncClient,
+        gateway: Gateway,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        super().__init__(server.address, http, tls)
         self.server = server
         self.gateway = gateway
 
 
 @contextlib.asynccontextmanager
-async def client_of(address: str, limits: httpx2.Limits = MANY) -> AsyncIterator[Remote]:
-    """The same verbs for a gateway that is a process of its own."""
+async def client_of(
+    address: str, limits: httpx2.Limits = MANY, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[Remote]:
+    """The same verbs for a gateway that is a process of its own; `tls`: what the client trusts."""
     async with httpx2.AsyncClient(
-        base_url=address, trust_env=False, timeout=HANGS_S, limits=limits, headers=AS_SENT
+        base_url=address,
+        trust_env=False,
+        timeout=HANGS_S,
+        limits=limits,
+        headers=AS_SENT,
+        verify=tls or False,
     ) as http:
-        yield Remote(address, http)
+        yield Remote(address, http, tls)
 
 
 @contextlib.asynccontextmanager
 async def running_gateway(**given: Any) -> AsyncIterator[Running]:
-    """A gateway on a free port, its settings as given."""
+    """A gateway on a free port, its settings as given; `tls`: what its client trusts."""
+    tls: ssl.SSLContext | None = given.pop("tls", None)
     settings: Settings = edge_settings(**given)
     app = create_app(settings)
     gateway: Gateway = app.state.gateway
@@ -188,9 +207,21 @@ async def running_gateway(**given: Any) -> AsyncIterator[Running]:
             timeout=HANGS_S,
             limits=MANY,
             headers=AS_SENT,
+            verify=tls or False,
         ) as http,
     ):
-        yield Running(server, http, gateway)
+        yield Running(server, http, gateway, tls)
+
+
+@contextlib.asynccontextmanager
+async def gateway_over_tls(
+    authority: Authority, server: Signed, **given: Any
+) -> AsyncIterator[Running]:
+    """A gateway with the server's certificate, and a client that trusts its authority."""
+    async with running_gateway(
+        tls=authority.trusting(), tls_cert=str(server.cert), tls_key=str(server.key), **given
+    ) as gateway:
+        yield gateway
 
 
 async def eventually(condition: Callable[[], bool], what: str) -> None:

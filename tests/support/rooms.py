@@ -82,6 +82,11 @@ def _told(event: Event) -> str:
     return f"{document['sub']}: " + " ".join(values)
 
 
+def number_in(hello: dict[str, Any]) -> int:
+    """The number of the session's cursor in the id of a hello."""
+    return int(hello["id"].rpartition("-")[2])
+
+
 @contextlib.asynccontextmanager
 async def room(clock: Callable[[], int] = time.monotonic_ns, **given: Any) -> AsyncIterator[Room]:
     """A gateway that is open."""

@@ -7,9 +7,9 @@ from typing import Any
 
 from starlette.types import ASGIApp
 
-from tidegate.app.http.listener import open_listener
 from tidegate.app.http.server import OnShutdown, Server
-from tidegate.app.settings import Settings
+from tidegate.app.http.transport.listener import open_listener
+from tidegate.app.settings.settings import Settings
 
 
 @contextlib.asynccontextmanager

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import ssl
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any, cast
@@ -88,10 +89,10 @@ class Wire:
 
 
 @contextlib.asynccontextmanager
-async def connected(address: str) -> AsyncIterator[Wire]:
-    """A connection to the server at `address`."""
+async def connected(address: str, tls: ssl.SSLContext | None = None) -> AsyncIterator[Wire]:
+    """A connection to the server at `address`; `tls`: what it trusts."""
     url = urlsplit(address)
-    reader, writer = await asyncio.open_connection(url.hostname, url.port)
+    reader, writer = await asyncio.open_connection(url.hostname, url.port, ssl=tls)
     try:
         yield Wire(reader, writer)
     finally:

@@ -14,7 +14,8 @@ import pytest
 from tests.support.gateways import Running, Stream, running_gateway
 from tests.support.rules import rule
 from tests.support.tokens import grant, public_jwk, token_of, write_keys
-from tidegate.app.gateway import Fault, Gateway
+from tidegate.app.topics.catalog import Catalog
+from tidegate.app.topics.registry import Fault
 
 ROOT = token_of("root", "read,write,admin,observe >")
 READER = token_of("ann", "read prices.>")
@@ -253,7 +254,7 @@ async def test_readiness_names_no_topic_to_who_may_not_see_it(
     bus = SimpleNamespace(connection=SimpleNamespace(foreign={"px:secret": "a list"}))
     async with guarded(tmp_path) as running:
         with monkeypatch.context() as patched:
-            patched.setattr(Gateway, "faults", lambda _: faults)
+            patched.setattr(Catalog, "faults", lambda _: faults)
             patched.setattr(running.gateway, "bus", bus)
 
             async def shown(headers: dict[str, str] | None) -> tuple[list[str], bool]:
@@ -269,3 +270,81 @@ async def test_readiness_names_no_topic_to_who_may_not_see_it(
             assert await shown(READER) == (["prices.eu"], False)
             assert await shown(OBSERVER) == ([], True)
             assert await shown(ROOT) == (["prices.eu", "secret"], True)
+
+
+@rule("access-4")
+async def test_a_delta_does_not_tell_a_writer_which_records_there_are(tmp_path: Path) -> None:
+    async with guarded(tmp_path) as running:
+        path = "/v1/topics/prices.eu/messages"
+        schema = {"type": "object", "required": ["k", "desk"]}
+        body = {"key": ["/k"], "schema": schema}
+        answer = await running.http.put("/v1/topics/prices.eu", json=body, headers=ROOT)
+        assert answer.status_code == 200, answer.text
+
+        async def answered(key: str, headers: dict[str, str]) -> str:
+            patch = {"json": {"k": key}, "params": {"delta": "true"}}
+            return await code(running, "POST", path, headers, **patch)
+
+        # The schema would refuse a delta of a record that is not there, and of no other.
+        partly = token_of("pam", "write prices.>", grant("read prices.>", filter="/desk = 'a'"))
+        for headers in (WRITER, partly):
+            assert await answered("canary", headers) == "forbidden"
+            assert await answered("nosuch", headers) == "forbidden"
+        assert await code(running, "POST", path, WRITER, json={"k": "v", "desk": "b"}) == "200"
+        both = token_of("bo", "read,write prices.>")
+        assert await answered("canary", both) == "200"
+        assert await answered("nosuch", both) == "schema-violation"
+
+
+@rule("access-6")
+async def test_an_observer_sees_what_concerns_the_topics_of_its_grant_alone(tmp_path: Path) -> None:
+    keys = write_keys(tmp_path / "keys.json", public_jwk("HS256"))
+    root = token_of("root", "read,write,admin,observe >")
+    async with running_gateway(auth_keys=keys) as running:
+        made = {}
+        for topic in ("px", "secret"):
+            await running.http.put(f"/v1/topics/{topic}", json={"key": ["/k"]}, headers=root)
+        for name, topics in (("px", ["px"]), ("secret", ["secret"]), ("both", ["px", "secret"])):
+            body = {"subscriptions": [{"topic": each} for each in topics]}
+            answer = await running.http.post("/v1/sessions", json=body, headers=root)
+            made[name] = answer.json()["session"]
+            stream = await running.http.send(
+                running.http.build_request("GET", answer.json()["events"], headers=root),
+                stream=True,
+            )
+            assert stream.status_code == 200
+        observer = token_of("obi", "observe px")
+
+        async def seen(path: str) -> Any:
+            return await running.http.get(path, headers=observer)
+
+        listed = (await seen("/v1/sessions")).json()["sessions"]
+        assert [each["session"] for each in listed] == [made["px"]]
+        statuses = {
+            name: (await seen(f"/v1/sessions/{it}")).status_code for name, it in made.items()
+        }
+        assert statuses == {"px": 200, "secret": 404, "both": 404}
+        lanes = (await seen("/v1/lanes")).json()["lanes"]
+        assert {each["topic"] for each in lanes} == {"px"}
+        assert (await seen("/v1/lanes?topic=secret")).status_code == 403
+        assert (await seen("/metrics")).status_code == 403
+        everything = await running.http.get("/metrics", headers=root)
+        assert everything.status_code == 200
+        # A pattern tells what its reader waits for, also while there is no such topic.
+        for pattern, is_seen in (("secret.>", False), (">", False), ("px.>", False), ("px", True)):
+            body = {"subscriptions": [{"topic": pattern, "filter": "/k = 'canary'"}]}
+            answer = await running.http.post("/v1/sessions", json=body, headers=root)
+            at = f"/v1/sessions/{answer.json()['session']}"
+            assert ((await seen(at)).status_code == 200) is is_seen, pattern
+            listed = (await seen("/v1/sessions")).json()["sessions"]
+            assert (at.rpartition("/")[2] in {each["session"] for each in listed}) is is_seen
+        # Nor does a trace tell what is subscribed to in a session that may not be seen.
+        for topic in ("px", "secret", "nosuch"):
+            at = f"/v1/sessions/{made['both']}/subscriptions/s1/trace?topic={topic}"
+            assert (await seen(at)).json()["code"] == "session-unknown"
+        # Its own sessions are its own, whatever it may observe.
+        reader = token_of("obi", "observe px", "read secret")
+        body = {"subscriptions": [{"topic": "secret"}]}
+        answer = await running.http.post("/v1/sessions", json=body, headers=reader)
+        own = f"/v1/sessions/{answer.json()['session']}"
+        assert (await running.http.get(own, headers=reader)).status_code == 200

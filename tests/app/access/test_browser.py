@@ -70,6 +70,9 @@ async def test_a_bad_token_is_no_login_and_a_logout_needs_none(tmp_path: Path) -
         assert (answer.status_code, "set-cookie" in answer.headers) == (401, False)
         for body in ({}, {"token": 7}, {"token": "a" * 9000}, {"token": TOKEN, "more": 1}):
             assert (await running.http.post("/v1/login", json=body)).status_code == 400
+        long = signed(claims("ann", more="x" * 4_000))
+        answer = await running.http.post("/v1/login", json={"token": long})
+        assert (answer.status_code, "set-cookie" in answer.headers) == (413, False)
         answer = await running.http.delete("/v1/login")
         assert answer.status_code == 204
         assert "Max-Age=0" in answer.headers["set-cookie"]

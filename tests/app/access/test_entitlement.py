@@ -16,12 +16,17 @@ from tests.app.access.test_authorization import ROOT, guarded
 from tests.support.gateways import Running, Stream
 from tests.support.rules import rule
 from tests.support.tokens import grant, token_of
-from tidegate.app.access.entitlement import both
+from tidegate.app.access.entitlement import both, entitlement_of
+from tidegate.app.access.grants import Grant, Grants
+from tidegate.app.http.problems import Problem
+from tidegate.conflation.definition import Definition, History
+from tidegate.keys.merging import Merger
 from tidegate.keys.path import FieldPath
 from tidegate.keys.select import Select
+from tidegate.keys.spec import KeySpec
 
 ROWS = token_of("fay", grant("read prices.>", filter="/desk = 'a'"))
-FIELDS = token_of("liz", grant("read prices.>", select="[-/,+/k,+/px]"))
+FIELDS = token_of("liz", grant("read prices.>", select="[-/,+/k,+/px,+/nested/x]"))
 BOTH = token_of("bo", grant("read prices.>", filter="/desk = 'a'", select="[-/,+/k,+/px]"))
 AT = "/v1/topics/prices.eu"
 
@@ -291,3 +296,70 @@ def test_a_selection_within_another(granted: str, asked: str, found: str) -> Non
 def test_a_field_is_kept_whole_or_not(path: str, is_kept: bool) -> None:
     assert Select.parse("[-/,+/a,+/c/d]").keeps(FieldPath.parse(path)) is is_kept
     assert not Select.parse("[-/,+/a,-/a/b]").keeps(FieldPath.parse("/a"))
+
+
+MERGES: list[tuple[Any, int]] = [
+    ({"/secret": "max@px"}, 403),
+    ({"/desk": "last@k"}, 400),  # no topic may write its own key
+    ({"/px": "max@secret", "/desk": "union"}, 200),
+    ({"/px": "max@hi", "/qty": "sum"}, 200),
+    ({"/secret": "last@nested"}, 403),  # only a part of it is granted
+]
+
+
+@rule("access-11")
+@pytest.mark.parametrize(("merge", "status"), MERGES)
+async def test_the_merge_of_a_topic_carries_no_hidden_field(
+    tmp_path: Path, merge: dict[str, str], status: int
+) -> None:
+    async with narrowed_gateway(tmp_path) as running:
+        put = await running.http.put(AT, json={"key": ["/k"], "merge": merge}, headers=ROOT)
+        if status == 400:
+            assert put.status_code == 400
+            return
+        assert put.status_code == 200, put.text
+        asked = "" if status == 200 else "forbidden"
+        # Every message, too: a full queue is merged as the topic says.
+        for options in ("conflation=50ms", "conflation=none"):
+            path = subscribing(options, command="subscribe")
+            assert await refused(running, path, FIELDS) == asked
+            assert await refused(running, path, ROWS) == ""
+        assert (await running.http.get(f"{AT}/sow", headers=FIELDS)).status_code == status
+        if status == 200:
+            path = subscribing("conflation=50ms", command="subscribe")
+            async with running.http.stream("GET", path, headers=FIELDS) as answer:
+                stream = Stream(answer)
+                await stream.next()
+                await publish(running, SEEN, {**SEEN, "secret": "fieldcanary2"})
+                await stream.raw_until(b"one")
+                assert leaks(bytes(stream.raw), FIELDS) == []
+
+
+@rule("access-9")
+async def test_a_merge_that_comes_later_ends_the_streams_it_would_tell(tmp_path: Path) -> None:
+    async with narrowed_gateway(tmp_path) as running:
+        path = subscribing(command="subscribe")
+        async with (
+            running.http.stream("GET", path, headers=FIELDS) as one,
+            running.http.stream("GET", path, headers=ROWS) as two,
+        ):
+            fields, rows = Stream(one), Stream(two)
+            for stream in (fields, rows):
+                await stream.next()
+            # Without an interval, a topic that always conflates merges in the queue.
+            body = {"conflation": "always", "merge": {"/secret": "max@px"}}
+            changed = await running.http.patch(AT, json=body, headers=ROOT)
+            assert changed.status_code == 200, changed.text
+            await publish(running, SEEN, {**SEEN, "secret": "fieldcanary2"})
+            assert "REVOKED" in (await fields.rest())[-1].text
+            assert leaks(bytes(fields.raw), FIELDS) == []
+            await rows.raw_until(b"fieldcanary")
+
+
+def test_a_registered_merger_sees_everything_and_may_tell_it() -> None:
+    grants = Grants((Grant.parse(grant("read px", select="[-/,+/k]")),))
+    key = KeySpec((FieldPath.parse("/k"),))
+    merger = Merger("m:f", lambda current, new: new)
+    with pytest.raises(Problem, match="merges whole messages"):
+        entitlement_of(grants, Definition(History(1), key, merge=merger), "px")
+    assert entitlement_of(grants, Definition(History(1), key), "px") is not None

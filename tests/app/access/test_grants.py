@@ -140,6 +140,7 @@ def test_a_policy_gives_grants_to_values() -> None:
     [
         (b"claim =", "TOML"),
         (b"\xff", "TOML"),
+        (b"revoked = " + b"[" * 2_000, "TOML"),
         (b"claims = 'x'", "unknown field"),
         (b"claim = 'groups'", "claim"),
         (b"[[grants.a]]\ntopics = 'px'\ncan = ['read']", "claim"),
@@ -147,6 +148,7 @@ def test_a_policy_gives_grants_to_values() -> None:
         (b"claim = 'g'\n[grants]\na = 'read px'", r"grants\.a"),
         (b"claim = 'g'\ngrants = 7", "grants"),
         (b"revoked = 'x'", "revoked"),
+        (b"revoked = ['x', '']", "empty"),
     ],
 )
 def test_a_policy_that_is_not_understood_is_refused(text: bytes, said: str) -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
+import gzip
 import hashlib
 import hmac
 import json
 import time
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +18,8 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from tests.support.gateways import Running, running_gateway
+from tests.support.deadlines import HANGS_S
+from tests.support.gateways import Running, Stream, running_gateway
 from tests.support.rules import rule
 from tests.support.tokens import (
     bearer,
@@ -28,8 +32,10 @@ from tests.support.tokens import (
     unsigned,
     write_keys,
 )
+from tidegate.app.access import keys as key_sets
+from tidegate.app.access import outbound
 from tidegate.app.access.keys import KeySet, KeysInvalid, KeySource
-from tidegate.app.settings import SettingsInvalid
+from tidegate.app.settings.settings import SettingsInvalid
 
 FAMILIES = ["HS256", "HS384", "HS512", "RS256", "PS384", "ES256", "ES384", "ES512", "EdDSA"]
 READS = grant("read px")
@@ -67,6 +73,10 @@ REFUSED: dict[str, Any] = {
     "exp-a-text": {"exp": str(NOW + 99_999)},
     "exp-a-bool": {"exp": True},
     "exp-a-list": {"exp": [NOW]},
+    "exp-beyond-milliseconds": {"exp": 1e308},
+    "exp-beyond-any-number": {"exp": 10**400},
+    "exp-beyond-the-calendar": {"exp": 253_402_300_800},
+    "exp-no-number": {"exp": float("nan")},
     "not-before": {"nbf": NOW + 99_999},
     "issued-later": {"iat": NOW + 99_999},
     "other-audience": {"aud": "other"},
@@ -79,7 +89,10 @@ REFUSED: dict[str, Any] = {
     "sub-empty": {"sub": ""},
     "sub-of-two-lines": {"sub": "ann\r\nX: y"},
     "sub-a-surrogate": {"sub": "ann\ud800"},
+    "sub-written-backwards": {"sub": "\u202ennA"},
+    "sub-isolated": {"sub": "a\u2067nn"},
     "sub-too-long": {"sub": "a" * 256},
+    "sub-of-a-certificate": {"sub": "certificate:feed-1.example"},
     "claim-a-list": {"tidegate": ["read"]},
     "grants-an-object": {"tidegate": {"grants": {}}},
     "grant-unknown-verb": {"tidegate": {"grants": [{"topics": ">", "can": ["all"]}]}},
@@ -236,30 +249,101 @@ async def test_new_keys_are_taken_and_a_bad_set_leaves_the_last_good_one(tmp_pat
         assert await status(running, bearer(old)) == 401
 
 
-@rule("access-2")
-async def test_keys_at_an_address_are_fetched_and_kept_while_it_is_out(tmp_path: Path) -> None:
-    served: dict[str, Any] = {"answer": json.dumps({"keys": [public_jwk("ES256")]}), "asked": 0}
+class KeyServer:
+    """An issuer's key set at an address, with what goes wrong there."""
 
-    async def issuer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, *keys: dict[str, Any]) -> None:
+        self.body = json.dumps({"keys": keys}).encode()
+        self.head = b""
+        self.status, self.asked, self.delay_s = 200, 0, 0.0
+        self.may_answer = asyncio.Event()
+
+    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
-        served["asked"] += 1
-        body = served["answer"].encode()
-        head = f"HTTP/1.1 {served.get('status', 200)} X\r\nContent-Length: {len(body)}\r\n"
-        writer.write(head.encode() + b"Location: /other\r\nConnection: close\r\n\r\n" + body)
-        await writer.drain()
+        self.asked += 1
+        self.may_answer = asyncio.Event()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self.delay_s):
+                await self.may_answer.wait()
+        head = f"HTTP/1.1 {self.status} X\r\nContent-Length: {len(self.body)}\r\n".encode()
+        writer.write(head + self.head + b"Connection: close\r\n\r\n" + self.body)
+        # A gateway that has waited long enough is gone.
+        with contextlib.suppress(ConnectionError):
+            await writer.drain()
         writer.close()
 
-    server = await asyncio.start_server(issuer, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    async with server, running_gateway(auth_keys=f"http://127.0.0.1:{port}/jwks") as running:
+    @contextlib.asynccontextmanager
+    async def serving(self) -> AsyncIterator[str]:
+        """Its address."""
+        server = await asyncio.start_server(self.answer, "127.0.0.1", 0)
+        async with server:
+            yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/jwks"
+
+
+@rule("access-2")
+async def test_keys_at_an_address_are_fetched_and_kept_while_it_is_out() -> None:
+    issuer = KeyServer(public_jwk("ES256"))
+    issuer.head = b"Location: /other\r\n"
+    async with issuer.serving() as at, running_gateway(auth_keys=at) as running:
         good = bearer(signed(claims("ann"), "ES256"))
         assert await status(running, good) == 200
-        served["status"] = 503
+        issuer.status = 503
         unknown = bearer(signed(claims("ann"), "ES256", "k9", 9))
         for _ in range(20):
             assert await status(running, unknown) == 401
-        assert served["asked"] <= 2  # made-up keys do not become requests
+        assert issuer.asked <= 2  # made-up keys do not become requests
         assert await status(running, good) == 200
+
+
+@rule("access-2")
+async def test_all_who_come_with_a_new_key_wait_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    issuer = KeyServer(public_jwk("ES256"))
+    async with issuer.serving() as at, running_gateway(auth_keys=at) as running:
+        assert await status(running, bearer(signed(claims("ann"), "ES256"))) == 200
+        issuer.body = json.dumps({"keys": [public_jwk("ES256", "k2", 2)]}).encode()
+        issuer.delay_s = 0.3
+        monkeypatch.setattr(key_sets, "RETRY_S", 1.0)
+        await asyncio.sleep(1.0)
+        new = [bearer(signed(claims(f"ann{each}"), "ES256", "k2", 2)) for each in range(8)]
+        assert set(await asyncio.gather(*(status(running, it) for it in new))) == {200}
+
+
+@rule("access-9")
+async def test_a_slow_issuer_keeps_no_revoked_subject_going(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy = tmp_path / "policy.toml"
+    policy.write_text("revoked = []")
+    issuer = KeyServer(public_jwk("ES256"))
+    async with (
+        issuer.serving() as at,
+        running_gateway(auth_keys=at, auth_policy=str(policy)) as running,
+    ):
+        ann = bearer(signed(claims("ann", grant("read,admin px")), "ES256"))
+        put = await running.http.put("/v1/topics/px", json={"key": ["/k"]}, headers=ann)
+        assert put.status_code == 201
+        async with running.http.stream("GET", "/v1/topics/px/subscribe", headers=ann) as answer:
+            stream = Stream(answer)
+            await stream.until("hello")
+            before = issuer.asked
+            issuer.delay_s = HANGS_S  # it takes the request, and does not answer
+            monkeypatch.setattr(key_sets, "REFRESH_S", 0.0)
+            async with asyncio.timeout(HANGS_S):
+                while issuer.asked == before:
+                    await asyncio.sleep(0.01)
+            policy.write_text("revoked = ['ann']")
+            async with asyncio.timeout(outbound.ANSWER_S_MAX / 2):
+                assert "REVOKED" in (await stream.until("goodbye"))[-1].text
+            issuer.delay_s = 0.0
+            issuer.may_answer.set()
+
+
+async def test_a_compressed_key_set_is_not_unpacked() -> None:
+    issuer = KeyServer(public_jwk("ES256"))
+    issuer.head = b"Content-Encoding: gzip\r\n"
+    issuer.body = gzip.compress(issuer.body)
+    async with issuer.serving() as at:
+        assert (await outbound.fetch(at)) == (200, issuer.body)
 
 
 async def test_without_keys_yet_the_gateway_is_not_ready() -> None:

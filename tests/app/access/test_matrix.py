@@ -16,6 +16,7 @@ from tests.support.gateways import Running
 from tests.support.rules import rule
 from tests.support.servers import edge_settings
 from tests.support.tokens import bearer, claims, grant, signed, token_of, unsigned
+from tidegate.app.http.problems import STREAMS
 from tidegate.app.main import create_app
 
 ALL = grant("read,write,admin,observe >")
@@ -39,47 +40,52 @@ SUBJECTS: Final[dict[str, dict[str, str]]] = {
     "F": token_of("fay", grant("read prices.>", filter="/desk = 'a'")),
     "L": token_of("liz", grant("read prices.>", select="[-/,+/k]")),
     "X": token_of("max", "read,write,admin,observe other.>"),
+    "T": token_of("tom", ALL),
     "E": ROOT,
 }
-"""Subjects by a letter: none, read, write, admin, observe, filtered, limited, elsewhere, every."""
+"""Subjects by a letter: none, read, write, admin, observe, filtered, limited, elsewhere, every.
 
-EVERYBODY: Final = "NRWAOFLXE"
+T, the twin, may all that E may, and owns nothing: the session is E's.
+"""
+
+EVERYBODY: Final = "NRWAOFLXTE"
 TOPIC: Final = "/v1/topics/{topic}"
 SESSION: Final = "/v1/sessions/{session}"
 SUBSCRIPTION: Final = SESSION + "/subscriptions/{sub}"
 OPEN: Final = {
     ("GET", "/healthz"), ("GET", "/readyz"), ("POST", "/v1/login"), ("DELETE", "/v1/login"),
+    ("GET", "/v1/login/start"), ("GET", "/v1/login/callback"),
 }  # fmt: skip
 MAY: Final[dict[tuple[str, str], str]] = {
     ("GET", "/v1/topics"): EVERYBODY,
-    ("GET", TOPIC): "RAE",
-    ("PUT", TOPIC): "AE",
-    ("PATCH", TOPIC): "AE",
-    ("DELETE", TOPIC): "AE",
-    ("POST", TOPIC + "/messages"): "WE",
-    ("GET", TOPIC + "/messages"): "RE",
-    ("POST", TOPIC + "/commits"): "WE",
-    ("GET", TOPIC + "/sow"): "RFLE",
-    ("GET", TOPIC + "/sow/{record_key}"): "RFLE",
-    ("DELETE", TOPIC + "/sow"): "E",
-    ("GET", TOPIC + "/subscribe"): "RFLE",
-    ("POST", TOPIC + "/subscribe"): "RFLE",
+    ("GET", TOPIC): "RATE",
+    ("PUT", TOPIC): "ATE",
+    ("PATCH", TOPIC): "ATE",
+    ("DELETE", TOPIC): "ATE",
+    ("POST", TOPIC + "/messages"): "WTE",
+    ("GET", TOPIC + "/messages"): "RTE",
+    ("POST", TOPIC + "/commits"): "WTE",
+    ("GET", TOPIC + "/sow"): "RFLTE",
+    ("GET", TOPIC + "/sow/{record_key}"): "RFLTE",
+    ("DELETE", TOPIC + "/sow"): "TE",
+    ("GET", TOPIC + "/subscribe"): "RFLTE",
+    ("POST", TOPIC + "/subscribe"): "RFLTE",
     ("GET", "/v1/sessions"): EVERYBODY,
     ("POST", "/v1/sessions"): EVERYBODY,
-    ("GET", SESSION): "OXE",
+    ("GET", SESSION): "OTE",
     ("PATCH", SESSION): "E",
     ("DELETE", SESSION): "E",
     ("GET", SESSION + "/events"): "E",
-    ("GET", SESSION + "/subscriptions"): "OXE",
+    ("GET", SESSION + "/subscriptions"): "OTE",
     ("POST", SESSION + "/subscriptions"): "E",
-    ("GET", SUBSCRIPTION): "OXE",
+    ("GET", SUBSCRIPTION): "OTE",
     ("PATCH", SUBSCRIPTION): "E",
     ("DELETE", SUBSCRIPTION): "E",
-    ("GET", SUBSCRIPTION + "/auto"): "OXE",
-    ("GET", SUBSCRIPTION + "/trace"): "E",
-    ("POST", "/v1/explain"): "RFLE",
-    ("GET", "/v1/lanes"): "OXE",
-    ("GET", "/metrics"): "OXE",
+    ("GET", SUBSCRIPTION + "/auto"): "OTE",
+    ("GET", SUBSCRIPTION + "/trace"): "TE",
+    ("POST", "/v1/explain"): "RFLTE",
+    ("GET", "/v1/lanes"): "OXTE",
+    ("GET", "/metrics"): "OTE",
     ("GET", "/v1/login"): EVERYBODY,
     ("POST", "/v1/tickets"): EVERYBODY,
 }
@@ -97,6 +103,7 @@ BODIES: Final[dict[tuple[str, str], Any]] = {
     ("POST", "/v1/login"): {"token": "x"},
 }
 QUERIES: Final = {("DELETE", TOPIC + "/sow"): '?key=["nosuch"]'}
+COOKIE: Final = {"Cookie": f"__Host-tidegate={ROOT['Authorization'].removeprefix('Bearer ')}"}
 REFUSALS: Final = {"forbidden", "session-unknown"}
 
 
@@ -111,12 +118,16 @@ def test_the_table_names_every_operation() -> None:
 
 
 async def asked(
-    running: Running, operation: tuple[str, str], headers: dict[str, str], session: str
+    running: Running,
+    operation: tuple[str, str],
+    headers: dict[str, str],
+    session: str,
+    query: str = "",
 ) -> tuple[int, str]:
     """Status and code of a request that would be answered, but for its subject."""
     method, path = operation
     target = path.format(topic="prices.eu", record_key='["canary"]', session=session, sub="s1")
-    target += QUERIES.get(operation, "")
+    target += query or QUERIES.get(operation, "")
     body = BODIES.get(operation)
     media_type = {"Content-Type": "application/json"} if body is not None else {}
     async with running.http.stream(
@@ -128,6 +139,14 @@ async def asked(
         await answer.aread()
         assert "canary" not in answer.text
         return answer.status_code, str(answer.json()["code"])
+
+
+async def logged_out(running: Running) -> dict[str, str]:
+    """The token of a login of root that has ended."""
+    token = signed(claims("root", ALL, jti="over"))
+    cookie = {"Cookie": f"__Host-tidegate={token}"}
+    assert (await running.http.delete("/v1/login", headers=cookie)).status_code == 204
+    return bearer(token)
 
 
 async def session_of(running: Running) -> str:
@@ -142,9 +161,19 @@ async def session_of(running: Running) -> str:
 async def test_who_gets_in(tmp_path: Path, operation: tuple[str, str]) -> None:
     async with guarded(tmp_path) as running:
         session = await session_of(running)
-        for name, headers in STRANGERS.items():
+        for name, headers in {**STRANGERS, "logged-out": await logged_out(running)}.items():
             found_out = await asked(running, operation, headers, session)
             assert found_out == (401, "unauthenticated"), name
+        method, path = operation
+        if method != "GET":
+            # Whatever its subject may do: a page of another site could have sent it.
+            found_out = await asked(running, operation, COOKIE, session)
+            assert found_out == (403, "csrf")
+        elif not path.endswith(STREAMS):
+            ticket = (await running.http.post("/v1/tickets", headers=ROOT)).json()["ticket"]
+            assert await asked(running, operation, {}, session, f"?ticket={ticket}") == (
+                401, "unauthenticated",
+            )  # fmt: skip
         found = ""
         # Every last: some operations take away what others need.
         for letter, headers in SUBJECTS.items():
@@ -164,5 +193,9 @@ async def test_what_is_open_asks_for_nothing(tmp_path: Path, operation: tuple[st
         session = await session_of(running)
         for headers in (*STRANGERS.values(), *SUBJECTS.values()):
             status, code = await asked(running, operation, headers, session)
-            is_login = operation == ("POST", "/v1/login")
-            assert (status == 401 and code == "unauthenticated") if is_login else status < 300
+            if operation == ("POST", "/v1/login"):
+                assert (status, code) == (401, "unauthenticated")
+            elif operation[1].startswith("/v1/login/"):
+                assert (status, code) == (404, "not-found")  # there is no provider here
+            else:
+                assert status < 300

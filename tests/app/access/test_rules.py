@@ -2,28 +2,42 @@
 
 from __future__ import annotations
 
-import pytest
+from pathlib import Path
+from types import SimpleNamespace
 
+import pytest
+from fastapi import APIRouter
+
+from tests.support.gateways import running_gateway
 from tests.support.rules import rule
 from tests.support.servers import edge_settings
-from tidegate.app.access.rules import RULES, Need, is_known, rule_of
-from tidegate.app.main import create_app
+from tests.support.tokens import public_jwk, token_of, write_keys
+from tidegate.app import main
+from tidegate.app.access.rules import RULES, Need, methods_of, rule_of
 
-PAGES = {"/", "/docs", "/client.js"}
+PAGES = {"/", "/console", "/docs", "/client.js"}
 FILES = {"/static/{file:path}", "/client/{file:path}"}
-OPEN = {"/healthz", "/readyz", "/v1/login", *PAGES, *FILES}
+LOGIN = {"/v1/login", "/v1/login/start", "/v1/login/callback"}
+OPEN = {"/healthz", "/readyz", *LOGIN, *PAGES, *FILES}
 """What asks for no token, written down twice so that no rule opens a route by mistake."""
 
 
 def routes() -> set[tuple[str, str]]:
     """Every method and path of the application, documented or not."""
-    app = create_app(edge_settings())
+    app = main.create_app(edge_settings())
     documented = {
         (method.upper(), path)
         for path, methods in app.openapi()["paths"].items()
         for method in methods
     }
-    return documented | {("GET", path) for path in (*PAGES, "/openapi.json")}
+    # Those that the document leaves out are served all the same.
+    served = {
+        (method, each.path.replace(":path", ""))
+        for each in app.state.routes
+        for method in each.methods - {"HEAD"}
+    }
+    assert documented <= served
+    return served | {("GET", path) for path in (*PAGES, "/openapi.json")}
 
 
 def test_every_route_has_a_rule_and_every_rule_a_route() -> None:
@@ -33,8 +47,8 @@ def test_every_route_has_a_rule_and_every_rule_a_route() -> None:
 
 def test_every_route_that_is_not_documented_is_known() -> None:
     shown = {path for _, path in routes()}
-    mounted = {"/static", "/static/swagger", "/client", "/client/adapters"}
-    app = create_app(edge_settings())
+    mounted = {"/static", "/static/swagger", "/static/vendor", "/client", "/client/adapters"}
+    app = main.create_app(edge_settings())
     paths = {getattr(each, "path", None) for each in app.routes} - {None}
     assert {path.replace(":path", "") for path in paths if path} - mounted <= shown
 
@@ -67,6 +81,33 @@ def test_the_rule_of_a_request(method: str, path: str, need: Need | None) -> Non
     assert (None if found is None else found.need) is need
 
 
-def test_a_path_is_known_for_any_method() -> None:
-    assert is_known("/v1/topics/px/sow")
-    assert not is_known("/v1/topics/px/other")
+def test_the_methods_of_a_path_are_those_of_its_rules() -> None:
+    assert methods_of("/v1/topics/px/sow") == "DELETE, GET, HEAD"
+    assert methods_of("/v1/topics/px/subscribe") == "GET, POST"
+    assert methods_of("/v1/topics/px/other") == ""
+
+
+@rule("access-4")
+@pytest.mark.parametrize("is_documented", [True, False])
+@pytest.mark.parametrize(("method", "path"), [("GET", "/v1/planted"), ("DELETE", "/v1/lanes")])
+async def test_a_route_without_a_rule_is_noticed_and_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, path: str, is_documented: bool
+) -> None:
+    planted = APIRouter()
+
+    @planted.api_route(path, methods=[method], include_in_schema=is_documented)
+    async def answer() -> str:
+        return "planted"
+
+    with monkeypatch.context() as patch:
+        patch.setattr(main, "ROUTES", (*main.ROUTES, SimpleNamespace(router=planted)))
+        assert (method, path) in routes()
+        with pytest.raises(AssertionError):
+            test_every_route_has_a_rule_and_every_rule_a_route()
+        keys = write_keys(tmp_path / "keys.json", public_jwk("HS256"))
+        async with running_gateway(auth_keys=keys) as running:
+            everything = token_of("root", "read,write,admin,observe >")
+            found = await running.http.request(method, path, headers=everything)
+            assert "planted" not in found.text
+            expected = (404, None) if path == "/v1/planted" else (405, "GET, HEAD")
+            assert (found.status_code, found.headers.get("allow")) == expected

@@ -18,7 +18,7 @@ from tests.support.rules import rule
 from tidegate.app.archive import parquet
 from tidegate.app.archive.archive import Archive, ArchiveLost
 from tidegate.app.gateway import Gateway
-from tidegate.app.settings import Settings, SettingsInvalid
+from tidegate.app.settings.settings import Settings, SettingsInvalid
 from tidegate.conflation.definition import Kind
 from tidegate.pipeline.archive.folder import TopicFolder, compact
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import click
 import pytest
@@ -103,3 +104,52 @@ def test_a_wrong_address_names_the_variable_that_has_it() -> None:
     assert (ended.code, ended.err.count("\n")) == (2, 1)
     assert "TIDEGATE_GATEWAY" in ended.err
     assert "--gateway" not in ended.err
+
+
+CONTEXTS = """
+[prod]
+gateway = ["http://127.0.0.1:1001", "http://127.0.0.1:1002"]
+token_file = "TOKEN"
+
+[dev]
+gateway = "http://127.0.0.1:1003"
+"""
+
+
+@pytest.fixture
+def contexts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file of contexts, which the command finds."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    file = tmp_path / "tidegate" / "contexts.toml"
+    file.parent.mkdir()
+    token = tmp_path / "token"
+    token.write_text("abc")
+    file.write_text(CONTEXTS.replace("TOKEN", str(token)))
+    return file
+
+
+def test_a_gateway_has_a_name_in_the_file_of_contexts(contexts: Path) -> None:
+    with connect("dev") as client:
+        assert client.base_url == "http://127.0.0.1:1003"
+    with connect("prod") as client:
+        assert client.base_url == "http://127.0.0.1:1001"
+        assert "token" in repr(client._transport._http.auth)
+    with connect("http://127.0.0.1:1004") as client:
+        assert client.base_url == "http://127.0.0.1:1004"
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "reason"),
+    [
+        (CONTEXTS, "pord", "has no 'pord', only dev, prod"),
+        ("", "prod", "has no 'prod', only nothing"),
+        ("[prod", "prod", "contexts.toml: "),
+        ("[prod]\ntoken_file = 1", "prod", "contexts.toml: "),
+    ],
+)
+def test_a_name_that_cannot_be_used_says_why(
+    contexts: Path, text: str, name: str, reason: str
+) -> None:
+    contexts.write_text(text)
+    with pytest.raises(click.BadParameter, match=reason):
+        connect(name)

@@ -13,7 +13,8 @@ from pydantic import ValidationError
 from tidegate.app.cli.settings import load_settings as load
 from tidegate.app.cli.settings import settings_page, variable_of
 from tidegate.app.cli.terminal import ConfigurationInvalid
-from tidegate.app.settings import SETTINGS, Settings, is_loopback
+from tidegate.app.settings.checks import is_loopback
+from tidegate.app.settings.settings import SETTINGS, Settings
 from tidegate.keys.text.duration import Duration
 from tidegate.keys.text.size import size_text
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import io
 import json
+import time
 from collections.abc import Sequence
 
 import pytest
 from rich.console import Console
 
-from tidegate.app.cli.table import FIELDS_MAX, LiveTable
+from tidegate.app.cli.live.table import CHANGED, DOWN, FIELDS_MAX, UP, LiveTable
 from tidegate.clients.sse import Event
 
 
@@ -72,6 +73,7 @@ def test_a_snapshot_replaces_what_was_there(console: Console) -> None:
     table.take(batch((["IBM"], {"price": 1})))
     table.take(Event("group_begin", '{"sub":"s1","topic":"t","rows":1}'))
     table.take(batch((["AIG"], {"price": 1}), op="snapshot"))
+    table.take(Event("group_end", '{"sub":"s1","topic":"t","rows":1}'))
     assert "IBM" not in drawn(table, console)
 
 
@@ -99,3 +101,64 @@ def test_a_note_stays_below_until_the_connection_is_back(console: Console) -> No
     assert "the stream was lost" not in drawn(table, console)
     table.take(Event("goodbye", '{"reason":"SHUTDOWN","reconnect":true}'))
     assert "SHUTDOWN" in drawn(table, console)
+
+
+def lines(table: LiveTable, console: Console, *names: str) -> list[str]:
+    """The names among those given in the order in which the table shows them."""
+    text = drawn(table, console)
+    return sorted((name for name in names if name in text), key=text.index)
+
+
+def test_rows_are_sorted_as_asked_for_and_by_the_column_that_keys_choose(console: Console) -> None:
+    table = LiveTable("t", console, order_by="/price DESC")
+    rows = (["IBM"], {"price": 9, "size": 2}), (["AIG"], {"price": 10, "size": 1})
+    table.take(batch(*rows, (["ZZZ"], {"price": 9.5, "size": 30})))
+    names = ("IBM", "AIG", "ZZZ")
+    assert lines(table, console, *names) == ["AIG", "ZZZ", "IBM"]
+    table.press("r")
+    assert lines(table, console, *names) == ["IBM", "ZZZ", "AIG"]
+    table.press("r")
+    for _ in range(2):
+        table.press("right")
+    assert lines(table, console, *names) == ["AIG", "IBM", "ZZZ"]
+    assert "size ▲" in drawn(table, console)
+    table.press("r")
+    assert lines(table, console, *names) == ["ZZZ", "IBM", "AIG"]
+    assert "size ▼" in drawn(table, console)
+    table.press("left")
+    assert lines(table, console, *names) == ["AIG", "ZZZ", "IBM"]
+
+
+def test_it_scrolls_by_pages_and_not_past_the_end(console: Console) -> None:
+    table = LiveTable("t", console)
+    table.take(batch(*(([f"k{n:02}"], n) for n in range(30))))
+    assert lines(table, console, "k00", "k13", "k14", "k29") == ["k00", "k13"]
+    table.press("down")
+    assert lines(table, console, "k13", "k14", "k27", "k28") == ["k14", "k27"]
+    for _ in range(5):
+        table.press("down")
+        assert lines(table, console, "k15", "k16", "k29") == ["k16", "k29"]
+    for _ in range(5):
+        table.press("up")
+        drawn(table, console)
+    assert lines(table, console, "k00", "k13", "k14") == ["k00", "k13"]
+
+
+def test_decimals_of_a_column_stand_under_one_another(console: Console) -> None:
+    table = LiveTable("t", console)
+    table.take(batch((["a"], {"p": 355.0, "n": 1e300}), (["b"], {"p": 355.24, "n": 7})))
+    text = drawn(table, console)
+    assert "355.00" in text
+    assert "355.24" in text
+    assert "1e+300" in text
+
+
+def test_what_rises_is_green_and_what_falls_is_red(console: Console) -> None:
+    table = LiveTable("t", console)
+    table.take(batch((["a"], {"up": 1, "down": 2, "same": 3, "text": "x"})))
+    [row] = table._replica.rows.values()
+    assert table._styles(row, time.monotonic()) == {}
+    table.take(batch((["a"], {"up": 2, "down": 1, "same": 3, "text": "y"})))
+    [row] = table._replica.rows.values()
+    assert table._styles(row, time.monotonic()) == {"up": UP, "down": DOWN, "text": CHANGED}
+    assert table._styles(row, time.monotonic() + 10) == {}

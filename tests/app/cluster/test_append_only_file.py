@@ -19,7 +19,7 @@ from tidegate.app.cluster.redis_store import RedisStore
 from tidegate.app.definitions.mergers import Mergers
 from tidegate.app.definitions.topic import TopicDefinition
 from tidegate.app.http.problems import Problem
-from tidegate.app.settings import Settings
+from tidegate.app.settings.settings import Settings
 from tidegate.app.stores.items import Message
 from tidegate.app.stores.store import Publication, Retry, TopicRecord
 

@@ -24,7 +24,7 @@ from tidegate.keys.reducers import Reduce
 from tidegate.keys.spec import KeySpec
 from tidegate.keys.text.duration import DAY, MILLISECOND, SECOND
 
-MESSAGES_MAX = 77
+MESSAGES_MAX, BYTES_MAX = 77, 1 << 20
 """Of a journal whose topic does not say it."""
 
 
@@ -112,10 +112,10 @@ def test_a_topic_with_a_key_retains_unless_its_definition_forbids(
 @rule("topic-1")
 def test_to_the_engine_a_topic_that_keeps_nothing_has_no_key() -> None:
     """It is still what its queues are conflated by."""
-    definition = parse({"key": ["/k"], "retain": False}).definition(MESSAGES_MAX)
+    definition = parse({"key": ["/k"], "retain": False}).definition(MESSAGES_MAX, BYTES_MAX)
     assert (definition.key_spec, definition.retains) == (KeySpec(), False)
     assert definition.match == KeySpec.of(["/k"])
-    kept = parse({"key": ["/k"]}).definition(MESSAGES_MAX)
+    kept = parse({"key": ["/k"]}).definition(MESSAGES_MAX, BYTES_MAX)
     assert (kept.key_spec, kept.retains, kept.match) == (KeySpec.of(["/k"]), True, None)
 
 
@@ -124,7 +124,7 @@ def test_the_engine_gets_what_it_needs() -> None:
         "key": ["/k"], "merge": {"/q": "sum"}, "match": ["/s"], "placement": "replace",
         "values_only": True, "expiration": "1s", "conflation": "off",
     }  # fmt: skip
-    definition = parse(given).definition(MESSAGES_MAX)
+    definition = parse(given).definition(MESSAGES_MAX, BYTES_MAX)
     assert definition.merge == Reduce.parse("[/q:sum]")
     assert definition.match == KeySpec.of(["/s"])
     assert definition.replaces
@@ -343,8 +343,10 @@ def test_the_entity_tag_changes_with_the_document_and_with_the_epoch() -> None:
 
 
 def test_the_engine_gets_the_history_or_the_default() -> None:
-    assert parse({}).definition(MESSAGES_MAX).history == History(77, None, None)
+    assert parse({}).definition(MESSAGES_MAX, BYTES_MAX).history == History(77, 1 << 20, None)
     given = {"age": "1d", "bytes": "2KiB"}
-    kept = parse({"history": given}).definition(MESSAGES_MAX).history
+    kept = parse({"history": given}).definition(MESSAGES_MAX, BYTES_MAX).history
     assert kept == History(77, 2_048, DAY // MILLISECOND)
-    assert parse({"history": {"messages": 0}}).definition(MESSAGES_MAX).history == History(0)
+    assert parse({"history": {"messages": 0}}).definition(
+        MESSAGES_MAX, BYTES_MAX
+    ).history == History(0, BYTES_MAX)

@@ -61,6 +61,12 @@ def test_each_text_is_readable_once_its_block_is_there(texts: list[bytes], codin
         assert decoder.decompress(block(text, coding)) == text
 
 
+@pytest.mark.parametrize("text", [b": heartbeat\n\n", b"data: 1\n\n" * 100], ids=["short", "long"])
+def test_a_block_of_gzip_ends_with_a_flush(text: bytes) -> None:
+    """Go's reader hands on what it has at an empty stored block, and not before."""
+    assert block(text, Coding.GZIP).endswith(b"\x00\x00\xff\xff")
+
+
 def test_a_block_is_the_same_in_each_stream_whatever_came_before() -> None:
     shared = b'data: {"k":1}\n\n' * 100
     early, late = GzipStream(), GzipStream()
@@ -80,7 +86,7 @@ def test_what_repeats_becomes_several_times_shorter(coding: Coding) -> None:
 
 def test_short_texts_are_stored() -> None:
     text = b": heartbeat\n\n"
-    assert len(block(text, Coding.GZIP)) == len(text) + 5
+    assert len(block(text, Coding.GZIP)) == len(text) + 10
     assert len(block(text, Coding.ZSTD)) == len(text) + 9
     assert block(text, Coding.IDENTITY) == text
 

@@ -21,7 +21,7 @@ from tidegate.app.delivery.fanout import (
     CohortWriter,
     Seat,
 )
-from tidegate.app.delivery.scheduler import StreamScheduler
+from tidegate.app.delivery.scheduler import StreamScheduler, Wakeup
 from tidegate.app.http.admission import ConnectionLimits, HandedOver
 from tidegate.app.http.connection import Connection, WriteWatch
 from tidegate.app.http.telemetry import ConnectionFigures
@@ -43,7 +43,9 @@ class Peer:
         self.far = far
         self.sent_away = 0
         now_s = asyncio.get_running_loop().time()
-        self.seat = Seat(name, line, None, now_s, self._left)
+        wakeup = Wakeup()
+        wakeup.on_woken = self._left
+        self.seat = Seat(name, line, None, now_s, wakeup)
         self.writer: CohortWriter | None = None
         self.got_bytes = 0
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from tests.support.manual_driver import ManualDriver
 from tests.support.models.lockstep import PLENTY
 from tidegate.app.delivery.backpressure import SLICE_MESSAGES_MAX, split_publish
 from tidegate.conflation.frame import Frame
@@ -40,3 +43,40 @@ def test_slices_lose_nothing() -> None:
     pieces = split_publish(whole, QueueLimits(16, 500))
     assert [frame for piece in pieces for frame in piece] == whole
     assert list(split_publish([], QueueLimits(16, 500))) == []
+
+
+def test_slices_are_smaller_where_many_boards_look_at_each_message() -> None:
+    limits = QueueLimits(10_000, PLENTY)
+    whole = frames(*[1] * 1_000)
+    assert [len(piece) for piece in split_publish(whole, limits, 20)] == [1_000]
+    assert max(len(piece) for piece in split_publish(whole, limits, 256)) == 78
+    assert [len(piece) for piece in split_publish(frames(1, 1), limits, 10**6)] == [1, 1]
+
+
+def test_a_topic_counts_the_boards_that_look_at_each_message() -> None:
+    driver = ManualDriver()
+    driver.topic()
+    topic = driver.engine.topic("px")
+    assert topic.looks == 1
+    for wanted in ("/s LIKE 'a'", "/s LIKE 'b'", "/k = 'a'"):  # the last one is found by its value
+        driver.subscribe("conflation=1s", wanted=wanted)
+    assert topic.looks == 3
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "conflation=1s,receipt",
+        "conflation=1s,reduce=[/v:sum]",
+        "select=[-/,+/k]",
+        "projection=[/g,SUM(/v) AS /v],grouping=[/g],conflation=1s",
+    ],
+)
+def test_a_message_that_is_put_together_with_others_costs_many_looks(options: str) -> None:
+    driver = ManualDriver()
+    driver.topic()
+    topic = driver.engine.topic("px")
+    name = driver.subscribe(options, command="sow_and_subscribe")
+    assert topic.looks > 10
+    driver.engine.unsubscribe("s", name)
+    assert topic.looks == 1

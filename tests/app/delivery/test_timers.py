@@ -10,7 +10,8 @@ import pytest
 
 from tests.support.gateways import eventually
 from tidegate.app.delivery import timers
-from tidegate.app.delivery.timers import Backoff, IdleTask, Timer
+from tidegate.app.delivery.timers import Backoff, IdleTask, Timer, in_turns
+from tidegate.conflation.steps import Steps
 from tidegate.keys.text.duration import MILLISECOND
 
 NOW = 1_000 * MILLISECOND
@@ -36,6 +37,24 @@ async def test_it_is_set_to_nothing() -> None:
     timer.set(None)
     await asyncio.sleep(0)
     assert rung == []
+
+
+async def test_a_turn_of_the_loop_has_one_step_however_many_ask() -> None:
+    steps: list[str] = []
+
+    def work(name: str) -> Steps[str]:
+        for _ in range(5):
+            steps.append(name)
+            yield
+        return name
+
+    tasks = [asyncio.create_task(in_turns(work(name))) for name in ("a", "b", "c")]
+    while not all(task.done() for task in tasks):
+        before = len(steps)
+        await asyncio.sleep(0)
+        assert len(steps) - before <= 1
+    assert "".join(steps) == "abc" * 5
+    assert [await task for task in tasks] == ["a", "b", "c"]
 
 
 class Work:

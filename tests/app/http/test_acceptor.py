@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.deadlines import HANGS_S
-from tidegate.app.http.listener import ACCEPTED_IN_A_ROW_MAX, Acceptor
+from tidegate.app.http.transport.listener import ACCEPTED_IN_A_ROW_MAX, Acceptor
 
 
 @pytest.fixture(name="acceptor")

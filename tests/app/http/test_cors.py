@@ -119,7 +119,9 @@ def test_a_page_reads_that_a_full_gateway_asks_it_to_come_again() -> None:
     fields = [(b"host", b"localhost"), (b"origin", DESK.encode())]
     for accept in (b"text/event-stream", b"application/json"):
         cors = cors_fields((DESK,), fields)
-        answer = parse_answer(too_many_connections(b"/v1/topics", [accept], cors))
+        answer = parse_answer(
+            too_many_connections("connections_max", b"/v1/topics", [accept], cors)
+        )
         assert answer.headers["access-control-allow-origin"] == DESK
         assert answer.headers["access-control-allow-credentials"] == "true"
 

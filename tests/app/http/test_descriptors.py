@@ -6,7 +6,11 @@ from collections.abc import Iterator
 import pytest
 
 from tidegate.app.http.admission import WAITING_CONNECTIONS_MAX
-from tidegate.app.http.server import OTHER_DESCRIPTORS, ask_for_descriptors, connections_that_fit
+from tidegate.app.http.transport.listener import (
+    OTHER_DESCRIPTORS,
+    ask_for_descriptors,
+    connections_that_fit,
+)
 
 SPARE = WAITING_CONNECTIONS_MAX + OTHER_DESCRIPTORS
 

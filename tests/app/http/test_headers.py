@@ -31,6 +31,28 @@ async def test_every_answer_is_protected(address: str, target: str) -> None:
     assert headers["referrer-policy"] == "no-referrer"
     assert headers["cache-control"] == "no-store"
     assert headers["content-security-policy"].startswith("default-src 'none'")
+    assert headers["cross-origin-resource-policy"] == "same-origin"
+    assert "strict-transport-security" not in headers
+
+
+@pytest.mark.parametrize(
+    ("given", "scheme", "sent"),
+    [
+        ({"hsts": "365d"}, "https", "max-age=31536000"),
+        ({"hsts": "0s"}, "https", "max-age=0"),
+        ({"hsts": "365d"}, "http", None),
+        ({}, "https", None),
+    ],
+)
+async def test_browsers_are_kept_to_https_where_that_is_asked_for(
+    given: dict[str, str], scheme: str, sent: str | None
+) -> None:
+    """Over http anybody on the path could have added the field, so it is not sent there."""
+    settings = edge_settings(trusted_proxies=["127.0.0.1"], **given)
+    async with running_server(edge_app(settings), settings) as address:
+        for target in ("/", "/nothing"):
+            answer = await exchange(address, request(target, f"X-Forwarded-Proto: {scheme}"))
+            assert answer.headers.get("strict-transport-security") == sent
 
 
 async def test_a_page_may_use_its_own_scripts_and_no_others(address: str) -> None:
@@ -62,6 +84,8 @@ async def test_a_stream_is_not_held_back(address: str) -> None:
         pytest.param("localhost:80:80", id="B77-two-ports"),
         pytest.param("localhost:", id="B77-empty-port"),
         pytest.param("localhost:a", id="B77-port-no-number"),
+        pytest.param("localhost:65536", id="B77-port-too-high"),
+        pytest.param("localhost:000080", id="B77-port-of-six-digits"),
         pytest.param("localhost, evil.example", id="B77-list"),
         pytest.param("", id="B77-empty"),
         pytest.param("127.0.0.2", id="B77-other-address"),

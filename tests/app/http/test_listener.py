@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.deadlines import HANGS_S
 from tests.support.servers import edge_settings
-from tidegate.app.http.listener import (
+from tidegate.app.http.transport.listener import (
     TCP_NOTSENT_LOWAT,
     CannotListen,
     base_url,
@@ -31,15 +31,17 @@ def test_accepted_connections_inherit_the_options() -> None:
 
 
 def test_port_zero_takes_a_free_one() -> None:
-    with closing(open_listener(edge_settings())) as listener:
+    settings = edge_settings()
+    with closing(open_listener(settings)) as listener:
         port = listener.getsockname()[1]
         assert port > 0
-        assert base_url(listener, "127.0.0.1") == f"http://127.0.0.1:{port}"
+        assert base_url(listener, settings) == f"http://127.0.0.1:{port}"
 
 
 def test_an_ipv6_address_is_written_in_brackets() -> None:
     with closing(open_listener(edge_settings())) as listener:
-        assert base_url(listener, "::1") == f"http://[::1]:{listener.getsockname()[1]}"
+        at_ipv6 = edge_settings(host="::1")
+        assert base_url(listener, at_ipv6) == f"http://[::1]:{listener.getsockname()[1]}"
 
 
 def test_localhost_is_the_address_every_client_tries() -> None:

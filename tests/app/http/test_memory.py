@@ -1,12 +1,18 @@
 """When freed memory is given back to the system."""
 
+import asyncio
+import contextlib
 import gc
+import gzip
 import itertools
-from collections.abc import Sequence
+import tracemalloc
+from collections.abc import Iterator, Sequence
 
 import pytest
 
-from tidegate.app.http.server import CROWD_MIN, FreedMemory, collect_and_give_back
+from tests.support.gateways import running_gateway
+from tests.support.wire import connected, exchange
+from tidegate.app.http.memory import CROWD_MIN, FreedMemory, collect_and_give_back
 
 
 def given_back_at(counts: Sequence[int]) -> list[int]:
@@ -45,3 +51,79 @@ def test_what_is_there_at_start_is_not_looked_through_until_a_crowd_has_left() -
     assert gc.get_freeze_count() > 0
     collect_and_give_back()
     assert gc.get_freeze_count() == 0
+
+
+REFUSED = 40
+BODY_BYTES = 58_000  # less than one read of a socket takes
+COMPRESSED = gzip.compress(b" " * (1_000 * BODY_BYTES))
+BROKEN = b'{"k":,' + b" " * BODY_BYTES
+
+
+@contextlib.contextmanager
+def without_the_collector() -> Iterator[None]:
+    """Collections of the whole heap are rare, so what waits for one counts as used."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+@contextlib.contextmanager
+def traced() -> Iterator[None]:
+    """Count what is allocated and still held."""
+    tracemalloc.start()
+    try:
+        yield
+    finally:
+        tracemalloc.stop()
+
+
+def posted(body: bytes, *fields: bytes) -> bytes:
+    """A request that publishes to a topic."""
+    head = [
+        b"POST /v1/topics/px/messages HTTP/1.1", b"Host: localhost",
+        b"Content-Type: application/json", b"Content-Length: %d" % len(body), *fields,
+    ]  # fmt: skip
+    return b"\r\n".join([*head, b"", body])
+
+
+@pytest.mark.parametrize(
+    ("request_text", "status"),
+    [
+        pytest.param(posted(COMPRESSED, b"Content-Encoding: gzip"), 415, id="compressed"),
+        pytest.param(posted(BROKEN), 400, id="broken"),
+    ],
+)
+async def test_a_refused_request_leaves_nothing_of_its_body(
+    request_text: bytes, status: int
+) -> None:
+    async with running_gateway() as running:
+        await running.topic()
+        cut = request_text.replace(b"\r\n", b"\r\nConnection: close\r\n", 1)
+        await exchange(running.address, cut)  # what the first one loads stays
+        with without_the_collector(), traced():
+            before_bytes, _ = tracemalloc.get_traced_memory()
+            for _ in range(REFUSED):
+                assert (await exchange(running.address, cut)).status == status
+            await asyncio.sleep(0)
+            held_bytes = tracemalloc.get_traced_memory()[0] - before_bytes
+        assert held_bytes < REFUSED * BODY_BYTES / 4
+
+
+async def test_an_idle_connection_keeps_no_body_that_was_not_read() -> None:
+    async with running_gateway() as running, contextlib.AsyncExitStack() as stack:
+        await running.topic()
+        request = posted(COMPRESSED, b"Content-Encoding: gzip")
+        wires = [await stack.enter_async_context(connected(running.address)) for _ in range(10)]
+        for wire in wires:
+            await wire.send(request)
+            assert (await wire.read_answer()).status == 415
+        with traced():
+            before_bytes, _ = tracemalloc.get_traced_memory()
+            for wire in wires:
+                await wire.send(request)
+                assert (await wire.read_answer()).status == 415
+            held_bytes = tracemalloc.get_traced_memory()[0] - before_bytes
+        assert held_bytes < len(wires) * BODY_BYTES / 4

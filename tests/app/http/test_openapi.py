@@ -12,7 +12,7 @@ from jsonschema_rs import Draft202012Validator
 from tidegate.app.definitions.topic import FIELDS, TopicDefinition
 from tidegate.app.http.problems import PROBLEMS, Problem
 from tidegate.app.main import create_app
-from tidegate.app.settings import Settings
+from tidegate.app.settings.settings import Settings
 
 DOCUMENT = create_app(Settings()).openapi()
 OPERATIONS = {
@@ -20,7 +20,7 @@ OPERATIONS = {
     for path, methods in DOCUMENT["paths"].items()
     for method, operation in methods.items()
 }
-NO_CONTENT = {"204", "304"}
+NO_CONTENT = {"204", "303", "304"}
 PROBLEM = {"schema": {"$ref": "#/components/schemas/Problem"}}
 WITH_BODY = {
     "put_topic", "patch_topic", "publish", "commit", "subscribe_by_post", "open_session",
@@ -72,7 +72,7 @@ def test_every_body_has_a_schema(name: str) -> None:
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_every_answer_has_a_schema(name: str) -> None:
     responses = OPERATIONS[name][2]["responses"]
-    assert any(status.startswith("2") for status in responses)
+    assert any(status[0] in "23" for status in responses)
     for status, response in responses.items():
         assert response["description"]
         content = response.get("content", {})

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
-from tests.support.deadlines import HANGS_S
 from tests.support.gateways import Running, eventually, running_gateway
+from tests.support.turns import turn_by_turn
 from tests.support.wire import Wire, connected, get
 from tidegate.app.http.admission import OPENINGS_A_TURN, OpeningPace
-from tidegate.app.http.listener import ACCEPTED_IN_A_ROW_MAX
+from tidegate.app.http.transport.listener import ACCEPTED_IN_A_ROW_MAX
 
 SUBSCRIBE = get(first=b"GET /v1/topics/px/subscribe?command=subscribe HTTP/1.1")
 HEALTH = get(first=b"GET /healthz HTTP/1.1")
@@ -39,14 +39,7 @@ async def turns_of(pace: OpeningPace, openings: int) -> list[list[int]]:
     begun: list[int] = []
     for number in range(openings):
         pace.begin(lambda number=number: begun.append(number))  # type: ignore[misc]  # a default for the loop's number
-    turns = [list(begun)]
-    begun.clear()
-    async with asyncio.timeout(HANGS_S):
-        while len(pace):
-            await asyncio.sleep(0)
-            turns.append(list(begun))
-            begun.clear()
-    return turns
+    return await turn_by_turn(pace, begun)
 
 
 async def test_a_few_begin_in_each_turn_of_the_loop_in_their_order() -> None:

@@ -5,10 +5,11 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
+from tests.support.gateways import running_gateway
 from tests.support.network.edge_app import edge_app
 from tests.support.rules import rule
 from tests.support.servers import edge_settings, running_server
-from tests.support.wire import Answer, exchange, request
+from tests.support.wire import Answer, connected, exchange, request
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -89,3 +90,25 @@ async def test_reading_is_bound_by_the_browser_itself(address: str) -> None:
 async def test_two_origins_are_both_looked_at(address: str) -> None:
     answer = await sent(address, "Origin: http://localhost", "Origin: http://evil.example")
     assert answer.code == "origin-not-allowed"
+
+
+@rule("connection-2")
+@pytest.mark.parametrize("path", ["/v1/topics/px/subscribe", "/v1/topics/%3E/subscribe"])
+async def test_a_page_of_another_site_opens_no_stream(path: str) -> None:
+    async with running_gateway(allowed_origins=["https://desk.example"]) as running:
+        await running.topic()
+
+        async def status(*headers: str) -> int:
+            async with connected(running.address) as wire:
+                await wire.send(request(path, *headers))
+                return int((await wire.read_until(b"\r\n")).split()[1])
+
+        # An image, a fetch without CORS or a link: a browser sends no origin with it.
+        for header in ("Sec-Fetch-Site: cross-site", "Sec-Fetch-Site: same-site"):
+            assert await status(header) == 403
+        assert await status("Origin: https://evil.example") == 403
+        assert not running.gateway.sessions.states()
+        assert await status("Origin: https://desk.example", "Sec-Fetch-Site: cross-site") == 200
+        assert await status("Sec-Fetch-Site: same-origin") == 200
+        assert await status("Sec-Fetch-Site: none") == 200
+        assert await status() == 200

@@ -69,3 +69,26 @@ def test_a_path_has_a_name() -> None:
 def test_anything_else_in_a_name_is_a_trick(part: str) -> None:
     with pytest.raises(Problem):
         topic_or_pattern(scope(part))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "other", "is_covered"),
+    [
+        (">", "px.>", True),
+        (">", "*", True),
+        ("px.>", "px.*.eu", True),
+        ("px.>", "px.eu", True),
+        ("px.*", "px.*", True),
+        ("*.eu", "*.eu", True),
+        ("px.*", "px.>", False),
+        ("*", ">", False),
+        ("px.>", ">", False),
+        ("px.>", "px", False),
+        ("px.eu", "px.*", False),
+        ("px.*.>", "px.>", False),
+        (">", "tidegate.>", False),
+        ("tidegate.>", "tidegate.*", True),
+    ],
+)
+def test_a_pattern_covers_another(pattern: str, other: str, is_covered: bool) -> None:
+    assert TopicPattern.parse(pattern).covers(other) is is_covered

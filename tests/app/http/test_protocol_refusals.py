@@ -10,7 +10,7 @@ import pytest_asyncio
 
 from tests.support.network.edge_app import edge_app
 from tests.support.servers import edge_settings, running
-from tests.support.wire import exchange, get, parse_answer, post, read_all, request
+from tests.support.wire import connected, exchange, get, parse_answer, post, read_all, request
 from tidegate.app.http.server import Server
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -39,6 +39,9 @@ MALFORMED = [
         post(b"Transfer-Encoding: gzip, chunked", body=b"0\r\n\r\n"), id="B79-te-gzip-chunked"
     ),
     pytest.param(post(CHUNKED, CHUNKED, body=b"0\r\n\r\n"), id="B79-te-chunked-twice"),
+    pytest.param(
+        get(CHUNKED, first=b"POST /body HTTP/1.0") + b"0\r\n\r\n", id="B79-te-of-http-1.0"
+    ),
     pytest.param(post(CHUNKED, body=b"zz\r\n"), id="B79-chunk-size-no-hex"),
     pytest.param(get(b"X: a\r\n folded"), id="B79-obs-fold"),
     pytest.param(get(b"X : a"), id="B79-space-before-colon"),
@@ -60,6 +63,8 @@ MALFORMED = [
     pytest.param(get(first=b"GET /\xff HTTP/1.1"), id="B39-raw-byte-in-path"),
     pytest.param(get(first=b"GET /\0 HTTP/1.1"), id="B39-nul-in-path"),
     pytest.param(get(first=b"GET /a b HTTP/1.1"), id="B79-space-in-target"),
+    pytest.param(get(first=b"GET /#a HTTP/1.1"), id="B79-fragment"),
+    pytest.param(get(first=b"GET http://localhost/#/../a HTTP/1.1"), id="B79-fragment-of-url"),
     pytest.param(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", id="B79-tls-hello"),
 ]
 
@@ -146,3 +151,22 @@ async def test_headers_and_targets_have_a_size(
 async def test_what_is_within_the_limits_is_served(shared: Server, raw: bytes) -> None:
     answer = parse_answer(await read_all(shared.address, raw))
     assert (answer.status, answer.body) == (200, b'{"here":"root"}')
+
+
+async def test_a_client_of_http_1_0_gets_one_answer(shared: Server) -> None:
+    """RFC 9110, 15.2: such a client knows no 100, and would take it for the answer."""
+    fields = (b"Expect: 100-continue", b"Content-Length: 3")
+    raw = await read_all(shared.address, get(*fields, first=b"POST /body HTTP/1.0") + b"abc")
+    assert raw.startswith(b"HTTP/1.1 200 "), raw
+    assert raw.count(b"HTTP/1.1 ") == 1
+
+
+async def test_a_client_that_waits_for_a_100_gets_it_where_its_body_is_read(
+    shared: Server,
+) -> None:
+    fields = (b"Expect: 100-continue", b"Content-Length: 3", b"Connection: close")
+    async with connected(shared.address) as wire:
+        await wire.send(post(*fields))
+        assert await wire.read_head() == (100, {})
+        await wire.send(b"abc")
+        assert (await wire.read_head())[0] == 200

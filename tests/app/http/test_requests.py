@@ -230,10 +230,9 @@ def test_a_choice_and_a_length() -> None:
         == "options-invalid"
     )
     assert checked_characters("abc", 3, "filter-invalid", "filter") == "abc"
-    assert (
-        code_of(lambda: checked_characters("abcd", 3, "filter-invalid", "filter"))
-        == "filter-invalid"
-    )
+    with pytest.raises(Problem) as raised:
+        checked_characters("abcd", 3, "filter-invalid", "filter")
+    assert (raised.value.code, raised.value.position) == ("filter-invalid", 3)
 
 
 @pytest.mark.parametrize(
@@ -341,6 +340,24 @@ def body_of(*pieces: bytes, declared: int | None = None) -> tuple[Request, list[
 async def test_a_body_at_the_limit_is_read() -> None:
     request, _ = body_of(b"ab", b"", b"cd", declared=4)
     assert await read_body(request, 4) == b"abcd"
+
+
+async def test_a_length_may_have_space_around_it() -> None:
+    request, _ = body_of(b"abcd")
+    request.scope["headers"].append((b"content-length", b" 4\t"))
+    assert await read_body(request, 4) == b"abcd"
+
+
+async def test_the_rest_of_a_body_can_be_refused_piece_by_piece() -> None:
+    def refuse() -> None:
+        raise Problem("limit-reached", "It is full.")
+
+    request, left = body_of(b"a", b"b", b"c")
+    with pytest.raises(Problem, match="It is full"):
+        await read_body(request, 4, refuse)
+    assert left == [b"c"]
+    whole, _ = body_of(b"abc")
+    assert await read_body(whole, 4, refuse) == b"abc", "what is here needs no more"
 
 
 async def test_a_body_above_the_limit_is_refused_before_it_is_read() -> None:

@@ -17,8 +17,8 @@ from tests.support.deadlines import HANGS_S, LOOPS_S
 from tests.support.network.edge_app import Streams, edge_app
 from tests.support.servers import edge_settings, running, running_server
 from tests.support.wire import Wire, connected, exchange, request
-from tidegate.app.http.listener import CannotListen, open_listener
 from tidegate.app.http.server import StartFailed, serve
+from tidegate.app.http.transport.listener import CannotListen, open_listener
 
 ROOT = Path(__file__).parents[2]
 STOP_S_MAX = 3.0

@@ -3,7 +3,11 @@
 import pytest
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from tidegate.app.http.uvicorn_pin import UvicornUnknown, missing_parts, require_known_uvicorn
+from tidegate.app.http.transport.uvicorn_pin import (
+    UvicornUnknown,
+    missing_parts,
+    require_known_uvicorn,
+)
 
 
 def test_the_installed_uvicorn_has_all_that_we_build_on() -> None:

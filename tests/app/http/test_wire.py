@@ -11,7 +11,7 @@ from tidegate.clients.sse import Parser
 
 @pytest.mark.parametrize("path", [b"/v1/topics/px/messages", b"/", b"/subscribers"])
 def test_a_request_gets_a_problem_and_when_to_come_back(path: bytes) -> None:
-    answer = parse_answer(too_many_connections(path, [b"application/json"]))
+    answer = parse_answer(too_many_connections("connections_max", path, [b"application/json"]))
     assert (answer.status, answer.code) == (429, "limit-reached")
     assert 1 <= int(answer.headers["retry-after"]) <= 5
     assert answer.headers["connection"] == "close"
@@ -29,7 +29,7 @@ def test_a_request_gets_a_problem_and_when_to_come_back(path: bytes) -> None:
 )
 def test_a_stream_is_refused_by_an_event(path: bytes, accept: bytes) -> None:
     """A browser never comes back after 429 or 503."""
-    answer = parse_answer(too_many_connections(path, [b"x/y", accept]))
+    answer = parse_answer(too_many_connections("connections_max", path, [b"x/y", accept]))
     assert answer.status == 200
     assert answer.headers["content-type"].startswith("text/event-stream")
     assert answer.headers["connection"] == "close"

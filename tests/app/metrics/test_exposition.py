@@ -31,7 +31,7 @@ async def test_an_idle_gateway_has_metrics() -> None:
     async with running_gateway() as running:
         found = await samples(running)
         assert found["tidegate_sessions{attached}"] == 0
-        assert found["tidegate_topics"] == 2  # the gateway's own
+        assert found["tidegate_topics"] == 3  # the gateway's own
         assert found["tidegate_flushes_total"] == 0
         assert found["tidegate_ready"] == 1
         assert found["process_open_fds"] > 0

@@ -92,6 +92,11 @@ async def test_failures_of_registered_functions_are_counted() -> None:
 async def test_tasks_come_and_go() -> None:
     async with running_gateway() as running:
         await running.topic()
+        # The audit log tells of the topic a second later, and writing takes a task.
+        await running.gateway.audit.write()
+        audit = running.gateway.driver.engine.topic("tidegate.audit")
+        await eventually(lambda: audit.head == 1, "the audit log is written")
+        await asyncio.sleep(0.1)
         before = (await samples(running))["tidegate_tasks"]
         task = asyncio.create_task(asyncio.Event().wait())
         assert (await samples(running))["tidegate_tasks"] == before + 1

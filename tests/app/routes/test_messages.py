@@ -32,8 +32,11 @@ async def test_publishing_goes_past_the_framework_s_routing(
     """Its way to a route takes a quarter of a publish of one message."""
     async with running_gateway() as running:
         await running.topic()
+        await running.topic("py")
+        await running.publish({"k": 1})  # the first one shows which route it is
         monkeypatch.delattr(Router, "__call__")
-        await running.publish({"k": 1})
+        for topic in ("px", "py"):
+            await running.publish({"k": 1}, topic=topic, headers={"Tidegate-Conflate": "never"})
         refused = await running.http.post("/v1/topics/px/messages", content=b"{", headers=JSON)
         assert refused.json()["code"] == "message-invalid"
         other = await running.http.get("/v1/topics/px/messages")

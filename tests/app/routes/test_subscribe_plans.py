@@ -12,10 +12,9 @@ import pytest_asyncio
 
 from tests.support.gateways import Running, eventually, names, running_gateway
 from tests.support.wire import connected, parse_head
+from tidegate.app.http.known_requests import KnownRequests
 from tidegate.app.http.telemetry import EVENT, FIGURES
 from tidegate.app.routes import subscribe
-from tidegate.app.routes.models.sessions import Subscribing
-from tidegate.app.routes.subscribe import PLAN_KEY_BYTES_MAX, Plans, SubscribePlan
 
 PATH = "/v1/topics/px/subscribe"
 SESSION = re.compile(rb"s[A-Za-z0-9_-]{16}")
@@ -62,9 +61,9 @@ async def running_fixture() -> AsyncIterator[Running]:
         yield running
 
 
-def plans_of(running: Running) -> Plans:
+def known_of(running: Running) -> KnownRequests:
     app: Any = running.server.config.app
-    found: Plans = app.state.plans
+    found: KnownRequests = app.state.known
     return found
 
 
@@ -95,7 +94,8 @@ async def test_every_repetition_is_answered_as_without_plans(
     targets = [PATH + query for query in REQUESTS]
     targets += ["/v1/topics/none/subscribe", "/v1/topics/%70x/subscribe", "/v1/topics/p*/subscribe"]
     with monkeypatch.context() as patched:
-        patched.setattr(Plans, "find", lambda *_: None)
+        patched.setattr(KnownRequests, "find", lambda *_: None)
+        patched.setattr(KnownRequests, "find_at_once", lambda *_: None)
         without = [await answered(running, target, *headers) for target in targets]
     for _ in range(2):
         again = [await answered(running, target, *headers) for target in targets]
@@ -106,13 +106,13 @@ async def test_the_second_of_two_equal_requests_goes_past_the_route(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[str] = []
-    noted = Plans.note
+    noted = KnownRequests.note
 
-    def note(plans: Plans, scope: dict[str, Any], plan: SubscribePlan) -> None:
+    def note(known: KnownRequests, *noted_now: Any) -> None:
         seen.append("route")
-        noted(plans, scope, plan)
+        noted(known, *noted_now)
 
-    monkeypatch.setattr(Plans, "note", note)
+    monkeypatch.setattr(KnownRequests, "note", note)
     for _ in range(3):
         async with running.subscribe("conflation=1s"):
             pass
@@ -138,7 +138,8 @@ async def test_what_is_refused_is_not_kept(running: Running) -> None:
     for query in ("?options=nothing", "?none=1", "?filter=/k%20="):
         assert (await answered(running, PATH + query))[0] == 400
     assert (await answered(running, "/v1/topics/none/subscribe"))[0] == 404
-    assert len(plans_of(running)) == 0
+    known = known_of(running)
+    assert len(known.heads) == len(known.routes) == 1  # of the publishes
 
 
 async def test_a_topic_that_is_defined_anew_is_seen_at_once(running: Running) -> None:
@@ -237,44 +238,6 @@ async def test_the_log_names_the_route_of_both(caplog: pytest.LogCaptureFixture)
     for name in ("method", "route", "topic", "status", "client"):
         assert first[name] == second[name]
     assert first["route"] == "/v1/topics/{topic}/subscribe"
-
-
-def scope_of(query: str, method: str = "GET", path: bytes | None = PATH.encode()) -> dict[str, Any]:
-    return {
-        "type": "http", "method": method, "raw_path": path, "query_string": query.encode(),
-        "headers": [], "route": None, "path_params": {},
-    }  # fmt: skip
-
-
-def plan() -> SubscribePlan:
-    return SubscribePlan("px", Subscribing())
-
-
-def test_the_plan_used_longest_ago_makes_room() -> None:
-    plans = Plans(2)
-    for query in ("a", "b"):
-        plans.note(scope_of(query), plan())
-    assert plans.find(scope_of("a")) is not None
-    plans.note(scope_of("c"), plan())
-    assert len(plans) == 2
-    assert [plans.find(scope_of(query)) is not None for query in "abc"] == [True, False, True]
-
-
-def test_a_text_that_is_too_long_is_not_kept() -> None:
-    plans = Plans()
-    plans.note(scope_of("x" * PLAN_KEY_BYTES_MAX), plan())
-    assert len(plans) == 0
-
-
-@pytest.mark.parametrize(
-    ("method", "path"),
-    [("POST", b"/subscribe"), ("HEAD", b"/subscribe"), ("GET", b"/sow"), ("GET", None)],
-)
-def test_only_what_subscribes_by_get_is_kept(method: str, path: bytes | None) -> None:
-    plans = Plans()
-    plans.note(scope_of("", method, path), plan())
-    assert len(plans) == 0
-    assert plans.find(scope_of("", method, path)) is None
 
 
 def test_the_route_checks_nothing_that_a_plan_goes_past() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.rooms import room
+from tests.support.rooms import number_in, room
 from tests.support.rules import rule
 from tidegate.conflation.errors import LimitReached
 from tidegate.conflation.outputs import CloseReason
@@ -29,7 +29,7 @@ async def test_the_first_reader_begins_and_each_further_one_goes_on() -> None:
             "resumed s1 changes", 's1: {"k":2}', "resumed s2 replay", 's2: {"k":2}'
         ]  # fmt: skip
         reader.close()
-        number = int(hello["id"].rpartition("-")[2])
+        number = number_in(hello)
         reader, _ = here.read(session, number)
         assert here.told(reader) == [
             "resumed s1 snapshot", "group_begin s1", 's1: {"k":1} {"k":2}', "group_end s1",
@@ -167,7 +167,7 @@ async def test_a_replay_that_broke_off_before_its_first_row_is_begun_again() -> 
         for number in (None, 0, None):
             reader, hello = here.read(session, number)
             reader.close()
-            reader, _ = here.read(session, int(hello["id"].rpartition("-")[2]))
+            reader, _ = here.read(session, number_in(hello))
             assert here.told(reader)[:1] == ["resumed s1 replay"]
             reader.close()
 
@@ -183,7 +183,7 @@ async def test_a_reader_that_is_back_with_less_than_was_acknowledged_says_what_i
         here.take(reader)
         reader.confirm()
         reader.close()
-        reader, _ = here.read(session, int(hello["id"].rpartition("-")[2]))
+        reader, _ = here.read(session, number_in(hello))
         reader.close()
         reader, _ = here.read(session)
         assert here.told(reader) == ["resumed s1 replay", 's1: {"k":1}']

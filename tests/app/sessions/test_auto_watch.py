@@ -111,7 +111,9 @@ async def desk() -> AsyncIterator[Desk]:
         await gateway.catalog.put(topic, parsed(key=["/k"]), None)
     session = gateway.sessions.open(kept=True, lasts=True)
     reader = session.open_reader()
-    yield Desk(gateway, clock, session, reader, AutoWatch(gateway.driver, reader, session.asked))
+    yield Desk(
+        gateway, clock, session, reader, AutoWatch(gateway.driver, reader, lambda: session.asked)
+    )
     await gateway.aclose()
 
 
@@ -266,7 +268,7 @@ async def test_the_next_reader_begins_where_the_last_one_was(desk: Desk) -> None
     assert asked.auto.state.late_rounds > 0
     desk.reader.close()
     desk.reader = session.open_reader()
-    desk.auto = AutoWatch(desk.gateway.driver, desk.reader, session.asked)
+    desk.auto = AutoWatch(desk.gateway.driver, desk.reader, lambda: session.asked)
     desk.socket = Socket()
     subscribe(desk.reader, asked)
     desk.written()

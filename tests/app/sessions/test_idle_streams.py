@@ -15,9 +15,8 @@ STREAMS = 40
 OURS = ("tidegate.", "uvicorn.")
 KEPT = {
     **dict.fromkeys(("Connection", "HandedOver", "SocketStream", "EventWriter", "Heartbeat"), 1),
-    **dict.fromkeys(("Reader", "Consumer", "Wakeup", "Seat", "Style"), 1),
-    **dict.fromkeys(("SessionSubscription", "GrantedSubscription"), 1),
-    **dict.fromkeys(("Subscriber", "Member", "Watermark"), 1),
+    **dict.fromkeys(("Reader", "Consumer", "Wakeup", "Seat"), 1),
+    **dict.fromkeys(("Subscriber", "Subscribers", "Member", "Watermark"), 1),
     "Session": 2,  # what was asked for, and the engine's
 }
 """The objects of a stream, by type: what equal requests ask for and are granted is not its own."""

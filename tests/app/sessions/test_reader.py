@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from tests.support.rooms import PLENTY, Room, room
+from tests.support.rooms import PLENTY, Room, number_in, room
 from tests.support.rules import rule
 from tidegate.app.delivery.encoding import EnvelopeWriter
 from tidegate.app.delivery.fanout import SMALL_BUFFERS_BYTES
@@ -155,6 +155,23 @@ async def test_a_reader_that_was_sent_away_has_no_say_any_more() -> None:
         assert session.closed is None
         await here.say({"k": 1})
         assert here.told(new)[-1] == 's1: {"k":1}'
+
+
+@rule("session-10")
+async def test_a_reader_that_took_over_has_no_id_that_is_sent_away() -> None:
+    """Its place moved nothing, so its first id could have been that of the other's goodbye."""
+    async with room() as here:
+        await here.topic()
+        session = here.kept()
+        here.ask(session, command="subscribe")
+        _, hello = here.read(session)
+        for _ in range(3):
+            old = session.reader
+            _, hello = here.read(session, number_in(hello))
+            assert old is not None
+            assert here.told(old) == ["goodbye REPLACED"]
+            assert number_in(hello) not in session.replaced
+        assert len(session.replaced) == 3
 
 
 @rule("queue-10")

@@ -8,6 +8,7 @@ from tests.support.rooms import room
 from tests.support.rules import rule
 from tidegate.app.http.problems import Problem
 from tidegate.app.http.requests import TopicPattern
+from tidegate.app.sessions import subscriptions
 from tidegate.app.sessions.session import State
 from tidegate.conflation.errors import OptionsInvalid
 from tidegate.conflation.outputs import CloseReason
@@ -112,6 +113,20 @@ async def test_each_topic_of_a_pattern_is_a_subscription() -> None:
             await here.topic(f"px.{number}")
         assert here.told(reader)[0] == "refused s1"
         assert len(session.asked["s1"].topics) == 3
+
+
+async def test_a_pattern_of_too_many_topics_is_refused_before_they_are_decided(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Ten thousand of them held everybody up for half a second."""
+    async with room(session_subscriptions_max=3) as here:
+        for number in range(4):
+            await here.topic(f"px.{number}")
+        decided: list[object] = []
+        monkeypatch.setattr(subscriptions, "granted_to", lambda *of, **_: decided.append(of))
+        with pytest.raises(Problem, match="limit-reached"):
+            here.ask(here.kept(), TopicPattern.parse("px.*"))
+        assert decided == []
 
 
 async def test_a_query_makes_room_once_its_reader_has_it_all() -> None:

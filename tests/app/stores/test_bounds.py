@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.rules import rule
 from tidegate.app.http.problems import Problem
-from tidegate.app.settings import Settings
+from tidegate.app.settings.settings import Settings
 from tidegate.app.stores.store import Bounds
 
 BOUNDS = Bounds(stages_max=2, staged_bytes_max=100, retry_keys_max=3, producers_max=4)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
 import stat
 from pathlib import Path
 
 import pytest
 
+from tidegate.app.definitions.topic import TopicDefinition
+from tidegate.app.http.problems import Problem
 from tidegate.app.stores.schema import Folder
-from tidegate.app.stores.store import StoreUnusable
+from tidegate.app.stores.sqlite import SqliteStore
+from tidegate.app.stores.store import StoreUnusable, TopicRecord
 
 
 def test_it_is_made_where_it_is_not_there_and_only_for_its_owner(tmp_path: Path) -> None:
@@ -32,3 +36,29 @@ def test_a_folder_that_cannot_be_made_or_written_is_refused(tmp_path: Path) -> N
     for path in (tmp_path / "file", tmp_path / "file" / "in", tmp_path):
         with pytest.raises(StoreUnusable, match=r"folder .* cannot be written: .*\.$"):
             Folder.take(path)
+
+
+@pytest.mark.parametrize("how", ["removed", "replaced"])
+@pytest.mark.parametrize("end", ["db", "db-wal", "db-shm", "lock"])
+async def test_a_file_that_goes_while_it_is_open_is_missed(
+    tmp_path: Path, end: str, how: str
+) -> None:
+    """What was written to it since would be gone at the next start, without a word."""
+    store, folder = SqliteStore(tmp_path / "store"), tmp_path / "store"
+    await store.open()
+    try:
+        await store.put_topic(TopicRecord("px", TopicDefinition(), "e1"))
+        assert await store.fault() is None
+        file = folder / f"tidegate.{end}"
+        file.rename(tmp_path / "aside")
+        if how == "replaced":
+            shutil.copy(tmp_path / "aside", file)
+        assert f"tidegate.{end} was removed or replaced" in str(await store.fault())
+        with pytest.raises(Problem, match="removed or replaced") as refused:
+            await store.put_topic(TopicRecord("py", TopicDefinition(), "e2"))
+        assert refused.value.code == "bus-unavailable"
+        (tmp_path / "aside").rename(file)
+        assert await store.fault() is None
+        await store.put_topic(TopicRecord("py", TopicDefinition(), "e2"))
+    finally:
+        await store.aclose()

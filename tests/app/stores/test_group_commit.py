@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tidegate.app.http.problems import Problem
-from tidegate.app.stores.group_commit import GroupCommit
+from tidegate.app.stores.group_commit import LOOK_EVERY_S, GroupCommit
 from tidegate.app.stores.store import HeadMoved
 
 
@@ -27,7 +27,8 @@ class Notebook:
         self.commits = 0
         self.connection.set_trace_callback(self._note)
         self.rollbacks = 0
-        self.group = GroupCommit(self.connection, self._rolled_back)
+        self.missing: str | None = None
+        self.group = GroupCommit(self.connection, self._rolled_back, lambda: self.missing)
         self.gate, self.at_gate = threading.Event(), threading.Event()
 
     async def write(self, number: int, text: str = "") -> int:
@@ -168,3 +169,26 @@ async def test_who_has_gone_is_not_answered_and_its_work_is_done(notebook: Noteb
     await notebook.write(2)
     assert asked.cancelled()
     assert notebook.seen() == [1, 2]
+
+
+async def test_nothing_is_committed_to_a_file_that_nobody_finds_again(notebook: Notebook) -> None:
+    await notebook.write(1)
+    notebook.missing = "notes.db"
+    await asyncio.sleep(LOOK_EVERY_S)
+    for number in (2, 3):
+        with pytest.raises(Problem, match=r"the file notes.db was removed or replaced") as refused:
+            await notebook.write(number)
+        assert refused.value.code == "bus-unavailable"
+    fault = await notebook.group.fault()
+    assert fault == "the store cannot be written: the file notes.db was removed or replaced"
+    assert notebook.seen() == [1]
+    notebook.missing = None  # it was moved back
+    assert await notebook.group.fault() is None
+    await notebook.write(2)
+    assert notebook.seen() == [1, 2]
+
+
+async def test_a_missing_file_is_found_without_a_write(notebook: Notebook) -> None:
+    assert await notebook.group.fault() is None
+    notebook.missing = "notes.db"
+    assert "notes.db" in str(await notebook.group.fault())

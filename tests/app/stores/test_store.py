@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
 
 import pytest
 
@@ -15,9 +16,9 @@ from tidegate.app.cluster.redis_store import RedisStore
 from tidegate.app.definitions.mergers import Mergers
 from tidegate.app.definitions.topic import TopicDefinition
 from tidegate.app.http.problems import Problem
-from tidegate.app.settings import Settings
+from tidegate.app.settings.settings import Settings
 from tidegate.app.stores.items import Item, Message, Removal
-from tidegate.app.stores.memory import MemoryStore
+from tidegate.app.stores.memory import STAGE_MS, MemoryStore
 from tidegate.app.stores.sqlite import SqliteStore
 from tidegate.app.stores.store import (
     Appended,
@@ -326,3 +327,21 @@ async def test_a_topic_that_was_seen_further_goes_on_in_another_epoch(store: Sto
     if isinstance(store, SqliteStore):
         assert (await append(store, "px", [Message(b"3")])).last == 3
         assert [record.epoch for record in await store.records()] == [epoch]
+
+
+@rule("publish-6")
+async def test_stages_of_all_topics_share_their_bytes(tmp_path: Path) -> None:
+    limits = Bounds(staged_bytes_max=1_000)
+    stores: list[Store] = [MemoryStore(limits), SqliteStore(tmp_path, limits=limits)]
+    for store in stores:
+        await store.open()
+        for name in ("a", "b"):
+            await store.put_topic(TopicRecord(name, PLAIN, f"of-{name}"))
+        half = [Message(b"x" * 600)]
+        await store.stage("a", "one", half, 0)
+        with pytest.raises(Problem, match="limit-reached"):
+            await store.stage("b", "two", half, 0)
+        # A stage makes room for itself, and one that is over for all.
+        await store.stage("a", "one", half, 0)
+        await store.stage("b", "two", half, STAGE_MS)
+        await store.aclose()

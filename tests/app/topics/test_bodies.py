@@ -35,6 +35,8 @@ REMOVALS = [
     ),
 ]
 REFUSED = [
+    (b'{"key":[1],"reason":"match","value":"\xff"}', "message-invalid"),
+    (b'{"key":[1],"reason":"match","value":' + b"[" * 65 + b"]" * 65 + b"}", "message-invalid"),
     (b"{}", "message-invalid"),
     (b"7", "message-invalid"),
     (b'{"value":1', "message-invalid"),

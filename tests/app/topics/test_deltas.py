@@ -31,7 +31,7 @@ def board_of(*payloads: bytes) -> Board:
 async def records(board: Board, *patches: bytes) -> list[bytes]:
     assert KEYED.key_of is not None
     deltas = [Delta(patch, KEYED.key_of(patch)) for patch in patches]
-    return [message.payload for message in await merged(KEYED, board, deltas, 1_000)]
+    return [message.payload for message in await merged(KEYED, board, deltas, 1_000, 1 << 20)]
 
 
 async def test_a_delta_is_merged_into_the_record_that_its_key_names() -> None:
@@ -63,22 +63,34 @@ async def test_untouched_numbers_keep_their_digits() -> None:
 
 
 async def test_who_is_exempt_stays_exempt() -> None:
-    [record] = await merged(KEYED, board_of(), [Delta(b'{"k":1}', "[1]", exempt=True)], 1_000)
+    [record] = await merged(
+        KEYED, board_of(), [Delta(b'{"k":1}', "[1]", exempt=True)], 1_000, 1 << 20
+    )
     assert record == Message(b'{"k":1}', "[1]", exempt=True)
 
 
 async def test_a_record_that_grows_too_large_is_refused_with_the_line() -> None:
     board = board_of(b'{"k":1,"a":"xxxxxxxxxx"}')
     with pytest.raises(Problem) as refused:
-        await merged(KEYED, board, [Delta(b'{"k":1,"b":2}', "[1]", line=3)], 25)
+        await merged(KEYED, board, [Delta(b'{"k":1,"b":2}', "[1]", line=3)], 25, 100)
     assert (refused.value.code, refused.value.line) == ("message-too-large", 3)
 
 
 async def test_others_get_their_turn_while_many_are_merged() -> None:
     deltas = [Delta(b'{"k":1}', "[1]")] * (3 * MERGED_AT_ONCE)
-    task = asyncio.create_task(merged(KEYED, board_of(), deltas, 1_000))
+    task = asyncio.create_task(merged(KEYED, board_of(), deltas, 1_000, 1 << 20))
     turns = 0
     while not task.done():
         turns += 1
         await asyncio.sleep(0)
     assert turns >= 3
+
+
+async def test_the_records_of_a_request_count_together_and_not_the_patches() -> None:
+    # Each line makes a whole record: a small request on a large record is a large one.
+    board = board_of(b'{"k":1,"b":"%s"}' % (b"x" * 500))
+    deltas = [Delta(b'{"k":1,"a":%d}' % n, "[1]", line=n) for n in range(1, 20)]
+    assert len(await merged(KEYED, board, deltas[:3], 1_000, 2_000)) == 3
+    with pytest.raises(Problem) as refused:
+        await merged(KEYED, board, deltas, 1_000, 2_000)
+    assert (refused.value.code, refused.value.line) == ("message-too-large", 4)

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from typing import cast
 
 import pytest
 
 from tests.support.rules import rule
 from tidegate.app.http.problems import Problem
-from tidegate.app.topics.query import LOOKED_AT_ONCE, SowQuery, matching
+from tidegate.app.topics.query import (
+    LOOKED_AT_FIRST,
+    LOOKED_AT_ONCE,
+    STEP_S,
+    SowQuery,
+    matching,
+)
 from tidegate.conflation.definition import Kind
-from tidegate.conflation.frame import Frame
+from tidegate.conflation.frame import Frame, Tombstone
 from tidegate.keys.filter import Filter
 from tidegate.keys.order import Order
 
@@ -57,7 +65,7 @@ REFUSED = [
     ({"top_n": "0"}, "options-invalid", None),
     ({"top_n": "1_0"}, "options-invalid", None),
     ({"skip_n": "1"}, "options-invalid", None),
-    ({"filter": "x" * 5_000}, "filter-invalid", None),
+    ({"filter": "x" * 5_000}, "filter-invalid", 4_096),
 ]
 
 
@@ -88,6 +96,42 @@ async def test_others_get_their_turn_while_many_are_looked_at() -> None:
     assert len(await task) == 2 * LOOKED_AT_ONCE
 
 
+@pytest.mark.parametrize(
+    ("each_s", "at_once"),
+    [
+        pytest.param(STEP_S / 20, 20, id="dear"),
+        pytest.param(2 * STEP_S, 1, id="dearer-than-a-step"),
+        pytest.param(0.0, LOOKED_AT_ONCE, id="cheap"),
+    ],
+)
+async def test_a_step_looks_at_as_many_as_its_time_allows(
+    monkeypatch: pytest.MonkeyPatch, each_s: float, at_once: int
+) -> None:
+    now_s, looked = 0.0, 0
+
+    class Counted:
+        @staticmethod
+        def matcher(_topic: str) -> Callable[[bytes, str], bool]:
+            def matches(_payload: bytes, _key: str) -> bool:
+                nonlocal now_s, looked
+                now_s, looked = now_s + each_s, looked + 1
+                return True
+
+            return matches
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now_s)
+    records = RECORDS * LOOKED_AT_ONCE
+    task = asyncio.create_task(matching(records, cast("Filter", Counted()), "px"))
+    turns: list[int] = []
+    while not task.done():
+        before = looked
+        await asyncio.sleep(0)
+        turns.append(looked - before)
+    assert turns[0] <= LOOKED_AT_FIRST
+    assert max(turns[7:]) == at_once  # until then pieces grow
+    assert await task == records
+
+
 @pytest.mark.parametrize("top_n", [None, 1, 2 * LOOKED_AT_ONCE + 1])
 async def test_many_are_put_in_order_in_pieces(top_n: int | None) -> None:
     records = [
@@ -98,3 +142,21 @@ async def test_many_are_put_in_order_in_pieces(top_n: int | None) -> None:
     found = await query.rows(records, "px")
     ranked = sorted(records, key=lambda record: -(record.offset * 7_919 % 3_001))
     assert found == ranked[:top_n]
+
+
+@pytest.mark.parametrize("wanted", [None, "/v = 1"])
+async def test_tombstones_are_no_rows(wanted: str | None) -> None:
+    kept, gone = Frame(1, b'{"v":1}', "[1]"), Tombstone(2, b'{"v":1}', "[2]")
+    parsed = None if wanted is None else Filter.parse(wanted)
+    found = await matching([kept, gone], parsed, "px")
+    assert found == [kept]
+
+
+async def test_all_records_are_listed_in_turn_with_others() -> None:
+    task = asyncio.create_task(matching(RECORDS * (30 * LOOKED_AT_ONCE), None, "px"))
+    turns = 0
+    while not task.done():
+        turns += 1
+        await asyncio.sleep(0)
+    assert turns >= 4
+    assert len(await task) == len(RECORDS) * 30 * LOOKED_AT_ONCE

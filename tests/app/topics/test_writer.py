@@ -11,6 +11,7 @@ from tests.support.rules import rule
 from tidegate.app.stores.items import Item, Message, Removal
 from tidegate.app.stores.memory import MemoryStore
 from tidegate.app.stores.store import Appended, Producer, Publication, Retry, TopicRecord
+from tidegate.app.topics.registry import CatalogTopic
 from tidegate.app.topics.writer import FRAMED_AT_ONCE, REMOVED_AT_ONCE
 from tidegate.conflation.errors import TopicUnknown
 from tidegate.conflation.frame import Frame, RemovalReason, RestoredTopic, Tombstone
@@ -82,6 +83,26 @@ async def test_a_record_of_a_topic_that_was_taken_anew_is_still_the_same() -> No
     renewed = TopicRecord("px", entry.document, "another")
     place.catalog.renew(renewed, RestoredTopic(head=2, records=again, journal=again))
     assert await place.writer.remove(entry, records, RemovalReason.DELETED) == 2
+    assert place.sow("px") == []
+
+
+async def test_a_removal_of_slices_is_begun_again_in_another_epoch() -> None:
+    """What the first slices removed is there again: an answer must not count it as gone."""
+    records = [{"k": n} for n in range(2 * REMOVED_AT_ONCE)]
+    place = await keyed(*records)
+    entry = place.catalog.get("px")
+    again = [Frame(it.offset, it.payload, it.key, it.timestamp_ms) for it in place.live("px")]
+
+    async def removed(entry: CatalogTopic) -> int:
+        return await place.writer.remove(entry, place.live("px"), RemovalReason.DELETED)
+
+    removing = asyncio.create_task(place.catalog.with_newest_definition(entry, removed))
+    while len(place.sow("px")) == len(records):
+        await asyncio.sleep(0)
+    renewed = TopicRecord("px", entry.document, "another")
+    head = place.driver.engine.topic("px").head
+    place.catalog.renew(renewed, RestoredTopic(head=head, records=again))
+    assert await removing == len(records)
     assert place.sow("px") == []
 
 

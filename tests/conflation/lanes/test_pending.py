@@ -12,7 +12,8 @@ from tests.support.manual_driver import make_frames, token
 from tests.support.rules import rule
 from tidegate.conflation.frame import Frame, Receipt, RemovalReason, Row, Tombstone, receipt_of
 from tidegate.conflation.lanes.member import Backlog
-from tidegate.conflation.lanes.pending import Pending, PendingKeys, PendingPart
+from tidegate.conflation.lanes.part import PendingPart
+from tidegate.conflation.lanes.pending import Pending, PendingKeys
 from tidegate.conflation.subscription import FeedId, LaneId
 from tidegate.keys import patch as patches
 from tidegate.keys.merging import Matcher, Merger, Verdict
@@ -152,7 +153,8 @@ def test_patches_compose_and_one_that_is_missing_asks_for_the_value() -> None:
 def test_a_later_member_gets_only_the_later_part_of_an_entry() -> None:
     """Nothing from before its cut."""
     early, late = message(1), message(2)
-    entry = Pending("k", [early, PendingPart(1, late.frame, late.count, is_new=False)], 0, 2, 1)
+    newest = PendingPart(1, late.frame, late.count, is_new=False)
+    entry = Pending("k", newest, 0, 2, 1, older=(early,))
     whole, own = entry.whole(), entry.whole(1)
     assert whole is not None
     assert own is not None

@@ -13,8 +13,9 @@ from tests.support.manual_driver import (
 )
 from tests.support.rules import rule
 from tidegate.conflation.frame import Receipt
-from tidegate.conflation.lanes.pending import Pending, PendingPart
-from tidegate.conflation.lanes.stateful import Flushes
+from tidegate.conflation.lanes.flushes import Flushes
+from tidegate.conflation.lanes.part import PendingPart
+from tidegate.conflation.lanes.pending import Pending
 from tidegate.conflation.subscription import FeedId, LaneId
 from tidegate.keys.spec import KeySpec
 
@@ -269,7 +270,7 @@ def flush(text: str, first: int) -> list[Pending]:
     return [
         Pending(
             frame.key,
-            [PendingPart(0, frame, Receipt(1, frame.offset, 0), is_new=False)],
+            PendingPart(0, frame, Receipt(1, frame.offset, 0), is_new=False),
             0,
             frame.offset,
             frame.offset,
@@ -288,9 +289,9 @@ def behind(flushes: Flushes, position: int) -> str:
 @rule("delta-6")
 def test_who_is_behind_gets_what_it_missed_put_together() -> None:
     flushes = Flushes(LANE)
-    flushes.add(1, flush("a1 b1", 1))
-    flushes.add(2, flush("a2", 3))
-    flushes.add(3, flush("c1", 4))
+    flushes.add(1, flush("a1 b1", 1), group=1)
+    flushes.add(2, flush("a2", 3), group=2)
+    flushes.add(3, flush("c1", 4), group=3)
     assert [behind(flushes, position) for position in range(4)] == ["b1 a2 c1", "a2 c1", "c1", ""]
 
 
@@ -298,7 +299,7 @@ def test_neighbours_become_one_where_nobody_stands_between() -> None:
     """Law 3: a slow member costs its changed keys, not the flushes that it missed."""
     flushes = Flushes(LANE)
     for position in range(1, 50):
-        flushes.add(position, flush(f"a{position}", position))
+        flushes.add(position, flush(f"a{position}", position), group=position)
         flushes.drop({0, position})
     assert len(flushes) == 1
     assert behind(flushes, 0) == "a49"
@@ -306,12 +307,12 @@ def test_neighbours_become_one_where_nobody_stands_between() -> None:
 
 def test_what_everybody_has_is_forgotten() -> None:
     flushes = Flushes(LANE)
-    flushes.add(1, flush("a1", 1))
-    flushes.add(2, flush("a2", 2))
+    flushes.add(1, flush("a1", 1), group=1)
+    flushes.add(2, flush("a2", 2), group=2)
     flushes.drop({1, 2})
     assert len(flushes) == 1
     flushes.drop({2})
     assert len(flushes) == 0
-    flushes.add(3, flush("a3", 3))
+    flushes.add(3, flush("a3", 3), group=3)
     flushes.drop(set())
     assert len(flushes) == 0

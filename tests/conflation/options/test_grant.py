@@ -13,6 +13,7 @@ from tidegate.conflation.subscription import Auto, Command, NotFound, Replay, Sh
 from tidegate.keys.errors import FilterInvalid
 from tidegate.keys.filter import Filter
 from tidegate.keys.order import Order
+from tidegate.keys.reducers import Reduce
 from tidegate.keys.spec import KeySpec
 from tidegate.keys.text.bookmark import Bookmark
 from tidegate.keys.text.rate import Rate
@@ -23,6 +24,7 @@ RETAINED = Definition(History(1), retains=True)
 TEXT = Definition(History(1), kind=Kind.TEXT)
 SECOND = 1_000_000_000
 BY_KEY = "conflation_key=[/k],pace=batch"
+SUMS = Definition(History(1), KeySpec.parse("[/k]"), merge=Reduce.of({"/q": "sum"}))
 
 
 def decided(
@@ -233,3 +235,17 @@ def test_an_option_without_effect_gives_a_warning(
     text: str, definition: Definition, command: str | None, order_text: str, warnings: list[str]
 ) -> None:
     assert warned(text, definition, command, order_text) == warnings
+
+
+@rule("merge-8")
+def test_the_topic_s_merge_may_not_write_to_the_conflation_key() -> None:
+    """A row of the key 1 would have the sum of all its ones in that field."""
+    with pytest.raises(OptionsInvalid, match="give reduce beside it") as raised:
+        decided("conflation=1s,conflation_key=[/q]", SUMS)
+    assert raised.value.position == 14
+    for text in ("conflation=1s", "conflation=1s,conflation_key=[/x]"):
+        assert "reduce=[/q:sum]" in granted(decided(text, SUMS))
+    own = decided("conflation=1s,conflation_key=[/q],reduce=[/q:last]", SUMS)
+    assert "reduce=[/q:last]" in granted(own)
+    groups = "conflation=1s,conflation_key=[/q],projection=[SUM(/x) AS /s],grouping=[/q]"
+    assert "projection=" in granted(decided(groups, SUMS))

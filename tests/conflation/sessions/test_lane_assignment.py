@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import pytest
+
+from tests.support.calls import counted
 from tests.support.manual_driver import ManualDriver
+from tidegate.conflation.errors import TopicUnknown
 from tidegate.conflation.lanes.lane import Lane
+from tidegate.conflation.outputs import Unsubscribed
+from tidegate.conflation.sessions.lane_assignment import LaneAssignment
+from tidegate.conflation.sessions.registry import SessionRegistry
 from tidegate.conflation.sessions.session import QueueLimits
+from tidegate.conflation.steps import CHEAP
+from tidegate.conflation.topics.recorded import Recording
 
 LIMITS = QueueLimits(100, 1 << 20)
 
@@ -88,3 +97,73 @@ def test_who_leaves_drops_what_was_held_for_it() -> None:
     assert driver.received(session="other") == ["a1 b1"]
     stats = driver.engine.topic_stats("px")
     assert (stats.matched, stats.delivered, stats.dropped) == (4, 2, 2)
+
+
+def crowded(policy: str = "off") -> ManualDriver:
+    """A topic with ten sessions, of which a step concerns one."""
+    made = ManualDriver(opening_records_max=CHEAP)
+    made.topic(policy=policy)
+    for number in range(10):
+        made.subscribe(session=f"s{number}")
+    return made
+
+
+def steps_of(made: ManualDriver, calls: list[int]) -> list[int]:
+    """Do all steps; return the calls of a method in each."""
+    found = []
+    while made.engine.has_openings:
+        calls[0] = 0
+        made.engine.open_step(made.now)
+        found.append(calls[0])
+    return found
+
+
+def test_a_topic_of_many_sessions_ends_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = crowded()
+    calls = counted(monkeypatch, SessionRegistry, "leave")
+    made.engine.drop_topic("px")
+    assert calls == [0]
+    with pytest.raises(TopicUnknown):
+        made.engine.topic("px")
+    assert max(steps_of(made, calls)) == 1
+    for number in range(10):
+        ends = [out for out in made.engine.take(f"s{number}", 99) if isinstance(out, Unsubscribed)]
+        assert [end.reason for end in ends] == ["REMOVED"]
+
+
+def test_a_topic_that_is_made_anew_ends_its_predecessor_first() -> None:
+    made = crowded()
+    made.engine.drop_topic("px")
+    made.engine.open_step(made.now)
+    made.topic()
+    assert made.engine.topic_stats("px").subscriptions == 0
+    made.subscribe(session="s10")
+    while made.engine.has_openings:
+        made.engine.open_step(made.now)
+    assert made.engine.topic_stats("px").subscriptions == 1
+
+
+def test_a_policy_moves_many_queues_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = crowded()
+    calls = counted(monkeypatch, LaneAssignment, "change")
+    made.topic(policy="always")
+    assert calls == [0]
+    assert [found for found in steps_of(made, calls) if found] == [1] * 10
+    topic = made.engine.topic("px")
+    [lane] = [lane for feed in topic.feeds.values() for lane in feed.lanes.values()]
+    assert lane.id.always
+    assert len(lane.members) == 10
+
+
+def test_many_readers_of_a_journal_begin_without_its_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first step takes the cut: after a restart many clients begin in one turn."""
+    made = ManualDriver(opening_records_max=2)
+    made.topic()
+    for number in range(10):
+        made.publish(f"a{number} b{number}")
+    calls = counted(monkeypatch, Recording, "take")
+    for number in range(5):
+        options = "bookmark=epoch,conflation=1s,conflation_key=[/v]"
+        made.subscribe(options, session=f"s{number}")
+    assert calls == [0]
+    assert max(steps_of(made, calls)) == 1

@@ -13,7 +13,7 @@ from tidegate.conflation.frame import Frame
 from tidegate.conflation.options.grant import decide
 from tidegate.conflation.options.table import Options
 from tidegate.conflation.outputs import CloseReason, Goodbye, QueueCrossed, Rows, SessionClosed
-from tidegate.conflation.sessions.session import QueueLimits, Session
+from tidegate.conflation.sessions.session import QueueLimits
 from tidegate.keys.spec import KeySpec
 
 SPEC = KeySpec.of(["/t"])
@@ -367,23 +367,3 @@ def test_rows_still_rise_and_stand_for_all_messages(idle: bool) -> None:
     rows = [frame for out in driver.take() if isinstance(out, Rows) for frame in out.batch.frames]
     assert all(one.offset < other.offset for one, other in pairwise(rows))
     assert sum(getattr(row, "messages", 1) for row in rows) == 30
-
-
-def test_a_healthy_session_is_looked_at_only_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Law 1: a publish does not look at every session's queue."""
-    driver = ManualDriver()
-    driver.topic()
-    for number in range(50):
-        driver.session(f"s{number}", messages_max=1_000)
-        driver.subscribe(session=f"s{number}")
-    looked: list[str] = []
-    fills = Session.fills
-
-    def spy(session: Session) -> tuple[int, int]:
-        looked.append(session.id)
-        return fills(session)
-
-    monkeypatch.setattr(Session, "fills", spy)
-    for number in range(400):
-        driver.publish(f"a{number}")
-    assert looked == []

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from itertools import product
+
+from hypothesis import given
+from hypothesis import strategies as st
+
 from tests.support.manual_driver import ManualDriver, described
+from tests.support.profiles import examples
 from tests.support.rules import rule
 from tidegate.conflation.definition import Priority
-from tidegate.conflation.sessions.session import QueueLimits
+from tidegate.conflation.sessions.session import QueueLimits, Subscribers
+from tidegate.conflation.sessions.subscriber import Subscriber, SubscriberId
+from tidegate.conflation.topics.topic import Topic
 
 
 def two_subscriptions() -> ManualDriver:
@@ -143,3 +151,36 @@ def test_control_events_need_no_room() -> None:
         driver.engine.unsubscribe("s", name)
     assert driver.engine.session_stats("s").queued_messages == 1
     assert len(driver.received()) == 11
+
+
+VERBS = st.sampled_from(("add", "remove", "pass_turn"))
+NAMES = [*product(("s1", "s2", "s3"), ("px", "other"))]
+
+
+@examples(200, nightly=2_000)
+@given(calls=st.lists(st.tuples(VERBS, st.sampled_from(NAMES))))
+def test_subscribers_are_kept_as_a_dict_keeps_them(calls: list[tuple[str, SubscriberId]]) -> None:
+    driver = two_subscriptions()
+    wish = next(iter(driver.engine.session("s").subscribers)).member.subscription
+    topics: dict[str, Topic] = {name: driver.engine.topic(name) for name in ("px", "other")}
+    found, model = Subscribers(), dict[SubscriberId, Subscriber]()
+    for verb, (name, topic) in calls:
+        if verb == "add":
+            model[name, topic] = Subscriber.of("s", name, topics[topic], wish)
+            found.add(model[name, topic])
+        elif (name, topic) in model and verb == "remove":
+            found.remove(model.pop((name, topic)))
+        elif (name, topic) in model:
+            found.pass_turn(model[name, topic])
+            model[name, topic] = model.pop((name, topic))
+        assert [*found] == [*model.values()]
+        assert len(found) == len(model)
+        assert [found.get(each) for each in NAMES] == [model.get(each) for each in NAMES]
+
+
+def test_subscribers_may_go_while_they_are_looked_at() -> None:
+    driver = two_subscriptions()
+    subscribers = driver.engine.session("s").subscribers
+    for each in subscribers:
+        subscribers.remove(each)
+    assert not subscribers

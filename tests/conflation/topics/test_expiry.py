@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.support.manual_driver import ManualDriver
 from tests.support.rules import rule
 from tidegate.conflation.outputs import RecordsExpired
-from tidegate.conflation.topics.topic import Expiry
+from tidegate.conflation.schedule import Expiry
 
 
 def test_deadlines_come_in_the_order_of_publication() -> None:

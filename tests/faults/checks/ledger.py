@@ -67,12 +67,13 @@ class Request:
         """Whether it was promised, and that no earlier than the last announced loss.
 
         What was under way at that moment may have been answered just before it, in the epoch that
-        ended: its answer only came later. `epoch` is the one that began.
+        ended: its answer only came later. `epoch` is the one that began. An answer that has no
+        bookmark, such as that of a removal, does not say in which of the two it was given.
         """
         if not self.is_promised or self.answer is None:
             return False
         first = self.answer.first
-        has_ended = first is not None and bool(epoch) and not first.startswith(f"{epoch}-")
+        has_ended = first is None or (bool(epoch) and not first.startswith(f"{epoch}-"))
         return self.answer.at_s >= since_s and not (has_ended and self.sent_at_s < since_s)
 
     def idents(self) -> Iterator[Ident]:

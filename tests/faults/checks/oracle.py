@@ -99,7 +99,9 @@ def judge_world(journal: Sequence[Entry], world: World) -> list[Finding]:
     ]
 
 
-def judge_records(ledger: Ledger, world: World, since_s: float = 0.0) -> list[Finding]:
+def judge_records(
+    ledger: Ledger, world: World, since_s: float = 0.0, epoch: str = ""
+) -> list[Finding]:
     """Whether each record is at least as new as promised, where the journal was trimmed.
 
     A record is written by one writer, so its requests have an order; but what was not answered
@@ -115,7 +117,9 @@ def judge_records(ledger: Ledger, world: World, since_s: float = 0.0) -> list[Fi
         if record not in newest
     ]
     for record, history in newest.items():
-        promised = [at for at, (request, _) in enumerate(history) if request.is_owed(since_s)]
+        promised = [
+            at for at, (request, _) in enumerate(history) if request.is_owed(since_s, epoch)
+        ]
         since = promised[-1] if promised else 0
         may_be = [ident for _, ident in history[since:]]
         may_be += [ident for request, ident in history[:since] if request.answer is None]

@@ -124,7 +124,7 @@ class Subscriber:
                 now = time.monotonic()
                 for row in document.get("rows", [document]):
                     visit.take_row(Seen(row["op"], epoch_of(row["bookmark"]), entry_of(row), now))
-        self.replica.take(event)
+        assert self.replica.take(event).is_whole, "a delta came for a record that is not held"
         self.last_id = event.id
 
 

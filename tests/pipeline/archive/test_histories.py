@@ -17,7 +17,7 @@ from tidegate.keys.path import FieldPath
 from tidegate.pipeline.archive.folder import TopicFolder
 from tidegate.pipeline.archive.histories import open_history
 from tidegate.pipeline.archive.recorded import BEGINNING, History, RecordedPlace, Window
-from tidegate.pipeline.columns.reading import TimeField
+from tidegate.pipeline.columns.times import TimeField
 from tidegate.pipeline.errors import HistoryInvalid, HistoryUnreadable, UsageInvalid
 
 EVERYTHING = Window()
@@ -87,7 +87,7 @@ def test_times_stand_in_a_field(tmp_path: Path) -> None:
     [
         (b'{"n":"\xff"}', "not valid UTF-8, at byte 6"),
         (b'{"n":', "not JSON: Input data was truncated, at byte 5"),
-        (b'1,"key":["a"],"reason":"deleted"', "not JSON: trailing characters, at byte 2"),
+        (b'1,"key":["a"],"reason":"deleted"', "not JSON: trailing characters, at byte 1"),
     ],
 )
 def test_a_bad_line_is_an_error_with_its_number(tmp_path: Path, line: bytes, said: str) -> None:

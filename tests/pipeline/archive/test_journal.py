@@ -199,7 +199,7 @@ def plainly_read(spark: SparkSession, archive_folder: Path) -> None:
     assert table.num_rows == 8
     lines = read_history(spark, archive_folder / "topic=ticks").collect()
     assert read_history(spark, archive_folder).count() == len(lines)
-    assert [line.line for line in lines if line.line is None] == []
+    assert [line.body for line in lines if line.body is None] == []
     assert len(lines) == 6
     assert all(line.time_ms > 0 for line in lines)
 

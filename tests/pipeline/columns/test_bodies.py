@@ -13,9 +13,10 @@ from tests.support.rules import rule
 from tidegate.keys.merging import Verdict
 from tidegate.keys.reducers import Reduce
 from tidegate.keys.spec import KeySpec
-from tidegate.pipeline.columns.bodies import Bodies, Folded, Merging, Newest, Slot, registered
-from tidegate.pipeline.columns.intervals import Interval, Pace, one_run_each
+from tidegate.pipeline.columns.bodies import Bodies, Merging, Newest, Slot, registered
 from tidegate.pipeline.errors import DefinitionInvalid
+from tidegate.pipeline.intervals import Interval, Pace, one_run_each
+from tidegate.pipeline.members.reducing import Folded
 
 TEXTS = [b'{"v":1}', None, b'{"v":2}', b'{"v":4}']
 
@@ -116,9 +117,10 @@ def test_another_records_message_is_a_failure() -> None:
 @rule("merge-9", "merge-6")
 def test_unsent_messages_do_not_reach_the_merger() -> None:
     bodies = merging("summed")
-    kept = begun(bodies, '{"k":1,"v":1}')
-    bodies.put_before(kept, 0, begun(bodies, '{"k":1,"v":1}'))
-    assert kept == begun(bodies, '{"k":1,"v":1}')
+    kept = begun(bodies, '{"k":1,"v":1}', '{"k":1,"v":2}')
+    none = np.zeros(2, np.int64)
+    found = bodies.with_unsent(kept, one_run_each(Interval(1, Pace.KEY), none, none))
+    assert found == begun(bodies, '{"k":1,"v":2}')
 
 
 def test_a_merger_is_found_by_its_name() -> None:

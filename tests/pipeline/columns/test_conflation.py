@@ -21,12 +21,13 @@ from tidegate.keys.filter import Filter
 from tidegate.keys.merging import Merger
 from tidegate.keys.reducers import Reduce
 from tidegate.keys.spec import KeySpec
-from tidegate.pipeline.columns.bodies import Folded, Merging, Newest, registered
+from tidegate.pipeline.columns.bodies import Merging, Newest, registered
 from tidegate.pipeline.columns.conflation import EARLIEST_NS, PUT, Conflation, Rows, Timeline
-from tidegate.pipeline.columns.intervals import MILLISECOND_NS, Interval, Pace
 from tidegate.pipeline.columns.recorded import conflate_in_place
 from tidegate.pipeline.columns.rows import PUBLISHED, arrow_schema
 from tidegate.pipeline.errors import DefinitionInvalid
+from tidegate.pipeline.intervals import MILLISECOND_NS, Interval, Pace
+from tidegate.pipeline.members.reducing import Folded
 
 
 @pytest.mark.parametrize(

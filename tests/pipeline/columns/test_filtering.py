@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -43,7 +44,9 @@ def agree(text: str, messages: list[str]) -> None:
     wanted = Filter.parse(text)
     bodies = [one.encode() for one in messages]
     matches = wanted.matcher("")
-    found = BatchFilter(wanted, "").matching(bodies, [""] * len(bodies))
+    found = BatchFilter(wanted, "").matching(
+        pa.array(bodies, pa.binary()), lambda: [""] * len(bodies)
+    )
     assert found.tolist() == [matches(body, "") for body in bodies]
 
 
@@ -62,8 +65,8 @@ def test_odd_messages_are_left_to_the_closures(text: str, messages: list[str]) -
 
 
 def test_which_filters_are_columns() -> None:
-    assert all(BatchFilter(Filter.parse(text), "").by_columns for text in COLUMNS)
-    assert not any(BatchFilter(Filter.parse(text), "").by_columns for text in CLOSURES)
+    assert all(BatchFilter(Filter.parse(text), "").paths for text in COLUMNS)
+    assert not any(BatchFilter(Filter.parse(text), "").paths for text in CLOSURES)
 
 
 def test_a_message_of_very_many_brackets_is_left_to_the_closures() -> None:

@@ -12,55 +12,20 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.support.rules import rule
+from tidegate.pipeline.columns.blocks import as_published
 from tidegate.pipeline.columns.history import (
     as_json,
     beyond_json,
     check_history,
     is_parquet,
-    lines_by_block,
     quoted,
     read_history,
-    stripped,
     wrong_line,
 )
 from tidegate.pipeline.errors import HistoryUnreadable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-
-def batch(*rows: tuple[str, int, bytes]) -> pa.RecordBatch:
-    columns = [list(column) for column in zip(*rows, strict=True)]
-    return pa.RecordBatch.from_arrays(
-        [pa.array(columns[0]), pa.array(columns[1]), pa.array(columns[2])],
-        ["file", "block", "line"],
-    )
-
-
-def test_pieces_stand_in_one_block_and_count_its_lines() -> None:
-    batches = [
-        batch(("a", 0, b"1"), ("a", 0, b"2"), ("a", 9, b"3"), ("b", 9, b"4")),
-        batch(("b", 9, b"5")).slice(0, 0),
-        batch(("b", 9, b"5"), ("b", 9, b"6"), ("a", 9, b"7")),
-    ]
-    found = [
-        (part.replace("\0", " ").replace("0" * 18, ""), row, piece.column("line").to_pylist())
-        for part, row, piece in lines_by_block(iter(batches))
-    ]
-    assert found == [
-        ("a 0", 0, [b"1", b"2"]),
-        ("a 9", 0, [b"3"]),
-        ("b 9", 0, [b"4"]),
-        ("b 9", 1, [b"5", b"6"]),
-        ("a 9", 0, [b"7"]),
-    ]
-
-
-def test_lines_lose_the_space_around_them_and_breaks_inside() -> None:
-    lines = pa.array([b" \t1\r", b"", None, b'{"a":\n1}', b"\x0c1"], pa.binary())
-    assert stripped(lines).to_pylist() == [b"1", b"", None, b'{"a": 1}', b"\x0c1"]
-    with pytest.raises(pa.ArrowInvalid):
-        stripped(pa.array([b"\xff"], pa.binary()))
 
 
 @pytest.mark.parametrize(
@@ -103,8 +68,10 @@ def test_parquet_is_known_by_its_name(tmp_path: Path) -> None:
 
 
 def lines_of(spark: SparkSession, path: Path) -> list[tuple[str, bytes, int | None]]:
-    rows = read_history(spark, path).collect()
-    return sorted((row.file.rpartition("/")[2], bytes(row.line), row.time_ms) for row in rows)
+    rows = as_published(read_history(spark, path)).collect()
+    return sorted(
+        (row.file.rpartition("/")[2], bytes(row.body).rstrip(b"\n"), row.time_ms) for row in rows
+    )
 
 
 @pytest.mark.spark

@@ -34,11 +34,11 @@ from tidegate.keys.reducers import Reduce
 from tidegate.keys.spec import KeySpec
 from tidegate.pipeline.columns.conflation import DELETED, EXPIRED, PUT, UNMATCHED, Conflation
 from tidegate.pipeline.columns.intake import Intake, combine, cut_messages, merge
-from tidegate.pipeline.columns.intervals import MILLISECOND_NS, Interval, Pace
-from tidegate.pipeline.columns.reading import TimeField
 from tidegate.pipeline.columns.recorded import conflate_in_place, conflate_in_shards
 from tidegate.pipeline.columns.rows import PUBLISHED, Messages, arrow_schema
+from tidegate.pipeline.columns.times import TimeField
 from tidegate.pipeline.errors import HistoryInvalid
+from tidegate.pipeline.intervals import MILLISECOND_NS, Interval, Pace
 
 SECOND = Interval(1_000 * MILLISECOND_NS, Pace.KEY)
 TIME = TimeField(FieldPath.parse("/t"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +13,8 @@ from tidegate.keys.errors import JsonInvalid
 from tidegate.keys.jsontext import check_json
 from tidegate.keys.path import FieldPath
 from tidegate.keys.spec import KeySpec, conflation_key
-from tidegate.pipeline.columns.reading import LineInvalidError, MessageReader, TimeField, Unit
+from tidegate.pipeline.columns.reading import LineInvalidError, MessageReader
+from tidegate.pipeline.columns.times import TimeField, Unit
 
 SPECS = [KeySpec.of(["/a", "/b"]), KeySpec.of(["/b"])]
 TIME = TimeField(FieldPath.parse("/t"))
@@ -39,14 +41,18 @@ def test_keys_are_those_of_the_closures_and_bad_lines_are_found(written: list[st
     for time in (None, TIME):
         reader = MessageReader(SPECS, time)
         if time is None and not bad:
-            _, codes = reader.read(lines)
+            _, codes = reader.read(arrow(lines))
             for spec, known, column in zip(SPECS, reader.codes, codes, strict=True):
                 key_of = conflation_key(spec)
                 assert [known.texts[code] for code in column] == [key_of(line) for line in lines]
         elif time is None:
             with pytest.raises(LineInvalidError) as raised:
-                reader.read(lines)
+                reader.read(arrow(lines))
             assert raised.value.index == bad[0]
+
+
+def arrow(lines: list[bytes]) -> pa.Array:
+    return pa.array(lines, pa.binary())
 
 
 def is_message(line: bytes) -> bool:
@@ -76,14 +82,16 @@ def is_message(line: bytes) -> bool:
 def test_a_time_is_milliseconds_seconds_or_iso(unit: str, written: str, ns: int) -> None:
     for path in ("/t", "/deep/t"):
         reader = MessageReader([SPECS[1]], TimeField(FieldPath.parse(path), Unit(unit)))
-        times, _ = reader.read([f'{{"t":{written},"deep":{{"t":{written}}},"b":"x"}}'.encode()])
+        times, _ = reader.read(
+            arrow([f'{{"t":{written},"deep":{{"t":{written}}},"b":"x"}}'.encode()])
+        )
         assert times is not None
         assert times.tolist() == [ns]
 
 
 def test_each_number_has_its_own_unit() -> None:
     reader = MessageReader([SPECS[1]], TIME)
-    times, _ = reader.read([b'{"t":5}', b'{"t":200000000}', b'{"t":200000000000}'])
+    times, _ = reader.read(arrow([b'{"t":5}', b'{"t":200000000}', b'{"t":200000000000}']))
     assert times is not None
     assert times.tolist() == [5_000_000, 2 * 10**17, 2 * 10**17]
 
@@ -103,39 +111,17 @@ def test_each_number_has_its_own_unit() -> None:
 )
 def test_a_line_without_a_time_is_named(line: bytes) -> None:
     with pytest.raises(LineInvalidError, match="no time in /t") as raised:
-        MessageReader([SPECS[1]], TIME).read([b'{"t":1}', line])
+        MessageReader([SPECS[1]], TIME).read(arrow([b'{"t":1}', line]))
     assert raised.value.index == 1
 
 
 def test_text_that_is_no_utf_8_is_found_also_where_nothing_is_read() -> None:
     with pytest.raises(LineInvalidError, match="UTF-8"):
-        MessageReader(SPECS, TIME).read([b'{"a":"x","b":"x","t":1,"c":"\xff"}'])
+        MessageReader(SPECS, TIME).read(arrow([b'{"a":"x","b":"x","t":1,"c":"\xff"}']))
 
 
 def test_a_key_of_no_field_is_the_topic_itself() -> None:
     reader = MessageReader([KeySpec()], TIME)
-    _, codes = reader.read([b'{"t":1}', b'{"t":2}'])
+    _, codes = reader.read(arrow([b'{"t":1}', b'{"t":2}']))
     assert np.array_equal(codes[0], [0, 0])
     assert reader.codes[0].texts == ["[]"]
-
-
-FIELD = FieldPath.parse("/t")
-times = st.one_of(
-    st.integers(0, 4_000_000_000), st.floats(0, 4e9), st.just("2013-10-08T09:30:00.5Z")
-)
-
-
-@examples(100, nightly=1_000)
-@given(st.sampled_from(Unit), st.lists(times, min_size=1, max_size=5))
-def test_many_times_are_read_as_each_by_itself(unit: Unit, found: list[int | float | str]) -> None:
-    field = TimeField(FIELD, unit)
-    assert field.column_ns(found).tolist() == [field.ns(each) for each in found]
-
-
-OUT_OF_RANGE = [1e300, 2**63, "0001-01-01T00:00:00Z", "1677-01-01", "2263-01-01T00:00:00Z"]
-
-
-@pytest.mark.parametrize("found", [None, True, [1], "soon", *OUT_OF_RANGE])
-def test_what_is_no_time_is_refused(found: object) -> None:
-    with pytest.raises(ValueError, match=r"time|isoformat"):
-        TimeField(FIELD).ns(found)

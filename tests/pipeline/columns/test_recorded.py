@@ -17,15 +17,14 @@ from tidegate.keys.path import FieldPath
 from tidegate.keys.spec import KeySpec, record_key
 from tidegate.pipeline.columns.conflation import Conflation
 from tidegate.pipeline.columns.history import read_history
-from tidegate.pipeline.columns.intervals import MILLISECOND_NS, Interval, Pace
-from tidegate.pipeline.columns.reading import TimeField
 from tidegate.pipeline.columns.recorded import (
     by_shards,
     conflate_recorded,
     in_place,
-    recorded_lines,
 )
 from tidegate.pipeline.columns.rows import PUBLISHED
+from tidegate.pipeline.columns.times import TimeField
+from tidegate.pipeline.intervals import MILLISECOND_NS, Interval, Pace
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -87,7 +86,7 @@ def test_a_slice_of_the_recorded_ticks(spark: SparkSession, tmp_path: Path, pace
     asked = Conflation(
         spec, Interval(1_000 * MILLISECOND_NS, pace), TimeField(FieldPath.parse("/ts"))
     )
-    read = recorded_lines(read_history(spark, tmp_path))
+    read = read_history(spark, tmp_path)
     assert rows(in_place(read, asked)) == expected
     assert rows(by_shards(read, asked)) == expected
 

@@ -62,8 +62,8 @@ def test_a_key_has_one_shard_in_every_process() -> None:
 
 NUMBERS = np.arange(4)
 FOUND = Messages(
-    "f\0" + "0" * 19, 7, 30, NUMBERS, NUMBERS * 10, NUMBERS * 11, NUMBERS + 7, NUMBERS * 2,
-    NUMBERS % 2, pa.array([b"a", None, b"c", None], pa.binary()),
+    "f\0" + "0" * 19, 7, 30, NUMBERS, NUMBERS * 10, NUMBERS * 11, NUMBERS + 7, NUMBERS + 5,
+    NUMBERS + 1, NUMBERS * 2, NUMBERS % 2, pa.array([b"a", None, b"c", None], pa.binary()),
 )  # fmt: skip
 
 
@@ -76,7 +76,29 @@ def test_some_of_them_travel_as_a_block() -> None:
     assert found.times_ns.tolist() == [0, 20]
     assert found.greatest_ns.tolist() == [0, 22]
     assert (found.positions.tolist(), found.published_ms.tolist()) == ([7, 9], [0, 4])
+    assert (found.firsts.tolist(), found.counts.tolist()) == ([5, 7], [1, 3])
     assert found.bodies.to_pylist() == [b"a", b"c"]
+
+
+def test_neighbours_of_a_key_with_the_same_times_become_one_row() -> None:
+    # Places 0, 1 and 4 are of one key and time; 2 has another key, 3 and 5 other times.
+    ones = np.ones(6, np.int64)
+    places = np.arange(6)
+    found = Messages(
+        "f\0", 0, 9, np.array([0, 0, 1, 1, 0, 0]), np.array([5, 5, 5, 6, 5, 5]),
+        np.array([5, 5, 5, 5, 5, 6]), places, places, ones, places + 10, ones * 0,
+        pa.array([b"0", b"1", b"2", b"3", b"4", b"5"], pa.binary()),
+    )  # fmt: skip
+    every = found.combined(np.ones(6, np.bool_))
+    assert every.positions.tolist() == [2, 3, 4, 5]
+    assert every.firsts.tolist() == [2, 3, 0, 5]
+    assert every.counts.tolist() == [1, 1, 3, 1]
+    assert every.published_ms.tolist() == [12, 13, 10, 15]
+    assert every.codes.tolist() == [1, 1, 0, 0]
+    assert every.bodies.to_pylist() == [b"2", b"3", b"4", b"5"]
+    # A removal between two messages keeps them apart.
+    apart = found.combined(np.array([True, False, True, True, True, True]))
+    assert apart.positions.tolist() == [0, 1, 2, 3, 4, 5]
 
 
 def test_what_was_set_aside_brings_its_reasons_for_keys() -> None:

@@ -36,10 +36,10 @@ from tidegate.keys.spec import KeySpec
 from tidegate.pipeline.columns import shard
 from tidegate.pipeline.columns.conflation import Conflation
 from tidegate.pipeline.columns.intake import Intake
-from tidegate.pipeline.columns.intervals import MILLISECOND_NS, Interval, Pace
-from tidegate.pipeline.columns.reading import TimeField
 from tidegate.pipeline.columns.rows import PUBLISHED, arrow_schema
 from tidegate.pipeline.columns.shard import DUE, FAILURES, KEYS, Shard, refused, restored, saved
+from tidegate.pipeline.columns.times import TimeField
+from tidegate.pipeline.intervals import MILLISECOND_NS, Interval, Pace
 
 SECOND = 1_000_000_000
 

@@ -9,10 +9,10 @@ from tests.pipeline.merger import MERGER
 from tidegate.keys.filter import Filter
 from tidegate.keys.path import FieldPath
 from tidegate.keys.reducers import Reduce
-from tidegate.pipeline.columns.intervals import Pace
-from tidegate.pipeline.columns.reading import TimeField, Unit
+from tidegate.pipeline.columns.times import TimeField, Unit
 from tidegate.pipeline.definitions.conflation import ConflationDefinition, EventTime
 from tidegate.pipeline.definitions.stream import read_definitions
+from tidegate.pipeline.intervals import Pace
 
 OLD = "rows_per_batch = 10"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tidegate.pipeline.errors import DefinitionInvalid
-from tidegate.pipeline.format.options import ReadOptions, WriteOptions
+from tidegate.pipeline.format.options import ReadOptions, WriteOptions, rows_per_task
 
 
 def test_only_a_topic_must_be_named() -> None:
@@ -65,3 +65,18 @@ def test_what_is_read_is_checked(given: dict[str, str], said: str) -> None:
 def test_what_is_written_is_checked(given: dict[str, str], said: str) -> None:
     with pytest.raises(DefinitionInvalid, match=said):
         WriteOptions.of(given)
+
+
+@pytest.mark.parametrize(
+    ("rows", "cores", "size"),
+    [
+        (10, 2, 20_000),
+        (200_000, None, 20_000),
+        (200_000, 2, 100_000),
+        (200_001, 2, 100_001),
+        (200_000, 16, 20_000),
+        (9_000_000, 2, 250_000),
+    ],
+)
+def test_tasks_are_few_and_as_many_as_run_at_once(rows: int, cores: int | None, size: int) -> None:
+    assert rows_per_task(rows, cores) == size

@@ -17,7 +17,7 @@ from tidegate.pipeline.errors import (
     SourceLost,
 )
 from tidegate.pipeline.format import journal
-from tidegate.pipeline.format import reader as slices
+from tidegate.pipeline.format import options as options_module
 from tidegate.pipeline.format.options import ReadOptions
 from tidegate.pipeline.format.reader import (
     JournalEdge,
@@ -110,7 +110,7 @@ def test_a_stream_on_an_empty_topic_starts_with_its_first_message(
 def test_a_batch_is_cut_into_slices_and_pages_without_gaps(
     journals: Journals, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(slices, "MESSAGES_PER_TASK_MAX", 4)
+    monkeypatch.setattr(options_module, "ROWS_PER_TASK", 4)
     monkeypatch.setattr(journal, "MESSAGES_PER_REQUEST_MAX", 2)
     journals.topic("t", LINES)
     assert len(reader(journals).partitions(at(1), at(10))) == 3

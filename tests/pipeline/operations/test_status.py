@@ -25,10 +25,10 @@ def test_the_pace_is_that_of_the_newest_batch() -> None:
     progress: dict[str, Any] = {
         "batchId": 7,
         "durationMs": {"triggerExecution": 1500, "addBatch": 1200},
-        "processedRowsPerSecond": 40.5,
+        "processedRowsPerSecond": 2.0,  # pages, not messages
         "sources": [TOPIC],
     }
-    assert pace_of(progress) == Pace(batch=7, rows_per_s=40.5, batch_s=1.5, lag=60)
+    assert pace_of(progress, messages=60) == Pace(batch=7, rows_per_s=40, batch_s=1.5, lag=60)
 
 
 def test_before_the_first_batch_nothing_is_known() -> None:
@@ -125,4 +125,6 @@ def test_a_failure_says_when_the_next_start_is() -> None:
 def test_a_batch_adds_to_what_was_there() -> None:
     once = Totals().with_batch(messages=5, published=3)
     assert once == Totals(1, 5, 3, 0, 0)
-    assert once.with_batch(messages=4, published=0, repeated=2, refused=1) == Totals(2, 9, 3, 2, 1)
+    twice = once.with_batch(messages=4, published=0, repeated=2, refused=1)
+    assert twice == Totals(2, 9, 3, 2, 1)
+    assert (once.newest, twice.newest) == (5, 4)

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from tests.pipeline.planner.test_choices import choice
-from tidegate.pipeline.columns.intervals import Pace
+from tidegate.pipeline.intervals import Pace
 from tidegate.pipeline.planner.chart import INCHES, PIXELS_PER_INCH, figure, write_chart
 from tidegate.pipeline.planner.choices import Plan
 

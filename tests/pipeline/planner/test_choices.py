@@ -19,9 +19,9 @@ from tests.support.profiles import examples
 from tidegate.keys.path import FieldPath
 from tidegate.keys.spec import KeySpec
 from tidegate.pipeline.columns.history import read_history
-from tidegate.pipeline.columns.intervals import MILLISECOND_NS, Interval, Pace
-from tidegate.pipeline.columns.reading import TimeField
+from tidegate.pipeline.columns.times import TimeField
 from tidegate.pipeline.errors import HistoryInvalid
+from tidegate.pipeline.intervals import MILLISECOND_NS, Interval, Pace
 from tidegate.pipeline.planner.choices import (
     Choice,
     Plan,
@@ -58,7 +58,7 @@ def history(lines: list[bytes], part: str = "a", times: list[int] | None = None)
             pa.array(lines, pa.binary()),
             pa.nulls(count, pa.int64()) if times is None else pa.array(times, pa.int64()),
         ],
-        ["file", "block", "line", "time_ms"],
+        ["file", "block", "body", "time_ms"],
     )
 
 
@@ -154,9 +154,11 @@ def test_recorded_ticks_are_counted_as_by_a_loop_and_read_once(spark: SparkSessi
 
 
 def scans(frame: object) -> int:
-    """How often the executed plan reads the files."""
+    """How often the plan has the list of blocks, each of which a task reads."""
     query = frame._jdf.queryExecution()  # type: ignore[attr-defined]  # Spark's plan has no public name
-    return str(query.executedPlan().toString()).split("== Initial Plan ==")[0].count("FileScan")
+    plan = str(query.executedPlan().toString()).split("== Initial Plan ==")[-1]
+    assert "FileScan" not in plan
+    return plan.count("Scan ExistingRDD")
 
 
 SEEN = Seen(1_000, 50_000, 4, 200, [Hot('["IBM"]', 600), Hot('["AIG"]', 400)])

@@ -14,8 +14,8 @@ from tests.support.commands import run
 from tests.support.outside import require_java
 from tidegate.keys.spec import KeySpec
 from tidegate.pipeline.columns.history import read_history
-from tidegate.pipeline.columns.intervals import Pace
 from tidegate.pipeline.errors import HistoryInvalid, HistoryUnreadable, StreamFailed
+from tidegate.pipeline.intervals import Pace
 from tidegate.pipeline.planner.choices import Question, add_tallies, tally_choices
 from tidegate.pipeline.planner.plan import PlanArguments, _history_error, plan
 
@@ -67,7 +67,7 @@ def test_text_needs_a_time_field(tmp_path: Path, capsys: pytest.CaptureFixture[s
     ("said", "kind"),
     [
         ("tidegate.pipeline.errors.HistoryInvalid: a, line 3: not JSON", HistoryInvalid),
-        ("java.io.EOFException: Unexpected end of input stream", HistoryUnreadable),
+        ("OSError: /in/a.gz: Truncated compressed stream", HistoryUnreadable),
         ("something else", StreamFailed),
     ],
 )

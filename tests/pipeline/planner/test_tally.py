@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.pipeline.naive_plan import by_batch, by_key
 from tests.support.profiles import examples
-from tidegate.pipeline.columns.intervals import MILLISECOND_NS, Interval, Pace
+from tidegate.pipeline.intervals import MILLISECOND_NS, Interval, Pace
 from tidegate.pipeline.planner.tally import Hot, IntervalTally, KeyTally, Seen, Sent
 
 steps = st.lists(st.tuples(st.integers(0, 4), st.sampled_from([0, 0, 1, 3, 40, 200])), max_size=60)

@@ -13,10 +13,11 @@ from redis import Redis
 
 from tests.pipeline.read_out import bodies, drained
 from tests.support.rules import rule
+from tidegate.pipeline.columns.blocks import pieces
 from tidegate.pipeline.definitions.source import RedisSource
 from tidegate.pipeline.errors import SourceLost, from_spark
+from tidegate.pipeline.format import options as options_module
 from tidegate.pipeline.redis_server import RedisServer
-from tidegate.pipeline.sources import redis_stream
 from tidegate.pipeline.sources.redis_stream import (
     BEGINNING,
     ENTRIES_PER_PAGE,
@@ -37,7 +38,7 @@ def source(redis_url: str, redis: Redis) -> RedisSource:
 
 def reader(source: RedisSource) -> EntriesReader:
     options = {"url": source.address, "stream": source.stream, "from": source.start, "field": ""}
-    return EntriesReader(options)
+    return EntriesReader({**options, "cores": "3"})
 
 
 def add(redis: Redis, low: int, high: int) -> None:
@@ -103,7 +104,7 @@ def test_a_stream_begins_at_from(source: RedisSource, redis: Redis) -> None:
 def test_a_batch_is_cut_into_slices_that_know_how_many_they_are(
     source: RedisSource, redis: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(redis_stream, "ROWS_PER_TASK_MAX", 4)
+    monkeypatch.setattr(options_module, "ROWS_PER_TASK", 1)
     add(redis, 0, 10)
     opened = reader(source)
     start = opened.initialOffset()
@@ -111,7 +112,8 @@ def test_a_batch_is_cut_into_slices_that_know_how_many_they_are(
     assert end == {"id": "1700000000009-0", "entries": 10}
     slices = opened.partitions(start, end)
     assert [part.rows for part in slices if isinstance(part, EntriesSlice)] == [4, 4, 2]
-    rows = [row for part in slices for page in opened.read(part) for row in page.to_pylist()]
+    pages = (page for part in slices for page in opened.read(part))
+    rows = [row for _, _, piece in pieces(pages) for row in piece.to_pylist()]
     assert [row["position"] for row in rows] == list(range(1, 11))
     assert opened.partitions(end, end) == []
 

@@ -13,6 +13,7 @@ from tests.pipeline.definitions.streams_file import GOOD, written
 from tests.pipeline.journals import Journals, Removed
 from tests.pipeline.read_out import bodies
 from tests.support.rules import rule
+from tidegate.pipeline.columns.blocks import BLOCKS, PAGES, as_published
 from tidegate.pipeline.columns.rows import PUBLISHED, arrow_schema
 from tidegate.pipeline.definitions.source import (
     FileFormat,
@@ -59,14 +60,19 @@ def definition(tmp_path: Path) -> StreamDefinition:
     ],
     ids=lambda source: source.place.partition(" ")[0],
 )
-def test_every_source_gives_published_rows(
+def test_every_source_gives_published_rows_or_says_where_the_lines_are(
     spark: SparkSession, journals: Journals, definition: StreamDefinition, source: Source
 ) -> None:
     journals.topic("t", [b"{}"])
     given = replace(definition, gateway=journals.address, source=source)
     frame = open_source(spark, given)
     assert frame.isStreaming
-    assert frame.schema.names == arrow_schema(PUBLISHED).names
+    rows = PUBLISHED
+    if isinstance(source, FilesSource) and source.format is not FileFormat.CSV:
+        rows = BLOCKS
+    elif isinstance(source, TopicSource | RedisSource):
+        rows = PAGES
+    assert frame.schema.names == arrow_schema(rows).names
     assert are_checked(given) == isinstance(source, TopicSource)
 
 
@@ -88,7 +94,7 @@ def test_a_topics_messages_are_one_piece_in_order_of_their_positions(
 ) -> None:
     journals.topic("t", [b'{"n":%d}' % at for at in range(5)])
     source = TopicSource("t", "epoch", 2, address=journals.address)
-    frame = read_topic(spark, source, "http://127.0.0.1:1")
+    frame = as_published(read_topic(spark, source, "http://127.0.0.1:1"))
     assert frame.schema.names == arrow_schema(PUBLISHED).names
     query = frame.writeStream.format("memory").queryName("topic").trigger(availableNow=True).start()
     query.awaitTermination()
@@ -107,7 +113,7 @@ def test_a_topic_gives_the_keys_of_its_records_if_asked_and_why_one_is_gone(
 ) -> None:
     journals.topic("t", [b"{}", Removed(b'["b"]'), Removed(b'["c"]', "expired")])
     source = TopicSource("t", "epoch", None)
-    frame = read_topic(spark, source, journals.address, with_keys=True)
+    frame = as_published(read_topic(spark, source, journals.address, with_keys=True))
     query = frame.writeStream.format("memory").queryName("keys").trigger(availableNow=True).start()
     query.awaitTermination()
     rows = spark.sql("SELECT * FROM keys ORDER BY file, block, position").collect()

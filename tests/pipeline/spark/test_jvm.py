@@ -10,7 +10,12 @@ import pytest
 from tidegate.pipeline.errors import SparkUnavailable
 from tidegate.pipeline.operations.shutdown import CutOff, Stop
 from tidegate.pipeline.spark import jvm as module
-from tidegate.pipeline.spark.jvm import Jvm, require_java
+from tidegate.pipeline.spark.jvm import (
+    Jvm,
+    class_archive,
+    class_archive_options,
+    require_java,
+)
 
 REPORTS_PORT = """
 printf '\\0\\0\\022\\147\\0\\0\\0\\003abc' > "$_PYSPARK_DRIVER_CONN_INFO_PATH.part"
@@ -125,3 +130,77 @@ def test_a_signal_in_the_middle_of_its_start_leaves_nothing_behind(spark_home: P
         Jvm({})
     assert is_gone(pid(spark_home))
     assert stop.exit_code == 130
+
+
+def launcher_says(folder: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put a Java there whose `-cp` does what Spark's launcher does."""
+    (folder / "jars").mkdir()
+    java = folder / "bin" / "java"
+    java.write_text(f"#!/bin/sh\n{script}\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(folder))
+    for name in ("SPARK_HOME", "SPARK_CONF_DIR"):
+        monkeypatch.delenv(name, raising=False)
+
+
+LOCAL = {"spark.master": "local[2]"}
+STARTS_DIRECTLY = """
+printf 'a note of Java\\n\\0\\n%s\\0-c\\0%s\\0' sh 'env > "$SEEN"; exit 1'
+"""
+
+
+def test_local_python_workers_find_no_spark_home(
+    spark_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launcher_says(spark_home, STARTS_DIRECTLY, monkeypatch)
+    monkeypatch.setenv("SEEN", str(spark_home / "env"))
+    with pytest.raises(SparkUnavailable):
+        Jvm(LOCAL)
+    environment = (spark_home / "env").read_text().splitlines()
+    assert "PYTHONHASHSEED=0" in environment
+    assert not [line for line in environment if line.startswith("SPARK_HOME=")]
+
+
+@pytest.mark.parametrize(
+    ("settings", "variable", "script"),
+    [
+        ({"spark.master": "spark://there:7077"}, None, STARTS_DIRECTLY),
+        (LOCAL, "SPARK_CONF_DIR", STARTS_DIRECTLY),
+        (LOCAL, None, "exit 1"),
+        (LOCAL, None, "echo nothing of the kind"),
+    ],
+)
+def test_spark_submit_starts_a_spark_that_others_configure_or_share(
+    spark_home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    settings: dict[str, str],
+    variable: str | None,
+    script: str,
+) -> None:
+    launcher_says(spark_home, script, monkeypatch)
+    if variable:
+        monkeypatch.setenv(variable, str(spark_home))
+    submit_does(spark_home, "exit 1")
+    with pytest.raises(SparkUnavailable):
+        Jvm(settings)
+    assert (spark_home / "words").exists()
+
+
+def test_java_maps_the_archive_that_fits_it(
+    spark_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launcher_says(spark_home, "exit 1", monkeypatch)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(spark_home / "of mine"))
+    archive = class_archive()
+    assert archive is not None
+    assert archive.parent == spark_home / "of mine/tidegate"
+    assert class_archive_options() == ""
+    archive.parent.mkdir(parents=True)
+    archive.touch()
+    assert class_archive_options().startswith(f'"-XX:SharedArchiveFile={archive}" ')
+    monkeypatch.setenv("SPARK_SUBMIT_OPTS", "-XX:ArchiveClassesAtExit=another")
+    assert class_archive_options() == ""
+    os.utime(spark_home / "bin/java", (1, 1))  # another Java
+    assert class_archive() not in (None, archive)
+    monkeypatch.setenv("JAVA_HOME", str(spark_home / "nowhere"))
+    assert class_archive() is None

@@ -27,7 +27,7 @@ class FakeSpark:
     def createDataFrame(self, *_: object) -> None:  # noqa: N802 - Spark's name
         self.thread = threading.current_thread()
 
-    def end(self) -> None:
+    def end(self, *_: object) -> None:
         self.ends += 1
 
     stop = end
@@ -66,7 +66,7 @@ class StartingJava:
     def at_hand(self) -> AbstractContextManager[None]:
         return nullcontext()
 
-    def end(self) -> None:
+    def end(self, *_: object) -> None:
         self.gone.set()
 
 

@@ -35,11 +35,11 @@ from tests.pipeline.naive_newest import newest_by_key
 from tests.support.rules import rule
 from tidegate.keys.path import FieldPath
 from tidegate.pipeline.columns.intake import combine
-from tidegate.pipeline.columns.intervals import Pace
-from tidegate.pipeline.columns.reading import TimeField
 from tidegate.pipeline.columns.rows import DELIVERIES, PUBLISHED, arrow_schema
+from tidegate.pipeline.columns.times import TimeField
 from tidegate.pipeline.definitions.stream import read_definitions
 from tidegate.pipeline.errors import CheckpointMismatch, DefinitionInvalid, from_spark
+from tidegate.pipeline.intervals import Pace
 from tidegate.pipeline.sinks.sink import Batch, BatchResult
 from tidegate.pipeline.streams import batches
 from tidegate.pipeline.streams.batches import (

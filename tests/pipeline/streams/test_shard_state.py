@@ -11,10 +11,10 @@ from tidegate.keys.path import FieldPath
 from tidegate.keys.spec import KeySpec
 from tidegate.pipeline.columns.conflation import Conflation
 from tidegate.pipeline.columns.intake import conflate_blocks, cut_messages
-from tidegate.pipeline.columns.intervals import Interval, Pace
-from tidegate.pipeline.columns.reading import TimeField
 from tidegate.pipeline.columns.rows import PUBLISHED, arrow_schema
+from tidegate.pipeline.columns.times import TimeField
 from tidegate.pipeline.errors import CheckpointMismatch
+from tidegate.pipeline.intervals import Interval, Pace
 from tidegate.pipeline.sinks.sink import Batch
 from tidegate.pipeline.streams.shard_state import SHARDS, ShardBatch, ShardState
 

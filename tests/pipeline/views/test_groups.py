@@ -17,8 +17,8 @@ from tests.support.rules import rule
 from tidegate.conflation.frame import Frame, Tombstone
 from tidegate.keys.spec import KeySpec
 from tidegate.pipeline.columns.conflation import Conflation
-from tidegate.pipeline.columns.intervals import Interval, Pace
 from tidegate.pipeline.columns.rows import PUBLISHED, SENT, arrow_schema, shard_of
+from tidegate.pipeline.intervals import Interval, Pace
 from tidegate.pipeline.views.groups import Records, View, newest, newest_records
 
 COLUMNS = (

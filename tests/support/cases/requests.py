@@ -37,7 +37,7 @@ OPTIONS = [
     option("B12", "conflation=1s,,pace=key", 14),
     option("B12 a flag has no value", "conflation=1s,oof=true", 18),
     option("B12 a name without its value", "max_age", 7),
-    option("B13", "conflation=1s," + "z" * 4_096, None),
+    option("B13", "conflation=1s," + "z" * 4_096, 4_096),
     option("B14", "conflation=1s,conflation_key=[", 29),
     option("B14", "conflation=1s,conflation_key=[]", None),
     option("B14", "conflation=1s,conflation_key=/a", 29),

@@ -17,7 +17,7 @@ from tidegate.app.http.middleware import install_middleware
 from tidegate.app.http.problems import Problem
 from tidegate.app.http.requests import read_body
 from tidegate.app.http.server import serve
-from tidegate.app.settings import Settings
+from tidegate.app.settings.settings import Settings
 
 PIECE = b"x" * 1000
 BODY_BYTES_MAX = 1 << 20

@@ -115,25 +115,25 @@ MEMBERS: dict[str, Planted] = {
     ),
     "what is held stays behind": (
         CHANGES,
-        "conflation/sessions/lane_assignment.py",
-        "        _catch_up(subscriber, old, pending)",
-        "        _catch_up(subscriber, old, [])",
+        "conflation/sessions/lane_change.py",
+        "        pairs = finished(_put_after(subscriber, old, pending, None))",
+        "        pairs = finished(_put_after(subscriber, old, [], None))",
     ),
     "a position is not taken along": (
         CHANGES,
-        "conflation/sessions/lane_assignment.py",
+        "conflation/sessions/lane_change.py",
         "        member.position, member.cut, member.released = since, cut, new.board.head",
         "        member.cut, member.released = cut, new.board.head",
     ),
     "a change waits for the later deadline": (
         CHANGES,
-        "conflation/sessions/lane_assignment.py",
+        "conflation/sessions/lane_change.py",
         "    due = min(held_until, now + interval_ns) if waits and held_until is not None else now",
         "    due = max(held_until, now + interval_ns) if waits and held_until is not None else now",
     ),
     "a second change forgets the deadline of the first": (
         CHANGES,
-        "conflation/sessions/lane_assignment.py",
+        "conflation/sessions/lane_change.py",
         "        held_until, before.deadline = before.deadline, None",
         "        before.deadline = None",
     ),
@@ -149,8 +149,8 @@ MEMBERS: dict[str, Planted] = {
     ),
     "what another filter hides is not taken back": (
         CHANGES,
-        "conflation/sessions/lane_assignment.py",
-        "        rows += [_out(row) for row_key, row in before.items() if row_key not in after]",
+        "conflation/sessions/lane_change.py",
+        "        rows += yield from in_pieces(before, rows_max, hidden)",
         "        rows += []",
     ),
     "a pause takes": (
@@ -210,8 +210,8 @@ BEGINNINGS: dict[str, Planted] = {
     "a resume skips a message": (
         RESUME,
         "conflation/sessions/backfill_rows.py",
-        "        return replayed(topic, lane_id, topic.journal.after(offset), rows_max)",
-        "        return replayed(topic, lane_id, topic.journal.after(offset + 1), rows_max)",
+        "        return replayed(topic, lane_id, offset, rows_max)",
+        "        return replayed(topic, lane_id, offset + 1, rows_max)",
     ),
     "a replay ends where it began": (
         REPLAY,
@@ -239,13 +239,13 @@ BEGINNINGS: dict[str, Planted] = {
     ),
     "records expire up to the newest": (
         EXPIRY,
-        "conflation/topics/topic.py",
+        "conflation/schedule.py",
         "            through = self._due.popleft()[1]",
         "            through = self._due.popleft()[1] + 1",
     ),
     "expiry is announced once": (
         EXPIRY,
-        "conflation/topics/topic.py",
+        "conflation/schedule.py",
         "        self.deadline = self._due[0][0] if self._due else None",
         "        self.deadline = None",
     ),
@@ -266,3 +266,23 @@ MACHINES = (
     CONSERVED,
     RECEIPTS,
 )
+
+# Seeds of examples among which a rare bug is found within seconds. The usual ones take a minute.
+FOUND_FROM = {
+    "a cohort counts as delivered what others were sent before": 77,
+    "a second change forgets the deadline of the first": 7,
+    "a removal is owed without the value that it takes away": 7,
+    "a position is not taken along": 7,
+    "flushes are joined where somebody stands between": 0,
+    "a member without snapshot never forgets a key": 5,
+    "what was taken from a backlog comes again": 1,
+    "a replay waits for its own row's bytes": 1,
+    "a replay makes up for all it missed": 8,
+    "a piece of a backlog is a position": 27,
+    "a full queue forgets what came and went": 9,
+    "a resume skips a message": 0,
+    "a low priority is served while a high one waits": 0,
+    "the removal of a key never sent takes its messages with it": 1,
+    "an empty delta is sent": 1,
+    "rows of other rules are put together over a move": 4,
+}

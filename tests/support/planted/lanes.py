@@ -72,7 +72,7 @@ LANES: dict[str, Planted] = {
     "flush_on lets nothing go": (
         STATEFUL,
         "conflation/lanes/stateful.py",
-        "            self._released.append(entries)",
+        "            self._released.append((next(self._groups), entries))",
         "            pass",
     ),
     "a leading key goes at once always": (
@@ -111,8 +111,8 @@ LANES: dict[str, Planted] = {
     "what was not selected is seen": (
         FOCUS,
         "conflation/lanes/interval.py",
-        "        rows = all_shown(self._shown, (row for _, row in changed))",
-        "        rows = all_shown(None, (row for _, row in changed))",
+        "            return self._shown(row)",
+        "            return row",
     ),
 }
 
@@ -137,42 +137,39 @@ SLOTTED: dict[str, Planted] = {
     ),
     "an entry counts its newest message alone": (
         ENGINE,
-        "conflation/lanes/pending.py",
+        "conflation/lanes/part.py",
         "    return older.then(newer)",
         "    return newer",
     ),
     "a key that came and went is told": (
         FOCUS,
-        "conflation/lanes/pending.py",
+        "conflation/lanes/part.py",
         "        return self.gone is not None and self.is_new",
         "        return False",
     ),
     "reducers see the last message only": (
         STATEFUL,
-        "conflation/lanes/pending.py",
+        "conflation/lanes/part.py",
         "            accumulator = self.accumulator.join(later.accumulator)",
         "            accumulator = later.accumulator",
     ),
     "a delta is that of the last message": (
         STATEFUL,
-        "conflation/lanes/pending.py",
+        "conflation/lanes/part.py",
         "            patch = patches.compose(self.patch, later.patch)",
         "            patch = later.patch",
     ),
     "flushes forget one flush too many": (
         ENGINE,
-        "conflation/lanes/stateful.py",
+        "conflation/lanes/flushes.py",
         "            if oldest is None or flush.position <= oldest:",
         "            if oldest is None or flush.position <= oldest + 1:",
     ),
     "flushes are joined where somebody stands between": (
         ENGINE,
-        "conflation/lanes/stateful.py",
-        (
-            "            if kept and kept[-1].position not in positions "
-            "and not _unseen(kept[-1], flush):"
-        ),
-        "            if kept and not _unseen(kept[-1], flush):",
+        "conflation/lanes/flushes.py",
+        "            is_next = bool(kept) and kept[-1].position not in positions",
+        "            is_next = bool(kept)",
     ),
     "an empty delta is sent": (
         STATEFUL,

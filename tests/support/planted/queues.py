@@ -10,7 +10,7 @@ QUEUES: dict[str, Planted] = {
     "an unsubscribe topic ends only the queue that is long": (
         POLICIES,
         "conflation/sessions/queue_limits.py",
-        "        ended = [each for each in session.subscribers.values() if each.topic in crowding]",
+        "        ended = [each for each in session.subscribers if each.topic in crowding]",
         "        ended = [each for each in queued if each.topic in crowding]",
     ),
     "an off topic is conflated too": (
@@ -97,7 +97,7 @@ QUEUES: dict[str, Planted] = {
     "a low priority is served while a high one waits": (
         POLICIES,
         "conflation/sessions/session.py",
-        "                last_rank = self._rank(subscriber_id)",
+        "                last_rank = _rank(subscriber)",
         "                pass",
     ),
 }

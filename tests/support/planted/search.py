@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import sys
 
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 import tidegate
@@ -17,21 +17,26 @@ import tidegate
 FOUND = 3
 
 
-def main(copy: str, machine: str, examples: int) -> int:
-    """The same examples every time; the first that fails is enough. `machine`: `module:class`."""
+def main(copy: str, machine: str, examples: int, drawn_from: int | None = None) -> int:
+    """The same examples every time; the first that fails is enough.
+
+    `machine`: `module:class`. `drawn_from`: a seed of other examples than the usual ones.
+    """
     assert str(tidegate.__file__).startswith(copy), "not the copy"
     module, _, name = machine.partition(":")
     chosen = settings(
         max_examples=examples,
         stateful_step_count=30,
         phases=[Phase.generate],
-        derandomize=True,
+        derandomize=drawn_from is None,
         database=None,
         deadline=None,
         report_multiple_bugs=False,
         suppress_health_check=list(HealthCheck),
     )
     found = getattr(importlib.import_module(f"tests.conflation.{module}"), name)
+    if drawn_from is not None:
+        seed(drawn_from)(found)
     try:
         run_state_machine_as_test(found, settings=chosen)
     except AssertionError as broken:
@@ -41,4 +46,4 @@ def main(copy: str, machine: str, examples: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))
+    sys.exit(main(sys.argv[1], sys.argv[2], *map(int, sys.argv[3:])))

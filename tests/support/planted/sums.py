@@ -52,7 +52,7 @@ SUMS: dict[str, Planted] = {
     ),
     "a move forgets what came and went": (
         RECEIPTS,
-        "conflation/sessions/lane_assignment.py",
+        "conflation/sessions/lane_change.py",
         "            member.miss(row_key, messages)",
         "            pass",
     ),
@@ -64,7 +64,7 @@ SUMS: dict[str, Planted] = {
     ),
     "a member behind forgets what came and went": (
         RECEIPTS,
-        "conflation/lanes/stateful.py",
+        "conflation/lanes/missed.py",
         "            member.miss(row_key, unreported)",
         "            pass",
     ),

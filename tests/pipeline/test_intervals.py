@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from tests.pipeline.naive_plan import by_batch, by_key
 from tests.support.profiles import examples
-from tidegate.pipeline.columns.intervals import (
+from tidegate.pipeline.intervals import (
+    FEW_WALKS,
     MILLISECOND_NS,
     Interval,
     Pace,
@@ -26,6 +27,20 @@ steps = st.lists(st.tuples(st.integers(0, 4), st.sampled_from([0, 0, 1, 3, 40, 2
 def test_runs_are_what_a_loop_over_messages_finds(
     pace: Pace, steps: list[tuple[int, int]], interval_ms: int
 ) -> None:
+    assert_as_a_loop(pace, steps, interval_ms)
+
+
+@pytest.mark.parametrize("interval_ms", [1, 60, 1_000])
+@pytest.mark.parametrize("keys", [FEW_WALKS, 4 * FEW_WALKS])
+def test_intervals_of_many_keys_are_found_together(keys: int, interval_ms: int) -> None:
+    rng = np.random.default_rng(1)
+    # One key goes on alone, when the walks of all others have ended.
+    codes = [*rng.integers(0, keys, 3_000).tolist(), *[1] * 500]
+    gaps = rng.integers(0, 9, len(codes)).tolist()
+    assert_as_a_loop(Pace.KEY, list(zip(codes, gaps, strict=True)), interval_ms)
+
+
+def assert_as_a_loop(pace: Pace, steps: list[tuple[int, int]], interval_ms: int) -> None:
     times = np.cumsum([step for _, step in steps], dtype=np.int64) * MILLISECOND_NS
     codes = np.array([code for code, _ in steps], np.int64)
     interval = Interval(interval_ms * MILLISECOND_NS, pace)

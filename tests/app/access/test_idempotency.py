@@ -1,0 +1,90 @@
+"""An `Idempotency-Key` is its subject's own: nobody learns of another's, or keeps it from them."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.app.access.test_authorization import ROOT
+from tests.support.buses import BusServer
+from tests.support.gateways import Remote, running_gateway
+from tests.support.rules import rule
+from tests.support.tokens import public_jwk, token_of, write_keys
+
+PX = "/v1/topics/px"
+ANN, EVE = token_of("ann", "write px"), token_of("eve", "write px")
+AGAIN = token_of("ann", "write px", jti="renewed")
+SOON_S = 5.0
+PREFIXES = (f"retries-{number}" for number in itertools.count())
+
+
+async def publish(remote: Remote, headers: dict[str, str], value: object) -> Any:
+    """What the answer to a publish under the one key says: its code, or whether it is known."""
+    headers = {**headers, "Idempotency-Key": "k-1"}
+    answer = await remote.http.post(f"{PX}/messages", json=value, headers=headers)
+    found = answer.json()
+    return found["duplicate"] if answer.is_success else found["code"]
+
+
+def keys_of(folder: Path) -> str:
+    return write_keys(folder / "keys.json", public_jwk("HS256"))
+
+
+@rule("publish-1")
+@pytest.mark.parametrize("kind", ["memory", "file"])
+async def test_two_subjects_may_have_one_key(tmp_path: Path, kind: str) -> None:
+    place = ":memory:" if kind == "memory" else str(tmp_path / "data")
+    shared = {"auth_keys": keys_of(tmp_path), "data": place}
+    async with running_gateway(**shared) as running:
+        await running.http.put(PX, json={"key": ["/k"]}, headers=ROOT)
+        assert await publish(running, ANN, {"k": 1}) is False
+        # Neither a conflict, which would tell that the key is in use, nor Ann's answer.
+        assert await publish(running, EVE, {"k": 2}) is False
+        assert await publish(running, EVE, {"k": 1}) == "idempotency-conflict"
+        # A token that is renewed is of the same subject.
+        assert await publish(running, AGAIN, {"k": 1}) is True
+        assert len((await running.http.get(f"{PX}/sow", headers=ROOT)).text.splitlines()) == 2
+    if kind == "file":
+        async with running_gateway(**shared) as running:
+            assert await publish(running, ANN, {"k": 1}) is True
+            assert await publish(running, EVE, {"k": 2}) is True
+
+
+async def test_a_store_of_before_starts(tmp_path: Path) -> None:
+    data = str(tmp_path / "data")
+    async with running_gateway(data=data) as running:
+        await running.topic()
+        assert await publish(running, {}, {"k": 1}) is False
+        assert await publish(running, {}, {"k": 1}) is True
+    # Its keys are nobody's now: as keys of another subject they neither answer nor refuse.
+    async with running_gateway(data=data, auth_keys=keys_of(tmp_path)) as running:
+        assert await publish(running, ANN, {"k": 2}) is False
+        assert await publish(running, ANN, {"k": 2}) is True
+
+
+@pytest.mark.redis
+@rule("publish-1")
+async def test_a_key_is_its_subject_s_at_every_gateway(
+    redis_bus: BusServer, tmp_path: Path
+) -> None:
+    shared = {
+        "auth_keys": keys_of(tmp_path),
+        "redis": redis_bus.url,
+        "redis_prefix": next(PREFIXES),
+    }
+    async with running_gateway(**shared) as a, running_gateway(**shared) as b:
+        assert (await a.http.put(PX, json={"key": ["/k"]}, headers=ROOT)).status_code == 201
+        async with asyncio.timeout(SOON_S):
+            while (await b.http.get(PX, headers=ROOT)).status_code != 200:
+                await asyncio.sleep(0.05)
+        assert await publish(a, ANN, {"k": 1}) is False
+        assert await publish(b, EVE, {"k": 2}) is False
+        assert await publish(b, ANN, {"k": 1}) is True
+        assert await publish(a, EVE, {"k": 2}) is True
+        assert await publish(b, ANN, {"k": 2}) == "idempotency-conflict"
+    async with running_gateway(**shared) as late:
+        assert await publish(late, ANN, {"k": 1}) is True

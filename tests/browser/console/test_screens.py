@@ -1,0 +1,211 @@
+"""Overview, sessions, topics and publishing; who may do what."""
+
+from __future__ import annotations
+
+import re
+from http import HTTPStatus
+from pathlib import Path
+from urllib.request import Request, urlopen
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.browser.console.support import (
+    SYMBOLS,
+    Reader,
+    ask,
+    frozen_reader,
+    keep_pictures,
+    publish,
+    quote,
+    rows,
+    visit,
+)
+from tests.browser.test_page import Publisher
+from tests.support.commands import serving
+from tests.support.deadlines import HANGS_S
+from tests.support.tokens import public_jwk, token_of, write_keys
+from tidegate.clients.gateway import Gateway
+
+pytestmark = pytest.mark.browser
+
+
+def test_sessions_show_what_each_is_sent_and_can_be_changed(page: Page, prices: Gateway) -> None:
+    with Publisher(prices), Reader(prices, "conflation=auto,min=1s") as reader:
+        visit(page, prices, "sessions")
+        rows(page, "Sessions").filter(has_text=reader.session).click()
+        subscription = rows(page, "Subscriptions").filter(has_text="s1")
+        expect(subscription).to_contain_text("1.0 s")
+        beside = page.get_by_role("region", name="Raw beside conflated")
+        expect(beside).to_contain_text(re.compile(r"[89]\d\.\d % saved"))
+        subscription.click()
+        expect(page.locator(".story")).to_contain_text("automatic between 1s and 30s")
+        page.get_by_role("button", name="Trace it live").click()
+        expect(page.get_by_label("Trace")).to_contain_text("replaced")
+        keep_pictures(page, "sessions")
+        page.get_by_label("Interval of s1").select_option("5s")
+        expect(subscription).to_contain_text("5.0 s")
+        page.get_by_role("button", name="Never conflate its queue").click()
+        expect(page.get_by_text("closes the session")).to_be_visible()
+        page.get_by_role("button", name="Close the session").click()
+        page.get_by_role("button", name="Close it").click()
+        expect(rows(page, "Sessions").filter(has_text=reader.session)).to_have_count(0)
+
+
+def test_the_overview_shows_rates_and_what_is_saved(page: Page, prices: Gateway) -> None:
+    with Publisher(prices), Reader(prices, "conflation=1s"):
+        visit(page, prices, "overview")
+        for title in ("Messages in", "Rows out", "Bytes saved"):
+            figure = page.get_by_role("region", name=title).locator(".big")
+            expect(figure).to_have_text(re.compile(r"^[1-9]"))
+        expect(page.get_by_role("region", name="Conflated").locator(".big")).to_have_text(
+            re.compile(r"^(8\d|9\d)\.\d %$")
+        )
+        expect(rows(page, "Topics by rate").first).to_contain_text("prices")
+        expect(page.get_by_role("region", name="Gateways")).to_contain_text("ready")
+        keep_pictures(page, "overview")
+
+
+def test_a_topic_is_made_checked_changed_and_deleted(page: Page, gateway: Gateway) -> None:
+    visit(page, gateway, "topics")
+    page.get_by_role("button", name="New topic").click()
+    page.get_by_label("Name").fill("orders")
+    editor = page.get_by_label("Definition, as JSON")
+    editor.fill('{"key": ["/id"], "options": "conflaton=1s"}')
+    page.get_by_role("button", name="Check without saving").click()
+    verdict = page.locator("main [role=status]")
+    expect(verdict).to_contain_text("at /options")
+    editor.fill('{"key": ["/id"], "options": "conflation=1s"}')
+    page.get_by_role("button", name="Check without saving").click()
+    expect(verdict).to_contain_text("Nothing was changed")
+    assert gateway.find_topic("orders") is None
+    page.get_by_role("button", name="Make the topic").click()
+    expect(page.get_by_role("region", name="orders")).to_contain_text("served")
+    publish(gateway, "orders", {"id": 7, "price": 1.5})
+    page.reload()
+    expect(rows(page, "Last values").first).to_contain_text("1.5")
+    expect(editor).to_have_value(re.compile("conflation=1s"))
+    keep_pictures(page, "topics")
+    gateway.administration.patch_topic("orders", {"description": "by somebody else"})
+    editor.fill('{"key": ["/id"], "options": "conflation=2s"}')
+    page.get_by_role("button", name="Save", exact=True).click()
+    expect(verdict).to_contain_text("Somebody changed the topic")
+    page.get_by_role("button", name="Load it again").click()
+    expect(editor).to_have_value(re.compile("by somebody else"))
+    editor.fill('{"key": ["/id"], "options": "conflation=2s"}')
+    page.get_by_role("button", name="Save", exact=True).click()
+    expect(verdict).to_have_text("Saved.")
+    assert gateway.topic("orders")["options"] == "conflation=2s"
+    page.get_by_role("button", name="Delete").click()
+    page.get_by_role("button", name="Delete it").click()
+    expect(page.get_by_text("orders is deleted")).to_be_visible()
+    assert gateway.find_topic("orders") is None
+
+
+def test_messages_are_published_and_records_removed(page: Page, prices: Gateway) -> None:
+    visit(page, prices, "publish?topic=prices")
+    messages = page.get_by_label(re.compile("^Messages"))
+    messages.fill('{"symbol": "NEW", "price": 1}\n{"symbol": "NEWER", "price": 2}')
+    page.get_by_role("button", name="Publish", exact=True).click()
+    done = page.get_by_role("log")
+    expect(done).to_contain_text("2 messages published to prices")
+    messages.fill('{"symbol": "NEW", "price": 1}\n{"price": 2}')
+    page.get_by_role("button", name="Publish", exact=True).click()
+    expect(done).to_contain_text("refused: ")
+    expect(done).to_contain_text("in line 2")
+    page.get_by_role("button", name="Take a record as a model").click()
+    expect(messages).to_have_value('{\n  "symbol": "NEW",\n  "price": 1\n}')
+    page.get_by_role("button", name="Publish", exact=True).click()
+    expect(done).to_contain_text("1 message published to prices")
+    keep_pictures(page, "publish")
+    page.get_by_label("Filter").fill("/symbol BEGINS WITH ('NEW')")
+    page.get_by_role("button", name="Remove", exact=True).click()
+    page.get_by_role("button", name="Remove them").click()
+    expect(done).to_contain_text("2 records removed from prices")
+
+
+def test_a_read_only_console_changes_nothing(page: Page, prices: Gateway) -> None:
+    visit(page, prices, "topics?topic=prices")
+    expect(page.get_by_role("button", name="Delete")).to_be_visible()
+    page.get_by_label("read-only").check()
+    expect(page.get_by_role("region", name="prices")).to_be_visible()
+    expect_off(page, ("New topic", "Check without saving", "Save", "Delete"))
+    expect(page.get_by_text("The console is read-only").first).to_be_visible()
+    keep_pictures(page, "read-only")
+    page.get_by_role("link", name="Publish").first.click()
+    expect_off(page, ("Publish", "Take a record as a model", "Remove"))
+    expect(page.get_by_text("The console is read-only").first).to_be_visible()
+    page.reload()
+    expect(page.get_by_label("read-only")).to_be_checked()
+    with Reader(prices, "conflation=1s") as reader:
+        visit(page, prices, f"sessions?session={reader.session}")
+        expect_off(page, ("Never conflate its queue", "Close the session"))
+        rows(page, "Subscriptions").first.click()
+        expect(page.get_by_label("Interval of s1")).to_be_disabled()
+    page.get_by_label("read-only").uncheck()
+    page.get_by_role("link", name="Publish").first.click()
+    expect(page.get_by_role("button", name="Publish", exact=True)).to_be_enabled()
+
+
+def expect_off(page: Page, names: tuple[str, ...]) -> None:
+    """Each of these buttons is there, and cannot be used."""
+    for name in names:
+        expect(page.get_by_role("button", name=name, exact=True)).to_be_disabled()
+
+
+def test_a_reader_that_takes_nothing_is_marked(page: Page, prices: Gateway) -> None:
+    wish = {"topic": "prices", "options": "conflation=none", "command": "subscribe"}
+    opened = ask(prices, "POST", "/v1/sessions", {"subscriptions": [wish]})
+    with frozen_reader(prices, opened["events"]):
+        for symbol in SYMBOLS:
+            publish(prices, "prices", {**quote(symbol, 1), "pad": "x" * 100_000})
+        visit(page, prices, "sessions")
+        row = rows(page, "Sessions").filter(has_text=opened["session"])
+        expect(row.locator(".bad")).to_have_text("slow")
+        expect(page.locator(".caption")).to_contain_text("1 slow")
+
+
+def test_a_token_signs_in_and_its_grants_decide(page: Page, tmp_path: Path) -> None:
+    keys = write_keys(tmp_path / "keys.json", public_jwk("HS256"))
+    root = token_of("root", "read,write,admin,observe >")
+    reader = token_of("ann", "read prices.>")["Authorization"].removeprefix("Bearer ")
+    with serving("--auth-keys", keys) as address:
+        put = Request(f"{address}/v1/topics/prices.eu", b'{"key": ["/symbol"]}', root)
+        put.method = "PUT"
+        put.add_header("Content-Type", "application/json")
+        with urlopen(put, timeout=HANGS_S) as answer:
+            assert answer.status == HTTPStatus.CREATED
+        page.goto(f"{address}/console#/topics?topic=prices.eu")
+        page.get_by_label("Token").fill("nobody")
+        page.get_by_role("button", name="Sign in").click()
+        expect(page.get_by_role("alert").first).to_contain_text("The token is not taken")
+        expect(page.locator("#state")).to_have_text("signed out")
+        expect(page.get_by_role("navigation")).to_be_hidden()
+        keep_pictures(page, "login")
+        page.get_by_label("Token").fill(reader)
+        page.get_by_role("button", name="Sign in").click()
+        expect(page.get_by_role("region", name="prices.eu")).to_contain_text("served")
+        expect_off(page, ("New topic", "Check without saving", "Save", "Delete"))
+        expect(page.get_by_text("no grant with the verb admin").first).to_be_visible()
+        page.get_by_role("link", name="Publish").first.click()
+        expect_off(page, ("Publish", "Take a record as a model", "Remove"))
+        expect(page.get_by_text("no grant with the verb write").first).to_be_visible()
+        keep_pictures(page, "no-grant")
+        page.get_by_role("link", name="Overview").click()
+        expect(page.get_by_text("needs the verb observe")).to_be_visible()
+        page.get_by_role("button", name="Sign out").click()
+        expect(page.get_by_label("Token")).to_be_visible()
+        # All streams end before the gateway does, so that no broken one is complained of.
+        page.goto("about:blank")
+
+
+def test_a_gateway_that_has_gone_is_shown(chromium: Browser) -> None:
+    page = chromium.new_page()
+    with serving() as address, Gateway(address) as gateway:
+        publish(gateway, "log", {"line": 1})
+        page.goto(f"{address}/console#/overview")
+        expect(page.locator("#state")).to_have_text("live")
+        page.goto(f"{address}/console#/blotter?topic=log")
+        expect(page.locator(".caption")).to_contain_text("granted")
+    expect(page.locator("#state")).to_have_text(re.compile(r"lost at \d"))
+    page.close()

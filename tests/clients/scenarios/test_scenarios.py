@@ -1,0 +1,378 @@
+"""One set of scenarios, which each client passes against real gateways."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.clients.scenarios.drivers import (
+    JAVASCRIPT,
+    PYTHON,
+    Driver,
+    InChromium,
+    JavaScript,
+)
+from tests.clients.support.wire import wire_to
+from tests.support.buses import BusServer
+from tests.support.commands import address_of, start
+from tests.support.deadlines import HANGS_S
+from tests.support.ports import lasting_port
+from tests.support.tokens import claims, grant, public_jwk, signed, write_keys
+from tidegate.app.access.tokens import SKEW_S
+from tidegate.clients.gateway import Gateway
+
+pytestmark = pytest.mark.slow
+
+BIG = 9007199254740993
+QUICK = "conflation=20ms"
+
+Connect = Callable[..., Driver]
+
+
+def serve(*words: str, **variables: str) -> subprocess.Popen[str]:
+    """A gateway that lets every page use it: those of the JavaScript client are not its own."""
+    return start("serve", *words, TIDEGATE_ALLOWED_ORIGINS="*", **variables)
+
+
+@contextlib.contextmanager
+def begun(*words: str) -> Iterator[str]:
+    """The address of such a gateway, which ends with the block."""
+    process = serve(*words)
+    try:
+        yield address_of(process)
+    finally:
+        process.terminate()
+        process.communicate(timeout=HANGS_S)
+
+
+IN_BROWSER = pytest.param("chromium", marks=pytest.mark.browser)
+
+
+@pytest.fixture(params=[*PYTHON, "node", IN_BROWSER])
+def connect(request: pytest.FixtureRequest) -> Iterator[Connect]:
+    """Makes the client under test, at these addresses."""
+    with contextlib.ExitStack() as stack:
+        kind = (PYTHON | JAVASCRIPT)[request.param]
+        yield lambda *addresses, token_file=None: kind(list(addresses), token_file, stack)
+
+
+@pytest.fixture(params=["node", IN_BROWSER])
+def connect_js(request: pytest.FixtureRequest) -> Iterator[Callable[..., JavaScript]]:
+    """Makes the JavaScript client, each option a piece of code."""
+    with contextlib.ExitStack() as stack:
+        kind = JAVASCRIPT[request.param]
+        yield lambda address, token_file=None, **options: kind(
+            [address], token_file, stack, **options
+        )
+
+
+@pytest.fixture
+def first_tab(admin: Gateway) -> Iterator[InChromium]:
+    """A page with the client."""
+    with contextlib.ExitStack() as stack:
+        yield InChromium([admin.base_url], None, stack)
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    """A gateway that no scenario harms; those that stop one start their own."""
+    with begun("--port", "0") as address:
+        yield address
+
+
+@pytest.fixture
+def admin(address: str) -> Iterator[Gateway]:
+    """What the scenarios publish with, and the gateway that they are about."""
+    with Gateway(address) as gateway:
+        gateway.put_topic("px", {"key": ["/id"]})
+        yield gateway
+        for topic in list(gateway.topics()):
+            gateway.delete_topic(topic["topic"])
+
+
+def publish(gateway: Gateway, *messages: Any, topic: str = "px") -> None:
+    gateway.publish(topic, [json.dumps(message).encode() for message in messages])
+
+
+def remove(gateway: Gateway, key: Any) -> None:
+    gateway.delete_records("px", record_key=key)
+
+
+def world(gateway: Gateway, **query: Any) -> list[Any]:
+    """The state of the world; a client whose order is that of the keys holds the same list."""
+    return sorted((json.loads(row) for row in gateway.sow("px", **query)), key=_by_id)
+
+
+def _by_id(record: dict[str, Any]) -> str:
+    return str(record["id"])
+
+
+def await_last(client: Driver, gateway: Gateway) -> list[Any]:
+    """What a client holds once it has a record that is published now: all before it has come."""
+    publish(gateway, {"id": "zz-last"})
+    held = client.await_held(lambda held: any(record["id"] == "zz-last" for record in held))
+    return sorted(held, key=_by_id)
+
+
+@pytest.mark.parametrize("deltas", [False, True], ids=["whole", "deltas"])
+def test_the_dict_is_the_state_of_the_world(connect: Connect, admin: Gateway, deltas: bool) -> None:
+    wide = {"pad": "x" * 60, "nested": {"a": 1, "b": [1, 2]}}
+    publish(admin, *({"id": f"k{n}", "n": 0, **wide} for n in range(5)))
+    client = connect(admin.base_url)
+    client.follow("px", options=QUICK, deltas=deltas)
+    for n in range(40):
+        publish(admin, {"id": f"k{n % 7}", "n": n, **wide, "nested": {"a": 1, "c": n}})
+        if n % 10 == 9:
+            remove(admin, f"k{n % 7}")
+    remove(admin, "k1")
+    assert await_last(client, admin) == world(admin)
+    client.await_removed(lambda keys: "k1" in keys)
+
+
+def test_integers_above_two_to_the_53_are_exact(connect: Connect, admin: Gateway) -> None:
+    client = connect(admin.base_url)
+    client.follow("px", options=QUICK)
+    client.publish("px", {"id": BIG, "n": BIG + 1}, {"id": BIG - 1, "n": -BIG})
+    held = client.await_held(lambda held: len(held) == 2)
+    assert held == [{"id": BIG - 1, "n": -BIG}, {"id": BIG, "n": BIG + 1}]
+    assert world(admin) == held
+
+
+def test_every_message_comes_in_order(connect: Connect, admin: Gateway) -> None:
+    publish(admin, 0, topic="log")
+    client = connect(admin.base_url)
+    client.log("log")
+    for start_at in range(1, 301, 10):
+        client.publish("log", *range(start_at, start_at + 10))
+    assert client.logged(300) == list(range(1, 301))
+
+
+def test_records_leave_by_filter_and_come_back(connect: Connect, admin: Gateway) -> None:
+    publish(admin, *({"id": f"k{n}", "n": n} for n in range(10)))
+    client = connect(admin.base_url)
+    client.follow("px", options=QUICK, filter_text="/n >= 5")
+    assert [record["n"] for record in client.held()] == [5, 6, 7, 8, 9]
+    publish(admin, {"id": "k9", "n": 1}, {"id": "k2", "n": 20})
+    client.await_held(lambda held: [record["n"] for record in held] == [20, 5, 6, 7, 8])
+    publish(admin, {"id": "k9", "n": 9})
+    client.await_held(lambda held: [record["n"] for record in held] == [20, 5, 6, 7, 8, 9])
+    client.await_removed(lambda keys: keys == ["k9"])
+
+
+def test_a_window_holds_the_first_records_in_order(connect: Connect, admin: Gateway) -> None:
+    publish(admin, *({"id": f"k{n}", "n": n} for n in range(10)))
+    client = connect(admin.base_url)
+    client.follow("px", options=f"{QUICK},top_n=3", order_by="/n DESC")
+    assert [record["n"] for record in client.held()] == [9, 8, 7]
+    publish(admin, {"id": "k2", "n": 8.5}, {"id": "k9", "n": 0})
+    client.await_held(lambda held: [record["n"] for record in held] == [8.5, 8, 7])
+
+
+def test_topics_of_a_pattern_come_and_go(connect: Connect, admin: Gateway) -> None:
+    admin.put_topic("q.a", {"key": ["/id"]})
+    publish(admin, {"id": "x", "of": "a"}, topic="q.a")
+    client = connect(admin.base_url)
+    client.follow("q.*", options=QUICK)
+    admin.put_topic("q.b", {"key": ["/id"]})
+    publish(admin, {"id": "x", "of": "b"}, topic="q.b")
+    client.await_held(lambda held: len(held) == 2)
+    admin.delete_topic("q.a")
+    client.await_held(lambda held: held == [{"id": "x", "of": "b"}])
+
+
+def test_nothing_is_missed_over_a_cut(connect: Connect, admin: Gateway) -> None:
+    """Published, changed and deleted while the line was cut, each is seen."""
+    publish(admin, 0, topic="log")
+    publish(admin, {"id": "a", "n": 1}, {"id": "b", "n": 1})
+    with wire_to(admin.base_url) as wire:
+        client = connect(wire.address)
+        client.follow("px", options=QUICK, deltas=True)
+        client.log("log")
+        publish(admin, 1, topic="log")
+        assert client.logged(1) == [1]
+        wire.cut()
+        publish(admin, {"id": "b", "n": 2}, {"id": "c", "n": 3})
+        publish(admin, 2, 3, topic="log")
+        remove(admin, "a")
+        wire.join()
+        assert await_last(client, admin) == world(admin)
+        client.await_removed(lambda keys: keys == ["a"])
+        assert client.logged(2) == [2, 3]
+
+
+@pytest.mark.parametrize("signal", ["terminate", "kill"])
+def test_it_goes_on_after_a_restart(connect: Connect, tmp_path: Path, signal: str) -> None:
+    command = ["--port", str(lasting_port()), "--data", str(tmp_path)]
+    process = serve(*command)
+    try:
+        with Gateway(address_of(process)) as admin:
+            admin.put_topic("px", {"key": ["/id"]})
+            publish(admin, 0, topic="log")
+            publish(admin, {"id": "a", "n": 1}, {"id": "b", "n": 1})
+            client = connect(admin.base_url)
+            client.follow("px", options=QUICK)
+            client.log("log")
+            getattr(process, signal)()
+            process.communicate(timeout=HANGS_S)
+            process = serve(*command)
+            address_of(process)
+            publish(admin, {"id": "b", "n": 2})
+            publish(admin, 1, 2, topic="log")
+            remove(admin, "a")
+            assert await_last(client, admin) == world(admin)
+            client.await_removed(lambda keys: keys == ["a"])
+            assert client.logged(2) == [1, 2]
+    finally:
+        _end(process)
+
+
+@pytest.mark.redis
+@pytest.mark.parametrize("signal", ["terminate", "kill"])
+def test_it_goes_on_at_another_gateway(
+    connect: Connect, redis_bus: BusServer, signal: str, request: pytest.FixtureRequest
+) -> None:
+    prefix = request.node.callspec.id
+    command = ["--port", "0", "--redis", redis_bus.url]
+    processes = [serve(*command, TIDEGATE_REDIS_PREFIX=prefix) for _ in range(2)]
+    try:
+        addresses = [address_of(process) for process in processes]
+        with Gateway(addresses[1]) as admin:
+            admin.put_topic("px", {"key": ["/id"]})
+            publish(admin, {"id": "a", "n": 1}, {"id": "b", "n": 1})
+            client = connect(*addresses)
+            client.follow("px", options=QUICK)
+            # The other gateway may have been empty still when the client came to it.
+            client.await_held(lambda held: len(held) == 2)
+            getattr(processes[0], signal)()
+            processes[0].communicate(timeout=HANGS_S)
+            publish(admin, {"id": "b", "n": 2})
+            remove(admin, "a")
+            assert await_last(client, admin) == world(admin)
+            client.await_removed(lambda keys: keys == ["a"])
+            client.publish("px", {"id": "c", "n": 3})
+            client.await_held(lambda held: {"id": "c", "n": 3} in held)
+    finally:
+        for process in processes:
+            _end(process)
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    process.kill()
+    process.communicate(timeout=HANGS_S)
+
+
+def test_a_token_that_expires_is_renewed(connect: Connect, tmp_path: Path) -> None:
+    """The stream ends with its token, and goes on with the next one; nothing is missed."""
+    keys = write_keys(tmp_path / "keys.json", public_jwk("HS256"))
+    held = tmp_path / "token"
+    root = signed(claims("root", grant("read,write,admin,observe >")))
+    reads = grant("read px")
+    with (
+        begun("--port", "0", "--auth-keys", keys) as address,
+        Gateway(address, token=root) as admin,
+    ):
+        admin.put_topic("px", {"key": ["/id"]})
+        publish(admin, {"id": "a", "n": 1})
+        client = connect(address, token_file=str(held))
+        # After the client has begun, which takes a browser seconds.
+        held.write_text(signed(claims("ann", reads, exp=int(time.time()) - SKEW_S + 6)))
+        client.follow("px", options=QUICK)
+        held.write_text(signed(claims("ann", reads)))
+        time.sleep(7)  # the first token's life, of which no client has a notice
+        publish(admin, {"id": "a", "n": 2})
+        assert await_last(client, admin) == world(admin)
+        assert client.removed() == []
+
+
+def test_a_ticket_that_is_over_is_replaced(
+    connect_js: Callable[..., JavaScript], tmp_path: Path
+) -> None:
+    """The stream opens with the next one, also when a cut comes after the ticket's life."""
+    keys = write_keys(tmp_path / "keys.json", public_jwk("HS256"))
+    held = tmp_path / "token"
+    root = signed(claims("root", grant("read,write,admin,observe >")))
+    held.write_text(signed(claims("ann", grant("read px"))))
+    with (
+        begun("--port", "0", "--auth-keys", keys) as address,
+        Gateway(address, token=root) as admin,
+        wire_to(address) as wire,
+    ):
+        admin.put_topic("px", {"key": ["/id"]})
+        publish(admin, {"id": "a", "n": 1})
+        # Each ticket is over once: as after 30 s, the gateway no longer knows it.
+        ticket = """async () => {
+            state.asked = (state.asked ?? 0) + 1;
+            if (state.asked % 2 === 1) return "over";
+            return (await state.gateway.request("POST", "/v1/tickets")).ticket;
+        }"""
+        client = connect_js(wire.address, token_file=str(held), ticket=ticket)
+        client.follow("px", options=QUICK)
+        assert client.run("return state.asked") == 2
+        wire.cut()
+        publish(admin, {"id": "a", "n": 2})
+        wire.join()
+        assert await_last(client, admin) == world(admin)
+        assert client.run("return state.asked") == 4
+        assert client.removed() == []
+
+
+@pytest.mark.browser
+def test_a_hidden_tab_is_sent_less_and_misses_nothing(
+    first_tab: InChromium, admin: Gateway
+) -> None:
+    publish(admin, {"id": "a", "n": 1}, {"id": "b", "n": 1})
+    first_tab.follow("px", options=QUICK)
+    assert intervals(admin) == [20]
+    first_tab.hide(True)
+    await_that(lambda: intervals(admin) == [5_000])
+    publish(admin, *({"id": "a", "n": n} for n in range(100)))
+    remove(admin, "b")
+    first_tab.hide(False)
+    assert await_last(first_tab, admin) == world(admin)
+    assert intervals(admin) == [20]
+    first_tab.await_removed(lambda keys: keys == ["b"])
+
+
+@pytest.mark.browser
+def test_six_tabs_have_one_stream_and_outlive_the_first(
+    first_tab: InChromium, admin: Gateway
+) -> None:
+    """A stream each would take the six connections that a browser opens to one gateway."""
+    publish(admin, {"id": "a", "n": 1}, {"id": "b", "n": 1})
+    tabs = [first_tab, *(first_tab.tab() for _ in range(5))]
+    for tab in tabs:
+        tab.follow("px", options=QUICK)
+    assert len(intervals(admin)) == 1
+    for number, tab in enumerate(tabs):
+        tab.publish("px", {"id": "of", "n": number})
+        await_last(tab, admin)
+    first_tab.page.close()
+    publish(admin, {"id": "a", "n": 2})
+    remove(admin, "b")
+    for tab in tabs[1:]:
+        assert await_last(tab, admin) == world(admin)
+        tab.await_removed(lambda keys: "b" in keys)
+    await_that(lambda: len(intervals(admin)) == 1)
+
+
+def intervals(gateway: Gateway) -> list[int]:
+    """The intervals of all subscriptions that a reader has, in ms."""
+    each = gateway.administration
+    attached = [it for it in each.sessions() if it["state"] == "attached"]
+    shown = [each.session(it["session"])["subscriptions"] for it in attached]
+    return [it["interval_ms"] for subscriptions in shown for it in subscriptions]
+
+
+def await_that(is_so: Callable[[], bool]) -> None:
+    """Wait until the gateway is as a scenario says."""
+    ends_at = time.monotonic() + HANGS_S
+    while not is_so():
+        assert time.monotonic() < ends_at
+        time.sleep(0.02)

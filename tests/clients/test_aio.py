@@ -1,0 +1,122 @@
+"""The asyncio client notices silence, ends when it is told to, and leaves nothing running."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from tests.clients.support.streams import broken_stream, plain, scripted, stream
+from tests.clients.test_live import batch, hello, snapshot
+from tests.support.deadlines import HANGS_S
+from tidegate.clients.aio.gateway import AsyncGateway
+from tidegate.clients.errors import AnswerInvalid, GatewayProblem, GatewayUnreachable
+
+HELLO = b'event: hello\ndata: {"session":"s","heartbeat_ms":20000}\n\n'
+GOODBYE = b'event: goodbye\nretry: 1\ndata: {"reason":"UNSUBSCRIBED","reconnect":false}\n\n'
+
+
+def row(number: int) -> bytes:
+    return b"id: e-%d\ndata: %d\n\n" % (number, number)
+
+
+@pytest.fixture
+def hang() -> Iterator[threading.Event]:
+    """Holds a scripted stream open; let go at the end."""
+    waits = threading.Event()
+    yield waits
+    waits.set()
+
+
+async def test_a_lost_and_a_silent_connection_are_resumed(hang: threading.Event) -> None:
+    quiet = b'event: hello\ndata: {"heartbeat_ms":40}\n\n'
+    scripts = (
+        broken_stream(HELLO, row(1)),
+        stream(quiet, row(2), then_hang=hang),
+        stream(HELLO, row(3), GOODBYE),
+    )
+    lost: list[str] = []
+    with scripted(*scripts) as fake:
+        async with (
+            AsyncGateway(fake.address) as gateway,
+            gateway.subscribe("t", trouble=lost.append) as events,
+        ):
+            texts = [event.text async for event in events if event.name == "message"]
+        hang.set()
+        assert [after for after, _ in fake.requests] == [None, "e-1", "e-2"]
+    assert texts == ["1", "2", "3"]
+    assert "silent" in lost[1]
+
+
+async def test_close_from_another_task_ends_a_waiting_iteration(hang: threading.Event) -> None:
+    with scripted(stream(HELLO, then_hang=hang)) as fake:
+        async with (
+            AsyncGateway(fake.address) as gateway,
+            gateway.subscribe("t") as events,
+        ):
+            assert (await anext(events)).name == "hello"
+            asyncio.get_running_loop().call_later(0.05, events.close)
+            async with asyncio.timeout(HANGS_S):
+                assert [event async for event in events] == []
+        hang.set()
+
+
+async def test_a_cancelled_reader_is_cancelled(hang: threading.Event) -> None:
+    with scripted(stream(HELLO, then_hang=hang)) as fake:
+        async with AsyncGateway(fake.address) as gateway:
+            events = gateway.subscribe("t")
+            await anext(events)
+            waiting = asyncio.ensure_future(anext(events))
+            await asyncio.sleep(0.05)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+        hang.set()
+
+
+async def test_it_ends_after_the_time_given(hang: threading.Event) -> None:
+    with scripted(stream(HELLO, then_hang=hang)) as fake:
+        async with AsyncGateway(fake.address) as gateway:
+            names = [event.name async for event in gateway.subscribe("t", seconds_max=0.3)]
+        hang.set()
+    assert names == ["hello"]
+
+
+async def test_what_is_refused_or_no_gateway_is_raised() -> None:
+    refusal = plain(400, b'{"code":"options-invalid"}', "application/problem+json")
+    with scripted(refusal, plain(200, b"<html>", "text/html")) as fake:
+        async with AsyncGateway(fake.address) as gateway:
+            with pytest.raises(GatewayProblem, match="options-invalid"):
+                await anext(gateway.subscribe("t"))
+            with pytest.raises(AnswerInvalid, match="not text/event-stream"):
+                await anext(gateway.subscribe("t"))
+    async with AsyncGateway("http://127.0.0.1:1") as gateway:
+        with pytest.raises(GatewayUnreachable):
+            async with gateway.live("t"):
+                pass
+
+
+async def test_a_live_dict_follows_and_ends(hang: threading.Event) -> None:
+    script = stream(hello(), snapshot(1, (["a"], 1)), batch(2, ("publish", ["b"], 2)))
+    with scripted(script, stream(hello(), snapshot(3, (["b"], 2)), then_hang=hang)) as fake:
+        async with AsyncGateway(fake.address) as gateway, gateway.live("px") as live:
+            removed = []
+            async for changes in live.changes(HANGS_S):
+                removed += [changed.key for changed in changes.removed]
+                if dict(live) == {"b": 2}:
+                    break
+        hang.set()
+    assert removed in ([["a"]], [])  # [] where the loop was behind, and both were one
+    assert live.end == "CLOSED"
+    assert [changes async for changes in live.changes()] != []
+    assert not [task for task in asyncio.all_tasks() if task.get_name() == "tidegate-live"]
+
+
+async def test_a_live_dict_that_is_closed_at_once_has_ended() -> None:
+    async with AsyncGateway("http://127.0.0.1:1") as gateway:
+        live = gateway.live("px")
+        await live.close()
+        assert live.end == "CLOSED"
+        assert [changes async for changes in live.changes()] == []

@@ -1,0 +1,234 @@
+"""A live dict follows its topic, through cuts and refusals, and says what changed."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.clients.support.streams import Script, plain, scripted, stream
+from tests.support.commands import serving
+from tests.support.deadlines import HANGS_S
+from tidegate.clients.errors import GatewayProblem, GatewayUnreachable
+from tidegate.clients.gateway import Gateway
+from tidegate.clients.live.live import Live
+from tidegate.clients.replica import Changes
+
+BIG = 9007199254740993
+GOODBYE = b'event: goodbye\nretry: 1\ndata: {"reason":"UNSUBSCRIBED","reconnect":false}\n\n'
+
+
+def event(name: str, fields: dict[str, Any], id_text: str = "") -> bytes:
+    head = f"event: {name}\n" if name != "message" else ""
+    named = f"id: {id_text}\n" if id_text else ""
+    return f"{head}{named}data: {json.dumps(fields)}\n\n".encode()
+
+
+def hello(id_text: str = "", topic: str = "px") -> bytes:
+    entry = {"sub": "s1", "topic": topic, "options": "conflation=1s,oof"}
+    fields = {"session": "s", "heartbeat_ms": 20000, "subscriptions": [entry]}
+    return event("hello", fields, id_text)
+
+
+def batch(number: int, *rows: tuple[str, Any, Any]) -> bytes:
+    shown = [{"topic": "px", "op": op, "key": key, "value": value} for op, key, value in rows]
+    return event("message", {"sub": "s1", "topic": "px", "rows": shown}, f"e-{number}")
+
+
+def snapshot(number: int, *rows: tuple[Any, Any]) -> bytes:
+    group = {"sub": "s1", "topic": "px", "rows": len(rows)}
+    middle = batch(number, *(("snapshot", key, value) for key, value in rows))
+    return event("group_begin", group) + middle + event("group_end", group, f"e-{number}")
+
+
+@pytest.fixture
+def hang() -> Iterator[threading.Event]:
+    """Holds a scripted stream open; let go at the end."""
+    waits = threading.Event()
+    yield waits
+    waits.set()
+
+
+def await_until(live: Live, what: Any) -> None:
+    """Waits until the records are as they should be, and fails when they never are."""
+    for _ in live.changes(HANGS_S):
+        if what(live):
+            return
+    raise AssertionError(f"it never came: {dict(live)}")
+
+
+def test_it_is_whole_when_its_block_is_entered(hang: threading.Event) -> None:
+    rows = ((["a"], {"v": BIG}), (["b"], 2))
+    with (
+        scripted(stream(hello(), snapshot(1, *rows), then_hang=hang)) as fake,
+        Gateway(fake.address) as gateway,
+        gateway.live("px", options="conflation=1s,", order_by="/v", deltas=True) as live,
+    ):
+        assert dict(live) == {"a": {"v": BIG}, "b": 2}
+        assert (len(live), list(live), "a" in live, "c" in live) == (2, ["a", "b"], True, False)
+        assert live.granted == "conflation=1s,oof"
+        with pytest.raises(KeyError):
+            live["c"]
+        assert live.row("c") is None
+        assert fake.requests[0][1] == {
+            "options": "conflation=1s,oof", "order_by": "/v", "format": "batch",
+            "command": "sow_and_delta_subscribe",
+        }  # fmt: skip
+    assert (live.end, live.error) == ("CLOSED", None)
+    assert live["a"] == {"v": BIG}
+    assert "tidegate-live" not in [thread.name for thread in threading.enumerate()]
+
+
+def test_keys_are_those_of_the_topic(hang: threading.Event) -> None:
+    rows = ((["a", 1], 1), (["a", None], 2), (["a", [1, 2]], 3), ([BIG, True], 4))
+    script = stream(hello(), snapshot(1, *rows), then_hang=hang)
+    with scripted(script) as fake, Gateway(fake.address) as gateway, gateway.live("px") as live:
+        assert [live[key] for key in live] == [1, 2, 3, 4]
+        assert live["a", 1] == 1
+        assert (live["a", (1, 2)], live[BIG, True]) == (3, 4)
+        assert (BIG - 1, True) not in live
+        assert (BIG, 1) not in live
+
+
+def test_the_changes_of_several_flushes_are_one(hang: threading.Event) -> None:
+    flushes = (
+        batch(2, ("publish", ["a"], 2)),
+        batch(3, ("publish", ["a"], 3), ("oof", ["b"], None)),
+        batch(4, ("publish", ["c"], 4)),
+    )
+    script = stream(hello(), snapshot(1, (["a"], 1), (["b"], 1)), then_hang=hang)
+    with scripted(script) as fake, Gateway(fake.address) as gateway, gateway.live("px") as live:
+        changes = live.changes(HANGS_S)
+        first = next(changes)
+        assert [(row.key, row.value) for row in first.added] == [(["a"], 1), (["b"], 1)]
+        for flush in flushes:  # applied here, so that no thread decides what is one
+            _feed(live, flush)
+        later = next(changes)
+        assert [(row.value, row.previous) for row in later.changed] == [(3, 1)]
+        assert [row.key for row in later.removed] == [["b"]]
+        assert [row.key for row in later.added] == [["c"]]
+        changes.close()  # type: ignore[attr-defined]  # a generator
+        assert not live._readers
+
+
+def _feed(live: Live, chunk: bytes) -> None:
+    from tidegate.clients.sse import Parser
+
+    for each in Parser().feed(chunk):
+        assert live._take(each)
+
+
+def test_changes_end_after_their_time_and_with_the_subscription(hang: threading.Event) -> None:
+    quiet = stream(hello(), snapshot(1), then_hang=hang)
+    with scripted(quiet) as fake, Gateway(fake.address) as gateway, gateway.live("px") as live:
+        assert list(live.changes(0.05)) == []
+    ended = stream(hello(), snapshot(1, (["a"], 1)), GOODBYE)
+    with scripted(ended) as fake, Gateway(fake.address) as gateway, gateway.live("px") as live:
+        assert [len(changes) for changes in live.changes()] == [1]
+        assert (live.end, live.error) == ("UNSUBSCRIBED", None)
+
+
+def test_a_topic_without_key_is_followed_without_removals(hang: threading.Event) -> None:
+    refusal = b'{"title":"Not valid options","status":400,"code":"options-invalid"}'
+    scripts = (
+        plain(400, refusal, "application/problem+json"),
+        stream(hello("e-0"), batch(1, ("publish", None, 7)), then_hang=hang),
+    )
+    with scripted(*scripts) as fake, Gateway(fake.address) as gateway, gateway.live("px") as live:
+        await_until(live, lambda live: live[None] == 7)
+        assert list(live) == [None]
+        assert [query.get("options") for _, query in fake.requests] == ["oof", None]
+
+
+@pytest.mark.parametrize(
+    ("wish", "asked"),
+    [({"removals": True}, "oof"), ({"removals": False}, None), ({"command": "subscribe"}, None),
+     ({"options": "oof"}, "oof"), ({"options": "bookmark=epoch"}, "bookmark=epoch")],
+)  # fmt: skip
+def test_a_refusal_is_raised_where_the_block_is_entered(
+    wish: dict[str, Any], asked: str | None
+) -> None:
+    refusal = b'{"title":"Not valid options","status":400,"code":"options-invalid"}'
+    with (
+        scripted(plain(400, refusal, "application/problem+json")) as fake,
+        Gateway(fake.address) as gateway,
+    ):
+        live = gateway.live("px", **wish)
+        with pytest.raises(GatewayProblem, match="options-invalid"), live:
+            pass
+        with pytest.raises(GatewayProblem, match="options-invalid"):
+            list(live.changes())
+        assert live.end.startswith("Not valid options")
+        if wish != {"options": "oof"}:
+            assert [query.get("options") for _, query in fake.requests] == [asked]
+
+
+def test_a_gateway_that_is_not_there_is_raised() -> None:
+    with (
+        Gateway("http://127.0.0.1:1") as gateway,
+        pytest.raises(GatewayUnreachable, match=":1"),
+        gateway.live("px"),
+    ):
+        pass
+
+
+def test_a_delta_without_its_record_begins_again(hang: threading.Event) -> None:
+    scripts: tuple[Script, ...] = (
+        stream(hello(), snapshot(1, (["a"], 1)), batch(2, ("delta", ["b"], {"v": 1}))),
+        stream(hello(), snapshot(3, (["a"], 1), (["b"], {"v": 1, "w": 2})), then_hang=hang),
+    )
+    seen = Changes()
+    with scripted(*scripts) as fake, Gateway(fake.address) as gateway, gateway.live("px") as live:
+        for changes in live.changes(HANGS_S):
+            seen.join(changes)
+            if "b" in live:
+                break
+        assert [after for after, _ in fake.requests] == [None, None]
+        assert live["b"] == {"v": 1, "w": 2}
+        assert len(seen.added) == 2
+
+
+def test_a_reader_that_was_too_slow_begins_again_with_its_records(hang: threading.Event) -> None:
+    ended = event("unsubscribed", {"sub": "s1", "topic": "px", "reason": "BACK_PRESSURE"})
+    scripts: tuple[Script, ...] = (
+        stream(hello(), snapshot(1, (["a"], 1), (["b"], 1)), ended + GOODBYE),
+        stream(hello(), snapshot(3, (["a"], 1), (["c"], 1)), then_hang=hang),
+    )
+    with scripted(*scripts) as fake, Gateway(fake.address) as gateway, gateway.live("px") as live:
+        await_until(live, lambda live: list(live) == ["a", "c"])
+        assert [after for after, _ in fake.requests] == [None, None]
+        assert not live.end
+
+
+def test_a_fault_in_the_thread_ends_it_and_is_raised() -> None:
+    with (
+        scripted(stream(hello(), event("message", {"no": "envelope"}))) as fake,
+        Gateway(fake.address) as gateway,
+        pytest.raises(Exception, match="no envelope"),
+        gateway.live("px"),
+    ):
+        pass
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("deltas", [True, False])
+def test_it_is_the_state_of_the_world_of_a_real_gateway(deltas: bool) -> None:
+    with serving() as address, Gateway(address) as gateway:
+        gateway.put_topic("px", {"key": ["/id"]})
+        gateway.publish("px", [b'{"id":"a","n":1,"pad":"xxxxxxxxxxxxxxxxxxxxxxxxxx"}'])
+        with gateway.live("px", options="conflation=20ms", deltas=deltas) as live:
+            assert live["a"]["n"] == 1
+            for n in range(30):
+                line = {"id": f"k{n % 7}", "n": n, "big": BIG + n, "pad": "x" * 50}
+                gateway.publish("px", [json.dumps(line).encode()])
+            gateway.publish("px", [b'{"id":"last"}'])
+            await_until(live, lambda live: "last" in live)
+            world = {row["id"]: row for row in map(json.loads, gateway.sow("px"))}
+            assert dict(live) == world
+            gateway.delete_topic("px")
+            for _ in live.changes(HANGS_S):
+                pass
+            assert (dict(live), live.end) == ({}, "UNSUBSCRIBED")

@@ -1,0 +1,58 @@
+"""The example for Streamlit shows the newest prices, in Streamlit's own test harness.
+
+Streamlit is in no lock: it brings `websockets`, with which uvicorn takes another way than at users.
+The test installs it into a folder of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dev import ROOT
+from tests.support.commands import environment, serving
+from tests.support.deadlines import HANGS_S
+from tests.support.outside import require
+from tidegate.clients.gateway import Gateway
+
+APP = ROOT / "examples" / "streamlit" / "app.py"
+STREAMLIT = "streamlit>=1.60,<2"
+RUN = """
+import json, os, sys
+from streamlit.testing.v1 import AppTest
+
+app = AppTest.from_file(sys.argv[1], default_timeout=float(sys.argv[2])).run()
+frame = app.dataframe[0].value if len(app.dataframe) else None
+rows = None if frame is None else [list(frame.columns), *frame.to_numpy().tolist()]
+said = [each.value for each in [*app.exception, *app.warning]]
+print(json.dumps([said, app.title[0].value, rows]), flush=True)
+os._exit(0)  # the live dict reads for as long as the process runs
+"""
+
+
+@pytest.mark.slow
+def test_the_table_has_the_newest_prices(tmp_path: Path) -> None:
+    packages = str(tmp_path / "packages")
+    uv = [sys.executable, "-m", "uv", "pip", "install", "--python", sys.executable]
+    ended = subprocess.run(
+        [*uv, "--target", packages, STREAMLIT], capture_output=True, text=True, timeout=HANGS_S
+    )
+    found = ended.returncode == 0
+    require(found, f"no Streamlit from the package index: {ended.stderr[-200:]}")
+    with serving() as address, Gateway(address) as gateway:
+        gateway.put_topic("prices", {"key": ["/symbol"]})
+        gateway.publish("prices", [b'{"symbol":"A","price":%d.5,"size":1}' % n for n in range(3)])
+        gateway.publish("prices", [b'{"symbol":"B","price":7.5,"size":2}'])
+        path = f"{environment()['PYTHONPATH']}:{packages}"
+        ran = subprocess.run(
+            [sys.executable, "-P", "-c", RUN, str(APP), str(HANGS_S)],
+            env={**environment(), "PYTHONPATH": path, "TIDEGATE_GATEWAY": address},
+            cwd=tmp_path, capture_output=True, text=True, timeout=HANGS_S,
+        )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    rows = [["symbol", "price", "size"], ["B", 7.5, 2], ["A", 2.5, 1]]
+    assert json.loads(ran.stdout) == [[], "Prices", rows]

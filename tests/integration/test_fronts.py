@@ -1,0 +1,247 @@
+"""The examples of `deploy/` for nginx and Caddy, with HTTP/2 before a real gateway."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from dev import ROOT
+from tests.support.certificates import Authority
+from tests.support.deadlines import HANGS_S
+from tests.support.gateways import Running, eventually, running_gateway
+from tests.support.outside import require, require_curl
+from tests.support.ports import lasting_port
+
+HOST = "gateway.example"
+PAD = "x" * 2_000
+KEYS = 50
+PUBLISHED = 400  # requests of all keys: 40 MB
+PATH = f"{os.environ['PATH']}:/usr/sbin"
+"""Debian keeps nginx where only root looks for commands."""
+NGINX = """
+daemon off;
+pid {folder}/pid;
+error_log {folder}/error.log;
+events {{}}
+http {{
+    access_log off;
+    client_body_temp_path {folder}/body;
+    proxy_temp_path {folder}/proxy;
+    fastcgi_temp_path {folder}/fastcgi;
+    uwsgi_temp_path {folder}/uwsgi;
+    scgi_temp_path {folder}/scgi;
+    include {folder}/tidegate.conf;
+}}
+"""
+
+
+class Front:
+    """A gateway and the proxy before it, as `curl` sees them."""
+
+    def __init__(self, gateway: Running, port: int, authority: Authority) -> None:
+        self.gateway = gateway
+        self.address = f"https://{HOST}:{port}"
+        self._curl = [
+            require_curl(), "--silent", "--show-error", "--no-buffer", "--http2",
+            "--cacert", str(authority.cert), "--resolve", f"{HOST}:{port}:127.0.0.1",
+        ]  # fmt: skip
+
+    async def asked(self, path: str, *more: str) -> tuple[str, int, str]:
+        """Version of HTTP, status and body of an answer."""
+        command = [*self._curl, *more, "--write-out", "\n%{http_version} %{http_code}"]
+        process = await asyncio.create_subprocess_exec(
+            *command, self.address + path, stdin=DEVNULL, stdout=PIPE
+        )
+        async with asyncio.timeout(HANGS_S):
+            out, _ = await process.communicate()
+        body, _, figures = out.decode().rpartition("\n")
+        version, status = figures.split()
+        return version, int(status), body
+
+    @contextlib.asynccontextmanager
+    async def stream(self, path: str, *more: str) -> AsyncIterator[Lines]:
+        process = await asyncio.create_subprocess_exec(
+            *self._curl, *more, self.address + path, stdin=DEVNULL, stdout=PIPE, limit=1 << 20
+        )
+        try:
+            yield Lines(process)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.communicate()
+
+
+class Lines:
+    """What a `curl` prints of a stream, line by line."""
+
+    def __init__(self, process: Process) -> None:
+        self.process = process
+        self.read_bytes = 0
+        self.last_id = ""
+
+    async def until(self, mark: str) -> str:
+        """The first line with this in it."""
+        assert self.process.stdout is not None
+        async with asyncio.timeout(HANGS_S):
+            while True:
+                line = await self.process.stdout.readline()
+                assert line, "the stream has ended"
+                self.read_bytes += len(line)
+                text = line.decode()
+                if text.startswith("id:"):
+                    self.last_id = text[3:].strip()
+                if mark in text:
+                    return text
+
+
+def certificate(authority: Authority) -> tuple[Path, Path]:
+    made = authority.server("front", HOST)
+    return made.cert, made.key
+
+
+@contextlib.contextmanager
+def proxy_before(kind: str, gateway: str, folder: Path, authority: Authority) -> Iterator[int]:
+    """The example of `deploy/`, with this test's addresses and files in place of its own."""
+    require(shutil.which(kind, path=PATH) is not None, f"no {kind}")
+    port, (cert, key) = lasting_port(), certificate(authority)
+    place = urlsplit(gateway).netloc
+    given = {
+        "127.0.0.1:8080": place,
+        "/etc/tidegate/gateway.pem": str(cert),
+        "/etc/tidegate/gateway.key": str(key),
+    }
+    if kind == "nginx":
+        given["listen 443"] = f"listen 127.0.0.1:{port}"
+        example = "nginx.conf"
+    else:
+        given["\n" + HOST + " {"] = f"\n{HOST}:{port} {{"
+        example = "Caddyfile"
+    text = (ROOT / "deploy" / example).read_text()
+    for own, ours in given.items():
+        assert text.count(own) == 1, own
+        text = text.replace(own, ours)
+    if kind == "nginx":
+        (folder / "tidegate.conf").write_text(text)
+        (folder / "nginx.conf").write_text(NGINX.format(folder=folder))
+        command = ["nginx", "-p", str(folder), "-c", str(folder / "nginx.conf"), "-e", "stderr"]
+    else:
+        (folder / "Caddyfile").write_text(
+            "{\n\tadmin off\n\tauto_https disable_redirects\n}\n" + text
+        )
+        command = ["caddy", "run", "--config", str(folder / "Caddyfile"), "--adapter", "caddyfile"]
+    with (folder / "log").open("wb") as log:
+        home = {
+            "HOME": str(folder),
+            "XDG_DATA_HOME": str(folder),
+            "PATH": PATH,
+        }
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=home
+        )
+    try:
+        await_port(process, port, folder / "log")
+        yield port
+    finally:
+        process.kill()  # both would wait for connections that stay
+        process.wait(timeout=HANGS_S)
+
+
+def await_port(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+    until = time.monotonic() + HANGS_S
+    while time.monotonic() < until:
+        assert process.poll() is None, log.read_text()
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            return
+        time.sleep(0.02)
+    raise AssertionError(log.read_text())
+
+
+@pytest.fixture(name="front", params=["nginx", "caddy"])
+async def front_fixture(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Front]:
+    authority = Authority(tmp_path)
+    async with running_gateway(
+        trusted_proxies=["127.0.0.1"],
+        allowed_hosts=[HOST],
+        heartbeat="300ms",
+        log_requests=True,
+        write_timeout="1m",
+        queue_messages_max=KEYS * 4,
+    ) as gateway:
+        await gateway.topic(history={"messages": 1_000})
+        kind: str = request.param
+        with proxy_before(kind, gateway.address, tmp_path, authority) as port:
+            yield Front(gateway, port, authority)
+
+
+async def test_requests_and_streams_pass_at_once(front: Front) -> None:
+    gateway = front.gateway
+    version, status, _ = await front.asked("/readyz")
+    assert (version, status) == ("2", 200)
+    page = [
+        "--request", "POST", "--header", f"Origin: {front.address}",
+        "--header", "Content-Type: application/json", "--data", '{"k": 1, "v": 1}',
+    ]  # fmt: skip
+    assert (await front.asked("/v1/topics/px/messages", *page))[1] == 200
+    foreign = [it.replace("https://", "http://") for it in page]
+    assert (await front.asked("/v1/topics/px/messages", *foreign))[1] == 403
+
+    path = "/v1/topics/px/subscribe?options=conflation=none"
+    async with front.stream(path) as lines:
+        await lines.until("event: hello")
+        await lines.until('"v": 1')
+        for number in range(2, 6):
+            began = time.monotonic()
+            await gateway.publish({"k": 1, "v": number})
+            await lines.until(f'"v": {number}')
+            assert time.monotonic() - began < 2, "it was held back"
+        for _ in range(3):  # without them the proxy would end a silent stream
+            assert (await lines.until(":")).startswith((":", "id:"))
+        last_id = lines.last_id
+        assert last_id
+    # The gateway notices that the client has left.
+    await eventually(lambda: gateway.server.figures.connections <= 3, "the stream has ended")
+
+    await gateway.publish({"k": 1, "v": 6})
+    async with front.stream(path, "--header", f"Last-Event-ID: {last_id}") as lines:
+        await lines.until("event: resumed")
+        assert json.loads((await lines.until("data: ")).removeprefix("data: "))["mode"] == "replay"
+        await lines.until('"v": 6')
+
+
+async def test_a_reader_that_freezes_is_noticed_and_gets_the_newest(front: Front) -> None:
+    gateway = front.gateway
+    path = "/v1/topics/px/subscribe?options=conflation=none&command=subscribe"
+    async with front.stream(path) as frozen, front.stream(path) as healthy:
+        for each in (frozen, healthy):
+            await each.until("event: hello")
+        frozen.process.send_signal(signal.SIGSTOP)
+        for number in range(PUBLISHED):
+            await gateway.publish(*[{"k": key, "v": number, "pad": PAD} for key in range(KEYS)])
+            await healthy.until(f'"v": {number}')
+        frozen.process.send_signal(signal.SIGCONT)
+        await frozen.until(f'"v": {PUBLISHED - 1}')
+        # What the proxy and the kernel swallowed comes; the rest was conflated in the gateway.
+        assert frozen.read_bytes < healthy.read_bytes / 2
+
+
+async def test_the_client_is_logged(front: Front, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO", "tidegate.requests"):
+        # What a client says of itself is not believed: the proxy has replaced it.
+        await front.asked("/v1/topics", "--header", "X-Forwarded-For: 203.0.113.9")
+    text = " ".join(str(it.__dict__) for it in caplog.records)
+    assert "203.0.113.9" not in text
+    assert re.search("'client': '127.0.0.1'", text)

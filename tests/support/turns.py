@@ -1,0 +1,23 @@
+"""What happens in which turn of the loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sized
+from typing import TypeVar
+
+from tests.support.deadlines import HANGS_S
+
+Name = TypeVar("Name")
+
+
+async def turn_by_turn(waiting: Sized, begun: list[Name]) -> list[list[Name]]:
+    """What begins now, and in each turn until nothing waits; `begun` is written meanwhile."""
+    turns = [list(begun)]
+    begun.clear()
+    async with asyncio.timeout(HANGS_S):
+        while len(waiting):
+            await asyncio.sleep(0)
+            turns.append(list(begun))
+            begun.clear()
+    return turns
