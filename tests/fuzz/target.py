@@ -6,6 +6,7 @@ that its code should not raise; both are findings. One seed always makes the sam
 
 from __future__ import annotations
 
+import math
 import time
 import traceback
 from collections.abc import Callable
@@ -71,10 +72,9 @@ def run(
             break
         given = target.make(random)
         outcome.executions += 1
-        begins = time.process_time()
         try:
-            outcome.accepted += bool(target.check(given))
-            took = time.process_time() - begins
+            is_accepted, took = _timed(target, given)
+            outcome.accepted += is_accepted
             assert took <= target.cpu_s_max, f"it took {took:.2f} s"
         except Exception as error:  # whatever it is, it is the finding
             place = _place(error)
@@ -85,6 +85,22 @@ def run(
             if len(seen) >= FINDINGS_MAX:
                 break
     return outcome
+
+
+def _timed(target: Target, given: object) -> tuple[bool, float]:
+    """Return whether an input is accepted, and the CPU that its check takes, in seconds.
+
+    What a check does not cause, as a collection of all that the process holds, is not there each
+    time: the least of three counts.
+    """
+    took = math.inf
+    for _ in range(3):
+        begins = time.process_time()
+        is_accepted = bool(target.check(given))
+        took = min(took, time.process_time() - begins)
+        if took <= target.cpu_s_max:
+            break
+    return is_accepted, took
 
 
 def _place(error: Exception) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import subprocess
 import time
@@ -32,6 +33,8 @@ pytestmark = pytest.mark.slow
 
 BIG = 9007199254740993
 QUICK = "conflation=20ms"
+LASTS = itertools.count()
+"""A client may hold the last record of before: each has a number of its own."""
 
 Connect = Callable[..., Driver]
 
@@ -116,8 +119,9 @@ def _by_id(record: dict[str, Any]) -> str:
 
 def await_last(client: Driver, gateway: Gateway) -> list[Any]:
     """What a client holds once it has a record that is published now: all before it has come."""
-    publish(gateway, {"id": "zz-last"})
-    held = client.await_held(lambda held: any(record["id"] == "zz-last" for record in held))
+    last = {"id": "zz-last", "n": next(LASTS)}
+    publish(gateway, last)
+    held = client.await_held(lambda held: last in held)
     return sorted(held, key=_by_id)
 
 
