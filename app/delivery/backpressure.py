@@ -59,7 +59,8 @@ class PublishBackpressure:
 
     def least_limits(self, topic: str) -> QueueLimits:
         """Return the lowest limits among the sessions that queue messages of this topic."""
-        # Only sessions with lower limits are looked up: nearly all have the gateway's own.
+        if not self._tight:  # each publish asks, and mostly all have the gateway's own
+            return self._limits
         found = [self._limits, *self._engine.limits_at(topic, self._tight)]
         messages_max = min(limits.messages_max for limits in found)
         return QueueLimits(messages_max, min(limits.bytes_max for limits in found))

@@ -7,6 +7,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from tidegate.app.delivery.backpressure import (
     PATIENCE_S,
@@ -75,7 +76,7 @@ class Driver:
         self._cohorts: dict[Cohort, CohortWriter] = {}
         self._backpressure = PublishBackpressure(engine, limits)
         self.streams = StreamScheduler()
-        self._timer = Timer(self.now, self._advance)
+        self._timer = Timer(self.now, self._advance_and_write)
         self._idle = IdleTask(lambda: engine.has_long_queues, self._relieve)
 
     def define_topic(self, name: str, definition: Definition, epoch: str) -> None:
@@ -301,6 +302,9 @@ class Driver:
         has_done = self.engine.conflate_idle(self.now())
         self.settle()
         return has_done
+
+    def _advance_and_write(self, due: Instant) -> None:
+        self.streams.call_now(partial(self._advance, due))
 
     def _advance(self, due: Instant) -> None:
         # A loop may call a little early: what was promised for `due` happens at `due`.

@@ -204,7 +204,11 @@ class CohortWriter:
         if self._asks_kernel:
             self._send_slow_away(first, end, chunk)
         streams = self._write(chunk.framed, first, end)
-        self._scheduler.call_soon(self)
+        # Mostly a round is all there is: to look for another costs as much as thirty writes.
+        if end < self._end or not self.cohort.rests():
+            self._scheduler.call_soon(self)
+        else:
+            self._chunk = None
         if streams:
             self._wrote(streams, chunk.size_bytes, loop.time() - began_s)
 

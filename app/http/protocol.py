@@ -137,7 +137,7 @@ class GatewayProtocol(HttpToolsProtocol):
         try:
             self._is_feeding = True
             self._feed(received)
-            if self._stage in {Stage.HEAD, Stage.BODY}:
+            if self._stage is Stage.HEAD or self._stage is Stage.BODY:
                 self._stop_for(self._bounds.silence_problem())
                 self._watch_stage()
         except (httptools.HttpParserError, Refused):

@@ -58,6 +58,11 @@ class Cohort:
         member = next(iter(self.members.values()), None)
         return member is not None and self.lane.ready(member)
 
+    def rests(self) -> bool:
+        """Return True if a take would find nothing: the next flush is announced, as after one."""
+        self.ready = self.has_rows
+        return not self.ready
+
     def take(self, bytes_max: int) -> Batch | None:
         """Return the lane's next answer for all members; None: there is nothing to take."""
         # Any of them: from here on the lane has the same answers for all.

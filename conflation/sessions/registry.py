@@ -315,10 +315,11 @@ class SessionRegistry:
 
     def announce(self, lane: Lane) -> None:
         """Announce a flush: once for each cohort, and to each session by itself of the others."""
-        cohorts = self._cohorts.get(lane, {}).values()
-        for cohort in cohorts:
+        together = 0
+        for cohort in self._cohorts.get(lane, {}).values():
             self._wake_all(cohort)
-        if sum(len(cohort.members) for cohort in cohorts) == len(lane.members):
+            together += len(cohort.members)
+        if together == len(lane.members):
             return
         for member in lane.members.values():
             session = self._sessions[member.session]
