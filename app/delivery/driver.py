@@ -7,7 +7,6 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
 
 from tidegate.app.delivery.backpressure import (
     PATIENCE_S,
@@ -76,7 +75,7 @@ class Driver:
         self._cohorts: dict[Cohort, CohortWriter] = {}
         self._backpressure = PublishBackpressure(engine, limits)
         self.streams = StreamScheduler()
-        self._timer = Timer(self.now, self._advance_and_write)
+        self._timer = Timer(self.now, self._advance)
         self._idle = IdleTask(lambda: engine.has_long_queues, self._relieve)
 
     def define_topic(self, name: str, definition: Definition, epoch: str) -> None:
@@ -250,7 +249,7 @@ class Driver:
         return got_bytes
 
     def _take_together(self, cohort: Cohort, bytes_max: int) -> Rows | None:
-        self.settle()  # first: a session that has just left takes by itself
+        self._act()  # first: a session that has just left takes by itself
         rows = self.engine.take_together(cohort, bytes_max)
         self._backpressure.all_taken(cohort.members)
         self.settle()
@@ -258,6 +257,13 @@ class Driver:
 
     def settle(self) -> None:
         """Act on the engine's announcements and re-arm the timer; follows each call into it."""
+        self._act()
+        if self.engine.has_openings:  # in turn with the streams, which write between two steps
+            self.streams.call_soon(self._open)
+        # After every call: any of them may have made an earlier deadline, or ended the earliest.
+        self._timer.set(self.engine.next_deadline())
+
+    def _act(self) -> None:
         for event in self.engine.announcements():
             match event:
                 case SessionReady():
@@ -274,10 +280,6 @@ class Driver:
                     self.on_crossed(event)
                 case HistoryWanted() if self.on_history_wanted is not None:
                     self.on_history_wanted(event)
-        if self.engine.has_openings:  # in turn with the streams, which write between two steps
-            self.streams.call_soon(self._open)
-        # After every call: any of them may have made an earlier deadline, or ended the earliest.
-        self._timer.set(self.engine.next_deadline())
 
     def _open(self) -> None:
         self.engine.open_step(self.now())
@@ -303,15 +305,12 @@ class Driver:
         self.settle()
         return has_done
 
-    def _advance_and_write(self, due: Instant) -> None:
-        self.streams.call_now(partial(self._advance, due))
-
     def _advance(self, due: Instant) -> None:
         # A loop may call a little early: what was promised for `due` happens at `due`.
         self._latest = max(self.now(), due)
         self.engine.advance(self._latest)
-        self.settle()
         self.figures.flush_lateness.note_ns(self.now() - due)
+        self.streams.call_now(self.settle)
 
     def now(self) -> Instant:
         """Return the clock's time, never less than before."""
@@ -364,12 +363,10 @@ class Consumer:
 
     def caught_up(self) -> list[tuple[SubscriberId, Bookmark]]:
         """Return the subscribers that have received everything, each with its bookmark."""
-        if self.is_over:
-            return []
-        try:
-            return self._driver.engine.session(self.session).caught_up()
-        except SessionUnknown:
-            return []
+        with contextlib.suppress(SessionUnknown):
+            if not self.is_over:
+                return self._driver.engine.session(self.session).caught_up()
+        return []
 
     def write_context(self, *, has_unsent: bool, is_behind: bool) -> WriteContext:
         """Return what decides whether rows that are written now are late, and why."""

@@ -19,8 +19,9 @@ from tidegate.conflation.outputs import Rows
 
 # A larger text would be copied into the buffer of each slow peer: a cohort takes it in parts.
 FLUSH_BYTES_MAX: Final = 1 << 20
-# So many streams are written to between two looks at the clock: about a millisecond.
+# So many streams, or so many bytes, are written between two looks at the clock: a millisecond.
 STREAMS_AT_ONCE: Final = 128
+BYTES_AT_ONCE: Final = 4 << 20
 # What a healthy socket may hold on its way; more than that waits.
 SMALL_BUFFERS_BYTES: Final = 64 << 10
 # In the place of a descriptor or an index: the stream has left. In that of a descriptor: its
@@ -192,8 +193,10 @@ class CohortWriter:
         """Write to the next streams; after the last of a round begin another."""
         if self._at == self._end and not self._begin():
             return
-        chunk, first, end = self._chunk, self._at, min(self._at + STREAMS_AT_ONCE, self._end)
+        chunk, first = self._chunk, self._at
         assert chunk is not None, "a round has begun"
+        streams_max = min(STREAMS_AT_ONCE, 1 + BYTES_AT_ONCE // len(chunk.framed))
+        end = min(first + streams_max, self._end)
         loop = asyncio.get_running_loop()
         began_s = loop.time()
         self._at = end  # before they are written to: one that leaves now has the text

@@ -96,8 +96,7 @@ class StreamScheduler:
     def call_now(self, wake: Callable[[], None]) -> None:
         """Call what wakes streams, and then these, in this turn of the loop, for once.
 
-        For a timer: a turn of the loop costs as much as five streams, and nobody is kept waiting
-        by what would come first in the next one.
+        For a timer: another turn of the loop costs a small flush as much as five of its writes.
         """
         is_called, self._is_called = self._is_called, True
         try:

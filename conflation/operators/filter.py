@@ -162,6 +162,8 @@ class FilterOperator(Operator):
 
     def settle(self, rows_max: int | None = None) -> Sequence[Move]:
         """Return the rows of the messages put off, or of the first so many."""
+        if not self._unsettled:
+            return ()
         settled = self._unsettled[:rows_max]
         del self._unsettled[:rows_max]
         return [move for frame in settled for move in self.moves(frame)]

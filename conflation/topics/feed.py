@@ -64,7 +64,7 @@ class Feed:
         self.watermarks = Watermarks()
         self.grown_messages = self.grown_bytes = 0
         self._operator = _operator(feed_id, sow_spec, topic, self.board)
-        self._listening: dict[LaneId, Lane] = {}
+        self._listening: dict[Lane, None] = {}  # by themselves: to hash an id costs ten lookups
         # Properties of the lanes together, kept because every publish asks for them.
         self._is_watched = False
         self._is_queued = False
@@ -166,6 +166,9 @@ class Feed:
 
         So the last part comes, however much is published meanwhile. Return True if none is left.
         """
+        if self._operator.is_settled:
+            self._unmade = None
+            return True
         if rows_max is not None:
             rows_max = max(1, rows_max // self._operator.row_cost)
         unmade = self._operator.unmade
@@ -241,7 +244,8 @@ class Feed:
         found = self.lanes.get(lane_id)
         if found is None:
             found = _new_lane(lane_id, self.board)
-            self.lanes[lane_id] = self._listening[lane_id] = found
+            self.lanes[lane_id] = found
+            self._listening[found] = None
             self._lanes_changed()
         return found
 
@@ -249,13 +253,13 @@ class Feed:
         """Add a lane on this board that has run already."""
         self.lanes[lane.id] = lane
         if lane.sees_every_message or lane.deadline is None:
-            self._listening[lane.id] = lane
+            self._listening[lane] = None
         self._lanes_changed()
 
     def listen(self, lane: Lane) -> None:
         """Let a lane listen that is idle again."""
         if lane.id in self.lanes:
-            self._listening[lane.id] = lane
+            self._listening[lane] = None
 
     def flush(self, lane: Lane, now: Instant) -> int:
         """Let go what is due of a lane; return the rows that this made and sent, and 1; 0: none."""
@@ -288,7 +292,7 @@ class Feed:
         assert not lane.members
         lane.deadline = None
         self.lanes.pop(lane.id, None)
-        self._listening.pop(lane.id, None)
+        self._listening.pop(lane, None)
         self._lanes_changed()
 
     def _lanes_changed(self) -> None:
@@ -316,14 +320,14 @@ class Feed:
     def _wake(self, changes: Sequence[Change], now: Instant) -> list[Lane]:
         armed: list[Lane] = []
         # A copy: a lane that has heard its one message stops to listen meanwhile.
-        for lane in list(self._listening.values()):
+        for lane in list(self._listening):
             before = lane.deadline
             lane.accept(changes, now)
             # A deadline may come nearer, too: `pace=key` and `flush_on` have one for each key.
             if lane.deadline != before:
                 armed.append(lane)
             if not lane.sees_every_message:
-                del self._listening[lane.id]
+                del self._listening[lane]
         return armed
 
     def _trim(self) -> None:

@@ -114,6 +114,23 @@ async def test_an_interval_ends_by_the_loops_timer() -> None:
     assert await woken(consumer) == ["a2 b1"]
 
 
+async def test_a_flush_writes_in_the_turn_of_its_timer() -> None:
+    stage = Stage()
+    happened: list[str] = []
+    settle = stage.driver.settle
+
+    def settled() -> None:
+        settle()
+        stage.driver.streams.call_soon(lambda: happened.append("a stream"))
+        asyncio.get_running_loop().call_soon(happened.append, "the next turn")
+
+    stage.driver.settle = settled  # type: ignore[method-assign]  # to wake a stream with the flush
+    stage.driver._advance(stage.now)
+    happened.append("the timer's end")
+    await asyncio.sleep(0)
+    assert happened == ["a stream", "the timer's end", "the next turn"]
+
+
 async def test_a_timer_that_comes_early_counts_as_on_time() -> None:
     """The loop's own clock moved, ours did not: what was promised for then happens then."""
     stage = Stage()

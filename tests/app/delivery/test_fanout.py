@@ -16,6 +16,7 @@ from tests.support.manual_driver import ManualDriver
 from tidegate.app.delivery.compression import Coding, GzipStream
 from tidegate.app.delivery.encoding import Format, Style, chunk
 from tidegate.app.delivery.fanout import (
+    BYTES_AT_ONCE,
     SMALL_BUFFERS_BYTES,
     STREAMS_AT_ONCE,
     CohortWriter,
@@ -100,6 +101,7 @@ class Hall:
         [member] = found.members.values()
         cut = driver.engine.topic("px").bookmark(0)
         self.rows: list[Rows] = []
+        self.taken = 0
         cohort = Scripted(member, found.lane, self.rows)
         self.wrote: list[tuple[int, int]] = []
         self.writer = CohortWriter(
@@ -119,6 +121,7 @@ class Hall:
 
     def _take(self, cohort: Cohort, bytes_max: int) -> Rows | None:
         assert cohort is self.writer.cohort
+        self.taken += 1
         return self.rows.pop(0) if self.rows else None
 
     async def peer(self, *, enters: bool = True) -> Peer:
@@ -165,6 +168,30 @@ async def test_every_stream_gets_the_text_once() -> None:
         for peer in peers:
             peer.leave()
             assert peer.got_bytes == sum(len(b'data: "one"\n\n') for _ in range(2))
+
+
+async def test_after_a_round_nothing_is_taken_unless_there_is_more() -> None:
+    async with hall() as made:
+        peers = [await made.peer() for _ in range(2)]
+        for said in ((b'"one"',), (b'"two"', b'"three"')):
+            made.taken = 0
+            text = b"".join(map(made.publish, said))
+            made.writer.cohort.ready = True  # as it is while it is announced
+            made.writer()
+            for peer in peers:
+                assert await peer.received(len(text)) == text
+            assert made.taken == len(said)
+            assert not made.writer.cohort.ready, "the next flush is announced"
+
+
+async def test_few_streams_get_a_large_text_in_one_turn() -> None:
+    async with hall() as made:
+        peers = [await made.peer() for _ in range(6)]
+        made.publish(LARGE)
+        made.writer()
+        assert [streams for streams, _ in made.wrote] == [BYTES_AT_ONCE // len(LARGE) + 1]
+        await asyncio.sleep(0)
+        assert sum(streams for streams, _ in made.wrote) == len(peers)
 
 
 LARGE = b'"' + b"x" * (1 << 20) + b'"'  # more than any socket takes at once
