@@ -194,6 +194,13 @@ class Session:
         return outputs
 
     @property
+    def is_midway(self) -> bool:
+        """True while a subscriber that nothing else holds up has rows of a catch-up left."""
+        return any(
+            each.member.is_midway and not (each.paused or each.cursors) for each in self.subscribers
+        )
+
+    @property
     def is_like_others(self) -> bool:
         """True if it is sent the flushes of one lane and nothing else, as others are."""
         if self.ready or self._outbox or self.is_crossed or self.ended is not None:
