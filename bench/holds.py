@@ -216,8 +216,6 @@ def _topics(held: ExitStack, part: str, keys: int) -> Iterator[Figure]:
         name = f"{'a' if number < TOPICS_OF_PATTERN else 'b'}.{number:05}"
         server.define(name)
         server.publish(b'{"tickerId":1,"n":1}', name)
-    # A subscription and a lane in each.
-    stream = held.enter_context(socket.create_connection(("127.0.0.1", server.port), HANGS_S))
 
     def pattern(command: str, until: bytes) -> Work:
         query: Query = {"options": "conflation=1s", "command": command}
@@ -242,11 +240,13 @@ def _topics(held: ExitStack, part: str, keys: int) -> Iterator[Figure]:
     for name, work in kinds.items():
         yield turns.measured(f"{part}: {name}", work)
     yield from _of_many_subscriptions(turns, part)
+    # A subscription and a lane in each.
+    stream = held.enter_context(socket.create_connection(("127.0.0.1", server.port), HANGS_S))
     query = "options=conflation%3D1s&command=subscribe"
     stream.sendall(
         f"GET /v1/topics/a.%3E/subscribe?{query} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
     )
-    time.sleep(3.0)
+    stream.recv(1 << 16)
     listed = server.client.get("/v1/sessions").json()["sessions"]
     [session] = [each["session"] for each in listed if each["state"] == "attached"]
     of_session = f"/v1/sessions/{session}"
