@@ -26,8 +26,9 @@ from bench.servers.process import HANGS_S, files_allow, waited_for
 BIG = "big"
 KEYS = 100_000
 BODY_MESSAGES = 10_000
-TOPICS = 3_000  # of 10,000 that are allowed: to define one costs a look at all others
+TOPICS = 9_900  # of 10,000 that are allowed
 TOPICS_OF_PATTERN = 250  # near `session_subscriptions_max`
+MANY_KEYS = 1_000_000
 SESSIONS = 5_000  # half of what is allowed: each is a connection here as well
 REPLAYS = 50
 WANTED_MS = 50.0
@@ -215,8 +216,6 @@ def _topics(held: ExitStack, part: str, keys: int) -> Iterator[Figure]:
         name = f"{'a' if number < TOPICS_OF_PATTERN else 'b'}.{number:05}"
         server.define(name)
         server.publish(b'{"tickerId":1,"n":1}', name)
-    # A subscription and a lane in each.
-    stream = held.enter_context(socket.create_connection(("127.0.0.1", server.port), HANGS_S))
 
     def pattern(command: str, until: bytes) -> Work:
         query: Query = {"options": "conflation=1s", "command": command}
@@ -233,30 +232,60 @@ def _topics(held: ExitStack, part: str, keys: int) -> Iterator[Figure]:
             server, "POST", "/v1/explain", {"topic": "a.00001", "options": "conflation=1s"}
         ),
         "a pattern of too many": lambda: server.client.get("/v1/topics/b.%3E/subscribe"),
+        "subscribe to a pattern with a filter": lambda: _read(
+            server, "/v1/topics/a.%3E/subscribe", {"filter": LONG_FILTER}, b"event: hello"
+        ),
+        "one more topic": lambda: server.define("c.1"),
     }
     for name, work in kinds.items():
         yield turns.measured(f"{part}: {name}", work)
+    yield from _of_many_subscriptions(turns, part)
+    # A subscription and a lane in each.
+    stream = held.enter_context(socket.create_connection(("127.0.0.1", server.port), HANGS_S))
     query = "options=conflation%3D1s&command=subscribe"
     stream.sendall(
         f"GET /v1/topics/a.%3E/subscribe?{query} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
     )
-    time.sleep(3.0)
-    session = server.client.get("/v1/sessions").json()["sessions"][0]["session"]
+    stream.recv(1 << 16)
+    listed = server.client.get("/v1/sessions").json()["sessions"]
+    [session] = [each["session"] for each in listed if each["state"] == "attached"]
     of_session = f"/v1/sessions/{session}"
-    name = server.client.get(of_session).json()["subscriptions"][0]["sub"]
+    of_pattern = f"{of_session}/subscriptions/s1"
     kinds = {
         "lanes": lambda: _read(server, "/v1/lanes"),
         "the session of a pattern": lambda: _read(server, of_session),
         "list with subscriptions": lambda: _read(server, "/v1/topics", {"limit": 1_000}),
-        "change a pattern": lambda: server.client.patch(
-            f"{of_session}/subscriptions/{name}", json={"options": "conflation=2s"}
-        ),
-        "unsubscribe a pattern": lambda: server.client.delete(f"{of_session}/subscriptions/{name}"),
-        "close a session": lambda: server.client.delete(of_session),
+        "change a pattern": lambda: _ask(server, "PATCH", of_pattern, {"options": "conflation=2s"}),
+        "unsubscribe a pattern": lambda: _ask(server, "DELETE", of_pattern),
+        "close a session": lambda: _ask(server, "DELETE", of_session),
     }
     for name, work in kinds.items():
         yield turns.measured(f"{part}: {name}", work)
     yield turns.total(part)
+
+
+LONG_FILTER = " OR ".join(f"(/n > {number} AND /note LIKE 'a.*{number}')" for number in range(24))
+
+
+def _of_many_subscriptions(turns: Turns, part: str) -> Iterator[Figure]:
+    """Yield what a session of as many subscriptions as may be costs, and each of its readers."""
+    server = turns.server
+    named = [{"topic": f"a.{number:05}"} for number in range(TOPICS_OF_PATTERN)]
+    patterns = [{"topic": f"{topic['topic']}.>"} for topic in named]
+    sessions: list[str] = []
+
+    def created(subscriptions: list[dict[str, str]]) -> None:
+        answer = server.client.post("/v1/sessions", json={"subscriptions": subscriptions})
+        sessions.append(answer.raise_for_status().json()["session"])
+
+    yield turns.measured(f"{part}: a session of {TOPICS_OF_PATTERN}", lambda: created(named))
+    events = f"/v1/sessions/{sessions[0]}/events"
+    for name in ("its reader", "its next reader"):
+        yield turns.measured(f"{part}: {name}", lambda: _read(server, events, {}, b"group_end"))
+    name = f"{part}: a session of {TOPICS_OF_PATTERN} patterns"
+    yield turns.measured(name, lambda: created(patterns))
+    for session in sessions:
+        server.client.delete(f"/v1/sessions/{session}").raise_for_status()
 
 
 # --- Many sessions
@@ -279,12 +308,10 @@ def _sessions(held: ExitStack, part: str, keys: int) -> Iterator[Figure]:
         "lanes": lambda: _read(server, "/v1/lanes"),
         "topic": lambda: _read(server, f"/v1/topics/{BIG}"),
         "publish": lambda: server.publish(b'{"tickerId":1}', BIG),
-        "change the policy": lambda: server.client.patch(
-            f"/v1/topics/{BIG}",
-            json={"conflation": "always"},
-            headers={"Content-Type": "application/merge-patch+json"},
-        ).raise_for_status(),
-        "delete a topic": lambda: server.client.delete(f"/v1/topics/{BIG}").raise_for_status(),
+        "change the policy": lambda: _ask(
+            server, "PATCH", f"/v1/topics/{BIG}", {"conflation": "always"}
+        ),
+        "delete a topic": lambda: _ask(server, "DELETE", f"/v1/topics/{BIG}"),
     }
     for name, work in kinds.items():
         yield turns.measured(f"{part}: {name}", work)
@@ -322,7 +349,8 @@ def _texts() -> list[bytes]:
 def _ask(
     server: Gateway, method: str, path: str, document: dict[str, object] | None = None
 ) -> None:
-    server.client.request(method, path, json=document).raise_for_status()
+    headers = {"Content-Type": "application/merge-patch+json"} if method == "PATCH" else None
+    server.client.request(method, path, json=document, headers=headers).raise_for_status()
 
 
 def _read(server: Gateway, path: str, query: Query | None = None, until: bytes = b"") -> None:

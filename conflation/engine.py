@@ -217,9 +217,10 @@ class Engine:
         """
         self._clock(now)
         session = self._registry.find(session_id)
-        for subscriber in self._registry.subscribers(session, name):
-            if subscriber.topic.name == subscription.topic:
-                self._lanes.change(session, subscriber, subscription, now)
+        if (subscriber := session.subscribers.get((name, subscription.topic))) is not None:
+            self._lanes.change(session, subscriber, subscription, now)
+        else:  # a name that has other topics is known
+            self._registry.subscribers(session, name)
 
     def import_subscriber(self, subscriber: Subscriber) -> None:
         """Take over a subscriber and its topic from another engine, in a session without limits."""
@@ -292,7 +293,7 @@ class Engine:
         if session.ended is not None and not session.outbox:
             self._registry.forget(session)  # the goodbye comes last, and is out
         self._queue_limits.taken(session)
-        session.ready = bool(outputs)
+        self._registry.taken(session, has_found=bool(outputs))
         return outputs
 
     def gather(self, session_id: str, kind: Hashable) -> Cohort | None:

@@ -169,15 +169,16 @@ class KnownRequests:
         key = routing_key(scope)
         return None if key is None else self.routes.find(key)
 
-    def find_at_once(self, cycle: RequestResponseCycle) -> AtOnce | None:
+    def head_key(self, scope: Any) -> Key | None:
+        """Return the key of a request by its whole header; None for one that has no such key."""
+        return header_key(scope) if self._at_once else None
+
+    def find_at_once(self, key: Key | None) -> AtOnce | None:
         """Return what is known by the whole header of a request."""
-        scope: Any = cycle.scope
-        key = header_key(scope) if self._at_once else None
         return None if key is None else self.heads.find(key)
 
-    def noting(self, app: Any, scope: Scope) -> Any:
+    def noting(self, app: Any, key: Key | None) -> Any:
         """Return the ASGI application, of which the fields of a noted answer are kept."""
-        key = header_key(scope) if self._at_once else None
         if key is None:
             return app
 

@@ -23,7 +23,7 @@ from tidegate.app.http.connection import (
     WriteWatch,
     without_chunks,
 )
-from tidegate.app.http.known_requests import AtOnce, KnownRequests, is_small
+from tidegate.app.http.known_requests import Key, KnownRequests, is_small
 from tidegate.app.http.problems import STREAMS, TRANSPORT_EXTENSION, Problem
 from tidegate.app.http.telemetry import ConnectionFigures
 from tidegate.app.http.transport.proxies import TrustedProxies
@@ -84,7 +84,7 @@ class GatewayProtocol(HttpToolsProtocol):
         self._refusal = b""
         self._plain_head: bytes | None = None
         self._running: RequestResponseCycle | None = None
-        self._held: tuple[RequestResponseCycle, Any, AtOnce | None] | None = None
+        self._held: tuple[RequestResponseCycle, Any, Key | None] | None = None
         self._is_feeding = False
         self._bounds = RequestBounds(settings)
         self._discarded_bytes = 0
@@ -358,8 +358,7 @@ class GatewayProtocol(HttpToolsProtocol):
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._running = cycle
         # What a proxy says of its client counts as well, and is no part of the header's key.
-        known = None if self._is_proxied else self._known.find_at_once(cycle)
-        self._held = cycle, app, known
+        self._held = cycle, app, None if self._is_proxied else self._known.head_key(cycle.scope)
         # All that came in one read is parsed first: then it is known what there is to answer.
         if not self._is_feeding:
             self._begin_held()
@@ -368,18 +367,19 @@ class GatewayProtocol(HttpToolsProtocol):
         """Begin the request that is next; one that may be answered at once waits for its body."""
         if self._held is None:
             return
-        cycle, app, known = self._held
-        if known is not None and self._stage is Stage.BODY and is_small(cycle):
+        cycle, app, key = self._held
+        if self._stage is Stage.BODY and is_small(cycle) and self._known.find_at_once(key):
             return
         self._held = None
-        begin = partial(self._begin, cycle, app, known)
+        begin = partial(self._begin, cycle, app, key)
         self._paces.begin(cycle.scope["path"], self.connection, begin)
 
-    def _begin(self, cycle: RequestResponseCycle, app: Any, known: AtOnce | None) -> None:
+    def _begin(self, cycle: RequestResponseCycle, app: Any, key: Key | None) -> None:
         """Answer a request at once if it stands alone and its route can; else start its task."""
         if cycle.disconnected:
             return
         scope: Any = cycle.scope
+        known = self._known.find_at_once(key)
         if known is not None and not self.flow.write_paused and self.can_hand_over(scope):
             whole = known.answered(cycle, self.server_state.default_headers, self.hand_over)
             if whole:
@@ -391,7 +391,7 @@ class GatewayProtocol(HttpToolsProtocol):
         app = self.write_watch.around(app, self.connection)
         if scope["http_version"] == "1.0":
             app = without_chunks(app, cycle)
-        super()._start_asgi_task(cycle, self._known.noting(app, scope))
+        super()._start_asgi_task(cycle, self._known.noting(app, key))
 
 
 def protocol_of(scope: Scope) -> GatewayProtocol | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Annotated, Any
 from urllib.parse import urlencode
@@ -46,13 +47,14 @@ from tidegate.app.sessions.documents import (
 )
 from tidegate.app.sessions.session import Session
 from tidegate.app.sessions.stream import refusal_stream, session_stream
-from tidegate.app.sessions.subscriptions import check_count
+from tidegate.app.sessions.subscriptions import check_count, decided_in_turns
 from tidegate.app.sessions.view import Page, answer, session_view
 from tidegate.conflation.errors import LimitReached
 from tidegate.conflation.steps import in_pieces
 
 # Every gateway of a cluster answers with a page, and one of them joins all.
 PAGE_MAX = 1_000
+OPENED_AT_ONCE = 20  # subscriptions of a session
 VIEWED_AT_ONCE = 20  # sessions whose queues are counted in one turn of the loop
 
 router = APIRouter(tags=["sessions"], dependencies=STRICT)
@@ -121,7 +123,7 @@ async def open_session(request: Request) -> Response:
             check_reading(grants_in(request.scope), target.topic)
     for target in opening.subscriptions:
         await gateway.seek(target.topic, target.wish.options.bookmark, by=subject)
-    session = _opened(gateway, opening, subject)
+    session = await _opened(gateway, opening, subject)
     events = f"/v1/sessions/{session.id}/events"
     subscriptions = [answer(asked) for asked in session.asked.values()]
     document = {"session": session.id, "events": events, "subscriptions": subscriptions}
@@ -245,7 +247,7 @@ async def events(
         return refusal_stream(Problem("limit-reached", f"{error.detail}."))
 
 
-def _opened(gateway: Gateway, opening: SessionDocument, subject: Subject | None) -> Session:
+async def _opened(gateway: Gateway, opening: SessionDocument, subject: Subject | None) -> Session:
     """Open the session, with all of its subscriptions or not at all."""
     try:
         session = gateway.sessions.open(
@@ -258,10 +260,15 @@ def _opened(gateway: Gateway, opening: SessionDocument, subject: Subject | None)
     except LimitReached as error:
         raise Problem("limit-reached", f"{error.detail}.", headers=RETRY_LATER) from None
     try:
-        for target in opening.subscriptions:
+        for number, target in enumerate(opening.subscriptions):
             with pointing(target.pointer):
-                session.subscribe(target.topic, target.wish)
-    except Problem:
+                wish = target.wish.by(subject)
+                decisions = await decided_in_turns(session.context, target.topic, wish)
+                # An administrator may have closed it meanwhile.
+                gateway.live_session(session.id).subscribe(target.topic, wish, decisions)
+            if number % OPENED_AT_ONCE == 0:
+                await asyncio.sleep(0)
+    except BaseException:
         # A session that was refused halfway must not count, or be listed.
         gateway.sessions.discard(session)
         raise

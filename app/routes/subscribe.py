@@ -38,7 +38,7 @@ from tidegate.app.sessions.subscribe_request import (
     place_of,
     places_of,
 )
-from tidegate.app.sessions.subscriptions import decide_target, end_reason
+from tidegate.app.sessions.subscriptions import decided_in_turns, end_reason
 from tidegate.conflation.errors import EngineError, LimitReached
 from tidegate.conflation.outputs import CloseReason, Unsubscribed
 from tidegate.conflation.subscription import Command
@@ -216,7 +216,7 @@ async def _pattern_stream(
     wish = plan.wish(gateway.settings).by(subject)
     is_sow = wish.command == Command.SOW
     places = await _places(gateway, subject, pattern, wish, plan.asked)
-    decisions = decide_target(gateway.sessions.context, pattern, wish, places)
+    decisions = await decided_in_turns(gateway.sessions.context, pattern, wish, places)
     if gateway.stopping:
         return stopping_stream()
     session = gateway.sessions.open(kept=True, lasts=not is_sow, subject=subject)

@@ -24,7 +24,7 @@ from tidegate.app.sessions.documents import (
     target_of,
 )
 from tidegate.app.sessions.session import Session
-from tidegate.app.sessions.subscriptions import SessionSubscription
+from tidegate.app.sessions.subscriptions import SessionSubscription, decided_in_turns
 from tidegate.app.sessions.view import answer, subscription_view, subscription_views
 from tidegate.keys.text.duration import duration_text
 
@@ -64,8 +64,11 @@ async def add_subscription(request: Request, session: SessionPath) -> Response:
     check_reading(grants_in(request.scope), target.topic)
     subject = subject_in(request.scope)
     await gateway_of(request).seek(target.topic, target.wish.options.bookmark, by=subject)
-    # Looking for the topic takes time, in which the session may have ended.
-    asked, warnings = gateway_of(request).live_session(session).subscribe(target.topic, target.wish)
+    wish = target.wish.by(found.subject)
+    decisions = await decided_in_turns(found.context, target.topic, wish)
+    # To look for topics and to decide takes time, in which the session may have ended.
+    found = gateway_of(request).live_session(session)
+    asked, warnings = found.subscribe(target.topic, wish, decisions)
     location = f"/v1/sessions/{session}/subscriptions/{asked.name}"
     return json_answer(answer(asked, warnings), 201, {"Location": location})
 

@@ -373,9 +373,11 @@ class Session:
             Problem: limit-reached.
         """
         most = self.context.settings.session_subscriptions_max
-        if self._count() + more > most:
+        count = self._count()
+        if count + more > most:
             self._forget_finished()  # only now, because it walks through the cursor's steps
-        check_count(self._count() + more, most)
+            count = self._count()
+        check_count(count + more, most)
 
     def _count(self) -> int:
         return sum(len(asked.topics) for asked in self.asked.values())

@@ -37,6 +37,8 @@ from tidegate.conflation.outputs import CloseReason
 logger = logging.getLogger("tidegate.stream")
 
 
+GREETED_AT_ONCE: Final = 20  # subscribers of a stream that begins in the turn of its request
+
 HEADERS: Final = {"Cache-Control": "no-store", "Vary": "Accept-Encoding"}
 
 
@@ -77,11 +79,21 @@ class EventStream(EventSourceResponse):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve the stream until its end, the peer's, or the write time-out."""
         self._encoder = _negotiated(scope)
+        if len(self.reader.styles) > GREETED_AT_ONCE:
+            await self._take_turn()
         protocol = protocol_of(scope)
         if protocol is not None and protocol.can_hand_over(scope):
             await self._hand_over(protocol, scope, send)
         else:
             await self._serve(scope, receive, send)
+
+    async def _take_turn(self) -> None:
+        """Let others be served: to subscribe to hundreds of topics took as long as a turn may."""
+        try:
+            await asyncio.sleep(0)
+        except BaseException:  # nobody else knows of the reader yet
+            self.reader.close()
+            raise
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve the stream as a response, its task included."""

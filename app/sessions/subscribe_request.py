@@ -240,6 +240,8 @@ def granted_to(
     definition = context.driver.engine.topic(name).definition
     grants = wish.grants
     entitlement = None if grants is None else entitlement_of(grants, definition, name)
+    # Of many a row must name its topic.
+    form = wish.form or (Format.BATCH if wish.many else None)
     request = Request(
         name,
         definition,
@@ -250,13 +252,14 @@ def granted_to(
         order_text=wish.order_text,
         default_pace=context.settings.default_pace,
         resume=resume,
+        # An envelope names the first message of a row, and max_age watches its time.
+        counted=form not in {None, Format.VALUE},
         by_pattern=by_pattern,
     )
     granted = grant(request)
     shown = granted.subscription.shown
-    form = wish.form or _format_fitting(shown, many=wish.many)
-    if form is not Format.VALUE or shown.max_age_ns is not None:
-        # An envelope names the first message of a row, and max_age watches its time.
+    form = form or _format_fitting(shown)
+    if not request.counted and (form is not Format.VALUE or shown.max_age_ns is not None):
         granted = grant(replace(request, counted=True))
     subscription = granted.subscription
     if entitlement is not None:
@@ -316,10 +319,7 @@ def _format_named(text: str | None) -> Format | None:
     return Format(one_of(text, tuple(Format), code="options-invalid", what="format"))
 
 
-def _format_fitting(shown: Shown, *, many: bool) -> Format:
-    """Return the format of a request that names none."""
-    # One subscription of many must name its topic, and some options show only in envelopes.
-    if many:
-        return Format.BATCH
+def _format_fitting(shown: Shown) -> Format:
+    """Return the format of a request that names none: some options show only in envelopes."""
     in_envelope = shown.timestamp or shown.send_keys or shown.receipt
     return Format.ENVELOPE if in_envelope else Format.VALUE

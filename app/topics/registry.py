@@ -166,12 +166,14 @@ class Fault(NamedTuple):
 class TopicRegistry:
     """Topics by name. Each change here is made in the engine in the same step.
 
-    Unusable topics are kept beside them: they exist, and have no entry.
+    Unusable topics are kept beside them: they exist, and have no entry. `revision` grows with each
+    change, so that what was decided by topics in several turns of the loop can be decided anew.
     """
 
     def __init__(self, driver: Driver, settings: Settings) -> None:
         self._driver = driver
         self._settings = settings
+        self.revision = 0
         self._entries: dict[str, CatalogTopic] = {}
         self._unusable: dict[str, Unusable] = {}
         # Bounded, because topics may come and go for ever; an older epoch counts as unknown.
@@ -269,10 +271,12 @@ class TopicRegistry:
     def has_room(self) -> bool:
         """Return True if one more topic fits; the gateway's own do not count."""
         # Unusable topics count: repairing their definitions must not exceed the limit.
-        names = [*self._entries, *self._unusable]
+        room = self._settings.topics_max - len(self._entries) - len(self._unusable)
+        if room > 0:
+            return True  # mostly: to look at each of ten thousand names is dear
         # The gateway makes its own topics, so they take no one's room.
-        own = sum(name.startswith(OWN_PREFIX) for name in names)
-        return len(names) < own + self._settings.topics_max
+        names = (*self._entries, *self._unusable)
+        return room + sum(name.startswith(OWN_PREFIX) for name in names) > 0
 
     # Changes, each in the engine too
 
@@ -282,6 +286,7 @@ class TopicRegistry:
         self._driver.define_topic(record.name, self._definition(record), record.epoch)
         self._unusable.pop(record.name, None)
         self._entries[record.name] = entry
+        self.revision += 1
         for listener in list(self._listeners):  # a copy: a listener may stop its own listening
             listener(record.name)
         return entry
@@ -297,6 +302,7 @@ class TopicRegistry:
         """Add an unusable topic; its subscriptions end with UNUSABLE."""
         logger.error("%s cannot be used here: %s", unusable.name, unusable.reason)
         self._unusable[unusable.name] = unusable
+        self.revision += 1
         if self._entries.pop(unusable.name, None) is not None:
             # Subscribers of a topic that is out of use must not wait for its messages.
             self._driver.drop_topic(unusable.name, "UNUSABLE")
@@ -311,6 +317,7 @@ class TopicRegistry:
         definition = self._definition(record)
         self.on_redefined(record.name, definition)
         known.redefine(record)
+        self.revision += 1
         self._driver.define_topic(record.name, definition, record.epoch)
 
     def _definition(self, record: TopicRecord) -> Definition:
@@ -322,6 +329,7 @@ class TopicRegistry:
         entry = self._entries.get(record.name)
         if entry is not None:
             entry.redefine(record)
+            self.revision += 1
             driver = self._driver
             now, now_ms = driver.now(), driver.wall_ms()
             driver.engine.restart_topic(record.name, record.epoch, kept, now, now_ms)
@@ -330,6 +338,7 @@ class TopicRegistry:
     def drop(self, entry: CatalogTopic) -> None:
         """Remove a topic; its subscriptions end with REMOVED."""
         del self._entries[entry.record.name]
+        self.revision += 1
         self._ended.append(entry.record.epoch)
         self._driver.drop_topic(entry.record.name)
 

@@ -64,11 +64,14 @@ class Cohort:
         return not self.ready
 
     def take(self, bytes_max: int) -> Batch | None:
-        """Return the lane's next answer for all members; None: there is nothing to take."""
+        """Return the lane's next answer for all members; None: there is nothing to take.
+
+        One without rows: there may be some in the next one.
+        """
         # Any of them: from here on the lane has the same answers for all.
         member = next(iter(self.members.values()))
         batch = self.lane.take(member, bytes_max)
         # What is left out may leave nothing: the flush after it may have rows.
-        while batch is not None and not batch.frames:
+        while batch is not None and not batch.frames and not member.is_midway:
             batch = self.lane.take(member, bytes_max)
         return batch

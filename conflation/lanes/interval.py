@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from itertools import islice
 
-from tidegate.conflation.boards.board import Board, Pair, Pairs
+from tidegate.conflation.boards.board import Board, Pair
 from tidegate.conflation.frame import MADE_AT_ONCE, ROWS_AT_ONCE, Batch, Frame
 from tidegate.conflation.lanes.lane import Held, Lane, all_shown, grouped
 from tidegate.conflation.lanes.member import Member
-from tidegate.conflation.lanes.standing import CatchUp
+from tidegate.conflation.lanes.standing import CatchUp, without
 from tidegate.conflation.operators.filter import Change
 from tidegate.conflation.subscription import LaneId
 from tidegate.keys.text.duration import Instant
@@ -67,11 +67,11 @@ class IntervalLane(Lane):
 
     def ready(self, member: Member) -> bool:
         # What was let go to this member alone, when it changed lanes, waits for no flush.
-        return _is_midway(member) or member.position < max(self.position, member.released)
+        return member.is_midway or member.position < max(self.position, member.released)
 
     def has_sent(self, member: Member, row: Frame) -> bool:
         """Return True if a member that came late has a row of a flush already."""
-        return member.cut < row.offset <= member.position and not _is_midway(member)
+        return member.cut < row.offset <= member.position and not member.is_midway
 
     def in_step(self, member: Member, batch: Batch) -> bool:
         # Within a catch-up the position is where that began, though rows after it were sent.
@@ -82,7 +82,8 @@ class IntervalLane(Lane):
         going = member.catch_up
         rest = [] if going is None else going.rest(self.board)
         ahead = {} if going is None else {**going.ahead, **{known: it.offset for known, it in rest}}
-        rows = [*rest, *self._missed(member, ahead)]
+        missed = self.board.rows(member.position, oof=self.id.oof)
+        rows = [*rest, *without(missed, ahead)]
         due = [(board_key, row) for board_key, row in rows if row.offset > member.cut]
         return due if shown is None else [(board_key, shown(row)) for board_key, row in due]
 
@@ -137,8 +138,11 @@ class IntervalLane(Lane):
         """
         going = member.catch_up
         if going is None or going.is_over:
-            ahead = {} if going is None else going.ahead
-            going = CatchUp(self._missed(member, ahead), self.board.head, self.id.queues)
+            earlier = {} if going is None else going.ahead
+            missed = self.board.rows(member.position, oof=self.id.oof)
+            if len(missed) <= ROWS_AT_ONCE:  # else piece by piece, as very many take long
+                missed, earlier = without(missed, earlier), {}
+            going = CatchUp(missed, self.board.head, self.id.queues, earlier=earlier)
             member.catch_up = going
         rows_max = ROWS_AT_ONCE if self._shown is None else MADE_AT_ONCE
         piece = all_shown(self._shown, going.take(self.board, bytes_max, rows_max))
@@ -159,16 +163,3 @@ class IntervalLane(Lane):
         if prepared is None or prepared[0] is not row:
             return self._shown(row)
         return prepared[1]
-
-    def _missed(self, member: Member, ahead: Mapping[str, int]) -> Sequence[Pair]:
-        """Return what has changed since its position, without rows that it has been sent ahead."""
-        rows = self.board.rows(member.position, oof=self.id.oof)
-        if not ahead:
-            return rows
-        if isinstance(rows, Pairs):
-            return rows.without(ahead)
-        return [(known, row) for known, row in rows if row.offset != ahead.get(known)]
-
-
-def _is_midway(member: Member) -> bool:
-    return member.catch_up is not None and not member.catch_up.is_over

@@ -207,6 +207,12 @@ class Member:
         self.standing.catch_up = catch_up
 
     @property
+    def is_midway(self) -> bool:
+        """True while rows of a catch-up are left."""
+        going = self.standing.catch_up
+        return going is not None and not going.is_over
+
+    @property
     def unreported(self) -> dict[str, Unreported] | None:
         """By row key, messages that no row reports: the key's next row stands for them."""
         return self.standing.unreported

@@ -288,8 +288,10 @@ class SessionRegistry:
         takes its pieces as it has room for them.
         """
         batch = cohort.take(bytes_max) if cohort.members else None
-        if batch is None:
+        if batch is None or not batch.frames:
             cohort.ready = False
+            if batch is not None:
+                self._wake_all(cohort)
             return None
         if batch.payload_bytes > bytes_max and len(batch.frames) > 1:
             for session in self.present(list(cohort.members)):
@@ -325,6 +327,12 @@ class SessionRegistry:
             session = self._sessions[member.session]
             if session.cohort is None:
                 self.wake(session)
+
+    def taken(self, session: Session, *, has_found: bool) -> None:
+        """Note what a take has found; one that only passed rows over is announced again."""
+        session.ready = has_found
+        if not has_found and session.is_midway:
+            self.wake(session)
 
     def emit(self, announcement: Announcement) -> None:
         """Add an announcement for the gateway to act on."""

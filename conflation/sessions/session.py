@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tidegate.conflation.definition import Priority
+from tidegate.conflation.frame import ROWS_AT_ONCE
 from tidegate.conflation.lanes.cohort import Cohort
 from tidegate.conflation.outputs import CloseReason, Output, Rows, Unsubscribed
 from tidegate.conflation.sessions.drain import Drain
@@ -175,20 +176,29 @@ class Session:
         """
         # Before any rows: a client has to know of a subscription before it gets rows of it.
         outputs, room = self._from_outbox(bytes_max, now) if self._outbox else ([], bytes_max)
-        last_rank = max(_RANKS.values())
+        last_rank, rows_left = max(_RANKS.values()), ROWS_AT_ONCE
         for subscriber in sorted(self.subscribers, key=_rank):
-            if room <= 0 or self._outbox or _rank(subscriber) > last_rank:
+            if room <= 0 or rows_left <= 0 or self._outbox or _rank(subscriber) > last_rank:
                 break
             taken = subscriber.take(room, now, rows_max)
             if not taken:
                 continue
             room -= _payload_bytes(taken)
+            # Each has no more than so many at once; hundreds of them would hold up everybody else.
+            rows_left -= sum(len(out.batch.frames) for out in taken if isinstance(out, Rows))
             outputs += taken
             self.subscribers.pass_turn(subscriber)
             if subscriber.has_more:
                 # Lower priorities wait until this one has nothing left.
                 last_rank = _rank(subscriber)
         return outputs
+
+    @property
+    def is_midway(self) -> bool:
+        """True while a subscriber that nothing else holds up has rows of a catch-up left."""
+        return any(
+            each.member.is_midway and not (each.paused or each.cursors) for each in self.subscribers
+        )
 
     @property
     def is_like_others(self) -> bool:

@@ -234,9 +234,11 @@ class Subscriber:
                 return None
         batch = lane.take(self.member, bytes_max)
         # What is left out for this member may leave nothing: the flush after it may have rows.
-        while batch is not None and not batch.frames:
+        while batch is not None and not batch.frames and not self.member.is_midway:
             batch = lane.take(self.member, bytes_max)
-        if batch is None or batch.payload_bytes <= bytes_max or len(batch.frames) == 1:
+        if batch is None or not batch.frames:
+            return None
+        if batch.payload_bytes <= bytes_max or len(batch.frames) == 1:
             return batch
         return self._from_catch_up(self.divide(batch), bytes_max, now)
 

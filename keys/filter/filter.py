@@ -26,6 +26,9 @@ from tidegate.keys.filter.tree import (
 from tidegate.keys.filter.values import Scalar, narrow, number_in
 from tidegate.keys.path import FieldPath
 
+TOPIC_NAME = "TOPIC_NAME"
+"""The function whose value depends on the topic."""
+
 
 @dataclass(frozen=True, slots=True)
 class Equality:
@@ -114,7 +117,7 @@ class Filter:
         Raises:
             FilterInvalid: malformed, or over a limit (rule filter-4).
         """
-        return cls.of(_parsed(text, position))
+        return _filter(text, position)
 
     @classmethod
     def of(cls, tree: Node) -> Filter:
@@ -130,7 +133,8 @@ class Filter:
 
         The key is the canonical JSON array, "" if there is none.
         """
-        return _test(self, topic)
+        # Topics share what does not name them: to compile a long filter takes milliseconds.
+        return _test(self, topic if TOPIC_NAME in self.text else "")
 
     @property
     def paths(self) -> tuple[FieldPath, ...]:
@@ -140,7 +144,7 @@ class Filter:
 
     def equality(self) -> Equality | None:
         """Return the field and constants of which it must equal one in order to match, if any."""
-        return equality_of(self.tree)
+        return _equality_of(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +180,7 @@ class Expression:
 
     def evaluator(self, topic: str = "") -> Callable[[bytes], Scalar | None]:
         """Return `strict JSON text -> value`: None, bool, int, float or str; it never raises."""
-        return _value(self, topic)
+        return _value(self, topic if TOPIC_NAME in self.text else "")
 
 
 def conjunction(*filters: Filter) -> Filter:
@@ -200,10 +204,21 @@ def disjunction(*filters: Filter) -> Filter:
     return Filter.of(joined(Or, [each.tree for each in dict.fromkeys(filters)]))
 
 
+# A request for a pattern asks for the same filter in each of its topics.
+@lru_cache(maxsize=64)
+def _filter(text: str, position: int) -> Filter:
+    return Filter.of(_parsed(text, position))
+
+
 # Subscriptions with equal filters share the compiled form.
 @lru_cache(maxsize=4_096)
 def _test(found: Filter, topic: str) -> Test:
     return compile_test(found.tree, topic)
+
+
+@lru_cache(maxsize=4_096)
+def _equality_of(found: Filter) -> Equality | None:
+    return equality_of(found.tree)
 
 
 @lru_cache(maxsize=4_096)

@@ -14,6 +14,7 @@ import pytest
 from tests.support.gateways import Running, running_gateway
 from tests.support.tokens import public_jwk, token_of, write_keys
 from tests.support.wire import connected
+from tidegate.app.http import known_requests
 from tidegate.app.http.known_requests import AtOnce, KnownRequests
 from tidegate.conflation.errors import LimitReached
 
@@ -306,6 +307,28 @@ async def test_a_stream_that_is_a_response_leaves_no_head_behind() -> None:
     at_once, whole_road = await both(followed, (get(),), (get(),), followed, times=1)
     assert at_once == whole_road
     assert b"connection: close" in at_once[1]
+
+
+async def test_a_known_stream_does_not_take_the_connection_from_the_request_after_it() -> None:
+    records = get(b"?command=sow")
+    at_once, whole_road = await both((records,), (records,), (records + post(),), times=1)
+    assert at_once == whole_road
+    assert at_once[-1].count(b" 200 OK") == 2
+
+
+async def test_the_key_of_a_header_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[object] = []
+    make = known_requests.header_key
+
+    def counted(scope: Any) -> Any:
+        made.append(make(scope))
+        return made[-1]
+
+    monkeypatch.setattr(known_requests, "header_key", counted)
+    async with gateway() as running:
+        for times in range(1, 4):
+            assert b" 200 OK" in await exchanged(running, post())
+            assert len([it for it in made if it is not None]) == times
 
 
 async def test_with_a_log_each_request_passes_the_layers(counted: list[bool]) -> None:

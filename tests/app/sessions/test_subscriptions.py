@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from tests.support.rooms import Room, room
 from tests.support.rules import rule
 from tidegate.app.http.requests import TopicPattern
+from tidegate.app.sessions import subscriptions
 from tidegate.app.sessions.subscribe_request import granted_to
 from tidegate.app.sessions.subscriptions import (
     SessionSubscription,
     changed,
     changes_rows,
+    decided_in_turns,
     granted,
 )
 from tidegate.conflation.errors import BookmarkExpired
@@ -83,3 +87,26 @@ def test_a_subscription_that_ends_listens_no_more() -> None:
     asked.end()
     asked.end()
     assert ended == ["ended"]
+
+
+@pytest.mark.parametrize("change", ["none", "made", "gone"])
+async def test_a_pattern_is_decided_in_turns_by_topics_as_they_are_at_the_end(
+    change: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subscriptions, "DECIDED_AT_ONCE", 2)
+    async with room() as here:
+        names = [f"px.{letter}" for letter in "abcdef"]
+        for name in names:
+            await here.topic(name)
+        context, pattern = here.gateway.sessions.context, TopicPattern.parse("px.*")
+        deciding = asyncio.create_task(decided_in_turns(context, pattern, here.wish()))
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert not deciding.done()
+        if change == "made":
+            await here.topic("px.g")
+            names.append("px.g")
+        elif change == "gone":
+            await here.gateway.catalog.delete("px.f")
+            names.remove("px.f")
+        assert list(await deciding) == names

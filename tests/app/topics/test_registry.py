@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.support.place import Place, parsed
+from tidegate.app.definitions.topic import Unusable
 from tidegate.app.stores.store import TopicRecord
 from tidegate.app.topics.registry import TopicRegistry
 from tidegate.conflation.errors import TopicUnknown
@@ -62,7 +65,29 @@ async def test_there_is_room_beside_the_gateway_s_own() -> None:
     topics.admit(record("tidegate.sessions", key=["/session"]))
     assert topics.has_room()
     topics.admit(record("px"))
+    topics.set_aside(Unusable("bad", b"{", "e1", "It is not JSON."))
+    assert not topics.has_room()
+    topics.drop_unusable(*topics.all_unusable())
     assert not topics.has_room()
     assert [it.record.name for it in topics.listed("", "", 9)] == ["px"]
     assert [it.record.name for it in topics.listed("tidegate.", "", 9)] == ["tidegate.sessions"]
     assert not topics.is_source("px")
+
+
+async def test_while_there_is_much_room_no_name_is_looked_at() -> None:
+    class Looked(str):
+        looks = 0
+
+        def startswith(self, *args: Any) -> bool:
+            Looked.looks += 1
+            return super().startswith(*args)
+
+    topics = topics_of(Place(topics_max=9))
+    for number in range(8):
+        topics.admit(record(Looked(f"t{number}")))
+    Looked.looks = 0
+    assert topics.has_room()
+    assert Looked.looks == 0
+    topics.admit(record(Looked("t8")))
+    assert not topics.has_room()
+    assert Looked.looks > 0

@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import chain
+from typing import Any
 
 import pytest
 
-from tests.support.manual_driver import ManualDriver, batches
+from tests.support.manual_driver import ManualDriver, batches, described
 from tidegate.conflation import frame
 from tidegate.conflation.boards import board
-from tidegate.conflation.frame import Batch
+from tidegate.conflation.frame import Batch, Frame
 from tidegate.conflation.lanes import flushes, interval, standing, stateful
 from tidegate.conflation.lanes.pending import Pending, PendingKeys
+from tidegate.conflation.lanes.standing import CatchUp
 from tidegate.conflation.lanes.stateful import StatefulLane
+from tidegate.conflation.outputs import CohortReady, Output, SessionReady
 from tidegate.conflation.sessions import rows as session_rows
 
 AT_ONCE = 4
@@ -235,3 +238,61 @@ def test_a_subscription_may_end_or_change_while_rows_are_made() -> None:
     stats = made.engine.topic_stats("px")
     assert stats.matched == stats.delivered + stats.conflated + stats.waiting + stats.dropped
     assert stats.dropped == len(LETTERS)
+
+
+@pytest.mark.parametrize("sessions", ["s", "stu"])
+def test_rows_that_were_sent_ahead_are_passed_over_piece_by_piece(
+    sessions: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = driver()
+    for session in sessions:
+        made.subscribe("conflation=1s", session=session)
+    cohorts = {made.engine.gather(session, "kind") for session in sessions[1:]}
+    looked: list[int] = []
+    take = CatchUp.take
+
+    def counted(going: CatchUp, *more: Any) -> list[Frame]:
+        before = going.sent
+        piece = take(going, *more)
+        looked.append(going.sent - before)
+        return piece
+
+    monkeypatch.setattr(CatchUp, "take", counted)
+
+    def taken() -> list[str]:
+        """One take for each announcement, until there is none."""
+        found: list[str] = []
+        while events := made.engine.announcements():
+            looked.clear()
+            for event in events:
+                if isinstance(event, CohortReady):
+                    rows = made.engine.take_together(event.cohort, 1 << 20)
+                    outputs: list[Output] = [] if rows is None else [rows]
+                else:
+                    assert isinstance(event, SessionReady)
+                    outputs = made.engine.take(event.session, 1 << 20)
+                found += described(outputs)
+                if outputs:  # as a stream: until a take finds nothing
+                    events.append(event)
+            turns.append(max(looked, default=0))
+        return found
+
+    turns: list[int] = []
+    publish(made, 1)
+    flush(made, at_once)
+    for session in sessions[:1]:
+        made.engine.take(session, 1)
+    for cohort in cohorts:
+        assert cohort is not None
+        made.engine.take_together(cohort, 1)
+    publish(made, 2)
+    ahead = taken()
+    assert len(" ".join(ahead).split()) == (len(LETTERS) - 1) * (1 + len(cohorts))
+    turns.clear()
+    flush(made, at_once)
+    # The first key was sent before it changed again; the newest value of all others was sent.
+    assert taken() == ["aX2"] * (1 + len(cohorts))
+    assert max(turns) <= AT_ONCE
+    assert len(turns) > 2
+    stats = made.engine.topic_stats("px")
+    assert (stats.waiting, stats.matched) == (0, stats.delivered + stats.conflated)

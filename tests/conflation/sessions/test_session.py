@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,6 +12,7 @@ from tests.support.manual_driver import ManualDriver, described
 from tests.support.profiles import examples
 from tests.support.rules import rule
 from tidegate.conflation.definition import Priority
+from tidegate.conflation.sessions import session as session_module
 from tidegate.conflation.sessions.session import QueueLimits, Subscribers
 from tidegate.conflation.sessions.subscriber import Subscriber, SubscriberId
 from tidegate.conflation.topics.topic import Topic
@@ -184,3 +186,14 @@ def test_subscribers_may_go_while_they_are_looked_at() -> None:
     for each in subscribers:
         subscribers.remove(each)
     assert not subscribers
+
+
+def test_a_take_has_no_more_rows_of_all_subscriptions_than_of_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(session_module, "ROWS_AT_ONCE", 2)
+    driver = two_subscriptions()
+    driver.publish("a1 b1")
+    driver.publish("x1 y1", topic="other")
+    driver.wait("1s")
+    assert [described(driver.take_once(1 << 20)) for _ in range(2)] == [["a1 b1"], ["x1 y1"]]

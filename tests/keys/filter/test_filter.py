@@ -54,6 +54,15 @@ def test_topic_and_key_are_known() -> None:
     assert found.matcher("orders") is found.matcher("orders")
 
 
+def test_topics_share_a_filter_that_does_not_name_them() -> None:
+    shared, named = Filter.parse("/a = 1"), Filter.parse("topic_name() = 'px'")
+    assert shared.matcher("px") is shared.matcher("py")
+    assert [named.matcher(topic)(b"{}", "") for topic in ("px", "py")] == [True, False]
+    length, name = Expression.parse("LENGTH(/a)"), Expression.parse("Topic_Name()")
+    assert length.evaluator("px") is length.evaluator("py")
+    assert [name.evaluator(topic)(b"{}") for topic in ("px", "py")] == ["px", "py"]
+
+
 def test_a_conjunction_matches_what_all_match() -> None:
     both = conjunction(Filter.parse("/a = 1 OR /b = 1"), Filter.parse("/c = 1"))
     assert str(both) == "(/a = 1 OR /b = 1) AND /c = 1"
