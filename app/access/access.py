@@ -47,8 +47,11 @@ LOOK_EVERY_S: Final = 1.0
 class Look(Protocol):
     """What looks at the streams that run, now and then."""
 
-    def __call__(self, access: Access, *, are_new: bool) -> None:
-        """End the streams whose subjects may not read them any more."""
+    def __call__(self, access: Access, *, are_new: bool, are_revoked: bool) -> None:
+        """End the streams whose subjects may not read them any more.
+
+        `are_new`: keys or policy have changed since the last look; `are_revoked`: revocations.
+        """
 
 
 class Access:
@@ -91,8 +94,8 @@ class Access:
         except PolicyInvalid as error:
             raise SettingsInvalid(f"auth_policy: {error}") from None
         self._reload = asyncio.Event()
-        # Keys may be read for a request, between two looks at the streams.
-        self._are_new = False
+        self._changes = 0  # of keys and policy
+        self._looked_at = self._state()
         self.on_change: Callable[[str, str], None] = lambda what, detail: None
 
     async def subject_of(self, token: str, *, is_login: bool = False) -> Subject:
@@ -153,7 +156,7 @@ class Access:
         """Verify every token again, and have running streams looked at: keys or policy are new."""
         self._verifier.forget()
         self._login_verifier.forget()
-        self._are_new = True
+        self._changes += 1
         logger.info("%s changed", what, extra=event("access-changed"))
         self.on_change("access-changed", "")
 
@@ -218,6 +221,11 @@ class Access:
             await self._revocations.log_out(subject)
         return subject
 
+    def standing(self, subject: Subject) -> Callable[[], bool]:
+        """Return what tells, until keys or policy change, whether a subject's token still holds."""
+        changes = self._changes
+        return lambda: self._changes == changes and self.ending(subject, are_new=False) is None
+
     def reload(self) -> None:
         """Look at keys and policy at once, as SIGHUP asks."""
         self._reload.set()
@@ -243,7 +251,11 @@ class Access:
     async def _watch(self, look: Look) -> None:
         while True:
             try:
-                look(self, are_new=self._refresh())
+                self._refresh()
+                (changes, revoked), seen = self._looked_at, self._state()
+                self._looked_at = -1, None  # a look that fails leaves all to the next one
+                look(self, are_new=seen[0] != changes, are_revoked=seen[1] != revoked)
+                self._looked_at = seen
             except Exception:
                 # The next look may succeed; without any, revoked subjects would go on for ever.
                 logger.exception("keys and policy could not be looked at")
@@ -274,8 +286,11 @@ class Access:
             except Exception:
                 logger.exception("logouts that are over could not be removed")
 
-    def _refresh(self) -> bool:
-        """Read files again; return True if any, or keys, have changed since."""
+    def _state(self) -> tuple[int, object]:
+        return self._changes, None if self._revocations is None else self._revocations.seen()
+
+    def _refresh(self) -> None:
+        """Read files that have changed again."""
         has_changed = self._keys.refresh_file()
         try:
             has_changed = self._policy.refresh() or has_changed
@@ -285,8 +300,6 @@ class Access:
             self.on_change("policy-not-read", str(error))
         if has_changed:
             self._forget("keys or policy")
-        are_new, self._are_new = self._are_new, False
-        return are_new
 
 
 def csrf_proof(token: str) -> str:
