@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -36,6 +36,7 @@ from tidegate.app.http.requests import (
     JSON,
     MERGE_PATCH,
     NDJSON,
+    REVOKED,
     TEXT,
     content_type,
     read_body,
@@ -149,10 +150,13 @@ async def publish(request: Request) -> Response:
         return published(entry, appended)
 
     answer = await gateway.catalog.with_newest_definition(entry, taken)
-    # Plain JSON that nothing is asked of: an equal header needs no second reading.
-    is_plain = subject is None and asked in _PLAIN
+    # Plain JSON that nothing is asked of: an equal header needs no second reading. A certificate is
+    # in no header, and who revokes is noted by a layer.
+    at_once = None
+    if asked in _PLAIN and name != REVOKED and not (subject and subject.certificate):
+        holds = request.app.state.access.standing(subject) if subject else None
+        at_once = partial(_published_at_once, gateway, name, asked.form, subject, holds)
     known: KnownRequests = request.app.state.known
-    at_once = partial(_published_at_once, gateway, name, asked.form) if is_plain else None
     known.note(request.scope, publish, at_once)
     return answer
 
@@ -163,23 +167,33 @@ _PLAIN = (
 )
 
 
-def _published_at_once(gateway: Gateway, name: str, form: Form, payload: bytes) -> bytes | None:
+def _published_at_once(
+    gateway: Gateway,
+    name: str,
+    form: Form,
+    subject: Subject | None,
+    holds: Callable[[], bool] | None,
+    payload: bytes,
+) -> bytes | None:
     """Publish a body in this turn of the loop, and return the answer's.
 
     Return None, with nothing published, where that has to wait, and for all that is refused.
+    `holds`: whether the token in the header is still this subject's.
     """
     entry = gateway.catalog.served(name)
     if entry is None or len(payload) > gateway.settings.request_bytes_max:
         return None
+    if holds is not None and not holds():
+        return None
     try:
-        gateway.quotas.check_publish(None)
+        gateway.quotas.check_publish(subject)
         items = gateway.ingest.check_at_once(entry, payload, form)
     except (Problem, EngineError, KeysError):
         return None  # the route will say why
     appended = gateway.writer.write_at_once(entry, items, len(payload)) if items else None
     if appended is None:
         return None
-    gateway.quotas.note_publish(None, _counted(payload, form), len(payload))
+    gateway.quotas.note_publish(subject, _counted(payload, form), len(payload))
     return _answer_of(entry, appended)
 
 
