@@ -59,6 +59,7 @@ from tidegate.app.topics.publish_request import (
     PublishQuery,
     PublishRequest,
     commit_of,
+    own_name,
     refuse_retry_key,
 )
 from tidegate.app.topics.registry import CatalogTopic, check_filler, is_pipeline
@@ -137,7 +138,8 @@ async def publish(request: Request) -> Response:
         entry = await gateway.catalog.get_or_create(name)
         gateway.quotas.note_topic(subject, name)
     # Last of the checks: the digest of a large body is the dearest of them.
-    retry = await asked.retry(payload, None if subject is None else subject.sub)
+    sub = None if subject is None else subject.sub
+    retry = await asked.retry(payload, sub)
 
     # A refusal by the definition is tried again if another gateway has just changed it.
 
@@ -145,8 +147,8 @@ async def publish(request: Request) -> Response:
         check_filler(entry, asked.producer)
         _check_taken(entry.document.kind, asked.media_type)
         if asked.stage is not None:
-            return await _staged(gateway, entry, payload, form, asked.stage, asked.producer)
-        appended = await gateway.ingest.take(entry, payload, form, asked.numbered, retry)
+            return await _staged(gateway, entry, payload, form, asked, own_name(sub, asked.stage))
+        appended = await gateway.ingest.take(entry, payload, form, asked.numbered(sub), retry)
         return published(entry, appended)
 
     answer = await gateway.catalog.with_newest_definition(entry, taken)
@@ -225,14 +227,14 @@ async def _staged(
     entry: CatalogTopic,
     payload: bytes,
     form: Form,
-    stage: str,
-    producer: str | None,
+    asked: PublishRequest,
+    own_stage: str,
 ) -> Response:
     # Checked here, so that a commit of many stages cannot fail on a line sent an hour ago.
     messages = await gateway.ingest.check(entry, payload, form)
-    await gateway.ingest.stage(entry, messages, stage, producer)
+    await gateway.ingest.stage(entry, messages, own_stage, asked.producer)
     # No bookmarks: a stage has no offsets before its commit.
-    kept = {"topic": entry.record.name, "stage": stage, "messages": len(messages)}
+    kept = {"topic": entry.record.name, "stage": asked.stage, "messages": len(messages)}
     return Response(msgspec.json.encode(kept), CREATED, media_type=JSON)
 
 
@@ -386,7 +388,9 @@ async def commit(
     # The sequence makes a commit safe to repeat; a key beside it could contradict it.
     query.check(gateway.store)
     refuse_retry_key(request.scope, "a commit has its sequence")
-    asked = commit_of(await read_body(request, DOCUMENT_BYTES_MAX))
+    subject = subject_in(request.scope)
+    sub = None if subject is None else subject.sub
+    asked = commit_of(await read_body(request, DOCUMENT_BYTES_MAX), sub)
     await gateway.catalog.seek(topic)
 
     async def committed(entry: CatalogTopic) -> Response:
