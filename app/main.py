@@ -128,10 +128,14 @@ def _add_layers(
     shared = bus or (None if gateway.bus is None else gateway.bus.connection)
     if shared is not None:
         from tidegate.app.cluster.forwarding import ForwardToOwner  # redis is optional
+        from tidegate.app.cluster.peers import TICKET
 
         # Calls of other gateways take the same way as requests, all layers included.
         peers = gateway.share_sessions(shared, partial(perform, app))
         app.add_middleware(ForwardToOwner, peers=peers)
+        if access is not None:
+            ask = partial(peers.ask, TICKET)
+            peers.serve(TICKET, access.share_tickets(peers.gateway, ask))
     if access is not None:
         # Around the forwarding: nobody without a valid token asks another gateway.
         app.add_middleware(Guard, access=access)

@@ -7,10 +7,12 @@ import hashlib
 import hmac
 import logging
 from base64 import urlsafe_b64encode
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final, Protocol
+
+import msgspec
 
 from tidegate.app.access.grants import CERTIFICATE_PREFIX, Grants, Subject
 from tidegate.app.access.keys import KeysInvalid, KeySource
@@ -18,7 +20,7 @@ from tidegate.app.access.login.oidc import Provider
 from tidegate.app.access.outbound import is_safe
 from tidegate.app.access.policy import PolicyInvalid, PolicySource
 from tidegate.app.access.revocations import Revocations
-from tidegate.app.access.tickets import Tickets
+from tidegate.app.access.tickets import Tickets, packed, unpacked
 from tidegate.app.access.tokens import (
     SKEW_S,
     Issuer,
@@ -42,6 +44,13 @@ ASK_AGAIN_S: Final = 10
 
 LOOK_EVERY_S: Final = 1.0
 """How soon a change of keys or policy, and the end of a token, reach streams that run."""
+
+
+ASKED_AT_ONCE: Final = 16
+"""Tickets about which other gateways are asked at once."""
+
+Ask = Callable[[str, bytes], Awaitable[bytes]]
+"""Asks a gateway, and returns its answer: empty if it is not there."""
 
 
 class Look(Protocol):
@@ -70,6 +79,8 @@ class Access:
         assert settings.auth_keys is not None
         self._revocations = revocations
         self.tickets = Tickets()
+        self._ask: Ask | None = None
+        self._asking = asyncio.Semaphore(ASKED_AT_ONCE)
         self.now_ms = clock
         self._verifier = Verifier(Issuer(settings.auth_issuer, (settings.auth_audience,)))
         self._login_verifier = self._verifier
@@ -160,14 +171,36 @@ class Access:
         logger.info("%s changed", what, extra=event("access-changed"))
         self.on_change("access-changed", "")
 
-    def redeemed(self, ticket: str, target: bytes) -> Subject:
-        """Return the subject of a ticket, as the policy has it now.
+    def share_tickets(self, gateway: str, ask: Ask) -> Callable[[bytes], Awaitable[bytes]]:
+        """Ask other gateways for their tickets, and return what answers them about this one's."""
+        self.tickets.gateway, self._ask = gateway, ask
+        return self._redeem_for_another
+
+    async def _redeem_for_another(self, text: bytes) -> bytes:
+        ticket, target = msgspec.msgpack.decode(text, type=tuple[str, bytes])
+        with suppress(TokenInvalid):
+            return packed(self.tickets.redeem(ticket, target, self.now_ms()))
+        return b""
+
+    async def _issued_to(self, ticket: str, target: bytes) -> Subject:
+        issuer = ticket.partition(".")[0] if "." in ticket else ""
+        if self._ask is None or issuer in ("", self.tickets.gateway):
+            return self.tickets.redeem(ticket, target, self.now_ms())
+        # Anybody may make one up: few of them at once are a message to another gateway.
+        async with self._asking:
+            found = await self._ask(issuer, msgspec.msgpack.encode((ticket, target)))
+        if not found:
+            raise TokenInvalid("the ticket is not valid")
+        return unpacked(found)
+
+    async def redeemed(self, ticket: str, target: bytes) -> Subject:
+        """Return the subject of a ticket, as the policy has it now; its issuer is asked for it.
 
         Raises:
-            Problem: unauthenticated.
+            Problem: unauthenticated; bus-unavailable, where the issuer cannot be asked.
         """
         try:
-            found = self.current(self.tickets.redeem(ticket, target, self.now_ms()))
+            found = self.current(await self._issued_to(ticket, target))
         except TokenInvalid as error:
             raise refused(error) from None
         if found is None:
