@@ -33,30 +33,23 @@ class Ticket:
     target: bytes | None = None
 
 
-class _Packed(msgspec.Struct, array_like=True):
-    """A subject as one gateway tells it to another, which adds the grants of its own policy."""
-
-    sub: str
-    expires_ms: int
-    own: list[dict[str, object]]
-    values: tuple[str, ...]
-    key_id: str
-    token_id: str
-    token: str
-    certificate: str
+_SUBJECT = msgspec.msgpack.Decoder(
+    tuple[str, int, list[dict[str, object]], tuple[str, ...], str, str, str, str]
+)
 
 
-def packed(subject: Subject) -> bytes:
-    """Return a subject for another gateway."""
-    it, own = subject, [grant.document() for grant in subject.own]
-    fields = it.sub, it.expires_ms, own, it.values, it.key_id, it.token_id, it.token, it.certificate
-    return msgspec.msgpack.encode(_Packed(*fields))
+def packed(it: Subject) -> bytes:
+    """Return a subject for another gateway, which adds the grants of its own policy."""
+    own = [grant.document() for grant in it.own]
+    names = it.key_id, it.token_id, it.token, it.certificate
+    return msgspec.msgpack.encode((it.sub, it.expires_ms, own, it.values, *names))
 
 
 def unpacked(text: bytes) -> Subject:
     """Return the subject that another gateway has packed."""
-    fields = msgspec.structs.asdict(msgspec.msgpack.decode(text, type=_Packed))
-    return Subject(**{**fields, "own": parse_grants(fields["own"])}, grants=Grants())
+    sub, expires_ms, own, values, key, token_id, token, certificate = _SUBJECT.decode(text)
+    more = key, token_id, token, certificate
+    return Subject(sub, expires_ms, Grants(), parse_grants(own), values, *more)
 
 
 class Tickets:

@@ -59,16 +59,16 @@ async def test_a_look_asks_about_those_that_it_may_concern(
             assert look() == []
             assert look(are_revoked=True) == ["ann", "sue"]
             assert look(are_new=True) == ["ann anew", "sue anew"]
-            now_ms = access.now_ms
+            now_ms, later_s = access.now_ms, [0]
+            access.now_ms = lambda: now_ms() + later_s[0] * 1_000
             # Its end, and then the tolerance for clocks.
-            for later_s, found in (
+            for later_s[0], found in (
                 (SHORT_S - 5, []),
                 (SHORT_S + 5, ["sue"]),
                 (SHORT_S + 6, ["sue"]),
             ):
-                access.now_ms = lambda later_s=later_s: now_ms() + later_s * 1_000
                 assert look() == found
-            access.now_ms = lambda: now_ms() + (SHORT_S + 60) * 1_000
+            later_s[0] = SHORT_S + 60
             assert look() == ["sue"]
             assert look() == []
 
