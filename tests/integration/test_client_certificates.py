@@ -116,6 +116,17 @@ async def test_a_certificate_does_what_its_grants_give_and_no_more(site: Site) -
         assert "csrf" not in shown
 
 
+async def test_an_equal_header_of_another_certificate_is_answered_for_that_one(site: Site) -> None:
+    async with (
+        guarded(site) as gateway,
+        client(gateway, site, site.authority.client("feed-1")) as feed,
+        client(gateway, site, site.authority.client(dns="reader.example")) as reader,
+        client(gateway, site) as bare,
+    ):
+        assert [await publish(feed) for _ in range(3)] == [200] * 3
+        assert [await publish(it) for it in (reader, bare)] == [403, 401]
+
+
 async def test_without_a_certificate_that_the_policy_names_a_token_is_needed(site: Site) -> None:
     async with guarded(site) as gateway:
         for certificate in (None, site.authority.client("stranger")):
