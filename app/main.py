@@ -18,7 +18,7 @@ from tidegate import HOME, __version__
 from tidegate.app.access.audit import Audited, Kind
 from tidegate.app.gateway import Gateway
 from tidegate.app.http.internal_call import perform
-from tidegate.app.http.known_requests import KnownRequests, KnownRoutes
+from tidegate.app.http.known_requests import PUBLISH, SUBSCRIBE, KnownRequests, KnownRoutes
 from tidegate.app.http.middleware import install_middleware
 from tidegate.app.http.openapi import Api
 from tidegate.app.routes import (
@@ -92,9 +92,9 @@ def create_app(settings: Settings, *, bus: BusConnection | None = None) -> FastA
     )
     app.components = COMPONENTS
     app.state.gateway, app.state.access = gateway, access
-    # A token may have ended since, and a line of the log is written for each request.
-    at_once = access is None and not settings.log_requests
-    app.state.known = KnownRequests(at_once=at_once)
+    # A line of the log is written for each request, and who opens a stream is decided by its token.
+    kinds = (PUBLISH, SUBSCRIBE) if access is None else (PUBLISH,)
+    app.state.known = KnownRequests(*(() if settings.log_requests else kinds))
     routers = [module.router for module in ROUTES]
     app.state.routes = [route for router in routers for route in router.routes]
     for router in routers:
@@ -128,10 +128,14 @@ def _add_layers(
     shared = bus or (None if gateway.bus is None else gateway.bus.connection)
     if shared is not None:
         from tidegate.app.cluster.forwarding import ForwardToOwner  # redis is optional
+        from tidegate.app.cluster.peers import TICKET
 
         # Calls of other gateways take the same way as requests, all layers included.
         peers = gateway.share_sessions(shared, partial(perform, app))
         app.add_middleware(ForwardToOwner, peers=peers)
+        if access is not None:
+            ask = partial(peers.ask, TICKET)
+            peers.serve(TICKET, access.share_tickets(peers.gateway, ask))
     if access is not None:
         # Around the forwarding: nobody without a valid token asks another gateway.
         app.add_middleware(Guard, access=access)

@@ -7,10 +7,12 @@ import hashlib
 import hmac
 import logging
 from base64 import urlsafe_b64encode
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final, Protocol
+
+import msgspec
 
 from tidegate.app.access.grants import CERTIFICATE_PREFIX, Grants, Subject
 from tidegate.app.access.keys import KeysInvalid, KeySource
@@ -18,7 +20,7 @@ from tidegate.app.access.login.oidc import Provider
 from tidegate.app.access.outbound import is_safe
 from tidegate.app.access.policy import PolicyInvalid, PolicySource
 from tidegate.app.access.revocations import Revocations
-from tidegate.app.access.tickets import Tickets
+from tidegate.app.access.tickets import Tickets, packed, unpacked
 from tidegate.app.access.tokens import (
     SKEW_S,
     Issuer,
@@ -44,11 +46,21 @@ LOOK_EVERY_S: Final = 1.0
 """How soon a change of keys or policy, and the end of a token, reach streams that run."""
 
 
+ASKED_AT_ONCE: Final = 16
+"""Tickets about which other gateways are asked at once."""
+
+Ask = Callable[[str, bytes], Awaitable[bytes]]
+"""Asks a gateway, and returns its answer: empty if it is not there."""
+
+
 class Look(Protocol):
     """What looks at the streams that run, now and then."""
 
-    def __call__(self, access: Access, *, are_new: bool) -> None:
-        """End the streams whose subjects may not read them any more."""
+    def __call__(self, access: Access, *, are_new: bool, are_revoked: bool) -> None:
+        """End the streams whose subjects may not read them any more.
+
+        `are_new`: keys or policy have changed since the last look; `are_revoked`: revocations.
+        """
 
 
 class Access:
@@ -67,6 +79,8 @@ class Access:
         assert settings.auth_keys is not None
         self._revocations = revocations
         self.tickets = Tickets()
+        self._ask: Ask | None = None
+        self._asking = asyncio.Semaphore(ASKED_AT_ONCE)
         self.now_ms = clock
         self._verifier = Verifier(Issuer(settings.auth_issuer, (settings.auth_audience,)))
         self._login_verifier = self._verifier
@@ -91,8 +105,8 @@ class Access:
         except PolicyInvalid as error:
             raise SettingsInvalid(f"auth_policy: {error}") from None
         self._reload = asyncio.Event()
-        # Keys may be read for a request, between two looks at the streams.
-        self._are_new = False
+        self._changes = 0  # of keys and policy
+        self._looked_at = self._state()
         self.on_change: Callable[[str, str], None] = lambda what, detail: None
 
     async def subject_of(self, token: str, *, is_login: bool = False) -> Subject:
@@ -153,18 +167,40 @@ class Access:
         """Verify every token again, and have running streams looked at: keys or policy are new."""
         self._verifier.forget()
         self._login_verifier.forget()
-        self._are_new = True
+        self._changes += 1
         logger.info("%s changed", what, extra=event("access-changed"))
         self.on_change("access-changed", "")
 
-    def redeemed(self, ticket: str, target: bytes) -> Subject:
-        """Return the subject of a ticket, as the policy has it now.
+    def share_tickets(self, gateway: str, ask: Ask) -> Callable[[bytes], Awaitable[bytes]]:
+        """Ask other gateways for their tickets, and return what answers them about this one's."""
+        self.tickets.gateway, self._ask = gateway, ask
+        return self._redeem_for_another
+
+    async def _redeem_for_another(self, text: bytes) -> bytes:
+        ticket, target = msgspec.msgpack.decode(text, type=tuple[str, bytes])
+        with suppress(TokenInvalid):
+            return packed(self.tickets.redeem(ticket, target, self.now_ms()))
+        return b""
+
+    async def _issued_to(self, ticket: str, target: bytes) -> Subject:
+        issuer = ticket.partition(".")[0] if "." in ticket else ""
+        if self._ask is None or issuer in ("", self.tickets.gateway):
+            return self.tickets.redeem(ticket, target, self.now_ms())
+        # Anybody may make one up: few of them at once are a message to another gateway.
+        async with self._asking:
+            found = await self._ask(issuer, msgspec.msgpack.encode((ticket, target)))
+        if not found:
+            raise TokenInvalid("the ticket is not valid")
+        return unpacked(found)
+
+    async def redeemed(self, ticket: str, target: bytes) -> Subject:
+        """Return the subject of a ticket, as the policy has it now; its issuer is asked for it.
 
         Raises:
-            Problem: unauthenticated.
+            Problem: unauthenticated; bus-unavailable, where the issuer cannot be asked.
         """
         try:
-            found = self.current(self.tickets.redeem(ticket, target, self.now_ms()))
+            found = self.current(await self._issued_to(ticket, target))
         except TokenInvalid as error:
             raise refused(error) from None
         if found is None:
@@ -218,6 +254,11 @@ class Access:
             await self._revocations.log_out(subject)
         return subject
 
+    def standing(self, subject: Subject) -> Callable[[], bool]:
+        """Return what tells, until keys or policy change, whether a subject's token still holds."""
+        changes = self._changes
+        return lambda: self._changes == changes and self.ending(subject, are_new=False) is None
+
     def reload(self) -> None:
         """Look at keys and policy at once, as SIGHUP asks."""
         self._reload.set()
@@ -243,7 +284,11 @@ class Access:
     async def _watch(self, look: Look) -> None:
         while True:
             try:
-                look(self, are_new=self._refresh())
+                self._refresh()
+                (changes, revoked), seen = self._looked_at, self._state()
+                self._looked_at = -1, None  # a look that fails leaves all to the next one
+                look(self, are_new=seen[0] != changes, are_revoked=seen[1] != revoked)
+                self._looked_at = seen
             except Exception:
                 # The next look may succeed; without any, revoked subjects would go on for ever.
                 logger.exception("keys and policy could not be looked at")
@@ -274,8 +319,11 @@ class Access:
             except Exception:
                 logger.exception("logouts that are over could not be removed")
 
-    def _refresh(self) -> bool:
-        """Read files again; return True if any, or keys, have changed since."""
+    def _state(self) -> tuple[int, object]:
+        return self._changes, None if self._revocations is None else self._revocations.seen()
+
+    def _refresh(self) -> None:
+        """Read files that have changed again."""
         has_changed = self._keys.refresh_file()
         try:
             has_changed = self._policy.refresh() or has_changed
@@ -285,8 +333,6 @@ class Access:
             self.on_change("policy-not-read", str(error))
         if has_changed:
             self._forget("keys or policy")
-        are_new, self._are_new = self._are_new, False
-        return are_new
 
 
 def csrf_proof(token: str) -> str:

@@ -80,7 +80,7 @@ class Guard:
         if ticket is not None:
             # With the ticket, where it stands: only the very same address may come again.
             target = raw_path(scope) + b"?" + scope["query_string"]
-            subject = self._access.redeemed(ticket, target)
+            subject = await self._access.redeemed(ticket, target)
             return {**scope, "query_string": query, SUBJECT: subject}
         certificate = None if has_token(scope) else certificate_of(scope)
         known = certificate and self._access.subject_of_certificate(certificate)

@@ -58,6 +58,11 @@ class Revocations:
             return False
         return subject.sub in found or subject.token_id in found or subject.token in found
 
+    def seen(self) -> object:
+        """Return what is another once anything has changed."""
+        self._refresh()
+        return self._seen
+
     async def log_out(self, subject: Subject) -> None:
         """Revoke the token of a subject, and nothing else of it, at every gateway.
 

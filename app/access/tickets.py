@@ -6,7 +6,9 @@ import secrets
 from dataclasses import dataclass
 from typing import Final
 
-from tidegate.app.access.grants import Subject
+import msgspec
+
+from tidegate.app.access.grants import Grants, Subject, parse_grants
 from tidegate.app.access.tokens import TokenInvalid
 from tidegate.app.http.problems import RETRY_LATER, Problem
 
@@ -31,10 +33,30 @@ class Ticket:
     target: bytes | None = None
 
 
+_SUBJECT = msgspec.msgpack.Decoder(
+    tuple[str, int, list[dict[str, object]], tuple[str, ...], str, str, str, str]
+)
+
+
+def packed(it: Subject) -> bytes:
+    """Return a subject for another gateway, which adds the grants of its own policy."""
+    own = [grant.document() for grant in it.own]
+    names = it.key_id, it.token_id, it.token, it.certificate
+    return msgspec.msgpack.encode((it.sub, it.expires_ms, own, it.values, *names))
+
+
+def unpacked(text: bytes) -> Subject:
+    """Return the subject that another gateway has packed."""
+    sub, expires_ms, own, values, key, token_id, token, certificate = _SUBJECT.decode(text)
+    more = key, token_id, token, certificate
+    return Subject(sub, expires_ms, Grants(), parse_grants(own), values, *more)
+
+
 class Tickets:
-    """The tickets of one gateway; they are no good at another one."""
+    """The tickets that one gateway has issued: they begin with its name if there are others."""
 
     def __init__(self) -> None:
+        self.gateway = ""
         self._unused: dict[str, Ticket] = {}
         # In the order of the last use, so that the first is the one to forget.
         self._used: dict[str, Ticket] = {}
@@ -50,7 +72,7 @@ class Tickets:
         if len(self._unused) >= TICKETS_MAX or held >= TICKETS_PER_SUBJECT_MAX:
             detail = f"A subject has at most {TICKETS_PER_SUBJECT_MAX} unused tickets at once."
             raise Problem("limit-reached", detail, headers=RETRY_LATER)
-        text = secrets.token_urlsafe(24)
+        text = f"{self.gateway}." * bool(self.gateway) + secrets.token_urlsafe(24)
         until_ms = min(now_ms + LIFE_MS, subject.expires_ms)
         self._unused[text] = Ticket(subject, until_ms)
         return text, until_ms

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
@@ -75,11 +75,11 @@ class PeerMessages:
     """
 
     def __init__(
-        self, bus: BusConnection, membership: Membership, services: Mapping[str, PeerService]
+        self, bus: BusConnection, membership: Membership, services: dict[str, PeerService]
     ) -> None:
         self._bus = bus
         self._membership = membership
-        self._services = services
+        self.services = services
         self._ids = itertools.count(1)
         self._pending: dict[str, asyncio.Future[bytes]] = {}
         self._accepted: dict[str, None] = {}
@@ -168,7 +168,7 @@ class PeerMessages:
 
     def _accepts(self, message: PeerMessage) -> bool:
         """Return whether a request is new and can be answered in time."""
-        if message.request_id in self._accepted or message.subject not in self._services:
+        if message.request_id in self._accepted or message.subject not in self.services:
             return False
         # The sender no longer waits for a late reply, and may have sent the request elsewhere.
         if len(self._answering) >= INBOX_MAX or self._is_late(message):
@@ -189,7 +189,7 @@ class PeerMessages:
 
     async def _answer_now(self, message: PeerMessage) -> None:
         try:
-            body = await self._services[message.subject](message.body)
+            body = await self.services[message.subject](message.body)
             reply = PeerMessage(
                 message.request_id, self._membership.gateway, "", body, message.due_ms
             )

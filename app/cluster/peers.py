@@ -18,7 +18,7 @@ import msgspec
 
 from tidegate.app.cluster.connection import BusConnection, bus_unavailable, raise_if_cancelled
 from tidegate.app.cluster.membership import HEARTBEAT_S, Membership
-from tidegate.app.cluster.peer_messages import PeerMessages
+from tidegate.app.cluster.peer_messages import PeerMessages, PeerService
 from tidegate.app.cluster.session_locations import REFRESH_MS, DeadPeerCleanup, SessionLocations
 from tidegate.app.delivery.timers import Backoff
 from tidegate.app.http.internal_call import Call, Reply
@@ -31,6 +31,7 @@ from tidegate.conflation.errors import LimitReached
 
 CALL = "call"
 HAND_OVER = "give"
+TICKET = "ticket"
 STORED, REPLACED = b"left", b"taken"
 """Replies to a hand-over: the session is in Redis; or another reader has replaced this one.
 
@@ -98,6 +99,23 @@ class Peers:
     def set_cleanup(self, cleanup: DeadPeerCleanup) -> None:
         """Add the task that removes rows of dead gateways."""
         self._cleanup = cleanup
+
+    def serve(self, subject: str, service: PeerService) -> None:
+        """Answer the requests of other gateways with one more subject."""
+        self._messages.services[subject] = service
+
+    async def ask(self, subject: str, gateway: str, body: bytes) -> bytes:
+        """Return the answer of a gateway; it is empty if that is not there.
+
+        Raises:
+            Problem: bus-unavailable.
+        """
+        # By what is known: whoever asks may have made up the name.
+        return (
+            await self._request(gateway, subject, body)
+            if gateway in self.membership.others
+            else b""
+        )
 
     async def open(self) -> None:
         """Join the cluster and start to answer other gateways.

@@ -12,14 +12,16 @@ it up:
 Refusals come from the whole road alone. What cannot be answered at once goes there, as if it had
 never been looked at: a function that answers at once has no effect where it returns None.
 
-A check that depends on more than the header, such as that of a token, stands in the way of the
-second place: a gateway that asks for tokens, or logs its requests, answers nothing at once.
+What depends on more than the header is asked again by the function itself, such as whether a token
+still holds, or stands in the way of the second place: a gateway that logs its requests answers
+nothing at once, and one that asks for tokens begins no stream so.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import hashlib
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
 from fastapi import Request, Response
@@ -50,6 +52,7 @@ BODY_BYTES_MAX: Final = 16 << 10
 
 PUBLISH: Final = ("POST", b"/messages")
 SUBSCRIBE: Final = ("GET", b"/subscribe")
+SECRET: Final = frozenset({b"authorization", b"cookie"})
 NOTED: Final = "tidegate.known"
 """The place in a scope's extensions of what a route has noted for equal requests."""
 NOTHING: Final = None, None
@@ -143,10 +146,10 @@ class KnownRequests:
     """What routes have noted, by what routing depends on and by the whole header.
 
     Args:
-        at_once: False where something that must happen for each request stands in a layer.
+        at_once: the kinds that may be; none that needs a layer each time.
     """
 
-    def __init__(self, *, at_once: bool) -> None:
+    def __init__(self, *at_once: tuple[str, bytes]) -> None:
         self._at_once = at_once
         self.routes = Latest[Known]()
         self.heads = Latest[AtOnce]()
@@ -171,7 +174,7 @@ class KnownRequests:
 
     def head_key(self, scope: Any) -> Key | None:
         """Return the key of a request by its whole header; None for one that has no such key."""
-        return header_key(scope) if self._at_once else None
+        return header_key(scope, self._at_once) if self._at_once else None
 
     def find_at_once(self, key: Key | None) -> AtOnce | None:
         """Return what is known by the whole header of a request."""
@@ -238,14 +241,16 @@ def routing_key(scope: Scope) -> Key | None:
     return None
 
 
-def header_key(scope: Scope) -> Key | None:
-    """Return all that the layers and the route read before a body; None for other requests."""
+def header_key(scope: Scope, kinds: Iterable[tuple[str, bytes]]) -> Key | None:
+    """Return all that the layers and the route read before a body; None for other kinds."""
     method, path = scope["method"], _path(scope)
-    if not _is(PUBLISH, method, path) and not _is(SUBSCRIBE, method, path):
+    if not any(_is(kind, method, path) for kind in kinds):
         return None
     key: list[bytes | str] = [method, scope["scheme"], path, scope["query_string"]]
     for name, value in scope["headers"]:
-        if name != LENGTH:  # nobody reads it but the parser, and those who bound a body
+        if name in SECRET:  # no token is kept
+            key += name, hashlib.sha256(value).digest()
+        elif name != LENGTH:  # nobody reads it but the parser, and those who bound a body
             key += name, value
     return tuple(key)
 

@@ -118,7 +118,7 @@ class Server(uvicorn.Server):
     ) -> None:
         self.figures = ConnectionFigures(_connections_max(settings))
         self.certificates = None if settings.tls_cert is None else Certificates(settings)
-        known = KnownRequests(at_once=False)
+        known = KnownRequests()
         if isinstance(app, Starlette):
             app.state.figures = self.figures
             known = getattr(app.state, "known", known)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -36,6 +36,7 @@ from tidegate.app.http.requests import (
     JSON,
     MERGE_PATCH,
     NDJSON,
+    REVOKED,
     TEXT,
     content_type,
     read_body,
@@ -58,6 +59,7 @@ from tidegate.app.topics.publish_request import (
     PublishQuery,
     PublishRequest,
     commit_of,
+    own_name,
     refuse_retry_key,
 )
 from tidegate.app.topics.registry import CatalogTopic, check_filler, is_pipeline
@@ -136,7 +138,8 @@ async def publish(request: Request) -> Response:
         entry = await gateway.catalog.get_or_create(name)
         gateway.quotas.note_topic(subject, name)
     # Last of the checks: the digest of a large body is the dearest of them.
-    retry = await asked.retry(payload, None if subject is None else subject.sub)
+    sub = None if subject is None else subject.sub
+    retry = await asked.retry(payload, sub)
 
     # A refusal by the definition is tried again if another gateway has just changed it.
 
@@ -144,15 +147,18 @@ async def publish(request: Request) -> Response:
         check_filler(entry, asked.producer)
         _check_taken(entry.document.kind, asked.media_type)
         if asked.stage is not None:
-            return await _staged(gateway, entry, payload, form, asked.stage, asked.producer)
-        appended = await gateway.ingest.take(entry, payload, form, asked.numbered, retry)
+            return await _staged(gateway, entry, payload, form, asked, own_name(sub, asked.stage))
+        appended = await gateway.ingest.take(entry, payload, form, asked.numbered(sub), retry)
         return published(entry, appended)
 
     answer = await gateway.catalog.with_newest_definition(entry, taken)
-    # Plain JSON that nothing is asked of: an equal header needs no second reading.
-    is_plain = subject is None and asked in _PLAIN
+    # Plain JSON that nothing is asked of: an equal header needs no second reading. A certificate is
+    # in no header, and who revokes is noted by a layer.
+    at_once = None
+    if asked in _PLAIN and name != REVOKED and not (subject and subject.certificate):
+        holds = request.app.state.access.standing(subject) if subject else None
+        at_once = partial(_published_at_once, gateway, name, asked.form, subject, holds)
     known: KnownRequests = request.app.state.known
-    at_once = partial(_published_at_once, gateway, name, asked.form) if is_plain else None
     known.note(request.scope, publish, at_once)
     return answer
 
@@ -163,23 +169,33 @@ _PLAIN = (
 )
 
 
-def _published_at_once(gateway: Gateway, name: str, form: Form, payload: bytes) -> bytes | None:
+def _published_at_once(
+    gateway: Gateway,
+    name: str,
+    form: Form,
+    subject: Subject | None,
+    holds: Callable[[], bool] | None,
+    payload: bytes,
+) -> bytes | None:
     """Publish a body in this turn of the loop, and return the answer's.
 
     Return None, with nothing published, where that has to wait, and for all that is refused.
+    `holds`: whether the token in the header is still this subject's.
     """
     entry = gateway.catalog.served(name)
     if entry is None or len(payload) > gateway.settings.request_bytes_max:
         return None
+    if holds is not None and not holds():
+        return None
     try:
-        gateway.quotas.check_publish(None)
+        gateway.quotas.check_publish(subject)
         items = gateway.ingest.check_at_once(entry, payload, form)
     except (Problem, EngineError, KeysError):
         return None  # the route will say why
     appended = gateway.writer.write_at_once(entry, items, len(payload)) if items else None
     if appended is None:
         return None
-    gateway.quotas.note_publish(None, _counted(payload, form), len(payload))
+    gateway.quotas.note_publish(subject, _counted(payload, form), len(payload))
     return _answer_of(entry, appended)
 
 
@@ -211,14 +227,14 @@ async def _staged(
     entry: CatalogTopic,
     payload: bytes,
     form: Form,
-    stage: str,
-    producer: str | None,
+    asked: PublishRequest,
+    own_stage: str,
 ) -> Response:
     # Checked here, so that a commit of many stages cannot fail on a line sent an hour ago.
     messages = await gateway.ingest.check(entry, payload, form)
-    await gateway.ingest.stage(entry, messages, stage, producer)
+    await gateway.ingest.stage(entry, messages, own_stage, asked.producer)
     # No bookmarks: a stage has no offsets before its commit.
-    kept = {"topic": entry.record.name, "stage": stage, "messages": len(messages)}
+    kept = {"topic": entry.record.name, "stage": asked.stage, "messages": len(messages)}
     return Response(msgspec.json.encode(kept), CREATED, media_type=JSON)
 
 
@@ -372,7 +388,9 @@ async def commit(
     # The sequence makes a commit safe to repeat; a key beside it could contradict it.
     query.check(gateway.store)
     refuse_retry_key(request.scope, "a commit has its sequence")
-    asked = commit_of(await read_body(request, DOCUMENT_BYTES_MAX))
+    subject = subject_in(request.scope)
+    sub = None if subject is None else subject.sub
+    asked = commit_of(await read_body(request, DOCUMENT_BYTES_MAX), sub)
     await gateway.catalog.seek(topic)
 
     async def committed(entry: CatalogTopic) -> Response:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable
+from heapq import heapify, heappop, heappush
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -41,6 +42,9 @@ class Sessions:
         self._sessions: dict[str, Session] = {}
         self._ended: dict[str, None] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
+        # When tokens of readers end; which sessions may have got one since the last look at them.
+        self._token_ends: list[tuple[int, str]] = []
+        self._arrived: set[str] = set()
         # Bound once: every session has both.
         self._on_attached, self._on_left = self.reader_attached, self.reader_left
         context.driver.on_closed = self._closed
@@ -76,6 +80,8 @@ class Sessions:
         )
         self._sessions[session.id] = session
         session.usage.sessions += 1
+        if subject is not None:
+            self._arrived.add(session.id)
         self._publish(session, "opened")
         if kept:  # one that no reader ever comes to must end as well
             self._start_timer(session)
@@ -178,6 +184,8 @@ class Sessions:
     def reader_attached(self, session: Session) -> None:
         """Stop waiting for a reader: one has come."""
         self._cancel_timer(session.id)
+        if session.subject is not None:
+            self._arrived.add(session.id)
         self._publish(session, "resumed" if session.was_read else "attached")
 
     def reader_left(self, session: Session) -> None:
@@ -201,19 +209,39 @@ class Sessions:
         session.closed = CloseReason.CLOSED_BY_ADMIN
         self._note_ended(session)
 
-    def end_unentitled(self, access: Access, *, are_new: bool) -> None:
+    def end_unentitled(self, access: Access, *, are_new: bool, are_revoked: bool) -> None:
         """End the streams of tokens that are over, and of subjects whose grants have changed.
 
-        Their readers may come back, with another token, and get what it grants then. `are_new`:
-        keys or policy have changed since the last call.
+        Their readers may come back, with another token, and get what it grants then. Without a
+        change only those are looked at that it may concern: an idle reader costs nothing.
         """
-        for session in list(self._sessions.values()):
-            subject = session.subject
-            if subject is None or session.reader is None or session.closed is not None:
+        is_all = are_new or are_revoked
+        for name in list(self._sessions) if is_all else self._concerned(access):
+            session = self._sessions.get(name)
+            if session is None or session.reader is None or session.closed is not None:
                 continue
-            reason = access.ending(subject, are_new=are_new)
+            if (subject := session.subject) is None:
+                continue
+            # Keys and policy may have changed between the request of a reader and its arrival.
+            is_new = are_new or session.id in self._arrived
+            reason = access.ending(subject, are_new=is_new)
             if reason is not None:
                 self._send_away(session, reason)
+            elif not is_all:
+                heappush(self._token_ends, (subject.expires_ms, session.id))
+        # Most ends are of readers that have left; as many as there are sessions may stay.
+        if is_all or len(self._token_ends) > 2 * len(self._sessions):
+            subjects = ((it.id, it.subject) for it in self._sessions.values() if it.reader)
+            self._token_ends = [(who.expires_ms, name) for name, who in subjects if who]
+            heapify(self._token_ends)
+        self._arrived.clear()
+
+    def _concerned(self, access: Access) -> set[str]:
+        """Return the ids of sessions that readers may have come to, or whose tokens may be over."""
+        found, now_ms = set(self._arrived), access.now_ms()
+        while self._token_ends and self._token_ends[0][0] <= now_ms:
+            found.add(heappop(self._token_ends)[1])
+        return found
 
     def end_unsafe(self, topic: str, definition: Definition) -> None:
         """End streams that may not see what another definition of their topic would send them.

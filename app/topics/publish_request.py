@@ -179,12 +179,11 @@ class PublishRequest:
         producer, sequence = _producer(headers, is_stage=stage is not None)
         return cls(media_type, form, producer, sequence, retry_key, stage)
 
-    @property
-    def numbered(self) -> Producer | None:
-        """The numbered producer that sends it, if one does."""
+    def numbered(self, sub: str | None = None) -> Producer | None:
+        """Return the numbered producer that sends it, if one does; it is the subject's own."""
         if self.producer is None or self.sequence is None:
             return None
-        return Producer(self.producer, self.sequence)
+        return Producer(own_name(sub, self.producer), self.sequence)
 
     async def retry(self, body: bytes, sub: str | None = None) -> Retry | None:
         """Return the digest that distinguishes requests under one key; None without a key.
@@ -193,7 +192,7 @@ class PublishRequest:
         """
         if self.retry_key is None:
             return None
-        name = self.retry_key if sub is None else _own_name(sub, self.retry_key)
+        name = own_name(sub, self.retry_key)
         # A delta counts as its patch, not by what came of it: the record changes between retries.
         if len(body) <= DIGESTED_AT_ONCE:
             return Retry(name, self._digest(body))
@@ -213,14 +212,17 @@ class PublishRequest:
         return digest.digest()
 
 
-def _own_name(sub: str, retry_key: str) -> str:
-    """Return the name under which a store keeps a subject's key.
+def own_name(sub: str | None, name: str) -> str:
+    """Return the name under which a store keeps a subject's key, producer or stage.
 
-    Another subject's equal key must not find it: the answer would tell of a request, or refuse one.
+    Another subject's equal one must not find it: the answer would tell of a request, or refuse one;
+    its numbers would void those of the other, and its stages replace them.
     """
-    # A digest, as a `sub` has any length and is nobody's business in the store. No key has a space,
-    # so that no key of a gateway without authentication is taken for one of these.
-    return f"{hashlib.blake2b(sub.encode(), digest_size=16).hexdigest()} {retry_key}"
+    # A digest, as a `sub` has any length and is nobody's business in the store. It comes last: a
+    # pipeline's producer is known by how its name begins.
+    if sub is None:
+        return name
+    return f"{name} {hashlib.blake2b(sub.encode(), digest_size=16).hexdigest()}"
 
 
 def is_name(text: str) -> bool:
@@ -336,11 +338,12 @@ class Commit(NamedTuple):
     stages: tuple[str, ...]
 
 
-def commit_of(body: bytes) -> Commit:
-    """Parse the body of `POST /v1/topics/{topic}/commits`.
+def commit_of(body: bytes, sub: str | None = None) -> Commit:
+    """Parse the body of `POST /v1/topics/{topic}/commits`, whose names are the subject's own.
 
     Raises:
         Problem: message-invalid, with the pointer to what is wrong.
     """
     asked = read(CommitDocument, body)
-    return Commit(Producer(asked.producer, asked.sequence, asked.run), tuple(asked.stages))
+    producer = Producer(own_name(sub, asked.producer), asked.sequence, asked.run)
+    return Commit(producer, tuple(own_name(sub, name) for name in asked.stages))

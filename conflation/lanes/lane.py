@@ -19,7 +19,7 @@ from typing import ClassVar, NamedTuple, Self
 import msgspec
 
 from tidegate.conflation.boards.board import Board, Pair
-from tidegate.conflation.frame import Batch, Frame, Row, Tombstone, sent_bytes
+from tidegate.conflation.frame import Batch, Frame, Row, sent_bytes
 from tidegate.conflation.lanes.accumulate import Unreported
 from tidegate.conflation.lanes.member import Member
 from tidegate.conflation.lanes.standing import Answer
@@ -243,12 +243,7 @@ def shown_as(select: Select | None) -> Callable[[Frame], Frame] | None:
         return None
 
     def shown(frame: Frame) -> Frame:
-        fields = {"payload": select.apply(frame.payload)}
-        if isinstance(frame, Tombstone):
-            # A removal with `oof` shows the record as it is now: fields hidden in values are hidden
-            # in it.
-            fields["record"] = select.apply(frame.record) if frame.record else b""
-        return msgspec.structs.replace(frame, **fields)
+        return msgspec.structs.replace(frame, payload=select.apply(frame.payload))
 
     return shown
 

@@ -140,9 +140,7 @@ class _Edge:
         self.loop = asyncio.new_event_loop()
         self.read: list[Read] = []
         settings = edge_settings()
-        self.factory = protocol_factory(
-            settings, ConnectionFigures(1_000), KnownRequests(at_once=False)
-        )
+        self.factory = protocol_factory(settings, ConnectionFigures(1_000), KnownRequests())
         self.config = uvicorn.Config(self.app, log_config=None, access_log=False, lifespan="off",
                                      http=GatewayProtocol, server_header=False,
                                      interface="asgi3", proxy_headers=False)  # fmt: skip

@@ -87,6 +87,12 @@ async def client(
         yield http
 
 
+def claimed(name: str) -> dict[str, str]:
+    """The header by which gateways tell each other of a client's certificate."""
+    field, value = ClientCertificate(name, 4_000_000_000_000).field()
+    return {field.decode(): value.decode()}
+
+
 async def publish(http: httpx2.AsyncClient, topic: str = "prices.eu", **more: Any) -> int:
     answer = await http.post(f"/v1/topics/{topic}/messages", json={"k": 1}, **more)
     return answer.status_code
@@ -108,6 +114,17 @@ async def test_a_certificate_does_what_its_grants_give_and_no_more(site: Site) -
         shown = (await feed.get("/v1/login")).json()
         assert shown["sub"] == "certificate:feed-1"
         assert "csrf" not in shown
+
+
+async def test_an_equal_header_of_another_certificate_is_answered_for_that_one(site: Site) -> None:
+    async with (
+        guarded(site) as gateway,
+        client(gateway, site, site.authority.client("feed-1")) as feed,
+        client(gateway, site, site.authority.client(dns="reader.example")) as reader,
+        client(gateway, site) as bare,
+    ):
+        assert [await publish(feed) for _ in range(3)] == [200] * 3
+        assert [await publish(it) for it in (reader, bare)] == [403, 401]
 
 
 async def test_without_a_certificate_that_the_policy_names_a_token_is_needed(site: Site) -> None:
@@ -152,9 +169,7 @@ async def test_where_a_certificate_is_required_there_is_nothing_without(site: Si
 
 async def test_a_name_that_a_client_claims_in_a_header_is_not_believed(site: Site) -> None:
     async with guarded(site) as gateway, client(gateway, site) as http:
-        named = ClientCertificate("feed-1", 4_000_000_000_000).field()
-        headers = {named[0].decode(): named[1].decode()}
-        assert await publish(http, headers=headers) == 401
+        assert await publish(http, headers=claimed("feed-1")) == 401
 
 
 @pytest.mark.parametrize("how", ["removed", "revoked"])
@@ -207,6 +222,9 @@ async def test_a_session_at_another_gateway_is_reached_by_the_certificate(
         added = {"topic": "prices.eu"}
         assert (await there.post(f"{path}/subscriptions", json=added)).status_code == 201
         assert (await stranger.delete(path)).status_code == 404
+        # Gateways tell each other of certificates by a header: it is theirs alone to write.
+        pretended = claimed("reader.example")
+        assert (await stranger.delete(path, headers=pretended)).status_code == 404
         assert (await there.delete(path)).status_code == 204
 
 

@@ -54,6 +54,48 @@ async def test_two_subjects_may_have_one_key(tmp_path: Path, kind: str) -> None:
             assert await publish(running, EVE, {"k": 2}) is True
 
 
+async def send(
+    remote: Remote, headers: dict[str, str], value: object, path: str = "messages", **more: str
+) -> Any:
+    answer = await remote.http.post(f"{PX}/{path}", json=value, headers={**headers, **more})
+    found = answer.json()
+    return found.get("duplicate", "staged") if answer.is_success else found["code"]
+
+
+async def check_names(a: Remote, b: Remote) -> None:
+    """Producers and stages of two subjects, at one gateway or two."""
+    numbered = {"Tidegate-Producer": "etl", "Tidegate-Sequence": "7"}
+    assert await send(b, EVE, {"k": 1}, **numbered) is False
+    # Nobody voids the numbers of another, or fences its runs.
+    assert await send(a, ANN, {"k": 2}, **{**numbered, "Tidegate-Sequence": "1"}) is False
+    assert await send(b, ANN, {"k": 2}, **{**numbered, "Tidegate-Sequence": "1"}) is True
+    commit = {"producer": "etl", "run": 9, "sequence": 8, "stages": ["part"]}
+    assert await send(a, ANN, {"k": "ann's"}, **{"Tidegate-Stage": "part"}) == "staged"
+    assert await send(b, EVE, commit, "commits") == "precondition-failed"
+    assert await send(b, EVE, {"k": "eve's"}, **{"Tidegate-Stage": "part"}) == "staged"
+    assert await send(b, EVE, commit, "commits") is False
+    assert await send(b, ANN, commit | {"run": 1, "sequence": 2}, "commits") is False
+    kept = (await a.http.get(f"{PX}/sow", headers=ROOT)).text
+    assert ["eve's" in kept, "ann's" in kept] == [True, True]
+
+
+@rule("publish-3")
+@pytest.mark.parametrize("kind", ["memory", "file"])
+async def test_producers_and_stages_are_their_subject_s(tmp_path: Path, kind: str) -> None:
+    place = ":memory:" if kind == "memory" else str(tmp_path / "data")
+    async with running_gateway(auth_keys=keys_of(tmp_path), data=place) as running:
+        await running.http.put(PX, json={"key": ["/k"]}, headers=ROOT)
+        await check_names(running, running)
+
+
+async def test_a_stage_is_answered_by_its_own_name(tmp_path: Path) -> None:
+    async with running_gateway(auth_keys=keys_of(tmp_path)) as running:
+        await running.http.put(PX, json={"key": ["/k"]}, headers=ROOT)
+        headers = {**ANN, "Tidegate-Stage": "part"}
+        answer = await running.http.post(f"{PX}/messages", json={"k": 1}, headers=headers)
+        assert answer.json() == {"topic": "px", "stage": "part", "messages": 1}
+
+
 async def test_a_store_of_before_starts(tmp_path: Path) -> None:
     data = str(tmp_path / "data")
     async with running_gateway(data=data) as running:
@@ -86,5 +128,6 @@ async def test_a_key_is_its_subject_s_at_every_gateway(
         assert await publish(b, ANN, {"k": 1}) is True
         assert await publish(a, EVE, {"k": 2}) is True
         assert await publish(b, ANN, {"k": 2}) == "idempotency-conflict"
+        await check_names(a, b)
     async with running_gateway(**shared) as late:
         assert await publish(late, ANN, {"k": 1}) is True

@@ -7,7 +7,16 @@ from typing import Any
 
 import pytest
 
-from tidegate.app.http.known_requests import KEY_BYTES_MAX, Latest, header_key, routing_key
+from tidegate.app.http.known_requests import (
+    KEY_BYTES_MAX,
+    PUBLISH,
+    SUBSCRIBE,
+    Latest,
+    header_key,
+    routing_key,
+)
+
+KINDS = PUBLISH, SUBSCRIBE
 
 
 def scope_of(query: str = "", method: str = "GET", path: bytes | None = None) -> dict[str, Any]:
@@ -66,7 +75,7 @@ def test_only_publishing_and_subscribing_are_known(
     ids=str,
 )
 def test_all_of_a_header_counts_but_the_length(change: dict[str, Any]) -> None:
-    known = header_key(scope_of())
-    assert header_key({**scope_of(), **change}) != known
+    known = header_key(scope_of(), KINDS)
+    assert header_key({**scope_of(), **change}, KINDS) != known
     length = [(b"accept", b"*/*"), (b"content-length", b"7")]
-    assert header_key({**scope_of(), "headers": length}) == known
+    assert header_key({**scope_of(), "headers": length}, KINDS) == known

@@ -46,14 +46,14 @@ def test_each_word_of_the_head_is_heard() -> None:
         query="delta=true&ack=processed",
     )
     assert asked.form == Form(lined=True, delta=True, exempt=True)
-    assert asked.numbered == Producer("p", 7)
+    assert asked.numbered() == Producer("p", 7)
     assert asked.retry_key == '"k"'
 
 
 @rule("publish-3")
 def test_a_stage_has_its_producer_without_a_number() -> None:
     asked = read(JSON, ("Tidegate-Stage", "s/1"), ("Tidegate-Producer", "p"))
-    assert (asked.stage, asked.producer, asked.numbered) == ("s/1", "p", None)
+    assert (asked.stage, asked.producer, asked.numbered()) == ("s/1", "p", None)
     for other in (("Tidegate-Sequence", "1"), ("Idempotency-Key", "k")):
         with pytest.raises(Problem):
             read(JSON, ("Tidegate-Stage", "s"), ("Tidegate-Producer", "p"), other)
