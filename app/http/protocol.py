@@ -97,7 +97,7 @@ class GatewayProtocol(HttpToolsProtocol):
         peer = self.client[0] if self.client else ""
         self._is_proxied = self._proxies.trusts(peer)
         self._limits.enter(self.connection, "" if self._is_proxied else peer)
-        self._paces.requests.enter(self.connection)
+        self._paces.rest(self.connection)
         self._watch_stage()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -272,6 +272,8 @@ class GatewayProtocol(HttpToolsProtocol):
         """Begin the next request, and free the body that was not read: an idle one kept it."""
         if self._running is not None:
             self._running.body = bytearray()
+        if self.connection is not None:  # else it has ended, and its request went on
+            self._paces.rest(self.connection)
         super().on_response_complete()
 
     # Limits

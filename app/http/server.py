@@ -35,6 +35,7 @@ from tidegate.app.http.telemetry import (
 )
 from tidegate.app.http.transport.certificates import Certificates
 from tidegate.app.http.transport.listener import (
+    Acceptor,
     ask_for_descriptors,
     base_url,
     connections_that_fit,
@@ -124,6 +125,7 @@ class Server(uvicorn.Server):
             known = getattr(app.state, "known", known)
         protocol = protocol_factory(settings, self.figures, known)
         super().__init__(_config(app, settings, protocol, self.certificates))
+        self._paces: Paces = protocol.keywords["paces"]
         self.settings = settings
         self.address = ""
         self.stopped_by: signal.Signals | None = None
@@ -171,6 +173,8 @@ class Server(uvicorn.Server):
             raise StartFailed("The application did not start; its log says why.") from None
         for listener in sockets or []:
             self.address = base_url(listener, self.settings)
+            if isinstance(listener, Acceptor):
+                listener.crowd = self._paces.openings.__len__
         figures = event("started", address=self.address, pid=os.getpid())
         logger.info("serving at %s", self.address, extra=figures)
         if self._on_started is not None:
