@@ -129,6 +129,7 @@ class FilterOperator(Operator):
     """
 
     rows_are_messages = True
+    row_cost = 2  # its key is read
 
     def __init__(self, feed_id: FeedId, sow_spec: KeySpec, topic: str, board: Board) -> None:
         self._made_of = feed_id, sow_spec, topic

@@ -50,11 +50,14 @@ class Feed:
         begun_at: values that its topic had been given when the feed was made.
         is_lent: the queue of a subscription that has ended may still ask the board.
         looks: what a message costs, in filters that could be tried on it meanwhile.
+        row_cost: what a row that was put off costs, in messages that are looked at.
+        topic: its topic's name.
         grown_messages, grown_bytes: at least what has come in for the queues of its lanes.
     """
 
     def __init__(self, feed_id: FeedId, sow_spec: KeySpec, topic: str) -> None:
         self.id = feed_id
+        self.topic = topic
         self.board = Board()
         self.lanes: dict[LaneId, Lane] = {}
         self.accepted = 0
@@ -68,7 +71,7 @@ class Feed:
         # Properties of the lanes together, kept because every publish asks for them.
         self._is_watched = False
         self._is_queued = False
-        self.looks = self._operator.looks
+        self.looks, self.row_cost = self._operator.looks, self._operator.row_cost
         self._tombstones_max = TOMBSTONES_MAX
         # Keys of another kind than records' may come for ever, each once, such as the id of an
         # order; and no record says that one is gone.
@@ -167,7 +170,7 @@ class Feed:
         So the last part comes, however much is published meanwhile. Return True if none is left.
         """
         if rows_max is not None:
-            rows_max = max(1, rows_max // self._operator.row_cost)
+            rows_max = max(1, rows_max // self.row_cost)
         unmade = self._operator.unmade
         known = unmade if self._unmade is None else min(unmade, self._unmade)
         left = 0 if rows_max is None else max(0, known - rows_max)
