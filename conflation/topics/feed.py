@@ -119,16 +119,23 @@ class Feed:
 
     # --- Messages
 
-    def publish(self, frames: Sequence[Frame], now: Instant) -> list[Lane]:
-        """Put frames on the board; return the lanes whose deadline this armed."""
+    def publish(
+        self, frames: Sequence[Frame], now: Instant, *, has_removals: bool | None = None
+    ) -> list[Lane]:
+        """Put frames on the board; return the lanes whose deadline this armed.
+
+        `has_removals`: a topic looks once for all its feeds; None: nobody has looked.
+        """
+        if has_removals is None:
+            has_removals = any(frame.removed for frame in frames)
         operator = self._operator
-        if (values := operator.put_off(frames)) is not None:
+        if (values := operator.put_off(frames, has_removals=has_removals)) is not None:
             if operator.owed > OWED_MAX:
                 # Twice as many as have come: so a board that nobody looks at for long never owes
                 # more, and no publish makes up for all the others.
                 self.settle(2 * len(frames))
             return self._wake((), now) if values and self._listening else []
-        row_of = None if self._is_watched else operator.passing(frames)
+        row_of = None if self._is_watched or has_removals else operator.passing()
         if row_of is not None:
             # The common case at the least cost: each message is a row, and no lane looks at it.
             if row_of is as_published:
