@@ -56,20 +56,11 @@ class GatewayProtocol(HttpToolsProtocol):
     connection: Connection
 
     def __init__(
-        self,
-        config: Config,
-        server_state: ServerState,
-        app_state: dict[str, Any],
-        _loop: asyncio.AbstractEventLoop | None = None,
-        *,
-        settings: Settings,
-        figures: ConnectionFigures,
-        admission: ConnectionLimits,
-        write_watch: WriteWatch,
-        paces: Paces,
-        proxies: TrustedProxies,
-        known: KnownRequests,
-    ) -> None:
+        self, config: Config, server_state: ServerState, app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None, *, settings: Settings,
+        figures: ConnectionFigures, admission: ConnectionLimits, write_watch: WriteWatch,
+        paces: Paces, proxies: TrustedProxies, known: KnownRequests,
+    ) -> None:  # fmt: skip
         super().__init__(config, server_state, app_state, _loop)
         self.settings = settings
         self._figures = figures

@@ -175,13 +175,9 @@ async def _topic_stream(
 
 
 def _opened(
-    gateway: Gateway,
-    subject: Subject | None,
-    name: str,
-    plan: SubscribePlan,
-    wish: SubscribeRequest,
-    decision: RequestedSubscription,
-) -> EventStream:
+    gateway: Gateway, subject: Subject | None, name: str, plan: SubscribePlan,
+    wish: SubscribeRequest, decision: RequestedSubscription,
+) -> EventStream:  # fmt: skip
     plain = plan.plain(gateway.driver.engine.topic(name), wish, decision)
     session = gateway.sessions.open(subject=subject)
     if plain.is_shared:
@@ -206,12 +202,9 @@ def _streamed_at_once(gateway: Gateway, plan: SubscribePlan, body: bytes) -> Beg
 
 
 async def _pattern_stream(
-    gateway: Gateway,
-    subject: Subject | None,
-    pattern: TopicPattern,
-    plan: SubscribePlan,
+    gateway: Gateway, subject: Subject | None, pattern: TopicPattern, plan: SubscribePlan,
     last_id: str | None,
-) -> Response:
+) -> Response:  # fmt: skip
     """Stream all topics of a pattern; those that are made later join."""
     # The session is kept, as the ids of its events mean nothing without it.
     if last_id is not None:
@@ -232,12 +225,9 @@ async def _pattern_stream(
 
 
 async def _places(
-    gateway: Gateway,
-    subject: Subject | None,
-    pattern: TopicPattern,
-    wish: SubscribeRequest,
+    gateway: Gateway, subject: Subject | None, pattern: TopicPattern, wish: SubscribeRequest,
     asked: Subscribing,
-) -> dict[str, Bookmark] | None:
+) -> dict[str, Bookmark] | None:  # fmt: skip
     """Return the places of a reader whose session is gone, once what it has is here, too.
 
     Raises:
