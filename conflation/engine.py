@@ -79,7 +79,7 @@ class Engine:
         self._clock(now)
         topic = self.topic(name)
         topic.restore(kept, now, now_ms)
-        self._schedule.arm(topic.expiry, topic)
+        self._schedule.arm(topic.expiry, topic, topic.name)
 
     def restart_topic(
         self, name: str, epoch: str, kept: RestoredTopic, now: Instant, now_ms: int
@@ -162,14 +162,9 @@ class Engine:
     # --- Subscribers
 
     def subscribe(
-        self,
-        session_id: str,
-        name: str,
-        subscription: Subscription,
-        now: Instant,
-        *,
+        self, session_id: str, name: str, subscription: Subscription, now: Instant, *,
         announced: bool = False,
-    ) -> Bookmark:
+    ) -> Bookmark:  # fmt: skip
         """Add a subscription and return its cut: everything that follows is newer.
 
         `take` pulls the snapshot or the missed rows; live rows follow without gap or overlap. A
@@ -244,9 +239,9 @@ class Engine:
             return
         self._queue_limits.arm_joined()
         for feed, lane in topic.publish(frames, now):
-            self._schedule.arm(lane, (feed, lane))
+            self._schedule.arm(lane, (feed, lane), feed.topic)
         if topic.definition.expiration_ns is not None:
-            self._schedule.arm(topic.expiry, topic)
+            self._schedule.arm(topic.expiry, topic, topic.name)
         for watcher in self.watchers:
             watcher.published(topic, frames, now)  # first: queues may be conflated for it
         self._queue_limits.grown(topic)
@@ -271,6 +266,7 @@ class Engine:
                 self._expire(due, now)
             else:
                 room -= self._flush(*due, now)
+        self._schedule.leave(now)
         for watcher in self.watchers:
             watcher.advanced(now)  # last: a flush is explained by what it left behind
 
@@ -377,7 +373,7 @@ class Engine:
 
     def _expire(self, topic: Topic, now: Instant) -> None:
         through = topic.expired(now)
-        self._schedule.arm(topic.expiry, topic)
+        self._schedule.arm(topic.expiry, topic, topic.name)
         if through is not None:
             self._registry.emit(RecordsExpired(topic.name, topic.epoch, through))
 
@@ -385,14 +381,16 @@ class Engine:
         # Groups are materialized once a flush, however many of their records changed; very many
         # of them in steps, and then the lane stays due. A trace would find that it takes longer.
         step = None if self.watchers else self._lanes.openings.records_max
+        before = feed.accepted
         is_settled = feed.settle_part(step) and (step is None or lane.prepare(step))
+        made = (feed.accepted - before) * feed.row_cost
         flushed = feed.flush(lane, now) if is_settled else step or 0
-        self._schedule.arm(lane, (feed, lane))
+        self._schedule.arm(lane, (feed, lane), feed.topic)
         self._lanes.openings.finish(lane)
         if flushed and is_settled:
             self._flushes += 1
             self._registry.announce(lane)
-        return max(flushed, lane.looked_at)  # what is not sent has been looked at all the same
+        return made + max(flushed, lane.looked_at)  # what is not sent has been looked at, too
 
     def _clock(self, now: Instant) -> None:
         # Deadlines and spans are compared with `now`: a clock that ran back would lose flushes.

@@ -19,35 +19,91 @@ class Timed(Protocol):
 Owner = TypeVar("Owner")
 
 
+Entry = tuple[Instant, int, Timed, Owner, str]
+
+
 class Schedule(Generic[Owner]):
     """A heap of deadlines; equal ones are due in the order of arming.
 
     A deadline that moves is armed again, and its old entry is stale: removing it would cost a
-    search of the heap.
+    search of the heap. What is due and left for later goes in turns with what becomes due, one of
+    each topic at a time: a topic with a thousand lanes does not hold up the others.
     """
 
     def __init__(self) -> None:
-        self._heap: list[tuple[Instant, int, Timed, Owner]] = []
+        self._heap: list[Entry[Owner]] = []
         self._order = count()
+        self._left: dict[str, deque[Entry[Owner]]] = {}  # due since before, by topic
+        self._left_next = False
 
-    def arm(self, timed: Timed, owner: Owner) -> None:
+    def arm(self, timed: Timed, owner: Owner, topic: str = "") -> None:
         """Note a deadline and its owner."""
         if timed.deadline is not None:
             # The count breaks ties, so that what is timed is never compared.
-            heappush(self._heap, (timed.deadline, next(self._order), timed, owner))
+            heappush(self._heap, (timed.deadline, next(self._order), timed, owner, topic))
 
     def next_deadline(self) -> Instant | None:
-        """Return the earliest deadline that still holds."""
-        while self._heap and self._heap[0][2].deadline != self._heap[0][0]:
+        """Return the earliest deadline that still holds; of those left, any."""
+        if (left := self._first_left()) is not None:
+            return left[0]
+        while self._heap and _is_stale(self._heap[0]):
             heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
     def pop_due(self, now: Instant) -> Owner | None:
-        """Take off one owner whose deadline has come, the earliest first; None if none has."""
-        deadline = self.next_deadline()
-        if deadline is None or deadline > now:
+        """Take off one owner whose deadline has come; None if none has.
+
+        The earliest first; of what was left, each topic's earliest in turn.
+        """
+        self._left_next = not self._left_next and bool(self._left)
+        takes = [self._pop_new, self._pop_left]
+        first = takes[self._left_next](now)
+        return takes[not self._left_next](now) if first is None else first
+
+    def leave(self, now: Instant) -> None:
+        """Leave what is due for later, in turns with what becomes due meanwhile."""
+        for _ in range(LEFT_AT_ONCE):
+            if not self._heap or self._heap[0][0] > now:
+                return
+            entry = heappop(self._heap)
+            self._left.setdefault(entry[4], deque()).append(entry)
+
+    def _pop_new(self, now: Instant) -> Owner | None:
+        while self._heap and self._heap[0][0] <= now:
+            entry = heappop(self._heap)
+            if _is_stale(entry):
+                continue
+            if entry[4] not in self._left:
+                return entry[3]
+            self._left[entry[4]].append(entry)
+        return None
+
+    def _pop_left(self, _now: Instant) -> Owner | None:
+        if (entry := self._first_left()) is None:
             return None
-        return heappop(self._heap)[3]
+        queue = self._left.pop(entry[4])
+        queue.popleft()
+        if queue:
+            self._left[entry[4]] = queue  # behind the other topics
+        return entry[3]
+
+    def _first_left(self) -> Entry[Owner] | None:
+        while self._left:
+            topic, queue = next(iter(self._left.items()))
+            while queue and _is_stale(queue[0]):
+                queue.popleft()
+            if queue:
+                return queue[0]
+            del self._left[topic]
+        return None
+
+
+LEFT_AT_ONCE = 500
+"""Entries that are moved at once: some 1 us each."""
+
+
+def _is_stale(entry: Entry[Owner]) -> bool:
+    return entry[2].deadline != entry[0]
 
 
 class Expiry:

@@ -83,9 +83,9 @@ class PublishBackpressure:
 
 
 SLICE_MESSAGES_MAX = 1_000
-# A board that looks at every message tries its filter on it, in a microsecond or some; a lane that
-# puts messages together, or a board of groups, costs as much as many filters.
-SLICE_LOOKS_MAX = 20_000
+# A board that looks at every message tries its filter on it, in a third of a microsecond or more; a
+# lane that puts messages together, or a board of groups, costs as much as many filters.
+SLICE_LOOKS_MAX = 3_000
 _PAYLOAD = attrgetter("payload")
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-from collections import deque
+import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from heapq import heappop, heappush
 from itertools import count
 from typing import Any, Final, NamedTuple
@@ -200,140 +201,114 @@ class HeldBack:
         self.parts.append(part)
 
 
-# One opening costs a third of a millisecond, so these cost as much as a turn of the streams. No
-# fewer than connections are accepted in a turn: those beyond would wait here, and take memory.
-OPENINGS_A_TURN: Final = 16
-
-
-class OpeningPace:
-    """Begins the requests for streams, a few in each turn of the loop, in the order they came.
-
-    After a restart all clients come back at once. Begun as they come, thousands of openings would
-    stand in one turn of the loop, and flushes to the clients that are there, publishes and health
-    checks would wait for all of them. Requests that wait have been read and hold no task.
-    """
-
-    def __init__(self) -> None:
-        self._waiting: deque[Callable[[], None]] = deque()
-        self._left = OPENINGS_A_TURN  # that may begin before the loop's next turn
-        self._is_called = False
-
-    def __len__(self) -> int:
-        """Return how many wait."""
-        return len(self._waiting)
-
-    def begin(self, opening: Callable[[], None]) -> None:
-        """Call what begins a stream, now or in its turn."""
-        if self._left:  # then nobody waits
-            self._left -= 1
-            opening()
-        else:
-            self._waiting.append(opening)
-        if not self._is_called:
-            self._is_called = True
-            asyncio.get_running_loop().call_soon(self._turn)
-
-    def _turn(self) -> None:
-        """Begin the next ones: the loop has served all others since the last call."""
-        begun = min(OPENINGS_A_TURN, len(self._waiting))
-        self._left = OPENINGS_A_TURN - begun
-        # Called again also after the last ones: what comes until then is of the same turn.
-        self._is_called = begun > 0
-        if begun:
-            asyncio.get_running_loop().call_soon(self._turn)
-        for _ in range(begun):
-            self._waiting.popleft()()
-
-
-# How long the requests of one turn may take together; one may take longer. After it others have a
-# few turns for themselves: a publish and its flush take four, and meet one such request, not four.
-# A turn without requests costs some 20 us.
+# How much CPU time the requests of one turn may take together; one may take longer. After it others
+# have a few turns for themselves: a publish and its flush take four, and meet one such request, not
+# four. A turn without requests costs some 20 us.
 TURN_S: Final = 0.001
 REST_TURNS: Final = 3
 REQUESTS_A_TURN_MAX: Final = 16
 _WEIGHT: Final = 1 / 8  # of the latest turn in the mean
 
 
-class RequestPace:
-    """Begins all other requests: in each turn of the loop as many as take a millisecond.
+class Pace:
+    """Begins requests: in each turn of the loop as many as take a millisecond, the others in order.
 
-    Begun as they come, twenty connections with a request each would stand in one turn, before
-    whatever a good client waits for. Of the requests that wait, that of the connection which has
-    rested longest comes first. So a client that asks as fast as it is answered waits for itself,
-    and one that asks now and then hardly at all.
+    Begun as they come, those of twenty connections, or of all clients after a restart, would stand
+    in one turn, before whatever a good client waits for. Requests that wait have been read and hold
+    no task.
+
+    Args:
+        rest_turns: without another request, after one that took half a millisecond or more.
     """
 
-    def __init__(self) -> None:
-        # Since when a connection rests, in requests begun; a number; its request.
-        self._waiting: list[tuple[int, int, Connection, Callable[[], None]]] = []
+    def __init__(self, rest_turns: int = 0) -> None:
+        # Its place in the order; a number, so that equal places keep it; what begins the request.
+        self._waiting: list[tuple[int, int, Callable[[], None]]] = []
         self._numbers = count()
         self._begun = 0
         self._begun_before = 0  # the latest turn
         self._began_at_s = 0.0
         self._cost_s = TURN_S / REQUESTS_A_TURN_MAX  # of one request, and of all else in its turn
         self._left = REQUESTS_A_TURN_MAX  # that may begin before the next turn
-        self._rest = 0  # turns until others may begin
+        self._rest_turns, self._rest = rest_turns, 0  # turns until others may begin
         self._is_called = False
 
     def __len__(self) -> int:
         """Return how many wait."""
         return len(self._waiting)
 
-    def enter(self, connection: Connection) -> None:
-        """Let a new connection rest from now: a client wins nothing by opening another."""
-        connection.rests_since = self._begun
-
-    def begin(self, connection: Connection, request: Callable[[], None]) -> None:
-        """Call what begins a request, now or in its turn."""
-        loop = asyncio.get_running_loop()
+    def begin(self, place: int, request: Callable[[], None]) -> None:
+        """Call what begins a request, now or in its turn; the lowest place comes first."""
         if not self._is_called:
-            self._began_at_s, self._begun_before = loop.time(), self._begun
-        if self._left and not (self._waiting and self._waiting[0][0] <= connection.rests_since):
-            self._left -= 1
-            self._begin(connection, request)
+            self._began_at_s, self._begun_before = time.thread_time(), self._begun
+        if self._left and not (self._waiting and self._waiting[0][0] <= place):
+            self._begin(request)
         else:
-            place = connection.rests_since, next(self._numbers), connection, request
-            heappush(self._waiting, place)
+            heappush(self._waiting, (place, next(self._numbers), request))
         if not self._is_called:
             self._is_called = True
-            loop.call_soon(self._turn, loop)  # after the request, whose time it takes
+            asyncio.get_running_loop().call_soon(
+                self._turn
+            )  # after the request, whose time it takes
 
-    def _begin(self, connection: Connection, request: Callable[[], None]) -> None:
+    def _begin(self, request: Callable[[], None]) -> None:
         self._begun += 1
-        connection.rests_since = self._begun
+        self._left -= 1
         request()
+        # What is done at once is known at once; the rest of it is in the mean.
+        if time.thread_time() - self._began_at_s > TURN_S:
+            self._left = 0
 
-    def _turn(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _turn(self) -> None:
         """Begin the next ones: the loop has run what began before, and served all others."""
-        now_s = loop.time()
+        now_s = time.thread_time()
         if begun := self._begun - self._begun_before:
-            # Bounded, as another process may have had the core for a while.
             taken_s = (now_s - self._began_at_s) / begun
             cost_s = min(TURN_S, max(TURN_S / REQUESTS_A_TURN_MAX, taken_s))
             self._cost_s += _WEIGHT * (cost_s - self._cost_s)
         self._began_at_s, self._begun_before = now_s, self._begun
         allowed = min(REQUESTS_A_TURN_MAX, max(1, int(TURN_S / self._cost_s)))
-        self._rest = REST_TURNS if begun and allowed == 1 else max(0, self._rest - 1)
-        due = 0 if self._rest else min(allowed, len(self._waiting))
-        self._left = 0 if self._rest else allowed - due
-        for _ in range(due):
-            _, _, connection, request = heappop(self._waiting)
-            self._begin(connection, request)
+        self._rest = self._rest_turns if begun and allowed == 1 else max(0, self._rest - 1)
+        self._left = 0 if self._rest else allowed
+        while self._left and self._waiting:
+            self._begin(heappop(self._waiting)[2])
         # Called again also after the last ones: what comes until then is of the same turn.
-        self._is_called = due > 0 or self._rest > 0
+        self._is_called = self._begun > self._begun_before or self._rest > 0
         if self._is_called:
-            loop.call_soon(self._turn, loop)
+            asyncio.get_running_loop().call_soon(self._turn)
+
+
+# What one request of rest is worth, in requests that another waits: with hundreds of connections
+# that ask all the time, those wait for hundreds of requests. Bounded, so that each has its turn.
+REST_WORTH: Final = 100
+REST_WORTH_MAX: Final = 10_000
 
 
 class Paces:
-    """Begins requests, each kind at its pace."""
+    """Begins requests: those for streams in the order they came, others by how long they rested.
+
+    A client that asks as fast as it is answered, or sends many requests in a row, waits for itself;
+    one that asks now and then hardly at all. Time that a request waits is no rest of its
+    connection.
+    """
 
     def __init__(self) -> None:
-        self.openings, self.requests = OpeningPace(), RequestPace()
+        self.openings, self.requests = Pace(), Pace(REST_TURNS)
+        self._begun = 0
+
+    def rest(self, connection: Connection) -> None:
+        """Let a connection rest from now: it is new, or its request has been answered."""
+        connection.rests_since = self._begun  # a client wins nothing by opening another
 
     def begin(self, path: str, connection: Connection, request: Callable[[], None]) -> None:
         """Call what begins a request, now or in its turn."""
         if path.endswith(STREAMS):
-            self.openings.begin(request)
-        else:
-            self.requests.begin(connection, request)
+            self.openings.begin(0, request)
+            return
+        rested = self._begun - connection.rests_since
+        place = self._begun - min(REST_WORTH_MAX, REST_WORTH * rested)
+        self.requests.begin(place, partial(self._begin, request))
+
+    def _begin(self, request: Callable[[], None]) -> None:
+        self._begun += 1
+        request()

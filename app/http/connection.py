@@ -99,7 +99,7 @@ class Connection:
         figures: ConnectionFigures,
     ) -> None:
         self.is_given_up = False
-        self.rests_since = 0  # in requests of all connections; `RequestPace` counts them
+        self.rests_since = 0  # in requests of all connections; `Paces` counts them
         self._transport = transport
         self._on_abort = on_abort
         self._figures = figures

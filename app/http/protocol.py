@@ -56,20 +56,11 @@ class GatewayProtocol(HttpToolsProtocol):
     connection: Connection
 
     def __init__(
-        self,
-        config: Config,
-        server_state: ServerState,
-        app_state: dict[str, Any],
-        _loop: asyncio.AbstractEventLoop | None = None,
-        *,
-        settings: Settings,
-        figures: ConnectionFigures,
-        admission: ConnectionLimits,
-        write_watch: WriteWatch,
-        paces: Paces,
-        proxies: TrustedProxies,
-        known: KnownRequests,
-    ) -> None:
+        self, config: Config, server_state: ServerState, app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None, *, settings: Settings,
+        figures: ConnectionFigures, admission: ConnectionLimits, write_watch: WriteWatch,
+        paces: Paces, proxies: TrustedProxies, known: KnownRequests,
+    ) -> None:  # fmt: skip
         super().__init__(config, server_state, app_state, _loop)
         self.settings = settings
         self._figures = figures
@@ -97,7 +88,7 @@ class GatewayProtocol(HttpToolsProtocol):
         peer = self.client[0] if self.client else ""
         self._is_proxied = self._proxies.trusts(peer)
         self._limits.enter(self.connection, "" if self._is_proxied else peer)
-        self._paces.requests.enter(self.connection)
+        self._paces.rest(self.connection)
         self._watch_stage()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -272,6 +263,8 @@ class GatewayProtocol(HttpToolsProtocol):
         """Begin the next request, and free the body that was not read: an idle one kept it."""
         if self._running is not None:
             self._running.body = bytearray()
+        if self.connection is not None:  # else it has ended, and its request went on
+            self._paces.rest(self.connection)
         super().on_response_complete()
 
     # Limits

@@ -35,6 +35,7 @@ from tidegate.app.http.telemetry import (
 )
 from tidegate.app.http.transport.certificates import Certificates
 from tidegate.app.http.transport.listener import (
+    Acceptor,
     ask_for_descriptors,
     base_url,
     connections_that_fit,
@@ -107,15 +108,10 @@ class Server(uvicorn.Server):
     """
 
     def __init__(
-        self,
-        app: ASGIApp,
-        settings: Settings,
-        *,
-        on_shutdown: OnShutdown | None = None,
-        on_started: OnStarted | None = None,
-        takes_signals: bool = True,
+        self, app: ASGIApp, settings: Settings, *, on_shutdown: OnShutdown | None = None,
+        on_started: OnStarted | None = None, takes_signals: bool = True,
         on_reload: Callable[[], None] | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.figures = ConnectionFigures(_connections_max(settings))
         self.certificates = None if settings.tls_cert is None else Certificates(settings)
         known = KnownRequests()
@@ -124,6 +120,7 @@ class Server(uvicorn.Server):
             known = getattr(app.state, "known", known)
         protocol = protocol_factory(settings, self.figures, known)
         super().__init__(_config(app, settings, protocol, self.certificates))
+        self._paces: Paces = protocol.keywords["paces"]
         self.settings = settings
         self.address = ""
         self.stopped_by: signal.Signals | None = None
@@ -171,6 +168,8 @@ class Server(uvicorn.Server):
             raise StartFailed("The application did not start; its log says why.") from None
         for listener in sockets or []:
             self.address = base_url(listener, self.settings)
+            if isinstance(listener, Acceptor):
+                listener.crowd = self._paces.openings.__len__
         figures = event("started", address=self.address, pid=os.getpid())
         logger.info("serving at %s", self.address, extra=figures)
         if self._on_started is not None:
@@ -244,18 +243,13 @@ class Server(uvicorn.Server):
 
 
 def serve(
-    app: ASGIApp,
-    settings: Settings,
-    *,
-    on_shutdown: OnShutdown | None = None,
-    on_started: OnStarted | None = None,
-    prepare: Prepare | None = None,
-    listener: socket.socket | None = None,
-    until: int | None = None,
+    app: ASGIApp, settings: Settings, *, on_shutdown: OnShutdown | None = None,
+    on_started: OnStarted | None = None, prepare: Prepare | None = None,
+    listener: socket.socket | None = None, until: int | None = None,
     on_reload: Callable[[], None] | None = None,
     loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
     loop_figures: LoopFigures | None = None,
-) -> int:
+) -> int:  # fmt: skip
     """Run the gateway in this thread until a signal.
 
     `prepare` is awaited before requests; its exceptions are raised here. `listener` replaces our

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Callable
 from functools import partial
@@ -12,6 +13,7 @@ from starlette.types import Scope
 
 from tidegate.app.access.grants import Subject, subject_in
 from tidegate.app.definitions.topic import TopicNotUsable
+from tidegate.app.delivery.timers import in_turns
 from tidegate.app.gateway import Gateway, gateway_of
 from tidegate.app.http.known_requests import Begin, KnownRequests
 from tidegate.app.http.openapi import json_body, problems
@@ -33,6 +35,7 @@ from tidegate.app.sessions.stream import (
     stopping_stream,
 )
 from tidegate.app.sessions.subscribe_request import (
+    PLACES_AT_ONCE,
     RequestedSubscription,
     SubscribeRequest,
     place_of,
@@ -172,13 +175,9 @@ async def _topic_stream(
 
 
 def _opened(
-    gateway: Gateway,
-    subject: Subject | None,
-    name: str,
-    plan: SubscribePlan,
-    wish: SubscribeRequest,
-    decision: RequestedSubscription,
-) -> EventStream:
+    gateway: Gateway, subject: Subject | None, name: str, plan: SubscribePlan,
+    wish: SubscribeRequest, decision: RequestedSubscription,
+) -> EventStream:  # fmt: skip
     plain = plan.plain(gateway.driver.engine.topic(name), wish, decision)
     session = gateway.sessions.open(subject=subject)
     if plain.is_shared:
@@ -203,12 +202,9 @@ def _streamed_at_once(gateway: Gateway, plan: SubscribePlan, body: bytes) -> Beg
 
 
 async def _pattern_stream(
-    gateway: Gateway,
-    subject: Subject | None,
-    pattern: TopicPattern,
-    plan: SubscribePlan,
+    gateway: Gateway, subject: Subject | None, pattern: TopicPattern, plan: SubscribePlan,
     last_id: str | None,
-) -> Response:
+) -> Response:  # fmt: skip
     """Stream all topics of a pattern; those that are made later join."""
     # The session is kept, as the ids of its events mean nothing without it.
     if last_id is not None:
@@ -229,12 +225,9 @@ async def _pattern_stream(
 
 
 async def _places(
-    gateway: Gateway,
-    subject: Subject | None,
-    pattern: TopicPattern,
-    wish: SubscribeRequest,
+    gateway: Gateway, subject: Subject | None, pattern: TopicPattern, wish: SubscribeRequest,
     asked: Subscribing,
-) -> dict[str, Bookmark] | None:
+) -> dict[str, Bookmark] | None:  # fmt: skip
     """Return the places of a reader whose session is gone, once what it has is here, too.
 
     Raises:
@@ -244,12 +237,11 @@ async def _places(
         return None
     if wish.command == Command.SOW:
         raise Problem("options-invalid", "bookmarks continue a subscription; a sow has an end.")
-    places = {
-        topic: place
-        for topic, place in places_of(asked.bookmarks).items()
-        if pattern.matches(topic)
-    }
-    for topic, place in places.items():
+    named = await in_turns(places_of(asked.bookmarks))
+    places = {topic: place for topic, place in named.items() if pattern.matches(topic)}
+    for number, (topic, place) in enumerate(places.items()):
+        if number % PLACES_AT_ONCE == 0:
+            await asyncio.sleep(0)
         with contextlib.suppress(TopicNotUsable):  # a `refused` event names it; the others go on
             if await gateway.catalog.seek(topic) is not None:
                 await gateway.reach(topic, place, by=subject)

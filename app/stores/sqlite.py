@@ -43,13 +43,9 @@ class SqliteStore:
     checkpoints = True
 
     def __init__(
-        self,
-        folder: Path,
-        *,
-        survives_power: bool = False,
-        mergers: Mergers = NO_MERGERS,
+        self, folder: Path, *, survives_power: bool = False, mergers: Mergers = NO_MERGERS,
         limits: Bounds = NORMAL,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._path = folder
         self._survives_power = survives_power
         self._mergers = mergers

@@ -73,11 +73,11 @@ class Operator(ABC):
         """Return the board keys in an order that is kept; None: there is none but of change."""
         return None
 
-    def passing(self, frames: Sequence[Frame]) -> RowOf | None:
-        """Return how these become rows if each is one whatever it says; None: ask `moves`."""
+    def passing(self) -> RowOf | None:
+        """Return how values become rows if each is one whatever it says; None: ask `moves`."""
         return None
 
-    def put_off(self, frames: Sequence[Frame]) -> int | None:
+    def put_off(self, frames: Sequence[Frame], *, has_removals: bool) -> int | None:
         """Put off what these do to the board; return how many do anything. None: ask `moves`."""
         return None
 
@@ -129,6 +129,7 @@ class FilterOperator(Operator):
     """
 
     rows_are_messages = True
+    row_cost = 2  # its key is read
 
     def __init__(self, feed_id: FeedId, sow_spec: KeySpec, topic: str, board: Board) -> None:
         self._made_of = feed_id, sow_spec, topic
@@ -147,11 +148,11 @@ class FilterOperator(Operator):
         other._unsettled = list(self._unsettled)
         return other
 
-    def put_off(self, frames: Sequence[Frame]) -> int | None:
+    def put_off(self, frames: Sequence[Frame], *, has_removals: bool) -> int | None:
         """Put off what no lane looks at before a flush does; a removal does nothing here."""
         if self._is_eager:
             return None
-        values = [frame for frame in frames if not frame.removed]
+        values = [frame for frame in frames if not frame.removed] if has_removals else frames
         self._unsettled += values
         return len(values)
 
@@ -186,12 +187,10 @@ class FilterOperator(Operator):
         """Put nothing off any more, or again what can be; what is put off waits for `settle`."""
         self._is_eager = eager or self._is_never_put_off
 
-    def passing(self, frames: Sequence[Frame]) -> RowOf | None:
-        """Return how frames become rows, where there is no filter and no removal among them."""
+    def passing(self) -> RowOf | None:
+        """Return how values become rows, where there is no filter."""
         # Asked once for all frames of a publish: for each it would cost as much as putting it.
-        if self._matches is None and not any(frame.removed for frame in frames):
-            return self._row_of
-        return None
+        return self._row_of if self._matches is None else None
 
     def moves(self, frame: Frame) -> Sequence[Move]:
         """Return one row at most; a record that no longer matches leaves."""

@@ -123,9 +123,10 @@ class LaneAssignment:
         """Add a subscriber of another engine as it is, with its lane and its deadlines."""
         session.subscribers.add(subscriber)
         if subscriber.lane is not None and subscriber.feed is not None:
-            self._schedule.arm(subscriber.lane, (subscriber.feed, subscriber.lane))
+            feed, lane = subscriber.feed, subscriber.lane
+            self._schedule.arm(lane, (feed, lane), feed.topic)
         if subscriber.backfill is not None:
-            self._schedule.arm(subscriber.backfill, subscriber)
+            self._schedule.arm(subscriber.backfill, subscriber, subscriber.topic.name)
 
     def restart(self, topic: Topic, now: Instant) -> None:
         """Begin every subscription of a topic again, with a snapshot: it has a new epoch."""
@@ -167,7 +168,7 @@ class LaneAssignment:
         """Arm the next row of a backfill; if it is out, go on to live rows, or end a `sow`."""
         cursor = subscriber.backfill
         assert cursor is not None, "only a backfill is continued"
-        self._schedule.arm(cursor, subscriber)
+        self._schedule.arm(cursor, subscriber, subscriber.topic.name)
         history = subscriber.history
         if history is not None and subscriber.wants_history:
             history.asked = True
@@ -220,7 +221,7 @@ class LaneAssignment:
             watcher.changes(subscription, now)
         change = note_change(session, subscriber, subscription, now)
         if change is not None and subscriber.lane is not None:
-            self._schedule.arm(change, subscriber)
+            self._schedule.arm(change, subscriber, subscriber.topic.name)
             self._apply_due_change(session, subscriber, now)
         for watcher in subscriber.watchers:
             watcher.moved(now)

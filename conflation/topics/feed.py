@@ -50,11 +50,14 @@ class Feed:
         begun_at: values that its topic had been given when the feed was made.
         is_lent: the queue of a subscription that has ended may still ask the board.
         looks: what a message costs, in filters that could be tried on it meanwhile.
+        row_cost: what a row that was put off costs, in messages that are looked at.
+        topic: its topic's name.
         grown_messages, grown_bytes: at least what has come in for the queues of its lanes.
     """
 
     def __init__(self, feed_id: FeedId, sow_spec: KeySpec, topic: str) -> None:
         self.id = feed_id
+        self.topic = topic
         self.board = Board()
         self.lanes: dict[LaneId, Lane] = {}
         self.accepted = 0
@@ -68,7 +71,7 @@ class Feed:
         # Properties of the lanes together, kept because every publish asks for them.
         self._is_watched = False
         self._is_queued = False
-        self.looks = self._operator.looks
+        self.looks, self.row_cost = self._operator.looks, self._operator.row_cost
         self._tombstones_max = TOMBSTONES_MAX
         # Keys of another kind than records' may come for ever, each once, such as the id of an
         # order; and no record says that one is gone.
@@ -116,16 +119,23 @@ class Feed:
 
     # --- Messages
 
-    def publish(self, frames: Sequence[Frame], now: Instant) -> list[Lane]:
-        """Put frames on the board; return the lanes whose deadline this armed."""
+    def publish(
+        self, frames: Sequence[Frame], now: Instant, *, has_removals: bool | None = None
+    ) -> list[Lane]:
+        """Put frames on the board; return the lanes whose deadline this armed.
+
+        `has_removals`: a topic looks once for all its feeds; None: nobody has looked.
+        """
+        if has_removals is None:
+            has_removals = any(frame.removed for frame in frames)
         operator = self._operator
-        if (values := operator.put_off(frames)) is not None:
+        if (values := operator.put_off(frames, has_removals=has_removals)) is not None:
             if operator.owed > OWED_MAX:
                 # Twice as many as have come: so a board that nobody looks at for long never owes
                 # more, and no publish makes up for all the others.
                 self.settle(2 * len(frames))
             return self._wake((), now) if values and self._listening else []
-        row_of = None if self._is_watched else operator.passing(frames)
+        row_of = None if self._is_watched or has_removals else operator.passing()
         if row_of is not None:
             # The common case at the least cost: each message is a row, and no lane looks at it.
             if row_of is as_published:
@@ -170,7 +180,7 @@ class Feed:
             self._unmade = None
             return True
         if rows_max is not None:
-            rows_max = max(1, rows_max // self._operator.row_cost)
+            rows_max = max(1, rows_max // self.row_cost)
         unmade = self._operator.unmade
         known = unmade if self._unmade is None else min(unmade, self._unmade)
         left = 0 if rows_max is None else max(0, known - rows_max)

@@ -134,13 +134,17 @@ class Topic:
         if self.definition.expiration_ns is not None:
             self.expiry.note(self.head, now + self.definition.expiration_ns)
         routed = self._index.routed(frames, None if self.sow is None else self.sow.board)
-        self._queued = [feed for feed in routed if feed.watermarks]
+        self._queued = [feed for feed in routed if feed.watermarks.places]
         self._forgetting = [feed for feed in routed if feed.forgets]
         for build in self._builds.values():
             build.miss(frames)
         for build in self._built:
             build.follow(frames)
-        armed = [(feed, lane) for feed, some in routed.items() for lane in feed.publish(some, now)]
+        armed = [
+            (feed, lane)
+            for feed, some in routed.items()
+            for lane in feed.publish(some, now, has_removals=removals > 0)
+        ]
         if size > OWED_BYTES_MAX * len(frames):
             for feed in routed:
                 feed.make_up()

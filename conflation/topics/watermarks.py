@@ -28,27 +28,27 @@ class Watermarks:
 
     Two heaps over what has come in so far, by messages and by bytes. A watermark that is set anew
     leaves its old entries behind, which are dropped when they come up or become too many.
+
+    Attributes:
+        places: the queues that have a watermark.
     """
 
     def __init__(self) -> None:
-        self._set: dict[Place, Watermark] = {}
+        self.places: dict[Place, Watermark] = {}
         self._by_messages: list[_Entry] = []
         self._by_bytes: list[_Entry] = []
         self._order = count()
 
-    def __len__(self) -> int:
-        return len(self._set)
-
     def set(self, place: Place, messages: int, size: int) -> None:
         """Set where the feed has grown beyond so many messages, or bytes, in all."""
         self.clear(place)
-        mark = self._set[place] = Watermark(place)
+        mark = self.places[place] = Watermark(place)
         self._by_messages = self._with(self._by_messages, (messages, next(self._order), mark))
         self._by_bytes = self._with(self._by_bytes, (size, next(self._order), mark))
 
     def clear(self, place: Place) -> None:
         """Clear a queue's watermark."""
-        mark = self._set.pop(place, None)
+        mark = self.places.pop(place, None)
         if mark is not None:
             mark.is_set = False
 
@@ -69,7 +69,7 @@ class Watermarks:
     def _with(self, heap: list[_Entry], entry: _Entry) -> list[_Entry]:
         heappush(heap, entry)
         # Stale entries may be half of the heap, so cleaning costs a constant for each `set`.
-        if len(heap) > 2 * len(self._set) + _STALE_MAX:
+        if len(heap) > 2 * len(self.places) + _STALE_MAX:
             heap = [known for known in heap if known[2].is_set]
             heapify(heap)
         return heap

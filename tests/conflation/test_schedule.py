@@ -74,3 +74,32 @@ def test_alarms_ring_in_order_of_what_they_were_set_to_last(
         watermarks[number_due].deadline = None
     assert rung == sorted(rung)
     assert all(alarm.deadline is None for alarm in watermarks)
+
+
+def test_what_is_left_goes_in_turns_with_the_other_topics() -> None:
+    schedule: Schedule[str] = Schedule()
+    for number in range(9):
+        schedule.arm(Alarm(1), f"a{number}", "a")
+    schedule.arm(Alarm(2), "b0", "b")
+    schedule.arm(Alarm(2), "b1", "b")
+    assert [schedule.pop_due(2) for _ in range(2)] == ["a0", "a1"]
+    schedule.leave(2)  # a step has ended
+    schedule.arm(Alarm(3), "a9", "a")
+    schedule.arm(Alarm(3), "c", "c")
+    assert schedule.next_deadline() == 1
+    order = [schedule.pop_due(3) for _ in range(12)]
+    assert order[:5] == ["a2", "c", "b0", "a3", "b1"]
+    assert order[5:] == ["a4", "a5", "a6", "a7", "a8", "a9", None]
+    assert schedule.next_deadline() is None
+
+
+def test_what_is_left_may_become_stale() -> None:
+    schedule: Schedule[str] = Schedule()
+    moved, ended = Alarm(1), Alarm(1)
+    schedule.arm(moved, "moved", "t")
+    schedule.arm(ended, "ended", "t")
+    schedule.leave(1)
+    moved.deadline, ended.deadline = 5, None
+    schedule.arm(moved, "moved", "t")
+    assert schedule.next_deadline() == 5
+    assert [schedule.pop_due(4), schedule.pop_due(5), schedule.pop_due(5)] == [None, "moved", None]

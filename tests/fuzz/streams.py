@@ -23,6 +23,7 @@ from tidegate.clients.sse import Parser
 from tidegate.conflation.definition import Kind
 from tidegate.conflation.frame import Batch, Frame, RemovalReason, Row, Tombstone
 from tidegate.conflation.outputs import GroupBegin, GroupEnd, Output, Rows
+from tidegate.conflation.steps import finished
 from tidegate.conflation.subscription import Command, FeedId, LaneId, Shown, Subscription
 from tidegate.keys.errors import KeysError
 from tidegate.keys.jsontext import one_line
@@ -266,7 +267,7 @@ def check_place(text: str) -> bool:
     if cursor is not None:
         assert text.startswith(f"{cursor[0]}-{cursor[1]}")
     try:
-        places = places_of(text)
+        places = finished(places_of(text))
     except KeysError as error:
         raise AssertionError("a problem with a code of its own") from error
     except Exception as error:

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Sized
 from typing import TypeVar
 
 from tests.support.deadlines import HANGS_S
 
 Name = TypeVar("Name")
+
+
+def spends(seconds: float) -> None:
+    """Keep the loop busy, for so much CPU time."""
+    end_s = time.thread_time() + seconds
+    while time.thread_time() < end_s:
+        pass
 
 
 async def turn_by_turn(waiting: Sized, begun: list[Name]) -> list[list[Name]]:

@@ -10,7 +10,7 @@ import logging
 import os
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from tidegate.app.http.admission import WAITING_CONNECTIONS_MAX
@@ -23,19 +23,25 @@ if sys.platform != "win32":
 
 # asyncio keeps retrying for each waiting connection when descriptors run out, with a log line and a
 # timer for each, and the clients wait unanswered. The acceptor refuses them at once instead.
-# So many in a row: a storm of connections must not hold up those that are served.
-ACCEPTED_IN_A_ROW_MAX: Final = 16
+# So many in a row, some 80 us each: a storm of connections must not hold up those that are served.
+# One while openings of streams wait: those that wait have a parser and a buffer each.
+ACCEPTED_IN_A_ROW_MAX: Final = 4
 OUT_OF_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
 
 logger = logging.getLogger("tidegate.connections")
 
 
 class Acceptor(socket.socket):
-    """Accepts a few connections at a time; one spare descriptor serves to refuse with."""
+    """Accepts a few connections at a time; one spare descriptor serves to refuse with.
+
+    Attributes:
+        crowd: how many wait already.
+    """
 
     def __init__(self, family: socket.AddressFamily) -> None:
         super().__init__(family, socket.SOCK_STREAM)
         self._spare: int | None = _open_spare()
+        self.crowd: Callable[[], int] = int
         self._accepted_in_a_row = 0
         self._is_out = False
 
@@ -45,7 +51,7 @@ class Acceptor(socket.socket):
         Raises:
             BlockingIOError: none is waiting, or the loop is to have its turn first.
         """
-        if self._accepted_in_a_row == ACCEPTED_IN_A_ROW_MAX:
+        if self._accepted_in_a_row >= max(1, ACCEPTED_IN_A_ROW_MAX - self.crowd()):
             self._accepted_in_a_row = 0
             raise BlockingIOError
         try:

@@ -39,10 +39,20 @@ def accepted_in_a_row(acceptor: Acceptor) -> int:
 
 
 def test_the_loop_has_its_turn_between_many(acceptor: Acceptor) -> None:
-    with clients(acceptor, ACCEPTED_IN_A_ROW_MAX + 5):
+    with clients(acceptor, ACCEPTED_IN_A_ROW_MAX + 3):
         assert accepted_in_a_row(acceptor) == ACCEPTED_IN_A_ROW_MAX
-        assert accepted_in_a_row(acceptor) == 5
+        assert accepted_in_a_row(acceptor) == 3
         assert accepted_in_a_row(acceptor) == 0
+
+
+def test_one_is_accepted_at_a_time_while_many_wait(acceptor: Acceptor) -> None:
+    """Else a storm of them would wait here, with a parser and a buffer each."""
+    crowd = 1
+    acceptor.crowd = lambda: crowd
+    with clients(acceptor, ACCEPTED_IN_A_ROW_MAX + 1):
+        assert accepted_in_a_row(acceptor) == ACCEPTED_IN_A_ROW_MAX - 1
+        crowd = 100
+        assert [accepted_in_a_row(acceptor) for _ in range(3)] == [1, 1, 0]
 
 
 def test_without_descriptors_who_comes_is_turned_away_and_then_served_again(

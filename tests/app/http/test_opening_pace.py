@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from functools import partial
+from typing import Any, cast
 
 from tests.support.gateways import Running, eventually, running_gateway
-from tests.support.turns import turn_by_turn
+from tests.support.turns import spends, turn_by_turn
 from tests.support.wire import Wire, connected, get
-from tidegate.app.http.admission import OPENINGS_A_TURN, OpeningPace
-from tidegate.app.http.transport.listener import ACCEPTED_IN_A_ROW_MAX
+from tidegate.app.http.admission import REQUESTS_A_TURN_MAX, TURN_S, Pace
 
 SUBSCRIBE = get(first=b"GET /v1/topics/px/subscribe?command=subscribe HTTP/1.1")
 HEALTH = get(first=b"GET /healthz HTTP/1.1")
@@ -21,7 +22,7 @@ PUBLISH = (
     )
     + b'{"k":1}'
 )
-STORM = 20 * OPENINGS_A_TURN
+STORM = 20 * REQUESTS_A_TURN_MAX
 
 
 async def connections(stack: contextlib.AsyncExitStack, running: Running, count: int) -> list[Wire]:
@@ -34,41 +35,61 @@ async def connections(stack: contextlib.AsyncExitStack, running: Running, count:
     return made
 
 
-async def turns_of(pace: OpeningPace, openings: int) -> list[list[int]]:
+async def turns_of(pace: Pace, openings: int) -> list[list[int]]:
     """Which of so many openings, asked for at once, begin in each turn of the loop."""
     begun: list[int] = []
     for number in range(openings):
-        pace.begin(lambda number=number: begun.append(number))  # type: ignore[misc]  # a default for the loop's number
+        pace.begin(0, lambda number=number: begun.append(number))  # type: ignore[misc]  # a default for the loop's number
     return await turn_by_turn(pace, begun)
 
 
 async def test_a_few_begin_in_each_turn_of_the_loop_in_their_order() -> None:
-    turns = await turns_of(OpeningPace(), 3 * OPENINGS_A_TURN + 1)
-    assert [len(turn) for turn in turns] == [OPENINGS_A_TURN] * 3 + [1]
+    turns = await turns_of(Pace(), 3 * REQUESTS_A_TURN_MAX + 1)
+    assert [len(turn) for turn in turns] == [REQUESTS_A_TURN_MAX] * 3 + [1]
     in_order = [number for turn in turns for number in turn]
-    assert in_order == list(range(3 * OPENINGS_A_TURN + 1))
+    assert in_order == list(range(3 * REQUESTS_A_TURN_MAX + 1))
 
 
 async def test_one_that_comes_alone_begins_at_once() -> None:
-    pace = OpeningPace()
-    for _ in range(OPENINGS_A_TURN + 1):
+    pace = Pace()
+    for _ in range(REQUESTS_A_TURN_MAX + 1):
         assert await turns_of(pace, 1) == [[0]]
         await asyncio.sleep(0)
 
 
 async def test_one_that_comes_late_waits_behind_those_that_wait() -> None:
-    pace, begun = OpeningPace(), list[str]()
-    for _ in range(OPENINGS_A_TURN + 1):
-        pace.begin(lambda: begun.append("early"))
-    pace.begin(lambda: begun.append("late"))
+    pace, begun = Pace(), list[str]()
+    for _ in range(REQUESTS_A_TURN_MAX + 1):
+        pace.begin(0, lambda: begun.append("early"))
+    pace.begin(0, lambda: begun.append("late"))
     assert len(pace) == 2
     await eventually(lambda: not len(pace), "all have begun")
     assert begun[-1] == "late"
 
 
-async def test_no_more_connections_are_accepted_in_a_turn_than_streams_begin() -> None:
-    """Those beyond would wait with a parser and a buffer each, a storm's worth of memory."""
-    assert ACCEPTED_IN_A_ROW_MAX <= OPENINGS_A_TURN
+async def test_dear_openings_begin_one_in_a_turn() -> None:
+    """Their time counts, not their number."""
+    pace, begun = Pace(), list[int]()
+
+    def opening(number: int) -> None:
+        begun.append(number)
+        spends(TURN_S)
+
+    for number in range(REQUESTS_A_TURN_MAX):
+        pace.begin(0, partial(opening, number))
+    assert await turn_by_turn(pace, begun) == [[number] for number in range(REQUESTS_A_TURN_MAX)]
+
+
+async def test_fewer_connections_are_accepted_while_openings_wait() -> None:
+    """Those that wait have a parser and a buffer each: a storm's worth of memory."""
+    async with running_gateway() as running:
+        (listener,) = running.server.servers[0].sockets
+        acceptor = cast("Any", listener)._sock
+        assert acceptor.crowd() == 0
+        openings: Pace = cast("Any", running.server.config.http).keywords["paces"].openings
+        for _ in range(REQUESTS_A_TURN_MAX + 3):
+            openings.begin(0, lambda: None)
+        assert acceptor.crowd() == len(openings) > 0
 
 
 async def test_health_checks_and_flushes_wait_for_a_few_openings_only() -> None:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
-from collections.abc import Callable
+from functools import partial
 from itertools import groupby
-from typing import cast
+from typing import Any, cast
 
 from tests.support.gateways import eventually, running_gateway
-from tests.support.turns import turn_by_turn
+from tests.support.turns import spends, turn_by_turn
 from tests.support.wire import Wire, connected, get
-from tidegate.app.http.admission import REQUESTS_A_TURN_MAX, REST_TURNS, TURN_S, RequestPace
+from tidegate.app.http.admission import REQUESTS_A_TURN_MAX, REST_TURNS, TURN_S, Paces
 from tidegate.app.http.connection import Connection
 from tidegate.app.http.wire import PIPELINE_MAX
 
@@ -25,127 +24,175 @@ class _Connection:
     rests_since = 0
 
 
-def connection(pace: RequestPace) -> Connection:
+def connection(paces: Paces) -> Connection:
     """A connection that has just come."""
     made = cast("Connection", _Connection())
-    pace.enter(made)
+    paces.rest(made)
     return made
 
 
-def spends(seconds: float) -> None:
-    """Keep the loop busy."""
-    end_s = time.monotonic() + seconds
-    while time.monotonic() < end_s:
-        pass
-
-
-def asks(pace: RequestPace, source: Connection, name: str, begun: list[str]) -> None:
-    """A request that takes a turn's time once it has begun."""
+def asks(paces: Paces, source: Connection, name: str, begun: list[str]) -> None:
+    """A request that takes a turn's time once it has begun, and is answered then."""
 
     def begin() -> None:
         begun.append(name)
-        asyncio.get_running_loop().call_soon(spends, TURN_S)
+        asyncio.get_running_loop().call_soon(answer)
 
-    pace.begin(source, begin)
+    def answer() -> None:
+        spends(TURN_S)
+        paces.rest(source)
+
+    paces.begin("/v1/topics", source, begin)
 
 
-async def settle(pace: RequestPace) -> None:
+async def settle(paces: Paces) -> None:
     """Let the pace find out what a request costs, and come to rest."""
     begun: list[str] = []
-    source = connection(pace)
+    source = connection(paces)
     for _ in range(4 * REQUESTS_A_TURN_MAX):
-        asks(pace, source, "", begun)
-    await turn_by_turn(pace, begun)
+        asks(paces, source, "", begun)
+    await turn_by_turn(paces.requests, begun)
     for _ in range(2 + REST_TURNS):
         await asyncio.sleep(0)
 
 
 async def test_one_that_comes_alone_begins_at_once() -> None:
-    pace, begun = RequestPace(), list[str]()
-    await settle(pace)
+    paces, begun = Paces(), list[str]()
+    await settle(paces)
     for _ in range(MANY):
-        asks(pace, connection(pace), "it", begun)
+        asks(paces, connection(paces), "it", begun)
         assert begun.pop() == "it"
         for _ in range(2 + REST_TURNS):
             await asyncio.sleep(0)
 
 
 async def test_dear_requests_begin_one_in_a_turn() -> None:
-    pace, begun = RequestPace(), list[str]()
-    await settle(pace)
+    paces, begun = Paces(), list[str]()
+    await settle(paces)
     for number in range(MANY):
-        asks(pace, connection(pace), str(number), begun)
-    turns = await turn_by_turn(pace, begun)
+        asks(paces, connection(paces), str(number), begun)
+    turns = await turn_by_turn(paces.requests, begun)
     assert max(map(len, turns)) == 1
     assert [name for turn in turns for name in turn] == [str(number) for number in range(MANY)]
 
 
 async def test_others_have_some_turns_after_a_dear_request() -> None:
-    pace, begun = RequestPace(), list[str]()
-    await settle(pace)
+    paces, begun = Paces(), list[str]()
+    await settle(paces)
     for number in range(MANY):
-        asks(pace, connection(pace), str(number), begun)
-    turns = [bool(turn) for turn in await turn_by_turn(pace, begun)]
+        asks(paces, connection(paces), str(number), begun)
+    turns = [bool(turn) for turn in await turn_by_turn(paces.requests, begun)]
     between = [list(group) for has_begun, group in groupby(turns[2:]) if not has_begun]
     assert len(between) >= MANY // 2
     assert min(map(len, between[1:])) >= REST_TURNS
 
 
 async def test_cheap_requests_begin_many_in_a_turn() -> None:
-    pace, begun = RequestPace(), list[str]()
+    paces, begun = Paces(), list[str]()
     for _ in range(MANY):
-        pace.begin(connection(pace), lambda: begun.append("it"))
+        paces.begin("/v1/topics", connection(paces), lambda: begun.append("it"))
     assert len(begun) == REQUESTS_A_TURN_MAX
 
 
 async def test_a_connection_that_has_rested_goes_before_those_that_ask_all_the_time() -> None:
-    pace, begun = RequestPace(), list[str]()
-    good = connection(pace)
-    busy = [connection(pace) for _ in range(MANY)]
-    await settle(pace)
+    paces, begun = Paces(), list[str]()
+    good = connection(paces)
+    busy = [connection(paces) for _ in range(MANY)]
+    await settle(paces)
     for each in busy:
-        asks(pace, each, "busy", begun)
-    await turn_by_turn(pace, begun)
+        asks(paces, each, "busy", begun)
+    await turn_by_turn(paces.requests, begun)
     for each in busy:
-        asks(pace, each, "busy", begun)
+        asks(paces, each, "busy", begun)
     begun.clear()
-    asks(pace, good, "good", begun)
-    turns = await turn_by_turn(pace, begun)
+    asks(paces, good, "good", begun)
+    turns = await turn_by_turn(paces.requests, begun)
     assert [name for turn in turns for name in turn].index("good") <= 1
 
 
 async def test_another_connection_wins_nothing() -> None:
-    pace, begun = RequestPace(), list[str]()
-    good = connection(pace)
-    await settle(pace)
+    paces, begun = Paces(), list[str]()
+    good = connection(paces)
+    await settle(paces)
     for _ in range(MANY):
-        asks(pace, connection(pace), "new", begun)
+        asks(paces, connection(paces), "new", begun)
     begun.clear()
-    asks(pace, good, "good", begun)
-    turns = await turn_by_turn(pace, begun)
+    asks(paces, good, "good", begun)
+    turns = await turn_by_turn(paces.requests, begun)
     assert [name for turn in turns for name in turn].index("good") <= 1
 
 
+def again(paces: Paces, source: Connection, name: str, left: int, begun: list[str]) -> None:
+    """One request after the other, each sent before the one before it is answered."""
+
+    def begin() -> None:
+        begun.append(name)
+        asyncio.get_running_loop().call_soon(answer)
+
+    def answer() -> None:
+        spends(TURN_S)
+        paces.rest(source)
+        if left:
+            again(paces, source, name, left - 1, begun)
+
+    paces.begin("/v1/topics", source, begin)
+
+
 async def test_connections_that_ask_all_the_time_take_turns() -> None:
-    pace, begun = RequestPace(), list[str]()
-    first, second = connection(pace), connection(pace)
-    await settle(pace)
+    paces, begun = Paces(), list[str]()
+    for name in ("first", "second"):
+        again(paces, connection(paces), name, 9, begun)
+    await eventually(lambda: len(begun) == 20, "all have begun")
+    assert [begun.count("first"), begun.count("second")] == [10, 10]
+    assert max(map(begun[:10].count, ("first", "second"))) <= 6
 
-    def again(source: Connection, name: str, left: int) -> Callable[[], None]:
-        def begin() -> None:
-            begun.append(name)
-            asyncio.get_running_loop().call_soon(spends, TURN_S)
-            if left:
-                pace.begin(source, again(source, name, left - 1))
 
-        return begin
+async def test_time_that_a_request_waits_is_no_rest() -> None:
+    """Else one of many connections that send in a row would be as good as one that asks seldom."""
+    paces, begun = Paces(), list[str]()
+    await settle(paces)
+    good = connection(paces)
+    for _ in range(MANY):
+        again(paces, connection(paces), "busy", 3, begun)
+    await eventually(lambda: len(begun) >= MANY // 2, "half of the crowd has waited for its turn")
+    before = len(begun)
+    asks(paces, good, "good", begun)
+    await eventually(lambda: "good" in begun, "it has begun")
+    assert begun.index("good") - before <= 1
 
-    pace.begin(first, again(first, "first", 9))
-    pace.begin(second, again(second, "second", 9))
-    turns = await turn_by_turn(pace, begun)
-    names = [name for turn in turns for name in turn]
-    assert [names.count("first"), names.count("second")] == [10, 10]
-    assert max(map(names[:10].count, ("first", "second"))) <= 6
+
+def _has(rests: list[Connection], count: int) -> bool:
+    return len(rests) == count
+
+
+async def test_a_connection_rests_from_its_last_answer_on() -> None:
+    async with running_gateway() as running, connected(running.address) as wire:
+        paces: Paces = cast("Any", running.server.config.http).keywords["paces"]
+        rests = list[Connection]()
+        paces.rest = rests.append  # type: ignore[method-assign,assignment]  # counts
+        for number in range(1, 4):
+            await wire.send(HEALTH)
+            assert (await wire.read_answer()).status == 200
+            await eventually(partial(_has, rests, number), "it rests")
+        assert len(set(rests)) == 1
+
+
+async def test_one_that_has_not_rested_has_its_turn_among_those_that_have() -> None:
+    paces, begun = Paces(), list[str]()
+    busy = connection(paces)
+    rested = [connection(paces) for _ in range(MANY)]
+    await settle(paces)
+
+    def one_more(number: int) -> None:
+        begun.append("rested")
+        asyncio.get_running_loop().call_soon(spends, TURN_S)
+        if "busy" not in begun:
+            paces.begin("/v1/topics", rested[number % MANY], partial(one_more, number + 1))
+
+    one_more(0)
+    paces.rest(busy)
+    asks(paces, busy, "busy", begun)
+    await eventually(lambda: "busy" in begun, "it has begun")
 
 
 async def test_pipelined_requests_of_some_leave_the_gateway_to_others() -> None:

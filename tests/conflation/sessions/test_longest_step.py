@@ -28,6 +28,7 @@ DEFINITION: Final = Definition(History(2 * KEYS), SPEC)
 # CPU time of the thread, which other processes do not add to. Steps take 2 to 20 ms; in one piece
 # each of these requests takes 300 to 3,000 ms.
 STEP_S_MAX: Final = 0.06
+LANES: Final = 200
 TAKEN_BYTES: Final = 1 << 18
 SUMS = "projection=[/n,SUM(/k) AS /s],grouping=[/n]"
 
@@ -206,3 +207,37 @@ def test_removals_are_published_in_pieces(stage: Stage) -> None:
 def test_the_measure_sees_what_is_not_done_in_steps(stage: Stage) -> None:
     stage.timed(lambda: sorted(map(payload, range(10 * KEYS))))
     assert stage.longest_s > STEP_S_MAX
+
+
+def test_a_flush_waits_for_one_step_of_a_topic_with_many_lanes() -> None:
+    """Rows of keys that were put off count, and each topic has its turn."""
+    engine = Engine(sessions_max=9, subscriptions_max=999, opening_records_max=OPENING_RECORDS_MAX)
+    key_of = record_key(SPEC)
+    for topic in ("many", "good"):
+        engine.define_topic(topic, DEFINITION, "e")
+        engine.open_session(topic, QueueLimits(10, 1 << 20))
+    for number in range(LANES):
+        options = Options.parse(f"conflation=1s,conflation_key=[/k,/x{number}]")
+        engine.subscribe("many", f"s{number}", decide("many", DEFINITION, options), 0)
+    good = decide("good", DEFINITION, Options.parse("conflation=20ms"))
+    engine.subscribe("good", "s1", good, 0)
+    frames = [Frame(at, payload(at), key_of(payload(at))) for at in range(1, 101)]
+    engine.publish("many", frames, 0)
+    steps = flushed = 0
+    while (due := engine.next_deadline()) is not None:
+        if steps == 1:
+            engine.publish("good", frames[:1], due)
+        engine.advance(max(due, 2 * SECOND if steps > 1 else SECOND))
+        steps += 1
+        if steps > 1 and not flushed and engine.topic("good").feeds:
+            flushed = steps if _is_flushed(engine) else 0
+    assert steps >= LANES * len(frames) // OPENING_RECORDS_MAX
+    assert flushed == 3
+
+
+def _is_flushed(engine: Engine) -> bool:
+    return any(
+        lane.batch is not None
+        for feed in engine.topic("good").feeds.values()
+        for lane in feed.lanes.values()
+    )

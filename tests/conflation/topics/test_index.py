@@ -14,9 +14,9 @@ def tried(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     reached: list[str] = []
     publish = Feed.publish
 
-    def noted(self: Feed, *arguments: object) -> object:
+    def noted(self: Feed, *arguments: object, **named: object) -> object:
         reached.append(str(self.id.filter))
-        return publish(self, *arguments)  # type: ignore[arg-type]  # the arguments that `publish` was called with
+        return publish(self, *arguments, **named)  # type: ignore[arg-type]  # the arguments that `publish` was called with
 
     monkeypatch.setattr(Feed, "publish", noted)
     return reached

@@ -31,7 +31,7 @@ def test_bytes_ring_as_messages_do_and_an_alarm_rings_for_one_of_them() -> None:
     found = watermarks(a=(5, 1_000))
     assert found.due(1, 1_001) == [A]
     assert found.due(6, 1_001) == []
-    assert not found
+    assert not found.places
 
 
 def test_an_alarm_set_anew_rings_at_its_new_place_only() -> None:
@@ -52,5 +52,5 @@ def test_alarms_that_are_set_again_and_again_leave_nothing_behind() -> None:
     found = Watermarks()
     for number in range(10_000):
         found.set(A, number, 1 << 30)
-    assert len(found) == 1
+    assert len(found.places) == 1
     assert len(found._by_bytes) < 100
