@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -43,7 +44,9 @@ def test_a_text_that_is_too_long_is_not_kept() -> None:
     assert len(latest) == 0
 
 
-@pytest.mark.parametrize("key", [routing_key, header_key])
+@pytest.mark.parametrize(
+    "key", [routing_key, partial(header_key, kinds=KINDS)], ids=["routing", "header"]
+)
 @pytest.mark.parametrize(
     ("method", "path"),
     [
