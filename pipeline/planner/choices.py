@@ -41,7 +41,7 @@ from tidegate.pipeline.columns.rows import (
 )
 from tidegate.pipeline.columns.times import TimeField
 from tidegate.pipeline.intervals import MILLISECOND_NS, Column, Interval, Pace
-from tidegate.pipeline.planner.tally import IntervalTally, KeyTally, Seen, Sent
+from tidegate.pipeline.planner.tally import IntervalTally, KeyTally, Seen, Sent, Succession
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -190,6 +190,7 @@ def _tallies(
     ]
     # Every pace sees all messages; one of them is enough to count what came in.
     counts = KeyTally() if pace is question.paces[0] else None
+    succession = Succession()
     numbers: dict[str, int] = {}
     clock_ns = EARLIEST_NS
     for block in blocks:
@@ -198,8 +199,9 @@ def _tallies(
         # A later block may begin before an earlier one ended: recorded clocks do not run back.
         times_ns = np.maximum(block.times_ns, clock_ns)
         clock_ns = max(clock_ns, block.clock_ns)
+        found = succession.arrivals(codes, times_ns, sizes)
         for _, tally in choices:
-            tally.add(codes, times_ns, sizes)
+            tally.take(found)
         if counts is not None:
             counts.add(codes, sizes)
     for number, tally in choices:
