@@ -40,10 +40,12 @@ class Interval:
 
     @property
     def tick_ns(self) -> int:
-        """The grid of due times with `pace=key`.
+        """The grid of due times.
 
         Ticks gather keys that fall due almost together into one delivery (rule interval-5).
         """
+        if self.pace is Pace.BATCH:
+            return 1
         return max(1, min(self.interval_ns // TICKS_PER_INTERVAL, TICK_NS_MAX))
 
     def due_ns(self, opened_ns: Times) -> Times:

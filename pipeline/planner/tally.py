@@ -223,7 +223,7 @@ class IntervalTally:
 
     def _first_by_key(self, found: Arrivals) -> tuple[Column, Column]:
         """Return the places of first messages and their ages, where each key has an interval."""
-        times_ns, count = found.times_by_key, len(found.order)
+        times_ns = found.times_by_key
         self._due_ns = _for_keys(self._due_ns, found.keys, NEVER_NS)
         # After so long without a message the next is the first of a row, whatever was before.
         longest_ns = self._interval.interval_ns + self._interval.tick_ns
@@ -264,9 +264,10 @@ def _openings(
     interval: Interval, times_ns: memoryview, low: int, high: int, due_ns: int
 ) -> Iterator[int]:
     """Yield the places from `low` to `high` that open an interval, one after the other."""
+    length_ns, tick_ns = interval.interval_ns, interval.tick_ns
     while (low := bisect_left(times_ns, due_ns, low, high)) < high:
         yield low
-        due_ns = interval.due_ns(times_ns[low])
+        due_ns = -(-(times_ns[low] + length_ns) // tick_ns) * tick_ns
         low += 1
 
 
