@@ -26,7 +26,7 @@ from tidegate.keys.spec import (
     record_key,
 )
 from tidegate.pipeline.columns.decoding import LINES_AT_ONCE, Fields, LineDecoder
-from tidegate.pipeline.columns.heads import HeadDecoder
+from tidegate.pipeline.columns.heads import Columns, HeadDecoder
 from tidegate.pipeline.columns.times import TimeField
 from tidegate.pipeline.intervals import Column
 from tidegate.pipeline.members.texts import top_level
@@ -133,15 +133,15 @@ class MessageReader:
     ) -> None:
         self.codes = [KeyCodes(spec, strict=strict) for spec in specs]
         self._longer = [_longer(spec, specs) for spec in specs]
-        self._read = [at for at, longer in enumerate(self._longer) if at == longer]
+        self._decoded = [at for at, longer in enumerate(self._longer) if at == longer]
         self._names = [[str(path.steps[0]) for path in spec.paths] for spec in specs]
         self._time = time
         self._time_of = None if time is None else getter(time.path.steps)
         self._decoder = _decoder(specs, time)
         # With several keys, none of which has all fields, no head has all of them for long.
         self._heads = None
-        if self._decoder is not None and len(self._read) == 1:
-            [at] = self._read
+        if self._decoder is not None and len(self._decoded) == 1:
+            [at] = self._decoded
             self._heads = HeadDecoder.of(self._names[at], self.codes[at].of_line, _kinds(time))
 
     def read(self, lines: pa.Array) -> Read:
@@ -155,49 +155,48 @@ class MessageReader:
         return self._read_one_by_one(lines.to_pylist()) if found is None else found
 
     def _read_at_once(self, decoder: LineDecoder, lines: pa.Array) -> Read | None:
-        pieces = []
-        for start in range(0, max(1, len(lines)), LINES_AT_ONCE):
-            piece = lines.slice(start, LINES_AT_ONCE)
-            try:
-                found = self._by_heads(piece) or self._by_fields(decoder, piece)
-            except (ValueError, OverflowError):
-                return None  # what is odd about it is found out line by line
-            if found is None:
-                return None
-            pieces.append(found)
-        times_ns, read = zip(*pieces, strict=True)
-        columns = map(np.concatenate, zip(*read, strict=True))
-        codes = dict(zip(self._read, columns, strict=True))
+        try:
+            found = self._by_heads(lines) or self._by_fields(decoder, lines)
+        except (ValueError, OverflowError):
+            return None  # what is odd about it is found out line by line
+        if found is None:
+            return None
+        codes = dict(zip(self._decoded, found.codes, strict=True))
         # What a longer key says is not looked up again in each message.
-        return Read(
-            None if self._time is None else np.concatenate(times_ns),
-            [
-                codes[at]
-                if at == longer
-                else self.codes[at].of_longer(self.codes[longer], codes[longer])
-                for at, longer in enumerate(self._longer)
-            ],
-        )
+        shared = [
+            codes[at]
+            if at == longer
+            else self.codes[at].of_longer(self.codes[longer], codes[longer])
+            for at, longer in enumerate(self._longer)
+        ]
+        return Read(found.times_ns, shared)
 
     def _by_heads(self, lines: pa.Array) -> Read | None:
         found = None if self._heads is None else self._heads.decode(lines)
         if found is None:
             return None
         codes, fields = found
-        return self._of_fields(fields, [codes])
+        return Read(self._times(fields), [codes])
 
     def _by_fields(self, decoder: LineDecoder, lines: pa.Array) -> Read | None:
-        fields = decoder.decode(lines)
-        if fields is None:
-            return None
-        codes = [self.codes[at].of_fields(fields, self._names[at]) for at in self._read]
-        return self._of_fields(fields, codes)
+        times: list[Column] = []
+        codes = []
+        for start in range(0, max(1, len(lines)), LINES_AT_ONCE):
+            fields = decoder.decode(lines.slice(start, LINES_AT_ONCE))
+            if fields is None:
+                return None
+            found = self._times(fields)
+            times += [] if found is None else [found]
+            codes.append(
+                [self.codes[at].of_fields(fields, self._names[at]) for at in self._decoded]
+            )
+        times_ns = np.concatenate(times) if times else None
+        return Read(times_ns, [np.concatenate(column) for column in zip(*codes, strict=True)])
 
-    def _of_fields(self, fields: Fields, codes: list[Column]) -> Read:
-        times_ns = None
-        if self._time is not None:
-            times_ns = self._time.column_ns(fields.column(str(self._time.path.steps[0])))
-        return Read(times_ns, codes)
+    def _times(self, fields: Fields | Columns) -> Column | None:
+        if self._time is None:
+            return None
+        return self._time.column_ns(fields.column(str(self._time.path.steps[0])))
 
     def judged(self, lines: Sequence[bytes | None], bytes_max: int) -> list[str | None]:
         """Return why each line cannot be read, in the gateway's words; None if it can."""

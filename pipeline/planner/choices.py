@@ -171,7 +171,7 @@ def _read(
             number = row + pc.indices_nonzero(pc.is_null(stored))[0].as_py() + 1
             raise wrong_line(part, number, "no column timestamp_ms; say --time-field")
         times_ns = np.asarray(stored) * MILLISECOND_NS
-    return np.asarray(sizes.fill_null(0)).astype(np.int64), times_ns, codes
+    return np.asarray(sizes.fill_null(0)), times_ns, codes
 
 
 def _blocks(
@@ -186,7 +186,7 @@ def _blocks(
     for (place, _), shards in homes.items():
         # Every stream gets a row of every block, because its clock advances with all messages.
         for chosen, keys, numbers in shards.split(codes[place]):
-            weights, times = pa.array(sizes[chosen], pa.int64()), times_ns[chosen]
+            weights, times = pa.array(sizes[chosen], pa.int32()), times_ns[chosen]
             yield Block(next(streams), part, row, clock_ns, keys, numbers, times, weights)
 
 
