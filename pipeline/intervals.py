@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ _SHORT_MAX = 2**16 - 1
 FEW_WALKS = 32
 
 Column = NDArray[Any]
+Times = TypeVar("Times", int, NDArray[Any])
 
 
 class Pace(StrEnum):
@@ -37,13 +38,21 @@ class Interval:
     interval_ns: int
     pace: Pace
 
-    def due_ns(self, opened_ns: Column) -> Column:
+    @property
+    def tick_ns(self) -> int:
+        """The grid of due times.
+
+        Ticks gather keys that fall due almost together into one delivery (rule interval-5).
+        """
+        if self.pace is Pace.BATCH:
+            return 1
+        return max(1, min(self.interval_ns // TICKS_PER_INTERVAL, TICK_NS_MAX))
+
+    def due_ns(self, opened_ns: Times) -> Times:
         """Return when rows opened at these times go out: with `pace=key` at the end of a tick."""
-        due: Column = opened_ns + self.interval_ns
+        due = opened_ns + self.interval_ns
         if self.pace is Pace.KEY:
-            # Ticks gather keys that fall due almost together into one delivery (rule interval-5).
-            tick_ns = max(1, min(self.interval_ns // TICKS_PER_INTERVAL, TICK_NS_MAX))
-            due = -(-due // tick_ns) * tick_ns
+            due = -(-due // self.tick_ns) * self.tick_ns
         return due
 
 

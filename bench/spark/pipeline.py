@@ -1,10 +1,12 @@
 """Conflation on Spark beside parsing alone, Spark's own state, and polars.
 
-`python -m bench pipeline` fails if the deliveries of polars are not the same.
+`python -m bench pipeline` fails if the deliveries of polars are not the same, or the figures of the
+planner are not those of a loop.
 """
 
 from __future__ import annotations
 
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -19,10 +21,12 @@ from bench.spark import polars_baseline
 from bench.spark.polars_baseline import Outcome
 from bench.spark.ticks import lines_of, recorded_day
 from tests.pipeline.mixed_ticks import REDUCERS, WANTED
+from tests.pipeline.naive_plan import Message, by_batch, by_key, messages
 from tidegate.keys.filter import Filter
 from tidegate.keys.path import FieldPath
 from tidegate.keys.reducers import Reduce
 from tidegate.keys.spec import KeySpec
+from tidegate.pipeline.columns.blocks import block_count
 from tidegate.pipeline.columns.conflation import Conflation
 from tidegate.pipeline.columns.history import read_history
 from tidegate.pipeline.columns.intake import Intake
@@ -39,6 +43,7 @@ KEY = KeySpec.of(["/tickerId", "/exchange", "/type"])
 TIME = TimeField(FieldPath.parse("/ts"))
 SECOND_NS = 1_000 * MILLISECOND_NS
 PLANNED = 5_000_000
+PLANNED_KEYS = (("a",), ("a", "b"))
 
 ROUNDS = 5
 # What a stream with everything takes: a filter, five reducers, and removals.
@@ -131,17 +136,22 @@ def _beside_states(spark: SparkSession, path: Path, rate: float) -> Iterator[Fig
 
 
 def _planning(spark: SparkSession) -> Iterator[Figure]:
-    """Plan five million messages made by Spark: two keys, three intervals, two paces."""
-    lines = spark.range(0, PLANNED, 1, 2).selectExpr(
-        "'made' AS file",
-        f"id DIV {PLANNED // 2} AS block",
-        'CAST(concat(\'{"a":"T\', id % 1000, \'","b":"\', id % 7, \'","ts":\', id DIV 4, \'}\') '
-        "AS BINARY) AS body",
-        "CAST(NULL AS LONG) AS time_ms",
-    )
-    keys = (KeySpec.of(["/a"]), KeySpec.of(["/a", "/b"]))
+    """Plan a file of five million messages: two keys, three intervals, two paces."""
+    with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as folder:
+        path = Path(folder) / "made.ndjson"
+        with path.open("wb") as file:
+            file.writelines(
+                b'{"a":"T%d","b":"%d","ts":%d}\n' % (n % 1_000, n % 7, n // 4)
+                for n in range(PLANNED)
+            )
+        yield from _planned(spark, path)
+
+
+def _planned(spark: SparkSession, path: Path) -> Iterator[Figure]:
+    specs = tuple(KeySpec.of([f"/{name}" for name in names]) for names in PLANNED_KEYS)
     intervals = tuple(ms * MILLISECOND_NS for ms in (100, 1_000, 5_000))
-    question = Question(keys, intervals, tuple(Pace), TIME, 2)
+    question = Question(specs, intervals, tuple(Pace), TIME, 2)
+    blocks = read_history(spark, path)
     read = spark.sparkContext.accumulator(0)
 
     def counting(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -149,12 +159,34 @@ def _planning(spark: SparkSession) -> Iterator[Figure]:
             read.add(batch.num_rows)
             yield batch
 
-    watched = lines.mapInArrow(counting, lines.schema)
-    add_tallies(tally_choices(watched, question), question)
-    yield Figure("planned with 12 choices, reading each message", read.value / PLANNED, "times")
-    taken = medians({"plan": lambda: add_tallies(tally_choices(lines, question), question)})
+    watched = blocks.mapInArrow(counting, blocks.schema)
+    answer = add_tallies(tally_choices(watched, question), question)
+    times = read.value / block_count(path.name, path.stat().st_size)
+    yield Figure("planned with 12 choices, reading each block of the file", times, "times")
+    taken = medians({"plan": lambda: add_tallies(tally_choices(blocks, question), question)})
     rate = PLANNED / taken["plan"]
     yield Figure("planned with 12 choices", rate, "messages/s", at_least=1_000_000)
+    ours = [(sent.messages, sent.bytes, sent.age_ms(50), sent.age_ms(99)) for sent in answer.sent]
+    theirs = list(_counted(path, question))
+    if ours != theirs:
+        raise ValueError(f"planned {ours}, counted by a loop {theirs}")
+    yield Figure("planned: equal to the counts of a loop", len(ours), "choices")
+
+
+def _counted(path: Path, question: Question) -> Iterator[tuple[int, int, int, int]]:
+    """Yield what a loop over single messages counts for each choice."""
+    recorded: list[Message] = []
+    before = -1
+    for place, interval in question.choices():
+        if place != before:  # one list at a time: it takes more memory than all else
+            recorded.clear()
+            with path.open("rb") as file:
+                lines = (line.rstrip() for line in file)
+                recorded.extend(messages(lines, PLANNED_KEYS[place], "ts"))
+            before = place
+        count = by_key if interval.pace is Pace.KEY else by_batch
+        found = count(recorded, interval.interval_ns)
+        yield len(found.sizes), sum(found.sizes), found.age_ms(50), found.age_ms(99)
 
 
 def medians(works: Works) -> dict[str, float]:

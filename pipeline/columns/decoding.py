@@ -74,6 +74,11 @@ class LineDecoder:
         # Without `gc` a block of lines is no work for the collector: these structs have no cycles.
         return cls(msgspec.defstruct("Fields", fields, rename=renamed, gc=False), attributes)
 
+    @property
+    def names(self) -> Iterable[str]:
+        """The names of the fields."""
+        return self._attributes.keys()
+
     def decode(self, lines: pa.Array) -> Fields | None:
         """Return the fields of lines (binary, no nulls), best of `LINES_AT_ONCE`.
 

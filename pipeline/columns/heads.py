@@ -10,6 +10,7 @@ Where one line differs there is no answer, and the caller decodes whole lines.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import msgspec
@@ -18,7 +19,7 @@ import pyarrow as pa
 
 from tidegate.keys.errors import KeysError
 from tidegate.keys.jsontext import check_json, members
-from tidegate.pipeline.columns.decoding import Fields, LineDecoder, checked_text
+from tidegate.pipeline.columns.decoding import LINES_AT_ONCE, LineDecoder, checked_text
 from tidegate.pipeline.intervals import Column
 
 COMMA, QUOTE, SPACE, BRACE = b'," {'
@@ -30,6 +31,17 @@ HEAD_BYTES_MAX = 1_024
 HEADS_MAX = 65_536
 # No value has this type, null neither: a tail with a field of the key is no tail.
 _NO_VALUE = Annotated[int, msgspec.Meta(ge=1, le=0)]
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Decoded fields of many lines, by name."""
+
+    columns: Mapping[str, list[Any]]
+
+    def column(self, name: str) -> list[Any]:
+        """Return a field of every line; None where it is missing or null."""
+        return self.columns[name]
 
 
 class HeadDecoder:
@@ -58,8 +70,10 @@ class HeadDecoder:
         tails = LineDecoder.of(dict(kinds), absent=dict.fromkeys(names, _NO_VALUE))
         return None if tails is None else cls(names, code_of, tails)
 
-    def decode(self, lines: pa.Array) -> tuple[Column, Fields] | None:
+    def decode(self, lines: pa.Array) -> tuple[Column, Columns] | None:
         """Return key codes and the other fields of lines, as `LineDecoder.decode` takes them.
+
+        The more lines, the more of their heads are the same.
 
         Return None also where the key does not stand in front, or heads are many.
         """
@@ -71,7 +85,7 @@ class HeadDecoder:
             self._commas = 0
         return found
 
-    def _decode(self, lines: pa.Array) -> tuple[Column, Fields] | None:
+    def _decode(self, lines: pa.Array) -> tuple[Column, Columns] | None:
         text = checked_text(lines)
         count = len(lines)
         if text is None:
@@ -93,10 +107,21 @@ class HeadDecoder:
         codes = self._codes_of(halves.take(pa.array(places)))
         if codes is None:
             return None
-        tails = halves.take(pa.array(places + 1))
-        _, ends, rest = tails.buffers()
-        fields = self._tails.fields(rest[: int(np.frombuffer(ends, np.int32)[count])], count)
+        fields = self._fields_of(halves.take(pa.array(places + 1)))
         return None if fields is None else (codes, fields)
+
+    def _fields_of(self, tails: pa.Array) -> Columns | None:
+        _, offsets, content = tails.buffers()
+        ends = np.frombuffer(offsets, np.int32)
+        columns: dict[str, list[Any]] = {name: [] for name in self._tails.names}
+        for start in range(0, len(tails), LINES_AT_ONCE):
+            end = min(start + LINES_AT_ONCE, len(tails))
+            fields = self._tails.fields(content[int(ends[start]) : int(ends[end])], end - start)
+            if fields is None:
+                return None
+            for name, column in columns.items():
+                column += fields.column(name)
+        return Columns(columns)
 
     def _commas_of_head(self, line: bytes) -> int:
         """Return how many commas a line has up to the end of its head; 0 if it has none."""

@@ -23,7 +23,7 @@ from tidegate.pipeline.columns.conflation import (
 from tidegate.pipeline.columns.filtering import BatchFilter
 from tidegate.pipeline.columns.history import wrong_line
 from tidegate.pipeline.columns.reading import LineInvalidError, MessageReader
-from tidegate.pipeline.columns.rows import Messages, packed, split, unpacked
+from tidegate.pipeline.columns.rows import Homes, Messages, packed, unpacked
 from tidegate.pipeline.columns.shard import Shard, refused
 from tidegate.pipeline.intervals import MILLISECOND_NS, Column
 
@@ -200,13 +200,14 @@ def cut_messages(
     Refused lines go to the shard `REFUSED`, with their reasons as keys.
     """
     intake = Intake(conflation)
+    homes = Homes(intake.texts, shards)
     for found in intake.messages(batches):
         if found.reasons:
             yield packed([found.block_of_reasons(REFUSED)])
             continue
         if conflation.is_newest:
             found = found.combined(found.gone == PUT)
-        parts = enumerate(split(found.codes, intake.texts, shards))
+        parts = enumerate(homes.split(found.codes))
         yield packed([found.block(shard, *part) for shard, part in parts])
 
 

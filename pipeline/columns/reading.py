@@ -26,7 +26,7 @@ from tidegate.keys.spec import (
     record_key,
 )
 from tidegate.pipeline.columns.decoding import LINES_AT_ONCE, Fields, LineDecoder
-from tidegate.pipeline.columns.heads import HeadDecoder
+from tidegate.pipeline.columns.heads import Columns, HeadDecoder
 from tidegate.pipeline.columns.times import TimeField
 from tidegate.pipeline.intervals import Column
 from tidegate.pipeline.members.texts import top_level
@@ -61,7 +61,9 @@ class KeyCodes:
 
     def __init__(self, spec: KeySpec, *, strict: bool = False) -> None:
         self.texts: list[str] = []
+        self._spec = spec
         self._codes: dict[str, int] = {}
+        self._of_longer = np.zeros(0, np.int64)
         self._known: dict[Any, int] = {}
         self._strict = strict
         record_key_of = record_key(spec) if spec else _no_key
@@ -85,13 +87,26 @@ class KeyCodes:
         # Every message is a look-up in C; Python runs for keys that are new to the task.
         codes = self._looked_up(fields, names)
         if codes.min(initial=0) == _NEW:
-            for found in set(fields.rows(names)) - self._known.keys():
+            for found in dict.fromkeys(fields.rows(names)):
+                if found in self._known:
+                    continue
                 row = (found,) if len(names) == 1 else found
                 if self._strict and None in row:
                     raise ValueError("a field of the key is missing")
                 self._known[found] = self.code(join_key([_canonical(each) for each in row]))
             codes = self._looked_up(fields, names)
         return codes
+
+    def of_longer(self, longer: KeyCodes, codes: Column) -> Column:
+        """Return the codes of messages by those of a key that has all fields of this one."""
+        if len(self._of_longer) < len(longer.texts):
+            places = [longer._spec.paths.index(path) for path in self._spec.paths]
+            found = []
+            for text in longer.texts[len(self._of_longer) :]:
+                parts = msgspec.json.decode(text, type=list[msgspec.Raw])
+                found.append(self.code(join_key([bytes(parts[at]).decode() for at in places])))
+            self._of_longer = np.append(self._of_longer, np.array(found, np.int64))
+        return self._of_longer[codes]
 
     def _looked_up(self, fields: Fields, names: Sequence[str]) -> Column:
         known = map(self._known.get, fields.rows(names), repeat(_NEW))
@@ -117,15 +132,17 @@ class MessageReader:
         strict: bool = False,
     ) -> None:
         self.codes = [KeyCodes(spec, strict=strict) for spec in specs]
+        self._longer = [_longer(spec, specs) for spec in specs]
+        self._decoded = [at for at, longer in enumerate(self._longer) if at == longer]
         self._names = [[str(path.steps[0]) for path in spec.paths] for spec in specs]
         self._time = time
         self._time_of = None if time is None else getter(time.path.steps)
         self._decoder = _decoder(specs, time)
-        # With several keys no head has all of them for long.
+        # With several keys, none of which has all fields, no head has all of them for long.
         self._heads = None
-        if self._decoder is not None and len(specs) == 1:
-            kinds = _kinds(time)
-            self._heads = HeadDecoder.of(self._names[0], self.codes[0].of_line, kinds)
+        if self._decoder is not None and len(self._decoded) == 1:
+            [at] = self._decoded
+            self._heads = HeadDecoder.of(self._names[at], self.codes[at].of_line, _kinds(time))
 
     def read(self, lines: pa.Array) -> Read:
         """Return times and key codes of lines (binary, no nulls) with or without their breaks.
@@ -138,41 +155,48 @@ class MessageReader:
         return self._read_one_by_one(lines.to_pylist()) if found is None else found
 
     def _read_at_once(self, decoder: LineDecoder, lines: pa.Array) -> Read | None:
-        pieces = []
-        for start in range(0, max(1, len(lines)), LINES_AT_ONCE):
-            piece = lines.slice(start, LINES_AT_ONCE)
-            try:
-                found = self._by_heads(piece) or self._by_fields(decoder, piece)
-            except (ValueError, OverflowError):
-                return None  # what is odd about it is found out line by line
-            if found is None:
-                return None
-            pieces.append(found)
-        times_ns, codes = zip(*pieces, strict=True)
-        return Read(
-            None if self._time is None else np.concatenate(times_ns),
-            [np.concatenate(column) for column in zip(*codes, strict=True)],
-        )
+        try:
+            found = self._by_heads(lines) or self._by_fields(decoder, lines)
+        except (ValueError, OverflowError):
+            return None  # what is odd about it is found out line by line
+        if found is None:
+            return None
+        codes = dict(zip(self._decoded, found.codes, strict=True))
+        # What a longer key says is not looked up again in each message.
+        shared = [
+            codes[at]
+            if at == longer
+            else self.codes[at].of_longer(self.codes[longer], codes[longer])
+            for at, longer in enumerate(self._longer)
+        ]
+        return Read(found.times_ns, shared)
 
     def _by_heads(self, lines: pa.Array) -> Read | None:
         found = None if self._heads is None else self._heads.decode(lines)
         if found is None:
             return None
         codes, fields = found
-        return self._of_fields(fields, [codes])
+        return Read(self._times(fields), [codes])
 
     def _by_fields(self, decoder: LineDecoder, lines: pa.Array) -> Read | None:
-        fields = decoder.decode(lines)
-        if fields is None:
-            return None
-        pairs = zip(self.codes, self._names, strict=True)
-        return self._of_fields(fields, [known.of_fields(fields, names) for known, names in pairs])
+        times: list[Column] = []
+        codes = []
+        for start in range(0, max(1, len(lines)), LINES_AT_ONCE):
+            fields = decoder.decode(lines.slice(start, LINES_AT_ONCE))
+            if fields is None:
+                return None
+            found = self._times(fields)
+            times += [] if found is None else [found]
+            codes.append(
+                [self.codes[at].of_fields(fields, self._names[at]) for at in self._decoded]
+            )
+        times_ns = np.concatenate(times) if times else None
+        return Read(times_ns, [np.concatenate(column) for column in zip(*codes, strict=True)])
 
-    def _of_fields(self, fields: Fields, codes: list[Column]) -> Read:
-        times_ns = None
-        if self._time is not None:
-            times_ns = self._time.column_ns(fields.column(str(self._time.path.steps[0])))
-        return Read(times_ns, codes)
+    def _times(self, fields: Fields | Columns) -> Column | None:
+        if self._time is None:
+            return None
+        return self._time.column_ns(fields.column(str(self._time.path.steps[0])))
 
     def judged(self, lines: Sequence[bytes | None], bytes_max: int) -> list[str | None]:
         """Return why each line cannot be read, in the gateway's words; None if it can."""
@@ -216,6 +240,12 @@ class MessageReader:
             return self._time.ns(None if found is None else msgspec.json.decode(found))
         except (ValueError, OverflowError, msgspec.MsgspecError):
             raise JsonInvalid(f"no time in {self._time.path}") from None
+
+
+def _longer(spec: KeySpec, specs: Sequence[KeySpec]) -> int:
+    """Return the place of the longest key that has all fields of this one; its own if none has."""
+    having = [at for at, one in enumerate(specs) if set(one.paths) >= set(spec.paths)]
+    return max(having, key=lambda at: len(specs[at].paths))
 
 
 def _decoder(specs: Sequence[KeySpec], time: TimeField | None) -> LineDecoder | None:

@@ -150,16 +150,23 @@ def shard_of(key_text: str, shards: int) -> int:
     return zlib.crc32(key_text.encode()) % shards
 
 
-def split(
-    codes: Column, texts: list[str], shards: int
-) -> Iterator[tuple[Column, list[str], Column]]:
-    """Yield for each shard: which messages are its, their keys, and the codes of these."""
-    present, places = compact(codes, len(texts))
-    homes = np.array([shard_of(texts[code], shards) for code in present.tolist()])[places]
-    for shard in range(shards):
-        chosen = homes == shard
-        used, numbers = compact(codes[chosen], len(texts))
-        yield chosen, [texts[code] for code in used.tolist()], numbers
+class Homes:
+    """The shards of the keys that one task has seen; `texts` are those of their codes, and grow."""
+
+    def __init__(self, texts: list[str], shards: int) -> None:
+        self._texts = texts
+        self._shards = shards
+        self._homes = np.zeros(0, np.int64)
+
+    def split(self, codes: Column) -> Iterator[tuple[Column, list[str], Column]]:
+        """Yield for each shard: which messages are its, their keys, and the codes of these."""
+        new = [shard_of(text, self._shards) for text in self._texts[len(self._homes) :]]
+        self._homes = np.append(self._homes, np.array(new, np.int64))
+        homes = self._homes[codes]
+        for shard in range(self._shards):
+            chosen = homes == shard
+            used, numbers = compact(codes[chosen], len(self._texts))
+            yield chosen, [self._texts[code] for code in used.tolist()], numbers
 
 
 def packed(blocks: Sequence[Block]) -> pa.RecordBatch:

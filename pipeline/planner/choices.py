@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from itertools import groupby
+from itertools import count, groupby
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -33,15 +33,15 @@ from tidegate.pipeline.columns.rows import (
     ORDER,
     ROWS,
     Block,
+    Homes,
     arrow_schema,
     bound_batches,
     packed,
-    split,
     unpacked,
 )
 from tidegate.pipeline.columns.times import TimeField
 from tidegate.pipeline.intervals import MILLISECOND_NS, Column, Interval, Pace
-from tidegate.pipeline.planner.tally import IntervalTally, KeyTally, Seen, Sent
+from tidegate.pipeline.planner.tally import IntervalTally, KeyTally, Seen, Sent, Succession
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -71,13 +71,20 @@ class Question:
         ]
 
     def streams(self) -> list[tuple[int, Pace]]:
-        """Return what the shuffle keeps apart: place of a key and pace, a row for each shard."""
+        """Return what the shuffle keeps apart: place of a key and pace, a row for each shard.
+
+        One after the other they go to the tasks in turn: a task has a shard of each key.
+        """
         return [
             (place, pace)
+            for pace in sorted(self.paces, reverse=True)
             for place in range(len(self.keys))
-            for pace in self.paces
-            for _ in range(self.shards if pace is Pace.KEY else 1)
+            for _ in range(self.shards_of(pace))
         ]
+
+    def shards_of(self, pace: Pace) -> int:
+        """Return how many streams a key has: one alone where its values share their interval."""
+        return self.shards if pace is Pace.KEY else 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +98,12 @@ class Answer:
 def tally_choices(lines: DataFrame, question: Question) -> DataFrame:
     """Return tallies (`TALLIES`) of a history, as `read_history` returns it."""
     bound_batches(lines)
+    from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
+
     blocks = lines.mapInArrow(partial(cut_blocks, question=question), ROWS)
-    in_order = blocks.repartition(question.shards, "stream").sortWithinPartitions(*ORDER)
+    # Not by a hash, which may give one task all that there is.
+    in_turn = blocks.repartitionById(question.shards, F.col("stream") % question.shards)
+    in_order = in_turn.sortWithinPartitions(*ORDER)
     return in_order.mapInArrow(partial(tally_blocks, question=question), TALLIES)
 
 
@@ -119,13 +130,17 @@ def cut_blocks(batches: Iterator[pa.RecordBatch], question: Question) -> Iterato
     """
     # One reader for all keys that are asked about: each line is decoded once.
     reader = MessageReader(question.keys, question.time)
+    homes = {
+        (place, pace): Homes(reader.codes[place].texts, question.shards_of(pace))
+        for place, pace in question.streams()
+    }
     for part, row, piece in pieces(batches):
         sizes, times_ns, codes = _read(reader, piece, part, row)
         if not len(sizes):
             continue
         # The recorded clock never runs back, as in the engine under that clock.
         times_ns = np.maximum.accumulate(times_ns)
-        yield packed(list(_blocks(question, reader, part, row, (sizes, times_ns, codes))))
+        yield packed(list(_blocks(homes, part, row, (sizes, times_ns, codes))))
 
 
 def tally_blocks(batches: Iterator[pa.RecordBatch], question: Question) -> Iterator[pa.RecordBatch]:
@@ -156,27 +171,23 @@ def _read(
             number = row + pc.indices_nonzero(pc.is_null(stored))[0].as_py() + 1
             raise wrong_line(part, number, "no column timestamp_ms; say --time-field")
         times_ns = np.asarray(stored) * MILLISECOND_NS
-    return np.asarray(sizes.fill_null(0)).astype(np.int64), times_ns, codes
+    return np.asarray(sizes.fill_null(0)), times_ns, codes
 
 
 def _blocks(
-    question: Question,
-    reader: MessageReader,
+    homes: dict[tuple[int, Pace], Homes],
     part: str,
     row: int,
     messages: tuple[Column, Column, list[Column]],
 ) -> Iterator[Block]:
     sizes, times_ns, codes = messages
     clock_ns = int(times_ns[-1])
-    stream = 0
-    for place in range(len(question.keys)):
-        for pace in question.paces:
-            shards = question.shards if pace is Pace.KEY else 1
-            # Every stream gets a row of every block, because its clock advances with all messages.
-            for chosen, keys, numbers in split(codes[place], reader.codes[place].texts, shards):
-                weights = pa.array(sizes[chosen], pa.int64())
-                yield Block(stream, part, row, clock_ns, keys, numbers, times_ns[chosen], weights)
-                stream += 1
+    streams = count()
+    for (place, _), shards in homes.items():
+        # Every stream gets a row of every block, because its clock advances with all messages.
+        for chosen, keys, numbers in shards.split(codes[place]):
+            weights, times = pa.array(sizes[chosen], pa.int32()), times_ns[chosen]
+            yield Block(next(streams), part, row, clock_ns, keys, numbers, times, weights)
 
 
 def _tallies(
@@ -190,16 +201,18 @@ def _tallies(
     ]
     # Every pace sees all messages; one of them is enough to count what came in.
     counts = KeyTally() if pace is question.paces[0] else None
-    numbers: dict[str, int] = {}
+    succession = Succession()
+    numbers: defaultdict[str, int] = defaultdict(count().__next__)
     clock_ns = EARLIEST_NS
     for block in blocks:
-        known = [numbers.setdefault(text, len(numbers)) for text in block.keys]
+        known = list(map(numbers.__getitem__, block.keys))
         codes, sizes = np.array(known, np.int64)[block.codes], np.asarray(block.values)
         # A later block may begin before an earlier one ended: recorded clocks do not run back.
         times_ns = np.maximum(block.times_ns, clock_ns)
         clock_ns = max(clock_ns, block.clock_ns)
+        found = succession.arrivals(codes, times_ns, sizes)
         for _, tally in choices:
-            tally.add(codes, times_ns, sizes)
+            tally.take(found)
         if counts is not None:
             counts.add(codes, sizes)
     for number, tally in choices:

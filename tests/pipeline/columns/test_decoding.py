@@ -17,6 +17,7 @@ from tidegate.keys.path import FieldPath
 from tidegate.keys.spec import KeySpec
 from tidegate.pipeline.columns.conflation import Conflation
 from tidegate.pipeline.columns.decoding import LINES_AT_ONCE, LineDecoder
+from tidegate.pipeline.columns.heads import HeadDecoder
 from tidegate.pipeline.columns.intake import Intake
 from tidegate.pipeline.columns.reading import LineInvalidError, MessageReader
 from tidegate.pipeline.columns.rows import PUBLISHED, Messages, arrow_schema
@@ -83,7 +84,8 @@ def read(reader: MessageReader, written: list[bytes]) -> Any:
 
 def line_by_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let no batch be read at once."""
-    monkeypatch.setattr(LineDecoder, "decode", lambda decoder, lines: None)
+    for decoder in (HeadDecoder, LineDecoder):
+        monkeypatch.setattr(decoder, "decode", lambda decoder, lines: None)
 
 
 @pytest.mark.parametrize("strict", [False, True])
