@@ -30,10 +30,15 @@ LINE_BREAK, BRACE, BRACKET = b"\n{["
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """The decoded fields of many lines: a struct a line, and the attribute of each field in it."""
+    """The decoded fields of many lines: a struct a line, and the attribute of each field in it.
+
+    Of lines that were cut behind a head `tails` are the decoded objects, and where in its line each
+    begins.
+    """
 
     records: list[Any]
     attributes: Mapping[str, str]
+    tails: tuple[pa.Array, Column] | None = None
 
     def __len__(self) -> int:
         return len(self.records)

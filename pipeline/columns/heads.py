@@ -10,6 +10,7 @@ Where one line differs there is no answer, and the caller decodes whole lines.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, Any
 
 import msgspec
@@ -35,12 +36,13 @@ _NO_VALUE = Annotated[int, msgspec.Meta(ge=1, le=0)]
 class HeadDecoder:
     """Decodes lines by heads; `code_of` gives the code of the key in an object.
 
-    It gives up after some failures, for the rest of its task.
+    It gives up after some failures, for the rest of its task. `seen` are the names in all heads.
     """
 
     def __init__(
         self, names: Sequence[str], code_of: Callable[[bytes], int], tails: LineDecoder
     ) -> None:
+        self.seen: set[str] = set()
         self._names = frozenset(names)
         self._code_of = code_of
         self._tails = tails
@@ -96,7 +98,9 @@ class HeadDecoder:
         tails = halves.take(pa.array(places + 1))
         _, ends, rest = tails.buffers()
         fields = self._tails.fields(rest[: int(np.frombuffer(ends, np.int32)[count])], count)
-        return None if fields is None else (codes, fields)
+        if fields is None:
+            return None
+        return codes, replace(fields, tails=(tails, cuts - edges[:-1:2]))
 
     def _commas_of_head(self, line: bytes) -> int:
         """Return how many commas a line has up to the end of its head; 0 if it has none."""
@@ -144,6 +148,7 @@ class HeadDecoder:
         for text in new:
             if not self._is_head(text):
                 return None
+            self.seen |= (members(text + b"}") or {}).keys()
             try:
                 self._codes[text] = self._code_of(text + b"}")
             except KeysError:

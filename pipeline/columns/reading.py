@@ -29,7 +29,7 @@ from tidegate.pipeline.columns.decoding import LINES_AT_ONCE, Fields, LineDecode
 from tidegate.pipeline.columns.heads import HeadDecoder
 from tidegate.pipeline.columns.times import TimeField
 from tidegate.pipeline.intervals import Column
-from tidegate.pipeline.members.texts import top_level
+from tidegate.pipeline.members.texts import Members, Spans, spans_in, together, top_level
 
 
 class Read(NamedTuple):
@@ -37,6 +37,10 @@ class Read(NamedTuple):
 
     times_ns: Column | None
     codes: list[Column]
+
+
+Found = tuple[Read, list[Spans] | None]
+"""Of a piece of lines: what is read, and where some members stand; None if that is not known."""
 
 
 class LineInvalidError(ValueError):
@@ -133,40 +137,63 @@ class MessageReader:
         Raises:
             LineInvalidError: the first line that is not strict JSON, or has no key or no time.
         """
-        # All or nothing for a batch: a mix would need the two answers put back in order.
-        found = None if self._decoder is None else self._read_at_once(self._decoder, lines)
-        return self._read_one_by_one(lines.to_pylist()) if found is None else found
+        return self.read_with(lines, ())[0]
 
-    def _read_at_once(self, decoder: LineDecoder, lines: pa.Array) -> Read | None:
-        pieces = []
+    def read_with(self, lines: pa.Array, names: Sequence[str]) -> tuple[Read, Members | None]:
+        """Return what `read` does, and members of the lines, if these are found on the way.
+
+        `names` are as those of `members_of`.
+        """
+        # All or nothing for a batch: a mix would need the two answers put back in order.
+        found = None if self._decoder is None else self._read_at_once(self._decoder, lines, names)
+        return (self._read_one_by_one(lines.to_pylist()), None) if found is None else found
+
+    def _read_at_once(
+        self, decoder: LineDecoder, lines: pa.Array, names: Sequence[str]
+    ) -> tuple[Read, Members | None] | None:
+        pieces, spans = [], []
         for start in range(0, max(1, len(lines)), LINES_AT_ONCE):
             piece = lines.slice(start, LINES_AT_ONCE)
             try:
-                found = self._by_heads(piece) or self._by_fields(decoder, piece)
+                found = self._by_heads(piece, names) or self._by_fields(decoder, piece, names)
             except (ValueError, OverflowError):
                 return None  # what is odd about it is found out line by line
             if found is None:
                 return None
-            pieces.append(found)
+            pieces.append(found[0])
+            if found[1] is not None:
+                spans.append((start, found[1]))
         times_ns, codes = zip(*pieces, strict=True)
-        return Read(
+        read = Read(
             None if self._time is None else np.concatenate(times_ns),
             [np.concatenate(column) for column in zip(*codes, strict=True)],
         )
+        has_members = names and len(spans) == len(pieces)
+        return read, together(lines, names, spans) if has_members else None
 
-    def _by_heads(self, lines: pa.Array) -> Read | None:
+    def _by_heads(self, lines: pa.Array, names: Sequence[str]) -> Found | None:
         found = None if self._heads is None else self._heads.decode(lines)
         if found is None:
             return None
         codes, fields = found
-        return self._of_fields(fields, [codes])
+        read = self._of_fields(fields, [codes])
+        assert self._heads is not None
+        if not names or fields.tails is None or not self._heads.seen.isdisjoint(names):
+            return read, spans_in(lines, names) if names else None
+        # In the text behind the heads, of which there is less.
+        begins = np.frombuffer(lines.buffers()[1], np.int32)[lines.offset :][: len(lines)]
+        tails, cuts = fields.tails
+        return read, spans_in(tails, names, begins + cuts)
 
-    def _by_fields(self, decoder: LineDecoder, lines: pa.Array) -> Read | None:
+    def _by_fields(
+        self, decoder: LineDecoder, lines: pa.Array, names: Sequence[str]
+    ) -> Found | None:
         fields = decoder.decode(lines)
         if fields is None:
             return None
         pairs = zip(self.codes, self._names, strict=True)
-        return self._of_fields(fields, [known.of_fields(fields, names) for known, names in pairs])
+        read = self._of_fields(fields, [known.of_fields(fields, own) for known, own in pairs])
+        return read, spans_in(lines, names) if names else None
 
     def _of_fields(self, fields: Fields, codes: list[Column]) -> Read:
         times_ns = None

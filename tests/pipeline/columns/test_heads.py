@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.pipeline.columns.test_decoding import TIME, line_by_line, read, values
+from tests.pipeline.members.test_texts import decoded
 from tests.support.profiles import examples
 from tidegate.keys.spec import KeySpec, record_key
 from tidegate.pipeline.columns import heads as heads_module
+from tidegate.pipeline.columns import reading
 from tidegate.pipeline.columns.decoding import LineDecoder
 from tidegate.pipeline.columns.heads import FAILURES_MAX, HEAD_BYTES_MAX, HeadDecoder
-from tidegate.pipeline.columns.reading import MessageReader
+from tidegate.pipeline.columns.reading import LineInvalidError, MessageReader
+from tidegate.pipeline.members.texts import spans_in
 
 KEY = KeySpec.of(["/k", "/n"])
 HEADED = [b'{"k":"x","n":%d,"t":%d}\n' % (n % 3, n) for n in range(40)]
@@ -60,6 +65,44 @@ def test_heads_give_what_each_line_gives(
         line_by_line(patch)
         patch.setattr(HeadDecoder, "decode", lambda decoder, lines: None)
         assert found == read(MessageReader([KEY], TIME, strict=strict), written)
+
+
+@examples(300, nightly=5_000)
+@given(
+    st.lists(st.one_of(st.sampled_from(HEADED[:5]), headed.map(str.encode)), max_size=4),
+    st.lists(st.sampled_from(["t", "v", "o", "a", "n"]), min_size=1, unique=True),
+    st.booleans(),
+)
+@example([b'{"a":5,"k":"x","n":1,"t":1}\n', b'{"k":"x","n":1,"a":6,"t":1}\n'], ["a"], True)
+@example([b'{"a":5,"k":"x","n":1,"a":6,"t":1}\n'], ["a", "t"], False)
+def test_members_are_those_of_whole_lines(
+    written: list[bytes], names: list[str], has_breaks: bool
+) -> None:
+    written = [*HEADED[:20], *written, *HEADED[20:]]
+    lines = pa.array(written if has_breaks else [line.strip() for line in written], pa.binary())
+    try:
+        _, found = MessageReader([KEY], TIME).read_with(lines.slice(1), names)
+    except LineInvalidError:
+        return
+    for name in names if found is not None else ():
+        assert found is not None
+        texts = found.texts(name).array().to_pylist()
+        assert texts == [decoded(line, name) for line in written[1:]]
+
+
+def test_members_are_found_behind_heads(monkeypatch: pytest.MonkeyPatch) -> None:
+    places = []
+
+    def spying(bodies: pa.Array, *rest: Any) -> Any:
+        places.append(bodies.to_pylist())
+        return spans_in(bodies, *rest)
+
+    monkeypatch.setattr(reading, "spans_in", spying)
+    _, found = MessageReader([KEY], TIME).read_with(pa.array(HEADED, pa.binary()), ["t", "v"])
+    assert found is not None
+    assert found.texts("t").array().to_pylist() == [b"%d" % n for n in range(40)]
+    assert found.texts("v").array().null_count == 40
+    assert places == [[b'{"t":%d}\n' % n for n in range(40)]]
 
 
 def decoder(seen: list[bytes]) -> HeadDecoder:
