@@ -6,6 +6,7 @@ With a merger a key may have several bodies, its slots. Reducers have a module o
 from __future__ import annotations
 
 import importlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Protocol
@@ -17,6 +18,7 @@ from tidegate.keys.merging import Function, Merger
 from tidegate.keys.spec import KeySpec, conflation_key
 from tidegate.pipeline.errors import DefinitionInvalid
 from tidegate.pipeline.intervals import Column, Runs
+from tidegate.pipeline.members.texts import Members
 
 # --- registered mergers: imported by name, once in each process
 
@@ -51,8 +53,15 @@ class Bodies(Protocol):
 
     failures: int
 
-    def begin(self, bodies: pa.Array) -> Any:
-        """Return bodies of messages (null for removals) in this form."""
+    @property
+    def names(self) -> Sequence[str]:
+        """The members that `begin` reads as columns."""
+
+    def begin(self, bodies: pa.Array, members: Members | None = None) -> Any:
+        """Return bodies of messages (null for removals) in this form.
+
+        `members` is where those of `names` stand in them, if that is known.
+        """
 
     def joined(self, held: Any, new: Any) -> Any:
         """Return both, one after the other."""
@@ -80,8 +89,9 @@ class Newest:
     """The last body of a run: an Arrow column, of which only winners are ever copied."""
 
     failures = 0
+    names = ()
 
-    def begin(self, bodies: pa.Array) -> pa.Array:
+    def begin(self, bodies: pa.Array, members: Members | None = None) -> pa.Array:
         """Return the column itself."""
         return bodies
 
@@ -141,12 +151,14 @@ class Merging:
     sink would take it for a message of that record.
     """
 
+    names = ()
+
     def __init__(self, name: str, key_spec: KeySpec) -> None:
         self.failures = 0
         self._key_of = conflation_key(key_spec)
         self._merger = Merger(name, registered(name), self._failed)
 
-    def begin(self, bodies: pa.Array) -> list[Slot]:
+    def begin(self, bodies: pa.Array, members: Members | None = None) -> list[Slot]:
         """Return a slot of one message for each."""
         return [Slot(body) for body in bodies.to_pylist()]
 

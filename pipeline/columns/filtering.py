@@ -23,7 +23,15 @@ from tidegate.keys.filter.fields import BRACKETS_MAX
 from tidegate.keys.filter.tree import And, Compare, Field, In, Is, Literal, Node, Not, Or, walk
 from tidegate.keys.path import FieldPath
 from tidegate.pipeline.intervals import Column
-from tidegate.pipeline.members.texts import NULL, Texts, can_find, doubles, texts_of, top_level
+from tidegate.pipeline.members.texts import (
+    NULL,
+    Members,
+    Texts,
+    can_find,
+    doubles,
+    members_of,
+    top_level,
+)
 
 EMPTY = pa.scalar(b'""')
 EXACT_MAX = 2**53  # beyond it neighbouring integers are one double
@@ -48,7 +56,8 @@ class InexactError(ValueError):
 class BatchFilter:
     """One filter, for batches of messages.
 
-    `paths` are the fields that columns judge; empty for a filter that is left to the closures.
+    `paths` are the fields that columns judge, and `names` those of the members; empty for a filter
+    that is left to the closures.
     """
 
     def __init__(self, wanted: Filter, topic: str) -> None:
@@ -58,31 +67,40 @@ class BatchFilter:
         names = [name for name in map(top_level, found) if name is not None and can_find(name)]
         by_columns = self._condition is not None and len(names) == len(found)
         self.paths = list(found) if by_columns else []
-        self._names = names
+        self.names = names if by_columns else []
 
-    def matching(self, bodies: pa.Array, record_keys: Callable[[], Sequence[str]]) -> Column:
+    def matching(
+        self,
+        bodies: pa.Array,
+        record_keys: Callable[[], Sequence[str]],
+        members: Members | None = None,
+    ) -> Column:
         """Return which of these messages (binary, checked JSON, no nulls) match.
 
-        `record_keys` returns the key of each; it is called where columns do not judge.
+        Args:
+            bodies: the messages.
+            record_keys: returns the key of each; it is called where columns do not judge.
+            members: where those of `names` stand, if that is known.
         """
-        found = self._judged(bodies)
+        found = self._judged(bodies, members)
         if found is not None:
             return found
         pairs = zip(bodies.to_pylist(), record_keys(), strict=True)
         return np.array([self._matches(body, record) for body, record in pairs], np.bool_)
 
-    def _judged(self, bodies: pa.Array) -> Column | None:
+    def _judged(self, bodies: pa.Array, members: Members | None) -> Column | None:
         """Return which messages match; None where only closures know."""
         if self._condition is None or not self.paths:
             return None
         # The closures look into no larger message before they have counted its brackets.
         if (pc.max(pc.binary_length(bodies)).as_py() or 0) > BRACKETS_MAX:
             return None
-        texts = texts_of(bodies, self._names)
-        if texts is None:
+        members = members or members_of(bodies, self.names)
+        if members is None:
             return None
+        values = map(members.texts, self.names)
         try:
-            return self._condition(dict(zip(self.paths, texts, strict=True))).true
+            return self._condition(dict(zip(self.paths, values, strict=True))).true
         except InexactError:
             return None
 

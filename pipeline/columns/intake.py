@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 
 import numpy as np
@@ -26,18 +26,22 @@ from tidegate.pipeline.columns.reading import LineInvalidError, MessageReader
 from tidegate.pipeline.columns.rows import Homes, Messages, packed, unpacked
 from tidegate.pipeline.columns.shard import Shard, refused
 from tidegate.pipeline.intervals import MILLISECOND_NS, Column
+from tidegate.pipeline.members.texts import Members, members_of
 
+OFFSET_BYTES = 4  # of a binary array
 REFUSED = -1
 """The number of the shard whose blocks hold lines that are no messages."""
 
 
 class Intake:
-    """Reads the messages of one task."""
+    """Reads the messages of one task; `names` are members that are read of them afterwards."""
 
-    def __init__(self, conflation: Conflation) -> None:
+    def __init__(self, conflation: Conflation, names: Sequence[str] = ()) -> None:
         self._conflation = conflation
         wanted = conflation.filter
         self._filter = None if wanted is None else BatchFilter(wanted, conflation.topic)
+        of_filter = [] if self._filter is None else self._filter.names
+        self._names = [*dict.fromkeys([*of_filter, *names])]
         self._reader = MessageReader(
             [conflation.key],
             conflation.time,
@@ -115,17 +119,20 @@ class Intake:
         gone = np.full(len(bodies), PUT)
         if bodies.null_count:
             gone = np.where(np.asarray(bodies.is_null()), _causes(piece.column("removed")), PUT)
+        members = members_of(bodies, self._names) if self._names else None
         if self._filter is not None:
             there = np.flatnonzero(gone == PUT)
             texts = self.texts
+            has_all = not bodies.null_count
             matching = self._filter.matching(
-                bodies.drop_null() if bodies.null_count else bodies,
+                bodies if has_all else bodies.drop_null(),
                 lambda: [texts[code] for code in codes[there].tolist()],
+                members if has_all else None,
             )
             # Not dropped: a record that stops to match is removed where removals are sent.
             gone[there[~matching]] = UNMATCHED
-            bodies = pc.if_else(pa.array(gone == PUT), bodies, pa.scalar(None, pa.binary()))
-        return _messages(part, piece, codes, times_ns, gone, on_one_line(bodies))
+            bodies = _without(bodies, gone != PUT)
+        return _messages(part, piece, codes, times_ns, gone, on_one_line(bodies), members=members)
 
     def _keys_and_times(self, piece: pa.RecordBatch) -> tuple[Column, Column]:
         """Return keys and times: from the columns where they are complete, else from the bodies."""
@@ -139,7 +146,8 @@ class Intake:
             if len(nobodys):
                 raise LineInvalidError(int(nobodys[0]), "a removal needs a key")
             try:
-                found_ns, [found] = self._reader.read(bodies.drop_null())
+                given = bodies.drop_null() if bodies.null_count else bodies
+                found_ns, [found] = self._reader.read(given)
             except LineInvalidError as error:
                 raise LineInvalidError(int(there[error.index]), error.reason) from None
             codes[there] = found
@@ -163,6 +171,14 @@ class Intake:
         return times_ns
 
 
+def _without(bodies: pa.Array, is_gone: Column) -> pa.Array:
+    """Return bodies with null for some, whose bytes stay where they are."""
+    is_valid = pa.array(~is_gone).buffers()[1]
+    _, edges, content = bodies.buffers()
+    edges = edges.slice(bodies.offset * OFFSET_BYTES)
+    return pa.Array.from_buffers(pa.binary(), len(bodies), [is_valid, edges, content])
+
+
 def _causes(removed: pa.Array) -> Column:
     """Return why each would be gone; DELETED where no known reason is given."""
     found = pc.index_in(removed, pa.array(REASONS, pa.string()), skip_nulls=True)
@@ -178,6 +194,7 @@ def _messages(
     gone: Column,
     bodies: pa.Array,
     reasons: tuple[str, ...] = (),
+    members: Members | None = None,
 ) -> Messages:
     positions = np.asarray(piece.column("position"))
     # The clock so far, which shards need: they see a part of the messages only.
@@ -185,7 +202,7 @@ def _messages(
     published_ms = np.asarray(pc.fill_null(piece.column("time_ms"), NEVER_MS))
     return Messages(
         part, int(positions[0]), int(greatest_ns[-1]), codes, times_ns, greatest_ns, positions,
-        positions, np.ones(len(codes), np.int64), published_ms, gone, bodies, reasons,
+        positions, np.ones(len(codes), np.int64), published_ms, gone, bodies, reasons, members,
     )  # fmt: skip
 
 
@@ -236,7 +253,8 @@ def conflate_blocks(
 
 def combine(batches: Iterator[pa.RecordBatch], conflation: Conflation) -> Iterator[pa.RecordBatch]:
     """Yield one task's PUBLISHED rows as DELIVERIES with saved values, and refused lines."""
-    intake, shard, part = Intake(conflation), Shard(conflation, now_ns=0), ""
+    shard, part = Shard(conflation, now_ns=0), ""
+    intake = Intake(conflation, shard.conflator.bodies.names)
     for found in intake.messages(batches):
         if found.reasons:
             yield refused(found)

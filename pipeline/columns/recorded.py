@@ -82,7 +82,8 @@ def conflate_in_place(
     batches: Iterator[pa.RecordBatch], conflation: Conflation
 ) -> Iterator[pa.RecordBatch]:
     """Yield the deliveries of one task's messages: all messages of their keys, in order."""
-    intake, shard = Intake(conflation), Shard(conflation)
+    shard = Shard(conflation)
+    intake = Intake(conflation, shard.conflator.bodies.names)
     for found in intake.messages(batches):
         if found.reasons:
             yield refused(found)

@@ -35,6 +35,7 @@ import numpy as np
 import pyarrow as pa
 
 from tidegate.pipeline.intervals import Column, by_code
+from tidegate.pipeline.members.texts import Members
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
@@ -222,6 +223,7 @@ class Messages:
         gone: PUT, or why it is gone: DELETED, UNMATCHED or EXPIRED.
         bodies: null where it is not put.
         reasons: why each was set aside; empty for messages that can be taken.
+        members: where some members stand in the bodies, if that is known.
     """
 
     part: str
@@ -237,6 +239,7 @@ class Messages:
     gone: Column
     bodies: pa.Array
     reasons: tuple[str, ...] = ()
+    members: Members | None = None
 
     def combined(self, is_put: Column) -> Messages:
         """Return one row for neighbours of a key with the same times; the newest body is theirs.
@@ -267,6 +270,7 @@ class Messages:
             published_ms=self.published_ms[first],
             gone=self.gone[last],
             bodies=self.bodies.take(pa.array(last)),
+            members=None,
         )
 
     def block(self, stream: int, chosen: Column, keys: Sequence[str], codes: Column) -> Block:

@@ -113,7 +113,7 @@ class Shard:
             lasts=found.positions,
             gone=found.gone,
             absent=np.zeros(count, np.bool_),
-            values=self.conflator.bodies.begin(found.bodies),
+            values=self.conflator.bodies.begin(found.bodies, found.members),
         )
 
     def _deliveries(

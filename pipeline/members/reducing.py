@@ -18,7 +18,14 @@ from tidegate.pipeline.members.states import (
     states_of,
     states_of_saved,
 )
-from tidegate.pipeline.members.texts import MISSING, Texts, can_find, texts_of, top_level
+from tidegate.pipeline.members.texts import (
+    MISSING,
+    Members,
+    Texts,
+    can_find,
+    members_of,
+    top_level,
+)
 from tidegate.pipeline.members.writing import Writer
 
 
@@ -44,7 +51,10 @@ class Combined(NamedTuple):
 
 
 class Folded:
-    """Bodies combined by reducers, in order of publication; a removal adds nothing."""
+    """Bodies combined by reducers, in order of publication; a removal adds nothing.
+
+    `names` are the members that it reads as columns; empty if it reads message by message.
+    """
 
     failures = 0
 
@@ -53,15 +63,21 @@ class Folded:
         self._paths = tuple(dict.fromkeys(column.path for column in reduce.columns))
         self._places = [self._paths.index(column.path) for column in reduce.columns]
         names = [name for name in map(top_level, self._paths) if name and can_find(name)]
-        self._names = names if len(names) == len(self._paths) else None
+        self.names = names if len(names) == len(self._paths) else []
         self._read = read_fields(self._paths)
         self._writer = Writer(reduce)
 
-    def begin(self, bodies: pa.Array) -> Combined:
-        """Return a combination of one message for each."""
-        fields = None if self._names is None else texts_of(bodies, self._names)
-        if fields is None:
+    def begin(self, bodies: pa.Array, members: Members | None = None) -> Combined:
+        """Return a combination of one message for each; `members`: where some members stand."""
+        if not self.names:
+            members = None
+        elif members is None or not members.spans.keys() >= {*self.names}:
+            members = members_of(bodies, self.names)
+        if members is None:
             fields = self._one_by_one(bodies)
+        else:
+            is_put = np.asarray(bodies.is_valid()) if bodies.null_count else None
+            fields = [members.texts(name, is_put) for name in self.names]
         pairs = zip(self._reducers, self._places, strict=True)
         return Combined(bodies, [states_of(reducer, fields[place]) for reducer, place in pairs])
 

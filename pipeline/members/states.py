@@ -272,10 +272,11 @@ def _exact(texts: pa.Array) -> Column | None:
     is_zero = sizes == 0
     if not (is_zero | np.isnan(sizes) | ((sizes >= LEAST) & (sizes < GREATEST))).all():
         return None
-    # 1e-999 is no zero.
-    zeros = texts.filter(pa.array(is_zero)).view(pa.string())
-    if pc.any(pc.match_substring(zeros, "e", ignore_case=True)).as_py():
-        return None
+    if is_zero.any():
+        # 1e-999 is no zero.
+        zeros = texts.filter(pa.array(is_zero)).view(pa.string())
+        if pc.any(pc.match_substring(zeros, "e", ignore_case=True)).as_py():
+            return None
     return numbers
 
 

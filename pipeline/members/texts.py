@@ -8,7 +8,8 @@ escape, white space in odd places) there is no answer, and the caller reads mess
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import msgspec
@@ -75,6 +76,8 @@ class Texts(NamedTuple):
 
     def without(self, is_dropped: pa.Array) -> Texts:
         """Return them without some of the values."""
+        if not pc.any(is_dropped).as_py():
+            return self
         dropped = np.append(np.asarray(is_dropped), False)  # the last for MISSING, which is -1
         return Texts(self.values, np.where(dropped[self.places], MISSING, self.places))
 
@@ -83,47 +86,83 @@ class Texts(NamedTuple):
         return self.values.take(pa.array(self.places, mask=self.places == MISSING))
 
 
-def texts_of(bodies: pa.Array, names: Sequence[str]) -> list[Texts] | None:
-    """Return the texts of some members of objects.
+class Spans(NamedTuple):
+    """Where one member stands: in which objects, and its text from `starts` to `ends`."""
+
+    homes: Column
+    starts: Column
+    ends: Column
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """Some members of many objects: where each stands in the text of all of them.
+
+    Only the texts that are asked for are ever copied.
+    """
+
+    text: Column
+    count: int
+    spans: Mapping[str, Spans]
+
+    def texts(self, name: str, chosen: Column | None = None) -> Texts:
+        """Return the texts of a member in the chosen objects; it is missing in all others."""
+        homes, starts, ends = self.spans[name]
+        if chosen is not None:
+            kept = np.flatnonzero(chosen[homes])
+            homes, starts, ends = homes[kept], starts[kept], ends[kept]
+        places = np.full(self.count, MISSING)
+        places[homes] = np.arange(len(homes))
+        return Texts(slices(self.text, starts, ends), places)
+
+    def among(self, rows: Column, count: int) -> Members:
+        """Return the same where the objects are some rows of more."""
+        spans = {name: each._replace(homes=rows[each.homes]) for name, each in self.spans.items()}
+        return Members(self.text, count, spans)
+
+
+def members_of(bodies: pa.Array, names: Sequence[str]) -> Members | None:
+    """Return where some members of objects stand.
 
     Args:
         bodies: checked JSON (binary), with or without line breaks; null for none.
         names: those of the members, each of which `can_find`.
 
     Returns:
-        For each name the texts, without the white space around them. Of members of one name the
-        last counts. None where a body is no object, or is spelled in an odd way.
+        For each name the places of its texts, without the white space around them. Of members of
+        one name the last counts. None where a body is no object, or is spelled in an odd way.
     """
     there = bodies.drop_null() if bodies.null_count else bodies
     pieces = []
     for start in range(0, max(1, len(there)), OBJECTS_AT_ONCE):
-        found = Objects(there.slice(start, OBJECTS_AT_ONCE)).texts(names)
+        objects = Objects(there.slice(start, OBJECTS_AT_ONCE))
+        found = objects.spans(names)
         if found is None:
             return None
-        pieces.append(found)
-    columns = [_together(column) for column in zip(*pieces, strict=True)]
-    if len(there) == len(bodies):
-        return columns
-    is_there = np.flatnonzero(np.asarray(bodies.is_valid()))
-    return [Texts(values, _spread(places, is_there, len(bodies))) for values, places in columns]
-
-
-def _together(pieces: Sequence[Texts]) -> Texts:
-    if len(pieces) == 1:
-        return pieces[0]
-    before = np.cumsum([0, *(len(values) for values, _ in pieces)]).tolist()
-    shifted = [
-        np.where(places == MISSING, MISSING, places + start)
-        for (_, places), start in zip(pieces, before, strict=False)
+        begin = objects.begin
+        placed = [Spans(homes + start, *(it + begin for it in ends)) for homes, *ends in found]
+        pieces.append(placed)
+    columns = [
+        Spans(*(np.concatenate(each) for each in zip(*column, strict=True)))
+        for column in zip(*pieces, strict=True)
     ]
-    return Texts(pa.concat_arrays([values for values, _ in pieces]), np.concatenate(shifted))
+    spans = dict(zip(names, columns, strict=True))
+    members = Members(content_of(there), len(there), spans)
+    if len(there) == len(bodies):
+        return members
+    return members.among(np.flatnonzero(np.asarray(bodies.is_valid())), len(bodies))
 
 
-def _spread(places: Column, rows: Column, count: int) -> Column:
-    """Return the places of some rows among all of them."""
-    found = np.full(count, MISSING)
-    found[rows] = places
-    return found
+def texts_of(bodies: pa.Array, names: Sequence[str]) -> list[Texts] | None:
+    """Return the texts of some members of objects, as `members_of` finds them."""
+    found = members_of(bodies, names)
+    return None if found is None else [found.texts(name) for name in names]
+
+
+def content_of(bodies: pa.Array) -> Column:
+    """Return the bytes of an array, those before its own and behind them too."""
+    content = bodies.buffers()[2]
+    return _NO_TEXT if content is None else np.frombuffer(content, np.uint8)
 
 
 def doubles(texts: pa.Array) -> Column | None:
@@ -143,12 +182,16 @@ def doubles(texts: pa.Array) -> Column | None:
 
 
 class Objects:
-    """The text of some objects, one after the other; where each starts, and its closing brace."""
+    """The text of some objects, one after the other; where each starts, and its closing brace.
+
+    `begin` is where the text begins in that of the array.
+    """
 
     def __init__(self, bodies: pa.Array) -> None:
-        _, offsets, content = bodies.buffers()
-        edges = np.frombuffer(offsets, np.int32)[bodies.offset : bodies.offset + len(bodies) + 1]
-        text = np.frombuffer(content, np.uint8)[edges[0] : edges[-1]] if content else _NO_TEXT
+        offsets = np.frombuffer(bodies.buffers()[1], np.int32)
+        edges = offsets[bodies.offset : bodies.offset + len(bodies) + 1].astype(np.int64)
+        text = content_of(bodies)[edges[0] : edges[-1]]
+        self.begin = int(edges[0])
         # Longer: a word may be read at every place.
         self.text = np.append(text, np.zeros(PADDING, np.uint8))
         self.starts = edges[:-1] - edges[0]
@@ -162,8 +205,8 @@ class Objects:
         braces = (self.text[self.starts] == OPEN) & (self.text[self.closes] == CLOSE)
         return bool((braces & (self.closes > self.starts)).all())
 
-    def texts(self, names: Sequence[str]) -> list[Texts] | None:
-        """Return what `texts_of` does."""
+    def spans(self, names: Sequence[str]) -> list[Spans] | None:
+        """Return where members stand in the text, as `members_of` does."""
         text, starts = self.text, self.starts
         if not self.are_objects:
             return None
@@ -203,15 +246,17 @@ class Objects:
         outer[marks[commas & (depth == 1)]] = True
         return outer
 
-    def _cut(self, is_edge: Column, names: Sequence[str]) -> list[Texts] | None:
-        """Return the texts of members, with these commas between them; None for odd spellings."""
+    def _cut(self, is_edge: Column, names: Sequence[str]) -> list[Spans] | None:
+        """Return where members stand, with these commas between them; None for odd spellings."""
         text = self.text
         is_edge[self.starts] = True
         is_edge[self.closes] = True
         edges = np.flatnonzero(is_edge)
         ends_object = text.take(edges) == CLOSE
         at = edges + 1
-        at += text.take(at) == SPACE
+        has_spaces = bool((text == SPACE).any())
+        if has_spaces:
+            at += text.take(at) == SPACE
         if not ((text.take(at) == QUOTE) | ends_object).all():
             return None
         homes = np.cumsum(ends_object)
@@ -226,32 +271,32 @@ class Objects:
                 # Names longer than the padding may lead behind the text, where no name goes on.
                 places = np.minimum(at[found] + start, len(words) - 1)
                 found = found[_begin_with(words[places], quoted[start : start + WORD_BYTES])]
-            column = self._column(quoted, found, at[found], edges, homes)
-            if column is None:
+            colons = at[found] + len(quoted)
+            starts, ends = colons + 1, edges[found + 1]
+            if has_spaces:
+                starts += text[starts] == SPACE
+                ends -= text[ends - 1] == SPACE
+            if not (text[colons] == COLON).all() or not self._are_whole(starts, ends):
                 return None
-            columns.append(column)
+            columns.append(_last_of_each(Spans(homes[found], starts, ends)))
         return columns
 
-    def _column(
-        self, quoted: bytes, found: Column, at: Column, edges: Column, homes: Column
-    ) -> Texts | None:
-        text, count = self.text, len(self.starts)
-        colons = at + len(quoted)
-        starts, ends = colons + 1, edges[found + 1]
-        starts += text[starts] == SPACE
-        ends = ends - (text[ends - 1] == SPACE)
-        first, last = text[starts], text[ends - 1]
+    def _are_whole(self, starts: Column, ends: Column) -> bool:
+        """Return whether each value has all of its text, and no white space around it."""
+        first, last = self.text[starts], self.text[ends - 1]
+        is_string = first == QUOTE
         # A string that a comma has cut does not end with its quote.
-        is_whole = (first != QUOTE) | ((last == QUOTE) & (ends - starts > 1))
-        is_tight = (text[colons] == COLON) & (first > SPACE) & (last > SPACE)
-        if not (is_whole & is_tight).all():
-            return None
-        homes = homes[found]
-        if (homes[1:] == homes[:-1]).any():
-            is_last = np.append(homes[1:] != homes[:-1], True)
-            homes, starts, ends = homes[is_last], starts[is_last], ends[is_last]
-        values = slices(text, starts, ends)
-        return Texts(values, _spread(np.arange(len(homes)), homes, count))
+        if is_string.any() and not (~is_string | ((last == QUOTE) & (ends - starts > 1))).all():
+            return False
+        return bool((first > SPACE).all() and (last > SPACE).all())
+
+
+def _last_of_each(found: Spans) -> Spans:
+    homes = found.homes
+    if not (homes[1:] == homes[:-1]).any():
+        return found
+    is_last = np.append(homes[1:] != homes[:-1], True)
+    return Spans(*(column[is_last] for column in found))
 
 
 def slices(text: Column, starts: Column, ends: Column) -> pa.Array:

@@ -6,7 +6,7 @@ shape are written together, a column of values after the other.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 import msgspec
@@ -64,18 +64,25 @@ class Writer:
             return self._one_by_one(bodies, *results)
         pieces: list[pa.Array] = []
         order: list[Column] = []
-        for names, rows, values in shapes.together():
-            chosen = [result.take(pa.array(rows)) for result in results]
-            pieces.append(self._of_shape(names, values, chosen))
+        longer: list[Column] = []
+        for names, rows, cells in shapes.together():
+            if not {*names}.isdisjoint(self._targets):
+                chosen = [result.take(pa.array(rows)) for result in results]
+                pieces.append(self._of_shape(names, shapes.values(cells), chosen))
+                order.append(rows)
+            else:
+                longer.append(rows)
+        for write, rows in ((self._longer, _joined(longer)), (self._one_by_one, shapes.rest)):
+            if len(rows) == len(bodies):
+                return write(bodies, *results)
+            few = pa.array(rows)
+            pieces.append(write(bodies.take(few), *(result.take(few) for result in results)))
             order.append(rows)
-        rest = shapes.rest
-        if len(rest):
-            few = pa.array(rest)
-            pieces.append(
-                self._one_by_one(bodies.take(few), *(result.take(few) for result in results))
-            )
-            order.append(rest)
-        return pa.concat_arrays(pieces).take(pa.array(np.argsort(np.concatenate(order))))
+        return pa.concat_arrays(pieces).take(pa.array(np.argsort(_joined(order))))
+
+    def _longer(self, bodies: pa.Array, *results: pa.Array) -> pa.Array:
+        """Return objects without white space, nor members of these names, with the results."""
+        return _object([pc.binary_slice(bodies, 0, -1)], zip(self._targets, results, strict=True))
 
     def _one_by_one(self, bodies: pa.Array, *results: pa.Array) -> pa.Array:
         rows = zip(bodies.to_pylist(), *(result.to_pylist() for result in results), strict=True)
@@ -88,16 +95,25 @@ class Writer:
         members = dict(zip(names, values, strict=True)) | dict(
             zip(self._targets, results, strict=True)
         )
-        parts = [
-            # Null where its value is.
-            pc.binary_join_element_wise(pa.scalar(b",%s:" % name), value, NOTHING)
-            for name, value in members.items()
-        ]
-        joined = pc.binary_join_element_wise(
-            *parts, pa.scalar(b"}"), NOTHING, null_handling="replace", null_replacement=""
-        )
         # The comma of the first member that is there; a message has a key, which no result removes.
-        return pc.binary_replace_slice(joined, 0, 1, b"{")
+        return pc.binary_replace_slice(_object([], members.items()), 0, 1, b"{")
+
+
+def _object(begins: list[pa.Array], members: Iterable[tuple[bytes, pa.Array]]) -> pa.Array:
+    """Return objects with these members behind what there is; none where a value is null."""
+    parts = [*begins]
+    for name, value in members:
+        start = pa.scalar(b",%s:" % name)
+        # Null where its value is.
+        alone = [pc.binary_join_element_wise(start, value, NOTHING)]
+        parts += alone if value.null_count else [start, value]
+    return pc.binary_join_element_wise(
+        *parts, pa.scalar(b"}"), NOTHING, null_handling="replace", null_replacement=""
+    )
+
+
+def _joined(rows: list[Column]) -> Column:
+    return np.concatenate([np.zeros(0, np.int64), *rows])
 
 
 class _Shapes:
@@ -118,7 +134,7 @@ class _Shapes:
         at, ends = edges[places] + 1, edges[places + 1]
         quotes = np.flatnonzero(text == QUOTE)
         colons = quotes[np.searchsorted(quotes, at) + 1] + 1
-        self._values = slices(text, colons + 1, ends)
+        self._text, self._starts, self._ends = text, colons + 1, ends
         encoded = slices(text, at, colons).dictionary_encode()
         self._names: list[bytes] = encoded.dictionary.to_pylist()
         self._codes = np.asarray(encoded.indices).astype(np.int64)
@@ -144,9 +160,13 @@ class _Shapes:
         outer[objects.closes] = True
         return cls(objects, np.flatnonzero(outer), plain)
 
-    def together(self) -> list[tuple[list[bytes], Column, list[pa.Array]]]:
-        """Return the names of each shape, the objects of it, and a column for each name."""
-        found: list[tuple[list[bytes], Column, list[pa.Array]]] = []
+    def values(self, cells: Column) -> list[pa.Array]:
+        """Return the texts of some cells, a column for each name."""
+        return [slices(self._text, self._starts[each], self._ends[each]) for each in cells.T]
+
+    def together(self) -> list[tuple[list[bytes], Column, Column]]:
+        """Return the names of each shape, the objects of it, and cells: a column for each name."""
+        found: list[tuple[list[bytes], Column, Column]] = []
         rest = [self.rest]
         for count in np.unique(self._counts).tolist():
             alike = np.flatnonzero(self._counts == count)
@@ -166,7 +186,6 @@ class _Shapes:
                 if len(set(shape)) < count or len(found) == SHAPES_MAX:
                     rest.append(rows)
                     continue
-                values = [self._values.take(pa.array(column)) for column in cells[chosen].T]
-                found.append(([self._names[code] for code in shape], rows, values))
+                found.append(([self._names[code] for code in shape], rows, cells[chosen]))
         self.rest = np.concatenate(rest)
         return found

@@ -18,7 +18,7 @@ from tidegate.keys.reducers import Reduce, Reducer
 from tidegate.pipeline.intervals import Interval, Pace, one_run_each
 from tidegate.pipeline.members.reducing import Combined, Folded
 from tidegate.pipeline.members.states import Picked, States, Totals, states_of, states_of_saved
-from tidegate.pipeline.members.texts import Texts
+from tidegate.pipeline.members.texts import Texts, members_of
 
 REDUCERS = [
     "[/v:sum,/v:max@hi,/v:first@open,/v:count@n]",
@@ -188,3 +188,13 @@ def test_columns_again_after_an_odd_value() -> None:
     later = of_rules.joined(kept, block(b'{"v":3}'))
     # The sum has forgotten the word; a maximum needs it while no number came.
     assert [type(column) for column in later.columns] == [States, Totals]
+
+
+@pytest.mark.parametrize("rules", ["[/v:max]", "[/v:max,/w:sum]", "[/o/v:sum]"])
+@pytest.mark.parametrize("known", [["v"], ["u"], ["u", "v", "w"]])
+def test_members_that_are_known_are_no_promise_of_all(rules: str, known: list[str]) -> None:
+    """A filter reads others than reducers do."""
+    bodies = pa.array([b'{"u":1,"v":2,"w":3,"o":{"v":4}}', None], pa.binary())
+    of_rules = Folded(Reduce.parse(rules))
+    found = of_rules.begin(bodies, members_of(bodies, known))
+    assert of_rules.shown(found).to_pylist() == of_rules.shown(of_rules.begin(bodies)).to_pylist()
