@@ -93,11 +93,7 @@ if_match_option = click.option(
 )
 FIELD_OPTIONS = (
     click.option(
-        "--key",
-        "key_paths",
-        metavar="PATHS",
-        multiple=True,
-        help="Fields of the key, such as /symbol,/venue; repeated, they add up.",
+        "--key", "key_paths", metavar="PATHS", multiple=True, help="Fields of the key: /sym,/venue."
     ),
     click.option("--type", help="Type of messages: json (default), text, binary or series."),
     click.option(
