@@ -40,7 +40,8 @@ class Published:
     """The result of a publish: number of messages, bookmarks of the first and the last.
 
     With `duplicate` the request had been published before. The result of one with an idempotency
-    key is then the first one's; a numbered one has no messages and no bookmarks.
+    key is then the first one's; a numbered one has no messages and no bookmarks, but the highest
+    `sequence` of its producer.
     """
 
     topic: str
@@ -48,6 +49,7 @@ class Published:
     first: str | None
     last: str | None
     duplicate: bool
+    sequence: int | None = None
 
     @classmethod
     def of(cls, answer: Fields) -> Published:
@@ -58,6 +60,7 @@ class Published:
             first=answer.get("first"),
             last=answer.get("last"),
             duplicate=bool(answer.get("duplicate")),
+            sequence=answer.get("sequence"),
         )
 
 

@@ -14,7 +14,7 @@ from tidegate.clients.answers import Fields, Journal, Published, TopicsPage
 from tidegate.clients.errors import GatewayProblem
 from tidegate.clients.live.live import Live
 from tidegate.clients.live.wish import Wish
-from tidegate.clients.publishing.outbox import DELIVERY_S, LIMITS, Batch, Limits
+from tidegate.clients.publishing.outbox import DELIVERY_S, LIMITS, Batch, Limits, Outbox
 from tidegate.clients.publishing.publisher import Publisher
 from tidegate.clients.requests import NDJSON, Post, RecordKey, new_key, request_of, topic_path
 from tidegate.clients.retry import PATIENCE_S, TOPIC_UNKNOWN, Retry, Trouble
@@ -22,7 +22,7 @@ from tidegate.clients.session import Session
 from tidegate.clients.stream import Stream
 from tidegate.clients.subscription import Subscription
 from tidegate.clients.token import Token, TokenSource
-from tidegate.clients.transport import ANSWER_SECONDS_MAX, Given, Transport, is_temporary
+from tidegate.clients.transport import ANSWER_SECONDS_MAX, Given, Transport
 
 PIECE_BYTES = 4 * 1024 * 1024  # read at once from a file that may be larger than memory
 
@@ -202,7 +202,11 @@ class Gateway:
             return False
 
     def publisher(
-        self, topic: str, limits: Limits = LIMITS, patience_s: float = DELIVERY_S
+        self,
+        topic: str,
+        limits: Limits = LIMITS,
+        patience_s: float = DELIVERY_S,
+        producer: str | None = None,
     ) -> Publisher:
         """Return a publisher, which collects messages to batches; each counts once.
 
@@ -210,12 +214,14 @@ class Gateway:
             topic: to publish to.
             limits: of batches, and of what waits.
             patience_s: how long a batch is repeated before the publisher stops.
+            producer: a name that no other writer of the topic has. Each message has a `sequence`
+                then, and counts once also if a later program publishes it again.
         """
 
-        def send(batch: Batch) -> object:
+        def send(batch: Batch) -> Published:
             return self._transport.ask(requests.publish(topic, batch.post, once=True))
 
-        return Publisher(send, limits, Retry(patience_s), is_temporary)
+        return Publisher(send, Outbox(limits, producer), Retry(patience_s))
 
     def sow(self, topic: str, **query: str | int | None) -> Iterator[bytes]:
         """Yield the state of the world as JSON texts, one for each record.

@@ -8,9 +8,10 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from tidegate.clients.errors import GatewayError, GatewayProblem
+from tidegate.clients.errors import GatewayError, GatewayProblem, GatewayUnreachable
 
 PATIENCE_S = 10.0
+TOO_MANY = 429
 PAUSE_FIRST_S = 0.25
 PAUSE_MOST_S = 2.0  # of a request: someone waits for its answer
 RETURN_MOST_S = 30.0  # of a subscription, which may wait for a long restart
@@ -18,6 +19,13 @@ RETURN_MOST_S = 30.0  # of a subscription, which may wait for a long restart
 Answer = TypeVar("Answer")
 Chance = Callable[[float, float], float]
 OnRetry = Callable[[Exception], None]
+
+
+def is_temporary(error: Exception) -> bool:
+    """Return True if a repeated request may succeed: no answer, 429, or any 5xx."""
+    if isinstance(error, GatewayProblem):
+        return error.status == TOO_MANY or error.status >= 500
+    return isinstance(error, GatewayUnreachable)
 
 
 def doubled_s(failures: int, first_s: float, most_s: float) -> float:
@@ -132,7 +140,7 @@ class Retry:
     def call(
         self,
         ask: Callable[[], Answer],
-        is_worth_retrying: Callable[[Exception], bool],
+        is_worth_retrying: Callable[[Exception], bool] = is_temporary,
         on_retry: OnRetry | None = None,
     ) -> Answer:
         """Return the answer of `ask`, calling it until it succeeds or time is up.
@@ -155,7 +163,9 @@ class Retry:
             self._pause(wait_s)
 
     def attempts(
-        self, is_worth_retrying: Callable[[Exception], bool], on_retry: OnRetry | None = None
+        self,
+        is_worth_retrying: Callable[[Exception], bool] = is_temporary,
+        on_retry: OnRetry | None = None,
     ) -> Attempts:
         """Return the attempts at one request, for a caller that waits by itself."""
         on_retry = on_retry or self._on_retry

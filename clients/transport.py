@@ -20,7 +20,7 @@ from tidegate.clients.errors import (
     GatewayUnreachable,
 )
 from tidegate.clients.requests import JSON, NDJSON, NO_CONTENT, NOT_MODIFIED, Request
-from tidegate.clients.retry import Retry, Trouble, reporting
+from tidegate.clients.retry import Retry, Trouble, is_temporary, reporting
 from tidegate.clients.token import Token
 
 ANSWER_SECONDS_MAX = 60.0  # a commit of a million messages takes a while
@@ -29,7 +29,6 @@ HEADER_SECONDS_MAX = 30.0  # of a stream, which a gateway that is well answers a
 EVENT_STREAM = "text/event-stream"
 OUT = 503  # the bus is out, or the gateway is shutting down
 OUT_FOR_A_WHILE = frozenset({502, OUT, 504})
-TOO_MANY = 429
 CERTIFICATE_VARIABLE = "TIDEGATE_CLIENT_CERT"
 _USER = re.compile(r"//[^/@]*@")
 
@@ -253,13 +252,6 @@ def is_gateway_out(error: Exception) -> bool:
     if isinstance(error, GatewayProblem):
         return error.status in OUT_FOR_A_WHILE
     return isinstance(error, GatewayUnreachable) and error.was_reached
-
-
-def is_temporary(error: Exception) -> bool:
-    """Return True if a repeated request may succeed: no answer, 429, or any 5xx."""
-    if isinstance(error, GatewayProblem):
-        return error.status == TOO_MANY or error.status >= 500
-    return isinstance(error, GatewayUnreachable)
 
 
 def _checked_address(text: str) -> str:

@@ -6,6 +6,7 @@ same build. Zensical 0.0.73 found the same wrong links in half the time, but has
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from pathlib import Path
@@ -54,22 +55,34 @@ pygments_dark_style = "monokai"
 PLAIN = ("filter", "http", "options", "story")
 # Files beside docs/ have a page of the site that includes them.
 OUTSIDE = {
-    "../SECURITY.md": "security-policy.md",
-    "../CHANGELOG.md": "changelog.md",
-    "../README.md": "index.md",
+    "SECURITY.md": "security-policy.md",
+    "CHANGELOG.md": "changelog.md",
+    "README.md": "index.md",
 }
 
 
-def at_home(page: str) -> str:
+def at_home(page: str, name: str = "index") -> str:
     """Return a page whose links to files beside docs/ lead to their pages of the site.
 
     A link to any other file of the repository, which the site does not have, becomes its path.
+
+    Args:
+        page: the text.
+        name: of the page, from whose folder its links lead on.
     """
-    for file, name in OUTSIDE.items():
-        page = page.replace(f"]({file}", f"]({name}")
-    return re.sub(
-        r"\[([^\]]+)\]\(\.\./(?!contract|glossary|options)([\w./-]+)\)", r"\1 (`\2`)", page
-    )
+    folder = (HERE / name).parent
+
+    def link(found: re.Match[str]) -> str:
+        file = Path(os.path.normpath(folder / found[2]))
+        if file.is_relative_to(HERE):
+            return found[0]
+        path = file.relative_to(HERE.parent)
+        inside = OUTSIDE.get(str(path))
+        if inside is None:
+            return f"{found[1]} (`{path}`)"
+        return f"[{found[1]}]({os.path.relpath(HERE / inside, folder)}{found[3]})"
+
+    return re.sub(r"\[([^\]]+)\]\((\.\./[\w./-]+)((?:#[\w-]+)?)\)", link, page)
 
 
 def write_llms(app: Sphinx, failure: Exception | None) -> None:
@@ -79,7 +92,7 @@ def write_llms(app: Sphinx, failure: Exception | None) -> None:
     lines = ["# Tidegate", "", f"> {SUMMARY}", ""]
     whole = []
     for name in ordered(app):
-        text = filled(at_home(with_files(HERE / f"{name}.md")))
+        text = filled(at_home(with_files(HERE / f"{name}.md"), name))
         (app.outdir / f"{name}.md").write_text(text, "utf-8")
         lines.append(f"- [{title_of(text)}]({name}.md): {first_paragraph(text)}")
         whole.append(text)
@@ -139,7 +152,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
         app.add_lexer(name, TextLexer)
 
     def read(_: Sphinx, name: str, source: list[str]) -> None:
-        source[0] = filled(at_home(source[0]))
+        source[0] = filled(at_home(source[0], name))
 
     app.connect("source-read", read)
     app.connect("build-finished", write_llms)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +93,7 @@ if_match_option = click.option(
 )
 FIELD_OPTIONS = (
     click.option(
-        "--key", "key_paths", metavar="PATHS", help="Fields of the key, such as /symbol,/venue."
+        "--key", "key_paths", metavar="PATHS", multiple=True, help="Fields of the key: /sym,/venue."
     ),
     click.option("--type", help="Type of messages: json (default), text, binary or series."),
     click.option(
@@ -257,7 +257,7 @@ def definition_of(
     topic: str,
     *,
     file: str | None,
-    key_paths: str | None,
+    key_paths: Sequence[str],
     history: int | None,
     assigned: dict[str, object],
     **texts: str | None,
@@ -268,9 +268,10 @@ def definition_of(
         UsageInvalid: the file cannot be read, or has no definition of this topic.
     """
     definition = {} if file is None else _read(file, topic)
-    if key_paths is not None:
+    if key_paths:
         # An empty text is a definition without a key, which differs from no flag at all.
-        definition["key"] = [path.strip() for path in key_paths.split(",") if path.strip()]
+        paths = (path.strip() for text in key_paths for path in text.split(","))
+        definition["key"] = [path for path in paths if path]
     if history is not None:
         definition["history"] = {"messages": history}
     definition |= {name: text for name, text in texts.items() if text is not None}

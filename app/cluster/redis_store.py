@@ -223,9 +223,11 @@ class RedisStore:
         with translate_errors():
             reply = await self._run(scripts.APPEND, log.append_keys(publication), arguments)
         match reply:
-            case [b"new" | b"again" as outcome, first, last, waits]:
+            case [b"new" | b"again" | b"known" as outcome, first, last, waits]:
                 if waits:  # a sync of the disk runs: Redis may have replied before its write
                     await wait_until_written(self._connection)
+                if outcome == b"known":
+                    return Appended(0, 0, duplicate=True, highest=int(last))
                 return Appended(first, last, duplicate=outcome == b"again")
             case [b"moved"]:
                 raise HeadMoved

@@ -117,7 +117,7 @@ if ARGV[8] ~= '' then
         if not below(highest, ARGV[10]) then
             redis.call('HSET', producers, ARGV[8], ARGV[9] .. ' ' .. highest)
             forget_stages()
-            return {'again', 0, 0, waits(ARGV[2])}
+            return {'known', 0, highest, waits(ARGV[2])}
         end
     end
 end

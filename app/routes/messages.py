@@ -246,13 +246,15 @@ def published(entry: CatalogTopic, appended: Appended) -> Response:
 def _answer_of(entry: CatalogTopic, appended: Appended) -> bytes:
     # The store keeps the places of an idempotency key, and none of a producer's duplicate.
     epoch, is_known = entry.record.epoch, appended.first > 0
-    answer = {
+    answer: dict[str, object] = {
         "topic": entry.record.name,
         "messages": appended.last - appended.first + 1 if is_known else 0,
         "first": str(Bookmark(epoch, appended.first)) if is_known else None,
         "last": str(Bookmark(epoch, appended.last)) if is_known else None,
         "duplicate": appended.duplicate,
     }
+    if appended.highest is not None:
+        answer["sequence"] = appended.highest
     return msgspec.json.encode(answer)
 
 
@@ -265,7 +267,7 @@ class Reading(Parameters):
         Field(alias="from", description="`epoch`, or a bookmark: messages after it"),
     ] = "epoch"
     limit: Annotated[
-        int, whole("limit", 1, JOURNAL_LIMIT_MAX), Field(description="At most this many messages")
+        int, whole("limit", 1, JOURNAL_LIMIT_MAX), Field(description="1,000 if absent")
     ] = JOURNAL_LIMIT
 
 
@@ -282,7 +284,7 @@ class Reading(Parameters):
 async def read_journal(
     request: Request, topic: TopicPath, asked: Annotated[Reading, Query()]
 ) -> Response:
-    """Return the messages after `from`, oldest first; 410 when they are no longer kept."""
+    """Return the messages after `from`; `Tidegate-Bookmark` is the `from` of the next page."""
     quotas = gateway_of(request).quotas
     with ExitStack() as held:
         held.enter_context(quotas.reading(subject_in(request.scope)))

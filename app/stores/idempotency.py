@@ -26,11 +26,13 @@ def earlier_result(
         appended = _earlier_retry(connection, topic, publication.retry, publication.timestamp_ms)
         if appended is not None:
             return appended
-    if publication.producer is None or _is_new(connection, topic, publication.producer):
+    producer = publication.producer
+    highest = None if producer is None else _known(connection, topic, producer)
+    if highest is None:
         return None
     # The first request published the items, so the stages of its repetition are not needed.
     forget_stages(connection, topic, publication.stages)
-    return Appended(0, 0, duplicate=True)
+    return Appended(0, 0, duplicate=True, highest=highest)
 
 
 def check_limits(
@@ -152,21 +154,21 @@ def _earlier_retry(
     return Appended(first, last, duplicate=True)
 
 
-def _is_new(connection: sqlite3.Connection, topic: int, producer: Producer) -> bool:
-    """Return whether the sequence is above the highest; record a newer run in any case."""
+def _known(connection: sqlite3.Connection, topic: int, producer: Producer) -> int | None:
+    """Return the highest sequence if this one is not above it; record a newer run then."""
     row = connection.execute(
         "SELECT run, sequence FROM producers WHERE topic = ? AND name = ?", (topic, producer.name)
     ).fetchone()
     if row is None:
-        return True
+        return None
     run, highest = row
     if producer.run < run:
         raise Problem("producer-fenced", "A newer run of this producer has committed.")
     if producer.sequence > highest:
-        return True
+        return None
     # Noted for a duplicate as well: from now on requests of older runs are fenced.
     _put_producer(connection, topic, Producer(producer.name, highest, producer.run))
-    return False
+    return int(highest)
 
 
 def _put_producer(connection: sqlite3.Connection, topic: int, producer: Producer) -> None:

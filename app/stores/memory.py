@@ -162,7 +162,8 @@ class _Topic:
             return earlier
         if publication.producer is not None and not self._is_new(publication.producer):
             self._delete_stages(publication.stages)
-            return Appended(0, 0, duplicate=True)
+            highest = self.producers[publication.producer.name].sequence
+            return Appended(0, 0, duplicate=True, highest=highest)
         # After the duplicates: a repetition gets its answer whatever was written since.
         if publication.expected_head not in (None, self.last):
             raise HeadMoved

@@ -86,11 +86,13 @@ class Appended:
     """The assigned offsets, `first` to `last` without gaps.
 
     For a duplicate they are those of the first request; 0 for a producer's, which are not stored.
+    `highest` is then the producer's highest number.
     """
 
     first: int
     last: int
     duplicate: bool = False
+    highest: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,12 +16,12 @@ from tidegate.clients.aio.transport import AsyncTransport
 from tidegate.clients.answers import Fields, Published
 from tidegate.clients.errors import GatewayProblem
 from tidegate.clients.live.wish import Wish
-from tidegate.clients.publishing.outbox import DELIVERY_S, LIMITS, Batch, Limits
+from tidegate.clients.publishing.outbox import DELIVERY_S, LIMITS, Batch, Limits, Outbox
 from tidegate.clients.requests import Defined, Post, RecordKey, new_key, request_of, topic_path
 from tidegate.clients.retry import PATIENCE_S, TOPIC_UNKNOWN, Retry, Trouble
 from tidegate.clients.stream import Stream
 from tidegate.clients.token import Token, TokenSource
-from tidegate.clients.transport import ANSWER_SECONDS_MAX, Given, is_temporary
+from tidegate.clients.transport import ANSWER_SECONDS_MAX, Given
 
 
 class AsyncGateway:
@@ -128,20 +128,18 @@ class AsyncGateway:
         return await self._transport.ask(requests.publish(topic, post), trouble)
 
     def publisher(
-        self, topic: str, limits: Limits = LIMITS, patience_s: float = DELIVERY_S
+        self,
+        topic: str,
+        limits: Limits = LIMITS,
+        patience_s: float = DELIVERY_S,
+        producer: str | None = None,
     ) -> AsyncPublisher:
-        """Return a publisher, which collects messages to batches; each counts once.
+        """Return a publisher of batches that count once each; see `Gateway.publisher`."""
 
-        Args:
-            topic: to publish to.
-            limits: of batches, and of what waits.
-            patience_s: how long a batch is repeated before the publisher stops.
-        """
-
-        async def send(batch: Batch) -> object:
+        async def send(batch: Batch) -> Published:
             return await self._transport.ask(requests.publish(topic, batch.post, once=True))
 
-        return AsyncPublisher(send, limits, Retry(patience_s), is_temporary)
+        return AsyncPublisher(send, Outbox(limits, producer), Retry(patience_s))
 
     def sow(self, topic: str, **query: str | int | None) -> AsyncIterator[bytes]:
         """Yield the state of the world as JSON texts; `query` is that of `Gateway.sow`."""

@@ -9,30 +9,24 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Self
 
-from tidegate.clients.publishing.outbox import Batch, Limits, Outbox
+from tidegate.clients.answers import Published
+from tidegate.clients.publishing.outbox import Batch, Outbox
 from tidegate.clients.retry import Retry, repeated
 
-AsyncSend = Callable[[Batch], Awaitable[object]]
+AsyncSend = Callable[[Batch], Awaitable[Published]]
 
 
 class AsyncPublisher:
     """Sends messages to one topic in batches, in their order, and each exactly once.
 
-    It behaves as `Publisher`; arguments are the same. It has to be closed, as its loop ends with
-    the program: use it as an asynchronous context manager.
+    It behaves as `Publisher`; arguments and errors are the same. It has to be closed, as its loop
+    ends with the program: use it as an asynchronous context manager.
     """
 
-    def __init__(
-        self,
-        send: AsyncSend,
-        limits: Limits,
-        retry: Retry,
-        is_worth_retrying: Callable[[Exception], bool],
-    ) -> None:
+    def __init__(self, send: AsyncSend, outbox: Outbox, retry: Retry) -> None:
         self._send = send
         self._retry = retry
-        self._is_worth_retrying = is_worth_retrying
-        self._outbox = Outbox(limits)
+        self._outbox = outbox
         self._moved = asyncio.Condition()
         self._is_closed = False
         self._task = asyncio.create_task(self._run(), name="tidegate-publisher")
@@ -47,27 +41,17 @@ class AsyncPublisher:
         """The messages that no answer has confirmed, in their order."""
         return self._outbox.unsent
 
-    async def publish(self, message: Any) -> None:
-        """Take a message: a JSON value, or its text as bytes; wait while too much is unsent.
-
-        Raises:
-            PublisherStopped: an earlier batch could not be delivered.
-            ValueError: the publisher is closed, or the text has a line break.
-        """
+    async def publish(self, message: Any, sequence: int | None = None) -> None:
+        """Take a message: a JSON value, or its text as bytes; wait while too much is unsent."""
         async with self._moved:
             await self._moved.wait_for(lambda: self._outbox.has_room or self._is_closed)
             if self._is_closed:
                 raise ValueError("the publisher is closed")
-            self._outbox.add(message, time.monotonic())
+            self._outbox.add(message, time.monotonic(), sequence)
             self._moved.notify_all()
 
     async def flush(self, seconds_max: float | None = None) -> None:
-        """Send all that was published, and wait until it is confirmed.
-
-        Raises:
-            PublisherStopped: a batch could not be delivered.
-            TimeoutError: it takes longer; nothing is lost, and the publisher goes on.
-        """
+        """Send all that was published, and wait until it is confirmed."""
 
         def is_done() -> bool:
             self._outbox.check()
@@ -79,11 +63,7 @@ class AsyncPublisher:
             await self._moved.wait_for(is_done)
 
     async def close(self) -> None:
-        """Flush, and take nothing more.
-
-        Raises:
-            PublisherStopped: a batch could not be delivered.
-        """
+        """Flush, and take nothing more."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -101,15 +81,15 @@ class AsyncPublisher:
     async def _run(self) -> None:
         while (batch := await self._next()) is not None:
             try:
-                attempts = self._retry.attempts(self._is_worth_retrying)
-                await repeated(functools.partial(self._send, batch), attempts)
+                send = functools.partial(self._send, batch)
+                published = await repeated(send, self._retry.attempts())
             except Exception as error:
                 async with self._moved:
                     self._outbox.failed(error)
                     self._moved.notify_all()
                 return
             async with self._moved:
-                self._outbox.sent()
+                self._outbox.sent(published.sequence)
                 self._moved.notify_all()
 
     async def _next(self) -> Batch | None:

@@ -10,7 +10,7 @@ import httpx2
 from tidegate.clients.answers import Lines, problem_of, require_media_type
 from tidegate.clients.errors import AnswerInvalid
 from tidegate.clients.requests import JSON, NDJSON, NO_CONTENT, Request
-from tidegate.clients.retry import Attempts, Retry, Trouble, repeated, reporting
+from tidegate.clients.retry import Attempts, Retry, Trouble, is_temporary, repeated, reporting
 from tidegate.clients.token import Token
 from tidegate.clients.transport import (
     EVENT_STREAM,
@@ -20,7 +20,6 @@ from tidegate.clients.transport import (
     http_arguments,
     is_fine,
     is_gateway_out,
-    is_temporary,
     stream_arguments,
 )
 

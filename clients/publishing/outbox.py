@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from tidegate.clients.errors import PublisherStopped
+from tidegate.clients.errors import GatewayError, PublisherStopped
 from tidegate.clients.requests import Post, new_key
 
 COUNT_MAX = 1_000
@@ -40,15 +40,10 @@ LIMITS = Limits()
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Messages of one request; the key makes it count once, however often it is sent."""
+    """Messages of one request, whose key makes it count once, however often it is sent."""
 
     lines: list[bytes]
-    key: str
-
-    @property
-    def post(self) -> Post:
-        """The request's body and header."""
-        return Post.of(self.lines, idempotency_key=self.key)
+    post: Post
 
 
 class Outbox:
@@ -56,16 +51,22 @@ class Outbox:
 
     Times are seconds of any clock that never goes back.
 
+    With a producer each message has a number. The first goes alone: if the gateway knows its
+    number, it answers with the highest, and nothing up to that is sent.
+
     Attributes:
         delivered: messages that the gateway has confirmed.
         taken: messages that `add` has taken.
     """
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, producer: str | None = None) -> None:
         self.delivered = 0
         self.taken = 0
         self._limits = limits
-        self._waiting: deque[tuple[bytes, float]] = deque()
+        self._producer = producer
+        self._last: int | None = None  # number of the last message taken
+        self._highest: int | None = None  # that the gateway knew; None before its first answer
+        self._waiting: deque[tuple[bytes, float, int | None]] = deque()
         self._waiting_bytes = 0
         self._sending: Batch | None = None
         self._flush_to = 0
@@ -80,22 +81,29 @@ class Outbox:
     def unsent(self) -> list[bytes]:
         """The messages that no answer has confirmed, in their order."""
         sending = [] if self._sending is None else self._sending.lines
-        return [*sending, *(line for line, _ in self._waiting)]
+        return [*sending, *(line for line, *_ in self._waiting)]
 
-    def add(self, message: Any, now: float) -> None:
+    def add(self, message: Any, now: float, sequence: int | None = None) -> None:
         """Take a message: a value, or its JSON text as bytes.
 
         Raises:
             PublisherStopped: an earlier batch could not be delivered.
-            ValueError: the text has a line break, which would make two messages of it.
+            ValueError: the text has a line break, which would make two messages of it; the number
+                does not rise, or stands without a producer.
         """
         self.check()
+        if (sequence is None) is not (self._producer is None):
+            raise ValueError("a producer gives each message a sequence, and nobody else does")
+        if sequence is not None and self._last is not None and sequence <= self._last:
+            raise ValueError(f"sequence {sequence} is not above {self._last}")
         line = message if isinstance(message, bytes) else msgspec.json.encode(message)
         if b"\n" in line or b"\r" in line:
             raise ValueError("a message is one line of JSON")
-        self._waiting.append((line, now))
+        self._waiting.append((line, now, sequence))
         self._waiting_bytes += len(line)
+        self._last = sequence
         self.taken += 1
+        self._skip_known()
 
     def flush(self) -> int:
         """Make all that was taken due; return the count of `delivered` that says it is done."""
@@ -125,24 +133,41 @@ class Outbox:
         if self.due_s(now) != 0.0:
             return None
         lines: list[bytes] = []
-        size = 0
-        while self._waiting and len(lines) < self._limits.count:
+        size, sequence = 0, None
+        count_max = 1 if self._producer and self._highest is None else self._limits.count
+        while self._waiting and len(lines) < count_max:
             line = self._waiting[0][0]
             if lines and size + len(line) > self._limits.bytes:
                 break
             lines.append(line)
             size += len(line)
-            self._waiting.popleft()
-        self._sending = Batch(lines, new_key())
+            sequence = self._waiting.popleft()[2]
+        key = new_key()
+        post = Post.of(lines, producer=self._producer, sequence=sequence, idempotency_key=key)
+        self._sending = Batch(lines, post)
         return self._sending
 
-    def sent(self) -> None:
-        """Record that the batch is delivered."""
+    def sent(self, highest: int | None = None) -> None:
+        """Record the answer; `highest` of the producer where the batch's number was known."""
         assert self._sending is not None, "nothing was sent"
-        self.delivered += len(self._sending.lines)
+        if highest is not None and self._highest is not None:
+            self.failed(GatewayError(f"another writer publishes as {self._producer}"))
+            return
         # Only now: what is on its way may come back as unsent.
-        self._waiting_bytes -= sum(map(len, self._sending.lines))
+        self._confirm(self._sending.lines)
         self._sending = None
+        if self._highest is None:
+            self._highest = -1 if highest is None else highest
+            self._skip_known()
+
+    def _skip_known(self) -> None:
+        highest = -1 if self._highest is None else self._highest
+        while self._waiting and (self._waiting[0][2] or 0) <= highest:
+            self._confirm([self._waiting.popleft()[0]])
+
+    def _confirm(self, lines: list[bytes]) -> None:
+        self.delivered += len(lines)
+        self._waiting_bytes -= sum(map(len, lines))
 
     def failed(self, error: Exception) -> None:
         """Stop: what follows must not overtake the batch that was not delivered."""

@@ -9,10 +9,11 @@ import time
 from collections.abc import Callable
 from typing import Any, Self
 
-from tidegate.clients.publishing.outbox import Batch, Limits, Outbox
+from tidegate.clients.answers import Published
+from tidegate.clients.publishing.outbox import Batch, Outbox
 from tidegate.clients.retry import Retry
 
-Send = Callable[[Batch], object]
+Send = Callable[[Batch], Published]
 
 
 class Publisher:
@@ -28,22 +29,14 @@ class Publisher:
 
     Args:
         send: publishes a batch in one attempt.
-        limits: of batches, and of what waits.
+        outbox: with the limits of batches, and of what waits.
         retry: the attempts at one batch.
-        is_worth_retrying: returns True if another attempt may succeed.
     """
 
-    def __init__(
-        self,
-        send: Send,
-        limits: Limits,
-        retry: Retry,
-        is_worth_retrying: Callable[[Exception], bool],
-    ) -> None:
+    def __init__(self, send: Send, outbox: Outbox, retry: Retry) -> None:
         self._send = send
         self._retry = retry
-        self._is_worth_retrying = is_worth_retrying
-        self._outbox = Outbox(limits)
+        self._outbox = outbox
         self._moved = threading.Condition()
         self._is_closed = False
         self._thread = threading.Thread(target=self._run, name="tidegate-publisher", daemon=True)
@@ -62,18 +55,21 @@ class Publisher:
         with self._moved:
             return self._outbox.unsent
 
-    def publish(self, message: Any) -> None:
+    def publish(self, message: Any, sequence: int | None = None) -> None:
         """Take a message: a JSON value, or its text as bytes; wait while too much is unsent.
+
+        With a producer each message has a `sequence`, which rises from message to message.
 
         Raises:
             PublisherStopped: an earlier batch could not be delivered.
-            ValueError: the publisher is closed, or the text has a line break.
+            ValueError: the publisher is closed, the text has a line break, or the sequence does
+                not rise.
         """
         with self._moved:
             self._moved.wait_for(lambda: self._outbox.has_room or self._is_closed)
             if self._is_closed:
                 raise ValueError("the publisher is closed")
-            self._outbox.add(message, time.monotonic())
+            self._outbox.add(message, time.monotonic(), sequence)
             self._moved.notify_all()
 
     def flush(self, seconds_max: float | None = None) -> None:
@@ -120,14 +116,14 @@ class Publisher:
     def _run(self) -> None:
         while (batch := self._next()) is not None:
             try:
-                self._retry.call(functools.partial(self._send, batch), self._is_worth_retrying)
+                published = self._retry.call(functools.partial(self._send, batch))
             except Exception as error:
                 with self._moved:
                     self._outbox.failed(error)
                     self._moved.notify_all()
                 return
             with self._moved:
-                self._outbox.sent()
+                self._outbox.sent(published.sequence)
                 self._moved.notify_all()
 
     def _next(self) -> Batch | None:

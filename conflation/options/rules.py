@@ -173,7 +173,9 @@ class Rule(Enum):
     )
     KEY_OF_GROUPS = _fixes_key("projection", "the key of a projection is its grouping")
     KEY_OF_WINDOW = _fixes_key("top_n", "the key of a window is that of the topic")
-    KEY_OF_REMOVALS = _fixes_key("oof", "with oof the key is that of the topic")
+    KEY_OF_REMOVALS = _fixes_key(
+        "oof", "with oof the key is that of the topic; for another one use grouping and projection"
+    )
     WINDOW = _needs("top_n")
     ONE_SHAPE = _excludes("projection", "a projection has no window")
     SNAPSHOT = Condition(

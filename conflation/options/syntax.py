@@ -144,17 +144,19 @@ def join_projection(values: dict[str, Any], positions: dict[str, int]) -> None:
         raise refused(name, error, positions[name]) from None
 
 
+_OF_AMPS = frozenset({"ack_conflation", "cancel", "expire", "fully_durable", "max_backlog"})
 _HINT_EDITS_MAX = 2  # more would suggest options that were not meant
 _HINT_CHARACTERS_MAX = 32  # the cost of a comparison grows with the length, a name's does not
 
 
 def hint(name: str, known_names: Collection[str]) -> str:
-    """Return the end of a sentence that names the nearest known option, if one is near."""
+    """Return the end of a sentence: the nearest known option if one is near, or whose it is."""
+    if name in _OF_AMPS:
+        return ", one of AMPS without a counterpart here"
     name = name[:_HINT_CHARACTERS_MAX]
     nearest = min(known_names, key=lambda known: _edits(name, known))
-    return (
-        f"; the nearest known one is {nearest}" if _edits(name, nearest) <= _HINT_EDITS_MAX else ""
-    )
+    is_near = _edits(name, nearest) <= _HINT_EDITS_MAX
+    return f"; the nearest known one is {nearest}" if is_near else ""
 
 
 def _edits(text: str, other: str) -> int:

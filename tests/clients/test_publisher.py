@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.clients.support.streams import Script, plain, scripted
-from tests.support.commands import address_of, environment, start
+from tests.support.commands import address_of, environment, serving, start
 from tests.support.deadlines import HANGS_S
 from tests.support.ports import lasting_port
 from tidegate.clients.aio.gateway import AsyncGateway
@@ -63,7 +63,7 @@ def test_one_batch_is_on_its_way_at_a_time_and_the_next_has_another_key() -> Non
     assert texts(second) == [b"3"]
     assert first is not None
     assert second is not None
-    assert first.key != second.key
+    assert first.post.headers != second.post.headers
     assert box.delivered == 2
     assert box.unsent == [b"3"]
 
@@ -88,6 +88,58 @@ def test_a_failed_batch_stops_it_and_is_unsent_with_all_behind_it() -> None:
         box.add(4, 0.0)
     assert stopped.value.unsent == [b"1", b"2", b"3"]
     assert stopped.value.__cause__ is cause
+
+
+def numbered(*sequences: int) -> Outbox:
+    box = Outbox(Limits(linger_s=0.0), "desk")
+    for sequence in sequences:
+        box.add(sequence, 0.0, sequence)
+    return box
+
+
+def test_the_first_number_goes_alone_and_what_was_published_is_not_sent() -> None:
+    box = numbered(3, 5, 7, 9)
+    first = box.next(0.0)
+    assert first is not None
+    assert first.lines == [b"3"]
+    assert first.post.headers["Tidegate-Producer"] == "desk"
+    assert first.post.headers["Tidegate-Sequence"] == "3"
+    box.sent(highest=7)
+    assert (box.delivered, box.unsent) == (3, [b"9"])
+    box.add(11, 0.0, 11)
+    second = box.next(0.0)
+    assert second is not None
+    assert (second.lines, second.post.headers["Tidegate-Sequence"]) == ([b"9", b"11"], "11")
+    box.sent()
+    assert (box.delivered, box.unsent, box.has_room) == (5, [], True)
+
+
+def test_what_is_taken_after_the_answer_may_be_known_too() -> None:
+    box = numbered(1)
+    box.next(0.0)
+    box.sent(highest=2)
+    box.add(2, 0.0, 2)
+    box.add(3, 0.0, 3)
+    assert (box.delivered, texts(box.next(0.0))) == (2, [b"3"])
+
+
+def test_another_writer_under_the_name_stops_it() -> None:
+    box = numbered(1, 2, 3)
+    box.next(0.0)
+    box.sent()
+    box.next(0.0)
+    box.sent(highest=4)
+    with pytest.raises(PublisherStopped, match=r"another writer.*desk.*2 messages") as stopped:
+        box.check()
+    assert stopped.value.unsent == [b"2", b"3"]
+
+
+@pytest.mark.parametrize("sequence", [None, 4, 5])
+def test_numbers_rise(sequence: int | None) -> None:
+    with pytest.raises(ValueError, match="sequence"):
+        numbered(5).add(6, 0.0, sequence)
+    with pytest.raises(ValueError, match="sequence"):
+        outbox().add(6, 0.0, 1)
 
 
 @pytest.mark.parametrize("text", [b"1\n2", b"1\r2"])
@@ -230,6 +282,26 @@ def test_what_is_closed_takes_nothing() -> None:
             publisher.publish(1)
 
 
+def _publish(address: str, count: int) -> None:
+    limits = Limits(count=50)
+    with Gateway(address) as gateway:
+        with gateway.publisher("t", limits, producer="desk") as publisher:
+            for number in range(count):
+                publisher.publish(number, sequence=number)
+        assert publisher.delivered == count
+
+
+def _publish_async(address: str, count: int) -> None:
+    async def run() -> None:
+        async with AsyncGateway(address) as gateway:
+            async with gateway.publisher("t", Limits(count=50), producer="desk") as publisher:
+                for number in range(count):
+                    await publisher.publish(number, sequence=number)
+            assert publisher.delivered == count
+
+    asyncio.run(run())
+
+
 FORGETFUL = """
 import sys
 from tidegate.clients.gateway import Gateway
@@ -244,6 +316,17 @@ def test_a_program_that_forgets_to_close_it_loses_nothing() -> None:
         command = [sys.executable, "-P", "-c", FORGETFUL, fake.address]
         subprocess.run(command, env=environment(), check=True, timeout=HANGS_S)
         assert fake.bodies == [b'{"n":1}']
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("publishes", [_publish, _publish_async], ids=["sync", "asyncio"])
+def test_a_producer_counts_over_a_restart_of_its_program(publishes: Any) -> None:
+    with serving() as address, Gateway(address) as gateway:
+        gateway.put_topic("t", {"type": "series"})
+        for count in (70, 70, 200):
+            publishes(address, count)
+        published = [json.loads(line)["value"] for line in gateway.messages("t", limit=1_000)]
+        assert published == list(range(200))
 
 
 @pytest.mark.slow

@@ -86,7 +86,7 @@ async def test_stages_and_commits_survive_lost_answers() -> None:
                 ]
 
         answers = await asyncio.to_thread(publish)
-        nothing = Published("log", 0, None, None, duplicate=True)
+        nothing = Published("log", 0, None, None, duplicate=True, sequence=1)
         assert answers == [2, 1, nothing, nothing]
         assert proxy.lost_replies == 3
         assert await journal(running, "log") == [0, 1, 2]

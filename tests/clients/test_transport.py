@@ -10,9 +10,9 @@ from tests.clients.support.streams import plain, scripted
 from tidegate.clients.aio.gateway import AsyncGateway
 from tidegate.clients.errors import AnswerInvalid, GatewayProblem, GatewayUnreachable
 from tidegate.clients.gateway import Gateway
-from tidegate.clients.retry import Retry
+from tidegate.clients.retry import Retry, is_temporary
 from tidegate.clients.token import Token
-from tidegate.clients.transport import Transport, is_gateway_out, is_temporary
+from tidegate.clients.transport import Transport, is_gateway_out
 
 NDJSON = "application/x-ndjson"
 QUICK = Retry(60.0, pause=lambda seconds: None, clock=lambda: 0.0)

@@ -70,6 +70,24 @@ def faults(site: Path) -> Iterator[str]:
                 yield f"{name} has a link to {link}, and there is no such anchor"
 
 
+def unlinked(docs: Path, site: Path) -> Iterator[str]:
+    """Yield each link of a page to another one that its HTML does not have."""
+    for path in sorted(docs.rglob("*.md")):
+        name = path.relative_to(docs).with_suffix(".html")
+        # The navigation, which has every page, stands outside of the article.
+        article = (site / name).read_text("utf-8").partition("<article")[2].partition("</article>")
+        linked = {urlsplit(link).path for link in Page(article[0]).links}
+        for link in _LINK.findall(_CODE.sub("", path.read_text("utf-8"))):
+            target = Path(os.path.normpath(path.parent / link))
+            page = Path(link).with_suffix(".html")
+            if target.is_relative_to(docs) and str(page) not in linked:
+                yield f"{name} has no link to {page}"
+
+
+_CODE = re.compile(r"^(`{3,})[^\n]*\n.*?^\1$|(?<!`)(`+)[^`].*?\2", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\]\(([^)#:\s]+\.md)(?:#[^)]*)?\)")
+
+
 @dataclass(frozen=True)
 class Block:
     """A fenced block of a page, and the comment before it that says how it is run."""

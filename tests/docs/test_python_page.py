@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -17,18 +19,21 @@ from tidegate.clients.gateway import Gateway
 from tidegate.clients.live.live import Live
 
 PAGE = (ROOT / "docs" / "python.md").read_text("utf-8")
-BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+EVERY = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+KILLED = next(block for block in EVERY if "fresh.replace" in block)  # runs until it is killed
+BLOCKS = [block for block in EVERY if block != KILLED]
 
 
 @pytest.mark.slow
 def test_its_examples_run() -> None:
-    assert len(BLOCKS) == 6
+    assert len(BLOCKS) == 7
     with serving() as address, Gateway(address) as gateway:
         gateway.put_topic("prices", {"key": ["/symbol"]})
         gateway.put_topic("orders", {"key": ["/id"]})
         gateway.publish("prices", [b'{"symbol": "IBM", "price": 20}'])
         gateway.publish("orders", [b'{"id": 7, "price": 20}'])
         gateway.publish("log", [b'"one"'])
+        printed = []
         for block in BLOCKS:
             code = block.replace("http://127.0.0.1:8080", address)
             ended = subprocess.run(
@@ -37,9 +42,40 @@ def test_its_examples_run() -> None:
             )  # fmt: skip
             assert (ended.returncode, ended.stderr) == (0, ""), block
             assert ended.stdout
+            printed.append(ended.stdout)
+        assert "500\n" in printed
         orders = list(gateway.sow("orders"))
         assert any(b"9007199254740993" in row for row in orders)
         assert not any(b'"id":7,' in row or b'"price":10' in row for row in orders)
+
+
+@pytest.mark.slow
+def test_what_was_killed_continues(tmp_path: Path) -> None:
+    with serving() as address, Gateway(address) as gateway:
+        gateway.put_topic("trades", {"key": ["/id"], "conflation": "off"})
+        command = [
+            sys.executable,
+            "-P",
+            "-u",
+            "-c",
+            KILLED.replace("http://127.0.0.1:8080", address),
+        ]
+        seen = []
+        for first in (0, 3, 6):
+            gateway.publish(
+                "trades", [b'{"id": %d}' % number for number in range(first, first + 3)]
+            )
+            with subprocess.Popen(
+                command, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, text=True
+            ) as reader:
+                assert reader.stdout is not None
+                for line in reader.stdout:
+                    seen.append(ast.literal_eval(line)["id"])
+                    if seen[-1] == first + 2:
+                        break
+                reader.kill()
+        assert list(dict.fromkeys(seen)) == list(range(9))
+        assert len(seen) <= 11  # the row at each kill may come twice
 
 
 def named(first: str) -> set[str]:

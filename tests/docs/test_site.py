@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dev import ROOT
-from tests.docs.site import DOCS, build, faults
+from tests.docs.site import DOCS, build, faults, unlinked
 from tidegate.app.http.problems import PROBLEMS
 from tidegate.app.main import create_app
 from tidegate.app.settings.settings import Settings
@@ -33,6 +33,24 @@ def test_every_page_is_in_the_navigation(site: Path) -> None:
 
 def test_every_link_and_anchor_leads_somewhere(site: Path) -> None:
     assert list(faults(site)) == []
+
+
+def test_every_link_of_a_page_is_one_of_the_site(site: Path) -> None:
+    assert list(unlinked(DOCS, site)) == []
+
+
+def test_a_link_that_became_text_is_found(tmp_path: Path) -> None:
+    docs, site = tmp_path / "docs", tmp_path / "site"
+    (docs / "below").mkdir(parents=True)
+    (site / "below").mkdir(parents=True)
+    (docs / "below" / "a.md").write_text("[b](../b.md#here), [d](../../d.md), `[c](c.md)`")
+    (docs / "b.md").write_text("text")
+    (site / "b.html").write_text("text")
+    link = '<a href="../b.html#here">b</a>'
+    (site / "below" / "a.html").write_text(f"<article>{link}</article>")
+    assert list(unlinked(docs, site)) == []
+    (site / "below" / "a.html").write_text(f"{link}<article>b (<code>../b.md</code>)</article>")
+    assert list(unlinked(docs, site)) == ["below/a.html has no link to ../b.html"]
 
 
 def test_the_reference_has_what_the_code_has(site: Path) -> None:

@@ -10,8 +10,7 @@ from tidegate.clients import errors as clients_errors
 from tidegate.clients.answers import Journal
 from tidegate.clients.errors import AnswerInvalid, GatewayProblem
 from tidegate.clients.gateway import Gateway
-from tidegate.clients.retry import Retry
-from tidegate.clients.transport import is_temporary
+from tidegate.clients.retry import Retry, is_temporary
 from tidegate.pipeline.connection import gateway_at, pipeline_error, reported_retry
 from tidegate.pipeline.errors import (
     GatewayRefused,

@@ -23,6 +23,9 @@ class Published(TypedDict):
     first: Annotated[str | None, Field(description="Bookmark of the first message")]
     last: Annotated[str | None, Field(description="Bookmark of the last message")]
     duplicate: Annotated[bool, Field(description="An earlier request published the messages")]
+    sequence: NotRequired[
+        Annotated[int, Field(description="The producer's highest, where this one is not above it")]
+    ]
 
 
 class Staged(TypedDict):

@@ -41,6 +41,18 @@ def test_flags_win_over_the_file_and_set_over_all(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("given", "key"),
+    [
+        (("--key", "/account", "--key", "/orderId"), ["/account", "/orderId"]),
+        (("--key", "/account,/orderId", "--key", "/leg"), ["/account", "/orderId", "/leg"]),
+        (("--key", ""), []),
+    ],
+)
+def test_a_key_of_several_fields(given: tuple[str, ...], key: list[str]) -> None:
+    assert definition(*given) == {"key": key}
+
+
+@pytest.mark.parametrize(
     ("text", "pair"),
     [
         ("priority=high", {"priority": "high"}),

@@ -73,7 +73,8 @@ async def test_a_known_number_publishes_nothing_and_forgets_the_stages() -> None
         await running.topic()
         await stage(running, "a", {"k": 1})
         assert (await commit(running, "a", sequence=5)).status_code == 200
-        duplicate = {"topic": "px", "messages": 0, "first": None, "last": None, "duplicate": True}
+        duplicate = {"topic": "px", "messages": 0, "first": None, "last": None, "duplicate": True,
+                     "sequence": 5}  # fmt: skip
         assert (await commit(running, "a", sequence=5)).json() == duplicate
         await stage(running, "b", {"k": 2})
         assert (await commit(running, "b", sequence=4, run=2)).json() == duplicate

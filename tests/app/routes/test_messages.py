@@ -49,7 +49,8 @@ async def test_a_repeated_number_is_a_duplicate_and_publishes_nothing() -> None:
         numbered = {"Tidegate-Producer": "p", "Tidegate-Sequence": "7"}
         assert (await running.publish({"k": 1}, headers=numbered))["duplicate"] is False
         assert await running.publish({"k": 2}, headers=numbered) == {
-            "topic": "px", "messages": 0, "first": None, "last": None, "duplicate": True
+            "topic": "px", "messages": 0, "first": None, "last": None, "duplicate": True,
+            "sequence": 7,
         }  # fmt: skip
         assert await running.sow() == [{"k": 1}]
 
