@@ -49,6 +49,11 @@ NO_SOURCES = shutil.ignore_patterns(
     ".git", ".venv", ".*_cache", "__pycache__", "artifacts", "build", "tidegate-data"
 )
 """What a checkout has beside the project itself."""
+IN_PAGE = """async () => {
+    %s
+    return await new Promise((show, fail) => (async () => { %s\n%s })().catch(fail));
+}"""
+IMPORT = "const { connect } = await import('http://localhost:%d/client.js');"
 PIP_LOOKS = {"PIP_DRY_RUN": "1", "PIP_NO_BUILD_ISOLATION": "0"}
 """pip looks for all that a block installs, and leaves the tests' own environment as it is.
 
@@ -81,6 +86,7 @@ class PageRun:
 
     def run(self, block: Block) -> None:
         text = block.text.replace(USUAL, self.address)
+        text = text.replace("localhost:8080", f"localhost:{urlsplit(self.address).port}")
         text = text.replace("8001", self.port).replace("5173", self.port)
         text = re.sub(r"(\$PWD/)?\.venv/bin", BIN, text)
         match "serves" if block.mark == "serves" else block.language:
@@ -90,11 +96,9 @@ class PageRun:
                 self.serve(block)
             case "python":
                 self.command([sys.executable, "-P", "-W", "error", "-c", text], block)
-            case "js" if "EventSource" in text:
-                with launched() as browser:
-                    page = browser.new_page()
-                    page.goto(self.address)
-                    assert page.evaluate(f"() => new Promise((show) => {{ {text} }})")
+            case "js" if "EventSource" in text or "credentials" in text:
+                is_foreign = "5173" in block.text
+                self.in_page(text, f"http://localhost:{self.port}" if is_foreign else self.address)
             case "js":
                 with running_node() as node:
                     code = re.sub(r"^ *import .*$", "", text, flags=re.MULTILINE)
@@ -107,6 +111,15 @@ class PageRun:
                     (self.folder / named[1]).write_text(text)
             case _:
                 read(block.language, text)
+
+    def in_page(self, text: str, origin: str) -> None:
+        """Run a fragment of a page of this origin, until it has shown something, if it shows."""
+        client = "" if "connect(" not in text else IMPORT % urlsplit(self.address).port
+        with launched() as browser:
+            page = browser.new_page()
+            page.goto(origin)
+            end = "" if "show(" in text else "show(true);"
+            assert page.evaluate(IN_PAGE % (client, text, end))
 
     def command(self, command: list[str], block: Block) -> None:
         output = self.folder / f".output-{time.monotonic_ns()}"
