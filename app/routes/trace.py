@@ -101,7 +101,7 @@ class TraceText:
     def _call(self, call: Call) -> Mapping[str, Any]:
         match call:
             case Copied(_, subscriber):
-                return {"call": "seated", **_subscriber(subscriber)}
+                return {"call": "begun", **_subscriber(subscriber)}
             case Published(_, frames, _):
                 return {"call": "published", "messages": [self._message(f) for f in frames]}
             case Advanced():

@@ -100,11 +100,19 @@ class Block:
     @property
     def reason(self) -> str | None:
         """Why it is not run; None if it is."""
-        return self.mark.removeprefix("not run: ") if self.mark.startswith("not run: ") else None
+        return self._after("not run: ")
+
+    @property
+    def test(self) -> str | None:
+        """The file of the test that runs it; None if its page's own test does."""
+        return self._after("run by: ")
+
+    def _after(self, word: str) -> str | None:
+        return self.mark.removeprefix(word) if self.mark.startswith(word) else None
 
 
 _FENCE = re.compile(
-    r"(?:<!-- (not run: [^>]+|background|shown) -->\n+)?^```(\w+)\n(.*?)^```$",
+    r"(?:<!-- (not run: [^>]+|run by: [^>]+|background|serves|shown) -->\n+)?^```(\w+)\n(.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
 
@@ -113,3 +121,11 @@ def blocks(name: str) -> list[Block]:
     """Return the blocks of a page, by its path below docs/, in their order."""
     page = (DOCS / name).read_text("utf-8")
     return [Block(name, found[2], found[3], found[1] or "") for found in _FENCE.finditer(page)]
+
+
+def block_run_by(test: str) -> Block:
+    """Return the one block that says that this file runs it."""
+    name = Path(test).relative_to(ROOT)
+    pages = [str(it.relative_to(DOCS)) for it in sorted(DOCS.rglob("*.md"))]
+    [found] = [it for page in pages for it in blocks(page) if it.test == str(name)]
+    return found

@@ -15,11 +15,14 @@ from typing import Any
 import pytest
 
 from dev import ROOT
+from tests.docs.site import block_run_by
 from tests.support.commands import environment, serving
 from tests.support.deadlines import HANGS_S
 from tidegate.clients.gateway import Gateway
 
 PROGRAM = ROOT / "examples" / "grafana-live" / "push.py"
+GIVEN = {"http://127.0.0.1:3000": "$OURS", "glsa_…": "t-1", "python ": f"exec {sys.executable} "}
+"""What the page leaves to its reader."""
 LINE = re.compile(r"(?P<topic>\S+?),symbol=(?P<label>\S+) (?P<fields>.+) (?P<at>\d{19})")
 
 
@@ -60,10 +63,14 @@ def test_each_flush_is_pushed_and_a_refused_one_is_passed_over(
     with serving() as ours, Gateway(ours) as gateway:
         gateway.put_topic("prices", {"key": ["/symbol"]})
         gateway.publish("prices", [b'{"symbol": "IBM", "price": 150.5, "size": 100}'])
-        variables = {"TIDEGATE_GATEWAY": ours, "GRAFANA_URL": address, "GRAFANA_TOKEN": "t-1"}
+        text = block_run_by(__file__).text
+        for theirs, given in GIVEN.items():
+            assert text.count(theirs) == 1
+            text = text.replace(theirs, given)
+        variables = {"TIDEGATE_GATEWAY": ours, "OURS": address, "PYTHONWARNINGS": "error"}
         pushing = subprocess.Popen(
-            [sys.executable, "-P", "-W", "error", str(PROGRAM), "prices", "symbol"],
-            env={**environment(), **variables}, stderr=subprocess.PIPE, text=True,
+            ["bash", "-c", text], cwd=ROOT, env={**environment(), **variables},
+            stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
         try:
             path, token, first = handler.taken.get(timeout=HANGS_S)

@@ -4,6 +4,8 @@ The pages of the site's own (`PAGES`) run from top to bottom, each against a gat
 comment before a block says what is unusual about it:
 
 - `<!-- background -->`: it does not end by itself; it runs beside the following blocks,
+- `<!-- serves -->`: it starts the gateway of the page, in a checkout,
+- `<!-- run by: FILE -->`: this test runs it, beside what it needs,
 - `<!-- not run: REASON -->`: it needs what no test machine has.
 
 What blocks have printed is what the next block in the language `text` shows; `…` is anything.
@@ -11,6 +13,7 @@ What blocks have printed is what the next block in the language `text` shows; `�
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -22,11 +25,13 @@ import time
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from ruamel.yaml import YAML
 
 from dev import ROOT
+from tests.browser.chromium import launched
 from tests.docs.site import DOCS, Block, blocks
 from tests.docs.stories import play
 from tests.docs.test_options_page import answer_to, example_of
@@ -40,14 +45,28 @@ FOLDERS = ("coming-from", "tutorials")
 PAGES = [str(it.relative_to(DOCS)) for name in FOLDERS for it in sorted((DOCS / name).glob("*.md"))]
 PAGES += ["../README.md", "concepts.md", "faq.md", "index.md", "quick-start.md"]
 SPARK = "tutorials/spark.md"
+NO_SOURCES = shutil.ignore_patterns(
+    ".git", ".venv", ".*_cache", "__pycache__", "artifacts", "build", "tidegate-data"
+)
+"""What a checkout has beside the project itself."""
+IN_PAGE = """async () => {
+    %s
+    return await new Promise((show, fail) => (async () => { %s\n%s })().catch(fail));
+}"""
+IMPORT = "const { connect } = await import('http://localhost:%d/client.js');"
+PIP_LOOKS = {"PIP_DRY_RUN": "1", "PIP_NO_BUILD_ISOLATION": "0"}
+"""pip looks for all that a block installs, and leaves the tests' own environment as it is.
+
+It builds with what is there, which is what 0 says: a dry run would leave another place empty.
+"""
 BIN = str(Path(sys.executable).parent)
 USUAL = "http://127.0.0.1:8080"
-NOT_RUN = 18
+NOT_RUN = 3
 """How many blocks of these pages are not run."""
 
 
 class PageRun:
-    """A page while its blocks run, in a folder of its own that has the examples."""
+    """A page while its blocks run, in a checkout of its own."""
 
     def __init__(self, address: str, folder: Path) -> None:
         self.address = address
@@ -55,36 +74,52 @@ class PageRun:
         self.port = str(lasting_port())  # of the reader's own server, 8001 or 5173 on the pages
         self.beside: list[tuple[subprocess.Popen[bytes], Path]] = []
         self.printed: Path | None = None
-        shutil.copytree(ROOT / "examples", folder / "examples")
+        self.variables = PIP_LOOKS
+        shutil.copytree(ROOT, folder, symlinks=True, ignore=NO_SOURCES, dirs_exist_ok=True)
+
+    def serve(self, block: Block) -> None:
+        """Start the page's gateway, as its reader does."""
+        self.address = f"http://127.0.0.1:{lasting_port()}"
+        self.variables = {}
+        self.command(["bash", "-eo", "pipefail", "-c", block.text], block)
+        self.shows(f"Tidegate listens on {self.address}")
 
     def run(self, block: Block) -> None:
         text = block.text.replace(USUAL, self.address)
+        text = text.replace("localhost:8080", f"localhost:{urlsplit(self.address).port}")
         text = text.replace("8001", self.port).replace("5173", self.port)
         text = re.sub(r"(\$PWD/)?\.venv/bin", BIN, text)
-        match block.language:
+        match "serves" if block.mark == "serves" else block.language:
             case "sh":
                 self.command(["bash", "-eo", "pipefail", "-c", text], block)
+            case "serves":
+                self.serve(block)
             case "python":
                 self.command([sys.executable, "-P", "-W", "error", "-c", text], block)
+            case "js" if "EventSource" in text or "credentials" in text:
+                is_foreign = "5173" in block.text
+                self.in_page(text, f"http://localhost:{self.port}" if is_foreign else self.address)
             case "js":
                 with running_node() as node:
                     code = re.sub(r"^ *import .*$", "", text, flags=re.MULTILINE)
                     node.run("const console = {log: () => {}};" + code)
             case "text":
                 self.shows(text)
-            case "json":
-                json.loads(text)
             case "toml":
                 tomllib.loads(text)
-            case "yaml":
-                YAML(typ="safe").load(text)
-            case "story":
-                play(text)
-            case "options":
-                example = example_of(text)
-                assert answer_to(example) == example.answer
+                if named := re.match(r"# (\w+\.toml)$", text, re.MULTILINE):
+                    (self.folder / named[1]).write_text(text)
             case _:
-                raise AssertionError(f"nothing runs a block of {block.language}")
+                read(block.language, text)
+
+    def in_page(self, text: str, origin: str) -> None:
+        """Run a fragment of a page of this origin, until it has shown something, if it shows."""
+        client = "" if "connect(" not in text else IMPORT % urlsplit(self.address).port
+        with launched() as browser:
+            page = browser.new_page()
+            page.goto(origin)
+            end = "" if "show(" in text else "show(true);"
+            assert page.evaluate(IN_PAGE % (client, text, end))
 
     def command(self, command: list[str], block: Block) -> None:
         output = self.folder / f".output-{time.monotonic_ns()}"
@@ -94,15 +129,18 @@ class PageRun:
                 stdout=stdout, stderr=subprocess.STDOUT, start_new_session=True,
             )  # fmt: skip
         self.printed = output
-        if block.mark == "background":
+        if block.mark in {"background", "serves"}:
             self.beside.append((process, output))
         else:
             code = process.wait(timeout=HANGS_S)
             assert code == 0, f"{block.page}: {block.text}\n{output.read_text()}"
 
     def environment(self) -> dict[str, str]:
+        """That of a reader who has another port."""
         path = f"{BIN}:{os.environ['PATH']}"
-        return {**environment(), "PATH": path, "TIDEGATE_GATEWAY": self.address}
+        port = str(urlsplit(self.address).port)
+        ours = {"PATH": path, "TIDEGATE_GATEWAY": self.address, "TIDEGATE_PORT": port}
+        return {**environment(), **ours, **self.variables}
 
     def shows(self, text: str) -> None:
         """Wait until each line of a block has been printed by a command of the page."""
@@ -123,6 +161,26 @@ class PageRun:
                 os.killpg(process.pid, signal.SIGTERM)
             process.wait(timeout=HANGS_S)
 
+    def failed(self) -> list[str]:
+        """Return the output of each command beside the blocks that has ended with an error."""
+        return [printed.read_text() for process, printed in self.beside if process.poll()]
+
+
+def read(language: str, text: str) -> None:
+    """Read a block which no command takes."""
+    match language:
+        case "json":
+            json.loads(text)
+        case "yaml":
+            YAML(typ="safe").load(text)
+        case "story":
+            play(text)
+        case "options":
+            example = example_of(text)
+            assert answer_to(example) == example.answer
+        case _:
+            raise AssertionError(f"nothing runs a block of {language}")
+
 
 def pattern_of(line: str) -> re.Pattern[str]:
     """A line of a page, in which `…` stands for anything; spaces between columns do not count."""
@@ -131,15 +189,15 @@ def pattern_of(line: str) -> re.Pattern[str]:
     return re.compile("".join(parts.get(w, r"\s+" if w.isspace() else re.escape(w)) for w in words))
 
 
-@pytest.fixture
-def page_run(tmp_path: Path) -> Iterator[PageRun]:
+@contextlib.contextmanager
+def page_run(page: list[Block], folder: Path) -> Iterator[PageRun]:
     require_curl()
-    with serving() as address:
-        run = PageRun(address, tmp_path)
-        try:
-            yield run
-        finally:
-            run.end()
+    with contextlib.ExitStack() as stack:
+        has_own = any(block.mark == "serves" for block in page)
+        run = PageRun("" if has_own else stack.enter_context(serving()), folder)
+        stack.callback(run.end)
+        yield run
+        assert run.failed() == []
 
 
 def as_parameter(page: str) -> object:
@@ -148,18 +206,28 @@ def as_parameter(page: str) -> object:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", [as_parameter(page) for page in PAGES if blocks(page)])
-def test_the_blocks_of_a_page_run(page: str, page_run: PageRun) -> None:
+def test_the_blocks_of_a_page_run(page: str, tmp_path: Path) -> None:
     if page == SPARK:
         require_java()
-    for block in blocks(page):
-        if block.reason is None:
-            page_run.run(block)
+    each = blocks(page)
+    with page_run(each, tmp_path) as run:
+        for block in each:
+            if block.reason is None and block.test is None:
+                run.run(block)
 
 
 def test_blocks_that_are_not_run_say_why() -> None:
     reasons = [block.reason for page in PAGES for block in blocks(page) if block.reason is not None]
     assert [reason for reason in reasons if len(reason.split()) < 3] == []
     assert len(reasons) == NOT_RUN
+
+
+def test_blocks_that_another_test_runs_are_read_there() -> None:
+    named = {block.test for page in PAGES for block in blocks(page) if block.test is not None}
+    assert len(named) == 5
+    assert [
+        name for name in named if "block_run_by(__file__)" not in (ROOT / name).read_text()
+    ] == []
 
 
 def test_every_fence_is_a_block() -> None:
@@ -174,11 +242,16 @@ def test_every_fence_is_a_block() -> None:
 
 
 @pytest.mark.slow
-def test_a_wrong_block_fails(page_run: PageRun) -> None:
-    page_run.run(Block("x.md", "sh", "echo one two", ""))
-    page_run.run(Block("x.md", "text", "one  …wo", ""))
-    for language, text in [("sh", "false"), ("python", "1/0"), ("json", "{"), ("toml", "a ="),
-                           ("story", "publish a1; gets a1"), ("options", "oof\n=> nothing"),
-                           ("ruby", "1")]:  # fmt: skip
-        with pytest.raises((AssertionError, ValueError)):
-            page_run.run(Block("x.md", language, text, ""))
+def test_a_wrong_block_fails(tmp_path: Path) -> None:
+    with page_run([], tmp_path / "gateway") as run:
+        run.run(Block("x.md", "sh", "echo one two", ""))
+        run.run(Block("x.md", "text", "one  …wo", ""))
+        for language, text in [("sh", "false"), ("python", "1/0"), ("json", "{"), ("toml", "a ="),
+                               ("story", "publish a1; gets a1"), ("options", "oof\n=> nothing"),
+                               ("ruby", "1")]:  # fmt: skip
+            with pytest.raises((AssertionError, ValueError)):
+                run.run(Block("x.md", language, text, ""))
+        run.run(Block("x.md", "sh", "echo broken; false", "background"))
+        run.beside[0][0].wait(timeout=HANGS_S)
+        assert run.failed() == ["broken\n"]
+        run.beside.clear()

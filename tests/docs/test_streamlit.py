@@ -10,13 +10,16 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
 from dev import ROOT
+from tests.docs.site import block_run_by
 from tests.support.commands import environment, serving
 from tests.support.deadlines import HANGS_S
 from tests.support.outside import require
+from tests.support.ports import lasting_port
 from tidegate.clients.gateway import Gateway
 
 APP = ROOT / "examples" / "streamlit" / "app.py"
@@ -34,15 +37,21 @@ os._exit(0)  # the live dict reads for as long as the process runs
 """
 
 
-@pytest.mark.slow
-def test_the_table_has_the_newest_prices(tmp_path: Path) -> None:
-    packages = str(tmp_path / "packages")
+@pytest.fixture(scope="module")
+def packages(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The folder with Streamlit and what it needs."""
+    packages = str(tmp_path_factory.mktemp("streamlit"))
     uv = [sys.executable, "-m", "uv", "pip", "install", "--python", sys.executable]
     ended = subprocess.run(
         [*uv, "--target", packages, STREAMLIT], capture_output=True, text=True, timeout=HANGS_S
     )
     found = ended.returncode == 0
     require(found, f"no Streamlit from the package index: {ended.stderr[-200:]}")
+    return packages
+
+
+@pytest.mark.slow
+def test_the_table_has_the_newest_prices(packages: str, tmp_path: Path) -> None:
     with serving() as address, Gateway(address) as gateway:
         gateway.put_topic("prices", {"key": ["/symbol"]})
         gateway.publish("prices", [b'{"symbol":"A","price":%d.5,"size":1}' % n for n in range(3)])
@@ -56,3 +65,30 @@ def test_the_table_has_the_newest_prices(tmp_path: Path) -> None:
     assert ran.returncode == 0, ran.stderr
     rows = [["symbol", "price", "size"], ["B", 7.5, 2], ["A", 2.5, 1]]
     assert json.loads(ran.stdout) == [[], "Prices", rows]
+
+
+@pytest.mark.slow
+def test_the_app_is_served_as_the_page_says(packages: str) -> None:
+    program = "streamlit "
+    [line] = block_run_by(__file__).text.splitlines()
+    assert line.startswith(program)
+    port = lasting_port()
+    variables = {
+        "STREAMLIT_SERVER_PORT": str(port),
+        "STREAMLIT_SERVER_HEADLESS": "true",
+        "STREAMLIT_GLOBAL_DEVELOPMENT_MODE": "false",  # it is not where pip installs usually
+        "STREAMLIT_BROWSER_GATHER_USAGE_STATS": "false",
+        "PYTHONPATH": f"{environment()['PYTHONPATH']}:{packages}",
+    }
+    serves = subprocess.Popen(
+        [sys.executable, "-m", *line.split()], cwd=ROOT, env={**environment(), **variables},
+        stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        assert serves.stdout is not None
+        assert any("You can now view your Streamlit app" in line for line in serves.stdout)
+        with urlopen(f"http://127.0.0.1:{port}/_stcore/health", timeout=HANGS_S) as answer:
+            assert answer.read() == b"ok"
+    finally:
+        serves.terminate()
+        serves.communicate(timeout=HANGS_S)

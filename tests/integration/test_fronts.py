@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import socket
@@ -20,6 +21,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from dev import ROOT
+from tests.docs.site import block_run_by
 from tests.support.certificates import Authority
 from tests.support.deadlines import HANGS_S
 from tests.support.gateways import Running, eventually, running_gateway
@@ -245,3 +247,12 @@ async def test_the_client_is_logged(front: Front, caplog: pytest.LogCaptureFixtu
     text = " ".join(str(it.__dict__) for it in caplog.records)
     assert "203.0.113.9" not in text
     assert re.search("'client': '127.0.0.1'", text)
+
+
+async def test_the_check_of_the_page_passes(front: Front) -> None:
+    """The command asks the host that its reader has; here it is this machine, at another port."""
+    words = shlex.split(block_run_by(__file__).text)
+    program, (place, path) = words.pop(0), words.pop().split("/v1/")
+    assert (program, place) == ("curl", f"https://{HOST}")
+    async with front.stream("/v1/" + path.replace("prices", "px"), *words) as lines:
+        assert await lines.until("event: hello")

@@ -23,7 +23,7 @@ async def traced(running: Running) -> AsyncIterator[Stream]:
     async with running.http.stream("GET", target) as answer:
         stream = Stream(answer)
         copied = await stream.next()
-        assert json.loads(copied.text)["call"] == "seated"
+        assert json.loads(copied.text)["call"] == "begun"
         yield stream
 
 

@@ -205,7 +205,7 @@ class CallEvent(TypedDict):
 
     at_ms: AtMs
     call: Literal[
-        "seated", "published", "advanced", "taken", "changed", "redefined", "settled", "joined",
+        "begun", "published", "advanced", "taken", "changed", "redefined", "settled", "joined",
         "conflated",
     ]  # fmt: skip
     session: NotRequired[str]

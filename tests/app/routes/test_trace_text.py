@@ -53,7 +53,7 @@ def test_it_begins_with_the_subscriber() -> None:
             "call",
             {
                 "at_ms": 0.0,
-                "call": "seated",
+                "call": "begun",
                 "session": "s",
                 "sub": "sub1",
                 "topic": "px",
@@ -131,7 +131,7 @@ def test_removals_exempt_messages_joins_and_changes() -> None:
     calls = [document for name, document in reader.reads() if name == "call"]
     assert calls[1]["messages"][0]["exempt"] is True
     assert calls[2]["messages"] == [{"offset": 3, "key": ["a"], "removed": "deleted"}]
-    assert [call["call"] for call in calls[3:]] == ["joined", "changed", "seated"]
+    assert [call["call"] for call in calls[3:]] == ["joined", "changed", "begun"]
     assert calls[4]["options"] == "conflation=1s,conflation_key=[/k],pace=batch"
 
 
@@ -146,7 +146,7 @@ def test_a_queue_that_is_conflated_and_a_new_definition() -> None:
     driver.topic(values_only=True)
     driver.publish("a2")
     assert [document["call"] for name, document in reader.reads() if name == "call"] == [
-        "seated", "published", "redefined", "published", "conflated"
+        "begun", "published", "redefined", "published", "conflated"
     ]  # fmt: skip
 
 

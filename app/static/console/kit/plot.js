@@ -23,11 +23,14 @@ import { clock } from "./formats.js";
  * @property {number} [height]
  * @property {(value: number) => string} [text] A value on the axis and in the legend.
  * @property {boolean} [isTime] False for an axis of plain numbers.
- * @property {number} [seconds] The time that is shown, up to now; all there is by default.
+ * @property {number} [seconds] The longest time that is shown, up to now; all there is by default.
  * @property {boolean} [isLogarithmicAcross] For the axis that is no time.
  * @property {(value: number) => string} [across] A value on that axis.
  * @property {boolean} [fromZero] The axis begins at zero, as for rates and counts.
  */
+
+/** A chart that has just begun shows this many seconds, so that its first values are no sliver at its edge. */
+const SECONDS_MIN = 10;
 
 /** A chart. */
 export class Plot {
@@ -42,7 +45,7 @@ export class Plot {
     const options = {
       width: 320, height, cursor: { y: false }, padding: [8, 38, 0, 0],
       scales: {
-        x: { time: isTime, distr: isLogarithmicAcross ? 3 : 1, range: seconds ? (_, __, high) => [high - seconds, high] : undefined },
+        x: { time: isTime, distr: isLogarithmicAcross ? 3 : 1, range: seconds ? (_, low, high) => [Math.max(high - seconds, Math.min(low, high - SECONDS_MIN)), high] : undefined },
         y: fromZero ? { range: (_, __, high) => [0, high > 0 ? high * 1.08 : 1] } : {} },
       axes: [{ ...axis, space: isTime ? 96 : 72, values: (_, ticks) => ticks.map((tick) => (isTime ? clock(1_000 * tick).slice(0, isShort(ticks) ? 12 : 8) : tick === null ? "" : (across ?? text)(tick))) }, { ...axis, size: 58, values: (_, ticks) => ticks.map((tick) => (tick === null ? "" : text(tick))) }],
       series: [

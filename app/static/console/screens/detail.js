@@ -149,7 +149,7 @@ function trace(link, row, filter, interval, signal) {
  */
 export function traceInto(link, path, lines, signal) {
   return link.follow(path, signal, (name, fields) => {
-    if (name === "call" && !["published", "taken", "seated"].includes(fields.call)) return;
+    if (name === "call" && !["published", "taken", "begun"].includes(fields.call)) return;
     lines.prepend(`${lineOf(name, fields)}\n`);
     while (lines.childNodes.length > TRACE_LINES_MAX) lines.lastChild?.remove();
   });
