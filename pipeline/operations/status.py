@@ -190,7 +190,7 @@ def progress_line(now: StreamStatus, dead_letters: Path | None = None) -> str:
     if now.pace.lag is not None:
         parts.append(f"{now.pace.lag:,} behind")
         if now.pace.margin is not None and now.pace.margin < now.pace.lag:
-            parts.append(f"lost in {now.pace.margin:,} more: the topic needs a longer history")
+            parts.append(f"these are lost after {now.pace.margin:,} more: lengthen the history")
     if now.held is not None:
         parts.append(f"{now.held:,} keys held")
     if now.repeated:

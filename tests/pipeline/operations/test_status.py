@@ -62,7 +62,7 @@ def test_the_margin_is_what_the_journal_may_drop(first: str | None, margin: int 
 
 def test_a_line_warns_while_the_journal_may_soon_drop_what_is_unread() -> None:
     now = StreamStatus("s", State.RUNNING, Pace(batch=1, lag=60_000, margin=40_000), batches=1)
-    assert ", lost in 40,000 more: the topic needs a longer history" in progress_line(now, DEAD)
+    assert ", these are lost after 40,000 more: lengthen the history" in progress_line(now, DEAD)
     now = StreamStatus("s", State.RUNNING, Pace(batch=1, lag=40_000, margin=60_000), batches=1)
     assert "history" not in progress_line(now, DEAD)
 
