@@ -20,7 +20,7 @@ PATIENT = Retry(PATIENCE_S)
 AT_ONCE = Retry(0.0)
 """For callers that will ask again by themselves."""
 
-GONE, TOO_MANY = 410, 429
+TOO_MANY = 429
 
 
 def default_gateway() -> str:
@@ -62,10 +62,6 @@ def pipeline_error(error: GatewayError, address: str) -> errors.PipelineError:
         return errors.GatewayUnreachable(said[:1].lower() + said[1:])
     if not isinstance(error, GatewayProblem):
         return errors.GatewayRefused(str(error))
-    if error.status == GONE:
-        return errors.SourceLost(
-            f"the journal no longer has messages that the stream has still to read: {error}"
-        )
     # The client has waited as the gateway asked and tried again: more patience would not help.
     if error.status == TOO_MANY:
         return errors.GatewayRefused(f"{place} still refuses: {error}")

@@ -24,12 +24,7 @@ from tidegate.pipeline.archive.replaying import (
     requests,
 )
 from tidegate.pipeline.columns.times import TimeField
-from tidegate.pipeline.connection import (
-    PATIENT,
-    as_pipeline_errors,
-    gateway_at,
-    reported_retry,
-)
+from tidegate.pipeline.connection import PATIENT, as_pipeline_errors, gateway_at, reported_retry
 from tidegate.pipeline.definitions.toml import TOPIC
 from tidegate.pipeline.errors import (
     EXIT_DONE,
@@ -75,10 +70,7 @@ def replay(arguments: ReplayArguments) -> int:
         # run then sends that request again under its number.
         with stop.listening(), suppress(Stopped), stop.cutting_off(signals=2):
             publish(
-                arguments,
-                Clock(stop),
-                say,
-                reported_retry(arguments.gateway, complain, stop.pause),
+                arguments, Clock(stop), say, reported_retry(arguments.gateway, complain, stop.pause)
             )
     except PipelineError as error:
         complain(str(error))

@@ -24,18 +24,21 @@ from tidegate.pipeline.intervals import Pace
 
 REDUCERS = 'reducers, such as ["/px:last", "/px:max@hi"]'
 MERGE = '"replace", reducers of fields such as {"/qty" = "sum"}, or "package.module:function"'
-TIME = '"processing" or a table such as {field = "/ts", watermark = "5s"}'
+PUBLISHED = "published"
+TIME = '"processing", "published" or a table such as {field = "/ts", watermark = "5s"}'
 WATERMARK = "a duration of at most 1d, such as 5s"
 
 
 @dataclass(frozen=True, slots=True)
 class EventTime:
-    """The field that has a message's time, and how late messages may come."""
+    """The field that has a message's time (None: the source says it), and how late it may come."""
 
-    field: TimeField
+    field: TimeField | None
     watermark_ms: int
 
     def __str__(self) -> str:
+        if self.field is None:
+            return PUBLISHED
         return f"{self.field.path} in {self.field.unit}, watermark {self.watermark_ms}ms"
 
 
@@ -142,6 +145,8 @@ def _named_reducers(table: TomlTable, found: dict[str, object]) -> Reduce:
 def _time(table: TomlTable) -> EventTime | None:
     if not table.has("time") or table.says("time", "processing"):
         return None
+    if table.says("time", PUBLISHED):
+        return EventTime(None, 0)
     inner = table.table("time", TIME)
     unit = inner.text("unit", default=Unit.AUTO, expected="auto, ms or s")
     if unit not in list(Unit):

@@ -195,6 +195,8 @@ class FilesSource:
     def read(cls, table: TomlTable, stream: TomlTable, folder: Path) -> FilesSource:
         """Read it from its table; a relative path is below `folder`."""
         pattern = table.checked("path", str.strip, "a path or pattern, such as in/*.ndjson")
+        if stream.says("time", "published"):
+            raise DefinitionInvalid(f"{stream.where('time')}: files have no time of publication")
         content = _format(table, pattern)
         is_csv = content is FileFormat.CSV
         has_header = table.flag("header", default=True) if is_csv else True

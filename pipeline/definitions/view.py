@@ -130,13 +130,7 @@ def _projection(table: TomlTable) -> Projection | None:
 
 def _join(table: TomlTable, folder: Path) -> JoinDefinition:
     source = read_source(table.table("source", SOURCE), table, folder)
-    join = JoinDefinition(
-        source,
-        _own_key(table),
-        _pairs(table),
-        _place(table),
-        read_filter(table),
-    )
+    join = JoinDefinition(source, _own_key(table), _pairs(table), _place(table), read_filter(table))
     table.finish(BOUNDS)
     return join
 

@@ -63,7 +63,7 @@ class JournalEdge:
             DefinitionInvalid: `from` is no bookmark.
             SourceLost: it is a bookmark of another topic.
         """
-        journal = self._journal()
+        journal = self.journal()
         end = _end(journal)
         if self._options.start == "now":
             return end or START
@@ -78,7 +78,7 @@ class JournalEdge:
 
     def end(self) -> str | None:
         """Return the bookmark of the newest message, None if an empty topic has no epoch."""
-        return _end(self._journal())
+        return _end(self.journal())
 
     def resolve(self, start: str, end: str | None) -> int:
         """Return the position of `start`, after a check that its epoch is that of `end`.
@@ -110,7 +110,7 @@ class JournalEdge:
         if after == 0 and self._options.start == RECORDS:
             # Messages that left the journal are read from the state of the world, later ones as
             # messages: together they have the newest message of each record.
-            first = self._journal().first
+            first = self.journal().first
             known = last if first is None else min(last, split_bookmark(first)[1] - 1)
             journal_slices = self._even(epoch, known, last)
             return (
@@ -150,7 +150,8 @@ class JournalEdge:
             )
         return start
 
-    def _journal(self) -> Journal:
+    def journal(self) -> Journal:
+        """Return both ends, asked now."""
         with open_journal(self._options) as journal:
             return journal.ends()
 
@@ -183,11 +184,23 @@ def read_slice(options: ReadOptions, part: JournalSlice) -> Iterator[pa.RecordBa
         while after < part.last:
             page = journal.page(part.epoch, after, part.last)
             if page.num_rows == 0:
-                raise SourceLost(
-                    f"topic {options.topic} no longer holds the messages after position {after}"
-                )
+                raise lost(options.topic, part.epoch, after, journal.ends())
             after += page.num_rows
             yield page if part.shards == 1 else of_shard(page, part.shard, part.shards)
+
+
+def lost(topic: str, epoch: str, after: int, journal: Journal) -> SourceLost:
+    """Return the error for messages after position `after` that have left the journal."""
+    now, first = split_bookmark(journal.first) if journal.first else (journal.epoch, 0)
+    said = f"no longer holds the messages after position {after}"
+    if now != epoch:
+        said = f"began again after position {after} (epoch {epoch}, now {now or NO_EPOCH})"
+    elif first > after + 1:
+        said = (
+            f"no longer holds {first - 1 - after:,} messages that the stream has not read, "
+            f"positions {after + 1} to {first - 1}: give the topic a longer `history`"
+        )
+    return SourceLost(f"topic {topic} {said}; remove the checkpoint to go on with what is there")
 
 
 class JournalReader(SentToExecutors, DataSourceReader):
@@ -215,7 +228,7 @@ class JournalStreamReader(SentToExecutors, DataSourceStreamReader, SupportsTrigg
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
         self._edge = JournalEdge(options)
-        self._newest: str | None = None
+        self._seen: Journal | None = None
         self._target: str | None = None
         # Beside the target, since None is a valid one: a topic that was still empty.
         self._has_target = False
@@ -236,7 +249,8 @@ class JournalStreamReader(SentToExecutors, DataSourceStreamReader, SupportsTrigg
 
     def latestOffset(self, start: dict[str, str], limit: ReadLimit) -> dict[str, str]:  # noqa: N802 - Spark's name
         """Return the end of the next batch, at most `limit` rows on; `start` if nothing is new."""
-        self._newest = newest = self._edge.end()
+        self._seen = self._edge.journal()
+        newest = _end(self._seen)
         last = self._target if self._has_target else newest
         # Checked at each trigger: Spark takes whatever offset it is given, and a topic that was
         # made again would be read from the middle.
@@ -250,8 +264,11 @@ class JournalStreamReader(SentToExecutors, DataSourceStreamReader, SupportsTrigg
         return start if position <= after else {"bookmark": join_bookmark(epoch, position)}
 
     def reportLatestOffset(self) -> dict[str, str] | None:  # noqa: N802 - Spark's name
-        """Return the newest message that was seen; Spark derives the lag from it."""
-        return None if self._newest is None else {"bookmark": self._newest}
+        """Return the ends of the journal that was seen; the status derives the lag from them."""
+        seen = self._seen
+        if seen is None or (newest := _end(seen)) is None:
+            return None
+        return {"bookmark": newest, "first": seen.first or newest}
 
     def partitions(self, start: dict[str, str], end: dict[str, str]) -> Sequence[InputPartition]:
         """Return slices of one micro-batch, each small enough for one task."""

@@ -39,9 +39,7 @@ FIGURES = (
         lambda now: now.state is State.RUNNING,
     ),
     Figure(
-        "failed",
-        "1 after an error that no restart mends.",
-        lambda now: now.state is State.FAILED,
+        "failed", "1 after an error that no restart mends.", lambda now: now.state is State.FAILED
     ),
     Figure("batches", "Batches done.", lambda now: now.batches, rises=True),
     Figure("messages", "Messages read.", lambda now: now.messages, rises=True),
@@ -57,14 +55,17 @@ FIGURES = (
     Figure("batch", "Number of the newest batch.", lambda now: now.pace.batch),
     Figure("batch_seconds", "Duration of the newest batch.", lambda now: now.pace.batch_s),
     Figure(
-        "rows_per_second",
-        "Rows a second of the newest batch.",
-        lambda now: now.pace.rows_per_s,
+        "rows_per_second", "Rows a second of the newest batch.", lambda now: now.pace.rows_per_s
     ),
     Figure(
         "lag_messages",
         "Messages of the source topic after the newest batch.",
         lambda now: now.pace.lag,
+    ),
+    Figure(
+        "journal_margin_messages",
+        "Messages that the source's journal may drop before it drops an unread one.",
+        lambda now: now.pace.margin,
     ),
     Figure("held_keys", "Keys that wait for the end of their interval.", lambda now: now.held),
     Figure(

@@ -28,19 +28,23 @@ class Pace:
     """How its newest batch went.
 
     `batch` is its number, `rows_per_s` how fast rows were worked off, `batch_s` how long it took,
-    `lag` how many messages of a topic it left for the next; None where nothing says so.
+    `lag` how many messages of a topic it left for the next, `margin` how many the topic's journal
+    may drop before it drops one of these; None where nothing says so, and `margin` also where the
+    journal has dropped nothing yet.
     """
 
     batch: int | None = None
     rows_per_s: float = 0.0
     batch_s: float = 0.0
     lag: int | None = None
+    margin: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class StreamStatus:
     """A stream at a moment; counts are those since the command was started.
 
+    `took_s` is the time of its batches, without waiting for the end of an interval.
     `held` is how many keys wait for the end of their interval, None where none can;
     `merger_failures` those since the checkpoint began, None without a merger. `working_s` is
     for how long a batch has been worked on, None where none is; `finds_nothing`, whether there was
@@ -56,6 +60,7 @@ class StreamStatus:
     published: int = 0
     repeated: int = 0
     refused: int = 0
+    took_s: float = 0.0
     held: int | None = None
     merger_failures: int | None = None
     working_s: float | None = None
@@ -77,13 +82,16 @@ def pace_of(progress: Mapping[str, Any] | None, before: Pace = Pace(), messages:
     if not progress or "addBatch" not in took:
         return before
     # Only topics have positions that can be subtracted; a clock or files have no lag.
-    lags = [lag for source in progress.get("sources", ()) if (lag := _lag(source)) is not None]
+    sources = progress.get("sources", ())
+    lags = [lag for source in sources if (lag := _lag(source)) is not None]
+    margins = [margin for source in sources if (margin := _margin(source)) is not None]
     took_ms = took.get("triggerExecution", 0)
     return Pace(
         batch=progress.get("batchId"),
         rows_per_s=messages * 1_000 / took_ms if took_ms else 0.0,
         batch_s=took_ms / 1000,
         lag=sum(lags) if lags else None,
+        margin=min(margins, default=None),
     )
 
 
@@ -107,14 +115,24 @@ def _lag(source: Mapping[str, Any]) -> int | None:
     return max(0, newest - ended)
 
 
-def _position(offset: Any) -> int | None:
+def _margin(source: Mapping[str, Any]) -> int | None:
+    """Return the positions between the beginning of a topic's journal and the end of its batch."""
+    ended = _position(source.get("endOffset"))
+    first = _position(source.get("latestOffset"), "first")
+    # From position 1 on the journal has everything: its length is no bound yet.
+    if ended is None or first is None or first <= 1:
+        return None
+    return max(0, ended + 1 - first)
+
+
+def _position(offset: Any, name: str = "bookmark") -> int | None:
     """Return the position of `{"bookmark": "<epoch>-<position>"}`, a text or a mapping."""
     if isinstance(offset, str):
         try:
             offset = json.loads(offset)
         except ValueError:
             return None
-    bookmark = offset.get("bookmark") if isinstance(offset, Mapping) else None
+    bookmark = offset.get(name) if isinstance(offset, Mapping) else None
     try:
         return split_bookmark(bookmark)[1] if isinstance(bookmark, str) else None
     except BookmarkInvalid:
@@ -128,7 +146,7 @@ def _position(offset: Any) -> int | None:
 class Totals:
     """Counts: `repeated` are rows that an earlier try had written, `refused` no messages at all.
 
-    `newest` is the number of messages of the newest batch.
+    `newest` is the number of messages of the newest batch; `took_s` is the time of all batches.
     """
 
     batches: int = 0
@@ -137,9 +155,10 @@ class Totals:
     repeated: int = 0
     refused: int = 0
     newest: int = field(default=0, compare=False)
+    took_s: float = field(default=0.0, compare=False)
 
     def with_batch(
-        self, *, messages: int, published: int, repeated: int = 0, refused: int = 0
+        self, messages: int, published: int, repeated: int = 0, refused: int = 0, took_s: float = 0
     ) -> Totals:
         """Return these counts with one more batch."""
         return Totals(
@@ -149,6 +168,7 @@ class Totals:
             repeated=self.repeated + repeated,
             refused=self.refused + refused,
             newest=messages,
+            took_s=self.took_s + took_s,
         )
 
 
@@ -162,15 +182,15 @@ WORKING_S_MIN = 1.0
 
 def progress_line(now: StreamStatus, dead_letters: Path | None = None) -> str:
     """Return how far a stream is, how fast, how far behind, and what was refused."""
-    parts = [
-        f"{now.batches:,} batches",
-        f"{now.messages:,} messages in",
-        f"{now.published:,} out",
-    ]
-    if now.batches:
+    parts = [f"{now.batches:,} batches", f"{now.messages:,} messages in", f"{now.published:,} out"]
+    if now.state is State.ENDED and now.took_s:
+        parts.append(f"{now.messages / now.took_s:,.0f}/s in {now.took_s:.2f} s of batches")
+    elif now.batches:
         parts.append(f"{now.pace.rows_per_s:,.0f}/s, {now.pace.batch_s:.2f} s a batch")
     if now.pace.lag is not None:
         parts.append(f"{now.pace.lag:,} behind")
+        if now.pace.margin is not None and now.pace.margin < now.pace.lag:
+            parts.append(f"these are lost after {now.pace.margin:,} more: lengthen the history")
     if now.held is not None:
         parts.append(f"{now.held:,} keys held")
     if now.repeated:

@@ -209,6 +209,7 @@ class Supervisor:
             published=done.published,
             repeated=done.repeated,
             refused=done.refused,
+            took_s=done.took_s,
             held=self.stream.held_keys,
             merger_failures=self.stream.merger_failures,
             working_s=self.stream.working_s,

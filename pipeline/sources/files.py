@@ -23,13 +23,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from tidegate.keys.errors import JsonInvalid
 from tidegate.pipeline.columns.blocks import SPACE, blocks_of, lines_by_block
-from tidegate.pipeline.columns.history import (
-    SHOWN_MAX,
-    as_json,
-    beyond_json,
-    quoted,
-    wrong_line,
-)
+from tidegate.pipeline.columns.history import SHOWN_MAX, as_json, beyond_json, quoted, wrong_line
 from tidegate.pipeline.columns.rows import published, shuffle_partitions
 from tidegate.pipeline.definitions.source import FileFormat, FilesSource
 from tidegate.pipeline.errors import DefinitionInvalid, HistoryUnreadable, innermost

@@ -49,9 +49,9 @@ class PlanKind(StrEnum):
     """Event time: messages wait for the watermark in the shard of their key."""
 
 
-def plan_of(asked: Conflation) -> PlanKind:
-    """Return the plan of a running stream."""
-    if asked.time is not None:
+def plan_of(asked: Conflation, *, is_timed: bool) -> PlanKind:
+    """Return the plan of a running stream; `is_timed`: in event time."""
+    if is_timed:
         return PlanKind.TIMED
     # A removal must know whether its record was there, which may be an earlier batch's doing; a
     # merger may decline, and then what it gave before must stand apart.
@@ -82,7 +82,7 @@ class ConflatedBatches:
         self._definition = definition
         self._held = ShardState(definition.checkpoint / "held")
         self._asked = asked_of(definition)
-        self.plan = plan_of(self._asked)
+        self.plan = plan_of(self._asked, is_timed=definition.conflation.time is not None)
 
     @property
     def trigger_ms(self) -> int:
@@ -105,7 +105,7 @@ class ConflatedBatches:
     @property
     def is_paced(self) -> bool:
         """True if each batch is one interval: in processing time with `pace=batch`."""
-        return self._asked.time is None and self._asked.interval.pace is Pace.BATCH
+        return self.plan is not PlanKind.TIMED and self._asked.interval.pace is Pace.BATCH
 
     def open(self, spark: SparkSession) -> DataFrame:
         """Return the messages of its source, with a clock if keys may be due in silence.

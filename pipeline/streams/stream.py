@@ -165,8 +165,9 @@ class Stream:
         batch = Batch(batches.unended or 0, self._run, query, is_end=True)
         # Outside of any query: Spark has no batch for what is held when its input has ended. A kill
         # between the write and the note repeats it, under the same number.
+        begun_s = time.monotonic()
         try:
-            self._count(self._sink.write(batches.ended(spark, batch), batch))
+            self._count(self._sink.write(batches.ended(spark, batch), batch), begun_s)
         except PySparkException as error:
             raise from_spark(self.definition.name, str(error)) from error
         batches.note_end(batch)
@@ -187,7 +188,7 @@ class Stream:
             raise from_spark(self.definition.name, str(error)) from None
         finally:
             self._begun_s = None
-        self._count(result)
+        self._count(result, begun_s)
         self._batches.forget(batch)
         now_s = time.monotonic()
         self._pacing.worked(now_s - begun_s - result.waited_s, result.sent_at_s)
@@ -201,7 +202,7 @@ class Stream:
         trigger_ms = self._batches.trigger_ms
         return min(trigger_ms, LOOK_EVERY_MS) if self._pacing.holds else trigger_ms
 
-    def _count(self, result: BatchResult) -> None:
+    def _count(self, result: BatchResult, begun_s: float) -> None:
         # The query's thread counts, the main thread reports.
         with self._lock:
             self._totals = self._totals.with_batch(
@@ -209,6 +210,7 @@ class Stream:
                 published=result.published,
                 repeated=result.repeated,
                 refused=result.refused,
+                took_s=time.monotonic() - begun_s - result.waited_s,
             )
 
 

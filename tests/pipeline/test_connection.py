@@ -16,7 +16,6 @@ from tidegate.pipeline.errors import (
     GatewayRefused,
     GatewayUnreachable,
     RunFenced,
-    SourceLost,
     UsageInvalid,
 )
 from tidegate.pipeline.operations.shutdown import Stop, Stopped
@@ -99,7 +98,6 @@ def test_each_refusal_is_an_error_of_the_pipeline_with_its_sentence() -> None:
     said = f"{place} refused: No [limit-reached]: why"
     assert kind_of(422, "limit-reached") == (GatewayRefused, said)
     assert kind_of(409, "producer-fenced")[0] is RunFenced
-    assert kind_of(410, "bookmark-expired")[0] is SourceLost
     assert kind_of(429, "x") == (GatewayRefused, f"{place} still refuses: No [x]: why")
     assert kind_of(503, "x") == (GatewayUnreachable, f"{place} is out of order: No [x]: why")
     nobody = pipeline_error(AnswerInvalid("/ did not answer as a Tidegate gateway does"), "")

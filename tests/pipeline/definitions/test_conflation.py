@@ -49,6 +49,12 @@ def test_a_merge_names_fields_and_a_watermark_may_be_none(tmp_path: Path) -> Non
     assert found.time == EventTime(TimeField(FieldPath.parse("/ts")), 0)
 
 
+def test_the_time_may_be_that_of_publication(tmp_path: Path) -> None:
+    found = read(tmp_path, 'time = "published"')
+    assert (found.time, found.holds) == (EventTime(None, 0), True)
+    assert str(found) == "pace batch, time published, oof False"
+
+
 def test_a_registered_merger_is_known_by_its_name(tmp_path: Path) -> None:
     found = read(tmp_path, f'merge = "{MERGER}"')
     assert found == ConflationDefinition(merger=MERGER)
@@ -102,7 +108,7 @@ def test_a_checkpoint_remembers_what_holds_something(
         ("merge = {}", 'newest.merge: expected "replace", reducers of fields such as'),
         ('merge = {"/px" = "sum"}\nreduce = ["/px:sum"]', "newest.merge: not with reduce"),
         (f'merge = "{MERGER}"\nreduce = ["/px:sum"]', "newest.merge: not with reduce"),
-        ('time = "event"', 'newest.time: expected "processing" or a table such as'),
+        ('time = "event"', 'newest.time: expected "processing", "published" or a table such as'),
         ('time = {event = "/ts"}', "newest.time.field: is missing, expected a field path"),
         ('time = {field = "/ts", kind = "event"}', "unknown field; known are field, unit, waterm"),
         ("time = {}", "newest.time.field: is missing, expected a field path"),

@@ -115,6 +115,11 @@ def test_a_mistake_is_one_line_that_names_its_place_external(
     check_mistake(tmp_path, TOPIC, f"{{{table}}}", said)
 
 
+def test_files_have_no_time_of_publication(tmp_path: Path) -> None:
+    new = '{kind = "files", path = "in/*.ndjson"}\ntime = "published"'
+    check_mistake(tmp_path, TOPIC, new, "newest.time: files have no time of publication")
+
+
 def test_no_error_repeats_a_password(tmp_path: Path) -> None:
     with pytest.raises(Exception, match=r"source\.options: expected texts") as caught:
         source_of(tmp_path, f'{KAFKA}, options = "kafka.sasl.jaas.config=secret"')

@@ -56,7 +56,7 @@ def test_a_batch_is_at_most_as_long_as_the_limit(journals: Journals) -> None:
     assert stream.initialOffset() == at(0)
     assert stream.reportLatestOffset() is None
     assert stream.latestOffset(at(0), limit) == at(4)
-    assert stream.reportLatestOffset() == at(10)
+    assert stream.reportLatestOffset() == {**at(10), "first": "e1-1"}
     assert stream.latestOffset(at(8), limit) == at(10)
     assert stream.latestOffset(at(10), limit) == at(10)
     assert stream.latestOffset(at(0), ReadAllAvailable()) == at(10)
@@ -136,6 +136,14 @@ def test_lost_messages_are_an_error(journals: Journals) -> None:
         list(reader(journals).read(part))
     with pytest.raises(SourceLost, match="ends at position 10, before position 11"):
         reader(journals).latestOffset(at(11), ReadAllAvailable())
+    [part] = reader(journals).partitions(at(2), at(10))
+    topic.trimmed = 5
+    with pytest.raises(SourceLost, match=r"topic t no .* 3 messages .* 3 to 5: .*history"):
+        list(reader(journals).read(part))
+    topic.epoch = "e2"
+    with pytest.raises(SourceLost, match=r"topic t began again .*\(epoch e1, now e2\)"):
+        list(reader(journals).read(part))
+    topic.epoch = "e1"
     [part] = reader(journals).partitions(at(5), at(10))
     topic.values = LINES[:7]
     with pytest.raises(SourceLost, match="no longer holds the messages after position 7"):

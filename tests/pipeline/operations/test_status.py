@@ -51,6 +51,30 @@ def test_the_lag_is_what_a_topic_has_more(source: dict[str, Any], lag: int | Non
     assert pace_of(progress).lag == lag
 
 
+@pytest.mark.parametrize(
+    ("first", "margin"), [("e1-1", None), ("e1-31", 10), ("e1-41", 0), ("e1-60", 0), (None, None)]
+)
+def test_the_margin_is_what_the_journal_may_drop(first: str | None, margin: int | None) -> None:
+    source = {"endOffset": {"bookmark": "e1-40"}, "latestOffset": {"first": first}}
+    progress = {"batchId": 1, "durationMs": {"addBatch": 1}, "sources": [source, {}]}
+    assert pace_of(progress).margin == margin
+
+
+def test_a_line_warns_while_the_journal_may_soon_drop_what_is_unread() -> None:
+    now = StreamStatus("s", State.RUNNING, Pace(batch=1, lag=60_000, margin=40_000), batches=1)
+    assert ", these are lost after 40,000 more: lengthen the history" in progress_line(now, DEAD)
+    now = StreamStatus("s", State.RUNNING, Pace(batch=1, lag=40_000, margin=60_000), batches=1)
+    assert "history" not in progress_line(now, DEAD)
+
+
+def test_the_last_line_has_the_rate_of_all_batches() -> None:
+    now = StreamStatus(
+        "s", State.ENDED, Pace(rows_per_s=0, batch_s=2), batches=2, messages=5_000, took_s=20.0
+    )
+    said = "s: 2 batches, 5,000 messages in, 0 out, 250/s in 20.00 s of batches, ended"
+    assert progress_line(now, DEAD) == said
+
+
 def test_a_trigger_that_finds_nothing_is_no_batch() -> None:
     idle = {"batchId": 8, "durationMs": {"triggerExecution": 40, "latestOffset": 40}}
     before = Pace(batch=7, rows_per_s=40.5, batch_s=1.5, lag=0)
@@ -125,6 +149,7 @@ def test_a_failure_says_when_the_next_start_is() -> None:
 def test_a_batch_adds_to_what_was_there() -> None:
     once = Totals().with_batch(messages=5, published=3)
     assert once == Totals(1, 5, 3, 0, 0)
-    twice = once.with_batch(messages=4, published=0, repeated=2, refused=1)
+    twice = once.with_batch(messages=4, published=0, repeated=2, refused=1, took_s=1.5)
     assert twice == Totals(2, 9, 3, 2, 1)
     assert (once.newest, twice.newest) == (5, 4)
+    assert twice.with_batch(messages=0, published=0, took_s=0.5).took_s == 2.0

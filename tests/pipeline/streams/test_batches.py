@@ -33,10 +33,8 @@ from tests.pipeline.journals import Journals
 from tests.pipeline.merger import MERGER
 from tests.pipeline.naive_newest import newest_by_key
 from tests.support.rules import rule
-from tidegate.keys.path import FieldPath
 from tidegate.pipeline.columns.intake import combine
 from tidegate.pipeline.columns.rows import DELIVERIES, PUBLISHED, arrow_schema
-from tidegate.pipeline.columns.times import TimeField
 from tidegate.pipeline.definitions.stream import read_definitions
 from tidegate.pipeline.errors import CheckpointMismatch, DefinitionInvalid, from_spark
 from tidegate.pipeline.intervals import Pace
@@ -297,19 +295,20 @@ def test_spark_agrees_with_one_pass_and_shuffles_only_winners(spark: SparkSessio
 
 
 @pytest.mark.parametrize(
-    ("pace", "oof", "time", "plan"),
+    ("pace", "oof", "is_timed", "plan"),
     [
-        (Pace.BATCH, False, None, PlanKind.LATEST),
-        (Pace.BATCH, True, None, PlanKind.HELD),
-        (Pace.KEY, False, None, PlanKind.HELD),
-        (Pace.BATCH, False, TimeField(FieldPath.parse("/ts")), PlanKind.TIMED),
+        (Pace.BATCH, False, False, PlanKind.LATEST),
+        (Pace.BATCH, True, False, PlanKind.HELD),
+        (Pace.KEY, False, False, PlanKind.HELD),
+        (Pace.BATCH, False, True, PlanKind.TIMED),
     ],
 )
 def test_a_running_stream_holds_only_what_it_must(
-    pace: Pace, oof: bool, time: TimeField | None, plan: PlanKind
+    pace: Pace, oof: bool, is_timed: bool, plan: PlanKind
 ) -> None:
-    assert plan_of(replace(conflation(pace, "", "", oof=oof)[0], time=time)) is plan
+    assert plan_of(conflation(pace, "", "", oof=oof)[0], is_timed=is_timed) is plan
 
 
 def test_a_merger_sees_the_messages_of_a_key_in_their_order() -> None:
-    assert plan_of(conflation(Pace.BATCH, "", MERGER, oof=False)[0]) is PlanKind.HELD
+    asked = conflation(Pace.BATCH, "", MERGER, oof=False)[0]
+    assert plan_of(asked, is_timed=False) is PlanKind.HELD
