@@ -247,9 +247,8 @@ class Pace:
             heappush(self._waiting, (place, next(self._numbers), request))
         if not self._is_called:
             self._is_called = True
-            asyncio.get_running_loop().call_soon(
-                self._turn
-            )  # after the request, whose time it takes
+            # After the request, whose time it takes.
+            asyncio.get_running_loop().call_soon(self._turn)
 
     def _begin(self, request: Callable[[], None]) -> None:
         self._begun += 1

@@ -53,14 +53,21 @@ NOT_VALID: Final = Problem("message-invalid", "Not a valid HTTP request.")
 class GatewayProtocol(HttpToolsProtocol):
     """One connection, from accept to close."""
 
-    connection: Connection
-
     def __init__(
-        self, config: Config, server_state: ServerState, app_state: dict[str, Any],
-        _loop: asyncio.AbstractEventLoop | None = None, *, settings: Settings,
-        figures: ConnectionFigures, admission: ConnectionLimits, write_watch: WriteWatch,
-        paces: Paces, proxies: TrustedProxies, known: KnownRequests,
-    ) -> None:  # fmt: skip
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+        *,
+        settings: Settings,
+        figures: ConnectionFigures,
+        admission: ConnectionLimits,
+        write_watch: WriteWatch,
+        paces: Paces,
+        proxies: TrustedProxies,
+        known: KnownRequests,
+    ) -> None:
         super().__init__(config, server_state, app_state, _loop)
         self.settings = settings
         self._figures = figures

@@ -108,10 +108,15 @@ class Server(uvicorn.Server):
     """
 
     def __init__(
-        self, app: ASGIApp, settings: Settings, *, on_shutdown: OnShutdown | None = None,
-        on_started: OnStarted | None = None, takes_signals: bool = True,
+        self,
+        app: ASGIApp,
+        settings: Settings,
+        *,
+        on_shutdown: OnShutdown | None = None,
+        on_started: OnStarted | None = None,
+        takes_signals: bool = True,
         on_reload: Callable[[], None] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.figures = ConnectionFigures(_connections_max(settings))
         self.certificates = None if settings.tls_cert is None else Certificates(settings)
         known = KnownRequests()
@@ -243,13 +248,18 @@ class Server(uvicorn.Server):
 
 
 def serve(
-    app: ASGIApp, settings: Settings, *, on_shutdown: OnShutdown | None = None,
-    on_started: OnStarted | None = None, prepare: Prepare | None = None,
-    listener: socket.socket | None = None, until: int | None = None,
+    app: ASGIApp,
+    settings: Settings,
+    *,
+    on_shutdown: OnShutdown | None = None,
+    on_started: OnStarted | None = None,
+    prepare: Prepare | None = None,
+    listener: socket.socket | None = None,
+    until: int | None = None,
     on_reload: Callable[[], None] | None = None,
     loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
     loop_figures: LoopFigures | None = None,
-) -> int:  # fmt: skip
+) -> int:
     """Run the gateway in this thread until a signal.
 
     `prepare` is awaited before requests; its exceptions are raised here. `listener` replaces our

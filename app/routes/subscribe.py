@@ -175,9 +175,13 @@ async def _topic_stream(
 
 
 def _opened(
-    gateway: Gateway, subject: Subject | None, name: str, plan: SubscribePlan,
-    wish: SubscribeRequest, decision: RequestedSubscription,
-) -> EventStream:  # fmt: skip
+    gateway: Gateway,
+    subject: Subject | None,
+    name: str,
+    plan: SubscribePlan,
+    wish: SubscribeRequest,
+    decision: RequestedSubscription,
+) -> EventStream:
     plain = plan.plain(gateway.driver.engine.topic(name), wish, decision)
     session = gateway.sessions.open(subject=subject)
     if plain.is_shared:
@@ -202,9 +206,12 @@ def _streamed_at_once(gateway: Gateway, plan: SubscribePlan, body: bytes) -> Beg
 
 
 async def _pattern_stream(
-    gateway: Gateway, subject: Subject | None, pattern: TopicPattern, plan: SubscribePlan,
+    gateway: Gateway,
+    subject: Subject | None,
+    pattern: TopicPattern,
+    plan: SubscribePlan,
     last_id: str | None,
-) -> Response:  # fmt: skip
+) -> Response:
     """Stream all topics of a pattern; those that are made later join."""
     # The session is kept, as the ids of its events mean nothing without it.
     if last_id is not None:
@@ -225,9 +232,12 @@ async def _pattern_stream(
 
 
 async def _places(
-    gateway: Gateway, subject: Subject | None, pattern: TopicPattern, wish: SubscribeRequest,
+    gateway: Gateway,
+    subject: Subject | None,
+    pattern: TopicPattern,
+    wish: SubscribeRequest,
     asked: Subscribing,
-) -> dict[str, Bookmark] | None:  # fmt: skip
+) -> dict[str, Bookmark] | None:
     """Return the places of a reader whose session is gone, once what it has is here, too.
 
     Raises:

@@ -92,9 +92,13 @@ def record_sender(
 
 
 def stage(
-    connection: sqlite3.Connection, topic: int, name: str, items: Sequence[Item], now_ms: int,
+    connection: sqlite3.Connection,
+    topic: int,
+    name: str,
+    items: Sequence[Item],
+    now_ms: int,
     limits: Bounds,
-) -> None:  # fmt: skip
+) -> None:
     """Store a stage, and delete expired ones.
 
     Raises:

@@ -159,9 +159,15 @@ def _rows(topic: int, frames: Sequence[Frame]) -> Iterator[tuple[object, ...]]:
 
 
 def _record(
-    record_key: str, offset: int, timestamp_ms: int, payload: bytes, exempt: int,
-    reason: str | None, put_offset: int, put_ms: int,
-) -> Frame:  # fmt: skip
+    record_key: str,
+    offset: int,
+    timestamp_ms: int,
+    payload: bytes,
+    exempt: int,
+    reason: str | None,
+    put_offset: int,
+    put_ms: int,
+) -> Frame:
     if reason is None:
         return Frame(offset, payload, record_key, timestamp_ms, bool(exempt))
     return Tombstone(

@@ -43,9 +43,13 @@ class SqliteStore:
     checkpoints = True
 
     def __init__(
-        self, folder: Path, *, survives_power: bool = False, mergers: Mergers = NO_MERGERS,
+        self,
+        folder: Path,
+        *,
+        survives_power: bool = False,
+        mergers: Mergers = NO_MERGERS,
         limits: Bounds = NORMAL,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._path = folder
         self._survives_power = survives_power
         self._mergers = mergers

@@ -135,10 +135,16 @@ class Writer:
         self._arrivals = arrivals
 
     async def write(
-        self, entry: CatalogTopic, items: Sequence[Item], producer: Producer | None = None, *,
-        retry: Retry | None = None, stages: Sequence[str] = (), expected_head: int | None = None,
+        self,
+        entry: CatalogTopic,
+        items: Sequence[Item],
+        producer: Producer | None = None,
+        *,
+        retry: Retry | None = None,
+        stages: Sequence[str] = (),
+        expected_head: int | None = None,
         fence: int | None = None,
-    ) -> Appended:  # fmt: skip
+    ) -> Appended:
         """Store and deliver items, all or none. The caller holds `entry.writing`.
 
         What has begun is finished, also where the caller is cancelled: the store never has what
@@ -176,9 +182,14 @@ class Writer:
         return run_at_once(self._store_and_deliver(name, entry.record.epoch, publication))
 
     async def write_decided(
-        self, entry: CatalogTopic, decide: Callable[[], Awaitable[Sequence[Item]]],
-        producer: Producer | None = None, *, retry: Retry | None = None, fence: int | None = None,
-    ) -> Appended | None:  # fmt: skip
+        self,
+        entry: CatalogTopic,
+        decide: Callable[[], Awaitable[Sequence[Item]]],
+        producer: Producer | None = None,
+        *,
+        retry: Retry | None = None,
+        fence: int | None = None,
+    ) -> Appended | None:
         """Store and deliver what `decide` makes of the board; return None if that is nothing.
 
         Where other gateways write too, the decision is repeated until no write came in between.
@@ -204,9 +215,13 @@ class Writer:
                 await self._arrivals.wait_reached(name, entry.record.epoch, head + 1)
 
     async def earlier(
-        self, entry: CatalogTopic, producer: Producer | None = None, *, retry: Retry | None = None,
+        self,
+        entry: CatalogTopic,
+        producer: Producer | None = None,
+        *,
+        retry: Retry | None = None,
         stages: Sequence[str] = (),
-    ) -> Appended | None:  # fmt: skip
+    ) -> Appended | None:
         """Return the first answer to a request that is retried; None for a new request.
 
         Publishes nothing. The caller holds `entry.writing`.
@@ -254,9 +269,12 @@ class Writer:
             figures.append.note_ns(self._driver.now() - began)
 
     async def remove(
-        self, entry: CatalogTopic, records: Sequence[Frame], reason: RemovalReason,
+        self,
+        entry: CatalogTopic,
+        records: Sequence[Frame],
+        reason: RemovalReason,
         fence: int | None = None,
-    ) -> int:  # fmt: skip
+    ) -> int:
         """Remove records that have not changed since; return how many they were.
 
         Works in slices with publishers in between; records that they publish meanwhile stay.
