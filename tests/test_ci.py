@@ -30,6 +30,7 @@ def machine(tmp_path: Path) -> Path:
     command(tmp_path, "curl", "")
     command(tmp_path, "nginx", "")
     command(tmp_path, "caddy", "")
+    command(tmp_path, "mosquitto_sub", "")
     command(tmp_path, "node", "")
     command(tmp_path, "npm", "")
     command(tmp_path, "go", "")
@@ -87,6 +88,7 @@ def test_what_is_missing_is_installed_in_one_go(machine: Path) -> None:
         "strace",
         "curl",
         "caddy",
+        "mosquitto_sub",
         "node",
         "npm",
         "go",
@@ -97,7 +99,8 @@ def test_what_is_missing_is_installed_in_one_go(machine: Path) -> None:
     assert run_ci(machine)[0] == 0
     update, install = installed(machine)
     assert update == "update -qq"
-    tools = "redis-server strace curl caddy nodejs node-eventsource golang-go node-typescript"
+    tools = "redis-server strace curl caddy mosquitto mosquitto-clients nodejs"
+    tools += " node-eventsource golang-go node-typescript"
     tools += " gcc libc6-dev"
     assert install.endswith(f"python3 python3-venv default-jre-headless {tools}")
 

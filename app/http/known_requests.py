@@ -176,13 +176,13 @@ class KnownRequests:
         """Return the key of a request by its whole header; None for one that has no such key."""
         return header_key(scope, self._at_once) if self._at_once else None
 
-    def find_at_once(self, key: Key | None) -> AtOnce | None:
+    def find_at_once(self, head: Key | None) -> AtOnce | None:
         """Return what is known by the whole header of a request."""
-        return None if key is None else self.heads.find(key)
+        return None if head is None else self.heads.find(head)
 
-    def noting(self, app: Any, key: Key | None) -> Any:
+    def noting(self, app: Any, head: Key | None) -> Any:
         """Return the ASGI application, of which the fields of a noted answer are kept."""
-        if key is None:
+        if head is None:
             return app
 
         async def noted(scope: Scope, receive: Receive, send: Send) -> None:
@@ -191,7 +191,7 @@ class KnownRequests:
                     known, answer = scope["extensions"].get(NOTED, NOTHING)
                     if known is not None and answer is not None:
                         fields = _around_length(message["headers"])
-                        self.heads.note(key, AtOnce(known, answer, *fields))
+                        self.heads.note(head, AtOnce(known, answer, *fields))
                 await send(message)
 
             await app(scope, receive, noted_send)

@@ -19,7 +19,6 @@ from tidegate.app.archive.archive import begun
 from tidegate.app.delivery.encoding import EnvelopeWriter
 from tidegate.app.gateway import Gateway, gateway_of
 from tidegate.app.http.bodies import in_pieces
-from tidegate.app.http.known_requests import KnownRequests
 from tidegate.app.http.openapi import BOOKMARK, answer, body, json_body, lines_of, problems, ref
 from tidegate.app.http.parameters import (
     STRICT,
@@ -158,8 +157,7 @@ async def publish(request: Request) -> Response:
     if asked in _PLAIN and name != REVOKED and not (subject and subject.certificate):
         holds = request.app.state.access.standing(subject) if subject else None
         at_once = partial(_published_at_once, gateway, name, asked.form, subject, holds)
-    known: KnownRequests = request.app.state.known
-    known.note(request.scope, publish, at_once)
+    request.app.state.known.note(request.scope, publish, at_once)
     return answer
 
 

@@ -51,10 +51,29 @@ def test_the_examples_do_what_they_say(spark: SparkSession, tmp_path: Path) -> N
         example("read_stream")["main"](address, "prices", str(tmp_path))
         frame = example("analyse_journal")["moves"](spark, address, "prices")
         found = [tuple(row) for row in frame.collect()]
+        rows = spark.read.format("tidegate").option("gateway", address).option("topic", "prices")
+        bars = [
+            json.loads(row.value)
+            for row in example("bars")["bars_of"](spark, rows.load()).collect()
+        ]
     assert found == [("A", 2, 1.5, 2.5), ("B", 1, 7.0, 7.0)]
+    of_symbols = {name: [it for it in bars if it["symbol"] == name] for name in "AB"}
+    assert sum(map(len, of_symbols.values())) == len(bars), "a removal is no price"
+    assert max(it["high"] for it in of_symbols["A"]) == 2.5
+    assert [(it["open"], it["close"]) for it in of_symbols["B"]] == [(7.0, 7.0)]
     rows = spark.read.parquet(str(tmp_path / "prices")).orderBy("offset").collect()
     assert [row.offset for row in rows] == [1, 2, 3]
     assert sorted((row.symbol, row.price) for row in rows) == [("A", 1.5), ("A", 2.5), ("B", 7.0)]
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_recorded_files_are_conflated(spark: SparkSession, tmp_path: Path) -> None:
+    lines = [{**price, "ts": at} for price, at in zip(PRICES, (0, 10, 20), strict=True)]
+    (tmp_path / "day.ndjson").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    rows = example("conflate_files")["conflated"](spark, tmp_path).collect()
+    found = {row.key: (json.loads(row.value)["price"], row.messages) for row in rows}
+    assert found == {'["A"]': (2.5, 2), '["B"]': (7.0, 1)}
 
 
 @rule("publish-10")
@@ -91,4 +110,4 @@ def test_the_page_shows_the_examples() -> None:
     blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     examples = [textwrap.dedent(path.read_text("utf-8")) for path in sorted(EXAMPLES.iterdir())]
     shown = [textwrap.indent(block, "    ") for block in blocks]
-    assert [sum(block in example for example in examples) for block in shown] == [1, 1, 1]
+    assert [sum(block in example for example in examples) for block in shown] == [1] * 5

@@ -174,14 +174,14 @@ MEMBERS: dict[str, Planted] = {
     "a lane due this very moment stays": (
         ENGINE,
         "conflation/schedule.py",
-        "        if deadline is None or deadline > now:",
-        "        if deadline is None or deadline >= now:",
+        "        while self._heap and self._heap[0][0] <= now:",
+        "        while self._heap and self._heap[0][0] < now:",
     ),
     "a session is never announced again": (
         ENGINE,
         "conflation/engine.py",
-        "        session.ready = bool(outputs)",
-        "        session.ready = True",
+        "        self._registry.taken(session, has_found=bool(outputs))",
+        "        self._registry.taken(session, has_found=True)",
     ),
     "a conflation key is its first field": (
         ENGINE,

@@ -24,8 +24,8 @@ LANES: dict[str, Planted] = {
     "a key that never rests is never reached": (
         ENGINE,
         "conflation/lanes/interval.py",
-        "            going = CatchUp(self._missed(member, ahead), self.board.head, self.id.queues)",
-        "            going = CatchUp(self._missed(member, ahead), self.board.head, True)",
+        "            going = CatchUp(missed, self.board.head, self.id.queues, earlier=earlier)",
+        "            going = CatchUp(missed, self.board.head, True, earlier=earlier)",
     ),
     "a round sends what was there when it began": (
         ENGINE,
