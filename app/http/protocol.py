@@ -374,12 +374,12 @@ class GatewayProtocol(HttpToolsProtocol):
         begin = partial(self._begin, cycle, app, key)
         self._paces.begin(cycle.scope["path"], self.connection, begin)
 
-    def _begin(self, cycle: RequestResponseCycle, app: Any, key: Key | None) -> None:
+    def _begin(self, cycle: RequestResponseCycle, app: Any, head: Key | None) -> None:
         """Answer a request at once if it stands alone and its route can; else start its task."""
         if cycle.disconnected:
             return
         scope: Any = cycle.scope
-        known = self._known.find_at_once(key)
+        known = self._known.find_at_once(head)
         if known is not None and not self.flow.write_paused and self.can_hand_over(scope):
             whole = known.answered(cycle, self.server_state.default_headers, self.hand_over)
             if whole:
@@ -391,7 +391,7 @@ class GatewayProtocol(HttpToolsProtocol):
         app = self.write_watch.around(app, self.connection)
         if scope["http_version"] == "1.0":
             app = without_chunks(app, cycle)
-        super()._start_asgi_task(cycle, self._known.noting(app, key))
+        super()._start_asgi_task(cycle, self._known.noting(app, head))
 
 
 def protocol_of(scope: Scope) -> GatewayProtocol | None:
