@@ -61,7 +61,7 @@ It builds with what is there, which is what 0 says: a dry run would leave anothe
 """
 BIN = str(Path(sys.executable).parent)
 USUAL = "http://127.0.0.1:8080"
-NOT_RUN = 3
+NOT_RUN = 4
 """How many blocks of these pages are not run."""
 
 
