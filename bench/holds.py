@@ -28,7 +28,6 @@ KEYS = 100_000
 BODY_MESSAGES = 10_000
 TOPICS = 9_900  # of 10,000 that are allowed
 TOPICS_OF_PATTERN = 250  # near `session_subscriptions_max`
-MANY_KEYS = 1_000_000
 SESSIONS = 5_000  # half of what is allowed: each is a connection here as well
 REPLAYS = 50
 WANTED_MS = 50.0
