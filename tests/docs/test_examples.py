@@ -34,7 +34,7 @@ def asked(definition: StreamDefinition) -> Iterator[tuple[str, Filter | None, li
     wanted, view = definition.conflation, definition.view
     if isinstance(definition.source, TopicSource) and view is None:
         fields = [*definition.key.paths]
-        fields += [wanted.time.field.path] if wanted.time else []
+        fields += [wanted.time.field.path] if wanted.time and wanted.time.field else []
         fields += [column.path for column in wanted.reduce.columns] if wanted.reduce else []
         yield definition.source.topic, wanted.filter, fields
     if view is not None and view.join is not None and isinstance(view.join.source, TopicSource):
@@ -65,6 +65,7 @@ def test_so_does_the_one_on_the_page(tmp_path: Path, ticks: list[bytes]) -> None
     wanted = definition.conflation
     assert wanted.reduce
     assert wanted.time
+    assert wanted.time.field
     fields = [column.path for column in wanted.reduce.columns]
     check(ticks, wanted.filter, [*definition.key.paths, wanted.time.field.path, *fields])
 

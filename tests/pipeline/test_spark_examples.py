@@ -51,11 +51,9 @@ def test_the_examples_do_what_they_say(spark: SparkSession, tmp_path: Path) -> N
         example("read_stream")["main"](address, "prices", str(tmp_path))
         frame = example("analyse_journal")["moves"](spark, address, "prices")
         found = [tuple(row) for row in frame.collect()]
-        rows = spark.read.format("tidegate").option("gateway", address).option("topic", "prices")
-        bars = [
-            json.loads(row.value)
-            for row in example("bars")["bars_of"](spark, rows.load()).collect()
-        ]
+        asked = {"gateway": address, "topic": "prices"}
+        frame = spark.read.format("tidegate").options(**asked).load()
+        bars = [json.loads(row.value) for row in example("bars")["bars_of"](spark, frame).collect()]
     assert found == [("A", 2, 1.5, 2.5), ("B", 1, 7.0, 7.0)]
     of_symbols = {name: [it for it in bars if it["symbol"] == name] for name in "AB"}
     assert sum(map(len, of_symbols.values())) == len(bars), "a removal is no price"

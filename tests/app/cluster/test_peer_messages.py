@@ -17,7 +17,7 @@ from tidegate.app.cluster import membership as rolls
 from tidegate.app.cluster import peer_messages as posts
 from tidegate.app.cluster.connection import BusConnection
 from tidegate.app.cluster.membership import Membership
-from tidegate.app.cluster.peer_messages import PeerMessage, PeerMessages
+from tidegate.app.cluster.peer_messages import PeerMessage, PeerMessages, PeerService
 from tidegate.app.http.problems import Problem
 
 pytestmark = pytest.mark.redis
@@ -33,8 +33,8 @@ class Gateway:
         self.asked: list[bytes] = []
         self.hold = asyncio.Event()
         self.hold.set()
-        offices = {"echo": self.echo, "fail": self.fail}
-        self.post = PeerMessages(bus, self.roll, offices)
+        services: dict[str, PeerService] = {"echo": self.echo, "fail": self.fail}
+        self.post = PeerMessages(bus, self.roll, services)
 
     async def echo(self, body: bytes) -> bytes:
         self.asked.append(body)
