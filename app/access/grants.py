@@ -81,9 +81,9 @@ class Grant:
         Raises:
             GrantInvalid: it is none.
         """
-        verbs, space, topics = text.strip().partition(" ")
-        if not space:
-            raise GrantInvalid("expected a verb and topics, such as 'read prices.>'")
+        verbs, _, topics = text.strip().partition(" ")
+        if len(topics.split()) != 1:
+            raise GrantInvalid("expected verbs, and then topics, such as 'read,write prices.>'")
         return cls.parse({"topics": topics.strip(), "can": verbs.split(",")})
 
     def document(self) -> dict[str, object]:

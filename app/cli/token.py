@@ -156,7 +156,7 @@ def _grant(text: str) -> dict[str, object]:
     try:
         found = Grant.parse(json.loads(text)) if text.startswith("{") else Grant.parse_text(text)
     except (GrantInvalid, ValueError) as error:
-        raise click.BadParameter(f"{error}.", param_hint="--grant") from None
+        raise click.BadParameter(f"{error}".rstrip(".") + ".", param_hint="--grant") from None
     return found.document()
 
 

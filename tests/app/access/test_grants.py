@@ -109,6 +109,8 @@ def test_a_grant_reads_as_it_was_written() -> None:
     for text in ("", "read", "px read", "read,, px"):
         with pytest.raises(GrantInvalid):
             Grant.parse_text(text)
+    with pytest.raises(GrantInvalid, match="read,write prices"):  # told as a wrong topic before
+        Grant.parse_text("read write px")
 
 
 def test_the_values_of_a_claim() -> None:
