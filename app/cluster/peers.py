@@ -110,12 +110,9 @@ class Peers:
         Raises:
             Problem: bus-unavailable.
         """
-        # By what is known: whoever asks may have made up the name.
-        return (
-            await self._request(gateway, subject, body)
-            if gateway in self.membership.others
-            else b""
-        )
+        if gateway not in self.membership.others:  # whoever asks may have made up the name
+            return b""
+        return await self._request(gateway, subject, body)
 
     async def open(self) -> None:
         """Join the cluster and start to answer other gateways.
