@@ -31,8 +31,11 @@ def connection(paces: Paces) -> Connection:
     return made
 
 
-def asks(paces: Paces, source: Connection, name: str, begun: list[str]) -> None:
-    """A request that takes a turn's time once it has begun, and is answered then."""
+def asks(paces: Paces, source: Connection, name: str, begun: list[str], more: int = 0) -> None:
+    """A request that takes a turn's time once it has begun, and is answered then.
+
+    `more` follow, one after the other, each sent when the one before it is answered.
+    """
 
     def begin() -> None:
         begun.append(name)
@@ -41,6 +44,8 @@ def asks(paces: Paces, source: Connection, name: str, begun: list[str]) -> None:
     def answer() -> None:
         spends(TURN_S)
         paces.rest(source)
+        if more:
+            asks(paces, source, name, begun, more - 1)
 
     paces.begin("/v1/topics", source, begin)
 
@@ -122,26 +127,10 @@ async def test_another_connection_wins_nothing() -> None:
     assert [name for turn in turns for name in turn].index("good") <= 1
 
 
-def again(paces: Paces, source: Connection, name: str, left: int, begun: list[str]) -> None:
-    """One request after the other, each sent before the one before it is answered."""
-
-    def begin() -> None:
-        begun.append(name)
-        asyncio.get_running_loop().call_soon(answer)
-
-    def answer() -> None:
-        spends(TURN_S)
-        paces.rest(source)
-        if left:
-            again(paces, source, name, left - 1, begun)
-
-    paces.begin("/v1/topics", source, begin)
-
-
 async def test_connections_that_ask_all_the_time_take_turns() -> None:
     paces, begun = Paces(), list[str]()
     for name in ("first", "second"):
-        again(paces, connection(paces), name, 9, begun)
+        asks(paces, connection(paces), name, begun, more=9)
     await eventually(lambda: len(begun) == 20, "all have begun")
     assert [begun.count("first"), begun.count("second")] == [10, 10]
     assert max(map(begun[:10].count, ("first", "second"))) <= 6
@@ -153,7 +142,7 @@ async def test_time_that_a_request_waits_is_no_rest() -> None:
     await settle(paces)
     good = connection(paces)
     for _ in range(MANY):
-        again(paces, connection(paces), "busy", 3, begun)
+        asks(paces, connection(paces), "busy", begun, more=3)
     await eventually(lambda: len(begun) >= MANY // 2, "half of the crowd has waited for its turn")
     before = len(begun)
     asks(paces, good, "good", begun)

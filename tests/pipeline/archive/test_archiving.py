@@ -50,7 +50,7 @@ class Writer:
         self.writeStream = self
         self.write: Callable[[Any, int], None] = lambda *_: None
 
-    def foreachBatch(self, write: Callable[[Any, int], None]) -> Writer:  # noqa: N802 - Spark's
+    def foreachBatch(self, write: Callable[[Any, int], None]) -> Writer:  # noqa: N802 - Spark's own name
         self.write = write
         return self
 
