@@ -153,12 +153,6 @@ def members_of(bodies: pa.Array, names: Sequence[str]) -> Members | None:
     return members.among(np.flatnonzero(np.asarray(bodies.is_valid())), len(bodies))
 
 
-def texts_of(bodies: pa.Array, names: Sequence[str]) -> list[Texts] | None:
-    """Return the texts of some members of objects, as `members_of` finds them."""
-    found = members_of(bodies, names)
-    return None if found is None else [found.texts(name) for name in names]
-
-
 def content_of(bodies: pa.Array) -> Column:
     """Return the bytes of an array, those before its own and behind them too."""
     content = bodies.buffers()[2]

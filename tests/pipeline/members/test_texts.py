@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 import pyarrow as pa
 import pytest
@@ -9,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.profiles import examples
-from tidegate.pipeline.members.texts import OBJECTS_AT_ONCE, can_find, texts_of
+from tidegate.pipeline.members.texts import OBJECTS_AT_ONCE, Texts, can_find, members_of
 
 NAMES = ["a", "bid", "bidSize", "a name of many letters", "é"]
 values = st.sampled_from(
@@ -18,6 +20,12 @@ values = st.sampled_from(
 )  # fmt: skip
 names = st.sampled_from([*NAMES, "bidSiz", "bidSizes", "", "b", "o"])
 spaces = st.sampled_from(["", "", " ", "  ", "\t"])
+
+
+def texts_of(bodies: pa.Array, names: Sequence[str]) -> list[Texts] | None:
+    """The texts of some members of objects, as `members_of` finds them."""
+    found = members_of(bodies, names)
+    return None if found is None else [found.texts(name) for name in names]
 
 
 @st.composite
