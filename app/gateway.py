@@ -234,6 +234,9 @@ class Gateway:
             await self.peers.aclose()
         self.sessions.stop_timers()
         await self.catalog.filling.aclose()
+        for topic in (self.sessions.topic, self.audit_topic):  # they may wait for a crowd
+            with contextlib.suppress(Problem):
+                await topic.write()
         if self.bus is not None:
             await self.bus.aclose()
         for task in self._tasks:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from tidegate.keys.filter import Filter
@@ -104,6 +104,14 @@ class FeedId:
     key_spec: KeySpec
     filter: Filter | None = None
     shape: Window | Projection | None = None
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        # Once: each subscription is looked up by it several times.
+        object.__setattr__(self, "_hash", hash((self.key_spec, self.filter, self.shape)))
+
+    def __hash__(self) -> int:
+        return self._hash
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +138,15 @@ class LaneId:
     never: Filter | None = None
     flush_on: Filter | None = None
     always: bool = False
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        # Once, as that of its feed.
+        fields = (getattr(self, each) for each in self.__slots__ if each != "_hash")
+        object.__setattr__(self, "_hash", hash(tuple(fields)))
+
+    def __hash__(self) -> int:
+        return self._hash
 
     def __deepcopy__(self, memo: object) -> LaneId:
         return self  # immutable, and shared by all rows that were made by its rules

@@ -7,6 +7,7 @@ import struct
 import sys
 import zlib
 from enum import StrEnum
+from functools import lru_cache
 from typing import Final
 
 if sys.version_info >= (3, 14):
@@ -23,6 +24,7 @@ class Coding(StrEnum):
     ZSTD = "zstd"
 
 
+@lru_cache(maxsize=128)  # most clients send one of a few
 def negotiate(accept_encoding: str) -> Coding:
     """Return the coding that has the most weight in Accept-Encoding (RFC 9110, 12.5.3).
 

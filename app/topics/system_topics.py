@@ -33,6 +33,7 @@ SESSIONS = "tidegate.sessions"
 PENDING_MAX = 10_000
 WRITTEN_AT_ONCE = 1_000
 RETRY_S = 1.0
+TOGETHER_S = 0.05  # a write costs as much as an opening: those of a crowd are written together
 
 SESSIONS_DOCUMENT = TopicDefinition.parse(
     msgspec.json.encode(
@@ -78,29 +79,38 @@ class EventTopic:
             await self._woken.wait()
             self._woken.clear()
             try:
-                await self._write()
+                await self._write_some()
                 backoff.succeeded()
-                continue
+                await asyncio.sleep(TOGETHER_S)
             except Problem as problem:
                 level = backoff.level
                 logger.log(level, "%s is behind; tried again: %s", self._name, problem.detail)
+                await backoff.pause()
             except Exception:
                 logger.exception("%s is behind; tried again", self._name)
-            self._woken.set()
-            await backoff.pause()
+                await backoff.pause()
+            if self._pending:
+                self._woken.set()
 
-    async def _write(self) -> None:
-        entry = self._catalog.get(self._name)
+    async def write(self) -> None:
+        """Write all queued events.
+
+        Raises:
+            Problem: the store does not take them; they stay queued.
+        """
         while self._pending:
-            async with entry.writing:
-                items = [
-                    self._pending.popleft() for _ in range(min(len(self._pending), WRITTEN_AT_ONCE))
-                ]
-                try:
-                    await self._writer.write(entry, items)
-                except BaseException:  # back in their order; a repeated event does no harm
-                    self._pending.extendleft(reversed(items))
-                    raise
+            await self._write_some()
+
+    async def _write_some(self) -> None:
+        entry = self._catalog.get(self._name)
+        async with entry.writing:
+            count = min(len(self._pending), WRITTEN_AT_ONCE)
+            items = [self._pending.popleft() for _ in range(count)]
+            try:
+                await self._writer.write(entry, items)
+            except BaseException:  # back in their order; a repeated event does no harm
+                self._pending.extendleft(reversed(items))
+                raise
 
 
 class SessionsTopic:
@@ -108,7 +118,7 @@ class SessionsTopic:
 
     def __init__(self, catalog: TopicRegistry, writer: Writer) -> None:
         self._events = EventTopic(SESSIONS, catalog, writer)
-        self.run = self._events.run
+        self.run, self.write = self._events.run, self._events.write
 
     def note(self, session: str, document: dict[str, object]) -> None:
         """Queue an event of a session."""
@@ -137,7 +147,7 @@ class AuditTopic:
 
     def __init__(self, catalog: TopicRegistry, writer: Writer) -> None:
         self._events = EventTopic(AUDIT, catalog, writer)
-        self.run = self._events.run
+        self.run, self.write = self._events.run, self._events.write
 
     def note(self, payload: bytes) -> None:
         """Queue an event, a JSON object."""

@@ -313,9 +313,10 @@ class Topic:
     def _of_records(self, feed_id: FeedId) -> FeedId:
         """Return the feed that answers for a feed's records."""
         # The state of the world is one row a record, whatever the subscription's conflation key.
-        if feed_id.shape is None:
-            return FeedId(self.definition.key_spec, feed_id.filter)
-        return feed_id
+        spec = self.definition.key_spec
+        if feed_id.shape is not None or feed_id.key_spec == spec:
+            return feed_id
+        return FeedId(spec, feed_id.filter)
 
     def bookmark(self, offset: int) -> Bookmark:
         """Return an offset of this epoch, as users see it."""

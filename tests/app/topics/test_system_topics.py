@@ -9,6 +9,7 @@ from functools import partial
 
 import pytest
 
+from tests.support.deadlines import HANGS_S
 from tests.support.gateways import eventually
 from tests.support.place import Place
 from tests.support.rules import rule
@@ -65,6 +66,25 @@ async def test_the_newest_word_about_each_session_is_its_record() -> None:
         topic.forget("b")
         topic.forget("never seen")
         await eventually(lambda: states(place) == [("a", "closed")], "the record goes")
+
+
+async def test_what_comes_soon_after_a_write_is_written_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(own_topics, "TOGETHER_S", HANGS_S)
+    store = Reluctant()
+    place = Place(store)
+    async with writing(place) as topic:
+        topic.note("a", {"event": "opened"})
+        await eventually(lambda: is_opened(place, "a"), "it is written at once")
+        for name in ("b", "c"):
+            topic.note(name, {"event": "opened"})
+            for _ in range(10):
+                await asyncio.sleep(0)
+        assert store.asked == 1
+        await topic.write()  # as a gateway that ends does
+        assert len(states(place)) == 3
+        assert store.asked == 2
 
 
 async def test_what_the_store_did_not_take_is_written_later_and_in_order(
