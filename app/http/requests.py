@@ -389,11 +389,10 @@ async def posted_body(
         Problem: it cannot be read, its type is another one, or the query has parameters.
     """
     query_values(request.scope, {})
-    # Only a body that may be empty, and is, needs no type.
-    has_type = any(name == b"content-type" for name, _ in request.scope["headers"])
-    if has_type or not may_be_empty:
+    if not may_be_empty:
         content_type(request.scope, media_types)
     body = await read_body(request, REQUEST_BYTES_MAX)
-    if body and not has_type:
+    # A form without fields has a type, and is as empty as a request without one.
+    if body and may_be_empty:
         content_type(request.scope, media_types)
     return body

@@ -38,6 +38,25 @@ export function requestOf(topic, wish, withRemovals, place) {
 }
 
 /**
+ * Return the change that makes a subscription another wish, or null where it has to begin again.
+ *
+ * @param {Wish} before
+ * @param {Wish} wish
+ */
+export function changeOf(before, wish) {
+  const removals = wantsRemovals(wish);
+  const [old, now] = [requestOf("", before, removals, null), requestOf("", wish, removals, null)];
+  // A command is for life.
+  if (old.command !== now.command || wish.bookmark !== before.bookmark) return null;
+  return {
+    // All of them in place of the old ones: an option that was left out must not stay.
+    options: old.options === now.options ? undefined : [now.options, "replace"].filter(Boolean).join(","),
+    filter: old.filter === now.filter ? undefined : (now.filter ?? null),
+    order_by: old.order_by === now.order_by ? undefined : (now.order_by ?? ""),
+  };
+}
+
+/**
  * Return true if a subscription is to ask for removals by itself.
  *
  * Without it, AMPS and Tidegate send none: a deleted order would stay on the screen for good.

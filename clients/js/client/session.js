@@ -7,7 +7,7 @@
 import { isTemporary, Problem } from "./errors.js";
 import { intervalOf, slowerOf } from "./interval.js";
 import { RecordMissing } from "./replica.js";
-import { askFor, requestOf, wantsRemovals } from "./request.js";
+import { askFor, changeOf } from "./request.js";
 import { Backoff, Pause } from "./retry.js";
 import { Stream } from "./stream.js";
 
@@ -101,19 +101,11 @@ export class Session {
   async change(target, before) {
     const entry = this.#entries.get(target);
     if (!entry?.name) return; // it follows as soon as it has a name
-    const removals = wantsRemovals(target.wish);
-    const [old, now] = [requestOf("", before, removals, null), requestOf("", target.wish, removals, null)];
-    if (old.command !== now.command || target.wish.bookmark !== before.bookmark) {
-      // A command is for life: the subscription begins again, and the records follow its snapshot.
-      await this.#again(entry);
+    const change = changeOf(before, target.wish);
+    if (!change) {
+      await this.#again(entry); // the records follow its snapshot
       return;
     }
-    const change = {
-      // All of them in place of the old ones: an option that was left out must not stay.
-      options: old.options === now.options ? undefined : [now.options, "replace"].filter(Boolean).join(","),
-      filter: old.filter === now.filter ? undefined : (now.filter ?? null),
-      order_by: old.order_by === now.order_by ? undefined : (now.order_by ?? ""),
-    };
     entry.asked = target.wish;
     const granted = await this.#transport.ask("PATCH", this.#path(`/subscriptions/${entry.name}`), { json: change });
     entry.interval = intervalOf(granted.options);

@@ -93,6 +93,14 @@ async def ticket_of(running: Running, headers: dict[str, str] = READER) -> str:
     return str(answer.json()["ticket"])
 
 
+async def test_a_form_without_fields_is_an_empty_body(tmp_path: Path) -> None:
+    async with guarded(tmp_path) as running:
+        form = {**READER, "Content-Type": "application/x-www-form-urlencoded"}
+        await ticket_of(running, form)
+        refused = await running.http.post("/v1/tickets", headers=form, content=b"a=1")
+        assert (refused.status_code, refused.json()["code"]) == (415, "unsupported-media-type")
+
+
 @rule("access-8")
 async def test_a_ticket_opens_one_stream_and_nothing_else(tmp_path: Path) -> None:
     async with guarded(tmp_path) as running:
