@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from dev import ROOT
+from tests.docs.site import block_run_by
 
 TOOLS = ("bash", "dirname", "sed", "head", "id")
 PYTHON = 'case "$*" in *version_info*) exit {old};; *ensurepip*) exit {bare};; esac\n'
@@ -73,6 +74,13 @@ def test_it_is_a_command() -> None:
 def test_it_tests_lower_bounds_and_everything_and_allows_no_skip(machine: Path) -> None:
     code, said = run_ci(machine)
     assert (code, said.splitlines()) == (0, ["1 dev.py lowest", "1 dev.py audit", "1 dev.py test"])
+
+
+def test_it_ends_with_the_command_of_the_readme(machine: Path) -> None:
+    """Which every such check so runs; to run it from here would never end."""
+    told = block_run_by(__file__).text.partition("#")[0].split()
+    assert told[0] == "python3"
+    assert run_ci(machine)[1].splitlines()[-1].split()[1:] == told[1:]
 
 
 def test_its_exit_code_is_that_of_the_tests(machine: Path) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import dev
+from tests.support.checkouts import mark_set_up
 
 UNREACHABLE = "http://127.0.0.1:9/simple"
 
@@ -34,8 +35,7 @@ def set_up(checkout: Path) -> Path:
     commands.mkdir(parents=True)
     write_script(commands / "tidegate", 'echo "pid $$:" "$@"')
     write_script(commands / "python", "echo the set-up ran again; exit 9")
-    stamp = run_python(checkout, "-c", "import dev; print(dev.wanted_stamp(), end='')").stdout
-    (checkout / ".venv" / "tidegate-setup").write_text(f"base {stamp}")
+    mark_set_up(checkout, "base")
     return checkout
 
 

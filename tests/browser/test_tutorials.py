@@ -1,8 +1,7 @@
-"""The page of the tutorial on a price wall in Chromium, and the cells of the notebook."""
+"""The page of the tutorial on a price wall in Chromium."""
 
 from __future__ import annotations
 
-import json
 import re
 import runpy
 import threading
@@ -71,17 +70,3 @@ def test_the_price_wall_follows_the_feed(
             expect(tiles).to_have_count(39)
             page.close()
             assert complaints == []
-
-
-@pytest.mark.slow
-def test_the_cells_of_the_notebook_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    notebook = json.loads((EXAMPLES / "notebook" / "prices.ipynb").read_text("utf-8"))
-    code = ["".join(it["source"]) for it in notebook["cells"] if it["cell_type"] == "code"]
-    assert len(code) == 4
-    assert not any(it.get("outputs") for it in notebook["cells"])
-    with serving() as address:
-        monkeypatch.setenv("TIDEGATE_GATEWAY", address)
-        runpy.run_path(str(EXAMPLES / "feed.py"))["main"](0.5)
-        names: dict[str, object] = {}
-        for text in code:
-            exec(text.replace("http://127.0.0.1:8080", address), names)

@@ -98,21 +98,14 @@ class Block:
     mark: str
 
     @property
-    def reason(self) -> str | None:
-        """Why it is not run; None if it is."""
-        return self._after("not run: ")
-
-    @property
     def test(self) -> str | None:
         """The file of the test that runs it; None if its page's own test does."""
-        return self._after("run by: ")
-
-    def _after(self, word: str) -> str | None:
+        word = "run by: "
         return self.mark.removeprefix(word) if self.mark.startswith(word) else None
 
 
 _FENCE = re.compile(
-    r"(?:<!-- (not run: [^>]+|run by: [^>]+|background|serves|shown) -->\n+)?^```(\w+)\n(.*?)^```$",
+    r"(?:<!-- (run by: [^>]+|background|serves|shown) -->\n+)?^```(\w+)\n(.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
 
@@ -126,6 +119,6 @@ def blocks(name: str) -> list[Block]:
 def block_run_by(test: str) -> Block:
     """Return the one block that says that this file runs it."""
     name = Path(test).relative_to(ROOT)
-    pages = [str(it.relative_to(DOCS)) for it in sorted(DOCS.rglob("*.md"))]
+    pages = ["../README.md", *(str(it.relative_to(DOCS)) for it in sorted(DOCS.rglob("*.md")))]
     [found] = [it for page in pages for it in blocks(page) if it.test == str(name)]
     return found

@@ -1,12 +1,11 @@
-"""Every block of code in the README and on the pages is run by a test, or says why it is not.
+"""Every block of code in the README and on the pages is run by a test.
 
 The pages of the site's own (`PAGES`) run from top to bottom, each against a gateway of its own. A
 comment before a block says what is unusual about it:
 
 - `<!-- background -->`: it does not end by itself; it runs beside the following blocks,
 - `<!-- serves -->`: it starts the gateway of the page, in a checkout,
-- `<!-- run by: FILE -->`: this test runs it, beside what it needs,
-- `<!-- not run: REASON -->`: it needs what no test machine has.
+- `<!-- run by: FILE -->`: this test runs it, beside what it needs.
 
 What blocks have printed is what the next block in the language `text` shows; `…` is anything.
 """
@@ -17,7 +16,6 @@ import contextlib
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -36,6 +34,7 @@ from tests.docs.site import DOCS, Block, blocks
 from tests.docs.stories import play
 from tests.docs.test_options_page import answer_to, example_of
 from tests.js.node import running_node
+from tests.support.checkouts import BIN, copy_checkout, lend_environment
 from tests.support.commands import environment, serving
 from tests.support.deadlines import HANGS_S
 from tests.support.outside import require_curl, require_java
@@ -45,10 +44,6 @@ FOLDERS = ("coming-from", "tutorials")
 PAGES = [str(it.relative_to(DOCS)) for name in FOLDERS for it in sorted((DOCS / name).glob("*.md"))]
 PAGES += ["../README.md", "concepts.md", "faq.md", "index.md", "quick-start.md"]
 SPARK = "tutorials/spark.md"
-NO_SOURCES = shutil.ignore_patterns(
-    ".git", ".venv", ".*_cache", "__pycache__", "artifacts", "build", "tidegate-data"
-)
-"""What a checkout has beside the project itself."""
 IN_PAGE = """async () => {
     %s
     return await new Promise((show, fail) => (async () => { %s\n%s })().catch(fail));
@@ -59,10 +54,7 @@ PIP_LOOKS = {"PIP_DRY_RUN": "1", "PIP_NO_BUILD_ISOLATION": "0"}
 
 It builds with what is there, which is what 0 says: a dry run would leave another place empty.
 """
-BIN = str(Path(sys.executable).parent)
 USUAL = "http://127.0.0.1:8080"
-NOT_RUN = 4
-"""How many blocks of these pages are not run."""
 
 
 class PageRun:
@@ -75,12 +67,15 @@ class PageRun:
         self.beside: list[tuple[subprocess.Popen[bytes], Path]] = []
         self.printed: Path | None = None
         self.variables = PIP_LOOKS
-        shutil.copytree(ROOT, folder, symlinks=True, ignore=NO_SOURCES, dirs_exist_ok=True)
+        copy_checkout(folder)
 
     def serve(self, block: Block) -> None:
         """Start the page's gateway, as its reader does."""
         self.address = f"http://127.0.0.1:{lasting_port()}"
-        self.variables = {}
+        if "dev.py setup" in block.text:  # the tests' own run begins with the set-up of a clone
+            lend_environment(self.folder)
+        else:
+            self.variables = {}
         self.command(["bash", "-eo", "pipefail", "-c", block.text], block)
         self.shows(f"Tidegate listens on {self.address}")
 
@@ -88,7 +83,7 @@ class PageRun:
         text = block.text.replace(USUAL, self.address)
         text = text.replace("localhost:8080", f"localhost:{urlsplit(self.address).port}")
         text = text.replace("8001", self.port).replace("5173", self.port)
-        text = re.sub(r"(\$PWD/)?\.venv/bin", BIN, text)
+        text = re.sub(r"(\$PWD/)?\.venv/bin", str(BIN), text)
         match "serves" if block.mark == "serves" else block.language:
             case "sh":
                 self.command(["bash", "-eo", "pipefail", "-c", text], block)
@@ -212,19 +207,13 @@ def test_the_blocks_of_a_page_run(page: str, tmp_path: Path) -> None:
     each = blocks(page)
     with page_run(each, tmp_path) as run:
         for block in each:
-            if block.reason is None and block.test is None:
+            if block.test is None:
                 run.run(block)
-
-
-def test_blocks_that_are_not_run_say_why() -> None:
-    reasons = [block.reason for page in PAGES for block in blocks(page) if block.reason is not None]
-    assert [reason for reason in reasons if len(reason.split()) < 3] == []
-    assert len(reasons) == NOT_RUN
 
 
 def test_blocks_that_another_test_runs_are_read_there() -> None:
     named = {block.test for page in PAGES for block in blocks(page) if block.test is not None}
-    assert len(named) == 5
+    assert len(named) == 9
     assert [
         name for name in named if "block_run_by(__file__)" not in (ROOT / name).read_text()
     ] == []

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import subprocess
+from pathlib import Path
 
 import pytest
 
+from tests.docs.site import block_run_by
+from tests.support.checkouts import BIN, copy_checkout, lend_environment
 from tests.support.clocks.stopwatch import Stopwatch
-from tests.support.commands import address_of, start
+from tests.support.commands import address_of, environment, start
 from tests.support.deadlines import HANGS_S
 from tests.support.outside import require_java
 
@@ -21,9 +26,19 @@ def last_line(out: str) -> str:
 
 
 @pytest.mark.spark
-def test_with_spark_all_three_feeds_deliver() -> None:
+def test_with_spark_all_three_feeds_deliver(tmp_path: Path) -> None:
     require_java()
-    process = start("demo", "--for", "5s", "--port", "0")
+    copy_checkout(tmp_path / "checkout")
+    lend_environment(tmp_path / "checkout")
+    demo = "dev.py demo"
+    text = block_run_by(__file__).text
+    assert text.count(demo) == 1
+    process = subprocess.Popen(
+        ["bash", "-c", text.replace(demo, f"{demo} --for 5s --port 0")],
+        cwd=tmp_path / "checkout",
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env={**environment(), "PATH": f"{BIN}:{os.environ['PATH']}"},
+    )  # fmt: skip
     out, err = process.communicate(timeout=HANGS_S)
     assert process.returncode == 0, out + err
     counts = [feed.split()[-1] for feed in last_line(out).split("; ")]

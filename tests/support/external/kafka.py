@@ -76,9 +76,12 @@ class Broker:
         """Delete a topic; it is made again by whoever publishes to it."""
         self._run("TopicCommand", "--delete", "--topic", topic)
 
+    def tool(self, name: str) -> list[str]:
+        """The command that one of Kafka's scripts runs."""
+        return java("-cp", self._jars, f"org.apache.kafka.tools.{name}")
+
     def _run(self, tool: str, *words: str, said: str = "") -> None:
-        command = java("-cp", self._jars, f"org.apache.kafka.tools.{tool}")
-        command += ["--bootstrap-server", self.address, *words]
+        command = [*self.tool(tool), "--bootstrap-server", self.address, *words]
         done = subprocess.run(command, input=said, capture_output=True, text=True, timeout=HANGS_S)
         assert done.returncode == 0, done.stdout + done.stderr
 
