@@ -32,6 +32,7 @@ MODULES = {
     "publish": "publish",
     "subscribe": "subscribe",
     "sow": "subscribe",
+    "delete": "publish",
     "explain": "subscribe",
     "topics": "administration",
     "sessions": "administration",

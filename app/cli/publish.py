@@ -1,6 +1,7 @@
-"""`tidegate publish`: messages of NDJSON or CSV, at once, at a rate, or as recorded.
+"""`tidegate publish` and `delete`: messages of NDJSON or CSV, and removals of records.
 
-They come from a file, plain or gzipped, or from standard input.
+Messages are sent at once, at a rate, or as recorded. They come from a file, plain or gzipped, or
+from standard input.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import re
 import sys
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import IO, TYPE_CHECKING, NamedTuple, Protocol, cast
 
 import click
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from tidegate.clients.answers import Published
     from tidegate.clients.errors import GatewayProblem
     from tidegate.clients.gateway import Gateway
+    from tidegate.clients.requests import RecordKey
 
 PATIENCE_S = 60.0  # a restart of the gateway, with a large store to read
 LINES_PER_REQUEST = 1_000
@@ -208,6 +210,37 @@ def publish(topic: str, file: str, rate: str | None, time_field: str | None, gat
             raise
     print_line(_summary(topic, messages, time.monotonic() - started_at, last))
     return DONE
+
+
+@click.command()
+@topic_argument
+@click.argument("keys", metavar="[KEY]...", nargs=-1)
+@click.option("--filter", "filter_text", metavar="FILTER", help="Delete all that match, not keys.")
+@gateway_option
+def delete(topic: str, keys: Sequence[str], filter_text: str | None, gateway: str) -> int:
+    """Delete records: those of the keys, or all that match a filter.
+
+    KEY is JSON, else text: AAPL, 7, and '["A1",7]' for a key of several fields. Subscribers with
+    the option oof get a removal for each record.
+    """
+    if bool(keys) == (filter_text is not None):
+        raise UsageInvalid("name the keys of records, or a --filter")
+    with connect(gateway) as client:
+        if filter_text is None:
+            named = [_record_key(text) for text in keys]
+            count = sum(client.delete_records(topic, record_key=each) for each in named)
+        else:
+            count = client.delete_records(topic, filter_text=filter_text)
+    print_line(f"Deleted {count:,} record{'s' * (count != 1)} of {topic}")
+    return DONE
+
+
+def _record_key(text: str) -> RecordKey:
+    try:
+        found = msgspec.json.decode(text)
+    except ValueError:
+        return text
+    return tuple(found) if isinstance(found, list) else cast("RecordKey", found)
 
 
 def _publish(gateway: Gateway, topic: str, batch: list[Line]) -> Published:

@@ -223,3 +223,27 @@ def test_paced_messages_take_their_time_and_share_requests() -> None:
     assert time.monotonic() - started_at >= 0.4
     assert sum(sizes) == 100
     assert len(sizes) <= 30
+
+
+def test_records_are_deleted_by_key_or_filter(gateway: Gateway) -> None:
+    def deleted(*arguments: str) -> tuple[int, str]:
+        ended = run("delete", *arguments, "--gateway", gateway.base_url)
+        assert "Traceback" not in ended.err
+        return ended.code, ended.out or ended.err
+
+    gateway.put_topic("one", {"key": ["/k"]})
+    gateway.publish("one", [b'{"k":"A"}', b'{"k":7}', b'{"k":"7"}', b'{"k":"B"}', b'{"k":"C"}'])
+    assert deleted("one", "A", "7", "gone") == (0, "Deleted 2 records of one\n")
+    assert sorted(gateway.sow("one")) == [b'{"k":"7"}', b'{"k":"B"}', b'{"k":"C"}']
+    assert deleted("one", '"7"') == (0, "Deleted 1 record of one\n")
+    assert deleted("one", "--filter", "/k >= 'B'") == (0, "Deleted 2 records of one\n")
+    gateway.put_topic("two", {"key": ["/k", "/n"]})
+    gateway.publish("two", [b'{"k":"A","n":1}', b'{"k":"A","n":2}'])
+    assert deleted("two", '["A",1]') == (0, "Deleted 1 record of two\n")
+    assert list(gateway.sow("two")) == [b'{"k":"A","n":2}']
+    for wrong in ((), ("A", "--filter", "true")):
+        code, said = deleted("two", *wrong)
+        assert (code, "name the keys of records, or a --filter" in said) == (2, True)
+    assert deleted("two", "A")[0] == 1  # a key of two fields
+    assert deleted("two", "null")[0] == 1
+    assert deleted("two", "{}")[0] == 1
