@@ -37,7 +37,7 @@ from tidegate.app.topics.derived import DerivedTopics, Leadership
 from tidegate.app.topics.expiry import Expiry
 from tidegate.app.topics.ingest import Ingest
 from tidegate.app.topics.plan import Step, carry_out, plan_beside
-from tidegate.app.topics.system_topics import AuditTopic, SessionsTopic, open_own
+from tidegate.app.topics.system_topics import AUDIT, EventTopic, SessionsTopic, open_own
 from tidegate.app.topics.writer import AppendWaiters, Writer
 from tidegate.conflation.engine import Engine
 from tidegate.conflation.errors import EngineError
@@ -88,7 +88,7 @@ class Gateway:
     checkpoints: Checkpoints = field(init=False)
     quotas: Quotas = field(init=False)
     audit: AuditLog = field(init=False)
-    audit_topic: AuditTopic = field(init=False)
+    audit_topic: EventTopic = field(init=False)
     declared: list[Step] = field(default_factory=list)
     _is_store_open: bool = False
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
@@ -96,17 +96,13 @@ class Gateway:
     def __post_init__(self) -> None:
         self.quotas = Quotas(self.settings, self.driver.now)
         self.checkpoints = Checkpoints(self.store, self.catalog, self.driver)
-        self.audit_topic = AuditTopic(self.catalog, self.writer)
-        audited = self.settings.audit_log, self.audit_topic.note, self.driver.wall_ms, self.id
+        self.audit_topic = EventTopic(AUDIT, self.catalog, self.writer)
+        audited = self.settings.audit_log, self.audit_topic.publish, self.driver.wall_ms, self.id
         self.audit = AuditLog(*audited)
         self.outage = Outage("bus", self.driver.wall_ms, self._notify_streams)
-        self.sessions = Sessions(
-            SessionContext(
-                self.id, self.settings, self.driver, self.catalog, self.outage, self.quotas
-            ),
-            SessionsTopic(self.catalog, self.writer),
-            self.new_session_id,
-        )
+        parts = self.settings, self.driver, self.catalog, self.outage, self.quotas
+        topic = SessionsTopic(self.catalog, self.writer)
+        self.sessions = Sessions(SessionContext(self.id, *parts), topic, self.new_session_id)
         if self.bus is not None:
             self.bus.attach(
                 self.id, self.catalog, self.driver, self.arrivals, self.leadership, self.outage
@@ -234,15 +230,14 @@ class Gateway:
             await self.peers.aclose()
         self.sessions.stop_timers()
         await self.catalog.filling.aclose()
-        for topic in (self.sessions.topic, self.audit_topic):  # they may wait for a crowd
-            with contextlib.suppress(Problem):
-                await topic.write()
-        if self.bus is not None:
-            await self.bus.aclose()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.audit.write()  # the last second of it
+        await self.audit_topic.aclose()
+        await self.sessions.topic.aclose()
+        if self.bus is not None:
+            await self.bus.aclose()
         if self.archive is not None:
             self.archive.aclose()
         # After every writer has stopped, so that the next start has no journal to apply.

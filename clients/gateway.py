@@ -16,7 +16,7 @@ from tidegate.clients.live.live import Live
 from tidegate.clients.live.wish import Wish
 from tidegate.clients.publishing.outbox import DELIVERY_S, LIMITS, Batch, Limits, Outbox
 from tidegate.clients.publishing.publisher import Publisher
-from tidegate.clients.requests import NDJSON, Post, RecordKey, new_key, request_of, topic_path
+from tidegate.clients.requests import NDJSON, Post, RecordKey, new_key, subscribing, topic_path
 from tidegate.clients.retry import PATIENCE_S, TOPIC_UNKNOWN, Retry, Trouble
 from tidegate.clients.session import Session
 from tidegate.clients.stream import Stream
@@ -307,13 +307,7 @@ class Gateway:
             seconds_max: end after this time.
             trouble: called with a sentence when the connection is lost; see Subscription.
         """
-        params = request_of(
-            options=options or None,
-            filter=filter_text,
-            order_by=order_by,
-            command=command,
-            format=format_name,
-        )
+        params = subscribing(options, filter_text, order_by, command, format_name)
         stream = Stream.of(topic, params, last_event_id, trouble)
         return self._subscription(topic, params, stream, seconds_max)
 

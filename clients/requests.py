@@ -101,22 +101,20 @@ def request_of(**fields: str | None) -> dict[str, str]:
 
 
 def subscribing(
-    topic: str,
     options: str,
     filter_text: str | None,
     order_by: str | None,
     command: str | None,
     format_name: str | None,
-) -> Fields:
-    """Return the document that adds a subscription to a session."""
-    body = request_of(
+) -> dict[str, str]:
+    """Return the fields that a request to subscribe gives."""
+    return request_of(
         options=options or None,
         filter=filter_text,
         order_by=order_by,
         command=command,
         format=format_name,
     )
-    return {"topic": topic, **body}
 
 
 # Topics

@@ -52,7 +52,8 @@ class Session:
         Raises:
             GatewayProblem: refused; nothing was added.
         """
-        body = subscribing(topic, options, filter_text, order_by, command, format_name)
+        given = subscribing(options, filter_text, order_by, command, format_name)
+        body = {"topic": topic, **given}
         name: str = self._ask("POST", "/subscriptions", body)["sub"]
         return self.replicas.named(name)
 

@@ -105,6 +105,13 @@ def _event_data(schema: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "string", "contentMediaType": JSON, "contentSchema": dict(schema)}
 
 
+SUBSCRIBING = (
+    "topic-unknown", "topic-invalid", "options-invalid", "filter-invalid", "bookmark-invalid",
+    "bookmark-expired",
+)  # fmt: skip
+"""Codes of the problems of every request that subscribes."""
+
+
 def problems(*codes: str) -> Responses:
     """Describe refusals with these codes and those of every operation, by status."""
     # OpenAPI has one answer a status, and several codes share one.

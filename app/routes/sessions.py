@@ -20,7 +20,7 @@ from tidegate.app.delivery.timers import in_turns
 from tidegate.app.gateway import Gateway, gateway_of
 from tidegate.app.http.bodies import json_answer
 from tidegate.app.http.internal_call import MARK, Call
-from tidegate.app.http.openapi import LOCATION, json_body, problems, ref
+from tidegate.app.http.openapi import LOCATION, SUBSCRIBING, json_body, problems, ref
 from tidegate.app.http.openapi import answer as answered
 from tidegate.app.http.parameters import EVENT_ID, STRICT, Parameters, Read, SessionPath, whole
 from tidegate.app.http.problems import RETRY_LATER, Problem
@@ -91,16 +91,7 @@ class Place(Parameters):
     summary="Open a session with any number of subscriptions",
     responses={
         201: answered("The session is open", ref(OpenedSession), headers=LOCATION),
-        **problems(
-            "options-invalid",
-            "topic-unknown",
-            "topic-invalid",
-            "filter-invalid",
-            "bookmark-invalid",
-            "bookmark-expired",
-            "not-ready",
-            "unsupported-media-type",
-        ),
+        **problems(*SUBSCRIBING, "not-ready", "unsupported-media-type"),
     },
     openapi_extra=json_body(SessionOpening, required=False),
 )

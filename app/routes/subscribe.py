@@ -16,7 +16,7 @@ from tidegate.app.definitions.topic import TopicNotUsable
 from tidegate.app.delivery.timers import in_turns
 from tidegate.app.gateway import Gateway, gateway_of
 from tidegate.app.http.known_requests import Begin, KnownRequests
-from tidegate.app.http.openapi import json_body, problems
+from tidegate.app.http.openapi import SUBSCRIBING, json_body, problems
 from tidegate.app.http.parameters import STRICT, text
 from tidegate.app.http.problems import Problem
 from tidegate.app.http.requests import TopicPattern, require_accept, topic_or_pattern
@@ -51,10 +51,7 @@ from tidegate.keys.text.bookmark import Bookmark
 router = APIRouter(tags=["subscribing"], dependencies=STRICT)
 _PATTERN = "Name of a topic, or a pattern with `*` (one part) and `>` (the rest)"
 
-_REFUSALS = problems(
-    "topic-unknown", "topic-invalid", "options-invalid", "filter-invalid", "bookmark-invalid",
-    "bookmark-expired", "session-unknown",
-)  # fmt: skip
+_REFUSALS = problems(*SUBSCRIBING, "session-unknown")
 
 
 async def _wanted(

@@ -10,7 +10,7 @@ from tidegate.app.access.grants import check_reading, grants_in, subject_in
 from tidegate.app.delivery.auto import bounds_of
 from tidegate.app.gateway import gateway_of
 from tidegate.app.http.bodies import json_answer
-from tidegate.app.http.openapi import LOCATION, json_body, problems, ref
+from tidegate.app.http.openapi import LOCATION, SUBSCRIBING, json_body, problems, ref
 from tidegate.app.http.openapi import answer as answered
 from tidegate.app.http.parameters import STRICT, SessionPath, SubscriptionPath
 from tidegate.app.http.problems import Problem
@@ -38,16 +38,7 @@ _UNKNOWN = problems("session-unknown", "subscription-unknown")
     summary="Add a subscription to a session",
     responses={
         201: answered("What was granted", ref(SubscriptionView), headers=LOCATION),
-        **problems(
-            "session-unknown",
-            "options-invalid",
-            "topic-unknown",
-            "topic-invalid",
-            "filter-invalid",
-            "bookmark-invalid",
-            "bookmark-expired",
-            "unsupported-media-type",
-        ),
+        **problems(*SUBSCRIBING, "session-unknown", "unsupported-media-type"),
     },
     openapi_extra=json_body(SubscriptionRequest),
 )

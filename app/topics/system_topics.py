@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -69,6 +70,10 @@ class EventTopic:
         self._pending.append(item)
         self._woken.set()
 
+    def publish(self, payload: bytes) -> None:
+        """Queue an event that has no key."""
+        self.note(Message(payload, ""))
+
     async def run(self) -> None:
         """Write queued events until cancelled.
 
@@ -92,14 +97,11 @@ class EventTopic:
             if self._pending:
                 self._woken.set()
 
-    async def write(self) -> None:
-        """Write all queued events.
-
-        Raises:
-            Problem: the store does not take them; they stay queued.
-        """
-        while self._pending:
-            await self._write_some()
+    async def aclose(self) -> None:
+        """Write what still waits, unless the store is out."""
+        with contextlib.suppress(Problem):
+            while self._pending:
+                await self._write_some()
 
     async def _write_some(self) -> None:
         entry = self._catalog.get(self._name)
@@ -118,7 +120,7 @@ class SessionsTopic:
 
     def __init__(self, catalog: TopicRegistry, writer: Writer) -> None:
         self._events = EventTopic(SESSIONS, catalog, writer)
-        self.run, self.write = self._events.run, self._events.write
+        self.run, self.aclose = self._events.run, self._events.aclose
 
     def note(self, session: str, document: dict[str, object]) -> None:
         """Queue an event of a session."""
@@ -140,18 +142,6 @@ _AUDIT_DOCUMENT = TopicDefinition.parse(
         }
     )
 )
-
-
-class AuditTopic:
-    """Publishes the events of the audit log."""
-
-    def __init__(self, catalog: TopicRegistry, writer: Writer) -> None:
-        self._events = EventTopic(AUDIT, catalog, writer)
-        self.run, self.write = self._events.run, self._events.write
-
-    def note(self, payload: bytes) -> None:
-        """Queue an event, a JSON object."""
-        self._events.note(Message(payload, ""))
 
 
 # `tidegate.revoked` holds the subjects (`sub`) and tokens (`jti`) that are revoked, and the tokens

@@ -17,7 +17,7 @@ from tidegate.clients.answers import Fields, Published
 from tidegate.clients.errors import GatewayProblem
 from tidegate.clients.live.wish import Wish
 from tidegate.clients.publishing.outbox import DELIVERY_S, LIMITS, Batch, Limits, Outbox
-from tidegate.clients.requests import Defined, Post, RecordKey, new_key, request_of, topic_path
+from tidegate.clients.requests import Defined, Post, RecordKey, new_key, subscribing, topic_path
 from tidegate.clients.retry import PATIENCE_S, TOPIC_UNKNOWN, Retry, Trouble
 from tidegate.clients.stream import Stream
 from tidegate.clients.token import Token, TokenSource
@@ -174,13 +174,7 @@ class AsyncGateway:
         trouble: Trouble | None = None,
     ) -> AsyncSubscription:
         """Subscribe; return an asynchronous iterator of events; see `Gateway.subscribe`."""
-        params = request_of(
-            options=options or None,
-            filter=filter_text,
-            order_by=order_by,
-            command=command,
-            format=format_name,
-        )
+        params = subscribing(options, filter_text, order_by, command, format_name)
         stream = Stream.of(topic, params, last_event_id, trouble)
         return self._subscription(topic, params, stream, seconds_max)
 

@@ -38,7 +38,8 @@ class AsyncSession:
         format_name: str | None = None,
     ) -> str:
         """Add a subscription to a topic or a pattern, and return its name."""
-        body = subscribing(topic, options, filter_text, order_by, command, format_name)
+        given = subscribing(options, filter_text, order_by, command, format_name)
+        body = {"topic": topic, **given}
         return self.replicas.named((await self._ask("POST", "/subscriptions", body))["sub"])
 
     async def change(self, name: str, **change: Any) -> Fields:

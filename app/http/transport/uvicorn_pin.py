@@ -17,50 +17,25 @@ UVICORN_TESTED = "0.54"
 # Names that our code calls or overrides.
 METHODS: dict[type, tuple[str, ...]] = {
     HttpToolsProtocol: (
-        "connection_made",
-        "connection_lost",
-        "data_received",
-        "on_message_begin",
-        "on_url",
-        "on_header",
-        "on_headers_complete",
-        "on_body",
-        "on_message_complete",
-        "on_response_complete",
-        "shutdown",
-        "_start_asgi_task",
-        "_unset_keepalive_if_required",
+        "connection_made", "connection_lost", "data_received", "on_message_begin", "on_url",
+        "on_header", "on_headers_complete", "on_body", "on_message_complete",
+        "on_response_complete", "shutdown", "_start_asgi_task", "_unset_keepalive_if_required",
     ),
     Server: ("startup", "main_loop", "on_tick", "shutdown", "capture_signals", "serve"),
-}
+}  # fmt: skip
 # Names that our code reads or sets on instances; their constructors mention them.
 ATTRIBUTES: dict[type, tuple[str, ...]] = {
     HttpToolsProtocol: (
-        "parser",
-        "transport",
-        "flow",
-        "cycle",
-        "pipeline",
-        "url",
-        "headers",
-        "scope",
-        "client",
+        "parser", "transport", "flow", "cycle", "pipeline", "url", "headers", "scope", "client",
     ),
     RequestResponseCycle: (
-        "body",
-        "chunked_encoding",
-        "disconnected",
-        "expected_content_length",
-        "keep_alive",
-        "message_event",
-        "more_body",
-        "response_started",
-        "response_complete",
+        "body", "chunked_encoding", "disconnected", "expected_content_length", "keep_alive",
+        "message_event", "more_body", "response_started", "response_complete",
         "waiting_for_100_continue",
     ),
     Server: ("server_state", "started", "should_exit", "force_exit"),
     ServerState: ("connections", "default_headers", "tasks"),
-}
+}  # fmt: skip
 
 
 class UvicornUnknown(RuntimeError):

@@ -82,7 +82,7 @@ async def test_what_comes_soon_after_a_write_is_written_together(
             for _ in range(10):
                 await asyncio.sleep(0)
         assert store.asked == 1
-        await topic.write()  # as a gateway that ends does
+        await topic.aclose()  # as a gateway that ends does
         assert len(states(place)) == 3
         assert store.asked == 2
 
