@@ -223,3 +223,16 @@ async def test_without_authentication_changes_are_logged_too(tmp_path: Path) -> 
         assert (event["event"], event["topic"], event["client"]) == (
             "topic-defined", "px", "127.0.0.1",
         )  # fmt: skip
+
+
+async def test_the_topic_has_the_last_events_before_a_stop(tmp_path: Path) -> None:
+    kept = {"data": str(tmp_path / "store")}
+    async with running_gateway(audit_log=str(tmp_path / "audit"), **kept) as running:
+        for number in range(3):
+            await running.topic(name=f"px{number}")
+    said = [it["topic"] for it in lines_of(tmp_path / "audit") if it["event"] == "topic-defined"]
+    assert said == ["px0", "px1", "px2"]
+    async with running_gateway(**kept) as running:
+        answer = await running.http.get("/v1/topics/tidegate.audit/messages")
+        values = [json.loads(line)["value"] for line in answer.text.splitlines()]
+        assert [it["topic"] for it in values if it["event"] == "topic-defined"] == said
