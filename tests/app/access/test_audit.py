@@ -17,6 +17,7 @@ from tests.support.rules import rule
 from tests.support.tokens import public_jwk, token_of, write_keys
 from tidegate.app.access.audit import ACTIONS_MAX, REFUSALS_MAX, AuditLog, Kind, refused_code
 from tidegate.app.settings.settings import SettingsInvalid
+from tidegate.app.topics.system_topics import AUDIT
 
 ROOT = token_of("root", "read,write,admin,observe >", "read tidegate.>")
 EVE = token_of("eve", "read,write prices.>")
@@ -225,14 +226,13 @@ async def test_without_authentication_changes_are_logged_too(tmp_path: Path) -> 
         )  # fmt: skip
 
 
-async def test_the_topic_has_the_last_events_before_a_stop(tmp_path: Path) -> None:
-    kept = {"data": str(tmp_path / "store")}
-    async with running_gateway(audit_log=str(tmp_path / "audit"), **kept) as running:
+async def test_the_topic_has_the_last_events_before_a_stop() -> None:
+    # Other gateways on the bus serve them on.
+    async with running_gateway() as running:
         for number in range(3):
             await running.topic(name=f"px{number}")
-    said = [it["topic"] for it in lines_of(tmp_path / "audit") if it["event"] == "topic-defined"]
-    assert said == ["px0", "px1", "px2"]
-    async with running_gateway(**kept) as running:
-        answer = await running.http.get("/v1/topics/tidegate.audit/messages")
-        values = [json.loads(line)["value"] for line in answer.text.splitlines()]
-        assert [it["topic"] for it in values if it["event"] == "topic-defined"] == said
+    topic = running.gateway.driver.engine.topic(AUDIT)
+    events = [json.loads(frame.payload) for frame in topic.journal.contents()]
+    assert [(it["event"], it["topic"]) for it in events if "topic" in it] == [
+        ("topic-defined", "px0"), ("topic-defined", "px1"), ("topic-defined", "px2"),
+    ]  # fmt: skip
