@@ -232,7 +232,7 @@ async def test_the_topic_has_the_last_events_before_a_stop() -> None:
         for number in range(3):
             await running.topic(name=f"px{number}")
     topic = running.gateway.driver.engine.topic(AUDIT)
-    events = [json.loads(frame.payload) for frame in topic.journal.contents()]
+    events = [json.loads(frame.payload) for frame in topic.journal.after(0)]
     assert [(it["event"], it["topic"]) for it in events if "topic" in it] == [
         ("topic-defined", "px0"), ("topic-defined", "px1"), ("topic-defined", "px2"),
     ]  # fmt: skip
