@@ -228,6 +228,26 @@ async def dies(node: Node) -> None:
     await node.bus.aclose()
 
 
+async def test_no_session_is_given_up_while_redis_takes_them(
+    redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "HAND_OVER_S_MAX", 2.0)
+    monkeypatch.setattr(module, "HANDED_OVER_AT_ONCE", 1)
+    async with nodes(redis_url) as (one, two):
+        left = [one.kept() for _ in range(6)]
+        park = one.peers.locations.store
+
+        async def slow(*given: Any) -> None:
+            await asyncio.sleep(0.5)
+            await park(*given)
+
+        monkeypatch.setattr(one.peers.locations, "store", slow)
+        await one.peers.aclose()
+        for session in left:
+            await brought(two, session)
+        assert all(session.id in two.gateway.sessions for session in left)
+
+
 @rule("cluster-10")
 async def test_who_waits_for_a_gateway_that_dies_hears_that_there_is_no_such_session(
     redis_url: str,
