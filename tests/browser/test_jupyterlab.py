@@ -100,6 +100,8 @@ def test_its_table_moves(chromium: Browser, packages: Path, tmp_path: Path) -> N
             page.goto(at)
             code = page.locator(".jp-Notebook .jp-CodeCell")
             expect(code).to_have_count(4)
+            # JupyterLab runs no cell while its kernel starts, and says nothing of it.
+            expect(page.get_by_role("button", name="Python 3 (ipykernel) | Idle")).to_be_visible()
             code.nth(3).locator(".cm-content").click()
             page.get_by_role("menuitem", name="Run", exact=True).click()
             page.get_by_role("menuitem", name="Run All Above Selected Cell").click()
