@@ -1,6 +1,7 @@
 // Raw rate beside delivered rate, the saving as a number, and the last minute as a picture.
 
 const SECONDS_SHOWN = 60;
+const SECONDS_MIN = 10; // a chart that has just begun is no sliver at its edge
 const SAVING_OVER = 10; // seconds
 const WIDTH = 600;
 const HEIGHT = 120;
@@ -66,8 +67,9 @@ export class Figures {
 
   draw() {
     const most = Math.max(1, ...this.seconds.map((second) => Math.max(second.raw, second.delivered)));
-    const left = SECONDS_SHOWN - this.seconds.length;
-    const step = WIDTH / (SECONDS_SHOWN - 1);
+    const across = Math.max(SECONDS_MIN, this.seconds.length);
+    const left = across - this.seconds.length;
+    const step = WIDTH / (across - 1);
     for (const name of ["raw", "delivered"]) {
       const points = this.seconds.map((second, index) => {
         const height = (second[name] / most) * (HEIGHT - 8);

@@ -1,6 +1,7 @@
 // The table: one row a key, cells that show when they change. Values only ever become text nodes.
 
 import { stringify } from "/client.js";
+import { isTimeName, timeOf } from "/static/console/kit/formats.js";
 
 const ROWS_MAX = 500; // drawn at a time; all keys are held and can be found
 const COLUMNS_MAX = 12;
@@ -27,7 +28,7 @@ export class Rows {
     this.keyPaths = keyPaths;
     this.isKeyed = keyPaths.length > 0;
     this.keyFields = new Set(keyPaths.map((path) => path.replace(/^\//, "")));
-    this.columns = new Map(); // field -> { decimals, number }
+    this.columns = new Map(); // field -> { decimals, number, isTime }
     this.held = new Map(); // id -> { name, value }: all that the topic holds
     this.shown = new Map(); // id -> { row, cells, value }: what is drawn of it
     this.touched = new Set(); // ids with another value since the last drawing
@@ -118,7 +119,7 @@ export class Rows {
       let column = this.columns.get(field);
       if (!column) {
         if (this.columns.size >= COLUMNS_MAX) continue;
-        this.columns.set(field, (column = { decimals: 0, number: true }));
+        this.columns.set(field, (column = { decimals: 0, number: true, isTime: isTimeName(field) }));
       }
       if (!isNumber(cell)) column.number = column.number && cell === null;
       else if (typeof cell === "number" && !Number.isInteger(cell)) {
@@ -155,7 +156,8 @@ export class Rows {
       cell.textContent = text;
       const moved = isNumber(was) && isNumber(now) ? (now > was ? "up" : "down") : "";
       cell.className = column.number ? "number" : "";
-      flash(cell, moved);
+      // A time changes with each message, and whether it rose says nothing.
+      if (!column.isTime) flash(cell, moved);
     }
     entry.value = value;
   }
@@ -191,6 +193,7 @@ function keyText(key) {
 
 function format(value, column) {
   if (value === undefined || value === null) return "";
+  if (isNumber(value) && column.isTime) return timeOf(value);
   if (isNumber(value)) {
     return value.toLocaleString("en", {
       minimumFractionDigits: column.decimals,

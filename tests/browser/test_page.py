@@ -102,6 +102,33 @@ def test_what_is_published_is_text_and_never_markup(page: Page, gateway: Gateway
         expect(page.locator("#table").locator("b, i, u")).to_have_count(0)
 
 
+def test_a_time_reads_as_one_and_never_flashes(page: Page, gateway: Gateway) -> None:
+    gateway.put_topic("prices", {"key": ["/symbol"]})
+    gateway.publish("prices", [b'{"symbol": "IBM", "ts": 34200000, "price": 1.5}'])
+    page.goto(gateway.base_url)
+    cells = page.locator("#body td")
+    expect(cells).to_have_text(["09:30:00.000", "1.5"])
+    page.evaluate(
+        """() => {
+            window.flashed = new Set();
+            const animate = Element.prototype.animate;
+            Element.prototype.animate = function (...given) {
+                window.flashed.add(this.cellIndex);
+                return animate.apply(this, given);
+            };
+        }"""
+    )
+    gateway.publish("prices", [b'{"symbol": "IBM", "ts": 34200250, "price": 1.75}'])
+    expect(cells).to_have_text(["09:30:00.250", "1.75"])
+    assert page.evaluate("[...window.flashed]") == [2]
+
+
+def test_the_console_is_a_click_away(page: Page, gateway: Gateway) -> None:
+    page.goto(gateway.base_url)
+    page.get_by_role("link", name="Console").click()
+    expect(page.get_by_role("navigation", name="Screens")).to_contain_text("Blotter")
+
+
 def test_another_interval_is_another_subscription(page: Page, gateway: Gateway) -> None:
     with Publisher(gateway):
         page.goto(gateway.base_url)

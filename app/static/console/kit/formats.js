@@ -22,6 +22,7 @@ const FIXED = [0, 1, 2, 3, 4].map((digits) => new Intl.NumberFormat("en", { mini
 const SECONDS_OF_1990 = 6.3e8; // below, a number is hardly a time of this era in seconds
 const MS_OF_1990 = SECONDS_OF_1990 * 1_000;
 const NS_OF_1990 = MS_OF_1990 * 1_000_000;
+const TIME_NAMES = /(^|\/|_)(ts|time|timestamp|at)(_?(ns|us|ms|s))?$|_at$|Time$/;
 
 /**
  * Return a value of a message as text.
@@ -40,6 +41,15 @@ export function shown(value, format = "auto", digits) {
   if (format === "percent") return `${PLAIN.format(value)} %`;
   if (format === "integer") return WHOLE.format(value);
   return (FIXED[format === "auto" ? digits ?? -1 : Number(format)] ?? PLAIN).format(value);
+}
+
+/**
+ * Return true for the name or path of a field whose numbers are likely times.
+ *
+ * @param {string} name
+ */
+export function isTimeName(name) {
+  return TIME_NAMES.test(name);
 }
 
 /**

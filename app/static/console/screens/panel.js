@@ -5,7 +5,7 @@
  */
 
 import { choice, download, field, h, pointsOf } from "../kit/dom.js";
-import { clock, csv, shown, span, things } from "../kit/formats.js";
+import { clock, csv, isTimeName, shown, span, things } from "../kit/formats.js";
 import { reasonOf } from "../kit/link.js";
 import { Table } from "../kit/table.js";
 import { chooseColumns } from "./columns.js";
@@ -50,7 +50,6 @@ const LOG_MAX = 1_000; // messages of a topic without key, the newest
 const TREND_POINTS = 60;
 const SAMPLE_ROWS = 200; // rows that are looked at for their fields
 const FIELDS_MAX = 60;
-const TIMES = /(^|\/|_)(ts|time|timestamp|at)(_?(ns|us|ms|s))?$|_at$|Time$/;
 const DECIMALS_MAX = 4;
 const TOPIC = "topic"; // no path of a field: those begin with a slash
 const KEY = "key";
@@ -257,7 +256,7 @@ export class Panel {
     const isInValue = !isPattern && (this.#log.size > 0 || keys.every((/** @type {any} */ each) => each !== undefined));
     if (path === TOPIC) return { path, isPinned: true, isHidden: !isPattern };
     if (path === KEY) return { path, isPinned: true, isHidden: isInValue };
-    const isTime = TIMES.test(path) && typeof this.#fields.get(path) === "number";
+    const isTime = isTimeName(path) && typeof this.#fields.get(path) === "number";
     return { path, isPinned: isInValue && keys.includes(path), format: isTime ? "time" : "auto" };
   }
 
