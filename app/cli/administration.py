@@ -50,6 +50,7 @@ SESSION_COLUMNS: Mapping[str, Column] = {
     "state": lambda session: session["state"],
     "opened": lambda session: moment(session["opened_ms"]),
     "subscriptions": lambda session: session["subscriptions"],
+    "topics": lambda session: ", ".join(session["topics"]),
     "queued": lambda session: session["queue"]["messages"],
     "queued bytes": lambda session: session["queue"]["bytes"],
     "unsent bytes": lambda session: session["unsent_bytes"],

@@ -41,6 +41,7 @@ SESSION_COLUMNS: Mapping[str, Column] = {
     "session": lambda session: session["session"],
     "state": lambda session: session["state"],
     "subscriptions": lambda session: session["subscriptions"],
+    "topics": lambda session: ", ".join(session["topics"]),
     "queued": lambda session: session["queue"]["messages"],
     "queued/s": lambda session: session["queued_per_s"],
     "queued bytes": lambda session: session["queue"]["bytes"],

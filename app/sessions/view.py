@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 import msgspec
@@ -26,6 +27,8 @@ def session_view(session: Session, *, whole: bool = True) -> dict[str, Any]:
     shown = subscription_views(session) if whole else len(session.asked)
     return {
         "session": session.id,
+        "owner": session.owner or None,
+        "topics": list(dict.fromkeys(each.text for each in islice(session.asked.values(), 16))),
         "state": session.state,
         "reason": session.closed,
         "opened_ms": session.opened_ms,

@@ -133,10 +133,12 @@ class Subscriptions(TypedDict):
     subscriptions: list[SubscriptionFigures]
 
 
-class Session(TypedDict):
-    """A session: its state, the rows that wait, and its subscriptions."""
+class _SessionFigures(TypedDict):
+    """What is said of a session in a list and by itself."""
 
     session: str
+    owner: Annotated[str | None, Field(description="The `sub` of the token that opened it")]
+    topics: Annotated[list[str], Field(description="Asked for by its first 16 subscriptions")]
     state: Literal["attached", "away", "ended"]
     reason: Annotated[CloseReason | None, Field(description="Why its last stream ended")]
     opened_ms: int
@@ -144,20 +146,17 @@ class Session(TypedDict):
     queue: Queue
     limits: Limits
     conflated: bool
+
+
+class Session(_SessionFigures):
+    """A session: its state, the rows that wait, and its subscriptions."""
+
     subscriptions: list[SubscriptionFigures]
 
 
-class ListedSession(TypedDict):
+class ListedSession(_SessionFigures):
     """A session in a list; `subscriptions` is their number."""
 
-    session: str
-    state: Literal["attached", "away", "ended"]
-    reason: CloseReason | None
-    opened_ms: int
-    unsent_bytes: int
-    queue: Queue
-    limits: Limits
-    conflated: bool
     subscriptions: int
 
 

@@ -154,6 +154,8 @@ async def test_a_session_is_its_owner_s(tmp_path: Path) -> None:
         assert await code(running, "GET", at, OBSERVER) == "200"
         assert await code(running, "GET", f"{at}/events", OBSERVER) == "session-unknown"
         assert await code(running, "DELETE", at, OBSERVER) == "session-unknown"
+        shown = (await running.http.get(at, headers=OBSERVER)).json()
+        assert (shown["owner"], shown["topics"]) == ("ann", ["prices.eu"])
         assert await code(running, "GET", at, READER) == "200"
 
         async def sessions(headers: Any) -> list[str]:

@@ -24,6 +24,7 @@ def session(name: str, queued: int) -> dict[str, Any]:
         "session": name,
         "state": "attached",
         "subscriptions": 1,
+        "topics": ["px"],
         "queue": {"messages": queued, "bytes": 10 * queued},
         "unsent_bytes": 0,
     }

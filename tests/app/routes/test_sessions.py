@@ -33,7 +33,8 @@ async def test_a_session_is_opened_without_a_word(body: bytes | None) -> None:
         view = await shown(running, session)
         assert view.pop("opened_ms") > 1_600_000_000_000
         assert view == {
-            "session": session, "state": "away", "reason": None, "unsent_bytes": 0,
+            "session": session, "owner": None, "topics": [],
+            "state": "away", "reason": None, "unsent_bytes": 0,
             "queue": {"messages": 0, "bytes": 0}, "limits": LIMITS, "conflated": True,
             "subscriptions": [],
         }  # fmt: skip
@@ -50,6 +51,9 @@ async def test_a_session_is_opened_with_all_that_is_wanted_or_not_at_all() -> No
         view = await shown(running, session)
         assert view["limits"] == {"messages": 5, "bytes": 1024, "upper": 60, "lower": 10}
         assert (view["conflated"], len(view["subscriptions"])) == (False, 2)
+        assert view["topics"] == ["px", "px.*"]
+        [listed] = (await running.http.get("/v1/sessions")).json()["sessions"]
+        assert (listed["topics"], listed["owner"]) == (["px", "px.*"], None)
         before = len(running.gateway.sessions.listed("", 100))
         refused = [*wanted, {"topic": "px", "filter": "/a ="}]
         answer = await running.http.post("/v1/sessions", json={"subscriptions": refused})

@@ -26,9 +26,10 @@ export function show({ element, link, query, remember }) {
     rowClass: (session) => (session.state === "attached" ? "" : "stale"),
     onOpen: ({ session }) => choose(session),
     columns: [
-      { id: "session", title: "session", of: (it) => it.session, isPinned: true, width: 190 },
+      { id: "session", title: "session", of: (it) => it.session, isPinned: true, width: 160 },
       { id: "state", title: "state", of: (it) => it.state, width: 90 },
-      { id: "mark", title: "mark", of: markOf, width: 70, class: (mark) => (mark ? "bad" : "") },
+      { id: "mark", title: "mark", of: markOf, width: 60, class: (mark) => (mark ? "bad" : "") },
+      { id: "topics", title: "topics", of: (it) => [it.owner, it.topics.join(", ")].filter(Boolean).join(": "), width: 150 },
       { id: "subscriptions", title: "subs", kind: "number", of: (it) => it.subscriptions, width: 64 },
       { id: "queue", title: "queued", kind: "number", of: (it) => it.queue.messages, text: count, width: 84 },
       { id: "queue bytes", title: "queued bytes", kind: "number", of: (it) => it.queue.bytes, text: bytes, width: 122 },
