@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import select
 import sys
 import termios
@@ -12,6 +13,7 @@ import tty
 from collections.abc import Callable, Iterator
 
 LOOK_S = 0.1  # how long the end waits for the thread that listens
+KEY = re.compile(rb"\x1b\[[A-D]|.", re.DOTALL)
 ARROWS = {b"\x1b[A": "up", b"\x1b[B": "down", b"\x1b[C": "right", b"\x1b[D": "left"}
 
 
@@ -50,7 +52,8 @@ def _listen(file: int, press: Callable[[str], None], over: threading.Event) -> N
     # With a limit: a read cannot be woken, and the terminal must not be left in this mode.
     while not over.is_set():
         if select.select([file], [], [], LOOK_S)[0]:
-            read = os.read(file, 16)  # an arrow is three bytes, which come together
+            read = os.read(file, 96)  # an arrow is three bytes, and a held key repeats itself
             if not read:
                 return
-            press(ARROWS.get(read) or read[:1].decode("ascii", "replace"))
+            for key in KEY.findall(read):
+                press(ARROWS.get(key) or key.decode("ascii", "replace"))

@@ -47,6 +47,7 @@ class LiveTable:
         # Of each record: when it last changed, and the styles of the cells that did.
         self._marks: dict[RecordId, tuple[float, dict[str, str]]] = {}
         self._fields: dict[str, None] = {}
+        self._of_key: list[str] | None = None  # fields that only repeat the key of every record
         self._order_by = order_by
         self._column = 0  # by which the rows are sorted: 0 for the order given, then the fields
         self._is_reversed = False
@@ -83,7 +84,7 @@ class LiveTable:
             match pressed:
                 case "left" | "right":
                     step = 1 if pressed == "right" else -1
-                    self._column = (self._column + step) % (len(self._fields) + 1)
+                    self._column = (self._column + step) % (len(self._columns) + 1)
                     self._first = 0
                 case "r":
                     self._is_reversed = not self._is_reversed
@@ -117,8 +118,9 @@ class LiveTable:
         self._first = min(self._first, max(0, len(rows) - self._shown_max))
         shown = rows[self._first : self._first + self._shown_max]
         records = [_record(row.value) for row in shown]
-        columns = {name: _Column([each.get(name) for each in records]) for name in self._fields}
-        heads = (f"{name}{self._arrow(at)}" for at, name in enumerate(["key", *self._fields]))
+        columns = {name: _Column([each.get(name) for each in records]) for name in self._columns}
+        first = " ".join(self._of_key or ["key"])
+        heads = (f"{name}{self._arrow(at)}" for at, name in enumerate([first, *columns]))
         table = Table(*heads, title=self._title(now), expand=False)
         for row, record in zip(shown, records, strict=True):
             styles = self._styles(row, now)
@@ -131,10 +133,14 @@ class LiveTable:
         beneath = [f"and {left} more keys" if left > 0 else "", self._note, self._help]
         return Group(table, Text("  ".join(filter(None, beneath)), style="dim"))
 
+    @property
+    def _columns(self) -> list[str]:
+        return [name for name in self._fields if name not in (self._of_key or [])]
+
     def _sorted(self) -> list[Row]:
         rows = sorted(self._replica.rows.values(), key=self._name)
         if self._column > 0:
-            name = list(self._fields)[self._column - 1]
+            name = self._columns[self._column - 1]
             return sorted_by(rows, [name], descending=self._is_reversed)
         if self._order_by:
             rows = in_order(rows, self._order_by)
@@ -161,6 +167,9 @@ class LiveTable:
                 moved = {name: _direction(before.get(name), record[name]) for name in record}
                 self._marks[row.id] = now, {name: style for name, style in moved.items() if style}
             self._fields |= dict.fromkeys(record)
+            names = record if self._of_key is None else self._of_key
+            key = row.key or []
+            self._of_key = [name for name in names if name in record and record[name] in key]
         while len(self._fields) > FIELDS_MAX:  # more columns would fold on a terminal
             self._fields.popitem()
         self.updates += len(rows)

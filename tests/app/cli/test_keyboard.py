@@ -19,6 +19,8 @@ def test_keys_are_heard_one_by_one_without_a_line_feed() -> None:
             for sent, name in ((b"r", "r"), (b"\x1b[C", "right"), (b"\x1b[A", "up")):
                 os.write(near, sent)
                 assert pressed.get(timeout=HANGS_S) == name
+            os.write(near, b"\x1b[C\x1b[Cr")  # a key that is held, or a fast hand
+            assert [pressed.get(timeout=HANGS_S) for _ in range(3)] == ["right", "right", "r"]
         assert termios.tcgetattr(far) == before
     finally:
         os.close(near)

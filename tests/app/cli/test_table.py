@@ -46,6 +46,17 @@ def test_the_newest_value_of_each_key(console: Console) -> None:
     assert text.index("AIG 7") < text.index("IBM 7")
 
 
+def test_a_field_of_the_key_stands_once(console: Console) -> None:
+    table = LiveTable("t", console)
+    table.take(batch((["IBM", 7], {"symbol": "IBM", "side": 7, "lots": 7, "price": 1.5})))
+    table.take(batch((["AIG", 8], {"symbol": "AIG", "side": 8, "lots": 7, "price": 2.5})))
+    text = drawn(table, console)
+    assert (text.count("symbol"), text.count("IBM"), text.count("lots")) == (1, 1, 1)
+    assert "symbol side" in text
+    table.press("right")
+    assert "lots ▲" in drawn(table, console)
+
+
 def test_deltas_are_applied_and_what_left_is_gone(console: Console) -> None:
     table = LiveTable("t", console)
     table.take(batch((["IBM"], {"price": 1.5, "size": 700}), (["AIG"], {"price": 2})))
