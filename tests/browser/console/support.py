@@ -22,6 +22,8 @@ from tidegate.clients.gateway import Gateway
 PICTURES = dev.ROOT / "artifacts" / "console"
 SERIOUS = {"serious", "critical"}
 WIDTHS = (400, 1_024, 1_600)
+USUAL, HIGH = 820, 1_340
+TO_THE_TOP = "document.querySelectorAll('*').forEach((each) => each.scrollTo(0, 0))"
 SYMBOLS = [f"S{number:03}" for number in range(40)]
 
 
@@ -50,14 +52,24 @@ def rows(page: Page | Locator, name: str = "Records") -> Locator:
     return page.get_by_role("grid", name=name, exact=True).locator(".t-body .t-row")
 
 
-def keep_pictures(page: Page, name: str) -> None:
-    """Pictures of the screen in each width and theme, for people to look at; and what axe finds."""
+def keep_pictures(page: Page, name: str, *, is_tall: bool = False) -> None:
+    """Pictures of the screen in each width and theme, for people to look at; and what axe finds.
+
+    `is_tall`: in a window high enough for a screen that would have to be scrolled.
+    """
     PICTURES.mkdir(parents=True, exist_ok=True)
+    look_over(page, name, HIGH if is_tall else USUAL)
+
+
+def look_over(page: Page, name: str = "", height: int = USUAL) -> None:
+    """See that the screen fits each width, and that axe finds no serious fault in either theme."""
     for theme in ("light", "dark"):
         page.emulate_media(color_scheme=theme)
         for width in WIDTHS:
-            page.set_viewport_size({"width": width, "height": 820})
-            page.screenshot(path=PICTURES / f"{name}-{width}-{theme}.png")
+            page.set_viewport_size({"width": width, "height": height})
+            if name:
+                page.evaluate(TO_THE_TOP)
+                page.screenshot(path=PICTURES / f"{name}-{width}-{theme}.png")
             is_wider = page.evaluate("document.documentElement.scrollWidth > innerWidth")
             assert not is_wider, f"{name} scrolls sideways at {width}"
         assert faults(page) == []
@@ -94,11 +106,11 @@ def frozen_reader(gateway: Gateway, path: str) -> Iterator[None]:
 
 
 class Reader:
-    """A subscriber of `prices` beside the page, which reads all that it gets."""
+    """A subscriber beside the page, which reads all that it gets."""
 
-    def __init__(self, gateway: Gateway, options: str) -> None:
+    def __init__(self, gateway: Gateway, options: str, topic: str = "prices") -> None:
         self._client = Gateway(gateway.base_url)
-        self._events = self._client.subscribe("prices", options=options)
+        self._events = self._client.subscribe(topic, options=options)
         self.session = str(next(self._events).fields["session"])
         self._thread = threading.Thread(target=self._read)
 

@@ -11,6 +11,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.console.support import (
     keep_pictures,
+    look_over,
     publish,
     quote,
     remove,
@@ -34,7 +35,7 @@ def test_the_blotter_shows_live_records_and_removals(page: Page, prices: Gateway
     remove(prices, "prices", "S003")
     expect(row).to_have_count(0)
     expect(page.get_by_role("grid", name="Records")).to_have_attribute("aria-rowcount", "40")
-    keep_pictures(page, "blotter")
+    look_over(page)
 
 
 def test_the_blotter_sorts_finds_groups_and_adds_up(page: Page, prices: Gateway) -> None:
@@ -93,6 +94,27 @@ def test_a_row_opens_with_its_history_and_its_trace(page: Page, prices: Gateway)
     keep_pictures(page, "detail")
     drawer.press("Escape")
     expect(drawer).to_have_count(0)
+
+
+def test_the_chosen_row_is_followed_wherever_it_moves(page: Page, prices: Gateway) -> None:
+    visit(page, prices, "blotter?topic=prices")
+    page.get_by_role("button", name="price", exact=True).click()
+    grid = page.get_by_role("grid", name="Records")
+    grid.press("Home")
+    chosen = grid.locator("[aria-selected=true]")
+    expect(chosen).to_contain_text("S000")
+    publish(prices, "prices", quote("S000", 20.75))
+    expect(rows(page).first).to_contain_text("S001")
+    expect(chosen).to_contain_text("S000")
+    expect(chosen).to_have_attribute("aria-rowindex", "22")
+    assert grid.get_attribute("aria-activedescendant") == chosen.get_attribute("id")
+    grid.press("Enter")
+    drawer = page.get_by_role("complementary", name=re.compile("Detail of"))
+    expect(drawer.get_by_role("heading").first).to_have_text("S000")
+    drawer.press("Escape")
+    remove(prices, "prices", "S000")
+    expect(grid).to_have_attribute("aria-rowcount", "40")
+    expect(chosen).to_have_attribute("aria-rowindex", "22")
 
 
 def test_a_topic_without_key_shows_its_messages(page: Page, gateway: Gateway) -> None:

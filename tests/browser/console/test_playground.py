@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.console.support import (
-    keep_pictures,
+    look_over,
     visit,
 )
 from tests.browser.test_page import Publisher
@@ -49,7 +49,7 @@ def test_the_playground_shows_raw_beside_conflated(page: Page, prices: Gateway) 
         # Some twenty-five messages of a key in each second become one.
         expect(saved).to_have_text(re.compile(r"^(8\d|9\d)\.\d %$"))
         expect(page.get_by_role("grid", name="Live rows")).to_have_attribute("aria-rowcount", "45")
-        keep_pictures(page, "playground")
+        look_over(page)
         page.get_by_role("button", name="Stop").click()
 
 

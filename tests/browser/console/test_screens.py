@@ -16,6 +16,7 @@ from tests.browser.console.support import (
     ask,
     frozen_reader,
     keep_pictures,
+    look_over,
     publish,
     quote,
     rows,
@@ -42,7 +43,7 @@ def test_sessions_show_what_each_is_sent_and_can_be_changed(page: Page, prices: 
         expect(page.locator(".story")).to_contain_text("automatic between 1s and 30s")
         page.get_by_role("button", name="Trace it live").click()
         expect(page.get_by_label("Trace")).to_contain_text("replaced")
-        keep_pictures(page, "sessions")
+        look_over(page)
         page.get_by_label("Interval of s1").select_option("5s")
         expect(subscription).to_contain_text("5.0 s")
         page.get_by_role("button", name="Never conflate its queue").click()
@@ -63,7 +64,7 @@ def test_the_overview_shows_rates_and_what_is_saved(page: Page, prices: Gateway)
         )
         expect(rows(page, "Topics by rate").first).to_contain_text("prices")
         expect(page.get_by_role("region", name="Gateways")).to_contain_text("ready")
-        keep_pictures(page, "overview")
+        look_over(page)
 
 
 def test_a_topic_is_made_checked_changed_and_deleted(page: Page, gateway: Gateway) -> None:
@@ -85,7 +86,7 @@ def test_a_topic_is_made_checked_changed_and_deleted(page: Page, gateway: Gatewa
     page.reload()
     expect(rows(page, "Last values").first).to_contain_text("1.5")
     expect(editor).to_have_value(re.compile("conflation=1s"))
-    keep_pictures(page, "topics")
+    look_over(page)
     gateway.administration.patch_topic("orders", {"description": "by somebody else"})
     editor.fill('{"key": ["/id"], "options": "conflation=2s"}')
     page.get_by_role("button", name="Save", exact=True).click()
@@ -117,7 +118,7 @@ def test_messages_are_published_and_records_removed(page: Page, prices: Gateway)
     expect(messages).to_have_value('{\n  "symbol": "NEW",\n  "price": 1\n}')
     page.get_by_role("button", name="Publish", exact=True).click()
     expect(done).to_contain_text("1 message published to prices")
-    keep_pictures(page, "publish")
+    look_over(page)
     page.get_by_label("Filter").fill("/symbol BEGINS WITH ('NEW')")
     page.get_by_role("button", name="Remove", exact=True).click()
     page.get_by_role("button", name="Remove them").click()

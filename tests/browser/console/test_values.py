@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.console.support import (
-    keep_pictures,
+    look_over,
     publish,
     quote,
     rows,
@@ -42,7 +42,7 @@ def test_charts_show_a_keys_past_its_spread_and_all_keys(page: Page, prices: Gat
     tile = page.get_by_role("button", name=re.compile("^S001"))
     expect(tile).to_contain_text("+100.00 %")
     expect(page.locator(".heat button")).to_have_count(40)
-    keep_pictures(page, "charts")
+    look_over(page)
 
 
 INKED = """
@@ -67,7 +67,7 @@ def test_pipelines_report_and_other_intervals_are_computed(page: Page, prices: G
         expect(intervals).to_have_count(10)
         expect(intervals.last).to_contain_text("1 min")
         expect(page.get_by_role("img", name="Messages a second").locator("canvas")).to_be_visible()
-        keep_pictures(page, "pipelines")
+        look_over(page)
 
 
 CHOICES = [
@@ -111,5 +111,4 @@ def test_a_saved_plan_is_shown_and_another_file_is_refused(
     canvas = region.get_by_role("img", name="Messages saved").locator("canvas")
     expect(canvas).to_be_visible()
     assert canvas.evaluate(INKED) > 100
-    canvas.scroll_into_view_if_needed()
-    keep_pictures(page, "plan")
+    look_over(page)

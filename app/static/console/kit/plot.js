@@ -48,6 +48,8 @@ export class Plot {
         x: { time: isTime, distr: isLogarithmicAcross ? 3 : 1, range: seconds ? (_, low, high) => [Math.max(high - seconds, Math.min(low, high - SECONDS_MIN)), high] : undefined },
         y: fromZero ? { range: (_, __, high) => [0, high > 0 ? high * 1.08 : 1] } : {} },
       axes: [{ ...axis, space: isTime ? 96 : 72, values: (_, ticks) => ticks.map((tick) => (isTime ? clock(1_000 * tick).slice(0, isShort(ticks) ? 12 : 8) : tick === null ? "" : (across ?? text)(tick))) }, { ...axis, size: 58, values: (_, ticks) => ticks.map((tick) => (tick === null ? "" : text(tick))) }],
+      // As properties: uPlot colours the marks of the legend once, and the theme may change.
+      legend: { markers: { stroke: (_, at) => `var(${lines[at - 1].colour})`, fill: (_, at) => (lines[at - 1].isFilled ? `var(${lines[at - 1].colour}-fill)` : "transparent") } },
       series: [
         isTime ? { value: "{HH}:{mm}:{ss}" } : { label: "at", value: (/** @type {any} */ _, /** @type {number | null} */ value) => (value === null || value === undefined ? "–" : (across ?? text)(value)) },
         ...lines.map(({ label: name, colour, isFilled }) => ({

@@ -188,7 +188,10 @@ export class Table {
 
   #build() {
     const began = performance.now();
+    const chosen = this.view.lines[this.#active];
     this.view.build(this.items);
+    // Who copies or opens the chosen row means that row, wherever it has moved to.
+    if (chosen) this.#choose(this.view.placeOf(chosen, this.#active));
     this.#isStale = false;
     this.#builtAt = performance.now();
     this.#cost = this.#builtAt - began;
@@ -352,13 +355,18 @@ export class Table {
 
   /** @param {number} at */
   #move(at) {
-    this.#active = at;
+    this.#choose(at);
     const top = at * ROW_PX;
     const sight = this.#grid.clientHeight - 3 * ROW_PX; // without head and foot
     if (top < this.#grid.scrollTop) this.#grid.scrollTop = top;
     else if (top > this.#grid.scrollTop + sight) this.#grid.scrollTop = top - sight;
-    this.#grid.setAttribute("aria-activedescendant", `${this.#name}-${at}`);
     this.#ask();
+  }
+
+  /** @param {number} at */
+  #choose(at) {
+    if (this.#active !== at) this.#grid.setAttribute("aria-activedescendant", `${this.#name}-${at}`);
+    this.#active = at;
   }
 
   #open() {
@@ -380,11 +388,7 @@ export class Table {
   }
 }
 
-/**
- * Return the tracks of the columns, and one for the rest of the line.
- *
- * @param {Column[]} columns
- */
+/** @param {Column[]} columns Their tracks; the last one is the rest of the line. */
 function templateOf(columns) {
   return [...columns.map((column) => `${widthOf(column)}px`), "minmax(0, 1fr)"].join(" ");
 }

@@ -84,6 +84,20 @@ export class View {
   }
 
   /**
+   * Return where a line of before is now; its old place if it is gone.
+   *
+   * @param {Line} line
+   * @param {number} at Its old place.
+   */
+  placeOf(line, at) {
+    const nameOf = (/** @type {Line | undefined} */ it) => (it === undefined ? "" : "item" in it ? `i${it.item}` : `g${it.group}`);
+    const name = nameOf(line);
+    if (nameOf(this.lines[at]) === name) return at;
+    const found = this.lines.findIndex((other) => nameOf(other) === name);
+    return found < 0 ? Math.min(at, this.lines.length - 1) : found;
+  }
+
+  /**
    * @param {string} id
    * @param {any} item
    * @param {string} text
