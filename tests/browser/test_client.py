@@ -289,3 +289,33 @@ def test_tabs_change_their_interval_each_for_itself(tabs: BrowserContext, gatewa
     }"""
     assert first.evaluate(refused) == ["filter-invalid", True, "topic-unknown", "CLOSED"]
     await_that(second, lambda: sorted(intervals(gateway)) == [500, 2000])
+
+
+FOLLOW = """async ([count, wish]) => {
+  const { connect } = await import("/client.js");
+  const gateway = connect("");
+  const read = [];
+  for await (const row of gateway.follow("trades", { place: "reader", ...wish })) {
+    read.push(row.value);
+    if (read.length === count) break;
+  }
+  await gateway.close();
+  return read;
+}"""
+
+
+def test_a_page_goes_on_where_it_was_after_a_reload(
+    page: Page, tabs: BrowserContext, gateway: Gateway
+) -> None:
+    gateway.put_topic("trades", {"key": ["/id"], "conflation": "off"})
+    gateway.publish("trades", [b'{"id":%d}' % number for number in range(6)])
+    page.goto(f"{gateway.base_url}/console")
+    assert [row["id"] for row in page.evaluate(FOLLOW, [4, {}])] == [0, 1, 2, 3]
+    gateway.delete_records("trades", record_key=1)
+    gateway.publish("trades", [b'{"id":6}'])
+    page.reload()
+    # The page left in the turn of number 3, which comes again; a removal is no message.
+    assert [row["id"] for row in page.evaluate(FOLLOW, [4, {}])] == [3, 4, 5, 6]
+    other = tabs.new_page()
+    other.goto(f"{gateway.base_url}/console")
+    assert [row["id"] for row in other.evaluate(FOLLOW, [1, {}])] == [0], "a tab has its own place"

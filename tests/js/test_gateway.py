@@ -136,6 +136,27 @@ def test_every_message_of_a_topic_without_key_comes_in_order(gateway: Gateway, n
     assert node.run(code) == list(range(1, 201))
 
 
+def test_a_reader_keeps_its_place_and_hears_that_it_is_gone(gateway: Gateway, node: Node) -> None:
+    gateway.put_topic("trades", {"history": {"messages": 3}})
+    gateway.publish("trades", [b"1", b"2"])
+    node.run(
+        "state.kept = new Map(); state.storage = {"
+        " getItem: (name) => state.kept.get(name) ?? null,"
+        " setItem: (name, text) => state.kept.set(name, text) };"
+        "state.read = async (count) => { const read = [];"
+        " const wish = { place: 'mine', storage: state.storage };"
+        " for await (const row of state.gateway.follow('trades', wish))"
+        "  if (read.push(row.value) === count) break;"
+        " return read; }"
+    )
+    assert node.run("return state.read(2)") == [1, 2]
+    assert node.run("return [...state.kept.keys()]") == ["tidegate mine"]
+    gateway.publish("trades", [b"3"])
+    assert node.run("return state.read(2)") == [2, 3]
+    gateway.publish("trades", [b"4", b"5", b"6", b"7", b"8"])
+    assert node.run("return state.read(1).catch(({code}) => code)") == "bookmark-expired"
+
+
 def test_publishing_counts_once_and_says_what_is_wrong(gateway: Gateway, node: Node) -> None:
     node.run("state.key = await state.gateway.publish('px', {id: 9007199254740993n, n: 1})")
     assert world(gateway) == {BIG: {"id": BIG, "n": 1}}

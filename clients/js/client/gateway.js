@@ -23,6 +23,13 @@ import { topicPath, Transport } from "./transport.js";
  */
 
 /**
+ * @typedef {object} Place
+ * @property {string} place The name under which the place is kept.
+ * @property {{ getItem: (name: string) => string | null, setItem: (name: string, text: string) => void }} [storage] Where; by
+ *   default `sessionStorage`, which each tab of a browser has for itself, over reloads. A program outside a browser gives its own.
+ */
+
+/**
  * @typedef {object} PublishOptions
  * @property {boolean} [delta] The messages are merge patches of the records that their keys name.
  * @property {"processed" | "persisted"} [ack]
@@ -102,6 +109,32 @@ export class Gateway extends EventTarget {
    */
   subscribe(topic, wish = {}) {
     return new Subscription(this.#line, topic, wish);
+  }
+
+  /**
+   * Read every message of a topic, and go on where an earlier page or program has stopped.
+   *
+   * The place is kept when the loop asks for the next message, so that work which was cut off is done
+   * again: a message may come twice, and none is left out.
+   *
+   * @param {string} topic
+   * @param {Place & Wish} wish The first time it begins with `bookmark`, by default with the first message kept.
+   * @returns {AsyncGenerator<import("./replica.js").Row, void, void>}
+   * @throws {import("./errors.js").Problem} `bookmark-expired`: messages after the place are no longer kept.
+   */
+  async *follow(topic, { place, storage = globalThis.sessionStorage, bookmark = "epoch", ...wish }) {
+    const name = `tidegate ${place}`;
+    const from = storage.getItem(name) ?? bookmark;
+    const options = ["bookmark_not_found=fail", wish.options].filter(Boolean).join(",");
+    const subscription = this.subscribe(topic, { interval: "none", command: "subscribe", ...wish, bookmark: from, options });
+    try {
+      for await (const row of subscription.messages()) {
+        yield row;
+        storage.setItem(name, row.bookmark);
+      }
+    } finally {
+      await subscription.close();
+    }
   }
 
   /**
