@@ -34,7 +34,7 @@ HEADERS = {
     "Accept-Encoding": "gzip",
     "Traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
 }
-TYPES = {"string": str, "number": (int, float)}
+TYPES: dict[str, tuple[type, ...]] = {"string": (str,), "number": (int, float)}
 PRICES = [("IBM", 151.1, 500), ("AIG", 7.5, 100), ("low", 1.25, 900), ("GE", 20.0, 400)]
 
 
