@@ -101,9 +101,11 @@ def write_llms(app: Sphinx, failure: Exception | None) -> None:
 
 
 def with_files(page: Path) -> str:
-    """Return a page with the files that it includes."""
+    """Return a page with the files that it includes, and without its pictures."""
 
     def read(found: re.Match[str]) -> str:
+        if found[1] == "image":
+            return ""
         text = (page.parent / found[2]).read_text("utf-8").replace("](docs/", "](")
         options = dict(re.findall(r':([\w-]+): "?(.*?)"?$', found[3], re.MULTILINE))
         if found[1] == "literalinclude":
@@ -113,7 +115,7 @@ def with_files(page: Path) -> str:
         )
         return text.partition(options["end-before"])[0] if "end-before" in options else text
 
-    fence = r"^```\{(include|literalinclude)\} (\S+)\n(.*?)```$"
+    fence = r"^```\{(image|include|literalinclude)\} (\S+)\n(.*?)```$"
     return re.sub(fence, read, page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
 
 
