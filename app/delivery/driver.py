@@ -259,7 +259,7 @@ class Driver:
         """Act on the engine's announcements and re-arm the timer; follows each call into it."""
         self._act()
         if self.engine.has_openings:  # in turn with the streams, which write between two steps
-            self.streams.call_soon(self._open)
+            self.streams.call_soon(self._open, behind=True)
         # After every call: any of them may have made an earlier deadline, or ended the earliest.
         self._timer.set(self.engine.next_deadline())
 

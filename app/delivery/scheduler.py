@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 # How long streams may write before the loop looks at everything else.
-TURN_S: Final = 0.005
+TURN_S: Final = 0.001
 
 # A time that is further away than this is put off to the next multiple of GROUP_S: to wake the
 # loop costs more than a heartbeat, and nobody misses a heartbeat by so little.
@@ -60,22 +60,26 @@ class Wakeup:
 class StreamScheduler:
     """Calls the streams that have something to write, and those whose time has come.
 
-    A flush wakes thousands of streams at once. They write in turns of a few milliseconds, so that
-    other requests wait for a turn and not for the flush. One timer serves all: idle streams, which
-    wait for their heartbeats, are called in groups.
+    A flush wakes thousands of streams at once. They write in turns of a millisecond, so that other
+    requests wait for a turn and not for the flush. One timer serves all: idle streams, which wait
+    for their heartbeats, are called in groups.
     """
 
     def __init__(self) -> None:
         self._ready: dict[Callable[[], None], None] = {}
+        self._behind: dict[Callable[[], None], None] = {}
         self._is_called = False
         self._due: dict[float, list[Callable[[], None]]] = {}
         self._times: list[float] = []  # a heap of the times in `_due`
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due_s = INFINITY
 
-    def call_soon(self, stream: Callable[[], None]) -> None:
-        """Call a stream in the loop's next turn, once however often this is asked."""
-        self._ready[stream] = None
+    def call_soon(self, stream: Callable[[], None], *, behind: bool = False) -> None:
+        """Call a stream in the loop's next turn, once however often this is asked.
+
+        `behind`: once no other is ready, as it may take long, such as one of many subscriptions.
+        """
+        (self._behind if behind else self._ready)[stream] = None
         if not self._is_called:
             self._is_called = True
             asyncio.get_running_loop().call_soon(self._turn)
@@ -102,22 +106,29 @@ class StreamScheduler:
         try:
             wake()
         finally:
+            self._call_ready(with_behind=not is_called)
             if not is_called:
-                self._turn()
+                self._end_turn()
 
     def _turn(self) -> None:
+        self._call_ready(with_behind=True)
+        self._end_turn()
+
+    def _call_ready(self, *, with_behind: bool) -> None:
         loop = asyncio.get_running_loop()
         end_s = loop.time() + TURN_S
         # One that is not done asks again, and comes after the others that are ready.
-        while self._ready:
-            stream = next(iter(self._ready))
-            del self._ready[stream]
+        while ready := self._ready or (self._behind if with_behind else None):
+            stream = next(iter(ready))
+            del ready[stream]
             stream()
             if loop.time() > end_s:
                 break
-        self._is_called = bool(self._ready)
-        if self._ready:
-            loop.call_soon(self._turn)
+
+    def _end_turn(self) -> None:
+        self._is_called = bool(self._ready or self._behind)
+        if self._is_called:
+            asyncio.get_running_loop().call_soon(self._turn)
 
     def _arm(self) -> None:
         if self._timer is not None:

@@ -46,11 +46,8 @@ class Timer:
         if due is None:
             return
         loop = asyncio.get_running_loop()
-        wait_ns = due - self._now()
-        if wait_ns <= 0:
-            self._handle = loop.call_soon(self._fire, due)
-        else:
-            self._handle = loop.call_later(wait_ns / 1e9, self._fire, due)
+        # Also what is past, by the loop's timers: they go before all else that is ready.
+        self._handle = loop.call_later((due - self._now()) / 1e9, self._fire, due)
 
     def _fire(self, due: Instant) -> None:
         self._handle, self._due = None, None

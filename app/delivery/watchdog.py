@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import logging
-import select
 import selectors
 import sys
 import threading
@@ -16,6 +14,7 @@ from types import FrameType, TracebackType
 from typing import Any, Final, Self
 
 from tidegate.app.http.telemetry import LoopFigures, event
+from tidegate.app.http.transport.turn_loop import TurnLoop
 
 # A loop that is always held would fill the log; those between are counted.
 REPORT_EVERY_S: Final = 10.0
@@ -23,8 +22,6 @@ REPORT_EVERY_S: Final = 10.0
 STUCK_S: Final = 1.0
 LOOK_EVERY_S_MAX: Final = STUCK_S / 2
 CALLS_SHOWN_MAX: Final = 8
-# To read one costs 25 to 500 us; another turn of the loop costs some 20 us.
-EVENTS_A_TURN_MAX: Final = 8
 
 PRODUCT = "tidegate."
 # Every request goes through these; the route says more than their names.
@@ -105,36 +102,16 @@ class _Look:
     cpu_s: float
 
 
-class _FewEvents:
-    """An epoll object that tells of a few events at a time."""
-
-    def __init__(self, native: Any) -> None:
-        self._native = native
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._native, name)
-
-    def poll(self, wait_s: float, most: int) -> list[tuple[int, int]]:
-        """Wait for events."""
-        events: list[tuple[int, int]] = self._native.poll(wait_s, min(most, EVENTS_A_TURN_MAX))
-        return events
-
-
 class WatchedSelector(selectors.DefaultSelector):
     """The loop's selector. It is asked once in each turn, so it knows how long each one took.
 
     asyncio's own debug mode times each callback, at several times the cost; and a client waits for
-    the whole turn. So a turn takes no more than a few events of sockets: between those of hundreds
-    of slow clients timers ring and streams write.
+    the whole turn.
     """
 
     def __init__(self, watchdog: Watchdog) -> None:
         super().__init__()
         self._watchdog = watchdog
-        # Only the kernel can leave the others for later: it goes on behind those that it has told.
-        native: Any = getattr(self, "_selector", None)
-        if isinstance(native, getattr(select, "epoll", ())):
-            self._selector = _FewEvents(native)
 
     def select(self, wait_s: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         """Wait for the next events, between two turns."""
@@ -177,9 +154,9 @@ class Watchdog:
 
     # --- In the loop's thread
 
-    def new_loop(self) -> asyncio.SelectorEventLoop:
+    def new_loop(self) -> TurnLoop:
         """Return a new event loop that is watched."""
-        return asyncio.SelectorEventLoop(WatchedSelector(self))
+        return TurnLoop(WatchedSelector(self))
 
     def __enter__(self) -> Self:
         """Watch loops of this thread from now on."""

@@ -289,24 +289,49 @@ class Paces:
     A client that asks as fast as it is answered, or sends many requests in a row, waits for itself;
     one that asks now and then hardly at all. Time that a request waits is no rest of its
     connection.
+
+    Attributes:
+        rested: what `TurnLoop` reads first: connections that were answered, and are idle.
     """
 
     def __init__(self) -> None:
         self.openings, self.requests = Pace(), Pace(REST_TURNS)
+        self.rested: dict[int, int] = {}
         self._begun = 0
+        self._answered = count()
 
     def rest(self, connection: Connection) -> None:
         """Let a connection rest from now: it is new, or its request has been answered."""
         connection.rests_since = self._begun  # a client wins nothing by opening another
 
-    def begin(self, path: str, connection: Connection, request: Callable[[], None]) -> None:
-        """Call what begins a request, now or in its turn."""
-        if path.endswith(STREAMS):
+    def answered(self, connection: Connection, *, is_idle: bool) -> None:
+        """Let a connection rest; its next request is read before others if none is there yet."""
+        self.rest(connection)
+        if is_idle:
+            self.rested[connection.descriptor] = next(self._answered)
+
+    def wake(self, connection: Connection) -> None:
+        """Note that a connection asks, or ends."""
+        connection.has_rested |= self.rested.pop(connection.descriptor, None) is not None
+
+    def begin(
+        self, path: str, connection: Connection, request: Callable[[], None], *,
+        at_once: bool = False,
+    ) -> None:  # fmt: skip
+        """Call what begins a request, now or in its turn.
+
+        `at_once`: it is answered at once. So it is begun now where its connection has rested: the
+        loop takes few of these in a turn.
+        """
+        has_rested, connection.has_rested = connection.has_rested, False
+        if at_once and has_rested:
+            self._begin(request)
+        elif path.endswith(STREAMS):
             self.openings.begin(0, request)
-            return
-        rested = self._begun - connection.rests_since
-        place = self._begun - min(REST_WORTH_MAX, REST_WORTH * rested)
-        self.requests.begin(place, partial(self._begin, request))
+        else:
+            rested = self._begun - connection.rests_since
+            place = self._begun - min(REST_WORTH_MAX, REST_WORTH * rested)
+            self.requests.begin(place, partial(self._begin, request))
 
     def _begin(self, request: Callable[[], None]) -> None:
         self._begun += 1

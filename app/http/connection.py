@@ -90,7 +90,10 @@ class Connection:
         figures: counts the connections that are given up.
     """
 
-    __slots__ = ("_figures", "_on_abort", "_socket", "_transport", "is_given_up", "rests_since")
+    __slots__ = (
+        "_figures", "_on_abort", "_socket", "_transport", "has_rested", "is_given_up",
+        "rests_since",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -100,6 +103,7 @@ class Connection:
     ) -> None:
         self.is_given_up = False
         self.rests_since = 0  # in requests of all connections; `Paces` counts them
+        self.has_rested = False  # before the request that is read now
         self._transport = transport
         self._on_abort = on_abort
         self._figures = figures

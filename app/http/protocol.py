@@ -102,6 +102,7 @@ class GatewayProtocol(HttpToolsProtocol):
         """End every request of the connection; uvicorn ends only the newest."""
         self._deadline.end()
         self._limits.leave(self.connection)
+        self._paces.wake(self.connection)
         self._disconnect_requests()
         self.pipeline.clear()
         self._unset_keepalive_if_required()
@@ -125,8 +126,11 @@ class GatewayProtocol(HttpToolsProtocol):
     def data_received(self, received: bytes) -> None:
         """Feed the parser within the limits."""
         if self._stage is Stage.REFUSED:
-            self._discard(received)
+            self._discarded_bytes += len(received)
+            if self._discarded_bytes > LINGER_BYTES_MAX:
+                self.transport.abort()
             return
+        self._paces.wake(self.connection)
         self._unset_keepalive_if_required()
         # Line ends between requests are passed over, but may not hold an idle connection open.
         if self._stage is Stage.IDLE and (received.strip(b"\r\n") or not self._unanswered()):
@@ -271,10 +275,11 @@ class GatewayProtocol(HttpToolsProtocol):
         if self._running is not None:
             self._running.body = bytearray()
         if self.connection is not None:  # else it has ended, and its request went on
-            self._paces.rest(self.connection)
+            is_idle = self._stage is Stage.IDLE and not self.pipeline
+            self._paces.answered(self.connection, is_idle=is_idle)
         super().on_response_complete()
 
-    # Limits
+    # Limits and deadlines
 
     def _stop_for(self, problem: Problem | None) -> None:
         """Stop the parser if there is a problem."""
@@ -287,8 +292,6 @@ class GatewayProtocol(HttpToolsProtocol):
             self._deadline.end()
         self._stage = stage
         self._bounds.restart_silence()
-
-    # Deadlines
 
     def _watch_stage(self) -> None:
         """Start the deadline of an unfinished header or body, once for all of it."""
@@ -338,11 +341,6 @@ class GatewayProtocol(HttpToolsProtocol):
             self.transport.write_eof()
         self._deadline.begin(LINGER_S, self.transport.abort)
 
-    def _discard(self, received: bytes) -> None:
-        self._discarded_bytes += len(received)
-        if self._discarded_bytes > LINGER_BYTES_MAX:
-            self.transport.abort()
-
     def _disconnect_requests(self) -> None:
         for cycle in self._unanswered():
             cycle.disconnected = True
@@ -372,7 +370,8 @@ class GatewayProtocol(HttpToolsProtocol):
             return
         self._held = None
         begin = partial(self._begin, cycle, app, key)
-        self._paces.begin(cycle.scope["path"], self.connection, begin)
+        at_once = self._known.find_at_once(key) is not None
+        self._paces.begin(cycle.scope["path"], self.connection, begin, at_once=at_once)
 
     def _begin(self, cycle: RequestResponseCycle, app: Any, head: Key | None) -> None:
         """Answer a request at once if it stands alone and its route can; else start its task."""

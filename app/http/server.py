@@ -43,6 +43,7 @@ from tidegate.app.http.transport.listener import (
 )
 from tidegate.app.http.transport.proxies import TrustedProxies
 from tidegate.app.http.transport.tls import HANDSHAKES_MAX, tls_factory
+from tidegate.app.http.transport.turn_loop import TurnLoop
 from tidegate.app.settings.settings import Settings
 
 LOOK_EVERY_S = 0.5  # each look wakes an idle gateway, which costs it more than the look
@@ -171,6 +172,9 @@ class Server(uvicorn.Server):
             await super().startup(sockets=sockets)
         except SystemExit:
             raise StartFailed("The application did not start; its log says why.") from None
+        loop = asyncio.get_running_loop()
+        if isinstance(loop, TurnLoop):
+            loop.rested = self._paces.rested
         for listener in sockets or []:
             self.address = base_url(listener, self.settings)
             if isinstance(listener, Acceptor):

@@ -149,7 +149,7 @@ class SocketStream(asyncio.Protocol):
         self._is_paused = False
         self._deadline = None
         self._writer.waited()
-        self._driver.streams.call_soon(self._pump)
+        self._call_soon()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Leave the session."""
@@ -179,7 +179,11 @@ class SocketStream(asyncio.Protocol):
         if self._is_paused:
             self._wait_for_room()
         else:
-            self._driver.streams.call_soon(self._pump)
+            self._call_soon()
+
+    def _call_soon(self) -> None:
+        has_many = len(self._writer.reader.styles) > 1
+        self._driver.streams.call_soon(self._pump, behind=has_many)
 
     def _pump(self) -> None:
         """Write what there is until there is nothing more, no room, or others have their turn."""
@@ -212,7 +216,7 @@ class SocketStream(asyncio.Protocol):
             now_s = self._loop.time()
             # A peer on a fast line takes a whole snapshot as it is made.
             if now_s > end_s and not self._is_full():
-                driver.streams.call_soon(self._pump)
+                self._call_soon()
                 return
         self._wait_for_room()
 

@@ -7,7 +7,6 @@ takes the core away from a turn: that holds the loop as well, but no code of our
 
 from __future__ import annotations
 
-import asyncio
 import selectors
 import signal
 import sys
@@ -18,6 +17,7 @@ from types import FrameType
 from tidegate.app.cli.main import main
 from tidegate.app.delivery import watchdog
 from tidegate.app.delivery.watchdog import Watchdog, WatchedSelector
+from tidegate.app.http.transport.turn_loop import TurnLoop
 
 CALLS_SHOWN = 4
 
@@ -49,9 +49,9 @@ def time_turns(path: Path) -> None:
     """Give loops a timing selector, and install the signals."""
     made: list[TimingSelector] = []
 
-    def new_loop(watching: Watchdog) -> asyncio.SelectorEventLoop:
+    def new_loop(watching: Watchdog) -> TurnLoop:
         made.append(TimingSelector(watching))
-        return asyncio.SelectorEventLoop(made[-1])
+        return TurnLoop(made[-1])
 
     def begin(number: int, frame: FrameType | None) -> None:
         made[-1].turns.clear()

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import socket
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable, Coroutine
-from functools import partial
 from typing import Any
 
 import pytest
@@ -209,29 +206,3 @@ def test_watching_an_idle_loop_costs_little(seconds: float) -> None:
     run(work())
     # Measured: 0.2 % of a core. The bound leaves room for a machine that is busy.
     assert time.process_time() - began < 0.02 * seconds
-
-
-def test_a_turn_takes_a_few_events_of_sockets_and_each_has_its_turn() -> None:
-    async def all_are_ready() -> None:
-        loop = asyncio.get_running_loop()
-        pairs = [socket.socketpair() for _ in range(5 * module.EVENTS_A_TURN_MAX)]
-        turn, told = 0, list[tuple[int, int]]()
-
-        def note(number: int) -> None:
-            told.append((turn, number))
-
-        for number, (reader, writer) in enumerate(pairs):
-            writer.send(b"x")  # which is never read: it stays ready
-            loop.add_reader(reader, partial(note, number))
-        for turn in range(1, 11):  # noqa: B007 - the callbacks see it
-            await asyncio.sleep(0)
-        for reader, writer in pairs:
-            loop.remove_reader(reader)
-            reader.close()
-            writer.close()
-        assert max(Counter(turn for turn, _ in told).values()) == module.EVENTS_A_TURN_MAX
-        times = Counter(number for _, number in told)
-        assert len(times) == len(pairs)
-        assert max(times.values()) <= 3
-
-    run(all_are_ready())

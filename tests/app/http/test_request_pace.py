@@ -17,11 +17,17 @@ from tidegate.app.http.wire import PIPELINE_MAX
 
 MANY = 20
 LIST = get(first=b"GET /v1/topics HTTP/1.1")
+PUBLISH = (
+    b"POST /v1/topics/px/messages HTTP/1.1\r\nHost: localhost\r\n"
+    b"Content-Type: application/x-ndjson\r\nContent-Length: 8\r\n\r\n"
+    b'{"k": 1}'
+)
 HEALTH = get(first=b"GET /healthz HTTP/1.1")
 
 
 class _Connection:
     rests_since = 0
+    has_rested = False
 
 
 def connection(paces: Paces) -> Connection:
@@ -164,6 +170,29 @@ async def test_a_connection_rests_from_its_last_answer_on() -> None:
             assert (await wire.read_answer()).status == 200
             await eventually(partial(_has, rests, number), "it rests")
         assert len(set(rests)) == 1
+
+
+async def test_after_a_rest_what_is_answered_at_once_waits_for_no_request() -> None:
+    waited = list[str]()
+
+    async with running_gateway() as running, connected(running.address) as wire:
+        await running.topic()
+        paces: Paces = cast("Any", running.server.config.http).keywords["paces"]
+        begins = paces.requests.begin
+
+        def noted(place: int, request: Any) -> None:
+            waited.append("it")
+            begins(place, request)
+
+        paces.requests.begin = noted  # type: ignore[method-assign]  # counts
+        for _ in range(3):  # the first goes the whole road, and is known from then on
+            await wire.send(PUBLISH)
+            assert (await wire.read_answer()).status == 200
+        assert waited == ["it"]
+        wire.writer.write(PUBLISH * 3)  # who asks thrice has rested once
+        for _ in range(3):
+            assert (await wire.read_answer()).status == 200
+        assert len(waited) == 3
 
 
 async def test_one_that_has_not_rested_has_its_turn_among_those_that_have() -> None:
