@@ -82,9 +82,11 @@ def test_a_topic_is_made_checked_changed_and_deleted(page: Page, gateway: Gatewa
     assert gateway.find_topic("orders") is None
     page.get_by_role("button", name="Make the topic").click()
     expect(page.get_by_role("region", name="orders")).to_contain_text("served")
-    publish(gateway, "orders", {"id": 7, "price": 1.5})
+    last = {"id": 8, "price": 1.25, "ts": 34_200_000}
+    publish(gateway, "orders", {"id": 7, "price": 1.5}, last)
     page.reload()
-    expect(rows(page, "Last values").first).to_contain_text("1.5")
+    expect(rows(page, "Last values").first).to_contain_text("1.50")
+    expect(rows(page, "Last values").last).to_contain_text("09:30:00.000")
     expect(editor).to_have_value(re.compile("conflation=1s"))
     look_over(page)
     gateway.administration.patch_topic("orders", {"description": "by somebody else"})

@@ -44,6 +44,30 @@ export function shown(value, format = "auto", digits) {
 }
 
 /**
+ * Return what writes the values of a field: times as times, numbers with equally many decimals.
+ *
+ * @param {string} name
+ * @param {any[]} samples Values that stand below one another: ragged numbers cannot be compared.
+ * @returns {(value: any) => string}
+ */
+export function writerOf(name, samples) {
+  const most = Math.max(0, ...samples.filter((value) => typeof value === "number").map(decimalsOf));
+  return (value) => {
+    if (typeof value !== "number") return shown(value);
+    return isTimeName(name) ? timeOf(value) : shown(value, "auto", Math.max(most, decimalsOf(value)));
+  };
+}
+
+/**
+ * Return the number of decimals of a number.
+ *
+ * @param {number} number
+ */
+export function decimalsOf(number) {
+  return String(number).split(".")[1]?.length ?? 0;
+}
+
+/**
  * Return true for the name or path of a field whose numbers are likely times.
  *
  * @param {string} name

@@ -5,7 +5,7 @@
  */
 
 import { copy, h } from "../kit/dom.js";
-import { clock, pretty, shown, things } from "../kit/formats.js";
+import { clock, pretty, shown, things, writerOf } from "../kit/formats.js";
 import { reasonOf } from "../kit/link.js";
 import { Table } from "../kit/table.js";
 
@@ -89,7 +89,7 @@ function history(link, row, filter, status, signal, take) {
       { id: "op", title: "op", of: (each) => each.reason ?? each.op, width: 78 },
       ...names.map((name) => ({
         id: name, title: name, width: 96, kind: /** @type {"number" | "text"} */ (typeof row.value[name] === "number" ? "number" : "text"),
-        of: (/** @type {Row} */ each) => each.value?.[name], text: (/** @type {any} */ value) => shown(value),
+        of: (/** @type {Row} */ each) => each.value?.[name], text: writerOf(name, [row.value[name]]),
       })),
     ],
   });

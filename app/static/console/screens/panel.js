@@ -5,7 +5,7 @@
  */
 
 import { choice, download, field, h, pointsOf } from "../kit/dom.js";
-import { clock, csv, isTimeName, shown, span, things } from "../kit/formats.js";
+import { clock, csv, decimalsOf, isTimeName, shown, span, things } from "../kit/formats.js";
 import { reasonOf } from "../kit/link.js";
 import { Table } from "../kit/table.js";
 import { chooseColumns } from "./columns.js";
@@ -51,6 +51,7 @@ const TREND_POINTS = 60;
 const SAMPLE_ROWS = 200; // rows that are looked at for their fields
 const FIELDS_MAX = 60;
 const DECIMALS_MAX = 4;
+const RATE_OVER = 6; // seconds
 const TOPIC = "topic"; // no path of a field: those begin with a slash
 const KEY = "key";
 const AGE = "age";
@@ -97,6 +98,8 @@ export class Panel {
   /** @type {Map<string, number>} The most decimals of a field that were seen: ragged numbers cannot be compared. */
   #digits = new Map();
   #updates = 0;
+  /** @type {number[]} The updates of each of the last seconds: an interval longer than one sends by fits. */
+  #seconds = [];
   #granted = "";
 
   close() {
@@ -150,6 +153,7 @@ export class Panel {
     this.element?.setAttribute("aria-label", topic);
     this.#log = new Map();
     this.#trends.clear();
+    this.#seconds = [];
     this.#granted = "";
     if (!topic) {
       this.#say("Choose a topic.", false);
@@ -224,8 +228,9 @@ export class Panel {
     for (const { value } of rows.slice(0, SAMPLE_ROWS)) {
       for (const [path, member] of fieldsOf(value)) {
         if (this.#fields.size < FIELDS_MAX && (this.#fields.get(path) ?? null) === null) this.#fields.set(path, member);
-        if (typeof member !== "number" || decimalsOf(member) <= (this.#digits.get(path) ?? -1)) continue;
-        this.#digits.set(path, decimalsOf(member));
+        const digits = typeof member === "number" ? Math.min(DECIMALS_MAX, decimalsOf(member)) : -1;
+        if (digits <= (this.#digits.get(path) ?? -1)) continue;
+        this.#digits.set(path, digits);
         isFiner = true;
       }
     }
@@ -325,7 +330,9 @@ export class Panel {
     if (!this.#granted) return;
     const rows = this.#table.items.size;
     const newest = this.#subscription?.rows.size === 0 ? "" : ` · ${clock(Date.now()).slice(0, 8)}`;
-    this.#say(`${things(rows, "row")} · ${things(this.#updates, "row")}/s${newest} · granted ${this.#granted}`, false);
+    this.#seconds = [...this.#seconds, this.#updates].slice(-RATE_OVER);
+    const rate = this.#seconds.reduce((sum, each) => sum + each, 0) / this.#seconds.length;
+    this.#say(`${things(rows, "row")} · ${things(Math.round(rate), "row")}/s${newest} · granted ${this.#granted}`, false);
     this.#updates = 0;
   }
 
@@ -383,13 +390,4 @@ function titleOf(path) {
 /** @param {Row} row */
 function keyText(row) {
   return (row.key ?? [row.bookmark]).map((part) => shown(part, "text")).join(" · ");
-}
-
-/**
- * Return the number of decimals of a number, as far as they are shown.
- *
- * @param {number} number
- */
-function decimalsOf(number) {
-  return Math.min(DECIMALS_MAX, String(number).split(".")[1]?.length ?? 0);
 }

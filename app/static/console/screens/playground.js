@@ -5,7 +5,7 @@
  */
 
 import { card, choice, copy, every, field, h } from "../kit/dom.js";
-import { bytes, count, percent, shown, things } from "../kit/formats.js";
+import { bytes, count, isTimeName, percent, shown, things, writerOf } from "../kit/formats.js";
 import { reasonOf } from "../kit/link.js";
 import { Plot, Recent } from "../kit/plot.js";
 import { asCurl, asJavaScript, asPython } from "../kit/snippets.js";
@@ -18,6 +18,7 @@ import { Problem, stringify } from "/client.js";
 /** @typedef {import("../kit/snippets.js").Asked} Asked */
 
 const TYPING_MS = 250;
+const SAMPLE_ROWS = 200; // rows that are looked at for their decimals
 const POINTS = 120;
 const EXAMPLES = [
   "conflation=500ms", "conflation=1s,oof,receipt", "conflation=auto,max=5s", "conflation=500ms,pace=key,edge=leading", "conflation=1s,max_age=2s",
@@ -207,14 +208,13 @@ class Live {
     }
     let hasColumns = false;
     subscription.addEventListener("change", ({ added, removed }) => {
-      const first = subscription.rows.values().next().value;
-      if (!hasColumns && first) this.#table.setColumns(columnsOf(first));
-      hasColumns ||= first !== undefined;
+      if (!hasColumns && added.length > 0) this.#table.setColumns(columnsOf(added));
+      hasColumns ||= added.length > 0;
       this.#table.changed(added, removed);
     });
-    const first = subscription.rows.values().next().value;
-    if (first) this.#table.setColumns(columnsOf(first));
-    hasColumns = first !== undefined;
+    const held = [...subscription.rows.values()];
+    if (held.length > 0) this.#table.setColumns(columnsOf(held));
+    hasColumns = held.length > 0;
     this.#table.show(subscription.rows);
   }
 
@@ -285,11 +285,13 @@ class Meter {
   }
 }
 
-/** @param {import("/client/replica.js").Row} row */
-function columnsOf({ value }) {
+/** @param {import("/client/replica.js").Row[]} rows */
+function columnsOf(rows) {
+  const samples = rows.slice(0, SAMPLE_ROWS).map((row) => row.value);
+  const [value] = samples;
   const names = value !== null && typeof value === "object" && !Array.isArray(value) ? Object.keys(value).map((name) => `/${name}`) : ["/"];
   return names.map((path) => ({
     id: path, title: path === "/" ? "value" : path.slice(1), kind: /** @type {"number" | "text"} */ (typeof valueAt(value, path) === "number" ? "number" : "text"),
-    of: (/** @type {any} */ row) => valueAt(row.value, path), text: (/** @type {any} */ each) => shown(each),
+    of: (/** @type {any} */ row) => valueAt(row.value, path), text: writerOf(path, samples.map((each) => valueAt(each, path))), isQuiet: isTimeName(path),
   }));
 }

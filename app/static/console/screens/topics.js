@@ -5,7 +5,7 @@
  */
 
 import { bar, card, confirmed, every, field, h, toast } from "../kit/dom.js";
-import { bytes, clock, count, pretty, shown, things } from "../kit/formats.js";
+import { bytes, clock, count, pretty, things, writerOf } from "../kit/formats.js";
 import { reasonOf } from "../kit/link.js";
 import { Table } from "../kit/table.js";
 import { openDetail } from "./detail.js";
@@ -152,7 +152,7 @@ class TopicCard {
     const names = [...new Set(rows.flatMap(({ value }) => (isObject(value) ? Object.keys(value) : [])))];
     this.#values.setColumns(names.map((name) => ({
       id: name, title: name, width: 110, kind: typeof rows[0].value?.[name] === "number" ? "number" : "text",
-      of: (row) => row.value?.[name], text: (value) => shown(value),
+      of: (row) => row.value?.[name], text: writerOf(name, rows.map(({ value }) => value?.[name])),
     })));
     this.#values.show(new Map(rows.map((row) => [row.bookmark, { ...row, id: row.bookmark }])));
   }
