@@ -81,7 +81,7 @@ class Catalog(TopicRegistry):
         entry = self._restored(record, kept)
         if entry is not None:
             self.filling.fill(entry)
-            self.filling.retry(self.entries())
+            self.filling.retry(self.served)
 
     def _restored(self, record: TopicRecord, kept: RestoredTopic) -> CatalogTopic | None:
         """Restore a topic; set it aside and return None if that fails."""
@@ -318,7 +318,7 @@ class Catalog(TopicRegistry):
             raise
         entry = self.admit(record)
         self.filling.start(entry)
-        self.filling.retry(self.entries())
+        self.filling.retry(self.served)
         return entry
 
     def _readable(self, name: str, document: TopicDefinition) -> TopicDefinition:
@@ -375,7 +375,7 @@ class Catalog(TopicRegistry):
                 await self._store.put_topic(record)
                 entry = self.supersede(record)
         self.filling.start(entry)
-        self.filling.retry(self.entries())
+        self.filling.retry(self.served)
         return entry
 
     def _check_identity(

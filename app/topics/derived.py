@@ -247,10 +247,10 @@ class DerivedTopics:
         for entry in entries:
             self.fill(entry)
 
-    def retry(self, entries: Iterable[CatalogTopic]) -> None:
+    def retry(self, served: Callable[[str], CatalogTopic | None]) -> None:
         """Fill what could not be filled so far: a topic was added."""
-        if self.reasons:
-            self.begin(entry for entry in entries if entry.record.name in self.reasons)
+        # By name: to look at each of ten thousand topics would make each new one dearer.
+        self.begin(entry for name in list(self.reasons) if (entry := served(name)) is not None)
 
     async def end(self) -> None:
         """Stop filling: another gateway is the leader now."""
