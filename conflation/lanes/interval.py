@@ -7,7 +7,7 @@ from itertools import islice
 
 from tidegate.conflation.boards.board import Board, Pair
 from tidegate.conflation.frame import MADE_AT_ONCE, ROWS_AT_ONCE, Batch, Frame
-from tidegate.conflation.lanes.lane import Held, Lane, all_shown, grouped
+from tidegate.conflation.lanes.lane import Held, Lane, LeftBehind, all_shown, grouped
 from tidegate.conflation.lanes.member import Member
 from tidegate.conflation.lanes.standing import CatchUp, without
 from tidegate.conflation.operators.filter import Change
@@ -78,14 +78,23 @@ class IntervalLane(Lane):
         return member.catch_up is None and batch.since == member.position
 
     def pending(self, member: Member) -> list[Pair]:
+        return self._as_shown(self._due(member))
+
+    def left_behind(self, member: Member, rows_max: int | None) -> LeftBehind:
+        return self._left(self._due(member), [], rows_max, self._as_shown)
+
+    def _as_shown(self, rows: Sequence[Pair]) -> list[Pair]:
         shown = self._shown
+        return list(rows) if shown is None else [(known, shown(row)) for known, row in rows]
+
+    def _due(self, member: Member) -> list[Pair]:
+        """Return the rows that the member has not got, as they are on the board."""
         going = member.catch_up
         rest = [] if going is None else going.rest(self.board)
         ahead = {} if going is None else {**going.ahead, **{known: it.offset for known, it in rest}}
         missed = self.board.rows(member.position, oof=self.id.oof)
         rows = [*rest, *without(missed, ahead)]
-        due = [(board_key, row) for board_key, row in rows if row.offset > member.cut]
-        return due if shown is None else [(board_key, shown(row)) for board_key, row in due]
+        return [(board_key, row) for board_key, row in rows if row.offset > member.cut]
 
     def waiting(self, member: Member) -> int:
         # Asked for each subscription that ends: no row is made to be counted.

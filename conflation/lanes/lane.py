@@ -24,7 +24,7 @@ from tidegate.conflation.lanes.accumulate import Unreported
 from tidegate.conflation.lanes.member import Member
 from tidegate.conflation.lanes.standing import Answer
 from tidegate.conflation.operators.filter import Change
-from tidegate.conflation.steps import Container, Steps
+from tidegate.conflation.steps import Container, Steps, in_pieces
 from tidegate.conflation.subscription import LaneId
 from tidegate.keys.select import Select
 from tidegate.keys.text.duration import Instant
@@ -47,6 +47,16 @@ class Held(NamedTuple):
     payload: bytes
     messages: int | None = None
     removed: bool = False
+
+
+class LeftBehind(NamedTuple):
+    """What a member that has left has not got: its rows, and messages that none of them reports.
+
+    `counted` counts the values among the rows; None if only making them can tell.
+    """
+
+    steps: Steps[tuple[list[Pair], list[tuple[str, Unreported]]]]
+    counted: Callable[[], int | None]
 
 
 class Lane(ABC):
@@ -115,9 +125,21 @@ class Lane(ABC):
         """
         return []
 
-    def left_behind(self, member: Member) -> tuple[list[Pair], list[tuple[str, Unreported]]]:
-        """Return what a member that leaves has not got, and what no row of that reports."""
-        return self.pending(member), self.unreported(member)
+    def left_behind(self, member: Member, rows_max: int | None) -> LeftBehind:
+        """Return what a member that leaves now has not got, made in steps of `rows_max`."""
+        return self._left(self.pending(member), self.unreported(member), rows_max, list)
+
+    def _left(
+        self,
+        rows: Sequence[Pair],
+        unreported: list[tuple[str, Unreported]],
+        rows_max: int | None,
+        shown: Callable[[Sequence[Pair]], list[Pair]],
+    ) -> LeftBehind:
+        def steps() -> Steps[tuple[list[Pair], list[tuple[str, Unreported]]]]:
+            return (yield from in_pieces(rows, rows_max, shown)), unreported
+
+        return LeftBehind(steps(), lambda: sum(not row.removed for _, row in rows))
 
     @abstractmethod
     def low_water(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from operator import attrgetter
 
@@ -24,10 +25,13 @@ from tidegate.conflation.subscription import LaneId
 
 in_send_order = attrgetter("send_order")
 
+Unseen = list[tuple[str, Unreported]]
+"""Messages of keys that came and went, by row key: no row reports them."""
+
 
 @dataclass(slots=True, eq=False)
 class MissedRows:
-    """The flushed entries that members alike are behind, put together and made into rows.
+    """The entries that members alike have not got, put together and made into rows.
 
     Attributes:
         rules: of the lane.
@@ -41,22 +45,25 @@ class MissedRows:
     members: Sequence[Member]
     pieces: Sequence[list[Pending]]
     make: Callable[[PendingKeys, Sequence[Pending]], list[Pair]]
-    unseen: Callable[[Iterable[Pending]], list[tuple[str, Unreported]]]
+    unseen: Callable[[Iterable[Pending]], Unseen]
     _together: PendingKeys = field(init=False)
+    _joins: int = field(init=False)  # of its lane: a member may be in another one by now
     _values: int | None = None
 
     def __post_init__(self) -> None:
         self._together = PendingKeys(self.rules)
+        self._joins = self.members[0].joins
 
     def build(self, rows_max: int) -> RowBuild:
         """Return the rows as they are made in steps of `rows_max`."""
         keys: list[str] = []
-        return RowBuild(self._all(keys, rows_max), keys, self._count)
+        return RowBuild(self._all(keys, rows_max), keys, self.count)
 
-    def _count(self) -> int | None:
+    def count(self) -> int | None:
+        """Count the values among the rows; None if only making them can tell."""
         if self._values is not None:
             return self._values
-        return rows_counted(chain.from_iterable(self.pieces), self.rules, self.members[0])
+        return rows_counted(chain.from_iterable(self.pieces), self.rules, self._joins)
 
     def _all(self, keys: list[str], rows_max: int) -> Steps[Sequence[Frame]]:
         """Return the rows, and fill in `keys`; what they are made of is freed."""
@@ -73,40 +80,54 @@ class MissedRows:
 
     def rows(self, rows_max: int | None) -> Steps[list[Frame]]:
         """Return the rows in the order of sending, made in steps of `rows_max`; None: at once."""
-        member, together = self.members[0], self._together
-        for flush in self.pieces:
-            apart: set[Pending] = set()
-
-            def absorb(piece: Sequence[Pending], apart: set[Pending] = apart) -> tuple[Frame, ...]:
-                together.absorb(piece, member.joins, apart)
-                return ()
-
-            yield from in_pieces(flush, rows_max, absorb)
-            if rows_max is not None:
-                yield
-        listed = together.listed()
+        member = self.members[0]
+        listed, unseen = yield from self._put_together(rows_max)
         # They are older than any row of their key, so that row can stand for them.
-        for row_key, unreported in (yield from in_pieces(listed, rows_max, self.unseen)):
+        for row_key, unreported in unseen:
             member.miss(row_key, unreported)
-        listed = yield from sorted_in_steps(listed, in_send_order, rows_max)
 
         def rows_of(piece: Sequence[Pending]) -> list[Frame]:
-            rows = [row for _, row in self.make(together, piece)]
+            rows = [row for _, row in self.make(self._together, piece)]
             known = rows if member.knows(rows) else member.as_known(rows)
             member.note(known)
             return known
 
         return (yield from in_pieces(listed, rows_max, rows_of))
 
+    def left(self, empty: Unseen, rows_max: int | None) -> Steps[tuple[list[Pair], Unseen]]:
+        """Return the rows of a member that leaves, as they are, and what none of them reports."""
+        if rows_max is not None and sum(map(len, self.pieces)) <= rows_max:
+            rows_max = None  # what is little is made at once
+        listed, unseen = yield from self._put_together(rows_max)
+        make = partial(self.make, self._together)
+        return (yield from in_pieces(listed, rows_max, make)), [*empty, *unseen]
 
-def rows_counted(entries: Iterable[Pending], rules: LaneId, member: Member) -> int | None:
-    """Count the rows that entries become for a member; None if only making them can tell."""
+    def _put_together(self, rows_max: int | None) -> Steps[tuple[list[Pending], Unseen]]:
+        """Put entries together; return them in the order of sending, and what no row reports."""
+        together, joins = self._together, self._joins
+        for flush in self.pieces:
+            apart: set[Pending] = set()
+
+            def absorb(piece: Sequence[Pending], apart: set[Pending] = apart) -> tuple[Frame, ...]:
+                together.absorb(piece, joins, apart)
+                return ()
+
+            yield from in_pieces(flush, rows_max, absorb)
+            if rows_max is not None:
+                yield
+        listed = together.listed()
+        unseen = yield from in_pieces(listed, rows_max, self.unseen)
+        return (yield from sorted_in_steps(listed, in_send_order, rows_max)), unseen
+
+
+def rows_counted(entries: Iterable[Pending], rules: LaneId, joins: int) -> int | None:
+    """Count the rows that entries become for a member that joined then; None: not known yet."""
     # Asked for each subscription that ends: mostly a key has one row, and none has to be made.
     keys: set[str] = set()
     count = 0
     for entry in entries:
         is_row = not (entry.sealed or entry.unseen) and entry.newest.gone is None
-        if not is_row or entry.oldest.joins < member.joins:
+        if not is_row or entry.oldest.joins < joins:
             return None
         keys.add(entry.board_key)
         count += 1

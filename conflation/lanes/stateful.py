@@ -8,13 +8,14 @@ from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from functools import partial
 from heapq import heappop, heappush
 from itertools import chain, count
+from operator import methodcaller
 
 from tidegate.conflation.boards.board import Board, Pair
 from tidegate.conflation.frame import MADE_AT_ONCE, Batch, Frame, Receipt, Tombstone
 from tidegate.conflation.lanes.accumulate import Merges, Unreported, accumulator_of
 from tidegate.conflation.lanes.delta import ChangeSuppression, DeltaWriter
 from tidegate.conflation.lanes.flushes import Flushes, first_rows
-from tidegate.conflation.lanes.lane import COSTLY_LOOKS, Held, Lane, grouped
+from tidegate.conflation.lanes.lane import COSTLY_LOOKS, Held, Lane, LeftBehind, grouped
 from tidegate.conflation.lanes.member import Member
 from tidegate.conflation.lanes.missed import MissedRows, in_send_order, rows_counted
 from tidegate.conflation.lanes.part import PendingPart
@@ -188,7 +189,7 @@ class StatefulLane(Lane):
     def waiting(self, member: Member) -> int:
         flushes = self._flushes.entries_after(member.position)
         entries = chain(flushes, self._let_go(), self._held.all())
-        counted = rows_counted(entries, self.id, member)
+        counted = rows_counted(entries, self.id, member.joins)
         return super().waiting(member) if counted is None else counted
 
     def unreported(self, member: Member) -> list[tuple[str, Unreported]]:
@@ -198,18 +199,24 @@ class StatefulLane(Lane):
             return found  # no key is held as gone
         return [*found, *self._unseen(self._ahead(member).all())]
 
-    def left_behind(self, member: Member) -> tuple[list[Pair], list[tuple[str, Unreported]]]:
-        # What came and went is between what was flushed of its key and what is held.
-        entries = self._ahead(member, self._suppression.unseen())
+    def left_behind(self, member: Member, rows_max: int | None) -> LeftBehind:
         kept = (part for part in self._suppression.kept() if part.joins >= member.joins)
         empty = [(part.frame.key, _unreported(part, self.id)) for part in kept if part.gone is None]
-        return self._answer_rows(entries), [*empty, *self._unseen(entries.all())]
+        # What came and went is between what was flushed of its key and what is held.
+        unseen, flushed = self._suppression.unseen(), self._flushes.cut(member.position)
+        # Copies, as the lane goes on with its entries.
+        cut = [list(map(_copy, piece)) for piece in (*flushed, unseen, *self._unflushed())]
+        missed = MissedRows(self.id, [member], cut, self._rows_in, self._unseen)
+        return LeftBehind(missed.left(empty, rows_max), missed.count)
 
-    def _ahead(self, member: Member, unseen: Iterable[Pending] = ()) -> PendingKeys:
+    def _unflushed(self) -> Iterator[Iterable[Pending]]:
+        yield from (group for _, group in self._released)
+        yield self._held.all()
+
+    def _ahead(self, member: Member) -> PendingKeys:
         """Return all that the member has not got."""
         entries = self._flushes.after(member.position, member.joins)
-        released = (group for _, group in self._released)
-        for flush in (unseen, *released, self._held.all()):
+        for flush in self._unflushed():
             entries.absorb(flush, member.joins)
         return entries
 
@@ -353,7 +360,7 @@ class StatefulLane(Lane):
         return self._rows_in(entries, ordered, has_base=has_base)
 
     def _rows_in(
-        self, entries: PendingKeys, ordered: Iterable[Pending], *, has_base: bool
+        self, entries: PendingKeys, ordered: Iterable[Pending], *, has_base: bool = False
     ) -> list[Pair]:
         """Return the rows of some of these entries.
 
@@ -380,6 +387,9 @@ class StatefulLane(Lane):
     def _payload(self, part: PendingPart) -> bytes:
         payload = part.frame.payload if part.accumulator is None else part.accumulator.payload()
         return payload if self.id.select is None else self.id.select.apply(payload)
+
+
+_copy = methodcaller("__copy__")
 
 
 def _unreported(part: PendingPart, rules: LaneId) -> Unreported:

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from tidegate.conflation.boards.board import Pair
 from tidegate.conflation.frame import Frame, RemovalReason, Row, Tombstone
 from tidegate.conflation.lanes.accumulate import combines, lifted
-from tidegate.conflation.lanes.lane import Lane, all_shown, shown_as
+from tidegate.conflation.lanes.lane import Lane, LeftBehind, all_shown, shown_as
 from tidegate.conflation.lanes.member import Member
 from tidegate.conflation.sessions.rows import RowCursor, collapsing
 from tidegate.conflation.sessions.session import Session
 from tidegate.conflation.sessions.subscriber import PendingChange, Subscriber
-from tidegate.conflation.steps import CHEAP, RowBuild, Steps, finished, in_pieces
+from tidegate.conflation.steps import CHEAP, RowBuild, Steps, in_pieces
 from tidegate.conflation.subscription import Subscription
 from tidegate.keys.text.duration import Instant
 
@@ -47,8 +47,9 @@ def note_change(
 def apply_change(session: Session, subscriber: Subscriber, rows_max: int | None) -> None:
     """Leave the old lane with all that it has for the member, held or not, and join the new one.
 
-    From board to board of the same view the member's position is all that there is to keep. What
-    another filter shows and hides is found in steps of `rows_max` rows, of which this is the first.
+    From board to board of the same view the member's position is all that there is to keep. Else
+    rows are made in steps of `rows_max`, of which this is the first: what the old lane had, and
+    what another filter shows and hides.
     """
     member, old, old_feed = subscriber.member, subscriber.lane, subscriber.feed
     change = subscriber.change
@@ -62,7 +63,7 @@ def apply_change(session: Session, subscriber: Subscriber, rows_max: int | None)
     old_feed.settle()  # rows that are put off are not pending yet, and would be lost
     since, cut, joined = member.position, member.cut, member.joined - old_feed.accepted
     passed = member.passed - subscriber.topic.filtered_out(old_feed)
-    pending, unreported = old.left_behind(member)
+    left = old.left_behind(member, rows_max)
     backlog = member.backlog
     member.backlog = None
     member.subscription = change.subscription
@@ -84,20 +85,12 @@ def apply_change(session: Session, subscriber: Subscriber, rows_max: int | None)
         member.position, member.cut, member.released = since, cut, new.board.head
     else:
         member.catch_up = None
-        for row_key, messages in unreported:  # older than what is pending of their keys
-            member.miss(row_key, messages)
-        pairs = finished(_put_after(subscriber, old, pending, None))
-        head = subscriber.topic.head
-        subscriber.catch_up = RowCursor.catch_up(pairs, head) if pairs else None
-        if not _shows_the_same(old, new):
-            # Other rows or fields: deltas would be against values that the client never had.
-            member.drop_delta_base()
-            keys: list[str] = []
-            cursor = subscriber.catch_up or RowCursor.catch_up((), head)
-            cursor.begin(RowBuild(_turned(subscriber, old, new, keys, rows_max), keys))
-            subscriber.catch_up = cursor if cursor.is_under_way or cursor.rows else None
-    if new.is_stateless:
-        member.unreported = None  # it counts nothing
+        earlier = [] if subscriber.catch_up is None else subscriber.catch_up.pairs_left
+        keys: list[str] = []
+        rows = _turned(subscriber, old, earlier, left, keys, rows_max)
+        cursor = RowCursor.catch_up((), subscriber.topic.head)
+        cursor.begin(RowBuild(rows, keys, lambda: None if earlier else left.counted()))
+        subscriber.catch_up = cursor if cursor.is_under_way or cursor.rows else None
     subscriber.leave_lane(old)
 
 
@@ -105,23 +98,42 @@ def _shows_the_same(old: Lane, new: Lane) -> bool:
     return (old.id.feed, old.id.select) == (new.id.feed, new.id.select)
 
 
-# --- What another filter, or another selection of fields, shows and hides
-
-
 def _turned(
-    subscriber: Subscriber, old: Lane, new: Lane, keys: list[str], rows_max: int | None
-) -> Steps[Sequence[Frame]]:
-    """Return what a client is sent that had everything of its old lane, and fill in `keys`."""
-    changed = yield from _changed(old, new, subscriber.member, rows_max)
-    pairs = yield from _put_after(subscriber, new, changed, rows_max)
+    subscriber: Subscriber, old: Lane, earlier: list[Pair], left: LeftBehind, keys: list[str],
+    rows_max: int | None,
+) -> Steps[Sequence[Frame]]:  # fmt: skip
+    """Return what a client is sent between two lanes, behind `earlier`, and fill in `keys`."""
+    member, new = subscriber.member, subscriber.lane
+    assert new is not None
+    same = _shows_the_same(old, new)
+    # The cut: what is published from here on comes from the new lane.
+    boards = ([], []) if same else (old.board.frames(), new.board.frames())
+    rows, unreported = yield from left.steps
+    for row_key, messages in unreported:  # older than what is pending of their keys
+        member.miss(row_key, messages)
+    pairs = yield from _put_after(subscriber, earlier, old, rows, rows_max)
+    if not same:
+        # Other rows or fields: deltas would be against values that the client never had.
+        member.drop_delta_base()
+        changed = yield from _changed(old, new, boards, member, rows_max)
+        pairs = yield from _put_after(subscriber, pairs, new, changed, rows_max)
+    if new.is_stateless:
+        member.unreported = None  # it counts nothing
     keys += [key for key, _ in pairs]
     return [row for _, row in pairs]
 
 
-def _changed(old: Lane, new: Lane, member: Member, rows_max: int | None) -> Steps[list[Pair]]:
+# --- What another filter, or another selection of fields, shows and hides
+
+Boards = tuple[list[Frame], list[Frame]]
+"""The frames of the old board and of the new one."""
+
+
+def _changed(
+    old: Lane, new: Lane, boards: Boards, member: Member, rows_max: int | None
+) -> Steps[list[Pair]]:
     """Return the rows that turn the old view of a client into the new one; they are no messages."""
-    # The cut: what is published from here on comes from the new lane.
-    before, after = old.board.frames(), new.board.frames()
+    before, after = boards
     shown_before = yield from _view(before, old, rows_max)
     shown_after = yield from _view(after, new, rows_max)
     queries = member.subscription.command.queries
@@ -179,8 +191,9 @@ def _in(row: Frame) -> Row:
 
 
 def _put_after(
-    subscriber: Subscriber, lane: Lane, rows: Sequence[Pair], rows_max: int | None
-) -> Steps[list[Pair]]:
+    subscriber: Subscriber, earlier: list[Pair], lane: Lane, rows: Sequence[Pair],
+    rows_max: int | None,
+) -> Steps[list[Pair]]:  # fmt: skip
     """Return what a subscriber has to catch up with, and behind it these rows of a lane.
 
     They are put together if the new lane allows it.
@@ -196,7 +209,6 @@ def _put_after(
             for row in member.as_known((shared,))
         ]
 
-    earlier = [] if subscriber.catch_up is None else subscriber.catch_up.pairs_left
     pairs = earlier + (yield from in_pieces(rows, rows_max, known))
     if new is None or new.id.lists:
         return pairs
