@@ -28,6 +28,7 @@ KEYS = 100_000
 BODY_MESSAGES = 10_000
 TOPICS = 9_900  # of 10,000 that are allowed
 TOPICS_OF_PATTERN = 250  # near `session_subscriptions_max`
+RECORDS_OF_PATTERN = 500  # of each: as many as are looked at in one step
 SESSIONS = 5_000  # half of what is allowed: each is a connection here as well
 REPLAYS = 50
 WANTED_MS = 50.0
@@ -125,6 +126,8 @@ def _records(held: ExitStack, part: str, keys: int) -> Iterator[Figure]:
     for options in BEHIND:
         name = f"{part}: behind by all keys, {options}"
         yield turns.measured(name, partial(_behind, server, options, keys))
+    change = partial(_queue, server, "conflation=100ms,receipt", keys, "conflation=5s,receipt")
+    yield turns.measured(f"{part}: a change of one behind by all keys", change)
     yield turns.measured(f"{part}: unsubscribe of a full queue", partial(_queue, server))
     removed = partial(_ask, server, "DELETE", f"/v1/topics/{BIG}/sow?filter=/bid%20%3E%20100")
     yield turns.measured(f"{part}: remove records by a filter", removed)
@@ -170,9 +173,9 @@ def _behind(server: Gateway, options: str, keys: int) -> None:
             pass
 
 
-def _queue(server: Gateway) -> None:
-    """Fill the queue of a session that is not read, and end its subscription."""
-    subscription = {"topic": BIG, "command": "subscribe"}
+def _queue(server: Gateway, options: str = "", keys: int = 9_000, changed: str = "") -> None:
+    """Publish to a session that is not read, and end its subscription, or change its options."""
+    subscription = {"topic": BIG, "command": "subscribe", "options": options}
     created = server.client.post("/v1/sessions", json={"subscriptions": [subscription]})
     session = created.raise_for_status().json()["session"]
     with socket.create_connection(("127.0.0.1", server.port), HANGS_S) as stream:
@@ -180,9 +183,15 @@ def _queue(server: Gateway) -> None:
         path = f"/v1/sessions/{session}/events"
         stream.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
         time.sleep(SETTLES_S)
-        server.publish(_body(range(9_000)), BIG)
+        for body in _bodies(keys):
+            server.publish(body, BIG)
+        time.sleep(SETTLES_S)
         name = server.client.get(f"/v1/sessions/{session}").json()["subscriptions"][0]["sub"]
-        server.client.delete(f"/v1/sessions/{session}/subscriptions/{name}").raise_for_status()
+        subscribed = f"/v1/sessions/{session}/subscriptions/{name}"
+        if changed:
+            _ask(server, "PATCH", subscribed, {"options": changed})
+        else:
+            _ask(server, "DELETE", subscribed)
     server.client.delete(f"/v1/sessions/{session}")
 
 
@@ -214,7 +223,7 @@ def _topics(held: ExitStack, part: str, keys: int) -> Iterator[Figure]:
     for number in range(TOPICS):
         name = f"{'a' if number < TOPICS_OF_PATTERN else 'b'}.{number:05}"
         server.define(name)
-        server.publish(b'{"tickerId":1,"n":1}', name)
+        server.publish(_body(range(RECORDS_OF_PATTERN if number < TOPICS_OF_PATTERN else 1)), name)
 
     def pattern(command: str, until: bytes) -> Work:
         query: Query = {"options": "conflation=1s", "command": command}
@@ -233,6 +242,9 @@ def _topics(held: ExitStack, part: str, keys: int) -> Iterator[Figure]:
         "a pattern of too many": lambda: server.client.get("/v1/topics/b.%3E/subscribe"),
         "subscribe to a pattern with a filter": lambda: _read(
             server, "/v1/topics/a.%3E/subscribe", {"filter": LONG_FILTER}, b"event: hello"
+        ),
+        "subscribe to a pattern in order": lambda: _read(
+            server, "/v1/topics/a.%3E/subscribe", {"order_by": "/ask DESC"}, b"event: hello"
         ),
         "one more topic": lambda: server.define("c.1"),
     }
@@ -263,7 +275,7 @@ def _topics(held: ExitStack, part: str, keys: int) -> Iterator[Figure]:
     yield turns.total(part)
 
 
-LONG_FILTER = " OR ".join(f"(/n > {number} AND /note LIKE 'a.*{number}')" for number in range(24))
+LONG_FILTER = " OR ".join(f"(/bid > {number} AND /note LIKE 'a.*{number}')" for number in range(24))
 
 
 def _of_many_subscriptions(turns: Turns, part: str) -> Iterator[Figure]:

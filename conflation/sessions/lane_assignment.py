@@ -116,8 +116,14 @@ class LaneAssignment:
 
     def _begin(self, session: Session, subscriber: Subscriber, now: Instant) -> None:
         limits = session.limits if session.conflated else UNLIMITED
-        begin(subscriber, limits, now, self.openings.records_max)
+        begin(subscriber, limits, now, self.openings.rows_max)
         self.openings.follow(session, subscriber)
+        subscription, cursor = subscriber.member.subscription, subscriber.backfill
+        if cursor is None:
+            return
+        missed = 0 if cursor.resumed is None else cursor.resumed.gap_messages or 0
+        # A plain snapshot is references to what is there, and costs next to nothing.
+        self.openings.spend(missed + (0 if subscription.order is None else len(cursor.rows)))
 
     def adopt(self, session: Session, subscriber: Subscriber) -> None:
         """Add a subscriber of another engine as it is, with its lane and its deadlines."""
@@ -308,7 +314,7 @@ class LaneAssignment:
             return False
         if self.openings.add_change(session, subscriber):
             return False
-        apply_change(session, subscriber, self.openings.records_max)
+        apply_change(session, subscriber, self.openings.rows_max)
         self.openings.follow(session, subscriber)
         self._joined(session, subscriber, now)
         return True

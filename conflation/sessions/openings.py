@@ -17,6 +17,8 @@ from tidegate.conflation.topics.feed_build import FeedBuild
 from tidegate.conflation.topics.topic import Topic
 from tidegate.keys.text.duration import Instant
 
+FEW_RECORDS = 25
+
 Waiting = tuple[Session, Subscriber]
 
 
@@ -91,10 +93,27 @@ class Openings:
         # turn with openings.
         self._chores: deque[Steps[None]] = deque()
         self._chore_is_next = False
+        self._spent = 0  # records that were looked at at once since the last step
         self.now: Instant = 0  # of the step that is being done
 
     def __bool__(self) -> bool:
-        return bool(self._openings or self._chores)
+        # A step that does nothing else lets others begin, and costs as much as few records.
+        return bool(self._openings or self._chores or self._spent > FEW_RECORDS)
+
+    @property
+    def rows_max(self) -> int | None:
+        """Rows that may be made at once: fewer where others have been since the last step.
+
+        Each of the hundreds of subscriptions of a session may cost a step.
+        """
+        if self.records_max is None:
+            return None
+        return max(1, self.records_max // CHEAP, self.records_max - self._spent)
+
+    def spend(self, records: int) -> None:
+        """Note records that were looked at at once."""
+        if self.records_max is not None:
+            self._spent += records
 
     def add(self, session: Session, subscriber: Subscriber) -> bool:
         """Let a new subscriber wait if its board has to be built in steps; else False.
@@ -133,10 +152,13 @@ class Openings:
     ) -> bool:
         if self.records_max is None:
             return False
-        build = subscriber.topic.build(feed_id, self.records_max, of_records=of_records)
+        topic = subscriber.topic
+        room = max(0, self.records_max - self._spent)
+        build = topic.build(feed_id, room, of_records=of_records)
         if build is None:
+            self._spent += topic.unbuilt(feed_id)
             return False
-        opening = self._openings.setdefault(build, BoardOpening(subscriber.topic, build))
+        opening = self._openings.setdefault(build, BoardOpening(topic, build))
         if all(other is not subscriber for _, other in opening.waiting):
             opening.waiting.append((session, subscriber))
         return True
@@ -186,7 +208,7 @@ class Openings:
         """Do a bounded part of the opening that has not had a turn for the longest time, if any."""
         if self.records_max is None:
             return
-        self.now = now
+        self.now, self._spent = now, 0
         self._chore_is_next = bool(self._chores) and not (self._chore_is_next and self._openings)
         if self._chore_is_next:
             self._do_chore()

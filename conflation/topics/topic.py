@@ -6,6 +6,9 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
+from itertools import filterfalse
+from operator import attrgetter
 
 import msgspec
 
@@ -183,8 +186,7 @@ class Topic:
 
     def feed(self, feed_id: FeedId) -> Feed:
         """Return the feed of this id, made if it is the first use."""
-        found = self.feeds.get(feed_id)
-        if found is None:
+        if (found := self.feeds.get(feed_id)) is None:
             found = Feed(feed_id, self.definition.key_spec, self.name)
             by_record = feed_id.shape is not None or feed_id.key_spec == self.definition.key_spec
             # Rows of other keys than records' cannot be made of records: their past is not known.
@@ -213,18 +215,21 @@ class Topic:
         there, found = self.feeds.get(wanted), self._builds.get(wanted)
         if found is not None and (there is None or found.is_there):
             return found
-        if there is not None:
-            if there.unmade <= records_max:
-                return None
-            self._held.append(there)
-            found = FeedBuild(there, (), is_there=True)
-        elif self.sow is None or len(self.sow.board) <= records_max:
+        if self.unbuilt(feed_id) <= records_max:
             return None
-        else:
-            feed = Feed(wanted, self.definition.key_spec, self.name)
-            found = FeedBuild(feed, self.sow.board.frames())
+        if there is not None:
+            self._held.append(there)
+        records = () if there or self.sow is None else self.sow.board.frames()
+        feed = there or Feed(wanted, self.definition.key_spec, self.name)
+        found = FeedBuild(feed, records, is_there=there is not None)
         self._builds[wanted] = found
         return found
+
+    def unbuilt(self, feed_id: FeedId) -> int:
+        """Return how many records have to be looked at before such a feed is there and settled."""
+        there = self.feeds.get(self._of_records(feed_id))
+        board = () if self.sow is None else self.sow.board
+        return len(board) if there is None else there.unmade
 
     def built(self, build: FeedBuild) -> Feed:
         """Take over a feed that is built, and hold it until `release`."""
@@ -306,17 +311,17 @@ class Topic:
         frames = feed.frames()
         self.drop_unused(feed)
         piece_max = records_max and CHEAP * records_max
-        # Mostly there is no tombstone, and to look for one costs more than the copy does.
-        present = _present if feed.board.tombstones else list[Frame]
+        if not feed.board.tombstones:  # mostly: to look for one costs more than the copy does
+            return (yield from in_pieces(frames, piece_max, list))
+        present = partial(filterfalse, attrgetter("removed"))
         return (yield from in_pieces(frames, piece_max, present))
 
     def _of_records(self, feed_id: FeedId) -> FeedId:
         """Return the feed that answers for a feed's records."""
         # The state of the world is one row a record, whatever the subscription's conflation key.
         spec = self.definition.key_spec
-        if feed_id.shape is not None or feed_id.key_spec == spec:
-            return feed_id
-        return FeedId(spec, feed_id.filter)
+        answers = feed_id.shape is not None or feed_id.key_spec == spec
+        return feed_id if answers else FeedId(spec, feed_id.filter)
 
     def bookmark(self, offset: int) -> Bookmark:
         """Return an offset of this epoch, as users see it."""
@@ -335,8 +340,7 @@ class Topic:
             return self.journal.after(self.journal.dropped_through)[:messages_max]
         if not self.journal_reaches(bookmark):
             raise self.why_unreachable(bookmark)
-        until = bookmark.offset + messages_max
-        return self.journal.after(bookmark.offset, until=until)
+        return self.journal.after(bookmark.offset, until=bookmark.offset + messages_max)
 
     def recorded_ms_since(self, offset: int) -> int | None:
         """Return the milliseconds from a message to the newest; None: the journal has lost it."""
@@ -394,7 +398,3 @@ class Topic:
             newest[frame.key] = frame.payload
             completed.append(frame)
         return completed
-
-
-def _present(frames: Sequence[Frame]) -> list[Frame]:
-    return [frame for frame in frames if not frame.removed]

@@ -97,6 +97,11 @@ class Stage:
         self.head += len(frames)
         self.timed(lambda: self.engine.publish("t", frames, self.now))
 
+    def advance(self) -> None:
+        """Flush all that is due."""
+        while (due := self.engine.next_deadline()) is not None and due <= self.now:
+            self.timed(lambda: self.engine.advance(self.now))
+
     def open(self, **asked: str) -> str:
         """Subscribe in a session of its own, and take all that there is."""
         self._sessions += 1
@@ -174,6 +179,50 @@ def test_a_change_of_filter_waits_for_its_board(stage: Stage) -> None:
     assert stage.settle(session) > KEYS / OPENING_RECORDS_MAX
     stage.engine.close_session(session)
     assert stage.longest_s < STEP_S_MAX
+
+
+@pytest.mark.parametrize("options", ["receipt", "reduce=[/n:sum]", "select=[-/,+/k]"])
+def test_a_change_of_one_far_behind_is_done_in_steps(stage: Stage, options: str) -> None:
+    session = stage.open(options=f"conflation=1s,{options}", command="subscribe")
+    for start in range(0, KEYS, 1_000):
+        stage.publish([payload(number) for number in range(start, start + 1_000)])
+        stage.advance()
+    changed = granted(f"conflation=9s,{options}", "subscribe")
+    stage.timed(lambda: stage.engine.change(session, "s1", changed, stage.now))
+    stage.now += SECOND
+    stage.advance()
+    stage.settle(session)
+    assert stage.engine.session_stats(session).subscriptions[0].delivered == KEYS
+    stage.engine.close_session(session)
+    assert stage.longest_s < STEP_S_MAX
+
+
+SMALL: dict[str, dict[str, str]] = {
+    "a filter": {"filter_text": "/n > 0"},
+    "an order": {"order_text": "/n DESC"},
+    "a replay": {"options": "bookmark=epoch,conflation=1s", "command": "subscribe"},
+}
+
+
+@pytest.mark.parametrize("asked", SMALL.values(), ids=SMALL)
+def test_small_openings_of_one_turn_share_a_step(asked: dict[str, str]) -> None:
+    """A pattern has hundreds of topics, each of which would fit into a step."""
+    engine = Engine(sessions_max=9, subscriptions_max=99, opening_records_max=OPENING_RECORDS_MAX)
+    engine.open_session("s", QueueLimits(1 << 30, 1 << 40))
+    key_of = record_key(SPEC)
+    texts = [payload(number) for number in range(OPENING_RECORDS_MAX)]
+    for topic in map(str, range(9)):
+        engine.define_topic(topic, DEFINITION, "e")
+        engine.publish(
+            topic, [Frame(at, text, key_of(text)) for at, text in enumerate(texts, 1)], 0
+        )
+        engine.subscribe("s", topic, replace(granted(**asked), topic=topic), 0)
+    begun = [each.backfill for each in engine.session("s").subscribers]
+    assert [it is not None and not it.is_under_way for it in begun] == [True] + 8 * [False]
+    while engine.has_openings:
+        engine.open_step(0)
+    begun = [each.backfill for each in engine.session("s").subscribers]
+    assert sum(len(it.rows) for it in begun if it) > 8 * OPENING_RECORDS_MAX
 
 
 def test_lanes_that_are_due_together_are_flushed_in_turns(stage: Stage) -> None:
