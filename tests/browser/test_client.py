@@ -319,3 +319,28 @@ def test_a_page_goes_on_where_it_was_after_a_reload(
     other = tabs.new_page()
     other.goto(f"{gateway.base_url}/console")
     assert [row["id"] for row in other.evaluate(FOLLOW, [1, {}])] == [0], "a tab has its own place"
+
+
+TWICE = """async () => {
+  const { connect } = await import("/client.js");
+  const gateway = connect("", { tabs: "alone" });
+  const first = gateway.subscribe("prices", { interval: "100ms" });
+  await new Promise((come) => first.addEventListener("change", come));
+  const second = gateway.subscribe("prices", { interval: "100ms" });
+  const change = await new Promise((come, fail) => {
+    second.addEventListener("change", come);
+    setTimeout(() => fail(new Error("it never came")), 60_000);
+  });
+  await second.close();
+  const left = first.end;
+  await gateway.close();
+  return [change.added.length, left, first.end];
+}"""
+
+
+def test_an_equal_subscription_is_heard_from_its_beginning(page: Page, gateway: Gateway) -> None:
+    """Its records are held already, and come after the caller listens."""
+    gateway.put_topic("prices", {"key": ["/symbol"]})
+    prices(gateway, "AIG", "IBM")
+    page.goto(f"{gateway.base_url}/console#/publish")
+    assert page.evaluate(TWICE) == [2, "", "CLOSED"]

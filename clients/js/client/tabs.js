@@ -189,7 +189,8 @@ export class Tabs {
   #send(message) {
     if (!this.#isPresent) return; // all of it is said again to the first leader
     const signed = { ...message, tab: this.#tab };
-    if (this.#leader) this.#leader.receive(signed);
+    // Later: what the leader holds already must not come before the caller could listen for it.
+    if (this.#leader) queueMicrotask(() => this.#leader?.receive(signed));
     else this.#channel.postMessage(signed);
   }
 
