@@ -116,12 +116,15 @@ class LaneAssignment:
 
     def _begin(self, session: Session, subscriber: Subscriber, now: Instant) -> None:
         limits = session.limits if session.conflated else UNLIMITED
-        begin(subscriber, limits, now, self.openings.rows_max)
+        subscription = subscriber.member.subscription
+        feed_id = subscription.lane_id.feed
+        begin(subscriber, limits, now, self.openings.rows_max(feed_id))
         self.openings.follow(session, subscriber)
-        subscription, cursor = subscriber.member.subscription, subscriber.backfill
+        cursor = subscriber.backfill
         if cursor is None:
             return
         missed = 0 if cursor.resumed is None else cursor.resumed.gap_messages or 0
+        missed *= feed_id.record_cost
         # A plain snapshot is references to what is there, and costs next to nothing.
         self.openings.spend(missed + (0 if subscription.order is None else len(cursor.rows)))
 
@@ -309,12 +312,14 @@ class LaneAssignment:
         Rows of the change before, if they are under way, come first.
         """
         change = subscriber.change
-        due = None if change is None or subscriber.lane is None else change.deadline
-        if due is None or due > now or subscriber.is_turning:
+        if change is None or subscriber.lane is None or subscriber.is_turning:
+            return False
+        if change.deadline is None or change.deadline > now:
             return False
         if self.openings.add_change(session, subscriber):
             return False
-        apply_change(session, subscriber, self.openings.rows_max)
+        rows_max = self.openings.rows_max(change.subscription.lane_id.feed)
+        apply_change(session, subscriber, rows_max)
         self.openings.follow(session, subscriber)
         self._joined(session, subscriber, now)
         return True

@@ -100,15 +100,15 @@ class Openings:
         # A step that does nothing else lets others begin, and costs as much as few records.
         return bool(self._openings or self._chores or self._spent > FEW_RECORDS)
 
-    @property
-    def rows_max(self) -> int | None:
-        """Rows that may be made at once: fewer where others have been since the last step.
+    def rows_max(self, feed_id: FeedId) -> int | None:
+        """Return how many rows may be made at once: fewer where others have been since a step.
 
-        Each of the hundreds of subscriptions of a session may cost a step.
+        Each of the hundreds of subscriptions of a session may cost one.
         """
         if self.records_max is None:
             return None
-        return max(1, self.records_max // CHEAP, self.records_max - self._spent)
+        left = max(self.records_max // CHEAP, self.records_max - self._spent)
+        return max(1, left // feed_id.record_cost)
 
     def spend(self, records: int) -> None:
         """Note records that were looked at at once."""

@@ -71,7 +71,7 @@ class Feed:
         # Properties of the lanes together, kept because every publish asks for them.
         self._is_watched = False
         self._is_queued = False
-        self.looks, self.row_cost = self._operator.looks, self._operator.row_cost
+        self.looks, self.row_cost = self._operator.looks + feed_id.looks, self._operator.row_cost
         self._tombstones_max = TOMBSTONES_MAX
         # Keys of another kind than records' may come for ever, each once, such as the id of an
         # order; and no record says that one is gone.
@@ -308,7 +308,8 @@ class Feed:
     def _lanes_changed(self) -> None:
         self._is_queued = any(lane_id.queues for lane_id in self.lanes)
         self._is_watched = any(lane.sees_every_message for lane in self.lanes.values())
-        self.looks = self._operator.looks + sum(lane.looks for lane in self.lanes.values())
+        lanes = sum(lane.looks for lane in self.lanes.values())
+        self.looks = self._operator.looks + self.id.looks + lanes
         self.make_up()  # or what comes now would be put before what is put off
         self._operator.set_eager(eager=self._is_watched or self._is_queued)
 

@@ -50,6 +50,7 @@ class FeedBuild:
     def step(self, frames_max: int, now: Instant) -> bool:
         """Do the next part of the work; True if it is done, for as long as nothing is missed."""
         feed = self.feed
+        frames_max = max(1, frames_max // feed.id.record_cost)
         if part := list(islice(self._records, frames_max)):
             feed.take_in(frame for frame in part if not frame.removed)
         elif not self._is_taken_in:

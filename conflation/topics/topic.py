@@ -226,10 +226,10 @@ class Topic:
         return found
 
     def unbuilt(self, feed_id: FeedId) -> int:
-        """Return how many records have to be looked at before such a feed is there and settled."""
+        """Return what such a feed costs until it is there and settled, in records looked at."""
         there = self.feeds.get(self._of_records(feed_id))
         board = () if self.sow is None else self.sow.board
-        return len(board) if there is None else there.unmade
+        return len(board) * feed_id.record_cost if there is None else there.unmade
 
     def built(self, build: FeedBuild) -> Feed:
         """Take over a feed that is built, and hold it until `release`."""

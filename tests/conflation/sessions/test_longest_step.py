@@ -225,6 +225,23 @@ def test_small_openings_of_one_turn_share_a_step(asked: dict[str, str]) -> None:
     assert sum(len(it.rows) for it in begun if it) > 8 * OPENING_RECORDS_MAX
 
 
+def test_a_long_filter_is_tried_on_fewer_records_in_a_step() -> None:
+    long = " OR ".join(f"(/n > {number} AND /s LIKE 'a.*{number}')" for number in range(24))
+    steps = []
+    for text in ("/n > 0", long):
+        engine = Engine(sessions_max=9, subscriptions_max=9, opening_records_max=100)
+        engine.define_topic("t", DEFINITION, "e")
+        engine.open_session("s", QueueLimits(1 << 30, 1 << 40))
+        frames = [Frame(at, payload(at), f"[{at}]") for at in range(1, 401)]
+        engine.publish("t", frames, 0)
+        engine.subscribe("s", "s1", granted(filter_text=text), 0)
+        steps.append(0)
+        while engine.has_openings:
+            engine.open_step(0)
+            steps[-1] += 1
+    assert steps[1] > 2 * steps[0] > 8
+
+
 def test_lanes_that_are_due_together_are_flushed_in_turns(stage: Stage) -> None:
     for number in range(90):
         stage.engine.open_session(f"l{number}", QueueLimits(1 << 30, 1 << 40))
