@@ -47,8 +47,10 @@ AnswerAtOnce = Callable[[bytes], bytes | Begin | None]
 # Clients choose the texts: both the number and the size of what is kept are bounded.
 KNOWN_MAX: Final = 1_000
 KEY_BYTES_MAX: Final = 2 << 10
-# What the whole road reads between two turns of the loop.
-BODY_BYTES_MAX: Final = 16 << 10
+# asyncio's one read of a socket: a body that came so is answered without another turn of the loop.
+BODY_BYTES_MAX: Final = 256 << 10
+# Of one that is still to come, as much as uvicorn reads before somebody takes it.
+WAITED_BYTES_MAX: Final = 64 << 10
 
 PUBLISH: Final = ("POST", b"/messages")
 SUBSCRIBE: Final = ("GET", b"/subscribe")
@@ -121,7 +123,9 @@ class AtOnce(NamedTuple):
 
         `first`: the server's own fields, with which uvicorn begins each answer.
         """
-        if cycle.more_body or not cycle.keep_alive or not is_small(cycle):
+        if cycle.more_body or not cycle.keep_alive or cycle.waiting_for_100_continue:
+            return None
+        if len(cycle.body) > BODY_BYTES_MAX:
             return None
         scope: Any = cycle.scope
         self.known.note_route(scope)
@@ -137,9 +141,9 @@ class AtOnce(NamedTuple):
         return b""
 
 
-def is_small(cycle: RequestResponseCycle) -> bool:
+def may_wait(cycle: RequestResponseCycle) -> bool:
     """Return True unless the body is large already, or its client waits to be asked for it."""
-    return len(cycle.body) <= BODY_BYTES_MAX and not cycle.waiting_for_100_continue
+    return len(cycle.body) <= WAITED_BYTES_MAX and not cycle.waiting_for_100_continue
 
 
 class KnownRequests:

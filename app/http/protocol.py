@@ -23,7 +23,7 @@ from tidegate.app.http.connection import (
     WriteWatch,
     without_chunks,
 )
-from tidegate.app.http.known_requests import Key, KnownRequests, is_small
+from tidegate.app.http.known_requests import Key, KnownRequests, may_wait
 from tidegate.app.http.problems import STREAMS, TRANSPORT_EXTENSION, Problem
 from tidegate.app.http.telemetry import ConnectionFigures
 from tidegate.app.http.transport.proxies import TrustedProxies
@@ -366,7 +366,7 @@ class GatewayProtocol(HttpToolsProtocol):
         if self._held is None:
             return
         cycle, app, key = self._held
-        if self._stage is Stage.BODY and is_small(cycle) and self._known.find_at_once(key):
+        if self._stage is Stage.BODY and may_wait(cycle) and self._known.find_at_once(key):
             return
         self._held = None
         begin = partial(self._begin, cycle, app, key)

@@ -180,8 +180,11 @@ def _published_at_once(
     Return None, with nothing published, where that has to wait, and for all that is refused.
     `holds`: whether the token in the header is still this subject's.
     """
-    entry = gateway.catalog.served(name)
+    entry, messages = gateway.catalog.served(name), _counted(payload, form)
     if entry is None or len(payload) > gateway.settings.request_bytes_max:
+        return None
+    # Before they are checked: where they are too many, the route checks them in steps.
+    if not gateway.writer.writes_at_once(entry, messages, len(payload)):
         return None
     if holds is not None and not holds():
         return None
@@ -190,10 +193,10 @@ def _published_at_once(
         items = gateway.ingest.check_at_once(entry, payload, form)
     except (Problem, EngineError, KeysError):
         return None  # the route will say why
-    appended = gateway.writer.write_at_once(entry, items, len(payload)) if items else None
-    if appended is None:
+    if not items:
         return None
-    gateway.quotas.note_publish(subject, _counted(payload, form), len(payload))
+    appended = gateway.writer.write_at_once(entry, items)
+    gateway.quotas.note_publish(subject, messages, len(payload))
     return _answer_of(entry, appended)
 
 

@@ -110,15 +110,14 @@ class Ingest:
             return earlier
 
     def check_at_once(self, entry: CatalogTopic, body: bytes, form: Form) -> Sequence[Item] | None:
-        """Check a small request of plain JSON; return None where `take` has to decide.
+        """Check a request of plain JSON in one step; return None where `take` has to decide.
 
         Raises:
             Problem: as `check`.
         """
         document = entry.document
         if (
-            len(body) > CHECKED_BYTES_AT_ONCE
-            or entry.schema is not None  # it may take long
+            entry.schema is not None  # it may take long
             or document.source is not None
             or document.kind in (Kind.TEXT, Kind.BINARY)
         ):

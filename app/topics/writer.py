@@ -163,23 +163,20 @@ class Writer:
         )
         return await run_shielded(self._store_and_deliver(name, entry.record.epoch, publication))
 
-    def write_at_once(
-        self, entry: CatalogTopic, items: Sequence[Item], size_bytes: int
-    ) -> Appended | None:
-        """Store and deliver new messages of so many bytes in this turn of the loop.
+    def writes_at_once(self, entry: CatalogTopic, messages: int, size_bytes: int) -> bool:
+        """Return True if `write_at_once` may take so many messages of so many bytes."""
+        return (
+            not entry.writing.locked()
+            and self._arrivals is None
+            and self._store.is_immediate
+            and self._driver.publishes_at_once(entry.record.name, messages, size_bytes)
+        )
 
-        Return None, with nothing written, where that has to wait: `write` does.
-        """
-        name = entry.record.name
-        if (
-            entry.writing.locked()
-            or self._arrivals is not None
-            or not self._store.is_immediate
-            or not self._driver.publishes_at_once(name, len(items), size_bytes)
-        ):
-            return None
+    def write_at_once(self, entry: CatalogTopic, items: Sequence[Item]) -> Appended:
+        """Store and deliver new messages in this turn of the loop, as `writes_at_once` allows."""
         publication = Publication(items, self._driver.wall_ms())
-        return run_at_once(self._store_and_deliver(name, entry.record.epoch, publication))
+        work = self._store_and_deliver(entry.record.name, entry.record.epoch, publication)
+        return run_at_once(work)
 
     async def write_decided(
         self,

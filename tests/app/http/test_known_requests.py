@@ -12,8 +12,9 @@ import pytest
 
 from tests.support.gateways import Running, running_gateway
 from tests.support.wire import connected
+from tidegate.app.delivery.backpressure import SLICE_MESSAGES_MAX
 from tidegate.app.http import known_requests
-from tidegate.app.http.known_requests import AtOnce, KnownRequests
+from tidegate.app.http.known_requests import BODY_BYTES_MAX, AtOnce, KnownRequests
 from tidegate.conflation.errors import LimitReached
 
 CHANGING = re.compile(rb'date: [^\r]*|"session":"[^"]*"|\b[0-9a-f]{12}\b|retry: [0-9]+')
@@ -49,6 +50,7 @@ AT_ONCE: dict[str, bytes] = {
     "of our own page": post(fields=HOST + NDJSON + b"Origin: http://localhost\r\n"),
     "chunks": post(b"d\r\n" + MESSAGE + b"\r\n0\r\n\r\n", length=b"Transfer-Encoding: chunked\r\n"),
     "no key": post(target=b"/v1/topics/py/messages"),
+    "a large body": post(b"\n".join([b'{"k":1,"v":"%b"}' % (b"x" * 30_000)] * 2)),
     "a stream": get(),
     "a stream with options": get(b"?options=conflation=1h&command=subscribe"),
     "a snapshot": get(b"?command=sow"),
@@ -62,10 +64,11 @@ WHOLE_ROAD: dict[str, bytes] = {
     "nothing": post(b""),
     "empty lines": post(b"\n\n"),
     "bad UTF-8": post(b'{"k":"\xff"}'),
-    "a large body": post(b"\n".join([b'{"k":1,"v":"%b"}' % (b"x" * 1_000)] * 17)),
+    "a larger body": post(MESSAGE + b"\n" * (BODY_BYTES_MAX - len(MESSAGE) + 1)),
+    "many empty lines": post(MESSAGE + b"\n" * SLICE_MESSAGES_MAX),
     "too many messages": post(b"\n".join([MESSAGE] * 21)),
     "too many keys": post(b"\n".join(b'{"k":%d}' % at for at in range(9))),
-    "too long a message": post(b'{"k":1,"v":"' + b"x" * 2_000 + b'"}'),
+    "too long a message": post(b'{"k":1,"v":"' + b"x" * (32 << 10) + b'"}'),
     "no type": post(fields=HOST),
     "another type": post(fields=HOST + b"Content-Type: text/plain\r\n"),
     "a charset": post(fields=HOST + b"Content-Type: application/json; charset=latin-1\r\n"),
@@ -111,7 +114,7 @@ async def gateway(*, at_once: bool = True) -> AsyncIterator[Running]:
         auto_create_topics=False,
         topic_keys_max=8,
         request_messages_max=20,
-        message_bytes_max=1 << 10,
+        message_bytes_max=32 << 10,
     ) as running:
         app: Any = running.server.config.app
         known: KnownRequests = app.state.known
@@ -191,13 +194,20 @@ async def test_an_odd_request_is_answered_by_the_whole_road(name: str, counted: 
     assert not any(counted)
 
 
-@pytest.mark.parametrize("name", ["ndjson", "json", "chunks", "a large body"])
+@pytest.mark.parametrize("name", ["ndjson", "json", "chunks", "a large body", "a larger body"])
 async def test_a_body_may_come_in_pieces(name: str) -> None:
     request = {**AT_ONCE, **WHOLE_ROAD}[name]
     head, end, body = request.partition(b"\r\n\r\n")
     cuts = [len(head + end) + cut for cut in (0, 1, len(body) // 2, len(body) - 1)]
     at_once, whole_road = await both(*[(request[:cut], request[cut:]) for cut in cuts], times=1)
     assert at_once == whole_road
+
+
+async def test_a_connection_is_read_on_after_a_body_that_stopped_its_reading() -> None:
+    large = post(b"\n".join([b'{"k":1,"v":"%b"}' % (b"x" * 30_000)] * 3))
+    at_once, whole_road = await both((large + post(),), (large, large + post()), times=1)
+    assert at_once == whole_road
+    assert [answer.count(b" 200 OK") for answer in at_once] == [2, 3]
 
 
 @pytest.mark.parametrize("other", ["ndjson", "a bad line", "a retry", "a last request", "a stream"])
