@@ -126,7 +126,7 @@ async def _measure(address: str, load: Load) -> Measured:
 
 
 async def _publish(
-    gateway: AsyncGateway, load: Load, found: Measured, advance: Callable[[int], None]
+    gateway: AsyncGateway, load: Load, found: Measured, advance: Callable[..., None]
 ) -> None:
     """Publish at a rate; a gateway that cannot keep it up gets less, which the figures show."""
     began_at = time.monotonic()
@@ -138,7 +138,7 @@ async def _publish(
             lines = [b'{"id":%d,"at":%.6f}' % (number % load.keys, at) for number in numbers]
             await gateway.publish(TOPIC, lines)
             found.published += due
-            advance(due)
+            advance(due, min(1.0, now / load.seconds))
         await asyncio.sleep(TICK_S)
     found.took_s = time.monotonic() - began_at
 

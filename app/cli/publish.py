@@ -10,6 +10,7 @@ import contextlib
 import csv
 import gzip
 import io
+import os
 import re
 import sys
 import time
@@ -69,8 +70,10 @@ Lines = Iterator[Line | None]
 """None marks a pause in the input: send what has come so far."""
 
 
-def read_lines(file: str) -> Lines:
+def read_lines(file: str, opened: list[IO[bytes]] | None = None) -> Lines:
     """Yield the messages of a file, or of standard input for `-`; blank lines are skipped.
+
+    `opened` gets the file itself, which tells how much of it is read.
 
     Raises:
         UsageInvalid: the file cannot be read, or its content does not fit its name.
@@ -80,7 +83,7 @@ def read_lines(file: str) -> Lines:
         if file == STDIN:
             yield from _arriving_lines(sys.stdin.buffer)
             return
-        with _opened(file) as raw:
+        with _opened(file, [] if opened is None else opened) as raw:
             yield from csv_lines(raw) if _is_csv(file) else ndjson_lines(raw)
     except (gzip.BadGzipFile, EOFError, zlib.error):
         raise UsageInvalid(f"{name} is not a complete gzip file") from None
@@ -157,13 +160,22 @@ def _arriving_lines(raw: IO[bytes]) -> Lines:
 
 
 @contextlib.contextmanager
-def _opened(file: str) -> Iterator[IO[bytes]]:
+def _opened(file: str, opened: list[IO[bytes]]) -> Iterator[IO[bytes]]:
     with open(file, "rb") as raw:  # noqa: PTH123 - the name is the user's, `Path` would change it
+        opened.append(raw)
         if not file.lower().endswith(".gz"):
             yield raw
             return
         with gzip.open(raw) as unpacked:
             yield cast("IO[bytes]", unpacked)
+
+
+def share_read(opened: list[IO[bytes]]) -> float | None:
+    """Return the share of a file that is read; None for standard input and for a pipe."""
+    if not opened or opened[0].closed:
+        return 1.0 if opened else None
+    size = os.fstat(opened[0].fileno()).st_size
+    return opened[0].tell() / size if size else None
 
 
 def _is_csv(file: str) -> bool:
@@ -197,13 +209,14 @@ def publish(topic: str, file: str, rate: str | None, time_field: str | None, gat
     """
     schedule = parse_rate(rate, time_field)
     messages, last = 0, None
+    opened: list[IO[bytes]] = []
     with connect(gateway, PATIENCE_S) as client, progress("publishing", "messages") as advance:
         started_at = time.monotonic()
         try:
-            for batch in batches(read_lines(file), schedule):
+            for batch in batches(read_lines(file, opened), schedule):
                 published = _publish(client, topic, batch)
                 messages, last = messages + published.messages, published.last
-                advance(published.messages)
+                advance(published.messages, share_read(opened))
         except BaseException:
             if messages:  # accepted messages stay published, whatever fails after them
                 print_note(_summary(topic, messages, time.monotonic() - started_at, last))

@@ -124,25 +124,41 @@ def silence_output() -> None:
 
 
 @contextlib.contextmanager
-def progress(doing: str, unit: str) -> Iterator[Callable[[int], None]]:
-    """Yield a function to call with each number done; on a terminal it shows the count."""
+def progress(doing: str, unit: str) -> Iterator[Callable[..., None]]:
+    """Yield a function to call with each number done; on a terminal it shows the count and a bar.
+
+    Its second argument, where it is known, is the share of all that is done by now.
+    """
     if not sys.stderr.isatty():
-        yield lambda done: None
+        yield lambda done, share=None: None
         return
     from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TaskProgressColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
     columns = (
-        SpinnerColumn(),
         TextColumn(doing),
-        TextColumn("{task.completed:,.0f} " + unit),
+        BarColumn(20),
+        TaskProgressColumn(),
+        TextColumn("{task.fields[count]:,} " + unit),
         TextColumn("{task.fields[rate]:,.0f} a second"),
         TimeElapsedColumn(),
+        TimeRemainingColumn(),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
-        task = shown.add_task(doing, total=None, rate=0.0)
+        task = shown.add_task(doing, total=None, count=0, rate=0.0)
+        count = 0
 
-        def advance(done: int) -> None:
-            shown.update(task, advance=done, rate=shown.tasks[0].speed or 0.0)
+        def advance(done: int, share: float | None = None) -> None:
+            nonlocal count
+            count += done
+            rate = count / max(shown.tasks[0].elapsed or 0.0, 1e-3)
+            shown.update(task, total=share and 1.0, completed=share or 0.0, count=count, rate=rate)
 
         yield advance

@@ -5,13 +5,15 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import os
 import random
 import sys
 from pathlib import Path
+from typing import IO
 
 import pytest
 
-from tidegate.app.cli.publish import Line, read_lines
+from tidegate.app.cli.publish import Line, read_lines, share_read
 from tidegate.app.cli.terminal import UsageInvalid
 
 NDJSON = b'{"a":1}\n\n  {"a":2}  \r\n[3]'
@@ -108,3 +110,25 @@ def test_standard_input_is_given_out_as_it_arrives(monkeypatch: pytest.MonkeyPat
 def test_empty_standard_input_is_no_message(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"")))
     assert list(read_lines("-")) == []
+
+
+@pytest.mark.parametrize("name", ["a.ndjson", "a.ndjson.gz", "a.csv"])
+def test_how_much_of_a_file_is_read_is_known(tmp_path: Path, name: str) -> None:
+    raw = b"n\n" + b"".join(b"%d\n" % number for number in range(100_000))
+    opened: list[IO[bytes]] = []
+    lines = read_lines(written(tmp_path, name, packed(raw) if "gz" in name else raw), opened)
+    assert share_read(opened) is None
+    shares = []
+    for at, _ in enumerate(lines):
+        if at % 20_000 == 10_000:
+            shares.append(share_read(opened))
+    assert shares == sorted(shares, key=lambda it: it or 0.0)
+    assert 0.0 < (shares[0] or 0.0) < 0.5
+    assert share_read(opened) == 1.0
+
+
+def test_a_pipe_has_no_share() -> None:
+    reading, writing = os.pipe()
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        assert share_read([pipe]) is None

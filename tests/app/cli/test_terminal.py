@@ -30,8 +30,23 @@ def test_lines_stay_lines(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_progress_is_silent_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     with progress("publishing", "messages") as advance:
-        advance(1000)
+        advance(1000, 0.5)
     assert capsys.readouterr() == ("", "")
+
+
+def test_progress_shows_the_count_and_the_share_where_it_is_known(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {"TERM": "xterm", "COLUMNS": "120"}.items():
+        monkeypatch.setenv(name, value)
+    for share, shown in ((0.25, True), (None, False)):
+        monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+        with progress("publishing", "messages") as advance:
+            advance(1000)
+            advance(500, share)
+        said = capsys.readouterr().err
+        assert "1,500 messages" in said
+        assert ("25%" in said) is shown
 
 
 def test_places_are_pointed_at_on_terminals_alone(
