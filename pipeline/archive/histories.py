@@ -29,9 +29,10 @@ from tidegate.pipeline.archive.recorded import (
     read_archive,
 )
 from tidegate.pipeline.columns.blocks import SPACE
-from tidegate.pipeline.columns.history import SHOWN_MAX, check_history, is_hidden, is_parquet
+from tidegate.pipeline.columns.history import check_history, is_hidden, is_parquet
 from tidegate.pipeline.columns.times import TimeField
 from tidegate.pipeline.errors import HistoryInvalid, HistoryUnreadable, UsageInvalid
+from tidegate.pipeline.files.objects import SHOWN_MAX
 from tidegate.pipeline.intervals import MILLISECOND_NS
 
 Line = tuple[Spot, bytes, int | None]

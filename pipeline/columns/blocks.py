@@ -1,6 +1,6 @@
-"""The lines of a task, a block of a file at a time; files are read where they are conflated.
+"""The messages of a task, a block of a file at a time; files are read where they are conflated.
 
-A line that Spark reads goes from its Java to a Python, which costs more than to decode it. So
+A row that Spark reads goes from its Java to a Python, which costs more than to decode it. So
 Spark plans blocks alone (`BLOCKS`): it lists files and keeps them in its checkpoint, and a task
 gets a name and two numbers. Only conflated rows pass Java.
 """
@@ -8,21 +8,35 @@ gets a name and two numbers. Only conflated rows pass Java.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import chain, pairwise
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from itertools import chain, groupby, pairwise
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow.fs import FileSystem
 
-from tidegate.pipeline.columns.rows import PUBLISHED, arrow_schema, file_and_block, part_of
+from tidegate.pipeline.columns.rows import (
+    PUBLISHED,
+    arrow_schema,
+    file_and_block,
+    file_name,
+    part_of,
+)
+from tidegate.pipeline.errors import HistoryInvalid
+from tidegate.pipeline.files.csv_lines import HeaderInvalidError, csv_rows
+from tidegate.pipeline.files.form import Form
+from tidegate.pipeline.files.parquet_rows import parquet_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-BLOCKS = "file string, block long, end long"
-"""A block of a file as a row: `file` and `block` (its first byte) as in PUBLISHED, and its end."""
+BLOCKS = "file string, block long, end long, form string, beside string, content binary"
+"""A block of a file as a row: `file` and `block` (its first byte) as in PUBLISHED, and its end.
+
+`form` says what is in it (`files.form`, null for NDJSON), `beside` what the names of its folders
+add to each row, as an object. `content` is the file where tasks cannot open it.
+"""
 
 PAGES = "page binary"
 """PUBLISHED rows, some thousand of them as one row of Spark: an Arrow stream.
@@ -42,18 +56,40 @@ SPACE = " \t\r\n"
 LINE_BREAK = ord("\n")
 CONTROL_BELOW = ord(" ")
 _SCHEMA = arrow_schema(PUBLISHED)
-_BODY = _SCHEMA.get_field_index("body")
 
 
-def blocks_of(files: DataFrame, file: Column, size: Column, tasks: int) -> DataFrame:
-    """Return the blocks (`BLOCKS`) of local text files, shared among some tasks."""
+def blocks_of(
+    files: DataFrame,
+    file: Column,
+    size: Column,
+    tasks: int,
+    *,
+    form: Form | None = None,
+    beside: Column | None = None,
+    content: Column | None = None,
+) -> DataFrame:
+    """Return the blocks (`BLOCKS`) of files, shared among some tasks; of `content` one a file."""
     from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
 
-    found = files.select(file.alias("file"), size.alias("size")).where("size > 0")
+    said = {"file": file, "size": size, "beside": beside, "content": content}
+    nothing = {"content": "binary"}
+    given = [
+        (F.lit(None).cast(nothing.get(name, "string")) if column is None else column).alias(name)
+        for name, column in said.items()
+    ]
+    found = files.select(*given).where("size > 0")
     is_whole = F.col("file").rlike("|".join(rf"\{ending}$" for ending in COMPRESSED))
+    is_whole = is_whole | F.lit(content is not None)
     step = F.when(is_whole, F.col("size")).otherwise(F.lit(BLOCK_BYTES))
     begins = F.explode(F.sequence(F.lit(0).cast("long"), F.col("size") - 1, step))
-    cut = found.select("file", begins.alias("block"), (F.col("block") + step).alias("end"))
+    cut = found.select(
+        "file",
+        begins.alias("block"),
+        (F.col("block") + step).alias("end"),
+        F.lit(None if form is None else form.text).cast("string").alias("form"),
+        "beside",
+        "content",
+    )
     # By hand: Spark puts whole files together, and a large one would be a single task's.
     return cut.repartition(tasks)
 
@@ -91,22 +127,28 @@ def as_published(messages: DataFrame) -> DataFrame:
 
 def _published(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for part, _, piece in pieces(batches):
-        count = len(piece)
-        for name, value in zip(("file", "block"), file_and_block(part), strict=True):
-            at = piece.schema.get_field_index(name)
-            kind = piece.schema.field(at)
-            piece = piece.set_column(at, kind, pa.repeat(pa.scalar(value, kind.type), count))
-        yield piece
+        file, block = file_and_block(part)
+        yield placed(piece, file, block)
+
+
+def placed(piece: pa.RecordBatch, file: str, block: int) -> pa.RecordBatch:
+    """Return PUBLISHED rows that say of which file and block they are."""
+    for name, value in (("file", file), ("block", block)):
+        at = piece.schema.get_field_index(name)
+        kind = piece.schema.field(at)
+        piece = piece.set_column(at, kind, pa.repeat(pa.scalar(value, kind.type), len(piece)))
+    return piece
 
 
 def pieces(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, int, pa.RecordBatch]]:
     """Yield PUBLISHED rows in pieces of one block, as `lines_by_block`; `BLOCKS` are read here.
 
-    Pages are opened here too. Of rows that are read only `body` is known, and may end with its
-    line break.
+    Pages are opened here too. Of rows that are read `file` and `block` are not known, and a `body`
+    may end with its line break.
 
     Raises:
         OSError: a file cannot be read; the text names it.
+        HistoryInvalid: a file of CSV has another header.
     """
     first = next(batches, None)
     if first is None:
@@ -116,12 +158,95 @@ def pieces(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, int, pa.Rec
         yield from lines_by_block(_opened(together) if "page" in first.schema.names else together)
         return
     for batch in together:
-        for block in batch.to_pylist():
-            part, row = part_of(block["file"], block["block"]), 0
-            for text in _texts(block["file"].rpartition("\0")[2], block["block"], block["end"]):
-                lines = _lines(text)
-                yield part, row, lines
-                row += len(lines)
+        contents = batch.column("content")
+        for at, block in enumerate(batch.drop_columns(["content"]).to_pylist()):
+            part = part_of(block["file"], block["block"])
+            for row, rows in _rows_of(block, contents[at], part):
+                yield part, row, rows
+
+
+@lru_cache(maxsize=64)
+def _form(text: str | None) -> Form:
+    return Form.of_text(text)
+
+
+def _rows_of(
+    block: dict[str, Any], content: pa.Scalar, part: str
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yield the rows of a block, and the number of the first."""
+    form, start, end = _form(block["form"]), block["block"], block["end"]
+    beside = (block["beside"] or "{}")[1:-1]
+    address, row = file_name(block["file"]), 0
+    try:
+        if form.format == "parquet":
+            if content.is_valid:
+                opened: Any = pa.BufferReader(content.as_buffer())
+            else:
+                files, path = form.opened(address)
+                opened = files.open_input_file(path)
+            with opened:
+                for columns in parquet_rows(opened, form, start, end, beside):
+                    rows = published_rows(**columns)
+                    yield row, rows
+                    row += len(rows)
+            return
+        texts = _texts(form, address, start, end)
+        if form.format == "csv":
+            lines = (_lines(text.replace(b"\r\n", b"\n").replace(b"\r", b"\n")) for text in texts)
+            without_breaks = (_without_breaks(each) for each in lines)
+            yield from read_csv(without_breaks, form, beside, part)
+            return
+        for text in texts:
+            rows = published_rows(body=_lines(text))
+            yield row, rows
+            row += len(rows)
+    except FileNotFoundError:
+        raise  # which names its file
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise OSError(f"{address}: {error}") from None
+
+
+def read_csv(
+    lines: Iterable[pa.Array], form: Form, beside: str, part: str
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yield the lines of one block of CSV as PUBLISHED rows.
+
+    Raises:
+        HistoryInvalid: its header is another one.
+    """
+    has_header = form.has_header and file_and_block(part)[1] == 0
+    try:
+        for row, bodies, refused in csv_rows(lines, form, beside, has_header=has_header):
+            numbers = pa.array(np.arange(row + 1, row + 1 + len(bodies)), pa.int64())
+            yield row, published_rows(position=numbers, body=bodies, refused=refused)
+    except HeaderInvalidError as error:
+        raise wrong_line(part, error.number, error.reason) from None
+
+
+def csv_published(batches: Iterator[pa.RecordBatch], form: Form) -> Iterator[pa.RecordBatch]:
+    """Yield lines of CSV that Spark has read as PUBLISHED rows; `beside` is as in BLOCKS."""
+    for part, found in groupby(lines_by_block(batches), lambda found: found[0]):
+        pieces_of_part = (piece for _, _, piece in found)
+        first = next(pieces_of_part)
+        beside = (first.column("beside")[0].as_py() or "{}")[1:-1]
+        lines = (piece.column("body") for piece in chain([first], pieces_of_part))
+        for _, rows in read_csv(lines, form, beside, part):
+            yield placed(rows, *file_and_block(part))
+
+
+def published_rows(**columns: pa.Array) -> pa.RecordBatch:
+    """Return PUBLISHED rows with these columns; the others are null."""
+    count = len(columns["body"])
+    nothing = {field.name: pa.nulls(count, field.type) for field in _SCHEMA}
+    return pa.RecordBatch.from_pydict(nothing | columns, schema=_SCHEMA)
+
+
+def wrong_line(part: str, number: int, reason: str) -> HistoryInvalid:
+    """Return the error for a line, from 1, of a part as `lines_by_block` names it."""
+    file, start = file_and_block(part)
+    name = file_name(file).rpartition("/")[2] or "messages"
+    place = f"line {number}" if start == 0 else f"line {number} after byte {start}"
+    return HistoryInvalid(f"{name}, {place}: {reason}")
 
 
 def page_of(rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -142,26 +267,21 @@ def _opened(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             yield from pa.ipc.open_stream(page.as_buffer())
 
 
-def _texts(address: str, start: int, end: int) -> Iterator[bytes]:
+def _texts(form: Form, address: str, start: int, end: int) -> Iterator[bytes]:
     """Yield the text of a block, some whole lines at a time.
 
     A line belongs to the block in which it begins.
     """
-    files, path = FileSystem.from_uri(address)
-    try:
-        if path.endswith(COMPRESSED):
-            with files.open_input_stream(path) as stream:
-                yield from _whole_lines(iter(lambda: stream.read(READ_BYTES), b""))
-            return
-        with files.open_input_file(path) as file:
-            first, last = _line_from(file, start), _line_from(file, end)
-            file.seek(first)
-            sizes = (min(READ_BYTES, last - at) for at in range(first, last, READ_BYTES))
-            yield from _whole_lines(map(file.read, sizes), has_mark=start == 0)
-    except FileNotFoundError:
-        raise  # which names its file
-    except OSError as error:
-        raise OSError(f"{path}: {error}") from None
+    files, path = form.opened(address)
+    if path.endswith(COMPRESSED):
+        with files.open_input_stream(path) as stream:
+            yield from _whole_lines(iter(lambda: stream.read(READ_BYTES), b""))
+        return
+    with files.open_input_file(path) as file:
+        first, last = _line_from(file, start), _line_from(file, end)
+        file.seek(first)
+        sizes = (min(READ_BYTES, last - at) for at in range(first, last, READ_BYTES))
+        yield from _whole_lines(map(file.read, sizes), has_mark=start == 0)
 
 
 def _line_from(file: pa.NativeFile, at: int) -> int:
@@ -200,18 +320,19 @@ def _whole_lines(reads: Iterable[bytes], *, has_mark: bool = True) -> Iterator[b
         yield rest
 
 
-def _lines(text: bytes) -> pa.RecordBatch:
-    """Return the lines of a text as PUBLISHED rows."""
+def _lines(text: bytes) -> pa.Array:
+    """Return the lines of a text, with their breaks."""
     ends = np.flatnonzero(np.frombuffer(text, np.uint8) == LINE_BREAK) + 1
     if not text.endswith(b"\n"):
         ends = np.append(ends, len(text))
     offsets = np.append(0, ends).astype(np.int32)
-    bodies = pa.Array.from_buffers(
+    return pa.Array.from_buffers(
         pa.binary(), len(ends), [None, pa.py_buffer(offsets), pa.py_buffer(text)]
     )
-    columns = [pa.nulls(len(ends), kind) for kind in _SCHEMA.types]
-    columns[_BODY] = bodies
-    return pa.RecordBatch.from_arrays(columns, schema=_SCHEMA)
+
+
+def _without_breaks(lines: pa.Array) -> pa.Array:
+    return pc.ascii_rtrim(lines.view(pa.string()), characters="\n").view(pa.binary())
 
 
 def trimmed(lines: pa.Array) -> pa.Array:

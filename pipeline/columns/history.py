@@ -8,77 +8,17 @@ a JSON object.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from functools import reduce
-from operator import or_
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidegate.pipeline.columns.blocks import block_count, blocks_of
-from tidegate.pipeline.columns.rows import (
-    file_and_block,
-    file_name,
-    published,
-    shuffle_partitions,
-)
-from tidegate.pipeline.errors import HistoryInvalid, HistoryUnreadable
+from tidegate.pipeline.columns.rows import shuffle_partitions
+from tidegate.pipeline.errors import HistoryUnreadable
+from tidegate.pipeline.files.form import Form, fields_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
-    from pyspark.sql.types import DataType, StructType
-
-
-# --- rows of columns as JSON objects, without nulls
-#
-# JSON has no NaN and no infinity, so rows with such numbers must be refused.
-
-SHOWN_MAX = 200
-# Always six digits, so that texts sort as times do.
-_TIMES = {
-    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS][XXX]",
-    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]",
-}
-
-
-def quoted(name: str) -> str:
-    """Return a column's name as SQL takes it, whatever characters it has."""
-    return "`" + name.replace("`", "``") + "`"
-
-
-def as_json(columns: Sequence[Column]) -> Column:
-    """Return the object of these columns, in their order; times to the microsecond."""
-    from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
-
-    return F.to_json(F.struct(*columns), _TIMES)
-
-
-def beyond_json(schema: StructType, columns: Sequence[Column]) -> Column:
-    """Return which column has a number that JSON lacks, as a reason; null if none has."""
-    from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
-
-    reasons = [
-        F.when(_is_beyond(field.dataType, column), f"{field.name[:SHOWN_MAX]} is NaN or infinite")
-        for field, column in zip(schema, columns, strict=True)
-    ]
-    return F.coalesce(*reasons, F.lit(None).cast("string"))
-
-
-def _is_beyond(kind: DataType, value: Column) -> Column:
-    from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
-    from pyspark.sql import types as T  # noqa: N812 - Spark's own custom
-
-    match kind:
-        case T.FloatType() | T.DoubleType():
-            return F.isnan(value) | (F.abs(value) == float("inf"))
-        case T.ArrayType():
-            return F.exists(value, lambda one: _is_beyond(kind.elementType, one))
-        case T.MapType():
-            return F.exists(F.map_values(value), lambda one: _is_beyond(kind.valueType, one))
-        case T.StructType():
-            fields = [_is_beyond(one.dataType, value.getField(one.name)) for one in kind]
-            return reduce(or_, fields, F.lit(False))
-        case _:
-            return F.lit(False)
+    from pyspark.sql import DataFrame, SparkSession
 
 
 def check_history(path: Path) -> None:
@@ -113,7 +53,7 @@ def _files(path: Path) -> Iterator[Path]:
 
 
 def read_history(spark: SparkSession, path: Path) -> DataFrame:
-    """Return a history as PUBLISHED rows, of text as blocks (`blocks.BLOCKS`).
+    """Return a history as blocks (`blocks.BLOCKS`), which tasks read.
 
     Only a journal's archive has `time_ms`.
 
@@ -123,39 +63,18 @@ def read_history(spark: SparkSession, path: Path) -> DataFrame:
     from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
 
     check_history(path)
-    if not is_parquet(path):
-        found = [(each.absolute().as_uri(), each.stat().st_size) for each in sorted(_files(path))]
-        files = spark.createDataFrame(found, "file string, size long")
-        tasks = min(shuffle_partitions(spark), sum(block_count(*each) for each in found))
-        return blocks_of(files, F.col("file"), F.col("size"), max(1, tasks))
-    try:
-        # Recursive lookup takes folders such as date=… as plain folders and adds no columns.
-        rows = spark.read.option("recursiveFileLookup", True).parquet(_address(path))
-    except Exception as error:  # whatever Spark has to say of a file that is none of Parquet
-        raise HistoryUnreadable(f"{path}: Spark cannot read it as Parquet") from error
-    kinds, time_ms = dict(rows.dtypes), F.lit(None)
-    if kinds.get("value") in {"string", "binary"}:
-        body = F.col("value")
-        time_ms = F.col("timestamp_ms") if "timestamp_ms" in kinds else time_ms
-        if "reason" in kinds:  # an archive: its removals are no messages
-            rows = rows.where("value IS NOT NULL OR reason IS NULL")
-    else:
-        body = as_json([F.col(quoted(name)) for name in rows.columns])
-    return published(
-        rows,
-        file="_metadata.file_path",
-        block="_metadata.file_block_start",
-        time_ms=time_ms,
-        body=body.cast("binary"),
-    )
-
-
-def wrong_line(part: str, number: int, reason: str) -> HistoryInvalid:
-    """Return the error for a line, from 1, of a part as `lines_by_block` names it."""
-    file, start = file_and_block(part)
-    name = file_name(file).rpartition("/")[2] or "messages"
-    place = f"line {number}" if start == 0 else f"line {number} after byte {start}"
-    return HistoryInvalid(f"{name}, {place}: {reason}")
+    form = None
+    if is_parquet(path):
+        try:
+            # Recursive lookup takes folders such as date=… as plain folders and adds no columns.
+            rows = spark.read.option("recursiveFileLookup", True).parquet(_address(path))
+        except Exception as error:  # whatever Spark has to say of a file that is none of Parquet
+            raise HistoryUnreadable(f"{path}: Spark cannot read it as Parquet") from error
+        form = Form("parquet", fields_of(rows.schema.json()), is_history=True)
+    found = [(each.absolute().as_uri(), each.stat().st_size) for each in sorted(_files(path))]
+    files = spark.createDataFrame(found, "file string, size long")
+    tasks = min(shuffle_partitions(spark), sum(block_count(*each) for each in found))
+    return blocks_of(files, F.col("file"), F.col("size"), max(1, tasks), form=form)
 
 
 def _address(path: Path) -> str:

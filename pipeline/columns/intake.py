@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidegate.pipeline.columns.blocks import on_one_line, pieces, trimmed
+from tidegate.pipeline.columns.blocks import on_one_line, pieces, trimmed, wrong_line
 from tidegate.pipeline.columns.conflation import (
     DELETED,
     EARLIEST_NS,
@@ -21,7 +21,6 @@ from tidegate.pipeline.columns.conflation import (
     Conflation,
 )
 from tidegate.pipeline.columns.filtering import BatchFilter
-from tidegate.pipeline.columns.history import wrong_line
 from tidegate.pipeline.columns.reading import LineInvalidError, MessageReader
 from tidegate.pipeline.columns.rows import Homes, Messages, packed, unpacked
 from tidegate.pipeline.columns.shard import Shard, refused

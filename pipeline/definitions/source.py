@@ -156,8 +156,13 @@ COLUMN_TYPE = re.compile(
 COLUMN_TYPES = "one of string, boolean, int, long, float, double, date, timestamp, decimal(10,2)"
 
 
+_PACKED = re.compile(r"\.(gz|bz2|zst)$")
+# Such an option would stand in Spark's plan and its log of events.
+_SECRET = re.compile("key|secret|token|password|credential|signature", re.IGNORECASE)
+
+
 class FileFormat(StrEnum):
-    """The format of a file; NDJSON and CSV may be gzipped."""
+    """The format of a file; NDJSON and CSV may be compressed."""
 
     NDJSON = "ndjson"
     CSV = "csv"
@@ -166,7 +171,7 @@ class FileFormat(StrEnum):
     @classmethod
     def of_name(cls, pattern: str) -> FileFormat:
         """Return the format that a path's ending names; NDJSON if it names none."""
-        ending = Path(pattern.removesuffix(".gz")).suffix
+        ending = Path(_PACKED.sub("", pattern)).suffix
         return {".csv": cls.CSV, ".parquet": cls.PARQUET}.get(ending, cls.NDJSON)
 
 
@@ -175,6 +180,7 @@ class FilesSource:
     """Files matching `pattern`; `topic` is what the sink names as its source, if any.
 
     `schema` are columns and their types, as Spark spells them; empty where the files say them.
+    `arrow` are options with which tasks open an address; None where only Spark reaches it.
     """
 
     pattern: str
@@ -184,6 +190,7 @@ class FilesSource:
     schema: tuple[tuple[str, str], ...] = ()
     delimiter: str = ","
     has_header: bool = True
+    arrow: tuple[tuple[str, str], ...] | None = None
 
     @property
     def place(self) -> str:
@@ -214,6 +221,7 @@ class FilesSource:
             schema=schema,
             delimiter=_delimiter(table) if is_csv else ",",
             has_header=has_header,
+            arrow=_arrow(table) if table.has("arrow") else None,
         )
 
 
@@ -226,6 +234,17 @@ def _format(table: TomlTable, pattern: str) -> FileFormat:
     if text not in set(FileFormat):
         raise table.wrong("format", "ndjson, csv or parquet", text)
     return FileFormat(text)
+
+
+def _arrow(table: TomlTable) -> tuple[tuple[str, str], ...]:
+    expected = 'texts without secrets, such as {region = "eu-west-1"}, or {}'
+    options = table.raw("arrow")
+    # Do not show the value: it may be a secret.
+    if not isinstance(options, dict) or not all(
+        isinstance(value, str) and not _SECRET.search(name) for name, value in options.items()
+    ):
+        raise DefinitionInvalid(f"{table.where('arrow')}: expected {expected}")
+    return tuple(sorted(options.items()))
 
 
 def _delimiter(table: TomlTable) -> str:
@@ -259,6 +278,7 @@ NOT_HERE = {
         (*BOUNDS, "filter", "key", "record_key", "interval", "time"),
         "belongs beside source, not in it",
     ),
+    "arrow": "only with files",
     "schema": "only with files of csv or parquet",
     "header": "only with files of csv",
     "delimiter": "only with files of csv",

@@ -25,9 +25,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.keys.spec import KeySpec
-from tidegate.pipeline.columns.blocks import pieces, trimmed
+from tidegate.pipeline.columns.blocks import pieces, trimmed, wrong_line
 from tidegate.pipeline.columns.conflation import EARLIEST_NS
-from tidegate.pipeline.columns.history import wrong_line
 from tidegate.pipeline.columns.reading import LineInvalidError, MessageReader
 from tidegate.pipeline.columns.rows import (
     ORDER,

@@ -1,135 +1,34 @@
-"""NDJSON, CSV or Parquet files as a stream of PUBLISHED rows, or of blocks that tasks read.
+"""NDJSON, CSV or Parquet files as a stream of blocks that tasks read.
 
 Files count in the order in which they came (modification time, then name), lines in the order
 of the file. Spark takes files in that order too, so what a batch boundary separates is not
-reordered. A compressed file is read as its content. Tasks read NDJSON by themselves.
+reordered. A compressed file is read as its content.
+
+Tasks open local files, and those at addresses for which the source has options of Arrow. From
+other addresses, which only Spark's configuration can enter, Spark hands on lines of text (PUBLISHED
+rows) and whole files of Parquet.
 """
 
 from __future__ import annotations
 
-import csv
 import re
-from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
+from urllib.parse import urlencode
 
-import numpy as np
-import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.streaming.readwriter import DataStreamReader
+from pyspark.sql.types import StructType
 
-from tidegate.keys.errors import JsonInvalid
-from tidegate.pipeline.columns.blocks import SPACE, blocks_of, lines_by_block
-from tidegate.pipeline.columns.history import SHOWN_MAX, as_json, beyond_json, quoted, wrong_line
-from tidegate.pipeline.columns.rows import published, shuffle_partitions
+from tidegate.pipeline.columns.blocks import blocks_of, csv_published
+from tidegate.pipeline.columns.rows import PUBLISHED, published, shuffle_partitions
 from tidegate.pipeline.definitions.source import FileFormat, FilesSource
 from tidegate.pipeline.errors import DefinitionInvalid, HistoryUnreadable, innermost
-
-# --- CSV: lines that do not fit keep their bytes and are refused with a reason
-#
-# Lines are read as text, because Spark's own CSV reader turns any bytes into valid UTF-8.
-
-REFUSED = "_tidegate_refused"  # where Spark puts a line that it could not read
-LINE = ("file", "block", "position", "line")
-
-
-def csv_options(source: FilesSource) -> dict[str, str]:
-    """Return the options of Spark's CSV parser."""
-    return {
-        "sep": source.delimiter,
-        "header": str(source.has_header).lower(),
-        "escape": '"',  # a quote in quotes is doubled
-        "mode": "PERMISSIVE",
-        "columnNameOfCorruptRecord": REFUSED,
-    }
-
-
-def without_headers(
-    batches: Iterator[pa.RecordBatch], names: Sequence[str], delimiter: str
-) -> Iterator[pa.RecordBatch]:
-    """Yield one task's lines without each file's first, each at its `position` from 1.
-
-    Raises:
-        HistoryInvalid: a file's header has other names, or another order.
-    """
-    headed = ""  # the part whose header was seen
-    for part, row, piece in lines_by_block(batches):
-        count = pa.array(np.arange(row + 1, row + 1 + len(piece)), pa.int64())
-        at = piece.schema.get_field_index("position")
-        piece = piece.set_column(at, piece.schema.field(at), count)
-        if part != headed and piece.column("block")[0].as_py() == 0:
-            lines: list[bytes] = piece.column("line").to_pylist()
-            first = next((at for at, line in enumerate(lines) if line.strip()), None)
-            if first is None:
-                continue
-            _require_header(part, row + first + 1, lines[first], names, delimiter)
-            headed = part
-            piece = piece.slice(first + 1)
-        if len(piece):
-            yield piece
-
-
-def _require_header(
-    part: str, number: int, line: bytes, names: Sequence[str], delimiter: str
-) -> None:
-    """Compare a header as Spark does: ignore case; an empty name counts by its place."""
-    text = line.decode(errors="replace")
-    [cells] = csv.reader([text], delimiter=delimiter)
-    found = [cell or f"_c{at}" for at, cell in enumerate(cells)]
-    if [name.lower() for name in found] != [name.lower() for name in names]:
-        wanted = delimiter.join(names)[:SHOWN_MAX]
-        raise wrong_line(part, number, f"the header is {text[:SHOWN_MAX]}, expected {wanted}")
-
-
-def csv_rows(lines: DataFrame, columns: StructType, source: FilesSource) -> DataFrame:
-    """Add `body` to `lines`, or why they are `refused`; then the body is the line.
-
-    Of `lines` columns are `file`, `block`, `position`, `line`, and those that folders' names make.
-    """
-    beside = [F.col(quoted(name)) for name in lines.columns[len(LINE) :]]
-    if source.has_header:
-        cut = partial(without_headers, names=columns.names, delimiter=source.delimiter)
-        lines = lines.mapInArrow(cut, lines.schema)
-    text = F.col("line").cast("string")
-    is_blank = F.length(F.trim(text, F.lit(SPACE))) == 0  # no message, and nothing to refuse
-    rows = lines.withColumn("row", _parsed(text, columns, source))
-    rows = rows.withColumn("refused", F.when(~is_blank, _reason(text, columns, source)))
-    cells = [F.col("row").getField(name).alias(name) for name in columns.names]
-    body = as_json([*cells, *beside]).cast("binary")
-    return rows.withColumn(
-        "body", F.when(is_blank | F.col("refused").isNotNull(), F.col("line")).otherwise(body)
-    )
-
-
-def _parsed(text: Column, columns: StructType, source: FilesSource) -> Column:
-    kinds = StructType([*columns, StructField(REFUSED, StringType())])
-    return F.from_csv(text, kinds.toDDL(), csv_options(source))
-
-
-def _reason(text: Column, columns: StructType, source: FilesSource) -> Column:
-    """Return why a line is not a row of these columns; null if it is."""
-    kinds = dict(source.schema)  # all are texts where it says nothing
-    cells = [F.col("row").getField(name) for name in columns.names]
-    of_texts = StructType([StructField(name, StringType()) for name in columns.names])
-    texts = _parsed(text, of_texts, source)
-    wrong = [
-        F.when(
-            cell.isNull() & texts.getField(name).isNotNull(),
-            f"{name[:SHOWN_MAX]} is no {kinds.get(name)}",
-        )
-        for name, cell in zip(columns.names, cells, strict=True)
-    ]
-    no_row = F.lit(f"no row of the columns {', '.join(columns.names)[:SHOWN_MAX]}")
-    why = F.when(texts.getField(REFUSED).isNull(), F.coalesce(*wrong, no_row)).otherwise(no_row)
-    return (
-        F.when(~F.is_valid_utf8(text), "not valid UTF-8")
-        .when(F.col("row").getField(REFUSED).isNotNull(), why)
-        .otherwise(beyond_json(columns, cells))
-    )
-
+from tidegate.pipeline.files.form import Form, fields_of
+from tidegate.pipeline.files.objects import Field
 
 # As Spark makes it, and asks for it in streams; it does not read a content that nobody selects.
 BINARY_FILE = "path string, modificationTime timestamp, length long, content binary"
@@ -139,10 +38,10 @@ NOTHING_THERE = {"PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA"}
 
 
 def read_files(spark: SparkSession, source: FilesSource) -> DataFrame:
-    """Return the messages of files (`columns.rows.PUBLISHED`), unchecked.
+    """Return where the messages of files are (`columns.blocks.BLOCKS`), for tasks to read.
 
-    Of local NDJSON return where they are (`columns.blocks.BLOCKS`), for tasks to read. `file` is
-    when it came, and NUL.
+    Of text that only Spark can reach return the messages, unchecked (PUBLISHED). `file` is when it
+    came, and NUL.
 
     Raises:
         DefinitionInvalid: neither the definition nor a file says which columns there are.
@@ -152,54 +51,42 @@ def read_files(spark: SparkSession, source: FilesSource) -> DataFrame:
     if source.files_per_batch is not None:
         reader = reader.option("maxFilesPerTrigger", source.files_per_batch)
     address, is_local = _address(spark, source.pattern)
-    match source.format:
-        # Elsewhere only Spark's configuration knows how to get in.
-        case FileFormat.NDJSON if is_local:
-            files = reader.format("binaryFile").schema(BINARY_FILE).load(address)
-            return blocks_of(files, _place()["file"], F.col("length"), shuffle_partitions(spark))
-        case FileFormat.NDJSON:
-            lines = reader.format("text").option("lineSep", "\n").load(address)
-            return _published(lines, **_place(), body=F.col("value"))
-        case FileFormat.CSV:
-            return _of_csv(reader.format("text").load(address), _schema(spark, source), source)
-        case FileFormat.PARQUET:
-            rows = reader.format("parquet").schema(_schema(spark, source)).load(address)
-            return _published(rows, **_place(), **_of_parquet(rows))
-
-
-def _of_csv(lines: DataFrame, schema: StructType, source: FilesSource) -> DataFrame:
-    of_folders = lines.columns[1:]
-    place = [column.alias(name) for name, column in _place().items()]
-    lines = lines.select(
-        *place,
-        F.lit(None).cast("long").alias("position"),
-        F.col("value").cast("binary").alias("line"),
-        *map(quoted, of_folders),
+    can_open = is_local or source.arrow is not None
+    if not can_open and source.format is not FileFormat.PARQUET:
+        return _lines(spark, reader, address, source)
+    files = reader.format("binaryFile").schema(BINARY_FILE).load(address)
+    of_folders = files.columns[len(BINARY_FILE.split(", ")) :]
+    if source.format is FileFormat.NDJSON:
+        of_folders = []  # whose lines stay as they are
+    return blocks_of(
+        files,
+        _place()["file"],
+        F.col("length"),
+        shuffle_partitions(spark),
+        form=_form(spark, source, of_folders),
+        beside=_beside(of_folders),
+        content=None if can_open else F.col("content"),
     )
-    columns = StructType([column for column in schema if column.name not in of_folders])
-    names = ("file", "block", "position", "body", "refused")
-    return _published(csv_rows(lines, columns, source), **{name: F.col(name) for name in names})
 
 
-def _of_parquet(rows: DataFrame) -> dict[str, Column]:
-    """Return a row's message: its column `value`, as in archives, or else all its columns."""
-    kinds = dict(rows.dtypes)
-    if kinds.get("value") not in {"string", "binary"}:
-        columns = [F.col(quoted(name)) for name in rows.columns]
-        return {"body": as_json(columns), "refused": beyond_json(rows.schema, columns)}
-    is_removal = F.col("value").isNull()
-
-    def of_removal(name: str) -> Column:
-        return F.when(is_removal, F.col(name)) if kinds.get(name) == "string" else F.lit(None)
-
-    removed = of_removal("key")
-    no_record = F.when(is_removal & removed.isNull(), F.lit("null").cast("binary"))
-    return {
-        "time_ms": F.col("timestamp_ms") if "timestamp_ms" in kinds else F.lit(None),
-        "key": removed,
-        "body": F.coalesce(F.col("value").cast("binary"), no_record),
-        "removed": of_removal("reason"),
-    }
+def _lines(
+    spark: SparkSession, reader: DataStreamReader, address: str, source: FilesSource
+) -> DataFrame:
+    is_csv = source.format is FileFormat.CSV
+    # In CSV a return ends a line too, as it does without this option.
+    options = {} if is_csv else {"lineSep": "\n"}
+    lines = reader.format("text").options(**options).load(address)
+    if not is_csv:
+        return published(lines, **_place(), body=F.col("value"))
+    of_folders = lines.columns[1:]
+    beside = _beside(of_folders)
+    given = lines.select(
+        *(column.alias(name) for name, column in _place().items()),
+        F.col("value").cast("binary").alias("body"),
+        (F.lit(None).cast("string") if beside is None else beside).alias("beside"),
+    )
+    read = partial(csv_published, form=_form(spark, source, of_folders))
+    return given.mapInArrow(read, PUBLISHED)
 
 
 def _place() -> dict[str, Column]:
@@ -209,11 +96,26 @@ def _place() -> dict[str, Column]:
     return {"file": file, "block": F.col("_metadata.file_block_start")}
 
 
-def _published(rows: DataFrame, **columns: Column) -> DataFrame:
-    """Return PUBLISHED rows with these columns; reasons of a refusal get the gateway's code."""
-    if "refused" in columns:
-        columns["refused"] = F.concat(F.lit(f"{JsonInvalid.code}: "), columns["refused"])
-    return published(rows, **columns)
+def _beside(of_folders: list[str]) -> Column | None:
+    """Return the columns that the names of folders make, as an object; None without such."""
+    columns = [F.col("`" + name.replace("`", "``") + "`") for name in of_folders]
+    return F.to_json(F.struct(*columns)) if columns else None
+
+
+def _form(spark: SparkSession, source: FilesSource, of_folders: list[str]) -> Form:
+    options = urlencode(source.arrow or ())
+    if source.format is FileFormat.NDJSON:
+        return Form(source.format, options=options)
+    fields = [Field(*column) for column in source.schema] or fields_of(
+        _schema(spark, source).json()
+    )
+    return Form(
+        source.format,
+        tuple(field for field in fields if field.name not in of_folders),
+        source.delimiter,
+        source.has_header,
+        options=options,
+    )
 
 
 def _address(spark: SparkSession, pattern: str) -> tuple[str, bool]:
@@ -232,15 +134,11 @@ def _address(spark: SparkSession, pattern: str) -> tuple[str, bool]:
 
 
 def _schema(spark: SparkSession, source: FilesSource) -> StructType:
-    """Return the columns of the definition, or those of the files that are there."""
-    if source.schema:
-        columns = StructType()
-        for name, kind in source.schema:
-            columns = columns.add(name, kind)
-        return columns
+    """Return the columns of the files that are there."""
     reader = spark.read.format(source.format)
     if source.format is FileFormat.CSV:
-        reader = reader.options(**csv_options(source))
+        header = str(source.has_header).lower()
+        reader = reader.options(sep=source.delimiter, header=header, escape='"')
     try:
         return reader.load(source.pattern).schema
     except AnalysisException as error:

@@ -189,6 +189,7 @@ def await_line(said: SimpleQueue[str], words: str) -> None:
 
 def plainly_read(spark: SparkSession, archive_folder: Path) -> None:
     """What readers see that know nothing of us: Spark, pyarrow, the planner."""
+    from tidegate.pipeline.columns.blocks import as_published
     from tidegate.pipeline.columns.history import read_history
 
     frame = spark.read.parquet(str(archive_folder))
@@ -197,8 +198,8 @@ def plainly_read(spark: SparkSession, archive_folder: Path) -> None:
     assert frame.where("topic = 'ticks'").count() == 8
     table = ds.dataset(archive_folder, format="parquet", partitioning="hive").to_table()
     assert table.num_rows == 8
-    lines = read_history(spark, archive_folder / "topic=ticks").collect()
-    assert read_history(spark, archive_folder).count() == len(lines)
+    lines = as_published(read_history(spark, archive_folder / "topic=ticks")).collect()
+    assert as_published(read_history(spark, archive_folder)).count() == len(lines)
     assert [line.body for line in lines if line.body is None] == []
     assert len(lines) == 6
     assert all(line.time_ms > 0 for line in lines)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,16 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.support.rules import rule
-from tidegate.pipeline.columns.blocks import as_published
+from tidegate.pipeline.columns.blocks import as_published, wrong_line
 from tidegate.pipeline.columns.history import (
-    as_json,
-    beyond_json,
     check_history,
     is_parquet,
-    quoted,
     read_history,
-    wrong_line,
 )
 from tidegate.pipeline.errors import HistoryUnreadable
 
@@ -97,32 +91,3 @@ def test_text_and_parquet_come_as_lines(spark: SparkSession, tmp_path: Path) -> 
     (tmp_path / "not.parquet").write_text("{}")
     with pytest.raises(HistoryUnreadable, match="cannot read it as Parquet"):
         read_history(spark, tmp_path / "not.parquet")
-
-
-NAN, ENDLESS = float("nan"), float("inf")
-
-
-@pytest.mark.spark
-@rule("pipeline-7")
-def test_times_keep_their_microseconds(spark: SparkSession) -> None:
-    moment = datetime(2024, 1, 2, 3, 4, 5, 678901)  # noqa: DTZ001 - one of no zone is meant
-    values = (moment.replace(tzinfo=UTC), moment, None)
-    rows = spark.createDataFrame([values], "utc timestamp, `a.``b` timestamp_ntz, n int")
-    [(text,)] = rows.select(as_json([rows[quoted(name)] for name in rows.columns])).collect()
-    assert text == '{"utc":"2024-01-02T03:04:05.678901Z","a.`b":"2024-01-02T03:04:05.678901"}'
-
-
-@pytest.mark.spark
-@rule("pipeline-7")
-def test_the_first_column_with_a_number_beyond_json_is_named(spark: SparkSession) -> None:
-    kinds = "n int, d double, f float, a array<float>, m map<string, struct<x: array<double>>>"
-    cases: list[tuple[tuple[object, ...], str | None]] = [
-        ((1, 1.5, None, [1.0, None], {"k": ([0.0],)}), None),
-        ((1, NAN, ENDLESS, None, None), "d is NaN or infinite"),
-        ((1, None, -ENDLESS, None, None), "f is NaN or infinite"),
-        ((1, None, None, [1.0, NAN], None), "a is NaN or infinite"),
-        ((1, 0.0, 0.0, [], {"j": None, "k": ([ENDLESS],)}), "m is NaN or infinite"),
-    ]
-    rows = spark.createDataFrame([values for values, _ in cases], kinds).coalesce(1)
-    found = rows.select(beyond_json(rows.schema, [rows[name] for name in rows.columns])).collect()
-    assert [why for (why,) in found] == [why for _, why in cases]

@@ -16,6 +16,7 @@ from tidegate.pipeline.definitions.source import (
     Source,
 )
 from tidegate.pipeline.definitions.stream import read_definitions
+from tidegate.pipeline.errors import DefinitionInvalid
 
 
 @pytest.mark.parametrize(
@@ -140,6 +141,7 @@ PATH = 'path = "in/*.ndjson"'
         ("in/*.json.gz", FileFormat.NDJSON),
         ("in/*.csv", FileFormat.CSV),
         ("in/*.csv.gz", FileFormat.CSV),
+        ("in/*.csv.zst", FileFormat.CSV),
         ("in/*.parquet", FileFormat.PARQUET),
     ],
 )
@@ -162,6 +164,26 @@ def test_csv_has_columns_of_types(tmp_path: Path) -> None:
     )
     assert second.source.place == f"csv files {tmp_path}/in/x"
     assert FilesSource("in").place == "files in"
+
+
+def test_an_address_may_have_options_of_arrow(tmp_path: Path) -> None:
+    for given, options in [('{region = "x", scheme = "http"}', 2), ("{}", 0)]:
+        table = f'path = "s3a://bucket/*.csv", arrow = {given}'
+        _, second = read_definitions(written(tmp_path, GOOD.replace(PATH, table)))
+        assert isinstance(second.source, FilesSource)
+        assert len(second.source.arrow or ()) == options
+        assert second.source.arrow is not None
+        assert second.source.place == "csv files s3a://bucket/*.csv"
+
+
+@pytest.mark.parametrize("name", ["secret_key", "access_key", "sas_token", "kerb_Password"])
+def test_options_of_arrow_have_no_secrets(tmp_path: Path, name: str) -> None:
+    new = f'{PATH}, arrow = {{{name} = "hidden"}}'
+    said = "from-files.source.arrow: expected texts without secrets, such as"
+    check_mistake(tmp_path, PATH, new, said)
+    with pytest.raises(DefinitionInvalid) as caught:
+        read_definitions(written(tmp_path, GOOD.replace(PATH, new)))
+    assert "hidden" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

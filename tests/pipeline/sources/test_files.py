@@ -19,11 +19,10 @@ from tests.support.rules import rule
 from tidegate.pipeline.definitions.source import FileFormat, FilesSource
 from tidegate.pipeline.errors import (
     DefinitionInvalid,
-    HistoryInvalid,
     HistoryUnreadable,
     from_spark,
 )
-from tidegate.pipeline.sources.files import read_files, without_headers
+from tidegate.pipeline.sources.files import read_files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -203,42 +202,34 @@ def test_a_number_that_json_has_not_refuses_its_row(spark: SparkSession, tmp_pat
     ]
 
 
-SCHEMA = pa.schema(
-    [
-        ("file", pa.string()),
-        ("block", pa.int64()),
-        ("position", pa.int64()),
-        ("line", pa.binary()),
+@pytest.mark.spark
+@pytest.mark.parametrize("file_format", FileFormat)
+def test_spark_hands_on_what_only_it_can_reach(
+    spark: SparkSession, tmp_path: Path, file_format: FileFormat
+) -> None:
+    # Another address of the same folder, which Arrow does not know.
+    java = spark.sparkContext
+    configuration = java._jsc.hadoopConfiguration()
+    name = f"fs.viewfs.mounttable.here-{file_format}.link./in"
+    configuration.set(name, tmp_path.as_uri())
+    (tmp_path / "day=7").mkdir()
+    path = tmp_path / "day=7" / f"a.{file_format}"
+    match file_format:
+        case FileFormat.NDJSON:
+            path.write_bytes(b'{"k":1}\n{"k":"\xff"}\n')
+        case FileFormat.CSV:
+            path.write_bytes(b"k\n1\n\xff\n")
+        case FileFormat.PARQUET:
+            pq.write_table(pa.table({"k": [1.0, math.nan]}), path, row_group_size=1)
+    columns = () if file_format is FileFormat.NDJSON else (("k", "double"),)
+    here = FilesSource(str(tmp_path), format=file_format, schema=columns)
+    there = FilesSource(f"viewfs://here-{file_format}/in", format=file_format, schema=columns)
+    found = [drained(read_files(spark, source)) for source in (here, there)]
+    ours, theirs = [
+        [(bytes(row.body).rstrip(b"\n"), row.refused, row.position, row.block) for row in rows]
+        for rows in found
     ]
-)
-NAMES = ["k", "a;b", "_c2"]
-
-
-def batch(*rows: tuple[str, int, bytes]) -> pa.RecordBatch:
-    said = [{"file": file, "block": block, "line": line} for file, block, line in rows]
-    return pa.RecordBatch.from_pylist(said, schema=SCHEMA)
-
-
-def test_the_first_line_of_each_file_is_its_header() -> None:
-    batches = [
-        batch(("a", 0, b'K;"a;b";'), ("a", 0, b"1"), ("a", 9, b"2")),
-        batch(("b", 0, b" "), ("b", 0, b"")),
-        batch(("b", 0, b'k;"a;b";_c2'), ("b", 0, b'k;"a;b";_c2')),
-        batch(("b", 0, b"5")),
-    ]
-    found = [
-        row for piece in without_headers(iter(batches), NAMES, ";") for row in piece.to_pylist()
-    ]
-    assert [tuple(row.values()) for row in found] == [
-        ("a", 0, 2, b"1"),
-        ("a", 9, 1, b"2"),
-        ("b", 0, 4, b'k;"a;b";_c2'),
-        ("b", 0, 5, b"5"),
-    ]
-
-
-@rule("pipeline-7")
-@pytest.mark.parametrize("line", [b'"a;b";k;', b"k;a;b;", b'k;"a;b"', b'\xff;"a;b";', b'"k'])
-def test_another_header_is_an_error(line: bytes) -> None:
-    with pytest.raises(HistoryInvalid, match=r"^b\.csv, line 1: the header is .*, expected k;a;b;"):
-        list(without_headers(iter([batch(("0\0in/b.csv", 0, line))]), NAMES, ";"))
+    assert ours == theirs
+    assert len(ours) == 2
+    if columns:
+        assert ours[0][0] == b'{"k":1.0,"day":7}'

@@ -68,7 +68,7 @@ def test_every_source_gives_published_rows_or_says_where_the_lines_are(
     frame = open_source(spark, given)
     assert frame.isStreaming
     rows = PUBLISHED
-    if isinstance(source, FilesSource) and source.format is not FileFormat.CSV:
+    if isinstance(source, FilesSource):
         rows = BLOCKS
     elif isinstance(source, TopicSource | RedisSource):
         rows = PAGES

@@ -1,0 +1,1 @@
+"""Files as rows: what a task makes of the bytes of a block, without Spark."""

@@ -1,0 +1,81 @@
+"""The first line of a file is its header, and lines stay in order whatever is wrong with them."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from tests.support.rules import rule
+from tidegate.pipeline.files.csv_lines import HeaderInvalidError, cells_of, csv_rows
+from tidegate.pipeline.files.form import Form
+from tidegate.pipeline.files.objects import Field
+
+FORM = Form("csv", tuple(Field(name, "string") for name in ("k", "a;b", "_c2")), ";")
+
+
+def rows(*pieces: list[bytes], has_header: bool = True) -> list[tuple[int, bytes]]:
+    """The number of each row that is no blank line, from 0, and its body."""
+    arrays = [pa.array(piece, pa.binary()) for piece in pieces]
+    return [
+        (row + at, body)
+        for row, bodies, _ in csv_rows(arrays, FORM, "", has_header=has_header)
+        for at, body in enumerate(bodies.to_pylist())
+    ]
+
+
+def test_the_first_line_that_says_something_is_the_header() -> None:
+    header = b'K;"a;b";'
+    assert rows([header, b"1;2;3"]) == [(1, b'{"k":"1","a;b":"2","_c2":"3"}')]
+    assert rows([b" ", b""], [b"", header], [header]) == [(4, b'{"k":"K","a;b":"a;b"}')]
+    assert rows([header, b"x"], has_header=False)[1] == (1, b"x")
+    assert rows([b""]) == []
+
+
+@rule("pipeline-7")
+@pytest.mark.parametrize("line", [b'"a;b";k;', b"k;a;b;", b'k;"a;b"', b'\xff;"a;b";', b'"k'])
+def test_another_header_is_an_error(line: bytes) -> None:
+    with pytest.raises(HeaderInvalidError, match=r"^the header is .*, expected k;a;b;") as caught:
+        rows([b"", line])
+    assert caught.value.number == 2
+
+
+@rule("pipeline-7")
+def test_lines_stay_in_order_whatever_is_wrong_with_them() -> None:
+    kinds = ("string", "double", "long")
+    form = Form("csv", tuple(map(Field, "spn", kinds)))
+    wrong = {
+        b"a,1,2": None,
+        b"\xff,1,2": "not valid UTF-8",
+        b" ": None,
+        b"a": "no row of the columns s, p, n",
+        b"a,x,y": "p is no double",
+        b"a,inf,y": "p is no double",
+        b"a,Inf,y": "n is no long",
+        b"a,Inf,1": "p is NaN or infinite",
+        b'"a"b,1,2': None,
+    }
+    lines = pa.array([*wrong], pa.binary())
+    [(_, bodies, refused)] = csv_rows([lines], form, "", has_header=False)
+    reasons = [None if why is None else f"message-invalid: {why}" for why in wrong.values()]
+    assert refused.to_pylist() == reasons
+    objects = {b"a,1,2": b'{"s":"a","p":1.0,"n":2}'}
+    objects[b'"a"b,1,2'] = b'{"s":"\\"a\\"b","p":1.0,"n":2}'
+    assert bodies.to_pylist() == [objects.get(line, line) for line in wrong]
+
+
+@pytest.mark.parametrize(
+    ("line", "cells"),
+    [
+        ("a,", ["a", ""]),
+        ('"a,b",c', ["a,b", "c"]),
+        ('"a""b"', ['a"b']),
+        ('"a"b,c', ['"a"b', "c"]),
+        ('"a" ,c', ["a", "c"]),
+        ('"a" b,c', ['"a" b', "c"]),
+        ('"a,b', ["a,b"]),
+        ('"', ['"']),
+        ('a"b,"', ['a"b', '"']),
+    ],
+)
+def test_quotes_in_disorder_are_split_as_spark_splits_them(line: str, cells: list[str]) -> None:
+    assert cells_of(line, ",") == cells
