@@ -146,6 +146,7 @@ async def families(gateway: Gateway, connections: ConnectionFigures | None = Non
     driver, sessions = gateway.driver, gateway.sessions
     table = await topic_table(gateway.catalog, driver, gateway.settings.metrics_topics_max)
     of_topics = await asyncio.to_thread(lambda: list(topic_families(table)))
+    unsent_bytes = await in_turns(sessions.unsent_bytes())
     is_ready = await gateway.unready() is None
     # Everything that waits stands above: what is counted from here on is of one moment.
     return [
@@ -158,7 +159,7 @@ async def families(gateway: Gateway, connections: ConnectionFigures | None = Non
             is_ready=is_ready,
         ),
         *of_topics,
-        *session_families(driver, sessions.states(), sessions.unsent_bytes()),
+        *session_families(driver, sessions.states(), unsent_bytes),
         *store_families(gateway.store, driver.figures),
         *(() if connections is None else server_families(connections)),
     ]

@@ -126,8 +126,10 @@ def rows_counted(entries: Iterable[Pending], rules: LaneId, joins: int) -> int |
     keys: set[str] = set()
     count = 0
     for entry in entries:
-        is_row = not (entry.sealed or entry.unseen) and entry.newest.gone is None
-        if not is_row or entry.oldest.joins < joins:
+        newest = entry.newest
+        oldest = entry.older[0] if entry.older else newest  # its property is a call for each
+        is_apart = entry.sealed or entry.unseen or newest.gone is not None
+        if is_apart or oldest.joins < joins:
             return None
         keys.add(entry.board_key)
         count += 1
