@@ -121,7 +121,7 @@ class LiveTable:
         columns = {name: _Column([each.get(name) for each in records]) for name in self._columns}
         first = " ".join(self._of_key or ["key"])
         heads = (f"{name}{self._arrow(at)}" for at, name in enumerate([first, *columns]))
-        table = Table(*heads, title=self._title(now), expand=False)
+        table = Table(*heads, expand=False)
         for row, record in zip(shown, records, strict=True):
             styles = self._styles(row, now)
             cells = [
@@ -131,7 +131,7 @@ class LiveTable:
             table.add_row(Text(self._name(row), style=CHANGED if styles else ""), *cells)
         left = len(rows) - len(shown)
         beneath = [f"and {left} more keys" if left > 0 else "", self._note, self._help]
-        return Group(table, Text("  ".join(filter(None, beneath)), style="dim"))
+        return Group(self._title(now), table, Text("  ".join(filter(None, beneath)), style="dim"))
 
     @property
     def _columns(self) -> list[str]:
