@@ -239,7 +239,6 @@ def conflate_blocks(
         open_shard: returns the shard of a number, with what it holds.
         end_shard: yields what goes out of a shard after its last block.
     """
-    # A task may have several shards: Spark assigns them by a hash, which leaves other tasks empty.
     for number, blocks in groupby(unpacked(batches), lambda block: block.stream):
         if number == REFUSED:
             yield from map(refused, map(Messages.set_aside, blocks))

@@ -20,10 +20,10 @@ from tidegate.pipeline.columns.conflation import Conflation
 from tidegate.pipeline.columns.intake import Intake, conflate_blocks, cut_messages
 from tidegate.pipeline.columns.rows import (
     DELIVERIES,
-    ORDER,
     ROWS,
     bound_batches,
     shuffle_partitions,
+    to_tasks,
 )
 from tidegate.pipeline.columns.shard import Shard, refused
 from tidegate.pipeline.intervals import Pace
@@ -64,9 +64,8 @@ def by_shards(messages: DataFrame, asked: Conflation) -> DataFrame:
     # More shards than tasks would only make more blocks to sort.
     shards = partitions if asked.interval.pace is Pace.KEY else 1
     cut = partial(cut_messages, conflation=asked, shards=shards)
-    blocks = messages.mapInArrow(cut, ROWS).repartition(partitions, "stream")
-    in_order = blocks.sortWithinPartitions(*ORDER)
-    return in_order.mapInArrow(partial(conflate_in_shards, conflation=asked), DELIVERIES)
+    blocks = to_tasks(messages.mapInArrow(cut, ROWS), partitions)
+    return blocks.mapInArrow(partial(conflate_in_shards, conflation=asked), DELIVERIES)
 
 
 def conflate_in_shards(

@@ -197,6 +197,12 @@ def unpacked(batches: Iterator[pa.RecordBatch]) -> Iterator[Block]:
             )
 
 
+def to_tasks(blocks: DataFrame, tasks: int) -> DataFrame:
+    """Return blocks (`ROWS`) in order, the streams of which go to the tasks in turn."""
+    # Not by a hash, which may give one task all that there is. Spark takes the modulus.
+    return blocks.repartitionById(tasks, "stream").sortWithinPartitions(*ORDER)
+
+
 # --- messages as columns, and their way to the shard of their key
 
 _CARRIED = ["greatest_ns", "positions", "firsts", "counts", "published_ms", "gone"]

@@ -29,13 +29,13 @@ from tidegate.pipeline.columns.blocks import pieces, trimmed, wrong_line
 from tidegate.pipeline.columns.conflation import EARLIEST_NS
 from tidegate.pipeline.columns.reading import LineInvalidError, MessageReader
 from tidegate.pipeline.columns.rows import (
-    ORDER,
     ROWS,
     Block,
     Homes,
     arrow_schema,
     bound_batches,
     packed,
+    to_tasks,
     unpacked,
 )
 from tidegate.pipeline.columns.times import TimeField
@@ -97,13 +97,9 @@ class Answer:
 def tally_choices(lines: DataFrame, question: Question) -> DataFrame:
     """Return tallies (`TALLIES`) of a history, as `read_history` returns it."""
     bound_batches(lines)
-    from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
-
     blocks = lines.mapInArrow(partial(cut_blocks, question=question), ROWS)
-    # Not by a hash, which may give one task all that there is.
-    in_turn = blocks.repartitionById(question.shards, F.col("stream") % question.shards)
-    in_order = in_turn.sortWithinPartitions(*ORDER)
-    return in_order.mapInArrow(partial(tally_blocks, question=question), TALLIES)
+    tally = partial(tally_blocks, question=question)
+    return to_tasks(blocks, question.shards).mapInArrow(tally, TALLIES)
 
 
 def add_tallies(tallies: DataFrame, question: Question) -> Answer:

@@ -26,12 +26,12 @@ from tidegate.pipeline.columns.conflation import EARLIEST_NS, Conflation
 from tidegate.pipeline.columns.intake import conflate_blocks, cut_messages
 from tidegate.pipeline.columns.rows import (
     DELIVERIES,
-    ORDER,
     ROWS,
     Block,
     Messages,
     bound_batches,
     part_of,
+    to_tasks,
 )
 from tidegate.pipeline.columns.shard import Shard, restored, saved
 from tidegate.pipeline.errors import CheckpointMismatch
@@ -238,11 +238,10 @@ def conflated_end(spark: SparkSession, shard_batch: ShardBatch) -> DataFrame:
 
 
 def _conflated(blocks: DataFrame, shard_batch: ShardBatch) -> DataFrame:
-    in_order = blocks.repartition(shard_batch.shards, "stream").sortWithinPartitions(*ORDER)
     task = partial(
         conflate_blocks, open_shard=shard_batch.open_shard, end_shard=shard_batch.end_shard
     )
-    return in_order.mapInArrow(task, DELIVERIES)
+    return to_tasks(blocks, shard_batch.shards).mapInArrow(task, DELIVERIES)
 
 
 def _empty_blocks(spark: SparkSession, shard_batch: ShardBatch) -> DataFrame:

@@ -8,6 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 from tests.pipeline.columns.test_conflation import REDUCERS, REMOVED, conflation, recorded
@@ -17,14 +18,16 @@ from tidegate.keys.path import FieldPath
 from tidegate.keys.spec import KeySpec, record_key
 from tidegate.pipeline.columns.conflation import Conflation
 from tidegate.pipeline.columns.history import read_history
+from tidegate.pipeline.columns.intake import REFUSED
 from tidegate.pipeline.columns.recorded import (
     by_shards,
     conflate_recorded,
     in_place,
 )
-from tidegate.pipeline.columns.rows import PUBLISHED
+from tidegate.pipeline.columns.rows import PUBLISHED, ROWS, packed, to_tasks
 from tidegate.pipeline.columns.times import TimeField
 from tidegate.pipeline.intervals import MILLISECOND_NS, Interval, Pace
+from tidegate.pipeline.streams.shard_state import NONE, NOTHING
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -103,3 +106,13 @@ def test_partitions_by_key_need_no_shuffle(spark: SparkSession) -> None:
         assert (plan.count("Exchange") > 2) is has_shuffle, plan
         if pace is Pace.KEY:
             assert rows(frame) == sorted(engine_deliveries(messages, options), key=str)
+
+
+@pytest.mark.spark
+def test_every_task_has_one_shard(spark: SparkSession) -> None:
+    streams = [*range(REFUSED, 6)]
+    blocks = [packed([NOTHING.block(one, NONE.astype(np.bool_), [], NONE)]) for one in streams]
+    rows_of_spark = [row for block in blocks for row in block.to_pylist()]
+    tasks = to_tasks(spark.createDataFrame(rows_of_spark, ROWS), 6).rdd.glom().collect()
+    found = [sorted({row.stream for row in task}) for task in tasks]
+    assert found == [[0], [1], [2], [3], [4], [REFUSED, 5]]
