@@ -115,12 +115,9 @@ def figures() -> Iterator[Figure]:
 def _rounds(plain: Readers, guarded: Readers, rows: int) -> Iterator[tuple[float, float]]:
     """Yield what a row costs without and with authentication, in rounds."""
     plain.round(rows), guarded.round(rows)  # what is made at the first time is made
-    for number in range(ROUNDS):
-        if number % 2:  # who comes second finds other things in the caches
-            with_tokens, without = guarded.round(rows), plain.round(rows)
-        else:
-            without, with_tokens = plain.round(rows), guarded.round(rows)
-        yield without, with_tokens
+    for _ in range(ROUNDS):
+        # Strictly in turn: one that is asked twice in a row is 10 % cheaper, its caches are warm.
+        yield plain.round(rows), guarded.round(rows)
 
 
 def _figures_of(where: str, pairs: Sequence[tuple[float, float]]) -> Iterator[Figure]:
