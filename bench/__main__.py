@@ -43,6 +43,7 @@ OTHERS = {
     "engine": "bench.engine",
     "openings": "bench.openings",
     "pipeline": "bench.spark.pipeline",
+    "scale": "bench.spark.scale",
     "sizing": "bench.sizing",
     "store": "bench.store",
     "topics": "bench.spark.topics",

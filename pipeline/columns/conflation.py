@@ -253,8 +253,8 @@ class Timeline:
         self._bodies = bodies
         self._lateness_ns = lateness_ns
 
-    def add(self, rows: Rows, greatest_ns: Column, clock_ns: int) -> Rows:
-        """Take the next messages; return in order those that the watermark has passed.
+    def stamp(self, rows: Rows, greatest_ns: Column, clock_ns: int) -> None:
+        """Give the next messages their effective times.
 
         Args:
             rows: one a message, in order of publication, with times of their own; EARLIEST_NS for
@@ -269,6 +269,9 @@ class Timeline:
         self.greatest_ns = max(self.greatest_ns, clock_ns)
         mark = int(self._marks(np.array([self.greatest_ns], np.int64))[0])
         self.passed_ns = max(self.passed_ns, mark)
+
+    def take(self, rows: Rows) -> Rows:
+        """Take stamped messages; return in order all that the watermark has passed."""
         return self._take(self.waiting.then(rows, self._bodies))
 
     def finish(self) -> Rows:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from itertools import groupby
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -22,12 +26,14 @@ from tidegate.pipeline.columns.conflation import (
 )
 from tidegate.pipeline.columns.filtering import BatchFilter
 from tidegate.pipeline.columns.reading import LineInvalidError, MessageReader
-from tidegate.pipeline.columns.rows import Homes, Messages, packed, unpacked
-from tidegate.pipeline.columns.shard import Shard, refused
+from tidegate.pipeline.columns.rows import ARROW_ROWS, Block, Homes, Messages, packed, unpacked
+from tidegate.pipeline.columns.saving import part_of_shard, restored, saved
+from tidegate.pipeline.columns.shard import SPLIT, Shard, refused
 from tidegate.pipeline.intervals import MILLISECOND_NS, Column
 from tidegate.pipeline.members.texts import Members, members_of
 
 OFFSET_BYTES = 4  # of a binary array
+KEYS_MAX = 100_000  # of a task that is still reading; then it forgets them
 REFUSED = -1
 """The number of the shard whose blocks hold lines that are no messages."""
 
@@ -41,15 +47,15 @@ class Intake:
         self._filter = None if wanted is None else BatchFilter(wanted, conflation.topic)
         of_filter = [] if self._filter is None else self._filter.names
         self._names = [*dict.fromkeys([*of_filter, *names])]
-        self._reader = MessageReader(
-            [conflation.key],
-            conflation.time,
-            strict=conflation.sets_aside,
-        )
+        self._reader = self._new_reader()
+
+    def _new_reader(self) -> MessageReader:
+        asked = self._conflation
+        return MessageReader([asked.key], asked.time, strict=asked.sets_aside)
 
     @property
     def texts(self) -> list[str]:
-        """The keys that the codes number."""
+        """The keys that the codes number: a list that grows, and at times another one."""
         return self._reader.codes[0].texts
 
     def messages(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Messages]:
@@ -62,6 +68,8 @@ class Intake:
                 unless such are set aside.
         """
         for part, row, piece in pieces(batches):
+            if len(self.texts) > KEYS_MAX:
+                self._reader = self._new_reader()
             lines = piece.column("body")
             bodies = trimmed(lines)
             # Sources without positions count rows: blank lines count too, as in an editor.
@@ -221,6 +229,8 @@ def cut_messages(
         if found.reasons:
             yield packed([found.block_of_reasons(REFUSED)])
             continue
+        if homes.texts is not intake.texts:
+            homes = Homes(intake.texts, shards)
         if conflation.is_newest:
             found = found.combined(found.gone == PUT)
         parts = enumerate(homes.split(found.codes))
@@ -243,10 +253,51 @@ def conflate_blocks(
         if number == REFUSED:
             yield from map(refused, map(Messages.set_aside, blocks))
             continue
-        shard = open_shard(number)
-        for block in blocks:
-            yield from shard.add(Messages.of_block(block), block.keys)
+        yield from _conflate_shard(number, open_shard(number), blocks, end_shard)
+
+
+def _conflate_shard(
+    number: int,
+    shard: Shard,
+    blocks: Iterator[Block],
+    end_shard: Callable[[int, Shard], Iterator[pa.RecordBatch]],
+) -> Iterator[pa.RecordBatch]:
+    """Yield the deliveries of a shard; once it is large, of the shards that it is split into.
+
+    What comes after is kept on the disk, so that one of these is in memory at a time.
+    """
+    for block in blocks:
+        yield from shard.add(Messages.of_block(block), block.keys)
+        if shard.is_large:
+            break
+    else:
         yield from end_shard(number, shard)
+        return
+    assert shard.shards is not None
+    yield from shard.settle()
+    before, shards = shard.shards, shard.shards * SPLIT
+    table, conflation, now_ns = saved(shard), shard.conflation, shard.now_ns
+    del shard  # or it would stay beside those that it is split into
+    numbers = range(number, shards, before)
+    # Where Spark has its own files, which go with it if this task is killed.
+    spark_folder = os.environ.get("SPARK_LOCAL_DIRS", "").partition(",")[0]
+    with tempfile.TemporaryDirectory(dir=spark_folder or None) as folder:
+        paths = [Path(folder, f"{each}.arrow") for each in numbers]
+        with ExitStack() as files:
+            streams = [
+                files.enter_context(pa.ipc.new_stream(str(path), ARROW_ROWS)) for path in paths
+            ]
+            for block in blocks:
+                for stream, part in zip(streams, block.split(numbers, shards), strict=True):
+                    stream.write_batch(packed([part]))
+        for each, path in zip(numbers, paths, strict=True):
+            part = part_of_shard(table, before, each, shards)
+            with pa.OSFile(str(path)) as file, pa.ipc.open_stream(file) as stream:
+                later = unpacked(iter(stream))
+                yield from _conflate_shard(
+                    each, restored(part, conflation, now_ns, shards), later, end_shard
+                )
+            path.unlink()
 
 
 def combine(batches: Iterator[pa.RecordBatch], conflation: Conflation) -> Iterator[pa.RecordBatch]:
@@ -271,7 +322,7 @@ def merge(batches: Iterator[pa.RecordBatch], conflation: Conflation) -> Iterator
     shard = Shard(conflation, now_ns=0)
     for rows in batches:
         is_put = pc.is_null(rows.column("refused"))
-        shard.join(rows.filter(is_put))
+        yield from shard.join(rows.filter(is_put))
         aside = rows.filter(pc.invert(is_put))
         if len(aside):
             yield aside

@@ -125,6 +125,21 @@ class Block:
     times_ns: Column
     values: pa.Array
 
+    def split(self, shards: Sequence[int], count: int) -> Iterator[Block]:
+        """Yield a block of the messages of each of some shards, of `count` in all."""
+        homes = np.array([shard_of(text, count) for text in self.keys], np.int64)[self.codes]
+        for shard in shards:
+            chosen = np.flatnonzero(homes == shard)
+            used, codes = compact(self.codes[chosen], len(self.keys))
+            yield replace(
+                self,
+                stream=shard,
+                keys=[self.keys[code] for code in used.tolist()],
+                codes=codes,
+                times_ns=self.times_ns[chosen],
+                values=self.values.take(pa.array(chosen)),
+            )
+
     def row_of_spark(self) -> tuple[int, str, int, int, bytes]:
         """Return the block as a row of `ROWS`."""
         key = pa.DictionaryArray.from_arrays(
@@ -155,19 +170,27 @@ class Homes:
     """The shards of the keys that one task has seen; `texts` are those of their codes, and grow."""
 
     def __init__(self, texts: list[str], shards: int) -> None:
-        self._texts = texts
+        self.texts = texts
         self._shards = shards
-        self._homes = np.zeros(0, np.int64)
+        self._homes = np.zeros(0, np.uint16)
 
     def split(self, codes: Column) -> Iterator[tuple[Column, list[str], Column]]:
-        """Yield for each shard: which messages are its, their keys, and the codes of these."""
-        new = [shard_of(text, self._shards) for text in self._texts[len(self._homes) :]]
-        self._homes = np.append(self._homes, np.array(new, np.int64))
-        homes = self._homes[codes]
+        """Yield for each shard: the places of its messages, their keys, and the codes of these."""
+        new = [shard_of(text, self._shards) for text in self.texts[len(self._homes) :]]
+        self._homes = np.append(self._homes, np.array(new, self._homes.dtype))
+        # By sorting once: a pass over all messages for each of many shards would cost more.
+        used, numbers = compact(codes, len(self.texts))
+        by_home = np.argsort(self._homes[used], kind="stable")
+        used, places = used[by_home], np.argsort(by_home)[numbers]
+        order = np.argsort(self._homes[codes], kind="stable")
+        edges = np.arange(self._shards + 1)
+        keys_at = np.searchsorted(self._homes[used], edges)
+        messages_at = np.searchsorted(self._homes[codes[order]], edges)
         for shard in range(self._shards):
-            chosen = homes == shard
-            used, numbers = compact(codes[chosen], len(self._texts))
-            yield chosen, [self._texts[code] for code in used.tolist()], numbers
+            mine = used[keys_at[shard] : keys_at[shard + 1]]
+            chosen = order[messages_at[shard] : messages_at[shard + 1]]
+            texts = [self.texts[code] for code in mine.tolist()]
+            yield chosen, texts, places[chosen] - keys_at[shard]
 
 
 def packed(blocks: Sequence[Block]) -> pa.RecordBatch:
@@ -280,9 +303,9 @@ class Messages:
         )
 
     def block(self, stream: int, chosen: Column, keys: Sequence[str], codes: Column) -> Block:
-        """Return the chosen messages as a block for a shard; `codes` number `keys`."""
+        """Return the messages at some places as a block for a shard; `codes` number `keys`."""
         columns = [pa.array(getattr(self, name)[chosen], pa.int64()) for name in _CARRIED]
-        columns.append(self.bodies.filter(pa.array(chosen)))
+        columns.append(self.bodies.take(pa.array(chosen, pa.int64())))
         carried = pa.StructArray.from_arrays(columns, [*_CARRIED, "bodies"])
         times_ns = self.times_ns[chosen]
         return Block(stream, self.part, self.row, self.clock_ns, [*keys], codes, times_ns, carried)
@@ -290,7 +313,7 @@ class Messages:
     def block_of_reasons(self, stream: int) -> Block:
         """Return messages that were set aside as a block whose keys are the reasons."""
         numbers = np.arange(len(self.reasons))
-        return self.block(stream, np.ones(len(numbers), np.bool_), self.reasons, numbers)
+        return self.block(stream, numbers, self.reasons, numbers)
 
     @classmethod
     def of_block(cls, block: Block) -> Messages:

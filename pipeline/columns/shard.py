@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.pipeline.columns.conflation import (
-    FOREVER_NS,
     NEVER_MS,
     PUT,
     REASONS,
@@ -28,6 +28,12 @@ from tidegate.pipeline.columns.rows import (
 from tidegate.pipeline.intervals import Column, Pace
 
 ROWS_MAX = 10_000  # of a batch on its way back to Spark, whose Java holds one at a time
+BYTES_MAX = 64 * 1024 * 1024
+"""What a shard keeps at most before it is split; a task works on several times as much."""
+KEY_BYTES, ROW_BYTES = 200, 80  # a text in a dict of Python's, and a row without its value
+SPLIT, SHARDS_MAX = 4, 4_096  # how many shards a large one becomes, and most of a stream
+SAMPLED = 64  # rows whose values are weighed
+FORGOTTEN_KEYS = 10_000  # a shard remembers as many that it does not need, and twice what it does
 _SCHEMA = arrow_schema(DELIVERIES)
 
 
@@ -37,27 +43,50 @@ class Shard:
     In event time (and of recorded messages) a row goes out when the watermark passes its due time.
     In processing time all messages of a batch come at `now_ns`, and `close` says what is due then:
     what came before a flush belongs to it. With `pace=batch` a batch is an interval.
+
+    `shards` is how many there are, if it may be split.
     """
 
-    def __init__(self, conflation: Conflation, now_ns: int | None = None) -> None:
+    def __init__(
+        self, conflation: Conflation, now_ns: int | None = None, shards: int | None = None
+    ) -> None:
+        self.conflation = conflation
         self.conflator = conflation.conflator()
         self.timeline = conflation.timeline()
         self.keys: dict[str, int] = {}
         self.parts: dict[str, int] = {}
         self.now_ns = now_ns
+        self.shards = shards
+        self._named = pa.array([], pa.string())
+        self._texts: list[str] = []
+        self._codes = np.zeros(0, np.int64)
+        self._added: list[Rows] = []
+        self._is_weighed = False
 
     def add(self, found: Messages, texts: list[str]) -> Iterator[pa.RecordBatch]:
         """Take the next messages, whose codes number `texts`; yield what is due."""
         rows = self._rows(found, texts)
-        if self.now_ns is not None:
+        if self.now_ns is None:
+            self.timeline.stamp(rows, found.greatest_ns, found.clock_ns)
+        else:
             rows.times_ns = np.full(len(rows.codes), self.now_ns)
+        yield from self._add(rows)
+
+    def settle(self) -> Iterator[pa.RecordBatch]:
+        """Conflate what was added; yield what is due in event time."""
+        rows = self._joined()
+        if self.now_ns is None:
+            taken = self.timeline.take(rows)
+            yield from self._deliveries(self.conflator.add(taken, self.timeline.passed_ns))
+        elif len(rows.codes):
             self.conflator.gather(rows)
-            return
-        taken = self.timeline.add(rows, found.greatest_ns, found.clock_ns)
-        yield from self._deliveries(self.conflator.add(taken, self.timeline.passed_ns))
+        if len(self.keys) > FORGOTTEN_KEYS + 2 * (self._kept + int(self.conflator.there.sum())):
+            self._forget_keys()
+        self._is_weighed = False
 
     def close(self) -> Iterator[pa.RecordBatch]:
-        """End a batch; yield what is due in processing time."""
+        """End a batch; yield what is due."""
+        yield from self.settle()
         if self.now_ns is None:
             return
         if self.conflator.interval.pace is Pace.BATCH:
@@ -67,6 +96,7 @@ class Shard:
 
     def finish(self) -> Iterator[pa.RecordBatch]:
         """Yield all that waits or is held."""
+        yield from self.settle()
         yield from self._deliveries(
             self.conflator.add(self.timeline.finish(), self.timeline.passed_ns)
         )
@@ -74,37 +104,122 @@ class Shard:
 
     def combined(self) -> Iterator[pa.RecordBatch]:
         """Yield all that is held with saved values, for `join` of another shard."""
+        yield from self.settle()
         yield from self._deliveries(self.conflator.finish(), self.conflator.bodies.saved)
 
-    def join(self, rows: pa.RecordBatch) -> None:
+    def join(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Take what others have combined of later messages, in processing time."""
         count = rows.num_rows
-        keys, files, blocks = (rows.column(name).to_pylist() for name in ("key", "file", "block"))
-        parts = list(map(part_of, files, blocks))
         messages, lasts, firsts = (
             np.asarray(rows.column(name)) for name in ("messages", "position", "first")
         )
         found = Rows(
-            codes=numbered(self.keys, keys),
+            codes=numbered(self.keys, rows.column("key").to_pylist()),
             times_ns=np.full(count, self.now_ns or 0),
             messages=messages,
             firsts=firsts,
             first_ms=np.asarray(pc.fill_null(rows.column("first_ms"), NEVER_MS)),
-            parts=numbered(self.parts, parts),
+            parts=self.parts_of(rows.column("file"), rows.column("block")),
             lasts=lasts,
             gone=np.full(count, PUT),
             # `combine` runs only without removals, where `absent` has no meaning.
             absent=np.zeros(count, np.bool_),
             values=self.conflator.bodies.loaded(rows.column("value")),
         )
-        self.conflator.gather(found)
+        yield from self._add(found)
+
+    @property
+    def is_large(self) -> bool:
+        """True if it keeps more than `BYTES_MAX`, and can be split.
+
+        Rows of the largest key do not count: whatever is split, they stay together.
+        """
+        if self._is_weighed or self.shards is None or self.shards * SPLIT > SHARDS_MAX:
+            return False
+        self._is_weighed = True  # until it settles again
+        kept = (self.conflator.held, self.conflator.unsent, self.timeline.waiting)
+        return KEY_BYTES * len(self.keys) + sum(map(self._bytes, kept)) > BYTES_MAX
+
+    def _bytes(self, rows: Rows) -> float:
+        count = len(rows.codes)
+        if not count:
+            return 0
+        bodies = self.conflator.bodies
+        some = np.linspace(0, count - 1, SAMPLED).astype(np.int64)
+        values = int(bodies.saved(bodies.take(rows.values, some)).nbytes) / SAMPLED
+        return (count - int(np.bincount(rows.codes).max())) * (ROW_BYTES + values)
+
+    @property
+    def _kept(self) -> int:
+        held, unsent = self.conflator.held, self.conflator.unsent
+        return len(held.codes) + len(unsent.codes) + len(self.timeline.waiting.codes)
+
+    def _add(self, rows: Rows) -> Iterator[pa.RecordBatch]:
+        """Take rows; conflate them once they are as many as those that are kept.
+
+        Conflating costs what is kept, so small pieces would cost its square.
+        """
+        self._added.append(rows)
+        if sum(len(each.codes) for each in self._added) >= self._kept:
+            yield from self.settle()
+
+    def _joined(self) -> Rows:
+        added, self._added = self._added or [Rows.none(self.conflator.bodies)], []
+        while len(added) > 1:  # in pairs, so that none is copied with each of the others
+            rest = added[len(added) // 2 * 2 :]
+            pairs = zip(added[::2], added[1::2], strict=False)
+            added = [one.then(other, self.conflator.bodies) for one, other in pairs] + rest
+        return added[0]
+
+    def _forget_keys(self) -> None:
+        """Forget keys that are not needed; the others get new numbers."""
+        kept = (self.conflator.held, self.conflator.unsent, self.timeline.waiting)
+        used = np.zeros(len(self.keys), np.bool_)
+        there = used.copy()
+        there[: len(self.conflator.there)] = self.conflator.there
+        for rows in kept:
+            used[rows.codes] = True
+        used |= there
+        self._named = self.named(np.flatnonzero(used))
+        self.keys = {text: code for code, text in enumerate(self._named.to_pylist())}
+        self.conflator.there = there[used]
+        numbers = np.cumsum(used) - 1
+        for rows in kept:
+            rows.codes = numbers[rows.codes]
+        self._texts, self._codes = [], np.zeros(0, np.int64)
+
+    def named(self, codes: Column) -> pa.Array:
+        """Return the keys that codes number."""
+        if len(self._named) < len(self.keys):
+            new = pa.array([*islice(self.keys, len(self._named), None)], pa.string())
+            self._named = pa.concat_arrays([self._named, new])
+        return self._named.take(pa.array(codes))
+
+    def _numbers(self, texts: list[str]) -> Column:
+        """Return the numbers of texts; those of a list that has grown are looked up once."""
+        if texts is not self._texts:
+            self._texts, self._codes = texts, np.zeros(0, np.int64)
+        new = numbered(self.keys, texts[len(self._codes) :])
+        self._codes = np.append(self._codes, new)
+        return self._codes
+
+    def parts_of(self, files: pa.Array, blocks: pa.Array) -> Column:
+        """Return the numbers of the parts of `file` and `block`, which are few."""
+        files = files.dictionary_encode()
+        names = files.dictionary.to_pylist()
+        blocks, of_blocks = np.unique(np.asarray(blocks), return_inverse=True)
+        pairs = np.asarray(files.indices).astype(np.int64) * len(blocks) + of_blocks
+        found, places = np.unique(pairs, return_inverse=True)
+        pieces = zip(*np.divmod(found, len(blocks)), strict=True) if len(found) else ()
+        parts = [part_of(names[file], int(blocks[block])) for file, block in pieces]
+        return numbered(self.parts, parts)[places]
 
     def _rows(self, found: Messages, texts: list[str]) -> Rows:
         count = len(found.codes)
         # A removal is no message: it adds nothing to the count of its row.
         put = np.where(found.gone == PUT, found.counts, 0)
         return Rows(
-            codes=numbered(self.keys, texts)[found.codes],
+            codes=self._numbers(texts)[found.codes],
             times_ns=found.times_ns,
             messages=put,
             firsts=found.firsts,
@@ -128,7 +243,7 @@ class Shard:
         # for.
         at_once = self.now_ns is not None and self.conflator.interval.pace is Pace.BATCH
         columns = {
-            "key": named(self.keys, rows.codes),
+            "key": self.named(rows.codes),
             **placed(self.parts, rows.parts),
             "position": rows.lasts,
             "value": pc.if_else(is_put, values, pa.scalar(None, pa.binary())),
@@ -167,11 +282,6 @@ def numbered(numbers: dict[str, int], texts: Sequence[str]) -> Column:
     return np.array([numbers.setdefault(text, len(numbers)) for text in texts], np.int64)
 
 
-def named(texts: dict[str, int], codes: Column) -> pa.Array:
-    """Return the texts that codes number."""
-    return pa.array([*texts], pa.string()).take(pa.array(codes))
-
-
 def placed(parts: dict[str, int], codes: Column) -> dict[str, pa.Array]:
     """Return the columns `file` and `block` of the parts that codes number."""
     files, blocks = zip(*map(file_and_block, parts), strict=True) if parts else ((), ())
@@ -185,100 +295,3 @@ def placed(parts: dict[str, int], codes: Column) -> dict[str, pa.Array]:
 def milliseconds(times_ms: Column) -> pa.Array:
     """Return times of publication, null where they are unknown."""
     return pa.array(times_ms, pa.int64(), mask=times_ms == NEVER_MS)
-
-
-# --- a shard as a table between two batches: restored, it continues as if there was no break
-#
-# Rows are of a `kind`: `held` and `waiting` in their order, `untold` (a key that came and went
-# unsent; its messages count with its next row) and `there` (a key whose record exists). The
-# schema's metadata has the times.
-
-GREATEST, PASSED, DUE, KEYS = b"greatest_ns", b"passed_ns", b"due_ns", b"keys"
-FAILURES = b"failures"
-HELD, WAITING, UNSENT, THERE = "held", "waiting", "untold", "there"  # words in saved tables
-_NUMBERS = ["times_ns", "messages", "firsts", "first_ms", "lasts", "gone"]
-
-
-def saved(shard: Shard) -> pa.Table:
-    """Save a shard, with the notes `GREATEST`, `PASSED`, the earliest `DUE`, and `KEYS`.
-
-    `FAILURES` of the merger are all since the stream began.
-    """
-    conflator, timeline = shard.conflator, shard.timeline
-    passed_ns = timeline.passed_ns if shard.now_ns is None else shard.now_ns
-    times_ns = conflator.held.times_ns
-    due_ns = conflator.interval.due_ns(times_ns).min() if len(times_ns) else FOREVER_NS
-    notes = {
-        GREATEST: timeline.greatest_ns,
-        PASSED: passed_ns,
-        DUE: due_ns,
-        KEYS: len(np.unique(conflator.held.codes)),
-        FAILURES: conflator.bodies.failures,
-    }
-    tables = [_table(shard, kind, rows) for kind, rows in _rows(shard)]
-    tables.append(_there(shard, tables[0].schema))
-    return pa.concat_tables(tables).replace_schema_metadata(
-        {note: str(value) for note, value in notes.items()}
-    )
-
-
-def restored(table: pa.Table, conflation: Conflation, now_ns: int | None = None) -> Shard:
-    """Restore a shard from its table; in processing time its clock does not run back."""
-    notes = table.schema.metadata
-    passed_ns = int(notes[PASSED])
-    shard = Shard(conflation, None if now_ns is None else max(now_ns, passed_ns))
-    conflator, timeline = shard.conflator, shard.timeline
-    timeline.greatest_ns, timeline.passed_ns = int(notes[GREATEST]), passed_ns
-    # Tables of streams that began without this note are still read.
-    conflator.bodies.failures = int(notes.get(FAILURES, 0))
-    kinds = np.array(table.column("kind").to_pylist(), dtype=object)
-    conflator.held = _loaded(shard, table, kinds == HELD)
-    timeline.waiting = _loaded(shard, table, kinds == WAITING)
-    conflator.unsent = _loaded(shard, table, kinds == UNSENT)
-    there = table.filter(pa.array(kinds == THERE)).column("key").to_pylist()
-    codes = [shard.keys.setdefault(text, len(shard.keys)) for text in there]
-    conflator.there = np.zeros(len(shard.keys), np.bool_)
-    conflator.there[codes] = True
-    return shard
-
-
-def _rows(shard: Shard) -> Iterator[tuple[str, Rows]]:
-    yield HELD, shard.conflator.held
-    yield WAITING, shard.timeline.waiting
-    yield UNSENT, shard.conflator.unsent
-
-
-def _table(shard: Shard, kind: str, rows: Rows) -> pa.Table:
-    columns = {
-        "kind": pa.array([kind] * len(rows.codes), pa.string()),
-        "key": named(shard.keys, rows.codes),
-        **placed(shard.parts, rows.parts),
-        **{name: pa.array(getattr(rows, name), pa.int64()) for name in _NUMBERS},
-        "absent": pa.array(rows.absent, pa.bool_()),
-        "value": shard.conflator.bodies.saved(rows.values),
-    }
-    return pa.table(columns)
-
-
-def _there(shard: Shard, schema: pa.Schema) -> pa.Table:
-    codes = np.flatnonzero(shard.conflator.there)
-    count = len(codes)
-    columns = {field.name: pa.nulls(count, field.type) for field in schema}
-    columns |= {"kind": pa.array([THERE] * count, pa.string()), "key": named(shard.keys, codes)}
-    return pa.table(columns, schema=schema)
-
-
-def _loaded(shard: Shard, table: pa.Table, chosen: Column) -> Rows:
-    found = table.filter(pa.array(chosen, pa.bool_())).combine_chunks()
-    keys, files, blocks = (found.column(name).to_pylist() for name in ("key", "file", "block"))
-    parts = list(map(part_of, files, blocks))
-    value = found.column("value")
-    return Rows(
-        codes=numbered(shard.keys, keys),
-        parts=numbered(shard.parts, parts),
-        absent=found.column("absent").to_numpy().astype(np.bool_),
-        values=shard.conflator.bodies.loaded(
-            value.chunk(0) if value.num_chunks else pa.array([], pa.binary())
-        ),
-        **{name: found.column(name).to_numpy().astype(np.int64) for name in _NUMBERS},
-    )

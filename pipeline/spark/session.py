@@ -152,6 +152,10 @@ def open_session(master: str, jars: Sequence[Path] = ()) -> SparkSession:
     Raises:
         SparkUnavailable: Java or PySpark is missing or too old, or Spark does not start.
     """
+    if master.startswith("sc://"):
+        raise SparkUnavailable(
+            "Spark Connect has no driver in this process: --master takes spark:// or local"
+        )
     require_java()
     if find_spec("pyspark") is None:
         raise SparkUnavailable(

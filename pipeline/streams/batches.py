@@ -12,7 +12,7 @@ import msgspec
 from tidegate.pipeline.columns.conflation import Conflation
 from tidegate.pipeline.columns.intake import combine, merge
 from tidegate.pipeline.columns.rows import DELIVERIES, shuffle_partitions
-from tidegate.pipeline.columns.shard import FAILURES, KEYS
+from tidegate.pipeline.columns.saving import FAILURES, KEYS
 from tidegate.pipeline.connection import gateway_at
 from tidegate.pipeline.definitions.source import TopicSource
 from tidegate.pipeline.definitions.stream import StreamDefinition

@@ -20,7 +20,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from tidegate.pipeline.columns.rows import PUBLISHED
-from tidegate.pipeline.columns.shard import DUE
+from tidegate.pipeline.columns.saving import DUE
 from tidegate.pipeline.streams.shard_state import ShardState
 
 if TYPE_CHECKING:

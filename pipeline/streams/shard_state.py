@@ -11,7 +11,7 @@ Batch n removes tables before n - 1. All nodes share the folder.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -33,9 +33,10 @@ from tidegate.pipeline.columns.rows import (
     part_of,
     to_tasks,
 )
-from tidegate.pipeline.columns.shard import Shard, restored, saved
+from tidegate.pipeline.columns.saving import part_of_shard, restored, saved
+from tidegate.pipeline.columns.shard import SPLIT, Shard
 from tidegate.pipeline.errors import CheckpointMismatch
-from tidegate.pipeline.intervals import MILLISECOND_NS
+from tidegate.pipeline.intervals import MILLISECOND_NS, Pace
 from tidegate.pipeline.sinks.sink import END, Batch, attempt
 
 if TYPE_CHECKING:
@@ -64,31 +65,47 @@ class ShardState:
     def shards(self, label: str | None, new: int) -> int:
         """Return the number of shards: as before, or `new` for a stream that begins.
 
+        A batch that splits a shard says of its parts that there are more; then there are of all.
+
         Raises:
             CheckpointMismatch: one of their tables is not there.
         """
         if label is None:
             return new
-        found = sorted((self.folder / label).glob("*.arrow"))
-        # The number is fixed when a stream begins: a key's state must not change its shard.
-        shards = int(self.notes(found[0])[SHARDS]) if found else 1
+        paths = sorted((self.folder / label).glob("*.arrow"))
+        counts = {int(path.stem): int(self.notes(path)[SHARDS]) for path in paths}
+        shards = max(counts.values(), default=1)
         for shard in range(shards):
-            if not self.path(label, shard).exists():
+            if _table_of(shard, shards, counts.get) is None:
                 raise self._missing(self.path(label, shard))
         return shards
 
-    def read(self, label: str, shard: int) -> pa.Table:
-        """Return what a shard held.
+    def read(self, label: str, shard: int, shards: int | None = None) -> pa.Table:
+        """Return what a shard held; with `shards`, the table may be of one that was split later.
 
         Raises:
             CheckpointMismatch: it is not there, or cannot be read.
         """
-        path = self.path(label, shard)
+        if shards is None:
+            return self._read(self.path(label, shard))
+        number = _table_of(shard, shards, lambda number: self._count(label, number))
+        if number is None:
+            raise self._missing(self.path(label, shard))
+        table = self._read(self.path(label, number))
+        count = int(table.schema.metadata[SHARDS])
+        return table if count == shards else part_of_shard(table, count, shard, shards)
+
+    def _read(self, path: Path) -> pa.Table:
         try:
             with pa.OSFile(str(path)) as file:
                 return pa.ipc.open_file(file).read_all()
         except (OSError, pa.ArrowInvalid):
             raise self._missing(path) from None
+
+    def _count(self, label: str, shard: int) -> int | None:
+        """Return how many shards there are for a table; None if it is not there."""
+        path = self.path(label, shard)
+        return int(self.notes(path)[SHARDS]) if path.exists() else None
 
     def write(self, label: str, shard: int, table: pa.Table, attempt: int) -> None:
         """Keep what a shard holds; `table` has its `SHARDS` in the schema's notes."""
@@ -170,6 +187,15 @@ class ShardState:
         )
 
 
+def _table_of(shard: int, shards: int, count_of: Callable[[int], int | None]) -> int | None:
+    """Return the number of the table that has a shard: its own, or that of one before a split."""
+    while count_of(shard % shards) != shards:
+        if shards % SPLIT:
+            return None
+        shards //= SPLIT
+    return shard % shards
+
+
 def _number(path: Path) -> int:
     return int(path.name.removesuffix(END))
 
@@ -210,16 +236,20 @@ class ShardBatch:
             CheckpointMismatch: what it held is not there.
         """
         now_ns = None if self.now_ms is None else self.now_ms * MILLISECOND_NS
+        # In event time with pace=batch all keys share the openings of intervals.
+        is_whole = self.now_ms is None and self.asked.interval.pace is Pace.BATCH
+        shards = None if is_whole else self.shards
         if self.before is None:
-            return Shard(self.asked, now_ns)
-        return restored(self.held.read(self.before, number), self.asked, now_ns)
+            return Shard(self.asked, now_ns, shards)
+        table = self.held.read(self.before, number, self.shards)
+        return restored(table, self.asked, now_ns, shards)
 
     def end_shard(self, number: int, shard: Shard) -> Iterator[pa.RecordBatch]:
         """Yield what a shard sends at the end of the batch, then keep it for the next batch."""
         yield from shard.finish() if self.batch.is_end else shard.close()
         # After the rows, for these leave the shard; if the task fails its table is written again.
         table = saved(shard)
-        notes = {**table.schema.metadata, SHARDS: str(self.shards)}
+        notes = {**table.schema.metadata, SHARDS: str(shard.shards or self.shards)}
         noted = table.replace_schema_metadata(notes)
         self.held.write(self.batch.label, number, noted, attempt())
 
@@ -247,7 +277,6 @@ def _conflated(blocks: DataFrame, shard_batch: ShardBatch) -> DataFrame:
 def _empty_blocks(spark: SparkSession, shard_batch: ShardBatch) -> DataFrame:
     """Return an empty block for each shard."""
     blocks: list[Block] = [
-        NOTHING.block(number, NONE.astype(np.bool_), [], NONE)
-        for number in range(shard_batch.shards)
+        NOTHING.block(number, NONE, [], NONE) for number in range(shard_batch.shards)
     ]
     return spark.createDataFrame([block.row_of_spark() for block in blocks], ROWS)

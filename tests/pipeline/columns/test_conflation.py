@@ -67,7 +67,8 @@ def taken(lateness: int, *steps: tuple[str, int | None]) -> list[tuple[int, int]
     line = Timeline(lateness, Newest())
     found = rows(*steps)
     greatest = np.maximum.accumulate(found.times_ns)
-    first = line.add(found, greatest, int(greatest[-1]))
+    line.stamp(found, greatest, int(greatest[-1]))
+    first = line.take(found)
     last = line.finish()
     values = [*first.values.to_pylist(), *last.values.to_pylist()]
     return list(zip(map(int, values), [*first.times_ns.tolist(), *last.times_ns.tolist()],
@@ -101,9 +102,12 @@ def test_messages_are_taken_in_the_order_of_their_effective_times(
 @rule("pipeline-1", "pipeline-2")
 def test_after_the_end_nothing_is_earlier() -> None:
     line = Timeline(10, Newest())
-    assert len(line.add(rows(("a", 100)), np.array([100]), 100).codes) == 0
+    first, second = rows(("a", 100)), rows(("b", 95))
+    line.stamp(first, np.array([100]), 100)
+    assert len(line.take(first).codes) == 0
     assert line.finish().times_ns.tolist() == [100]
-    assert line.add(rows(("b", 95)), np.array([95]), 95).times_ns.tolist() == [100]
+    line.stamp(second, np.array([95]), 95)
+    assert line.take(second).times_ns.tolist() == [100]
 
 
 REDUCERS = "[/v:sum,/v:max@hi,/v:first@open,/v:count@n]"

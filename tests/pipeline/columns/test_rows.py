@@ -68,7 +68,7 @@ FOUND = Messages(
 
 
 def test_some_of_them_travel_as_a_block() -> None:
-    chosen = np.array([True, False, True, False])
+    chosen = np.array([0, 2])
     [block] = unpacked(iter([packed([FOUND.block(3, chosen, ["x", "y"], np.array([1, 0]))])]))
     found = Messages.of_block(block)
     assert (block.stream, found.part, found.row, found.clock_ns) == (3, FOUND.part, 7, 30)

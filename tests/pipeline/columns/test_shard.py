@@ -37,7 +37,8 @@ from tidegate.pipeline.columns import shard
 from tidegate.pipeline.columns.conflation import Conflation
 from tidegate.pipeline.columns.intake import Intake
 from tidegate.pipeline.columns.rows import PUBLISHED, arrow_schema
-from tidegate.pipeline.columns.shard import DUE, FAILURES, KEYS, Shard, refused, restored, saved
+from tidegate.pipeline.columns.saving import DUE, FAILURES, KEYS, restored, saved
+from tidegate.pipeline.columns.shard import Shard, refused
 from tidegate.pipeline.columns.times import TimeField
 from tidegate.pipeline.intervals import MILLISECOND_NS, Interval, Pace
 

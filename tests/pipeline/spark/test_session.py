@@ -137,6 +137,11 @@ def test_what_py4j_logs_to_the_root_logger_is_not_printed(
     assert caplog.messages == ["/elsewhere/source.py"]
 
 
+def test_spark_connect_is_refused() -> None:
+    with pytest.raises(SparkUnavailable, match="Spark Connect has no driver in this process"):
+        open_session("sc://somewhere:15002")
+
+
 def test_no_java_is_one_sentence_and_exit_78(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -11,7 +11,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from tests.pipeline.journals import Journals
 from tests.support.deadlines import HANGS_S
 from tests.support.rules import rule
-from tidegate.pipeline.columns.shard import DUE
+from tidegate.pipeline.columns.saving import DUE
 from tidegate.pipeline.streams.clock import ClockReader
 from tidegate.pipeline.streams.shard_state import SHARDS, ShardState
 from tidegate.pipeline.streams.stream import Stream

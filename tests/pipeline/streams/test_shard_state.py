@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from tidegate.keys.path import FieldPath
+from tidegate.keys.reducers import Reduce
 from tidegate.keys.spec import KeySpec
+from tidegate.pipeline.columns import shard as shards_module
 from tidegate.pipeline.columns.conflation import Conflation
 from tidegate.pipeline.columns.intake import conflate_blocks, cut_messages
-from tidegate.pipeline.columns.rows import PUBLISHED, arrow_schema
+from tidegate.pipeline.columns.rows import (
+    ARROW_ROWS,
+    ORDER,
+    PUBLISHED,
+    arrow_schema,
+    packed,
+    shard_of,
+)
+from tidegate.pipeline.columns.saving import FAILURES
 from tidegate.pipeline.columns.times import TimeField
 from tidegate.pipeline.errors import CheckpointMismatch
 from tidegate.pipeline.intervals import Interval, Pace
 from tidegate.pipeline.sinks.sink import Batch
-from tidegate.pipeline.streams.shard_state import SHARDS, ShardBatch, ShardState
+from tidegate.pipeline.streams.shard_state import NONE, NOTHING, SHARDS, ShardBatch, ShardState
 
 
 def batch(number: int, *, is_end: bool = False) -> Batch:
@@ -102,20 +113,31 @@ ASKED = Conflation(
 )  # fmt: skip
 
 
-def conflated(folder: Path, number: int, *bodies: bytes, is_end: bool = False) -> list[object]:
-    """What the only shard sends in a batch."""
+def conflated(
+    folder: Path, number: int, *bodies: bytes, is_end: bool = False, asked: Conflation = ASKED
+) -> list[object]:
+    """What all shards send in a batch, of which there is one at first; pages have four messages."""
     batch, held = Batch(number, 1, "q", is_end=is_end), ShardState(folder)
     before = held.before(batch)
-    shard_batch = ShardBatch(ASKED, held, batch, before, held.shards(before, 1), now_ms=None)
+    shards = held.shards(before, 1)
+    shard_batch = ShardBatch(asked, held, batch, before, shards, now_ms=None)
     rows = [{"file": f"{number}", "block": 0, "body": body} for body in bodies]
     published = pa.RecordBatch.from_pylist(rows, schema=arrow_schema(PUBLISHED))
-    blocks = cut_messages(iter([published]), ASKED, 1)
+    pages = (published.slice(at, 4) for at in range(0, max(1, len(rows)), 4))
+    cut = pa.Table.from_batches(
+        [*cut_messages(pages, asked, shards), *empty_blocks(shards)], ARROW_ROWS
+    )
+    blocks = iter(cut.sort_by([(name, "ascending") for name in ORDER]).to_batches())
     found = [
         row
         for page in conflate_blocks(blocks, shard_batch.open_shard, shard_batch.end_shard)
         for row in page.to_pylist()
     ]
     return [row["refused"] or (row["key"], row["messages"]) for row in found]
+
+
+def empty_blocks(shards: int) -> list[pa.RecordBatch]:
+    return [packed([NOTHING.block(number, NONE, [], NONE)]) for number in range(shards)]
 
 
 def test_held_rows_continue_with_the_next_batch(tmp_path: Path) -> None:
@@ -134,3 +156,52 @@ def test_a_damaged_table_is_an_error(tmp_path: Path) -> None:
     ShardState(tmp_path).path("000000000", 0).write_bytes(b"")
     with pytest.raises(Exception, match="missing or damaged"):
         conflated(tmp_path, 1, b'{"k":1,"t":1}')
+
+
+LINES = [b'{"k":%d,"t":%d,"n":%d}' % (n * 7 % 61, 1_000 + 8 * n, n) for n in range(480)]
+
+
+@pytest.mark.parametrize("reduce", [None, Reduce.parse("[/n:sum,/n:first@of]")])
+@pytest.mark.parametrize("pace", Pace)
+def test_a_large_shard_is_split_and_sends_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pace: Pace, reduce: Reduce | None
+) -> None:
+    asked = replace(ASKED, interval=Interval(SECOND, pace), reduce=reduce, lateness_ns=SECOND // 10)
+
+    def sent(folder: Path) -> list[list[object]]:
+        batches = [LINES[at : at + 160] for at in range(0, len(LINES), 160)]
+        found = [conflated(folder, at, *each, asked=asked) for at, each in enumerate(batches)]
+        found.append(conflated(folder, len(batches) - 1, is_end=True, asked=asked))
+        return [sorted(each, key=str) for each in found]
+
+    expected = sent(tmp_path / "whole")
+    monkeypatch.setattr(shards_module, "BYTES_MAX", 3_000)
+    assert sent(tmp_path / "split") == expected
+    tables = len([*(tmp_path / "split/000000002").iterdir()])
+    # In event time with pace=batch all keys share the openings of intervals.
+    assert tables == 1 if pace is Pace.BATCH else tables > 4
+
+
+def test_a_shard_of_one_key_is_not_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shards_module, "BYTES_MAX", 3_000)
+    late = replace(ASKED, lateness_ns=1_000 * SECOND)
+    conflated(tmp_path, 0, *(b'{"k":1,"t":%d}' % n for n in range(200)), asked=late)
+    assert len([*(tmp_path / "000000000").iterdir()]) == 1
+
+
+def test_shards_that_were_not_split_are_parts_of_their_tables(tmp_path: Path) -> None:
+    held = ShardState(tmp_path)
+    keys = [f"[{n}]" for n in range(40)]
+    for number, shards in ((0, 8), (1, 2), (2, 8), (4, 8), (6, 8)):
+        own = pa.table({"key": [key for key in keys if shard_of(key, shards) == number]})
+        notes = {SHARDS: str(shards), FAILURES: "3"}
+        held.write("000000000", number, own.replace_schema_metadata(notes), 1)
+    assert held.shards("000000000", 2) == 8
+    for number in range(8):
+        found = held.read("000000000", number, 8)
+        assert found.column("key").to_pylist() == [k for k in keys if shard_of(k, 8) == number]
+        failures = {1: b"3"}.get(number, b"0") if number % 2 else b"3"
+        assert found.schema.metadata[FAILURES] == failures
+    held.path("000000000", 4).unlink()
+    with pytest.raises(CheckpointMismatch, match=r"000000000/0004.arrow is missing or damaged"):
+        held.shards("000000000", 2)
