@@ -49,22 +49,24 @@ class Task(NamedTuple):
 
 def figures() -> Iterator[Figure]:
     """Yield the figures of the same stream on each cluster."""
-    for workers in WORKERS:
-        with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as place:
-            yield from _with_workers(Path(place), workers)
+    # One configuration for all: this process has one Java, which reads it once.
+    with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as place:
+        folder = Path(place)
+        for name in ("conf", "events"):
+            (folder / name).mkdir()
+        settings = folder / "conf" / "spark-defaults.conf"
+        settings.write_text(SETTINGS.format(folder=folder), encoding="utf-8")
+        for workers in WORKERS:
+            yield from _with_workers(folder, folder / str(workers), workers)
 
 
-def _with_workers(folder: Path, workers: int) -> Iterator[Figure]:
+def _with_workers(common: Path, folder: Path, workers: int) -> Iterator[Figure]:
     from bench.spark import scale
 
-    (folder / "in").mkdir()
+    (folder / "in").mkdir(parents=True)
     for number in range(FILES):
         scale.write_messages(folder / "in", number, (n % KEYS for n in range(MESSAGES // FILES)))
-    for name in ("conf", "events"):
-        (folder / name).mkdir()
-    settings = folder / "conf" / "spark-defaults.conf"
-    settings.write_text(SETTINGS.format(folder=folder), encoding="utf-8")
-    with watched() as seen, _cluster(folder, workers) as master:
+    with watched() as seen, _cluster(common, workers) as master:
         spark = open_session(master)
         try:
             ran = scale.run(spark, folder, "cluster", WAY)
@@ -72,7 +74,7 @@ def _with_workers(folder: Path, workers: int) -> Iterator[Figure]:
             close_session(spark)
     counted = range(1, FILES)  # the first batch starts the Python workers
     batches = [ran.batches[number] for number in counted]
-    stages = _stages(folder / "events")
+    stages = _stages(common / "events")
     messages, begin, end = MESSAGES // FILES, batches[0][0], batches[-1][1]
     named = f"{workers} worker{'s'[: workers > 1]}"
     for role, what in (("executor", "tasks"), ("driver", "driver")):
@@ -99,7 +101,7 @@ def _with_workers(folder: Path, workers: int) -> Iterator[Figure]:
 
 def _stages(folder: Path) -> dict[int, list[list[Task]]]:
     """Return the tasks of each stage of each batch, in the order of the stages."""
-    [log] = [path for path in folder.iterdir() if not path.name.startswith(".")]
+    log = max(folder.iterdir(), key=lambda path: path.stat().st_mtime)
     batch_of: dict[int, int] = {}
     found: dict[int, dict[int, list[Task]]] = {}
     for line in log.read_text(encoding="utf-8").splitlines():
