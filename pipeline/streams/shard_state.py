@@ -31,6 +31,7 @@ from tidegate.pipeline.columns.rows import (
     Messages,
     bound_batches,
     part_of,
+    shuffle_partitions,
     to_tasks,
 )
 from tidegate.pipeline.columns.saving import part_of_shard, restored, saved
@@ -271,7 +272,8 @@ def _conflated(blocks: DataFrame, shard_batch: ShardBatch) -> DataFrame:
     task = partial(
         conflate_blocks, open_shard=shard_batch.open_shard, end_shard=shard_batch.end_shard
     )
-    return to_tasks(blocks, shard_batch.shards).mapInArrow(task, DELIVERIES)
+    tasks = min(shard_batch.shards, shuffle_partitions(blocks.sparkSession))
+    return to_tasks(blocks, tasks).mapInArrow(task, DELIVERIES)
 
 
 def _empty_blocks(spark: SparkSession, shard_batch: ShardBatch) -> DataFrame:
