@@ -184,9 +184,8 @@ def _published_at_once(
     if entry is None or len(payload) > gateway.settings.request_bytes_max:
         return None
     # Before they are checked: where they are too many, the route checks them in steps.
-    if not gateway.writer.writes_at_once(entry, messages, len(payload)):
-        return None
-    if holds is not None and not holds():
+    writes_at_once = gateway.writer.writes_at_once(entry, messages, len(payload))
+    if not writes_at_once or (holds is not None and not holds()):
         return None
     try:
         gateway.quotas.check_publish(subject)
@@ -320,8 +319,7 @@ async def _journal(
     held = await _looked_back(gateway, name, bookmark)
     writer = EnvelopeWriter(name, held.epoch, "publish", kind=kind, shown=Shown(timestamp=True))
     seen = held.bookmark(held.beginning) if bookmark is None else bookmark
-    # The journal is in memory and the archive is files, so the archive is read only beyond the
-    # journal.
+    # Only beyond the journal: that is in memory, and the archive is files.
     if gateway.archive and held.reaches(seen) and not held.journal_reaches(seen):
         # The header goes out before the rows are read, so the end of the page is settled first.
         through = min(seen.offset + limit, held.head)
