@@ -128,8 +128,10 @@ function trace(link, row, filter, interval, signal) {
       const options = interval === "none" ? "" : `conflation=${interval}`;
       const opened = await link.ask("POST", "/v1/sessions", { json: { subscriptions: [{ topic: row.topic, options, filter }] } });
       signal.addEventListener("abort", () => void link.ask("DELETE", `/v1/sessions/${opened.session}`).catch(() => {}));
-      // A trace is of a reader: without one the gateway decides nothing.
-      void link.follow(opened.events, signal, () => {}).catch(() => {});
+      // A trace is of a reader: without one the gateway decides nothing, and the trace ends.
+      await new Promise((reads, fails) => {
+        link.follow(opened.events, signal, (name) => name === "hello" && reads(name)).then(() => fails(new Error("The stream has ended.")), fails);
+      });
       await traceInto(link, `/v1/sessions/${opened.session}/subscriptions/${opened.subscriptions[0].sub}/trace`, lines, signal);
     } catch (error) {
       if (!signal.aborted) lines.append(`${reasonOf(error)}\n`);
