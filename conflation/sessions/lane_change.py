@@ -119,8 +119,9 @@ def _turned(
         pairs = yield from _put_after(subscriber, pairs, new, changed, rows_max)
     if new.is_stateless:
         member.unreported = None  # it counts nothing
-    keys += [key for key, _ in pairs]
-    return [row for _, row in pairs]
+    piece_max = rows_max and CHEAP * rows_max
+    keys += yield from in_pieces(pairs, piece_max, lambda some: [key for key, _ in some])
+    return (yield from in_pieces(pairs, piece_max, lambda some: [row for _, row in some]))
 
 
 # --- What another filter, or another selection of fields, shows and hides

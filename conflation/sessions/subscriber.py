@@ -216,6 +216,7 @@ class Subscriber:
         self.member.delivered += deliveries(batch.frames)
         if cursor.is_done:
             self.catch_up = None
+            self.topic.discard([[*cursor.rows], [*cursor.keys]])
             if self.queues and self.has_more:
                 batch.low_water = None  # the queue after it has not drained
         return batch

@@ -72,7 +72,7 @@ class Topic:
         self.bytes_in = 0
         self.archived: Archived | None = None
         self.replays = SharedReplays()
-        self._discard_later = discard
+        self.discard: Discard = discard or (lambda _: None)
         self._index: FeedIndex[Feed] = FeedIndex()
         # Feeds that the last call of `publish` has filled and that someone queues.
         self._queued: list[Feed] = []
@@ -85,7 +85,7 @@ class Topic:
 
     def successor(self, epoch: str) -> Topic:
         """Return the topic in another epoch, with nothing in it; what has come in still counts."""
-        topic = Topic(self.name, self.definition, epoch, self._discard_later)
+        topic = Topic(self.name, self.definition, epoch, self.discard)
         # Counters of a metric must not fall.
         topic.messages_in, topic.removals_in = self.messages_in, self.removals_in
         topic.bytes_in = self.bytes_in
@@ -249,7 +249,7 @@ class Topic:
             if build.is_there:
                 self.release(build.feed)
             elif build.feed.id not in self.feeds:
-                self._discard(build.feed.contents())
+                self.discard(build.feed.contents())
         self._built = [each for each in self._built if each is not build]
 
     def release(self, feed: Feed) -> None:
@@ -261,7 +261,7 @@ class Topic:
         """Forget a lane without members, and its feed if that has no other."""
         feed = self.feeds[lane.id.feed]
         feed.drop_lane(lane)
-        self._discard(lane.contents())
+        self.discard(lane.contents())
         self.drop_unused(feed)
 
     @contextmanager
@@ -283,17 +283,13 @@ class Topic:
         if not feed.lanes and feed is not self.sow and feed not in self._held:
             del self.feeds[feed.id]
             self._index.discard(feed, feed.id.filter)
-            self._discard(feed.contents())
+            self.discard(feed.contents())
 
     def discard_all(self) -> None:
         """Give up what it holds: it has ended, or begun anew."""
         for feed in self.feeds.values():
-            self._discard(feed.contents())
-        self._discard(self.journal.contents())
-
-    def _discard(self, contents: Sequence[Container]) -> None:
-        if self._discard_later is not None:
-            self._discard_later(contents)
+            self.discard(feed.contents())
+        self.discard(self.journal.contents())
 
     def lane(self, lane_id: LaneId) -> tuple[Feed, Lane]:
         """Return the lane of this id and its feed."""

@@ -116,8 +116,8 @@ MEMBERS: dict[str, Planted] = {
     "what is held stays behind": (
         CHANGES,
         "conflation/sessions/lane_change.py",
-        "        pairs = finished(_put_after(subscriber, old, pending, None))",
-        "        pairs = finished(_put_after(subscriber, old, [], None))",
+        "    pairs = yield from _put_after(subscriber, earlier, old, rows, rows_max)",
+        "    pairs = yield from _put_after(subscriber, earlier, old, [], rows_max)",
     ),
     "a position is not taken along": (
         CHANGES,

@@ -53,8 +53,8 @@ SUMS: dict[str, Planted] = {
     "a move forgets what came and went": (
         RECEIPTS,
         "conflation/sessions/lane_change.py",
-        "            member.miss(row_key, messages)",
-        "            pass",
+        "        member.miss(row_key, messages)",
+        "        pass",
     ),
     "the removal of a key never sent takes its messages with it": (
         RECEIPTS,
