@@ -288,8 +288,8 @@ def _record(number: int) -> bytes:
 
 def _attack(port: int, name: str) -> None:
     """Attack a gateway in one way, for a bounded time."""
-    # It has all that the publisher and the subscriber leave of their core. Merely nice, it kept
-    # them waiting for some milliseconds, which counted as the gateway's.
+    # It has all that the publisher and the subscriber leave of their core. Were it merely nice, a
+    # slice of its could keep them waiting for milliseconds, which would count as the gateway's.
     os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
