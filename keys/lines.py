@@ -66,7 +66,7 @@ class LineReader:
         if len(piece) > bytes_max and max(map(len, lines), default=0) > bytes_max:
             return None
         # A line break is no part of a UTF-8 sequence: the lines are valid exactly if the piece is.
-        if not (piece.isascii() or _is_utf8(piece)):
+        if not (piece.isascii() or is_utf8(piece)):
             return None
         try:
             records = list(map(self._decode, lines))
@@ -84,7 +84,8 @@ class LineReader:
         return Lines(list(map(one_line if b"\r" in piece else bytes.strip, lines)), keys)
 
 
-def _is_utf8(piece: bytes) -> bool:
+def is_utf8(piece: bytes) -> bool:
+    """Return True if bytes are UTF-8."""
     try:
         piece.decode()
     except UnicodeDecodeError:

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as arrow_csv
 
 from tidegate.keys.errors import JsonInvalid
+from tidegate.keys.lines import is_utf8
 from tidegate.pipeline.files.cells import values_of
 from tidegate.pipeline.files.form import Form
 from tidegate.pipeline.files.objects import SHOWN_MAX, beyond_json, joined, objects_of
@@ -120,16 +121,8 @@ def _is_utf_8(lines: pa.Array) -> Column:
     try:
         lines.view(pa.string()).validate(full=True)
     except pa.ArrowInvalid:
-        return np.array([_is_text(line) for line in lines.to_pylist()], np.bool_)
+        return np.array([is_utf8(line) for line in lines.to_pylist()], np.bool_)
     return np.ones(len(lines), np.bool_)
-
-
-def _is_text(line: bytes) -> bool:
-    try:
-        line.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 # --- splitting; an empty cell is null, quoted or not
