@@ -257,9 +257,15 @@ def goodbye(reason: CloseReason, retry_ms: int, id_text: str = "") -> bytes:
 
 
 def unsubscribed(end: Unsubscribed, id_text: str = "") -> bytes:
-    """Encode the end of a subscription in a topic."""
-    document = {"sub": end.name, "topic": end.topic, "reason": end.reason}
-    return event("unsubscribed", document, id_text=id_text)
+    """Encode the end of a subscription in a topic, or in several with a comma between them.
+
+    The last event alone has the id: whoever has not got it has the others to come, too.
+    """
+    *earlier, last = (
+        {"sub": end.name, "topic": topic, "reason": end.reason} for topic in end.topic.split(",")
+    )
+    events = [event("unsubscribed", document) for document in earlier]
+    return b"".join([*events, event("unsubscribed", last, id_text=id_text)])
 
 
 def _id_text(output: GroupEnd | Resumed, ids: EventIds | None) -> str:

@@ -41,7 +41,7 @@ from tidegate.app.sessions.subscribe_request import (
     place_of,
     places_of,
 )
-from tidegate.app.sessions.subscriptions import decided_in_turns, end_reason
+from tidegate.app.sessions.subscriptions import FIRST, decided_in_turns, end_reason
 from tidegate.conflation.errors import EngineError, LimitReached
 from tidegate.conflation.outputs import CloseReason, Unsubscribed
 from tidegate.conflation.subscription import Command
@@ -221,8 +221,11 @@ async def _pattern_stream(
         return stopping_stream()
     session = gateway.sessions.open(kept=True, lasts=not is_sow, subject=subject)
     answer = _begun(gateway, session, lambda: attach_new(session, pattern, wish, decisions))
+    gone: dict[str, list[str]] = {}
     for name in sorted((places or {}).keys() - decisions.keys()):
-        session.send_end(Unsubscribed("s1", name, end_reason(gateway.sessions.context, name)))
+        gone.setdefault(end_reason(gateway.sessions.context, name), []).append(name)
+    for reason, names in gone.items():  # as one: a session keeps what it has sent of each
+        session.send_end(Unsubscribed(FIRST, ",".join(names), reason))
     if is_sow and not session.subscription("s1").topics:
         answer.reader.consumer.give_up(CloseReason.UNSUBSCRIBED)
     return answer

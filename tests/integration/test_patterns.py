@@ -220,6 +220,31 @@ async def test_a_reader_whose_session_is_gone_goes_on_from_its_places() -> None:
     assert values == {"px.busy": [2], "px.quiet": [3], "px.new": [4]}
 
 
+@rule("session-5", "session-11")
+async def test_topics_that_are_gone_are_one_step_with_one_id() -> None:
+    """Thousands of readers that name hundreds of topics would fill the memory otherwise."""
+    async with running_gateway() as running:
+        names = [f"px.{number}" for number in range(200)]
+        text = ",".join(f"{name}=e1-1" for name in names)
+        again = running.subscribe(topic="px.*", command="subscribe", bookmarks=text)
+        async with again as stream:
+            first, told = stream.hello_id, [await stream.next() for _ in names]
+        ids = [event.id for event in told]
+        assert sorted(json.loads(event.text)["topic"] for event in told) == sorted(names)
+        assert {event.name for event in told} == {"unsubscribed"}
+        assert set(ids[:-1]) == {first}, "whoever breaks off here has the others to come"
+        [session] = running.gateway.sessions.listed("", 2)
+        assert session.cursor is not None
+        assert len(session.endings) == 1
+        assert ids[-1] == session.cursor.text
+        async with running.subscribe(topic="px.*", last_id=first) as stream:
+            again_told = [await stream.next() for _ in names]
+        assert [event.text for event in again_told] == [event.text for event in told]
+        await running.topic("px.new")
+        async with running.subscribe(topic="px.*", last_id=again_told[-1].id) as stream:
+            assert (await stream.next()).name == "resumed", "it has had the ends"
+
+
 @rule("session-11")
 async def test_who_leaves_before_the_first_row_comes_back_to_the_same_places() -> None:
     """The session that goes on has the places that were brought as its own."""
