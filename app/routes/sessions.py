@@ -104,7 +104,7 @@ async def open_session(request: Request) -> Response:
     if gateway.stopping:
         raise Problem("not-ready", "The gateway is shutting down.")
     characters_max = gateway.settings.options_characters_max
-    opening = opening_of(body, gateway.driver.limits, characters_max)
+    opening = await in_turns(opening_of(body, gateway.driver.limits, characters_max))
     with pointing("/subscriptions"):
         # Before topics are looked for, as each of them may cost a question to the bus.
         check_count(len(opening.subscriptions), gateway.settings.session_subscriptions_max)
@@ -114,9 +114,8 @@ async def open_session(request: Request) -> Response:
             check_reading(grants_in(request.scope), target.topic)
     for target in opening.subscriptions:
         await gateway.seek(target.topic, target.wish.options.bookmark, by=subject)
-    session = await _opened(gateway, opening, subject)
+    session, subscriptions = await _opened(gateway, opening, subject)
     events = f"/v1/sessions/{session.id}/events"
-    subscriptions = [answer(asked) for asked in session.asked.values()]
     document = {"session": session.id, "events": events, "subscriptions": subscriptions}
     return json_answer(document, 201, {"Location": f"/v1/sessions/{session.id}"})
 
@@ -233,13 +232,15 @@ async def events(
     if number in found.replaced:
         return Response(status_code=204)  # its place is taken, as its stream has said
     try:
-        return session_stream(found, number, is_stopping=gateway_of(request).stopping)
+        return await session_stream(found, number, is_stopping=gateway_of(request).stopping)
     except LimitReached as error:
         return refusal_stream(Problem("limit-reached", f"{error.detail}."))
 
 
-async def _opened(gateway: Gateway, opening: SessionDocument, subject: Subject | None) -> Session:
-    """Open the session, with all of its subscriptions or not at all."""
+async def _opened(
+    gateway: Gateway, opening: SessionDocument, subject: Subject | None
+) -> tuple[Session, list[dict[str, Any]]]:
+    """Open the session, with all of its subscriptions or not at all; return what to say of them."""
     try:
         session = gateway.sessions.open(
             limits=opening.limits,
@@ -250,20 +251,23 @@ async def _opened(gateway: Gateway, opening: SessionDocument, subject: Subject |
         )
     except LimitReached as error:
         raise Problem("limit-reached", f"{error.detail}.", headers=RETRY_LATER) from None
+    answers: list[dict[str, Any]] = []
     try:
         for number, target in enumerate(opening.subscriptions):
             with pointing(target.pointer):
                 wish = target.wish.by(subject)
                 decisions = await decided_in_turns(session.context, target.topic, wish)
                 # An administrator may have closed it meanwhile.
-                gateway.live_session(session.id).subscribe(target.topic, wish, decisions)
+                live = gateway.live_session(session.id)
+                asked, _ = live.subscribe(target.topic, wish, decisions)
+                answers.append(answer(asked))
             if number % OPENED_AT_ONCE == 0:
                 await asyncio.sleep(0)
     except BaseException:
         # A session that was refused halfway must not count, or be listed.
         gateway.sessions.discard(session)
         raise
-    return session
+    return session, answers
 
 
 def _number(session: str, last_id: str) -> int:

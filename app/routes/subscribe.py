@@ -279,7 +279,7 @@ async def _pattern_again(
         or not (is_whole or number == cursor.number)
     ):
         raise Problem("session-unknown", "There is no such session, or not any more.")
-    return session_stream(session, number, is_stopping=gateway.stopping)
+    return await session_stream(session, number, is_stopping=gateway.stopping)
 
 
 def _begun(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+import contextlib
+import inspect
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from tidegate.app.access.grants import Subject, check_owner
@@ -29,15 +32,23 @@ from tidegate.app.sessions.subscriptions import (
     start_of,
 )
 from tidegate.conflation.definition import QueuePolicy
-from tidegate.conflation.errors import BookmarkExpired, EngineError, LimitReached
+from tidegate.conflation.errors import (
+    BookmarkExpired,
+    EngineError,
+    LimitReached,
+    SessionUnknown,
+)
 from tidegate.conflation.outputs import CloseReason, Unsubscribed
 from tidegate.conflation.sessions.backfill import overflows
 from tidegate.conflation.sessions.subscriber import SubscriberId
+from tidegate.conflation.steps import Steps, finished
 from tidegate.conflation.subscription import Subscription
 from tidegate.keys.errors import KeysError
 
 AUTHORIZATION = "AUTHORIZATION"
 """Why a subscription ends in a topic that its subject may not read any more."""
+
+ATTACHED_AT_ONCE = 5  # subscriptions of a session: each with a key of its own costs 0.2 ms
 
 
 def attach_new(
@@ -79,8 +90,8 @@ def attach_plain(session: Session, plain: PlainSubscription) -> tuple[Reader, by
     return reader, reader.hello(id_text=str(start) if is_bare else "")
 
 
-def attach_existing(session: Session, number: int | None, retry_ms: int) -> tuple[Reader, bytes]:
-    """Attach a reader that has seen this number of the session's cursor; return its hello too.
+def attach_existing(session: Session, number: int | None, retry_ms: int) -> Attachment:
+    """Begin to attach a reader that has seen this number of the session's cursor.
 
     A reader without a number has nothing: a subscription with a snapshot begins with it, others
     continue after what the last reader's peer acknowledged. A reader that is still attached is
@@ -99,7 +110,7 @@ def attach_existing(session: Session, number: int | None, retry_ms: int) -> tupl
         raise
     session.on_attached(session)
     session.was_read = True
-    return reader, _Attachment(session, reader, cursor, number).run()
+    return Attachment(session, reader, cursor, number)
 
 
 def admit_reader(session: Session, subject: Subject | None) -> None:
@@ -136,12 +147,21 @@ def _entitle(session: Session, asked: SessionSubscription, topic: str) -> None:
         session.cursor.drop_mark((asked.name, topic))
 
 
-class _Attachment:
+class Attachment:
+    """A reader on its way to a session: subscribed in turns of the loop, as each may cost 0.2 ms.
+
+    What else happens to the subscriptions has to `finish` it first, so that they are all there.
+
+    Attributes:
+        hello: once all are subscribed.
+    """
+
     def __init__(
         self, session: Session, reader: Reader, cursor: Cursor, number: int | None
     ) -> None:
+        self.reader = reader
+        self.hello = b""
         self._session = session
-        self._reader = reader
         self._cursor = cursor
         self._is_new = number is None
         self._since = cursor.confirmed if number is None else number
@@ -149,11 +169,32 @@ class _Attachment:
         # One that was closed for a full queue would be closed again, and could never come back.
         self._judges = reader.came_after is not CloseReason.QUEUE_LIMIT
         self._gone: set[str] = set()
+        self._steps = self._attach()
+        session.finish_attaching = self.finish
+        next(self._steps, None)  # the first step is now: mostly it is all
 
-    def run(self) -> bytes:
+    def finish(self) -> None:
+        """Do all that is left at once, unless it is one of the steps that asks for it."""
+        if inspect.getgeneratorstate(self._steps) != inspect.GEN_RUNNING:
+            finished(self._steps)
+
+    async def in_turns(self) -> None:
+        """Do what is left in turns of the loop; if that is cancelled, the reader has left."""
+        try:
+            while not self.hello:
+                await asyncio.sleep(0)
+                next(self._steps, None)
+        except BaseException:
+            if self._session.reader is self.reader:
+                self._session.finish_attaching = None
+            self.reader.close()
+            raise
+
+    def _attach(self) -> Steps[None]:
         """Subscribe every subscription that still can be, and note the ends of the others."""
+        session, reader = self._session, self.reader
         begins: dict[SubscriberId, Subscription] = {}
-        for asked in list(self._session.asked.values()):
+        for asked in list(session.asked.values()):
             for topic in list(asked.topics):
                 found = self._present(asked, topic)
                 if found is not None:
@@ -165,28 +206,47 @@ class _Attachment:
                 if not _is_replayed(each)
             }
         )
-        if self._cursor.number in self._session.replaced:
+        if self._cursor.number in session.replaced:
             # Nothing has moved since the goodbye to the earlier reader, whose id is sent away.
             self._cursor.note()
         # The reader itself has named what it has, so all of that counts as received.
         self._cursor.confirmed = self._cursor.number
         reason = self._judged(begins)
-        for subscriber, subscription in begins.items():
-            if subscriber[1] not in self._gone:
-                self._subscribe(subscriber, subscription)
-        hello = self._reader.hello(id_text=self._cursor.text)
+        entries: list[dict[str, object]] = []
+        with contextlib.suppress(SessionUnknown):  # it was closed between two steps
+            for number, (subscriber, subscription) in enumerate(begins.items()):
+                if number % ATTACHED_AT_ONCE == 0 and len(begins) > ATTACHED_AT_ONCE:
+                    yield
+                    if session.reader is not reader or session.has_ended:
+                        break  # another has come, or the session has moved, or is over
+                if subscriber[1] not in self._gone:
+                    entries += self._subscribed(subscriber, subscription)
+        self.hello = reader.hello(id_text=self._cursor.text, entries=entries)
+        if session.reader is not reader:
+            return
+        session.finish_attaching = None
         self._send_endings()
         if reason is not None:
-            self._reader.consumer.give_up(reason)
-        return hello
+            reader.consumer.give_up(reason)
 
-    def _subscribe(self, subscriber: SubscriberId, subscription: Subscription) -> None:
+    def _subscribed(
+        self, subscriber: SubscriberId, subscription: Subscription
+    ) -> Iterator[dict[str, object]]:
+        """Subscribe, and yield what the hello says of it; nothing if its topic has ended since."""
         name, topic = subscriber
-        form = self._session.asked[name].topics[topic].form
+        asked, context = self._session.asked[name], self._session.context
+        entry = context.catalog.served(topic)
+        if entry is None or entry.record.epoch != asked.topics[topic].epoch:
+            found = self._present(asked, topic)
+            if found is None:
+                return
+            subscription = found
+        form = asked.topics[topic].form
         try:
-            self._reader.subscribe(name, subscription, form)
+            style = self.reader.subscribe(name, subscription, form)
         except BookmarkExpired:  # a replay that was to begin where the journal reached then
-            self._reader.subscribe(name, replace(subscription, resume=UNKNOWN), form)
+            style = self.reader.subscribe(name, replace(subscription, resume=UNKNOWN), form)
+        yield style.entry(name)
 
     def _present(self, asked: SessionSubscription, topic: str) -> Subscription | None:
         """Return how a subscription begins in a topic; None if it has ended there."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar
@@ -24,11 +24,13 @@ from tidegate.app.sessions.subscribe_request import SubscribeRequest, Subscripti
 from tidegate.conflation.errors import EngineError
 from tidegate.conflation.options.table import Options
 from tidegate.conflation.sessions.session import QueueLimits
+from tidegate.conflation.steps import Steps, in_pieces
 from tidegate.conflation.subscription import Command
 from tidegate.keys.errors import KeysError
 from tidegate.keys.text.size import parse_size
 
 PERCENT_MAX = 100
+PARSED_AT_ONCE = 50  # subscriptions of a session: 20 us each
 
 CODES = {"topic": "topic-invalid", "filter": "filter-invalid"}
 
@@ -194,17 +196,19 @@ class Change:
     paused: bool | None
 
 
-def opening_of(body: bytes, most: QueueLimits, characters_max: int) -> SessionDocument:
-    """Parse the body of `POST /v1/sessions`; an empty one asks for nothing special.
+def opening_of(body: bytes, most: QueueLimits, characters_max: int) -> Steps[SessionDocument]:
+    """Parse the body of `POST /v1/sessions`, in steps; an empty one asks for nothing special.
 
     Raises:
         Problem: with the pointer to what is wrong.
     """
     asked = read(SessionOpening, body or b"{}", most=most, characters_max=characters_max)
-    targets = [
-        _target(each, characters_max, f"/subscriptions/{at}")
-        for at, each in enumerate(asked.subscriptions)
-    ]
+
+    def targets_of(piece: Sequence[tuple[int, SubscriptionRequest]]) -> list[Target]:
+        return [_target(each, characters_max, f"/subscriptions/{at}") for at, each in piece]
+
+    wanted = list(enumerate(asked.subscriptions))
+    targets = yield from in_pieces(wanted, PARSED_AT_ONCE, targets_of)
     limits = most if asked.limits is None else asked.limits.over(most, most)
     return SessionDocument(limits, asked.conflated, tuple(targets))
 

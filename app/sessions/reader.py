@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -186,14 +186,21 @@ class Reader:
         with contextlib.suppress(SessionUnknown):  # it has said goodbye
             self.driver.tune(self.consumer.session, limits, conflated=conflated)
 
-    def hello(self, *, id_text: str = "") -> bytes:
-        """Encode the first event: the session and its subscribers."""
+    def hello(
+        self, *, id_text: str = "", entries: Sequence[Mapping[str, object]] | None = None
+    ) -> bytes:
+        """Encode the first event: the session and its subscribers; `entries`: what it says of them.
+
+        Only hundreds of entries are worth to be made before, in turns.
+        """
+        if entries is None:
+            entries = [style.entry(name) for (name, _), style in self.styles.items()]
         epochs = {style.cut.epoch for style in self.styles.values() if style.ids}
         document = {
             "session": self.consumer.session,
             "epoch": next(iter(epochs), None),
             "heartbeat_ms": self._heartbeat_ms,
-            "subscriptions": [style.entry(name) for (name, _), style in self.styles.items()],
+            "subscriptions": entries,
         }
         return event("hello", document, id_text=id_text)
 

@@ -66,12 +66,13 @@ class Session:
     of a plain GET. `named`: how many names were used. `evicted`: subscribers that ended with
     BACK_PRESSURE; they begin again after a transfer to another gateway. `subject`: that of the
     reader, with authentication; `owner` is its `sub`, which alone travels with the session.
+    `finish_attaching`: subscribes the rest of a reader that is attached in turns.
     """
 
     __slots__ = (
-        "asked", "closed", "conflated", "context", "cursor", "endings", "evicted", "has_ended",
-        "id", "lasts", "limits", "named", "on_attached", "on_left", "opened_ms", "owner", "pattern",
-        "reader", "replaced", "subject", "usage", "was_read",
+        "asked", "closed", "conflated", "context", "cursor", "endings", "evicted",
+        "finish_attaching", "has_ended", "id", "lasts", "limits", "named", "on_attached", "on_left",
+        "opened_ms", "owner", "pattern", "reader", "replaced", "subject", "usage", "was_read",
     )  # fmt: skip
 
     def __init__(
@@ -94,11 +95,11 @@ class Session:
         self.context = context
         self.on_attached, self.on_left = on_attached, on_left
         self.limits = limits or context.driver.limits
-        self.conflated = conflated
-        self.lasts = lasts
+        self.conflated, self.lasts = conflated, lasts
         self.opened_ms = context.driver.wall_ms()
         self.asked = NONE_ASKED
         self.reader: Reader | None = None
+        self.finish_attaching: Callable[[], None] | None = None
         self.cursor = Cursor(session_id) if kept else None
         # Both are replaced, not changed: most sessions never have any, and share these.
         self.endings: Sequence[tuple[int, Unsubscribed]] = ()
@@ -152,6 +153,7 @@ class Session:
     def replace_reader(self, retry_ms: int) -> None:
         """Close the reader with the goodbye REPLACED; that goodbye's id is not let in again."""
         if self.reader is not None:
+            self.finish_attaching = None  # the rest of them is the next reader's
             self.reader.keep_endings()
             self.reader.consumer.replace(goodbye(CloseReason.REPLACED, retry_ms, self.goodbye_id()))
 
@@ -203,6 +205,8 @@ class Session:
 
     def own(self) -> dict[str, SessionSubscription]:
         """Return the subscriptions to change; copies take the place of shared ones."""
+        if self.finish_attaching is not None:
+            self.finish_attaching()
         if isinstance(self.asked, dict):
             return self.asked
         shared = self.asked
@@ -239,8 +243,7 @@ class Session:
         Raises:
             Problem: subscription-unknown.
         """
-        own = self.own()
-        asked = self.subscription(name)
+        own, asked = self.own(), self.subscription(name)
         topics = list(asked.topics)
         asked.end()
         del own[name]
@@ -373,8 +376,7 @@ class Session:
             Problem: limit-reached.
         """
         most = self.context.settings.session_subscriptions_max
-        count = self._count()
-        if count + more > most:
+        if (count := self._count()) + more > most:
             self._forget_finished()  # only now, because it walks through the cursor's steps
             count = self._count()
         check_count(count + more, most)

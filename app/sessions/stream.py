@@ -186,7 +186,7 @@ def _negotiated(scope: Scope) -> StreamEncoder | None:
     return encoder_of(negotiate(b",".join(values).decode("latin-1")))
 
 
-def session_stream(session: Session, number: int | None, *, is_stopping: bool) -> Response:
+async def session_stream(session: Session, number: int | None, *, is_stopping: bool) -> Response:
     """Attach a reader that has seen this number of a kept session's cursor; return its stream.
 
     `is_stopping`: the gateway shuts down, and the stream only says so.
@@ -198,7 +198,9 @@ def session_stream(session: Session, number: int | None, *, is_stopping: bool) -
         return Response(status_code=204)  # as its goodbye has said
     if is_stopping:
         return stopping_stream()
-    return EventStream(session, *attach_existing(session, number, jittered_retry_ms()))
+    attachment = attach_existing(session, number, jittered_retry_ms())
+    await attachment.in_turns()
+    return EventStream(session, attachment.reader, attachment.hello)
 
 
 def stopping_stream() -> EventSourceResponse:

@@ -33,6 +33,7 @@ from tidegate.app.sessions.documents import Tuning, change_of, opening_of, targe
 from tidegate.app.topics.bodies import read_envelope
 from tidegate.app.topics.publish_request import commit_of
 from tidegate.conflation.sessions.session import QueueLimits
+from tidegate.conflation.steps import finished
 from tidegate.keys.errors import JsonInvalid, KeysError
 from tidegate.keys.jsontext import canonical_value, check_json, one_line, same
 from tidegate.keys.lines import LineReader
@@ -333,7 +334,7 @@ def a_request(random: Random) -> bytes:
 _MOST = QueueLimits(10_000, 8 << 20)
 _NOW = Tuning(_MOST, True)
 _READS: tuple[Callable[[bytes], object], ...] = (
-    lambda body: opening_of(body, _MOST, 4_096),
+    lambda body: finished(opening_of(body, _MOST, 4_096)),
     lambda body: tuning_of(body, _NOW, _MOST),
     lambda body: target_of(body, 4_096),
     lambda body: change_of(body, 4_096),

@@ -55,9 +55,10 @@ class Room:
 
     def read(self, session: Session, number: int | None = None) -> tuple[Reader, dict[str, Any]]:
         """A reader, and what its hello says, with its id."""
-        reader, hello = attach_existing(session, number, RETRY_MS)
-        [event] = Parser().feed(hello)
-        return reader, {**json.loads(event.text), "id": event.id}
+        attachment = attach_existing(session, number, RETRY_MS)
+        attachment.finish()
+        [event] = Parser().feed(attachment.hello)
+        return attachment.reader, {**json.loads(event.text), "id": event.id}
 
     def take(self, reader: Reader) -> list[Event]:
         """Every event that there is to take now."""

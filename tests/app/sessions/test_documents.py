@@ -11,8 +11,16 @@ from tests.support.rules import rule
 from tidegate.app.delivery.encoding import Format
 from tidegate.app.http.problems import Problem
 from tidegate.app.http.requests import TopicPattern
-from tidegate.app.sessions.documents import Tuning, change_of, opening_of, target_of, tuning_of
+from tidegate.app.sessions.documents import (
+    PARSED_AT_ONCE,
+    Tuning,
+    change_of,
+    opening_of,
+    target_of,
+    tuning_of,
+)
 from tidegate.conflation.sessions.session import QueueLimits
+from tidegate.conflation.steps import finished
 from tidegate.keys.errors import KeysError
 
 MOST = QueueLimits(10_000, 8 << 20)
@@ -20,13 +28,19 @@ CHARACTERS_MAX = 100
 
 
 def opening(document: object) -> Any:
-    return opening_of(json.dumps(document).encode(), MOST, CHARACTERS_MAX)
+    return finished(opening_of(json.dumps(document).encode(), MOST, CHARACTERS_MAX))
 
 
 def test_nothing_said_is_what_the_gateway_has() -> None:
     for body in (b"", b"{}", b'{"subscriptions":[]}'):
-        found = opening_of(body, MOST, CHARACTERS_MAX)
+        found = finished(opening_of(body, MOST, CHARACTERS_MAX))
         assert (found.limits, found.conflated, found.subscriptions) == (MOST, True, ())
+
+
+def test_many_subscriptions_are_parsed_in_steps() -> None:
+    document = {"subscriptions": [{"topic": "px"}] * (3 * PARSED_AT_ONCE)}
+    steps = opening_of(json.dumps(document).encode(), MOST, CHARACTERS_MAX)
+    assert len(list(steps)) == 3
 
 
 def test_limits_are_numbers_or_sizes() -> None:
@@ -102,7 +116,7 @@ def test_a_body_that_is_none(document: object) -> None:
 @pytest.mark.parametrize("body", [b"{", b'{"a":NaN}', b"\xff", b'{"conflated":true}x'])
 def test_what_is_no_json(body: bytes) -> None:
     with pytest.raises(Problem) as refused:
-        opening_of(body, MOST, CHARACTERS_MAX)
+        finished(opening_of(body, MOST, CHARACTERS_MAX))
     assert refused.value.position is not None
 
 

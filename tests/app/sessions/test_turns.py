@@ -99,7 +99,7 @@ async def test_others_are_served_before_a_stream_of_many_is_greeted(
         order.append("greeted")
         begin(*arguments)
 
-    def told(reader: Reader, **more: str) -> bytes:
+    def told(reader: Reader, **more: Any) -> bytes:
         asyncio.get_running_loop().call_soon(order.append, "others")
         return hello(reader, **more)
 
