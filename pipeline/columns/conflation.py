@@ -290,7 +290,8 @@ class Timeline:
         # A stable sort below keeps the order of publication among equal times.
         ready = pool.times_ns <= self.passed_ns
         if ready.all() and not (pool.times_ns[1:] < pool.times_ns[:-1]).any():
-            self.waiting = Rows.none(self._bodies)
+            if len(self.waiting.codes):
+                self.waiting = Rows.none(self._bodies)
             return pool
         taken = np.flatnonzero(ready)
         taken = taken[np.argsort(pool.times_ns[taken], kind="stable")]

@@ -23,20 +23,20 @@ from tidegate.keys.filter.fields import BRACKETS_MAX
 from tidegate.keys.filter.tree import And, Compare, Field, In, Is, Literal, Node, Not, Or, walk
 from tidegate.keys.path import FieldPath
 from tidegate.pipeline.intervals import Column
+from tidegate.pipeline.members.objects import QUOTE
 from tidegate.pipeline.members.texts import (
-    NULL,
+    Member,
     Members,
-    Texts,
     can_find,
-    doubles,
     members_of,
+    numbers,
     top_level,
 )
 
 EMPTY = pa.scalar(b'""')
 EXACT_MAX = 2**53  # beyond it neighbouring integers are one double
 
-Values = dict[FieldPath, Texts]
+Values = dict[FieldPath, Member]
 
 
 class Truth(NamedTuple):
@@ -98,7 +98,7 @@ class BatchFilter:
         members = members or members_of(bodies, self.names)
         if members is None:
             return None
-        values = map(members.texts, self.names)
+        values = [members[name] for name in self.names]
         try:
             return self._condition(dict(zip(self.paths, values, strict=True))).true
         except InexactError:
@@ -151,15 +151,15 @@ def _is_judged(constant: object) -> bool:
     return type(constant) in (int, float) and abs(constant) <= EXACT_MAX  # type: ignore[arg-type]  # a number, as was just asked
 
 
-def _compared(sign: Callable[[Any, Any], Any], found: Texts, constant: Any) -> Truth:
+def _compared(sign: Callable[[Any, Any], Any], found: Member, constant: Any) -> Truth:
     if isinstance(constant, str):
-        words, is_null = _words(found)
+        words, is_there = _words(found)
         fits = _ARROW[sign](words, pa.scalar(constant.encode(), pa.binary()))
-        true = _spread(np.asarray(fits), found.places)
+        true = found.without_nulls.spread(np.asarray(fits), np.False_)
     else:
-        numbers, is_null = _numbers(found)
-        true = sign(numbers, constant)
-    return Truth(true & ~is_null, ~true & ~is_null)
+        values, is_there = _numbers(found)
+        true = sign(values, constant)
+    return Truth(true & is_there, ~true & is_there)
 
 
 _ARROW: dict[Callable[[Any, Any], Any], Callable[[Any, Any], Any]] = {
@@ -172,47 +172,38 @@ _ARROW: dict[Callable[[Any, Any], Any], Callable[[Any, Any], Any]] = {
 }
 
 
-def _member(found: Texts, constants: list[Any]) -> Truth:
+def _member(found: Member, constants: list[Any]) -> Truth:
     return reduce(_either, (_compared(operator.eq, found, constant) for constant in constants))
 
 
-def _null(found: Texts) -> Truth:
+def _null(found: Member) -> Truth:
     try:
-        _, is_null = _words(found)
+        _, is_there = _words(found)
     except InexactError:
-        _, is_null = _numbers(found)
-    return Truth(is_null, ~is_null)
+        _, is_there = _numbers(found)
+    return Truth(~is_there, is_there)
 
 
-def _words(found: Texts) -> tuple[pa.Array, Column]:
-    """Return the values as strings without quotes, and which messages have NULL.
+def _words(found: Member) -> tuple[pa.Array, Column]:
+    """Return the values as strings without quotes, and which messages have one that is not NULL.
 
     The empty text is NULL too.
     """
-    texts = found.values
-    is_null = np.asarray(pc.equal(texts, NULL))
-    is_text = np.asarray(pc.starts_with(texts.view(pa.string()), '"')) | is_null
-    if not is_text.all():
+    found = found.without_nulls
+    texts = found.slices
+    if not (found.text[found.starts] == QUOTE).all():
         raise InexactError("a number beside a text, or no scalar")
     if pc.any(pc.match_substring(texts, "\\")).as_py():
         raise InexactError("a text that is spelled with escapes")
-    is_null |= np.asarray(pc.equal(texts, EMPTY))
-    return pc.binary_slice(texts, 1, -1), ~_spread(~is_null, found.places)
+    is_text = np.asarray(pc.not_equal(texts, EMPTY))
+    return pc.binary_slice(texts, 1, -1), found.spread(is_text, np.False_)
 
 
-def _numbers(found: Texts) -> tuple[Column, Column]:
-    """Return the number of every message as a double, and which are NULL."""
-    numbers = doubles(found.values)
-    if numbers is None:
+def _numbers(found: Member) -> tuple[Column, Column]:
+    """Return the number of every message as a double, and which messages have one."""
+    values = numbers(found)
+    if values is None:
         raise InexactError("a value that is no number")
-    if (np.abs(numbers) > EXACT_MAX).any():
+    if (np.abs(values) > EXACT_MAX).any():
         raise InexactError("an integer that a double may not hold")
-    # The last number is that of MISSING, which is -1.
-    every = np.append(numbers, np.nan)[found.places]
-    return every, np.isnan(every)
-
-
-def _spread(judged: Column, places: Column) -> Column:
-    """Return for every message what was judged of its value; False where it is missing."""
-    spread: Column = np.append(judged, False)[places]
-    return spread
+    return values, ~np.isnan(values)

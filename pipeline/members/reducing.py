@@ -20,8 +20,8 @@ from tidegate.pipeline.members.states import (
 )
 from tidegate.pipeline.members.texts import (
     MISSING,
+    Member,
     Members,
-    Texts,
     can_find,
     members_of,
     top_level,
@@ -30,20 +30,34 @@ from tidegate.pipeline.members.writing import Writer
 
 
 class Combined(NamedTuple):
-    """The last message of each row, null for removals alone, and a state for each reducer."""
+    """The last message of each row, null for removals alone, and a state for each reducer.
 
-    last: pa.Array
+    `rows` are the places of the messages in `bodies`, which are copied when they are few.
+    """
+
+    bodies: pa.Array
+    rows: Column
     columns: list[StateColumn]
 
+    @classmethod
+    def of(cls, bodies: pa.Array, columns: list[StateColumn]) -> Combined:
+        """Return rows with these messages."""
+        return cls(bodies, np.arange(len(bodies)), columns)
+
     @property
-    def is_put(self) -> list[bool]:
+    def last(self) -> pa.Array:
+        """The messages."""
+        return self.bodies.take(pa.array(self.rows))
+
+    @property
+    def is_put(self) -> Column:
         """Whether each row has a message."""
-        found: list[bool] = self.last.is_valid().to_pylist()
+        found: Column = np.asarray(self.bodies.is_valid())[self.rows]
         return found
 
     def saved(self, place: int) -> list[bytes | None]:
         """Return the saved states of one of the reducers."""
-        return self.columns[place].saved(self.is_put)
+        return self.columns[place].saved(self.is_put.tolist())
 
     def states(self, place: int) -> States:
         """Return the states of one of the reducers as `keys/` has them."""
@@ -71,26 +85,30 @@ class Folded:
         """Return a combination of one message for each; `members`: where some members stand."""
         if not self.names:
             members = None
-        elif members is None or not members.spans.keys() >= {*self.names}:
+        elif members is None or not members.keys() >= {*self.names}:
             members = members_of(bodies, self.names)
         if members is None:
             fields = self._one_by_one(bodies)
         else:
-            is_put = np.asarray(bodies.is_valid()) if bodies.null_count else None
-            fields = [members.texts(name, is_put) for name in self.names]
+            fields = [members[name] for name in self.names]
+            if bodies.null_count:
+                is_put = np.asarray(bodies.is_valid())
+                fields = [field.only(is_put) for field in fields]
         pairs = zip(self._reducers, self._places, strict=True)
-        return Combined(bodies, [states_of(reducer, fields[place]) for reducer, place in pairs])
+        return Combined.of(bodies, [states_of(reducer, fields[place]) for reducer, place in pairs])
 
-    def _one_by_one(self, bodies: pa.Array) -> list[Texts]:
+    def _one_by_one(self, bodies: pa.Array) -> list[Member]:
         none = [None] * len(self._paths)
         rows = [none if body is None else self._read(body) for body in bodies.to_pylist()]
         columns = zip(*rows, strict=True) if rows else [()] * len(self._paths)
-        return [Texts.of_array(pa.array(column, pa.binary())) for column in columns]
+        return [Member.of_array(pa.array(column, pa.binary())) for column in columns]
 
     def joined(self, held: Combined, new: Combined) -> Combined:
         """Return both, one after the other."""
         columns = [self._joined(place, held, new) for place in range(len(self._reducers))]
-        return Combined(pa.concat_arrays([held.last, new.last]), columns)
+        bodies = held.last
+        rows = np.append(np.arange(len(bodies)), len(bodies) + new.rows)
+        return Combined(pa.concat_arrays([bodies, new.bodies]), rows, columns)
 
     def _joined(self, place: int, held: Combined, new: Combined) -> StateColumn:
         one: Any = held.columns[place]
@@ -103,18 +121,23 @@ class Folded:
 
     def of_runs(self, kept: Combined, runs: Runs) -> tuple[Combined, Runs]:
         """Return each run combined in order of publication."""
-        is_put = np.asarray(kept.last.is_valid())
+        is_put = kept.is_put
         last = last_where(is_put, runs)
         columns: list[StateColumn] = []
         for place, column in enumerate(kept.columns):
             found = column.of_runs(runs, is_put)
             columns.append(kept.states(place).of_runs(runs, is_put) if found is None else found)
-        return Combined(kept.last.take(pa.array(last, mask=last == MISSING)), columns), runs
+        places = pa.array(kept.rows[last], mask=last == MISSING)
+        return Combined.of(kept.bodies.take(places), columns), runs
 
     def take(self, kept: Combined, places: Column) -> Combined:
         """Return those at some places."""
         columns = [column.take(places) for column in kept.columns]
-        return Combined(kept.last.take(pa.array(places)), columns)
+        rows = kept.rows[places]
+        # Of a few the others' bytes need not stay; many are not worth a copy.
+        if 2 * len(rows) > len(kept.bodies):
+            return Combined(kept.bodies, rows, columns)
+        return Combined.of(kept.bodies.take(pa.array(rows)), columns)
 
     def with_unsent(self, kept: Combined, runs: Runs) -> Combined:
         """Return each run combined: what was never sent counts as well."""
@@ -147,4 +170,4 @@ class Folded:
         ]
         last, *columns = zip(*rows, strict=True) if rows else [()] * len(none)
         pairs = zip(self._reducers, columns, strict=True)
-        return Combined(pa.array(last, pa.binary()), [states_of_saved(*pair) for pair in pairs])
+        return Combined.of(pa.array(last, pa.binary()), [states_of_saved(*pair) for pair in pairs])

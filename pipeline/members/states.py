@@ -16,15 +16,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tidegate.keys.jsontext import NULL, is_number, items, spelled
 from tidegate.keys.reducers import MONOIDS, Reducer, join
 from tidegate.pipeline.intervals import Column, Runs
-from tidegate.pipeline.members.texts import MISSING, Texts, doubles
+from tidegate.pipeline.members.texts import GREATEST, MISSING, Member, Texts, exact_numbers
 
-LENGTH_MAX = 15  # of a number's text: a double keeps as many digits, and tells any two apart
-LEAST, GREATEST = 1e-13, 1e15  # what so few characters spell without an exponent
 SCALES = (0, 1, 2, 3, 4, 6, 9)  # decimal places of sums
 SUM_MAX = 2**62
 DOUBLE_MAX = 2**53  # integers up to it are doubles, and their quotient is rounded once
@@ -60,7 +57,7 @@ class Picked:
         if self.reducer is Reducer.LAST:
             return self.take(last_where(is_put, runs))
         if self.reducer is Reducer.FIRST:
-            return self.take(_first_where((self.texts.places != MISSING)[runs.order], runs))
+            return self.take(_first_where(self.texts.is_there[runs.order], runs))
         found = self.numbers[runs.order]
         best = (np.fmin if self.reducer is Reducer.MIN else np.fmax).reduceat(found, runs.starts)
         # Never equal where no number is in a run: its best is NaN.
@@ -224,60 +221,37 @@ def _first_where(is_it: Column, runs: Runs) -> Column:
 # --- states of texts: of messages, and of what a table kept
 
 
-def states_of(reducer: Reducer, texts: Texts) -> StateColumn:
-    """Return the states of messages, of which these are the texts of one field."""
+def states_of(reducer: Reducer, found: Member) -> StateColumn:
+    """Return the states of messages, of which this is one field."""
     if reducer is Reducer.LAST:
-        return Picked(reducer, texts, _NONE)
-    present = texts.without(pc.equal(texts.values, NULL))
-    is_there = present.places != MISSING
+        return Picked(reducer, found.texts, _NONE)
+    present = found.without_nulls
     if reducer is Reducer.FIRST:
-        return Picked(reducer, present, _NONE)
+        return Picked(reducer, present.texts, _NONE)
     if reducer is Reducer.COUNT:
-        return Totals(reducer, np.zeros(len(is_there), np.int64), is_there.astype(np.int64))
-    found = None
+        counts = present.is_there.astype(np.int64)
+        return Totals(reducer, np.zeros(len(counts), np.int64), counts)
+    states = None
     if reducer in (Reducer.MIN, Reducer.MAX, Reducer.SUM, Reducer.AVG):
-        found = _of_numbers(reducer, present)
-    if found is None:
+        states = _of_numbers(reducer, present)
+    if states is None:
         lift = MONOIDS[reducer].lift
-        lifted = (None if text is None else lift(text) for text in texts.array().to_pylist())
-        return States(reducer, list(lifted))
-    return found
+        texts = present.texts.array().to_pylist()
+        return States(reducer, [None if text is None else lift(text) for text in texts])
+    return states
 
 
-def _of_numbers(reducer: Reducer, texts: Texts) -> StateColumn | None:
-    numbers = _exact(texts.values)
+def _of_numbers(reducer: Reducer, found: Member) -> StateColumn | None:
+    numbers = exact_numbers(found)
     if numbers is None:
         return None
     if reducer in (Reducer.MIN, Reducer.MAX):
-        # The last number is that of MISSING, which is -1.
-        return Picked(reducer, texts, np.append(numbers, np.nan)[texts.places])
+        return Picked(reducer, found.texts, numbers)
     scaled = _scaled(numbers)
     if scaled is None:
         return None
     sums, scale = scaled
-    is_there = texts.places != MISSING
-    return Totals(reducer, np.append(sums, 0)[texts.places], is_there.astype(np.int64), scale)
-
-
-def _exact(texts: pa.Array) -> Column | None:
-    """Return numbers that compare as their texts do, NaN for null; None if one may not."""
-    if not len(texts):
-        return np.zeros(0)
-    if pc.max(pc.binary_length(texts)).as_py() > LENGTH_MAX:
-        return None
-    numbers = doubles(texts)
-    if numbers is None:
-        return None
-    sizes = np.abs(numbers)
-    is_zero = sizes == 0
-    if not (is_zero | np.isnan(sizes) | ((sizes >= LEAST) & (sizes < GREATEST))).all():
-        return None
-    if is_zero.any():
-        # 1e-999 is no zero.
-        zeros = texts.filter(pa.array(is_zero)).view(pa.string())
-        if pc.any(pc.match_substring(zeros, "e", ignore_case=True)).as_py():
-            return None
-    return numbers
+    return Totals(reducer, sums, found.is_there.astype(np.int64), scale)
 
 
 def _scaled(numbers: Column) -> tuple[Column, int] | None:
@@ -298,16 +272,16 @@ def _scaled(numbers: Column) -> tuple[Column, int] | None:
 def states_of_saved(reducer: Reducer, saved: Sequence[bytes | None]) -> StateColumn:
     """Return the states of which these texts were saved, as columns if those hold them."""
     if reducer is Reducer.FIRST:
-        return Picked(reducer, Texts.of_array(pa.array(saved, pa.binary())), _NONE)
+        return Picked(reducer, Member.of_array(pa.array(saved, pa.binary())).texts, _NONE)
     if reducer is Reducer.LAST:
         texts = [None if text is None else text[1:-1] or None for text in saved]
-        return Picked(reducer, Texts.of_array(pa.array(texts, pa.binary())), _NONE)
+        return Picked(reducer, Member.of_array(pa.array(texts, pa.binary())).texts, _NONE)
     found: StateColumn | None = None
     if reducer in (Reducer.MIN, Reducer.MAX):
         pairs = [(None, NULL) if text is None else map(bytes, items(text) or ()) for text in saved]
         numbers, words = zip(*pairs, strict=True) if pairs else ((), ())
         if all(number is None or is_number(number) for number in numbers) and {*words} <= {NULL}:
-            found = _of_numbers(reducer, Texts.of_array(pa.array(numbers, pa.binary())))
+            found = _of_numbers(reducer, Member.of_array(pa.array(numbers, pa.binary())))
     elif reducer in (Reducer.SUM, Reducer.AVG, Reducer.COUNT):
         found = _totals_of_saved(reducer, saved)
     return States.of_saved(reducer, saved) if found is None else found

@@ -1,15 +1,13 @@
 """Members of many objects at once, as slices of the objects' own text.
 
-A number keeps its spelling, so what is computed from it is as exact as from a single message. The
-objects are checked JSON, which is why few bytes say where a member begins: outside strings a comma
-is followed by nothing but the next name. Where that is not enough (a name that is spelled with an
-escape, white space in odd places) there is no answer, and the caller reads message by message.
+A number keeps its spelling, so what is computed from it is as exact as from a single message.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import msgspec
@@ -19,17 +17,24 @@ import pyarrow.compute as pc
 
 from tidegate.keys.path import FieldPath
 from tidegate.pipeline.intervals import Column
+from tidegate.pipeline.members.objects import (
+    FIRST_BYTES,
+    HIGHEST,
+    LOWEST,
+    WORD_BYTES,
+    Objects,
+    padded,
+    word_of,
+    words_of,
+)
 
 # Places of so few objects stay in a core's cache.
-OBJECTS_AT_ONCE = 6_000
-WORD_BYTES = 8
-PADDING = 2 * WORD_BYTES
+OBJECTS_AT_ONCE = 24_000
 MISSING = -1
-NULL = pa.scalar(b"null")
-LINE_FEED, RETURN, SPACE, QUOTE, COMMA, COLON, BACKSLASH, OPEN, CLOSE = b'\n\r ",:\\{}'
-_BRACKET = OPEN ^ ord("[")  # the one bit in which a brace and a bracket differ, open or closed
-_IS_MARK = np.zeros(256, np.bool_)
-_IS_MARK[[*b'",{}[]']] = True
+PACKED_MAX = 4 * WORD_BYTES  # texts are packed if none is longer
+NULL_BEGINS = ord("n")  # no other JSON value begins with it
+LENGTH_MAX = 15  # of a number's text: a double keeps as many digits, and tells any two apart
+LEAST, GREATEST = 1e-13, 1e15  # what so few characters spell without an exponent
 
 
 def top_level(path: FieldPath) -> str | None:
@@ -44,81 +49,111 @@ def can_find(name: str) -> bool:
 
 
 class Texts(NamedTuple):
-    """The texts of one member in many objects: `values`, and the place of each object's in them.
+    """A JSON text for each of many rows, or none; of a row without one `values` has any value.
 
-    The place is `MISSING` where the member is missing. A null has the text `null`.
+    `values` are bytes of one length, filled up with NUL, which no JSON text has; or Python's.
     """
 
-    values: pa.Array
-    places: Column
-
-    @classmethod
-    def of_array(cls, texts: pa.Array) -> Texts:
-        """Return an array with nulls for what is missing."""
-        is_there = np.asarray(texts.is_valid())
-        return cls(texts.drop_null(), np.where(is_there, np.cumsum(is_there) - 1, MISSING))
+    values: Column
+    is_there: Column
 
     def joined(self, later: Texts) -> Texts:
         """Return both, one after the other."""
-        shifted = np.where(later.places == MISSING, MISSING, later.places + len(self.values))
-        values = pa.concat_arrays([self.values, later.values])
-        return Texts(values, np.concatenate([self.places, shifted]))
+        return Texts(*map(np.concatenate, zip(self, later, strict=True)))
 
     def take(self, rows: Column) -> Texts:
-        """Return those of some objects; `MISSING` for an object without one."""
-        places = np.where(rows == MISSING, MISSING, self.places[rows])
-        # Of a few the others' bytes need not stay; many are not worth a copy.
-        if 2 * len(rows) > len(self.values):
-            return Texts(self.values, places)
-        is_there = places != MISSING
-        values = self.values.take(pa.array(places[is_there]))
-        return Texts(values, np.where(is_there, np.cumsum(is_there) - 1, MISSING))
-
-    def without(self, is_dropped: pa.Array) -> Texts:
-        """Return them without some of the values."""
-        if not pc.any(is_dropped).as_py():
-            return self
-        dropped = np.append(np.asarray(is_dropped), False)  # the last for MISSING, which is -1
-        return Texts(self.values, np.where(dropped[self.places], MISSING, self.places))
+        """Return those of some rows; none for `MISSING`."""
+        # Also where there is no row at all, and each of those asked for is missing.
+        if not len(self.values):
+            return Texts(np.zeros(len(rows), self.values.dtype), np.zeros(len(rows), np.bool_))
+        return Texts(self.values[rows], self.is_there[rows] & (rows != MISSING))
 
     def array(self) -> pa.Array:
         """Return them as an array with nulls for what is missing."""
-        return self.values.take(pa.array(self.places, mask=self.places == MISSING))
+        return pa.array(self.values, pa.binary(), mask=~self.is_there)
 
 
-class Spans(NamedTuple):
-    """Where one member stands: in which objects, and its text from `starts` to `ends`."""
+@dataclass(frozen=True)
+class Member:
+    """One member of `count` objects: which have it, and where it stands in the text of all.
 
-    homes: Column
-    starts: Column
-    ends: Column
-
-
-@dataclass(frozen=True, slots=True)
-class Members:
-    """Some members of many objects: where each stands in the text of all of them.
-
-    Only the texts that are asked for are ever copied.
+    Only the texts that are asked for are ever copied. The text is longer than the objects, by
+    `PADDING`. A null is a text as any other.
     """
 
     text: Column
     count: int
-    spans: Mapping[str, Spans]
+    homes: Column
+    starts: Column
+    ends: Column
 
-    def texts(self, name: str, chosen: Column | None = None) -> Texts:
-        """Return the texts of a member in the chosen objects; it is missing in all others."""
-        homes, starts, ends = self.spans[name]
-        if chosen is not None:
-            kept = np.flatnonzero(chosen[homes])
-            homes, starts, ends = homes[kept], starts[kept], ends[kept]
-        places = np.full(self.count, MISSING)
-        places[homes] = np.arange(len(homes))
-        return Texts(slices(self.text, starts, ends), places)
+    @classmethod
+    def of_array(cls, texts: pa.Array) -> Member:
+        """Return the member whose texts these are; null where it is missing."""
+        text, edges = padded(texts)
+        homes = np.flatnonzero(np.asarray(texts.is_valid()))
+        return cls(text, len(texts), homes, edges[:-1][homes], edges[1:][homes])
 
-    def among(self, rows: Column, count: int) -> Members:
+    def among(self, rows: Column, count: int) -> Member:
         """Return the same where the objects are some rows of more."""
-        spans = {name: each._replace(homes=rows[each.homes]) for name, each in self.spans.items()}
-        return Members(self.text, count, spans)
+        return replace(self, count=count, homes=rows[self.homes])
+
+    def only(self, is_kept: Column) -> Member:
+        """Return the member as one that the other objects do not have."""
+        return self._at(is_kept[self.homes])
+
+    @cached_property
+    def without_nulls(self) -> Member:
+        """The member as one that is missing where it is null."""
+        return self._at(self.text[self.starts] != NULL_BEGINS)
+
+    @cached_property
+    def is_there(self) -> Column:
+        """Which objects have it."""
+        return self.spread(np.ones(len(self.homes), np.bool_), np.False_)
+
+    @cached_property
+    def slices(self) -> pa.Array:
+        """The texts, one after the other, as binary."""
+        return slices(self.text, self.starts, self.ends)
+
+    @cached_property
+    def texts(self) -> Texts:
+        """The texts for each object."""
+        lengths = self.ends - self.starts
+        longest = int(lengths.max(initial=1))
+        if longest > PACKED_MAX:
+            found = np.array(self.slices.to_pylist(), np.object_)
+            return Texts(self.spread(found, b""), self.is_there)
+        words = words_of(self.text)
+        width = -(-longest // WORD_BYTES)
+        packed = np.empty((len(lengths), width), np.uint64)
+        for place in range(width):
+            begun = place * WORD_BYTES
+            kept = np.clip(lengths - begun, 0, WORD_BYTES)
+            # Of a text that has ended before, none of its bytes is kept.
+            at = np.minimum(self.starts + begun, len(words) - 1)
+            packed[:, place] = words[at] & FIRST_BYTES[kept]
+        values = packed.view(f"S{width * WORD_BYTES}")[:, 0]
+        return Texts(self.spread(values, np.bytes_()), self.is_there)
+
+    def spread(self, found: Column, missing: object) -> Column:
+        """Return what was found of each text for each object."""
+        if len(self.homes) == self.count:
+            return found
+        every = np.full(self.count, missing, found.dtype)
+        every[self.homes] = found
+        return every
+
+    def _at(self, is_kept: Column) -> Member:
+        if is_kept.all():
+            return self
+        kept = np.flatnonzero(is_kept)
+        homes, starts, ends = self.homes[kept], self.starts[kept], self.ends[kept]
+        return Member(self.text, self.count, homes, starts, ends)
+
+
+Members = dict[str, Member]
 
 
 def members_of(bodies: pa.Array, names: Sequence[str]) -> Members | None:
@@ -133,164 +168,21 @@ def members_of(bodies: pa.Array, names: Sequence[str]) -> Members | None:
         one name the last counts. None where a body is no object, or is spelled in an odd way.
     """
     there = bodies.drop_null() if bodies.null_count else bodies
+    text, edges = padded(there)
     pieces = []
     for start in range(0, max(1, len(there)), OBJECTS_AT_ONCE):
-        objects = Objects(there.slice(start, OBJECTS_AT_ONCE))
-        found = objects.spans(names)
+        found = Objects(text, edges[start : start + OBJECTS_AT_ONCE + 1]).spans(names)
         if found is None:
             return None
-        begin = objects.begin
-        placed = [Spans(homes + start, *(it + begin for it in ends)) for homes, *ends in found]
-        pieces.append(placed)
-    columns = [
-        Spans(*(np.concatenate(each) for each in zip(*column, strict=True)))
-        for column in zip(*pieces, strict=True)
-    ]
-    spans = dict(zip(names, columns, strict=True))
-    members = Members(content_of(there), len(there), spans)
+        pieces.append([span._replace(homes=span.homes + start) for span in found])
+    members = {
+        name: Member(text, len(there), *map(np.concatenate, zip(*column, strict=True)))
+        for name, column in zip(names, zip(*pieces, strict=True), strict=True)
+    }
     if len(there) == len(bodies):
         return members
-    return members.among(np.flatnonzero(np.asarray(bodies.is_valid())), len(bodies))
-
-
-def content_of(bodies: pa.Array) -> Column:
-    """Return the bytes of an array, those before its own and behind them too."""
-    content = bodies.buffers()[2]
-    return _NO_TEXT if content is None else np.frombuffer(content, np.uint8)
-
-
-def doubles(texts: pa.Array) -> Column | None:
-    """Return JSON texts as numbers, nulls as NaN; None where one is another value."""
-    # Arrow reads more than JSON has, such as `nan`, but no other JSON value. Both round correctly.
-    try:
-        return np.asarray(pc.cast(texts.view(pa.string()), pa.float64()))
-    except pa.ArrowInvalid:
-        pass  # nulls, or no numbers
-    numbers = pc.if_else(pc.equal(texts, NULL), pa.scalar(None, pa.binary()), texts)
-    try:
-        found = pc.cast(numbers.view(pa.string()), pa.float64())
-    except pa.ArrowInvalid:
-        return None
-    every: Column = found.to_numpy(zero_copy_only=False)
-    return every
-
-
-class Objects:
-    """The text of some objects, one after the other; where each starts, and its closing brace.
-
-    `begin` is where the text begins in that of the array.
-    """
-
-    def __init__(self, bodies: pa.Array) -> None:
-        offsets = np.frombuffer(bodies.buffers()[1], np.int32)
-        edges = offsets[bodies.offset : bodies.offset + len(bodies) + 1].astype(np.int64)
-        text = content_of(bodies)[edges[0] : edges[-1]]
-        self.begin = int(edges[0])
-        # Longer: a word may be read at every place.
-        self.text = np.append(text, np.zeros(PADDING, np.uint8))
-        self.starts = edges[:-1] - edges[0]
-        self.closes = edges[1:] - edges[0] - 1
-        for line_break in (LINE_FEED, RETURN):
-            self.closes = self.closes - (self.text[self.closes] == line_break)
-
-    @property
-    def are_objects(self) -> bool:
-        """Whether each begins and ends as an object does."""
-        braces = (self.text[self.starts] == OPEN) & (self.text[self.closes] == CLOSE)
-        return bool((braces & (self.closes > self.starts)).all())
-
-    def spans(self, names: Sequence[str]) -> list[Spans] | None:
-        """Return where members stand in the text, as `members_of` does."""
-        text, starts = self.text, self.starts
-        if not self.are_objects:
-            return None
-        has_escapes = bool((text == BACKSLASH).any())
-        is_flat = np.count_nonzero((text | _BRACKET) == (OPEN | _BRACKET)) == len(starts)
-        if is_flat and not has_escapes:
-            # Every comma: one inside a string is found out where it makes a difference.
-            found = self._cut(text == COMMA, names)
-            if found is not None:
-                return found
-        outer = self.outer_commas(has_escapes=has_escapes)
-        return None if outer is None else self._cut(outer, names)
-
-    def outer_commas(self, *, has_escapes: bool) -> Column | None:
-        """Return which bytes are commas between members, by quotes and depth.
-
-        None if a name may be spelled with an escape.
-        """
-        text = self.text
-        if has_escapes:
-            spelled = text.tobytes()
-            # Other escapes spell no character of a name that `can_find` lets pass.
-            if b"\\u" in spelled:
-                return None
-            # Pairs from the left: behind them each quote begins or ends a string.
-            spelled = spelled.replace(b"\\\\", b"__").replace(b'\\"', b"__")
-            text = np.frombuffer(spelled, np.uint8)
-        marks = np.flatnonzero(_IS_MARK[text])
-        kinds = text[marks]
-        quotes = kinds == QUOTE
-        is_outside = ~quotes & (np.cumsum(quotes) & 1 == 0)
-        marks, kinds = marks[is_outside], kinds[is_outside]
-        commas = kinds == COMMA
-        steps = np.where((kinds | _BRACKET) == (OPEN | _BRACKET), 1, -1)
-        depth = np.cumsum(np.where(commas, 0, steps))
-        outer = np.zeros(len(text), np.bool_)
-        outer[marks[commas & (depth == 1)]] = True
-        return outer
-
-    def _cut(self, is_edge: Column, names: Sequence[str]) -> list[Spans] | None:
-        """Return where members stand, with these commas between them; None for odd spellings."""
-        text = self.text
-        is_edge[self.starts] = True
-        is_edge[self.closes] = True
-        edges = np.flatnonzero(is_edge)
-        ends_object = text.take(edges) == CLOSE
-        at = edges + 1
-        has_spaces = bool((text == SPACE).any())
-        if has_spaces:
-            at += text.take(at) == SPACE
-        if not ((text.take(at) == QUOTE) | ends_object).all():
-            return None
-        homes = np.cumsum(ends_object)
-        # Two letters tell most names apart. Words are read for the few that are left, as a word
-        # at any place costs more than all else.
-        letters = text.take(at + 1) + text.take(at + 2).astype(np.uint16) * 256
-        words = _words(text)
-        columns = []
-        for quoted in map(msgspec.json.encode, names):
-            found = np.flatnonzero(letters == quoted[1] + 256 * quoted[2])
-            for start in range(0, len(quoted), WORD_BYTES):
-                # Names longer than the padding may lead behind the text, where no name goes on.
-                places = np.minimum(at[found] + start, len(words) - 1)
-                found = found[_begin_with(words[places], quoted[start : start + WORD_BYTES])]
-            colons = at[found] + len(quoted)
-            starts, ends = colons + 1, edges[found + 1]
-            if has_spaces:
-                starts += text[starts] == SPACE
-                ends -= text[ends - 1] == SPACE
-            if not (text[colons] == COLON).all() or not self._are_whole(starts, ends):
-                return None
-            columns.append(_last_of_each(Spans(homes[found], starts, ends)))
-        return columns
-
-    def _are_whole(self, starts: Column, ends: Column) -> bool:
-        """Return whether each value has all of its text, and no white space around it."""
-        first, last = self.text[starts], self.text[ends - 1]
-        is_string = first == QUOTE
-        # A string that a comma has cut does not end with its quote.
-        if is_string.any() and not (~is_string | ((last == QUOTE) & (ends - starts > 1))).all():
-            return False
-        return bool((first > SPACE).all() and (last > SPACE).all())
-
-
-def _last_of_each(found: Spans) -> Spans:
-    homes = found.homes
-    if not (homes[1:] == homes[:-1]).any():
-        return found
-    is_last = np.append(homes[1:] != homes[:-1], True)
-    return Spans(*(column[is_last] for column in found))
+    rows = np.flatnonzero(np.asarray(bodies.is_valid()))
+    return {name: member.among(rows, len(bodies)) for name, member in members.items()}
 
 
 def slices(text: Column, starts: Column, ends: Column) -> pa.Array:
@@ -304,19 +196,93 @@ def slices(text: Column, starts: Column, ends: Column) -> pa.Array:
     return pieces.take(pa.array(np.arange(0, len(cuts) - 1, 2, dtype=np.int32)))
 
 
-_NO_TEXT = np.zeros(0, np.uint8)
+# --- numbers of texts: of short ones from their bytes, of others by Arrow
 
 
-def _begin_with(words: Column, wanted: bytes) -> Column:
-    """Return which words begin with at most eight bytes, the first of which is the lowest."""
-    word = int.from_bytes(wanted, "little")
-    if len(wanted) < WORD_BYTES:
-        words = words & np.uint64((1 << 8 * len(wanted)) - 1)
-    begins: Column = words == np.uint64(word)
-    return begins
+def numbers(found: Member) -> Column | None:
+    """Return a member's doubles, NaN where it is missing or null; None where one is no number."""
+    return _of_each(found, doubles)
 
 
-def _words(text: Column) -> Column:
-    """Return the word at every place of a text, as a view."""
-    words: Column = np.ndarray((len(text) - WORD_BYTES + 1,), "<u8", text, strides=(1,))
-    return words
+def exact_numbers(found: Member) -> Column | None:
+    """Return `numbers` that compare as their texts do; None if one may not."""
+    return _of_each(found, _exact)
+
+
+def _of_each(found: Member, judge: Callable[[pa.Array], Column | None]) -> Column | None:
+    found = found.without_nulls
+    each = _short_decimals(found)
+    if each is None:
+        each = judge(found.slices)
+    return None if each is None else found.spread(each, np.nan)
+
+
+_ZEROS, _DOTS = word_of(ord("0")), word_of(ord("."))
+_BELOW_TEN = word_of(0x80 - 10)  # more than nine in a byte sets its highest bit
+_BITS, _WORD_BITS = np.uint64(8), np.uint64(64)
+_FOURTH = np.uint64(0x000000FF000000FF)
+_POWERS = np.array([*(10.0**places for places in range(WORD_BYTES - 1, -1, -1)), 1.0])
+
+
+def _short_decimals(found: Member) -> Column | None:
+    """Return the doubles of texts of at most eight digits and a point; None if one is no such.
+
+    All texts are added up in the same few steps, each in one word, whose bytes are its characters.
+    """
+    lengths = found.ends - found.starts
+    if lengths.max(initial=0) > WORD_BYTES:
+        return None
+    bits = lengths.astype(np.uint64) * _BITS
+    # The last character is the highest byte; zeros stand before the first one.
+    words = (words_of(found.text)[found.starts] << (_WORD_BITS - bits)) | (_ZEROS >> bits)
+    odd = words ^ _DOTS
+    points = (odd - LOWEST) & ~odd & HIGHEST
+    has_points = bool(points.any())
+    if has_points:
+        ones = points >> np.uint64(7)
+        before = ones - np.uint64(1)  # the bytes before the point; all of a text without one
+        behind = ~((ones << _BITS) - np.uint64(1))
+        # What is before the point moves up by the point.
+        moved = (words & behind) | ((words & before) << _BITS) | np.uint64(ord("0"))
+        words = np.where(points == 0, words, moved)
+    digits = words - _ZEROS
+    if (((digits + _BELOW_TEN) | digits) & HIGHEST).any():
+        return None
+    # Pairs of digits, then two fours of them; all fit into a word.
+    pairs = digits * np.uint64(10) + (digits >> _BITS)
+    upper = (pairs & _FOURTH) * np.uint64(100 + (1_000_000 << 32))
+    lower = ((pairs >> np.uint64(16)) & _FOURTH) * np.uint64(1 + (10_000 << 32))
+    whole = ((upper + lower) >> np.uint64(32)).astype(np.float64)
+    # Both are exact in a double, so that the quotient is rounded once.
+    found_each: Column = whole / _POWERS[np.bitwise_count(before) >> 3] if has_points else whole
+    return found_each
+
+
+def doubles(texts: pa.Array) -> Column | None:
+    """Return JSON texts as numbers; None where one is another value."""
+    # Arrow reads more than JSON has, such as `nan`, but no other JSON value. Both round correctly.
+    try:
+        return np.asarray(pc.cast(texts.view(pa.string()), pa.float64()))
+    except pa.ArrowInvalid:
+        return None
+
+
+def _exact(texts: pa.Array) -> Column | None:
+    """Return numbers that compare as their texts do; None if one may not."""
+    if not len(texts):
+        return np.zeros(0)
+    if pc.max(pc.binary_length(texts)).as_py() > LENGTH_MAX:
+        return None
+    found = doubles(texts)
+    if found is None:
+        return None
+    sizes = np.abs(found)
+    is_zero = sizes == 0
+    if not (is_zero | ((sizes >= LEAST) & (sizes < GREATEST))).all():
+        return None
+    if is_zero.any():
+        # 1e-999 is no zero.
+        zeros = texts.filter(pa.array(is_zero)).view(pa.string())
+        if pc.any(pc.match_substring(zeros, "e", ignore_case=True)).as_py():
+            return None
+    return found

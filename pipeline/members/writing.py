@@ -16,17 +16,8 @@ import pyarrow.compute as pc
 
 from tidegate.keys.reducers import Reduce
 from tidegate.pipeline.intervals import Column
-from tidegate.pipeline.members.texts import (
-    BACKSLASH,
-    CLOSE,
-    OBJECTS_AT_ONCE,
-    PADDING,
-    QUOTE,
-    SPACE,
-    Objects,
-    can_find,
-    slices,
-)
+from tidegate.pipeline.members.objects import BACKSLASH, CLOSE, QUOTE, SPACE, Objects, padded
+from tidegate.pipeline.members.texts import OBJECTS_AT_ONCE, can_find, slices
 
 SHAPES_MAX = 64  # of so many objects; with more, each has few, and one by one costs no more
 NUMBER_MAX = 2**62
@@ -59,7 +50,10 @@ class Writer:
         return found.take(pa.array(places, mask=places < 0))
 
     def _piece(self, bodies: pa.Array, *results: pa.Array) -> pa.Array:
-        shapes = _Shapes.of(bodies) if self._is_flat else None
+        objects = Objects(*padded(bodies))
+        if self._is_flat and not objects.may_have(self._targets):
+            return self._longer(bodies, *results)
+        shapes = _Shapes.of(objects) if self._is_flat else None
         if shapes is None:
             return self._one_by_one(bodies, *results)
         pieces: list[pa.Array] = []
@@ -143,22 +137,17 @@ class _Shapes:
         self.rest = np.flatnonzero(~plain)
 
     @classmethod
-    def of(cls, bodies: pa.Array) -> _Shapes | None:
+    def of(cls, objects: Objects) -> _Shapes | None:
         """Return the shapes of objects; None where they are not to be had."""
-        objects = Objects(bodies)
-        text, starts = objects.text, objects.starts
+        starts = objects.starts
         if not objects.are_objects:
             return None
-        is_odd = (text <= SPACE) | (text == BACKSLASH)
-        odd = np.logical_or.reduceat(is_odd[:-PADDING], starts) if len(starts) else is_odd[:0]
+        is_odd = (objects.own <= SPACE) | (objects.own == BACKSLASH)
+        odd = np.logical_or.reduceat(is_odd, starts) if len(starts) else is_odd[:0]
         # Of an empty object there is no member to find.
         plain = ~odd & (objects.closes - starts > 1)
-        outer = objects.outer_commas(has_escapes=bool((text == BACKSLASH).any()))
-        if outer is None:
-            return None
-        outer[starts] = True
-        outer[objects.closes] = True
-        return cls(objects, np.flatnonzero(outer), plain)
+        commas = objects.outer_commas()
+        return None if commas is None else cls(objects, objects.edges(commas), plain)
 
     def values(self, cells: Column) -> list[pa.Array]:
         """Return the texts of some cells, a column for each name."""

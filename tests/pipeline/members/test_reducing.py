@@ -18,7 +18,7 @@ from tidegate.keys.reducers import Reduce, Reducer
 from tidegate.pipeline.intervals import Interval, Pace, one_run_each
 from tidegate.pipeline.members.reducing import Combined, Folded
 from tidegate.pipeline.members.states import Picked, States, Totals, states_of, states_of_saved
-from tidegate.pipeline.members.texts import Texts, members_of
+from tidegate.pipeline.members.texts import Member, members_of
 
 REDUCERS = [
     "[/v:sum,/v:max@hi,/v:first@open,/v:count@n]",
@@ -142,8 +142,8 @@ def test_very_many_large_sums_do_not_overflow() -> None:
     assert shown(rules, bodies, [6_000], 1) == expected(rules, bodies, 1)
 
 
-def texts(*values: bytes | None) -> Texts:
-    return Texts.of_array(pa.array(values, pa.binary()))
+def texts(*values: bytes | None) -> Member:
+    return Member.of_array(pa.array(values, pa.binary()))
 
 
 @pytest.mark.parametrize(

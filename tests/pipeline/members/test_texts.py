@@ -25,7 +25,7 @@ spaces = st.sampled_from(["", "", " ", "  ", "\t"])
 def texts_of(bodies: pa.Array, names: Sequence[str]) -> list[Texts] | None:
     """The texts of some members of objects, as `members_of` finds them."""
     found = members_of(bodies, names)
-    return None if found is None else [found.texts(name) for name in names]
+    return None if found is None else [found[name].texts for name in names]
 
 
 @st.composite
