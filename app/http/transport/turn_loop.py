@@ -64,7 +64,11 @@ class TurnLoop(asyncio.SelectorEventLoop):
         # Those that are left out are told of again.
         rested.sort(key=itemgetter(0))
         ready.extend(reader for _, reader in rested[:RESTED_A_TURN_MAX])
-        if later:
+        if len(later) == 1:  # mostly: it needs no clock
+            handle = later.popleft()
+            told.discard(handle)
+            ready.append(handle)
+        elif later:
             ready.append(self._rest_of_turn)
 
     def _take_timers(self) -> None:

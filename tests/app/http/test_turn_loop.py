@@ -105,6 +105,16 @@ def test_a_timer_that_is_due_goes_before_all_that_is_ready() -> None:
     run(work)
 
 
+def test_a_socket_that_alone_is_ready_is_told_of_again() -> None:
+    async def work(loop: TurnLoop, selector: CountingSelector) -> None:
+        with ready_sockets(1) as [reader]:
+            told: list[None] = []
+            loop.add_reader(reader, told.append, None)  # which leaves its byte there
+            await eventually(lambda: len(told) > 1, "it is told of twice")
+
+    run(work)
+
+
 def test_a_connection_that_has_rested_is_read_before_others_and_before_what_is_ready() -> None:
     async def work(loop: TurnLoop, selector: CountingSelector) -> None:
         with ready_sockets(MANY) as readers:
