@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import socket
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -13,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 import httptools
 
-from tidegate.app.http.connection import NO_DESCRIPTOR, Connection, WriteWatch
+from tidegate.app.http.connection import Connection, WriteWatch
 from tidegate.app.http.problems import STREAMS
 from tidegate.app.http.telemetry import ConnectionFigures
 from tidegate.app.http.wire import Fields, cors_fields, too_many_connections
@@ -157,10 +158,10 @@ class HandedOver(NamedTuple):
     is_paused: bool
 
     @property
-    def descriptor(self) -> int:
-        """The socket's number, to write to while nothing waits in the transport, or none."""
+    def plain_socket(self) -> socket.socket | None:
+        """The socket, to write to while nothing waits in the transport; None under TLS."""
         is_plain = self.transport.get_extra_info("sslcontext") is None
-        return self.connection.descriptor if is_plain else NO_DESCRIPTOR
+        return self.connection.socket if is_plain else None
 
     def write(self, framed: bytes) -> None:
         """Hand bytes to the transport, under the watch."""

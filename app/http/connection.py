@@ -91,8 +91,8 @@ class Connection:
     """
 
     __slots__ = (
-        "_figures", "_on_abort", "_socket", "_transport", "has_rested", "is_given_up",
-        "rests_since",
+        "_figures", "_on_abort", "_transport", "has_rested", "is_given_up", "rests_since",
+        "socket",
     )  # fmt: skip
 
     def __init__(
@@ -107,14 +107,16 @@ class Connection:
         self._transport = transport
         self._on_abort = on_abort
         self._figures = figures
-        # The socket, not its descriptor: the number is used again after the close.
-        self._socket: socket.socket | None = transport.get_extra_info("socket")
+        # Not its descriptor: the number is used again after the close. And not asyncio's view of
+        # it, which cannot write.
+        view = transport.get_extra_info("socket")
+        self.socket: socket.socket | None = getattr(view, "_sock", view)
 
     def abort(self) -> None:
         """Close the socket with a reset, and free what the kernel holds for it."""
-        if self._socket is not None:
+        if self.socket is not None:
             with contextlib.suppress(OSError):  # it is gone already
-                self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_AT_CLOSE)
+                self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_AT_CLOSE)
         self._transport.abort()
         self._on_abort()
 
@@ -178,8 +180,8 @@ class Connection:
         """Return a figure of the kernel's tcp_info; None where it has none."""
         if sys.platform != "linux" or self.descriptor < 0:
             return None
-        assert self._socket is not None
-        info = self._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO_BYTES)
+        assert self.socket is not None
+        info = self.socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO_BYTES)
         return int.from_bytes(info[part], sys.byteorder) if len(info) >= part.stop else None
 
     def _unacknowledged_bytes(self) -> int:
@@ -192,7 +194,7 @@ class Connection:
     @property
     def descriptor(self) -> int:
         """The socket's number; none once it is closed."""
-        return NO_DESCRIPTOR if self._socket is None else self._socket.fileno()
+        return NO_DESCRIPTOR if self.socket is None else self.socket.fileno()
 
 
 def _no_requests() -> None:
