@@ -99,8 +99,12 @@ class MissedRows:
         if rows_max is not None and sum(map(len, self.pieces)) <= rows_max:
             rows_max = None  # what is little is made at once
         listed, unseen = yield from self._put_together(rows_max)
-        make = partial(self.make, self._together)
-        return (yield from in_pieces(listed, rows_max, make)), [*empty, *unseen]
+        pairs = yield from in_pieces(listed, rows_max, partial(self.make, self._together))
+        if rows_max is not None:
+            self._values = sum(not row.removed for _, row in pairs)
+            parts = [*self._together.contents(), *self.pieces, listed]
+            yield from emptied(parts, CHEAP * rows_max)
+        return pairs, [*empty, *unseen]
 
     def _put_together(self, rows_max: int | None) -> Steps[tuple[list[Pending], Unseen]]:
         """Put entries together; return them in the order of sending, and what no row reports."""

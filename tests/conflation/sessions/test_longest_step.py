@@ -25,9 +25,10 @@ from tidegate.keys.text.duration import SECOND
 KEYS: Final = 100_000
 SPEC: Final = KeySpec.of(["/k"])
 DEFINITION: Final = Definition(History(2 * KEYS), SPEC)
-# CPU time of the thread, which other processes do not add to. Steps take 2 to 20 ms; in one piece
-# each of these requests takes 300 to 3,000 ms.
-STEP_S_MAX: Final = 0.06
+# In CPU time of the thread, and in pieces of work that were timed just before: a core that is
+# shared is slow at both. A piece takes 5 ms where steps take 2 to 25 ms; in one piece each of these
+# requests takes 300 to 3,000 ms.
+STEP_PIECES_MAX: Final = 12
 LANES: Final = 200
 TAKEN_BYTES: Final = 1 << 18
 SUMS = "projection=[/n,SUM(/k) AS /s],grouping=[/n]"
@@ -60,6 +61,13 @@ def payload(number: int) -> bytes:
     return b'{"k":%d,"n":%d,"s":"%d","note":"as long as a message is"}' % (number, mixed, mixed)
 
 
+def _timed_piece() -> float:
+    began_s = time.thread_time()
+    places = {payload(number): number for number in range(20_000)}
+    places.clear()
+    return time.thread_time() - began_s
+
+
 class Stage:
     """An engine with a topic of 100,000 records, and the time of the longest call into it."""
 
@@ -68,11 +76,20 @@ class Stage:
             sessions_max=99, subscriptions_max=9, opening_records_max=OPENING_RECORDS_MAX
         )
         self.engine.define_topic("t", DEFINITION, "e")
-        self.longest_s = 0.0
+        self.longest_s = self.piece_s = 0.0
         self.now = 0
         self.head = self._sessions = 0
         for start in range(0, KEYS, 1_000):
             self.publish([payload(number) for number in range(start, start + 1_000)])
+
+    def begin(self) -> None:
+        """Time a piece of work, and forget the steps so far."""
+        self.longest_s, self.piece_s = 0.0, min(_timed_piece() for _ in range(3))
+
+    @property
+    def longest(self) -> float:
+        """The longest step since, in such pieces."""
+        return self.longest_s / self.piece_s
 
     def timed(self, call: Callable[[], Any]) -> Any:
         began_s = time.thread_time()
@@ -147,7 +164,7 @@ def stage(filled: Stage) -> Iterator[Stage]:
     """Without collections of garbage, which would visit all that the test run has made."""
     gc.collect()
     gc.disable()
-    filled.longest_s = 0.0
+    filled.begin()
     yield filled
     gc.enable()
 
@@ -157,7 +174,7 @@ def test_an_opening_is_done_in_steps(stage: Stage, asked: dict[str, str]) -> Non
     session = stage.open(**asked)
     if asked.get("command") != "sow":
         stage.timed(lambda: stage.engine.close_session(session))
-    assert stage.longest_s < STEP_S_MAX
+    assert stage.longest < STEP_PIECES_MAX
 
 
 @pytest.mark.parametrize("options", ["", "conflation=1s", "conflation=1s,oof,receipt"])
@@ -169,7 +186,7 @@ def test_a_resume_is_done_in_steps(stage: Stage, options: str) -> None:
     stage.timed(lambda: stage.engine.subscribe(session, "s1", resumed, stage.now))
     assert stage.settle(session) > KEYS / OPENING_RECORDS_MAX
     stage.engine.close_session(session)
-    assert stage.longest_s < STEP_S_MAX
+    assert stage.longest < STEP_PIECES_MAX
 
 
 def test_a_change_of_filter_waits_for_its_board(stage: Stage) -> None:
@@ -178,7 +195,7 @@ def test_a_change_of_filter_waits_for_its_board(stage: Stage) -> None:
     stage.timed(lambda: stage.engine.change(session, "s1", changed, stage.now))
     assert stage.settle(session) > KEYS / OPENING_RECORDS_MAX
     stage.engine.close_session(session)
-    assert stage.longest_s < STEP_S_MAX
+    assert stage.longest < STEP_PIECES_MAX
 
 
 @pytest.mark.parametrize("options", ["receipt", "reduce=[/n:sum]", "select=[-/,+/k]"])
@@ -194,7 +211,7 @@ def test_a_change_of_one_far_behind_is_done_in_steps(stage: Stage, options: str)
     stage.settle(session)
     assert stage.engine.session_stats(session).subscriptions[0].delivered == KEYS
     stage.engine.close_session(session)
-    assert stage.longest_s < STEP_S_MAX
+    assert stage.longest < STEP_PIECES_MAX
 
 
 SMALL: dict[str, dict[str, str]] = {
@@ -257,7 +274,7 @@ def test_lanes_that_are_due_together_are_flushed_in_turns(stage: Stage) -> None:
     assert steps == 90
     for number in range(90):
         stage.engine.close_session(f"l{number}")
-    assert stage.longest_s < STEP_S_MAX
+    assert stage.longest < STEP_PIECES_MAX
 
 
 def test_removals_are_published_in_pieces(stage: Stage) -> None:
@@ -267,12 +284,12 @@ def test_removals_are_published_in_pieces(stage: Stage) -> None:
         stage.remove(range(start, start + 500))
     stage.settle(session)
     stage.engine.close_session(session)
-    assert stage.longest_s < STEP_S_MAX
+    assert stage.longest < STEP_PIECES_MAX
 
 
 def test_the_measure_sees_what_is_not_done_in_steps(stage: Stage) -> None:
     stage.timed(lambda: sorted(map(payload, range(10 * KEYS))))
-    assert stage.longest_s > STEP_S_MAX
+    assert stage.longest > STEP_PIECES_MAX
 
 
 def test_a_flush_waits_for_one_step_of_a_topic_with_many_lanes() -> None:
