@@ -221,11 +221,10 @@ def tuning_of(body: bytes, now: Tuning, most: QueueLimits) -> Tuning:
     """
     # What is named counts, and not what differs from None: null has a meaning of its own.
     asked = _changed(read(SessionTuning, body, most=most))
-    conflated = now.conflated
-    if "conflated" in asked.model_fields_set:
-        conflated = asked.conflated is not False
+    named = asked.model_fields_set
+    conflated = asked.conflated is not False if "conflated" in named else now.conflated
     limits = now.limits
-    if "limits" in asked.model_fields_set:
+    if "limits" in named:
         limits = most if asked.limits is None else asked.limits.over(limits, most)
     return Tuning(limits, conflated)
 

@@ -83,23 +83,24 @@ def subscription_view(
 
 def answer(asked: SessionSubscription, warnings: Iterable[str] | None = None) -> dict[str, Any]:
     """Return the answer to a subscribe request; what a pattern gets depends on the topic."""
-    view: dict[str, Any] = {"sub": asked.name, "topic": asked.text}
+    view: dict[str, Any] = {"sub": asked.name, "topic": asked.text, "options": None, "lane": None}
     shown = {topic: _granted_view(found) for topic, found in asked.topics.items()}
     if asked.by_pattern:
-        view |= {"options": None, "lane": None}
         view["topics"] = [{"topic": topic, **each} for topic, each in shown.items()]
     else:
-        view |= next(iter(shown.values()), {"options": None, "lane": None})
+        view |= next(iter(shown.values()), {})
     return view if warnings is None else {**view, "warnings": list(warnings)}
 
 
 def _granted_view(found: GrantedSubscription) -> dict[str, Any]:
     subscription = found.subscription
-    return {
+    view = {
         "options": granted(subscription),
         "lane": lane_text(subscription.lane_id),
         "format": found.form,
     }
+    # A client whose stream is cut before `subscribed` continues from here in another session.
+    return view if found.start is None else {**view, "bookmark": str(found.start)}
 
 
 def _topic_view(found: GrantedSubscription, stats: SubscriptionStats | None) -> dict[str, Any]:

@@ -70,6 +70,9 @@ class Limits(TypedDict):
     lower: int
 
 
+Start = Annotated[str, Field(description="Rows begin after it, without a snapshot")]
+
+
 class TopicGrant(TypedDict):
     """The options granted in one topic of a pattern."""
 
@@ -77,6 +80,7 @@ class TopicGrant(TypedDict):
     options: str
     lane: str
     format: Format
+    bookmark: NotRequired[Start]
 
 
 class Subscription(TypedDict):
@@ -87,6 +91,7 @@ class Subscription(TypedDict):
     options: str | None
     lane: str | None
     format: NotRequired[Format]
+    bookmark: NotRequired[Start]
     topics: NotRequired[list[TopicGrant]]
     warnings: NotRequired[list[str]]
 
@@ -117,6 +122,7 @@ class SubscriptionFigures(Figures):
     options: str | None
     lane: str | None
     format: NotRequired[Format]
+    bookmark: NotRequired[Start]
     command: Command | None
     filter: str | None
     order_by: str | None

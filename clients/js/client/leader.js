@@ -6,7 +6,7 @@
 
 import { Problem } from "./errors.js";
 import { Replica } from "./replica.js";
-import { placeAfter } from "./subscription.js";
+import { placeAfter, placeOf } from "./subscription.js";
 
 /** @typedef {import("./session.js").Session} Session */
 /** @typedef {import("./session.js").State} State */
@@ -185,6 +185,7 @@ class Shared {
   /** @param {any} granted */
   granted(granted) {
     this.answer = granted;
+    this.place = placeOf(this.place, granted);
     this.#say({ type: "granted", granted });
   }
 

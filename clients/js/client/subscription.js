@@ -225,6 +225,7 @@ export class Subscription extends EventTarget {
    * @param {any} granted
    */
   granted(granted) {
+    this.place = placeOf(this.place, granted);
     this.#settle.resolve(granted);
   }
 
@@ -270,6 +271,16 @@ export class Subscription extends EventTarget {
     this.#readers.clear();
     this.dispatchEvent(new NoticeEvent("ended", { reason, error: this.#error }));
   }
+}
+
+/**
+ * Return where a subscription goes on, as the answer to its request says: before any event came.
+ *
+ * @param {string | null} before
+ * @param {{ bookmark?: string }} granted
+ */
+export function placeOf(before, granted) {
+  return before === "" ? (granted.bookmark ?? "") : before;
 }
 
 /**

@@ -37,6 +37,7 @@ LASTS = itertools.count()
 """A client may hold the last record of before: each has a number of its own."""
 
 Connect = Callable[..., Driver]
+ConnectJS = Callable[..., JavaScript]
 
 
 def serve(*words: str, **variables: str) -> subprocess.Popen[str]:
@@ -67,7 +68,7 @@ def connect(request: pytest.FixtureRequest) -> Iterator[Connect]:
 
 
 @pytest.fixture(params=["node", IN_BROWSER])
-def connect_js(request: pytest.FixtureRequest) -> Iterator[Callable[..., JavaScript]]:
+def connect_js(request: pytest.FixtureRequest) -> Iterator[ConnectJS]:
     """Makes the JavaScript client, each option a piece of code."""
     with contextlib.ExitStack() as stack:
         kind = JAVASCRIPT[request.param]
@@ -211,6 +212,23 @@ def test_nothing_is_missed_over_a_cut(connect: Connect, admin: Gateway) -> None:
         assert client.logged(2) == [2, 3]
 
 
+def test_nothing_is_missed_once_granted(connect_js: ConnectJS, tmp_path: Path) -> None:
+    """Also where the gateway ends before its stream says anything of the subscription."""
+    command = ["--port", str(lasting_port()), "--data", str(tmp_path)]
+    with wire_to(f"http://127.0.0.1:{command[1]}") as wire:
+        with begun(*command) as address, Gateway(address) as admin:
+            publish(admin, 0, topic="log")
+            client = connect_js(wire.address)
+            client.run("const { ready } = state.gateway.subscribe('log'); await ready")
+            wire.loses_streams = True
+            client.log("log")
+            wire.cut()
+        with begun(*command) as address, Gateway(address) as admin:
+            publish(admin, 1, 2, topic="log")
+            wire.join()
+            assert client.logged(2) == [1, 2]
+
+
 @pytest.mark.parametrize("signal", ["terminate", "kill"])
 def test_it_goes_on_after_a_restart(connect: Connect, tmp_path: Path, signal: str) -> None:
     command = ["--port", str(lasting_port()), "--data", str(tmp_path)]
@@ -295,9 +313,7 @@ def test_a_token_that_expires_is_renewed(connect: Connect, tmp_path: Path) -> No
         assert client.removed() == []
 
 
-def test_a_ticket_that_is_over_is_replaced(
-    connect_js: Callable[..., JavaScript], tmp_path: Path
-) -> None:
+def test_a_ticket_that_is_over_is_replaced(connect_js: ConnectJS, tmp_path: Path) -> None:
     """The stream opens with the next one, also when a cut comes after the ticket's life."""
     keys = write_keys(tmp_path / "keys.json", public_jwk("HS256"))
     held = tmp_path / "token"

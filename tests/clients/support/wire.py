@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from urllib.parse import urlsplit
 
 from tests.support.deadlines import HANGS_S
@@ -17,6 +18,7 @@ class Wire:
     Attributes:
         asked: what clients sent, of all connections.
         answered: what the gateway sent.
+        loses_streams: true to lose what the gateway sends on streams.
     """
 
     def __init__(self, address: str) -> None:
@@ -29,7 +31,7 @@ class Wire:
         self.asked = bytearray()
         self.answered = bytearray()
         self.ends: list[socket.socket] = []
-        self.is_cut = False
+        self.is_cut = self.loses_streams = False
         self.thread = threading.Thread(target=self.accept)
         self.thread.start()
 
@@ -42,8 +44,17 @@ class Wire:
                     continue
                 far = socket.create_connection(self.server)
                 self.ends += [near, far]
-                for one, other, seen in ((near, far, self.asked), (far, near, self.answered)):
-                    threading.Thread(target=carry, args=(one, other, seen), daemon=True).start()
+                asked = bytearray()
+                lost = partial(self.is_lost, asked)
+                for way in (
+                    (near, far, (self.asked, asked), bool),
+                    (far, near, (self.answered,), lost),
+                ):
+                    threading.Thread(target=carry, args=way, daemon=True).start()
+
+    def is_lost(self, asked: bytearray) -> bool:
+        """Whether what comes now on the connection that has asked for this is lost."""
+        return self.loses_streams and b"/events" in asked
 
     def cut(self) -> None:
         """End what is open, and refuse what comes."""
@@ -52,8 +63,8 @@ class Wire:
             _shut(end)
 
     def join(self) -> None:
-        """Carry new connections again."""
-        self.is_cut = False
+        """Carry new connections again, with all that comes."""
+        self.is_cut = self.loses_streams = False
 
     def close(self) -> None:
         self.cut()
@@ -74,12 +85,19 @@ def wire_to(address: str) -> Iterator[Wire]:
         wire.close()
 
 
-def carry(one: socket.socket, other: socket.socket, seen: bytearray) -> None:
+def carry(
+    one: socket.socket,
+    other: socket.socket,
+    seen: Iterable[bytearray],
+    is_lost: Callable[[], bool],
+) -> None:
     """Carry what comes from one end to the other until it ends."""
     with contextlib.suppress(OSError):
         while piece := one.recv(65536):
-            seen += piece
-            other.sendall(piece)
+            for each in seen:
+                each += piece
+            if not is_lost():
+                other.sendall(piece)
     _shut(other)
 
 
