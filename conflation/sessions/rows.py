@@ -20,7 +20,7 @@ from tidegate.conflation.frame import (
 from tidegate.conflation.lanes.accumulate import CombinedRow, Unreported, unreported_of
 from tidegate.conflation.lanes.member import Backlog
 from tidegate.conflation.outputs import Resumed
-from tidegate.conflation.steps import RowBuild, Steps, finished, in_pieces
+from tidegate.conflation.steps import RowBuild, Steps, in_pieces
 from tidegate.conflation.subscription import LaneId
 from tidegate.keys.text.duration import MILLISECOND, SECOND, Instant
 from tidegate.keys.text.rate import Rate
@@ -203,11 +203,6 @@ class Pacing:
 
 
 # --- Rows of several lanes, put together
-
-
-def collapsed(pairs: Sequence[Pair]) -> list[Pair]:
-    """Put rows together as `collapsing` does, at once."""
-    return finished(collapsing(pairs, None))
 
 
 def collapsing(pairs: Sequence[Pair], rows_max: int | None) -> Steps[list[Pair]]:

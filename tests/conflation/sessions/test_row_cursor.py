@@ -8,11 +8,16 @@ from tests.support.manual_driver import make_frames, tokens
 from tests.support.rules import rule
 from tidegate.conflation.boards.board import Pair
 from tidegate.conflation.frame import Frame, Row, Tombstone, receipt_of
-from tidegate.conflation.sessions.rows import RowCursor, collapsed, deliveries
+from tidegate.conflation.sessions.rows import RowCursor, collapsing, deliveries
+from tidegate.conflation.steps import finished
 
 
 def pairs(*frames: Frame) -> list[Pair]:
     return [(frame.key, frame) for frame in frames]
+
+
+def collapsed(pairs: list[Pair]) -> list[Pair]:
+    return finished(collapsing(pairs, None))
 
 
 @rule("interval-10")
