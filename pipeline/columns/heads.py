@@ -21,8 +21,10 @@ from tidegate.keys.errors import KeysError
 from tidegate.keys.jsontext import check_json, members
 from tidegate.pipeline.columns.decoding import LINES_AT_ONCE, LineDecoder, checked_text
 from tidegate.pipeline.intervals import Column
+from tidegate.pipeline.members.objects import PADDING, QUOTE, SPACE, Objects, Spans
+from tidegate.pipeline.members.texts import Member, Members, can_find
 
-COMMA, QUOTE, SPACE, BRACE = b'," {'
+BRACE = ord("{")
 # A head that is new costs as much as some lines: many of them are no beginnings that come again.
 NEW_HEADS_MAX = 1 / 16
 FAILURES_MAX = 4
@@ -35,9 +37,10 @@ _NO_VALUE = Annotated[int, msgspec.Meta(ge=1, le=0)]
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Decoded fields of many lines, by name."""
+    """Decoded fields of many lines by name, or where they and other members stand."""
 
     columns: Mapping[str, list[Any]]
+    members: Members
 
     def column(self, name: str) -> list[Any]:
         """Return a field of every line; None where it is missing or null."""
@@ -47,28 +50,49 @@ class Columns:
 class HeadDecoder:
     """Decodes lines by heads; `code_of` gives the code of the key in an object.
 
-    It gives up after some failures, for the rest of its task.
+    It gives up after some failures, for the rest of its task. `wanted` are names of members that
+    are found instead of decoded, where all lines are flat and have as many; then `checks` decodes
+    nothing else.
     """
 
     def __init__(
-        self, names: Sequence[str], code_of: Callable[[bytes], int], tails: LineDecoder
+        self,
+        names: Sequence[str],
+        code_of: Callable[[bytes], int],
+        tails: LineDecoder,
+        checks: LineDecoder,
+        wanted: Sequence[str],
     ) -> None:
         self._names = frozenset(names)
         self._code_of = code_of
         self._tails = tails
+        self._checks = checks
+        self._wanted = wanted
+        self._are_in_heads = False
         self._codes: dict[bytes, int] = {}
         self._commas = 0
         self._failures = 0
 
     @classmethod
     def of(
-        cls, names: Sequence[str], code_of: Callable[[bytes], int], kinds: Mapping[str, Any]
+        cls,
+        names: Sequence[str],
+        code_of: Callable[[bytes], int],
+        kinds: Mapping[str, Any],
+        others: Sequence[str] = (),
     ) -> HeadDecoder | None:
-        """Return a decoder of other fields of these kinds; None if one is a field of the key."""
+        """Return a decoder of fields of these kinds; None if one is a field of the key.
+
+        `others` are names of members that are found with them.
+        """
         if not names or not kinds.keys().isdisjoint(names):
             return None
-        tails = LineDecoder.of(dict(kinds), absent=dict.fromkeys(names, _NO_VALUE))
-        return None if tails is None else cls(names, code_of, tails)
+        absent = dict.fromkeys(names, _NO_VALUE)
+        tails, checks = LineDecoder.of(kinds, absent), LineDecoder.of({}, absent)
+        if tails is None or checks is None:
+            return None
+        wanted = [*dict.fromkeys([*kinds, *others])]
+        return cls(names, code_of, tails, checks, wanted if all(map(can_find, wanted)) else ())
 
     def decode(self, lines: pa.Array) -> tuple[Column, Columns] | None:
         """Return key codes and the other fields of lines, as `LineDecoder.decode` takes them.
@@ -90,15 +114,18 @@ class HeadDecoder:
         count = len(lines)
         if text is None:
             return None
-        content = np.frombuffer(text.content, np.uint8)
+        content = np.append(np.frombuffer(text.content, np.uint8), np.zeros(PADDING, np.uint8))
         edges = np.empty(2 * count + 1, np.int32)
         edges[0], edges[2::2] = 0, text.ends
         self._commas = self._commas or self._commas_of_head(content[: edges[2]].tobytes())
-        cuts = self._cuts(content, edges)
-        if cuts is None:
+        objects = Objects(content, edges[::2].astype(np.int64))
+        commas = objects.all_commas()
+        columns = objects.columns(commas) if objects.are_flat else []
+        is_even = 0 < self._commas < len(columns)
+        cuts = columns[self._commas].starts - 1 if is_even else self._cuts(commas, edges)
+        if cuts is None or not _begin_members(content, cuts):
             return None
         edges[1::2] = cuts
-        content = content.copy()
         content[cuts] = BRACE
         halves = pa.Array.from_buffers(
             pa.binary(), 2 * count, [None, pa.py_buffer(edges), pa.py_buffer(content)]
@@ -107,21 +134,32 @@ class HeadDecoder:
         codes = self._codes_of(halves.take(pa.array(places)))
         if codes is None:
             return None
-        fields = self._fields_of(halves.take(pa.array(places + 1)))
+        members = self._members(objects, columns) if is_even else None
+        fields = self._fields_of(halves.take(pa.array(places + 1)), members)
         return None if fields is None else (codes, fields)
 
-    def _fields_of(self, tails: pa.Array) -> Columns | None:
+    def _members(self, objects: Objects, columns: Sequence[Spans]) -> Members | None:
+        """Return where the wanted members stand; None if that is not known, or none is wanted."""
+        behind = columns if self._are_in_heads else columns[self._commas :]
+        found = objects.named(behind, self._wanted) if self._wanted else None
+        if found is None:
+            return None
+        pairs = zip(self._wanted, found, strict=True)
+        return {name: Member(objects.text, len(objects.starts), *span) for name, span in pairs}
+
+    def _fields_of(self, tails: pa.Array, members: Members | None) -> Columns | None:
+        decoder = self._tails if members is None else self._checks
         _, offsets, content = tails.buffers()
         ends = np.frombuffer(offsets, np.int32)
-        columns: dict[str, list[Any]] = {name: [] for name in self._tails.names}
+        columns: dict[str, list[Any]] = {name: [] for name in decoder.names}
         for start in range(0, len(tails), LINES_AT_ONCE):
             end = min(start + LINES_AT_ONCE, len(tails))
-            fields = self._tails.fields(content[int(ends[start]) : int(ends[end])], end - start)
+            fields = decoder.fields(content[int(ends[start]) : int(ends[end])], end - start)
             if fields is None:
                 return None
             for name, column in columns.items():
                 column += fields.column(name)
-        return Columns(columns)
+        return Columns(columns, members or {})
 
     def _commas_of_head(self, line: bytes) -> int:
         """Return how many commas a line has up to the end of its head; 0 if it has none."""
@@ -142,21 +180,13 @@ class HeadDecoder:
         found = members(text + b"}")
         return found is not None and self._names <= found.keys()
 
-    def _cuts(self, content: Column, edges: Column) -> Column | None:
-        """Return where the tail of each line begins, at a comma before a further field."""
-        commas = np.flatnonzero(content == COMMA)
+    def _cuts(self, commas: Column, edges: Column) -> Column | None:
+        """Return the comma of each line at which its tail begins."""
         chosen = np.searchsorted(commas, edges[:-1:2]) + (self._commas - 1)
         if not self._commas or chosen[-1] >= len(commas):
             return None
-        cuts = commas[chosen]
-        if (cuts >= edges[2::2]).any():
-            return None
-        # With a brace in its place a comma before no field would pass; one before a name does not.
-        last = len(content) - 1
-        following = np.minimum(cuts + 1, last)
-        following = np.minimum(following + (content[following] == SPACE), last)
-        found: Column | None = cuts if (content[following] == QUOTE).all() else None
-        return found
+        cuts: Column = commas[chosen]
+        return None if (cuts >= edges[2::2]).any() else cuts
 
     def _codes_of(self, heads: pa.Array) -> Column | None:
         encoded = heads.dictionary_encode()
@@ -169,6 +199,7 @@ class HeadDecoder:
         for text in new:
             if not self._is_head(text):
                 return None
+            self._are_in_heads |= not (members(text + b"}") or {}).keys().isdisjoint(self._wanted)
             try:
                 self._codes[text] = self._code_of(text + b"}")
             except KeysError:
@@ -176,3 +207,11 @@ class HeadDecoder:
         codes = np.array([self._codes[text] for text in texts], np.int64)
         found: Column = codes[np.asarray(encoded.indices)]
         return found
+
+
+def _begin_members(text: Column, commas: Column) -> bool:
+    """Return whether each comma stands before a name."""
+    # With a brace in its place a comma before no field would pass; one before a name does not.
+    following = commas + 1
+    following += text[following] == SPACE
+    return bool((text[following] == QUOTE).all())

@@ -29,14 +29,18 @@ from tidegate.pipeline.columns.decoding import LINES_AT_ONCE, Fields, LineDecode
 from tidegate.pipeline.columns.heads import Columns, HeadDecoder
 from tidegate.pipeline.columns.times import TimeField
 from tidegate.pipeline.intervals import Column
-from tidegate.pipeline.members.texts import top_level
+from tidegate.pipeline.members.texts import Members, top_level
 
 
 class Read(NamedTuple):
-    """Times in nanoseconds, None where no field has them; and for each key spec the keys' codes."""
+    """Times in nanoseconds, None where no field has them; and for each key spec the keys' codes.
+
+    `members` are those that were found by the way.
+    """
 
     times_ns: Column | None
     codes: list[Column]
+    members: Members
 
 
 class LineInvalidError(ValueError):
@@ -122,7 +126,10 @@ class KeyCodes:
 
 
 class MessageReader:
-    """Reads keys and times out of the lines of one task."""
+    """Reads keys and times out of the lines of one task.
+
+    `names` are members that it finds by the way, if all can be found.
+    """
 
     def __init__(
         self,
@@ -130,6 +137,7 @@ class MessageReader:
         time: TimeField | None,
         *,
         strict: bool = False,
+        names: Sequence[str] = (),
     ) -> None:
         self.codes = [KeyCodes(spec, strict=strict) for spec in specs]
         self._longer = [_longer(spec, specs) for spec in specs]
@@ -142,7 +150,8 @@ class MessageReader:
         self._heads = None
         if self._decoder is not None and len(self._decoded) == 1:
             [at] = self._decoded
-            self._heads = HeadDecoder.of(self._names[at], self.codes[at].of_line, _kinds(time))
+            code_of = self.codes[at].of_line
+            self._heads = HeadDecoder.of(self._names[at], code_of, _kinds(time), names)
 
     def read(self, lines: pa.Array) -> Read:
         """Return times and key codes of lines (binary, no nulls) with or without their breaks.
@@ -157,7 +166,7 @@ class MessageReader:
     def _read_at_once(self, decoder: LineDecoder, lines: pa.Array) -> Read | None:
         try:
             found = self._by_heads(lines) or self._by_fields(decoder, lines)
-        except (ValueError, OverflowError):
+        except (ValueError, OverflowError, msgspec.MsgspecError):
             return None  # what is odd about it is found out line by line
         if found is None:
             return None
@@ -169,14 +178,14 @@ class MessageReader:
             else self.codes[at].of_longer(self.codes[longer], codes[longer])
             for at, longer in enumerate(self._longer)
         ]
-        return Read(found.times_ns, shared)
+        return Read(found.times_ns, shared, found.members)
 
     def _by_heads(self, lines: pa.Array) -> Read | None:
         found = None if self._heads is None else self._heads.decode(lines)
         if found is None:
             return None
         codes, fields = found
-        return Read(self._times(fields), [codes])
+        return Read(self._times(fields), [codes], fields.members)
 
     def _by_fields(self, decoder: LineDecoder, lines: pa.Array) -> Read | None:
         times: list[Column] = []
@@ -191,12 +200,15 @@ class MessageReader:
                 [self.codes[at].of_fields(fields, self._names[at]) for at in self._decoded]
             )
         times_ns = np.concatenate(times) if times else None
-        return Read(times_ns, [np.concatenate(column) for column in zip(*codes, strict=True)])
+        return Read(times_ns, [np.concatenate(column) for column in zip(*codes, strict=True)], {})
 
     def _times(self, fields: Fields | Columns) -> Column | None:
         if self._time is None:
             return None
-        return self._time.column_ns(fields.column(str(self._time.path.steps[0])))
+        name = str(self._time.path.steps[0])
+        if isinstance(fields, Columns) and name in fields.members:
+            return self._time.member_ns(fields.members[name])
+        return self._time.column_ns(fields.column(name))
 
     def judged(self, lines: Sequence[bytes | None], bytes_max: int) -> list[str | None]:
         """Return why each line cannot be read, in the gateway's words; None if it can."""
@@ -230,7 +242,7 @@ class MessageReader:
             except KeysError as error:
                 raise LineInvalidError(index, error.detail) from None
         column = None if self._time is None else np.array(times, np.int64)
-        return Read(column, [np.array(found, np.int64) for found in codes])
+        return Read(column, [np.array(found, np.int64) for found in codes], {})
 
     def _time_in(self, line: bytes) -> int:
         assert self._time is not None

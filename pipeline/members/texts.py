@@ -209,6 +209,18 @@ def exact_numbers(found: Member) -> Column | None:
     return _of_each(found, _exact)
 
 
+def whole_numbers(found: Member) -> Column | None:
+    """Return the integers of a member that all objects have; None if one is none, or long."""
+    short = _short_decimals(found)
+    if short is not None:
+        whole = short.astype(np.int64)
+        return whole if (whole == short).all() else None
+    try:
+        return np.asarray(pc.cast(found.slices.view(pa.string()), pa.int64()))
+    except pa.ArrowInvalid:
+        return None
+
+
 def _of_each(found: Member, judge: Callable[[pa.Array], Column | None]) -> Column | None:
     found = found.without_nulls
     each = _short_decimals(found)

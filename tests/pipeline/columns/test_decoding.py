@@ -71,7 +71,7 @@ def mutated(draw: st.DrawFn) -> bytes:
 def read(reader: MessageReader, written: list[bytes]) -> Any:
     """Times and keys of some lines, or which of them is refused and why."""
     try:
-        times_ns, codes = reader.read(pa.array(written, pa.binary()))
+        times_ns, codes, _ = reader.read(pa.array(written, pa.binary()))
     except LineInvalidError as error:
         return error.index, error.reason
     assert times_ns is not None

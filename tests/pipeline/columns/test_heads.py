@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.pipeline.columns.test_decoding import TIME, line_by_line, read, values
+from tests.pipeline.members.test_texts import decoded
 from tests.support.profiles import examples
 from tidegate.keys.spec import KeySpec, record_key
 from tidegate.pipeline.columns import heads as heads_module
@@ -62,6 +63,41 @@ def test_heads_give_what_each_line_gives(
         assert found == read(MessageReader([KEY], TIME, strict=strict), written)
 
 
+flat = st.sampled_from(
+    ['"v":1', '"v":"a,b"', '"v":"x,"', '"v":null', '"u":2', '"u":"é"', '"":0', '"v": 1', '"o":{}']
+)
+evens = st.builds('{{"k":"x",{}"n":1,"t":{},{},{}}}\n'.format, st.sampled_from(["", '"v":"y",']),
+                  st.sampled_from("12"), flat, flat)  # fmt: skip
+
+
+@examples(300, nightly=5_000)
+@given(st.lists(evens.map(str.encode), max_size=4))
+def test_members_are_found_beside_heads(written: list[bytes]) -> None:
+    plain = [b'{"k":"x","n":1,"t":%d,"v":3,"u":4}\n' % n for n in range(40)]
+    names = ["v", "u", "k"]
+    reader = MessageReader([KEY], TIME, names=names)
+    lines = plain[:20] + written + plain[20:]
+    found = reader.read(pa.array(lines, pa.binary())).members
+    assert {*found} in ({"t", *names}, set()) if written else {*found} == {"t", *names}
+    for name, member in found.items():
+        assert member.texts.array().to_pylist() == [decoded(line, name) for line in lines]
+
+
+times = st.sampled_from(
+    ["7", "1.5", "2.0", "-3", '"2013-10-08T09:30:00Z"', "1381224600000", "1e3", "99999999", "0"]
+)
+
+
+@examples(300, nightly=5_000)
+@given(st.lists(times, min_size=1, max_size=3))
+def test_a_time_that_is_found_is_that_which_is_decoded(written: list[str]) -> None:
+    lines = [b'{"k":"x","n":1,"t":%b,"v":1}\n' % time.encode() for time in written * 30]
+    found = read(MessageReader([KEY], TIME), lines)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(HeadDecoder, "decode", lambda decoder, lines: None)
+        assert found == read(MessageReader([KEY], TIME), lines)
+
+
 def decoder(seen: list[bytes]) -> HeadDecoder:
     """A decoder of `t` behind the key, which notes the heads that it has read."""
     key_of = record_key(KEY)
@@ -83,7 +119,7 @@ def test_each_head_is_read_once() -> None:
         assert found is not None
         codes, fields = found
         assert codes.tolist() == [n % 3 for n in range(40)]
-        assert fields.column("t") == list(range(40))
+        assert fields.members["t"].texts.array().to_pylist() == [b"%d" % n for n in range(40)]
     assert sorted(seen) == [b'{"k":"x","n":%d}' % n for n in range(3)]
 
 

@@ -41,7 +41,7 @@ def test_keys_are_those_of_the_closures_and_bad_lines_are_found(written: list[st
     for time in (None, TIME):
         reader = MessageReader(SPECS, time)
         if time is None and not bad:
-            _, codes = reader.read(arrow(lines))
+            _, codes, _ = reader.read(arrow(lines))
             for spec, known, column in zip(SPECS, reader.codes, codes, strict=True):
                 key_of = conflation_key(spec)
                 assert [known.texts[code] for code in column] == [key_of(line) for line in lines]
@@ -82,7 +82,7 @@ def is_message(line: bytes) -> bool:
 def test_a_time_is_milliseconds_seconds_or_iso(unit: str, written: str, ns: int) -> None:
     for path in ("/t", "/deep/t"):
         reader = MessageReader([SPECS[1]], TimeField(FieldPath.parse(path), Unit(unit)))
-        times, _ = reader.read(
+        times, *_ = reader.read(
             arrow([f'{{"t":{written},"deep":{{"t":{written}}},"b":"x"}}'.encode()])
         )
         assert times is not None
@@ -91,7 +91,7 @@ def test_a_time_is_milliseconds_seconds_or_iso(unit: str, written: str, ns: int)
 
 def test_each_number_has_its_own_unit() -> None:
     reader = MessageReader([SPECS[1]], TIME)
-    times, _ = reader.read(arrow([b'{"t":5}', b'{"t":200000000}', b'{"t":200000000000}']))
+    times, *_ = reader.read(arrow([b'{"t":5}', b'{"t":200000000}', b'{"t":200000000000}']))
     assert times is not None
     assert times.tolist() == [5_000_000, 2 * 10**17, 2 * 10**17]
 
@@ -122,6 +122,6 @@ def test_text_that_is_no_utf_8_is_found_also_where_nothing_is_read() -> None:
 
 def test_a_key_of_no_field_is_the_topic_itself() -> None:
     reader = MessageReader([KeySpec()], TIME)
-    _, codes = reader.read(arrow([b'{"t":1}', b'{"t":2}']))
+    _, codes, _ = reader.read(arrow([b'{"t":1}', b'{"t":2}']))
     assert np.array_equal(codes[0], [0, 0])
     assert reader.codes[0].texts == ["[]"]
