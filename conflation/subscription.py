@@ -137,7 +137,7 @@ class LaneId:
 
     `interval_ns` 0 is `conflation=none`: every message, or, where its topic conflates `always`, the
     newest of each key at once. `counted`: rows have a receipt (first, last, how many), so the
-    lane looks at every message. The rest is as in the options of the same name.
+    lane hears of every message. The rest is as in the options of the same name.
     """
 
     feed: FeedId
@@ -174,6 +174,16 @@ class LaneId:
         # An interval holds a row a key at most, however long a client does not read. A list of
         # messages grows with time.
         return not self.interval_ns
+
+    @property
+    def hears_late(self) -> bool:
+        """True if it may hear of messages when its board is looked at: only the first sets a time.
+
+        Rows of groups stand for the messages of a flush, and merges may let go what they held.
+        """
+        early = (self.pace == "key", self.leading, self.always, self.feed.shape is not None)
+        rules = (self.merge, self.flush_on)
+        return self.interval_ns > 0 and not any(early) and all(rule is None for rule in rules)
 
     @property
     def lists(self) -> bool:

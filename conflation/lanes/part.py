@@ -14,6 +14,7 @@ from tidegate.conflation.lanes.accumulate import (
     Accumulator,
     CombinedRemoval,
     CombinedRow,
+    Unreported,
     combines,
 )
 from tidegate.conflation.subscription import LaneId
@@ -62,6 +63,12 @@ class PendingPart(msgspec.Struct, frozen=True, gc=False):
         """Return what counts with the key's next row, as no row of this part is sent."""
         accumulator = None if self.accumulator is None else self.accumulator.unreported()
         return msgspec.structs.replace(self, is_new=is_new, accumulator=accumulator)
+
+    def unreported(self, rules: LaneId) -> Unreported:
+        """Return what counts although no row is sent; a removal of nothing counts nothing."""
+        count = self.count or Receipt(0, self.frame.offset, self.frame.timestamp_ms)
+        accumulator = None if self.accumulator is None else self.accumulator.unreported()
+        return Unreported(count, rules.merge, accumulator)
 
     def keeps_place(self, earlier: PendingPart) -> bool:
         """Return True if a merger kept the message before, which then keeps its place."""

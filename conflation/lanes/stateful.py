@@ -52,6 +52,7 @@ class StatefulLane(Lane):
         self._flush_on = matcher(lane_id.flush_on, "")
         self._joins = 0
         self._held = PendingKeys(lane_id)
+        self._since: Instant | None = None  # when the first message came of those put off
         self._heap: list[tuple[Instant, int, Pending]] = []
         self._order = count()
         # What has been let go and is not flushed yet, with the number of the group.
@@ -73,6 +74,8 @@ class StatefulLane(Lane):
         return COSTLY_LOOKS  # a part for each message, and mostly a join of two
 
     def accept(self, changes: Sequence[Change], now: Instant) -> None:
+        if not changes and self._since is None and self.id.hears_late:
+            self._since = now
         for change in changes:
             frame = change.frame
             if isinstance(frame, Tombstone):
@@ -194,14 +197,14 @@ class StatefulLane(Lane):
 
     def unreported(self, member: Member) -> list[tuple[str, Unreported]]:
         kept = (part for part in self._suppression.kept() if part.joins >= member.joins)
-        found = [(part.frame.key, _unreported(part, self.id)) for part in kept]
+        found = [(part.frame.key, part.unreported(self.id)) for part in kept]
         if not self.id.oof:
             return found  # no key is held as gone
         return [*found, *self._unseen(self._ahead(member).all())]
 
     def left_behind(self, member: Member, rows_max: int | None) -> LeftBehind:
         kept = (part for part in self._suppression.kept() if part.joins >= member.joins)
-        empty = [(part.frame.key, _unreported(part, self.id)) for part in kept if part.gone is None]
+        empty = [(part.frame.key, part.unreported(self.id)) for part in kept if part.gone is None]
         # What came and went is between what was flushed of its key and what is held.
         unseen, flushed = self._suppression.unseen(), self._flushes.cut(member.position)
         # Copies, as the lane goes on with its entries.
@@ -224,7 +227,7 @@ class StatefulLane(Lane):
         """Return the messages of keys that came and went, of which no row is sent."""
         gone = (entry for entry in entries if entry.newest.gone is not None)
         parts = [part for entry in gone if (part := entry.whole()) is not None]
-        return [(part.frame.key, _unreported(part, self.id)) for part in parts if part.is_unseen]
+        return [(part.frame.key, part.unreported(self.id)) for part in parts if part.is_unseen]
 
     def alike(self) -> Iterable[Sequence[Member]]:
         if len(self.members) == 1:
@@ -294,7 +297,7 @@ class StatefulLane(Lane):
         elder = self._held.elder(entry, same_key=self.id.pace == "key")
         if elder is not None:
             return elder.due
-        due = now + self.id.interval_ns
+        due = (now if self._since is None else self._since) + self.id.interval_ns
         if self.id.leading:
             last = self._last_flush.get(entry.board_key)
             if last is None or now - last >= self.id.interval_ns:
@@ -317,7 +320,10 @@ class StatefulLane(Lane):
     def _due(self, now: Instant) -> list[Pending]:
         if self.id.pace != "key":
             first = self._held.first()
-            return self._held.take_all() if first is not None and first.due <= now else []
+            if first is None or first.due > now:
+                return []
+            self._since = None
+            return self._held.take_all()
         entries: list[Pending] = []
         while self._heap and self._heap[0][0] <= now and len(entries) < MADE_AT_ONCE:
             entry = heappop(self._heap)[2]
@@ -345,8 +351,9 @@ class StatefulLane(Lane):
                 heappop(self._heap)
             self.deadline = self._heap[0][0] if self._heap else None
         else:
-            first = self._held.first()
-            self.deadline = None if first is None else first.due
+            first, since = self._held.first(), self._since
+            put_off = None if since is None else since + self.id.interval_ns
+            self.deadline = put_off if first is None else first.due
 
     def _rows(self, sending: Sequence[Pending], due: Sequence[Pending]) -> list[Frame]:
         """Return the shared rows; deltas where a key has one entry: their base is what was sent."""
@@ -390,11 +397,3 @@ class StatefulLane(Lane):
 
 
 _copy = methodcaller("__copy__")
-
-
-def _unreported(part: PendingPart, rules: LaneId) -> Unreported:
-    """Return a part of which no row is sent; a removal of nothing counts nothing."""
-    count = part.count or Receipt(0, part.frame.offset, part.frame.timestamp_ms)
-    return Unreported(
-        count, rules.merge, None if part.accumulator is None else part.accumulator.unreported()
-    )

@@ -130,11 +130,15 @@ class Feed:
             has_removals = any(frame.removed for frame in frames)
         operator = self._operator
         if (values := operator.put_off(frames, has_removals=has_removals)) is not None:
+            armed = self._wake((), now) if values and self._listening else []
             if operator.owed > OWED_MAX:
                 # Twice as many as have come: so a board that nobody looks at for long never owes
                 # more, and no publish makes up for all the others.
-                self.settle(2 * len(frames))
-            return self._wake((), now) if values and self._listening else []
+                before = [(lane, lane.deadline) for lane in self.lanes.values()]
+                self.settle(2 * len(frames), now)
+                # One that holds very many keys lets them go.
+                armed += [lane for lane, deadline in before if lane.deadline != deadline]
+            return armed
         row_of = None if self._is_watched or has_removals else operator.passing()
         if row_of is not None:
             # The common case at the least cost: each message is a row, and no lane looks at it.
@@ -164,12 +168,19 @@ class Feed:
 
     # --- Rows put off, which are made when the board is looked at
 
-    def settle(self, rows_max: int | None = None) -> None:
-        """Bring the board up to date, or the first so many rows of it."""
+    def settle(self, rows_max: int | None = None, now: Instant | None = None) -> None:
+        """Bring the board up to date, or the first so many rows of it.
+
+        Without `now` no deadline comes nearer.
+        """
         moves = self._operator.settle(rows_max)
         if moves:
             self.settles += 1  # a trace makes the rows at the same moment
-            self._apply(moves)
+            changes = self._apply(moves)
+            if self._is_watched:  # by lanes that hear late, and know since when
+                for lane in self.lanes.values():
+                    if lane.sees_every_message:
+                        lane.accept(changes, (lane.deadline or 0) if now is None else now)
 
     def settle_part(self, rows_max: int | None) -> bool:
         """Make so many of the rows put off, and as many as have come since the last part.
@@ -215,6 +226,8 @@ class Feed:
 
         Values of rows that are still to be made are not there: it is for counting.
         """
+        if self._is_watched:
+            self.make_up()  # a lane that holds rows is asked itself, and not for a board's
         if self._operator.is_settled:
             return self.accepted, self.board
         accepted, board = self.accepted, Board()
@@ -307,11 +320,13 @@ class Feed:
 
     def _lanes_changed(self) -> None:
         self._is_queued = any(lane_id.queues for lane_id in self.lanes)
-        self._is_watched = any(lane.sees_every_message for lane in self.lanes.values())
+        watching = [lane.id for lane in self.lanes.values() if lane.sees_every_message]
+        self._is_watched = bool(watching)
         lanes = sum(lane.looks for lane in self.lanes.values())
         self.looks = self._operator.looks + self.id.looks + lanes
         self.make_up()  # or what comes now would be put before what is put off
-        self._operator.set_eager(eager=self._is_watched or self._is_queued)
+        is_early = not all(lane_id.hears_late for lane_id in watching)
+        self._operator.set_eager(eager=is_early or self._is_queued)
 
     # --- Inside a publish
 
