@@ -28,6 +28,10 @@ EVENTS = 100_000  # of one server in a round: enough to see the cost of one
 FLUSHES = (1, 40)  # of a round, at least and at most
 ROUND_S = 2.0  # no further flush after this long
 SETTLE_S = 0.5
+# Conflated flushes wait for their interval; those of the others follow at once, on warm caches. So
+# here each server is also given its flushes at one pace, which all of them can keep.
+PACED = {500: (1, 10)}  # rows, by clients
+PACE_S = 0.025
 LOAD_IS_FULL = 0.9
 OURS = {"Tidegate, conflated": "conflation=10ms", "Tidegate, pass-through": "conflation=none"}
 
@@ -45,8 +49,11 @@ class Measured:
     load_share: float = 0.0
     bytes_each: float = 0.0
 
-    def round(self, clients: int, rows: int) -> None:
-        """Publish some flushes, wait for each to arrive everywhere, and note the cost."""
+    def round(self, clients: int, rows: int, pace_s: float) -> None:
+        """Publish some flushes, wait for each to arrive everywhere, and note the cost.
+
+        `pace_s`: the least time from the begin of one to that of the next.
+        """
         before = self.load.counted()
         if not self.event_us:  # what is made at the first time is made
             self.server.flush(rows)
@@ -62,6 +69,7 @@ class Measured:
             flushes += 1
             events = flushes * clients * rows
             self.load.arrived(before.events + events)
+            time.sleep(max(0.0, began + flushes * pace_s - time.monotonic()))
         self.event_us.append((self._cpu_us() - began_us) / events)
         self.load_share = (self._load_s() - began_load_s) / (time.monotonic() - began)
         after = self.load.counted()
@@ -103,12 +111,13 @@ def _compared(kinds: dict[str, Callable[[], Started]], clients: int) -> Iterator
             load = load_on(server.port, clients, server.request, server.marker, server.ready)
             every[name] = Measured(server, held.enter_context(load), alone_us)
         time.sleep(SETTLE_S)
-        for rows in ROWS:
+        loads = [(rows, 0.0) for rows in ROWS]
+        for rows, pace_s in loads + [(rows, PACE_S) for rows in PACED.get(clients, ())]:
             # In turn, so that other load of the machine affects each server alike.
             for _ in range(ROUNDS):
                 for name, measured in list(every.items()):
                     try:
-                        measured.round(clients, rows)
+                        measured.round(clients, rows, pace_s)
                     except (OSError, RuntimeError) as error:
                         if name in NEEDED:
                             raise
@@ -116,7 +125,7 @@ def _compared(kinds: dict[str, Callable[[], Started]], clients: int) -> Iterator
                         del every[name]
                         where = f"{clients:,} clients, from {rows} rows on"
                         yield Figure(f"{where}, {name} is left out: {error}", 0, "")
-            yield from _figures_of(every, clients, rows)
+            yield from _figures_of(every, clients, rows, pace_s)
             for measured in every.values():
                 measured.event_us.clear()
 
@@ -131,8 +140,12 @@ def _flush_us(server: Server, rows: int) -> float:
     return (server.process.cpu_s() - began_s) / repeats * 1e6
 
 
-def _figures_of(every: dict[str, Measured], clients: int, rows: int) -> Iterator[Figure]:
+def _figures_of(
+    every: dict[str, Measured], clients: int, rows: int, pace_s: float
+) -> Iterator[Figure]:
     where = f"{clients:,} clients, {rows} row{'s' if rows > 1 else ''}"
+    if pace_s:
+        where += f" each {1e3 * pace_s:.0f} ms"
     costs = {name: median(measured.event_us) for name, measured in every.items()}
     for name, measured in every.items():
         low, high = min(measured.event_us), max(measured.event_us)
