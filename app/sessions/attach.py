@@ -221,8 +221,10 @@ class Attachment:
                         break  # another has come, or the session has moved, or is over
                 if subscriber[1] not in self._gone:
                     entries += self._subscribed(subscriber, subscription)
-        self.hello = reader.hello(id_text=self._cursor.text, entries=entries)
-        if session.reader is not reader:
+        is_replaced = session.reader is not reader  # and the cursor is at what another one has
+        id_text = "" if is_replaced else self._cursor.text
+        self.hello = reader.hello(id_text=id_text, entries=entries)
+        if is_replaced:
             return
         session.finish_attaching = None
         self._send_endings()

@@ -158,3 +158,16 @@ async def test_a_reader_that_is_cancelled_between_two_turns_has_left() -> None:
         reader, hello = here.read(session)
         assert len(hello["subscriptions"]) == MANY
         assert session.reader is reader
+
+
+async def test_a_reader_that_is_replaced_has_no_id_of_the_next() -> None:
+    """It has nothing of what the next one has, and would continue after it."""
+    async with room() as here:
+        session = await asked(here)
+        earlier = attach_existing(session, None, 1)
+        later = attach_existing(session, None, 1)
+        await asyncio.gather(earlier.in_turns(), later.in_turns())
+        [early], [late] = Parser().feed(earlier.hello), Parser().feed(later.hello)
+        assert not early.id
+        assert late.id
+        assert here.take(earlier.reader)[-1].id
