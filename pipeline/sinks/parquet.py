@@ -149,8 +149,9 @@ class ParquetWriter:
 
         # One file for a batch, so that one rename publishes all of it.
         reports = reports_of(rows.repartition(1), write_task)
+        ready_at_s = time.monotonic()
         waited_s = wait_until(batch.not_before_s)
-        return replace(self.finish(reports, batch), waited_s=waited_s)
+        return replace(self.finish(reports, batch), ready_at_s=ready_at_s, waited_s=waited_s)
 
     def finish(self, reports: Sequence[Report], batch: Batch) -> BatchResult:
         """Give the file that a task has written the batch's name, unless there is such a file.

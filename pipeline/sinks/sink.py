@@ -63,14 +63,16 @@ class BatchResult:
     """The result of a micro-batch.
 
     `messages` its rows stand for; `published` rows it wrote; `repeated` rows that an earlier try
-    had written; `refused` lines that went to the dead letters; `sent_at_s` monotonic time of the
-    commit's answer, 0 if there was nothing to commit; `waited_s` how long it waited to be due.
+    had written; `refused` lines that went to the dead letters; `ready_at_s` monotonic time at which
+    only the commit was left; `sent_at_s` that of the commit's answer, 0 if there was nothing to
+    commit; `waited_s` how long it waited to be due.
     """
 
     messages: int = 0
     published: int = 0
     repeated: int = 0
     refused: int = 0
+    ready_at_s: float = 0.0
     sent_at_s: float = 0.0
     waited_s: float = 0.0
 

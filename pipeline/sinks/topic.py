@@ -163,8 +163,9 @@ class TopicWriter:
         waited_s = wait_until(batch.not_before_s - STAGED_AHEAD_S_MAX)
         # The topic gets rows in the order in which the task stages them.
         reports = reports_of(_in_one_task(rows), stage_task)
+        ready_at_s = time.monotonic()
         waited_s += wait_until(batch.not_before_s)
-        return replace(self.commit(reports, batch), waited_s=waited_s)
+        return replace(self.commit(reports, batch), ready_at_s=ready_at_s, waited_s=waited_s)
 
     def commit(self, reports: Sequence[Report], batch: Batch) -> BatchResult:
         """Publish what tasks have staged, in the order of their reports, unless it has been.

@@ -296,8 +296,9 @@ def _settings(local: bool) -> dict[str, str]:
         # Where Java and a Python talk for the first time; a busy machine takes more than 15 s.
         "spark.python.authenticate.socketTimeout": "60s",
         # Spark would plan a stage while another thread sends what it has planned: a task may get a
-        # plan that changes under way, and small batches have nothing to gain.
-        "spark.sql.adaptive.streaming.stateless.enabled": "false",
+        # plan that changes under way. Small batches have nothing to gain, and lose a tenth of their
+        # time to a job of its own for each shuffle.
+        "spark.sql.adaptive.enabled": "false",
         # Batches without rows have nothing to conflate, and no state waits for them.
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
         "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",

@@ -15,10 +15,11 @@ from tidegate.pipeline.columns.rows import DELIVERIES, shuffle_partitions
 from tidegate.pipeline.columns.saving import FAILURES, KEYS
 from tidegate.pipeline.connection import gateway_at
 from tidegate.pipeline.definitions.source import TopicSource
-from tidegate.pipeline.definitions.stream import StreamDefinition
+from tidegate.pipeline.definitions.stream import StreamDefinition, TopicSink
 from tidegate.pipeline.errors import CheckpointMismatch, DefinitionInvalid
 from tidegate.pipeline.intervals import MILLISECOND_NS, Interval, Pace
 from tidegate.pipeline.sinks.sink import END, Batch
+from tidegate.pipeline.sinks.topic import COALESCE_PARTITIONS_MAX
 from tidegate.pipeline.sources.source import are_checked, open_source
 from tidegate.pipeline.streams.shard_state import ShardBatch, ShardState, conflated, conflated_end
 
@@ -60,14 +61,14 @@ def plan_of(asked: Conflation, *, is_timed: bool) -> PlanKind:
     return PlanKind.LATEST
 
 
-def plan_latest(messages: DataFrame, asked: Conflation) -> DataFrame:
-    """Return DELIVERIES of one batch of PUBLISHED rows.
+def plan_latest(messages: DataFrame, asked: Conflation, tasks: int) -> DataFrame:
+    """Return DELIVERIES of one batch of PUBLISHED rows, merged by so many tasks.
 
     Only one row for each key and task is shuffled, not the messages.
     """
     rows = messages.mapInArrow(partial(combine, conflation=asked), DELIVERIES)
     # By key, so that one task sees all rows of it; sorted, for the last of them is the newest.
-    in_order = rows.repartition("key").sortWithinPartitions("file", "block", "position")
+    in_order = rows.repartition(tasks, "key").sortWithinPartitions("file", "block", "position")
     return in_order.mapInArrow(partial(merge, conflation=asked), DELIVERIES)
 
 
@@ -129,7 +130,10 @@ class ConflatedBatches:
     def rows(self, messages: DataFrame, batch: Batch) -> DataFrame:
         """Return DELIVERIES of a batch."""
         if self.plan is PlanKind.LATEST:
-            return plan_latest(messages, self._asked)
+            tasks = shuffle_partitions(messages.sparkSession)
+            # The one task of a topic would run few others one by one.
+            few = isinstance(self._definition.sink, TopicSink) and tasks <= COALESCE_PARTITIONS_MAX
+            return plan_latest(messages, self._asked, 1 if few else tasks)
         return conflated(messages, self._shard_batch(messages.sparkSession, batch))
 
     def forget(self, batch: Batch) -> None:

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 #
 # A batch that is written early has to wait for the end of its interval, and its rows grow old. So
 # the wait comes before the read: the batch before stays open for as long as the next one is not
-# expected to need.
+# expected to need. A batch that is late makes its rows as old as one that was begun too early, so
+# nothing is added to what batches take.
 
-WORK_KEPT = 5
-MARGIN_S = 0.1
+BATCHES_KEPT = 5
 INTERVAL_S_MAX = 10.0
 """Longer batches are not held open: a kill would repeat all their work."""
 
@@ -44,7 +44,9 @@ class Pacing:
     def __init__(self, interval_s: float) -> None:
         self._interval_s = interval_s
         self._sent_at_s = 0.0
-        self._work_s: deque[float] = deque(maxlen=WORK_KEPT)
+        self._left_at_s = 0.0
+        self._between_s: deque[float] = deque(maxlen=BATCHES_KEPT)
+        self._work_s: deque[float] = deque(maxlen=BATCHES_KEPT)
 
     @property
     def holds(self) -> bool:
@@ -56,16 +58,25 @@ class Pacing:
         """When the interval since the last commit is over; 0 if nothing was sent."""
         return self._sent_at_s + self._interval_s if self._sent_at_s else 0.0
 
+    def begun(self, now_s: float) -> None:
+        """Note that Spark has begun the next batch."""
+        if self._left_at_s:
+            self._between_s.append(now_s - self._left_at_s)
+        self._left_at_s = 0.0
+
     def worked(self, work_s: float, sent_at_s: float) -> None:
-        """Note a batch: how long it took without waiting, and when it was sent, 0 if it was not."""
+        """Note a batch: how long until it could be sent, and when it was sent, 0 if it was not."""
         self._work_s.append(work_s)
         self._sent_at_s = sent_at_s or self._sent_at_s
 
     def slack_s(self, now_s: float) -> float:
         """Return how long the batch that was just sent is to stay open."""
-        if not self.holds or not self._sent_at_s:
-            return 0.0
-        return max(0.0, self.not_before_s - max(self._work_s) - MARGIN_S - now_s)
+        # One slow batch does not make the next ones early. Of what Spark does between two batches
+        # the least counts, for the others may have waited for messages.
+        work_s = sorted(self._work_s)[-2:][0] + min(self._between_s, default=0.0)
+        ends_s = self.not_before_s - work_s if self.holds and self._sent_at_s else 0.0
+        self._left_at_s = max(now_s, ends_s)
+        return self._left_at_s - now_s
 
 
 QUERY_ID = "sql.streaming.queryId"
@@ -180,6 +191,7 @@ class Stream:
         is_first, begun_s = number == self._first, time.monotonic()
         batch = Batch(number, self._run, query, self._pacing.not_before_s, is_first=is_first)
         self._begun_s = begun_s
+        self._pacing.begun(begun_s)
         try:
             result = self._sink.write(self._batches.rows(messages, batch), batch)
         except Py4JError as error:
@@ -190,11 +202,10 @@ class Stream:
             self._begun_s = None
         self._count(result, begun_s)
         self._batches.forget(batch)
-        now_s = time.monotonic()
-        self._pacing.worked(now_s - begun_s - result.waited_s, result.sent_at_s)
+        self._pacing.worked(result.ready_at_s - begun_s, result.sent_at_s)
         # An Event instead of a sleep: the end of the stream must not wait for an interval.
         if result.sent_at_s:
-            self._leaving.wait(self._pacing.slack_s(now_s))
+            self._leaving.wait(self._pacing.slack_s(time.monotonic()))
 
     @property
     def _trigger_ms(self) -> int:

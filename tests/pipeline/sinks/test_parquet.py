@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -61,8 +62,10 @@ def test_a_batch_that_is_early_waits_which_is_no_work(
     early = replace(batch(1), not_before_s=42.0)
     writer = writer_to(tmp_path)
     writer.prepare()
+    begun_s = time.monotonic()
     result = writer.write(spark.createDataFrame([], SENT), early)
     assert (result.waited_s, waits) == (7.0, {})
+    assert begun_s < result.ready_at_s < time.monotonic()
 
 
 def test_a_batch_is_there_once_however_often_it_comes(tmp_path: Path) -> None:
@@ -150,7 +153,8 @@ def test_the_rows_of_a_frame_stand_in_order_and_plain_spark_reads_them(
     read = spark.read.parquet(str(tmp_path / "out")).orderBy("batch", "row").collect()
     assert [row.position for row in read] == list(range(50))
     assert {(row.batch, row.value) for row in read} == {(0, "{}")}
-    assert writer.write(frame.where("key = 'none'"), batch(1)) == BatchResult()
+    nothing = writer.write(frame.where("key = 'none'"), batch(1))
+    assert replace(nothing, ready_at_s=0.0) == BatchResult()
 
 
 @pytest.mark.spark

@@ -272,7 +272,10 @@ def test_an_interrupted_end_is_continued_and_a_loss_is_an_error(
 
 
 @pytest.mark.spark
-def test_spark_agrees_with_one_pass_and_shuffles_only_winners(spark: SparkSession) -> None:
+@pytest.mark.parametrize("tasks", [1, 2])
+def test_spark_agrees_with_one_pass_and_shuffles_only_winners(
+    spark: SparkSession, tasks: int
+) -> None:
     frame = spark.sql(
         "SELECT '' AS file, 0L AS block, id AS position, CAST(NULL AS LONG) AS time_ms, "
         "CAST(NULL AS STRING) AS key, CAST(CASE "
@@ -283,7 +286,9 @@ def test_spark_agrees_with_one_pass_and_shuffles_only_winners(spark: SparkSessio
         "FROM range(0, 3000, 1, 3)"
     )
     asked = replace(conflation(Pace.BATCH, "", "", oof=False)[0], sets_aside=True)
-    rows = plan_latest(frame, asked).collect()
+    merged = plan_latest(frame, asked, tasks)
+    assert merged.rdd.getNumPartitions() == tasks
+    rows = merged.collect()
     published = [bytes(row.body) for row in frame.orderBy("position").collect()]
     kept = [bytes(row.value) for row in rows if row.refused is None]
     assert newest_by_key(kept, "k") == newest_by_key(published, "k")

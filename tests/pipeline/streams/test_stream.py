@@ -19,8 +19,8 @@ from tidegate.pipeline.definitions.stream import read_definitions
 from tidegate.pipeline.errors import CheckpointMismatch, StreamFailed, from_spark
 from tidegate.pipeline.operations.status import Totals
 from tidegate.pipeline.streams.stream import (
+    BATCHES_KEPT,
     INTERVAL_S_MAX,
-    MARGIN_S,
     Pacing,
     Stream,
     sink_definition,
@@ -205,6 +205,7 @@ def test_a_topic_of_another_gateway_is_no_source_of_a_topic_here(tmp_path: Path)
 def test_the_first_batch_waits_for_nothing() -> None:
     pacing = Pacing(1.0)
     assert pacing.not_before_s == 0
+    pacing.begun(9.5)
     pacing.worked(0.5, 0.0)
     assert (pacing.not_before_s, pacing.slack_s(10.0)) == (0, 0)
 
@@ -213,12 +214,33 @@ def test_a_batch_stays_open_until_the_next_has_just_the_time_that_batches_take()
     pacing = Pacing(1.0)
     pacing.worked(0.4, 10.0)
     assert pacing.not_before_s == 11.0
-    assert pacing.slack_s(10.0) == pytest.approx(0.6 - MARGIN_S)
+    assert pacing.slack_s(10.0) == pytest.approx(0.6)
     pacing.worked(0.2, 11.0)
-    assert pacing.slack_s(11.1) == pytest.approx(0.5 - MARGIN_S), "the slowest of the last counts"
-    for at in range(12, 17):
+    assert pacing.slack_s(11.1) == pytest.approx(0.7), "one slow batch does not count"
+    pacing.worked(0.3, 12.0)
+    assert pacing.slack_s(12.0) == pytest.approx(0.7), "of two the second does"
+    for at in range(13, 13 + BATCHES_KEPT - 1):
         pacing.worked(0.2, float(at))
-    assert pacing.slack_s(16.0) == pytest.approx(0.8 - MARGIN_S)
+    assert pacing.slack_s(float(at)) == pytest.approx(0.8)
+
+
+def test_what_spark_does_between_two_batches_has_its_time_but_silence_has_none() -> None:
+    pacing = Pacing(1.0)
+    for at, between_s in ((10.0, 0.05), (11.0, 5.0), (20.0, 0.03)):
+        pacing.worked(0.4, at)
+        pacing.begun(at + pacing.slack_s(at) + between_s)
+    pacing.worked(0.4, 21.0)
+    assert pacing.slack_s(21.0) == pytest.approx(1.0 - 0.4 - 0.03)
+
+
+def test_what_passed_since_a_batch_that_sent_nothing_is_not_noted() -> None:
+    pacing = Pacing(1.0)
+    pacing.worked(0.4, 10.0)
+    pacing.begun(10.0 + pacing.slack_s(10.0) + 0.3)
+    pacing.worked(0.4, 0.0)
+    pacing.begun(11.0)
+    pacing.worked(0.4, 12.0)
+    assert pacing.slack_s(12.0) == pytest.approx(1.0 - 0.4 - 0.3)
 
 
 def test_a_batch_that_takes_the_interval_leaves_no_slack() -> None:
