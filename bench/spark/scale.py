@@ -1,15 +1,18 @@
 """Streams with state at many keys, a key that has a third of all messages, and small clusters.
 
-    python -m bench.spark.scale PART... [--keys N]
+    python -m bench.spark.scale PART... [--keys N] [--text-bytes N]
 
 Parts are `held`, `timed` and `removals` (streams that keep something of every key), `skew` and
 `cluster`. Files bring all keys, some in each batch; all of them are kept when two more batches
-come with a few messages. Processes of a cluster share this machine's cores: CPU time counts there.
+come with a few messages. Messages are short, or have a text that no compression makes smaller: 5 GB
+of state are `held --keys 1600000 --text-bytes 3200`. Processes of a cluster share this machine's
+cores: CPU time counts there.
 """
 
 from __future__ import annotations
 
 import argparse
+import base64
 import random
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
 KEYS = 1_000_000
 FILLING_FILES, LATER_FILES, LATER_MESSAGES = 5, 2, 100_000
 SKEWED_KEYS, SKEWED_MESSAGES, SKEWED_FILES = 100_000, 3_000_000, 3
+TEXTS_BYTES = 16 * 1024 * 1024
 FIRST_MS = 1_700_000_000_000
 MB = 1024 * 1024
 WAYS = {
@@ -63,8 +67,10 @@ class Ran(NamedTuple):
         return [end - begin for begin, end in self.batches]
 
 
-def figures(parts: Iterable[str] = ("held", "skew"), keys: int = KEYS) -> Iterator[Figure]:
-    """Yield the figures of some parts."""
+def figures(
+    parts: Iterable[str] = ("held", "skew"), keys: int = KEYS, text_bytes: int = 0
+) -> Iterator[Figure]:
+    """Yield the figures of some parts; messages with many keys have so many bytes more."""
     for part in parts:
         if part == "skew":
             yield from _skew()
@@ -73,16 +79,16 @@ def figures(parts: Iterable[str] = ("held", "skew"), keys: int = KEYS) -> Iterat
 
             yield from cluster.figures()
         else:
-            yield from _many_keys(part, keys)
+            yield from _many_keys(part, keys, text_bytes)
 
 
-def _many_keys(way: str, keys: int) -> Iterator[Figure]:
+def _many_keys(way: str, keys: int, text_bytes: int) -> Iterator[Figure]:
     with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as place:
         folder = Path(place)
-        _write_keys(folder / "in", keys)
+        _write_keys(folder / "in", keys, text_bytes)
         with watched() as seen:
             ran = run_local(folder, way, WAYS[way])
-    named = f"{way}, {keys:,} keys"
+    named = f"{way}, {keys:,} keys" + (f" of {text_bytes:,} bytes" if text_bytes else "")
     state = sum(ran.tables) / MB
     yield Figure(f"{named}: state", state, "MB", note=f"In {len(ran.tables)} files.")
     yield from _peaks(named, seen)
@@ -142,14 +148,16 @@ def run(spark: SparkSession, folder: Path, name: str, way: str) -> Ran:
     return Ran([(at, at + s) for at, s in zip(begins, took, strict=True)], tables)
 
 
-def _write_keys(folder: Path, keys: int) -> None:
+def _write_keys(folder: Path, keys: int, text_bytes: int) -> None:
     """Write files that bring all keys, and then some again."""
     folder.mkdir()
     chance = random.Random(1)
+    texts = base64.b64encode(chance.randbytes(TEXTS_BYTES)).decode() if text_bytes else ""
     for number in range(FILLING_FILES):
-        write_messages(folder, number, range(number, keys, FILLING_FILES))
+        write_messages(folder, number, range(number, keys, FILLING_FILES), texts, text_bytes)
     for number in range(FILLING_FILES, FILLING_FILES + LATER_FILES):
-        write_messages(folder, number, (chance.randrange(keys) for _ in range(LATER_MESSAGES)))
+        drawn = (chance.randrange(keys) for _ in range(LATER_MESSAGES))
+        write_messages(folder, number, drawn, texts, text_bytes)
 
 
 def _write_skewed(folder: Path, share: int) -> None:
@@ -163,13 +171,22 @@ def _write_skewed(folder: Path, share: int) -> None:
         write_messages(folder, number, drawn)
 
 
-def write_messages(folder: Path, number: int, keys: Iterable[int]) -> None:
-    """Write the file of a number, with a message for each key."""
+def write_messages(
+    folder: Path, number: int, keys: Iterable[int], texts: str = "", text_bytes: int = 0
+) -> None:
+    """Write the file of a number, with a message for each key, and a piece of `texts` in each."""
+    # Far apart, so that no piece is near one that it shares a part with.
+    starts = range(0, max(1, len(texts) - text_bytes), text_bytes + 1)
+
+    def piece(n: int) -> str:
+        start = starts[n % len(starts)]
+        return f',"text":"{texts[start : start + text_bytes]}"' if texts else ""
+
     path = folder / f"{number:04}.ndjson"
     with path.open("w", encoding="utf-8") as file:
         file.writelines(
             f'{{"k":"K{key:08}","ts":{FIRST_MS + 10_000 * number + n // 1_000},'
-            f'"price":101.25,"n":{n}}}\n'
+            f'"price":101.25,"n":{n}{piece(n)}}}\n'
             for n, key in enumerate(keys)
         )
     set_file_time(path, number)
@@ -179,6 +196,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("parts", nargs="*", default=["held"])
     parser.add_argument("--keys", type=int, default=KEYS)
+    parser.add_argument("--text-bytes", type=int, default=0)
     asked = parser.parse_args()
-    for one in figures(asked.parts, asked.keys):
+    for one in figures(asked.parts, asked.keys, asked.text_bytes):
         print(f"{one.name:60} {one.value:12,.2f} {one.unit} {one.note}".rstrip(), flush=True)
