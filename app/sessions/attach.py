@@ -212,10 +212,14 @@ class Attachment:
         # The reader itself has named what it has, so all of that counts as received.
         self._cursor.confirmed = self._cursor.number
         reason = self._judged(begins)
+        # Topics of a pattern come and go by themselves, so they are all there before one does.
+        in_turns = len(begins) > ATTACHED_AT_ONCE and not any(
+            asked.by_pattern for asked in session.asked.values()
+        )
         entries: list[dict[str, object]] = []
         with contextlib.suppress(SessionUnknown):  # it was closed between two steps
             for number, (subscriber, subscription) in enumerate(begins.items()):
-                if number % ATTACHED_AT_ONCE == 0 and len(begins) > ATTACHED_AT_ONCE:
+                if in_turns and number % ATTACHED_AT_ONCE == 0:
                     yield
                     if session.reader is not reader or session.has_ended:
                         break  # another has come, or the session has moved, or is over

@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.rooms import Room, room
 from tests.support.rules import rule
+from tidegate.app.http.requests import TopicPattern
 from tidegate.app.sessions.attach import ATTACHED_AT_ONCE, Attachment, attach_existing
 from tidegate.app.sessions.session import Session
 from tidegate.clients.sse import Parser
@@ -171,3 +172,15 @@ async def test_a_reader_that_is_replaced_has_no_id_of_the_next() -> None:
         assert not early.id
         assert late.id
         assert here.take(earlier.reader)[-1].id
+
+
+async def test_a_session_with_a_pattern_is_attached_at_once() -> None:
+    """A topic of it that is made anew between two turns would be subscribed to twice."""
+    async with room() as here:
+        for number in range(MANY):
+            await here.topic(f"p.{number:02}")
+        session = here.kept()
+        here.ask(session, TopicPattern.parse("p.>"), "conflation=1h")
+        attachment = attach_existing(session, None, 1)
+        assert attachment.hello
+        assert subscribers(here, session) == MANY
