@@ -154,12 +154,12 @@ def _is_judged(constant: object) -> bool:
 def _compared(sign: Callable[[Any, Any], Any], found: Member, constant: Any) -> Truth:
     if isinstance(constant, str):
         words, is_there = _words(found)
-        fits = _ARROW[sign](words, pa.scalar(constant.encode(), pa.binary()))
-        true = found.without_nulls.spread(np.asarray(fits), np.False_)
+        fits = np.asarray(_ARROW[sign](words, pa.scalar(constant.encode(), pa.binary())))
     else:
         values, is_there = _numbers(found)
-        true = sign(values, constant)
-    return Truth(true & is_there, ~true & is_there)
+        fits = sign(values, constant)
+    true = found.without_nulls.spread(fits, np.False_) & is_there
+    return Truth(true, ~true & is_there)
 
 
 _ARROW: dict[Callable[[Any, Any], Any], Callable[[Any, Any], Any]] = {
@@ -200,10 +200,11 @@ def _words(found: Member) -> tuple[pa.Array, Column]:
 
 
 def _numbers(found: Member) -> tuple[Column, Column]:
-    """Return the number of every message as a double, and which messages have one."""
+    """Return the values as doubles, and which messages have one that is not NULL."""
+    found = found.without_nulls
     values = numbers(found)
     if values is None:
         raise InexactError("a value that is no number")
     if (np.abs(values) > EXACT_MAX).any():
         raise InexactError("an integer that a double may not hold")
-    return values, ~np.isnan(values)
+    return values, found.is_there

@@ -191,6 +191,7 @@ class Objects:
                 return None
             # Mostly all have one name, or its first letters.
             are_alike = bool((begun == begun[:1]).all())
+            left = len(homes)  # each has one name
             for name, spans in zip(quoted, found, strict=True):
                 if are_alike and not _begin_with(begun[:1], name[:WORD_BYTES]).all():
                     continue
@@ -201,13 +202,17 @@ class Objects:
                     hits = hits[_begin_with(words[places], name[start : start + WORD_BYTES])]
                 if not len(hits):
                     continue
-                colons = at[hits] + len(name)
-                span = Spans(homes[hits], colons + 1, ends[hits])
+                left -= len(hits)
+                chosen = hits if len(hits) < len(homes) else slice(None)
+                colons = at[chosen] + len(name)
+                span = Spans(homes[chosen], colons + 1, ends[chosen])
                 if self.has_space:
                     span = self._without_spaces(span)
                 if not (text[colons] == COLON).all() or not self._are_whole(span):
                     return None
                 spans.append(span)
+                if not left:
+                    break
         return [*map(_last_of_each, found)]
 
     def _without_spaces(self, span: Spans) -> Spans:

@@ -95,9 +95,9 @@ class Totals:
         sums = []
         for each in (self, later):
             factor = 10 ** (scale - each.scale)
-            if int(np.abs(each.sums).max(initial=0)) * factor >= SUM_MAX:
+            if factor > 1 and int(np.abs(each.sums).max(initial=0)) * factor >= SUM_MAX:
                 return None
-            sums.append(each.sums * factor)
+            sums.append(each.sums * factor if factor > 1 else each.sums)
         counts = np.concatenate([self.counts, later.counts])
         return Totals(self.reducer, np.concatenate(sums), counts, scale)
 
@@ -107,11 +107,13 @@ class Totals:
 
     def of_runs(self, runs: Runs, is_put: Column) -> Totals | None:
         """Return one for each run; None if 64 bits are too few."""
+        counts = np.add.reduceat(self.counts[runs.order], runs.starts)
+        if self.reducer is Reducer.COUNT:
+            return Totals(self.reducer, np.zeros_like(counts), counts)
         # In doubles, which do not overflow; a bound needs no exact sum.
         if np.abs(self.sums.astype(np.float64)).sum() >= SUM_MAX:
             return None
         sums = np.add.reduceat(self.sums[runs.order], runs.starts)
-        counts = np.add.reduceat(self.counts[runs.order], runs.starts)
         return Totals(self.reducer, sums, counts, self.scale)
 
     def shown(self) -> pa.Array:
@@ -214,7 +216,7 @@ def _first_where(is_it: Column, runs: Runs) -> Column:
     """Return of each run the first row; `is_it` is in the order of the runs."""
     count = len(runs.order)
     first = np.minimum.reduceat(np.where(is_it, np.arange(count), count), runs.starts)
-    rows: Column = np.append(runs.order, MISSING)[first]
+    rows: Column = np.where(first < count, runs.order[np.minimum(first, count - 1)], MISSING)
     return rows
 
 
@@ -259,7 +261,7 @@ def _scaled(numbers: Column) -> tuple[Column, int] | None:
 
     Two decimals of at most fifteen digits are one if their doubles are.
     """
-    known = np.nan_to_num(numbers)
+    known = np.where(np.isnan(numbers), 0.0, numbers)
     for scale in SCALES:
         whole = np.rint(known * 10.0**scale)
         if (np.abs(whole) >= GREATEST).any():

@@ -200,13 +200,17 @@ def slices(text: Column, starts: Column, ends: Column) -> pa.Array:
 
 
 def numbers(found: Member) -> Column | None:
-    """Return a member's doubles, NaN where it is missing or null; None where one is no number."""
+    """Return a member's texts as doubles; None where one is no number."""
     return _of_each(found, doubles)
 
 
 def exact_numbers(found: Member) -> Column | None:
-    """Return `numbers` that compare as their texts do; None if one may not."""
-    return _of_each(found, _exact)
+    """Return a double for each object that compares as its text does; None if one may not.
+
+    NaN where the member is missing.
+    """
+    each = _of_each(found, _exact)
+    return None if each is None else found.spread(each, np.nan)
 
 
 def whole_numbers(found: Member) -> Column | None:
@@ -222,11 +226,8 @@ def whole_numbers(found: Member) -> Column | None:
 
 
 def _of_each(found: Member, judge: Callable[[pa.Array], Column | None]) -> Column | None:
-    found = found.without_nulls
     each = _short_decimals(found)
-    if each is None:
-        each = judge(found.slices)
-    return None if each is None else found.spread(each, np.nan)
+    return judge(found.slices) if each is None else each
 
 
 _ZEROS, _DOTS = word_of(ord("0")), word_of(ord("."))
