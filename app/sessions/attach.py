@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import inspect
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from tidegate.app.access.grants import Subject, check_owner
+from tidegate.app.delivery.timers import in_turns
 from tidegate.app.http.problems import Problem
 from tidegate.app.http.requests import TopicPattern
 from tidegate.app.sessions.cursor import Cursor, Mark
@@ -181,9 +181,8 @@ class Attachment:
     async def in_turns(self) -> None:
         """Do what is left in turns of the loop; if that is cancelled, the reader has left."""
         try:
-            while not self.hello:
-                await asyncio.sleep(0)
-                next(self._steps, None)
+            if not self.hello:  # a finished one waits for nobody's turn
+                await in_turns(self._steps)
         except BaseException:
             if self._session.reader is self.reader:
                 self._session.finish_attaching = None
@@ -213,13 +212,13 @@ class Attachment:
         self._cursor.confirmed = self._cursor.number
         reason = self._judged(begins)
         # Topics of a pattern come and go by themselves, so they are all there before one does.
-        in_turns = len(begins) > ATTACHED_AT_ONCE and not any(
+        pauses = len(begins) > ATTACHED_AT_ONCE and not any(
             asked.by_pattern for asked in session.asked.values()
         )
         entries: list[dict[str, object]] = []
         with contextlib.suppress(SessionUnknown):  # it was closed between two steps
             for number, (subscriber, subscription) in enumerate(begins.items()):
-                if in_turns and number % ATTACHED_AT_ONCE == 0:
+                if pauses and number % ATTACHED_AT_ONCE == 0:
                     yield
                     if session.reader is not reader or session.has_ended:
                         break  # another has come, or the session has moved, or is over
