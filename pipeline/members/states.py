@@ -303,9 +303,9 @@ def _totals_of_saved(reducer: Reducer, saved: Sequence[bytes | None]) -> Totals 
     for scale in SCALES:
         sums = [total * 10**scale for total in totals]
         if all(one.denominator == 1 and abs(one) < SUM_MAX for one in sums):
-            return Totals(
-                reducer, np.array(list(map(int, sums)), np.int64), np.array(counts), scale
-            )
+            # Without rows there is nothing to tell that both are integers.
+            whole = np.array(list(map(int, sums)), np.int64)
+            return Totals(reducer, whole, np.array(counts, np.int64), scale)
     return None
 
 

@@ -142,6 +142,15 @@ def test_very_many_large_sums_do_not_overflow() -> None:
     assert shown(rules, bodies, [6_000], 1) == expected(rules, bodies, 1)
 
 
+@pytest.mark.parametrize("rules", REDUCERS)
+def test_messages_join_a_table_that_held_nothing(rules: str) -> None:
+    of_rules = Folded(Reduce.parse(rules))
+    nothing = of_rules.loaded(of_rules.saved(of_rules.begin(pa.array([], pa.binary()))))
+    body = '{"v":2,"w":{"x":7}}'
+    found = of_rules.joined(nothing, of_rules.begin(pa.array([body.encode()])))
+    assert of_rules.shown(found).to_pylist() == expected(rules, [body], 1)
+
+
 def texts(*values: bytes | None) -> Member:
     return Member.of_array(pa.array(values, pa.binary()))
 
