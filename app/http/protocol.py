@@ -366,7 +366,7 @@ class GatewayProtocol(HttpToolsProtocol):
         if self._held is None:
             return
         cycle, app, key = self._held
-        if self._stage is Stage.BODY and may_wait(cycle) and self._known.find_at_once(key):
+        if cycle.more_body and may_wait(cycle) and self._known.find_at_once(key):
             return
         self._held = None
         begin = partial(self._begin, cycle, app, key)

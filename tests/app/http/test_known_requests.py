@@ -210,6 +210,15 @@ async def test_a_connection_is_read_on_after_a_body_that_stopped_its_reading() -
     assert [answer.count(b" 200 OK") for answer in at_once] == [2, 3]
 
 
+async def test_a_request_does_not_wait_for_the_body_of_the_one_behind_it() -> None:
+    unfinished = post(length=b"Content-Length: 300000\r\n") + b" " * 150_000
+    async with gateway() as running:
+        await exchanged(running, post())  # so that an equal header is known
+        for behind in (post()[:-1], unfinished):
+            answer = await exchanged(running, post() + behind)
+            assert answer.count(b" 200 OK") == 1
+
+
 @pytest.mark.parametrize("other", ["ndjson", "a bad line", "a retry", "a last request", "a stream"])
 async def test_pipelined_requests_are_answered_in_their_order(other: str) -> None:
     second = {**AT_ONCE, **WHOLE_ROAD}[other]
