@@ -171,6 +171,7 @@ class HandedOver(NamedTuple):
     def leave(self, stream: asyncio.Protocol) -> None:
         """Forget the connection: it is lost."""
         self.limits.leave(self.connection)
+        self.write_watch.forget(self.connection)
         self.served.discard(stream)
 
 
@@ -313,7 +314,18 @@ class Paces:
 
     def wake(self, connection: Connection) -> None:
         """Note that a connection asks, or ends."""
-        connection.has_rested |= self.rested.pop(connection.descriptor, None) is not None
+        place = self.rested.pop(connection.descriptor, None)
+        connection.place = None if connection.has_rested else place
+        connection.has_rested |= place is not None
+
+    def expect(self, connection: Connection) -> None:
+        """Read the next piece of a request as early as its first one, once.
+
+        Many clients send a body by itself. It would wait behind all that the loop has to do.
+        """
+        place, connection.place = connection.place, None
+        if connection.has_rested and place is not None:
+            self.rested[connection.descriptor] = place
 
     def begin(
         self, path: str, connection: Connection, request: Callable[[], None], *,

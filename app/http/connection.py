@@ -91,8 +91,8 @@ class Connection:
     """
 
     __slots__ = (
-        "_figures", "_on_abort", "_transport", "has_rested", "is_given_up", "rests_since",
-        "socket",
+        "_figures", "_on_abort", "_transport", "has_rested", "is_given_up", "place",
+        "rests_since", "socket",
     )  # fmt: skip
 
     def __init__(
@@ -104,6 +104,7 @@ class Connection:
         self.is_given_up = False
         self.rests_since = 0  # in requests of all connections; `Paces` counts them
         self.has_rested = False  # before the request that is read now
+        self.place: int | None = None  # among those that rested, for one more read
         self._transport = transport
         self._on_abort = on_abort
         self._figures = figures
@@ -125,6 +126,10 @@ class Connection:
         self._on_abort = _no_requests
         # asyncio keeps the addresses of both ends as objects, 400 bytes that nobody asks for now.
         getattr(self._transport, "_extra", {}).clear()
+
+    def free(self) -> None:
+        """Undo asyncio's ring of a transport and its own method: the collector comes seldom."""
+        getattr(self._transport, "__dict__", {}).pop("_read_ready_cb", None)
 
     def give_up(self) -> None:
         """Abort and count a connection whose peer took nothing for too long."""
@@ -217,6 +222,7 @@ def figures_of(scope: Scope) -> ConnectionFigures | None:
 
 
 LOOKS_PER_TIMEOUT: Final = 10  # a peer is cut at most two looks after its time
+LOOKED_AT_ONCE: Final = 100  # connections in one turn of the loop, a few us each
 
 logger = logging.getLogger("tidegate.connections")
 
@@ -324,26 +330,41 @@ class WriteWatch:
         wait_s = self._write_timeout_s / LOOKS_PER_TIMEOUT
         self._next_look = loop.call_later(wait_s, self._look, loop)
 
+    def forget(self, connection: Connection) -> None:
+        """Check a connection no more, and free it: it is lost. A crowd would wait for the look."""
+        self._written.discard(connection)
+        self._waiting.pop(connection, None)
+        connection.free()
+
     def _look(self, loop: asyncio.AbstractEventLoop) -> None:
-        now_s = loop.time()
         watched = self._written.union(self._waiting, *(each() for each in self._written_groups))
         self._written.clear()
         self._written_groups.clear()
         before, self._waiting = self._waiting, {}
-        for connection in watched:
+        self._look_on(loop, [*watched], before)
+
+    def _look_on(
+        self, loop: asyncio.AbstractEventLoop, watched: list[Connection],
+        before: dict[Connection, WriteDeadline],
+    ) -> None:  # fmt: skip
+        """Check some, and the others in the next turns of the loop."""
+        now_s = loop.time()
+        for _ in range(min(LOOKED_AT_ONCE, len(watched))):
+            connection = watched.pop()
             if not connection.unsent_bytes:  # all taken: watched again from its next write
                 continue
             mark = connection.taken_mark
-            deadline = before.get(connection)
-            if deadline is None:
-                deadline = WriteDeadline(self._write_timeout_s, mark, now_s)
+            deadline = before.get(connection) or WriteDeadline(self._write_timeout_s, mark, now_s)
             if deadline.is_over(mark, now_s):
                 logger.debug("a connection whose peer takes nothing was cut")
                 connection.give_up()
             else:
                 self._waiting[connection] = deadline
+        if watched:
+            loop.call_soon(self._look_on, loop, watched, before)
+            return
         self._next_look = None
-        if self._waiting:
+        if self._waiting or self._written or self._written_groups:
             self._arm(loop)
 
 

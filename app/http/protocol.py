@@ -103,13 +103,13 @@ class GatewayProtocol(HttpToolsProtocol):
         self._deadline.end()
         self._limits.leave(self.connection)
         self._paces.wake(self.connection)
+        self.write_watch.forget(self.connection)
         self._disconnect_requests()
         self.pipeline.clear()
         self._unset_keepalive_if_required()
         super().connection_lost(exc)
         # No ring is left to the collector: it comes seldom, and each would keep a body until then.
-        self._held = None
-        self.cycle = self.scope = self._running = self.connection = None  # type: ignore[assignment]  # uvicorn's types know no end
+        self._held = self.cycle = self.scope = self._running = self.connection = None  # type: ignore[assignment]  # uvicorn's types know no end
 
     def eof_received(self) -> bool:  # type: ignore[override]  # uvicorn's own returns nothing
         """Answer whole requests after the client's end of file, then close the connection.
@@ -125,12 +125,12 @@ class GatewayProtocol(HttpToolsProtocol):
 
     def data_received(self, received: bytes) -> None:
         """Feed the parser within the limits."""
+        self._paces.wake(self.connection)
         if self._stage is Stage.REFUSED:
             self._discarded_bytes += len(received)
             if self._discarded_bytes > LINGER_BYTES_MAX:
                 self.transport.abort()
             return
-        self._paces.wake(self.connection)
         self._unset_keepalive_if_required()
         # Line ends between requests are passed over, but may not hold an idle connection open.
         if self._stage is Stage.IDLE and (received.strip(b"\r\n") or not self._unanswered()):
@@ -366,11 +366,12 @@ class GatewayProtocol(HttpToolsProtocol):
         if self._held is None:
             return
         cycle, app, key = self._held
-        if cycle.more_body and may_wait(cycle) and self._known.find_at_once(key):
+        at_once = self._known.find_at_once(key) is not None
+        if at_once and cycle.more_body and may_wait(cycle):
+            self._paces.expect(self.connection)
             return
         self._held = None
         begin = partial(self._begin, cycle, app, key)
-        at_once = self._known.find_at_once(key) is not None
         self._paces.begin(cycle.scope["path"], self.connection, begin, at_once=at_once)
 
     def _begin(self, cycle: RequestResponseCycle, app: Any, head: Key | None) -> None:

@@ -80,9 +80,11 @@ class TurnLoop(asyncio.SelectorEventLoop):
             self._ready.append(handle)
 
     def _go_on(self) -> None:
-        """Run what has no precedence, for half a millisecond."""
+        """Run what has no precedence, for half a millisecond or until a timer is due."""
         later, told = self._later, self._told
         end_s = self.time() + TURN_S
+        if self._scheduled:
+            end_s = min(end_s, self._scheduled[0].when())
         try:
             while later:
                 handle: Any = later.popleft()

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from tests.support.gateways import running_gateway
-from tests.support.wire import connected, exchange
+from tests.support.gateways import eventually, running_gateway
+from tests.support.wire import connected, exchange, get
 from tidegate.app.http.memory import CROWD_MIN, FreedMemory, collect_and_give_back
 from tidegate.conflation.definition import Definition, History
 from tidegate.conflation.engine import Engine
@@ -144,3 +144,23 @@ async def test_an_idle_connection_keeps_no_body_that_was_not_read() -> None:
                 assert (await wire.read_answer()).status == 415
             held_bytes = tracemalloc.get_traced_memory()[0] - before_bytes
         assert held_bytes < len(wires) * BODY_BYTES / 4
+
+
+@pytest.mark.parametrize(
+    "first", [b"GET /v1/topics HTTP/1.1", b"GET /v1/topics/px/subscribe HTTP/1.1"]
+)
+async def test_a_connection_that_has_ended_waits_for_no_collection(first: bytes) -> None:
+    async with running_gateway() as running:
+        await running.topic()
+        before = set(running.server.server_state.connections)
+        with without_the_collector():
+            async with connected(running.address) as wire:
+                await wire.send(get(first=b"GET /healthz HTTP/1.1"))
+                assert (await wire.read_answer()).status == 200
+                [protocol] = running.server.server_state.connections - before
+                transport = weakref.ref(protocol.transport)
+                del protocol
+                await wire.send(get(first=first))
+                await wire.read_until(b"\r\n\r\n")
+                assert transport() is not None
+            await eventually(lambda: transport() is None, "it is freed")

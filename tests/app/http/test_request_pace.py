@@ -31,6 +31,8 @@ HEALTH = get(first=b"GET /healthz HTTP/1.1")
 class _Connection:
     rests_since = 0
     has_rested = False
+    place = None
+    descriptor = 7
 
 
 def connection(paces: Paces) -> Connection:
@@ -196,6 +198,51 @@ async def test_after_a_rest_what_is_answered_at_once_waits_for_no_request() -> N
         for _ in range(3):
             assert (await wire.read_answer()).status == 200
         assert len(waited) == 3
+
+
+async def test_a_body_that_is_sent_apart_is_read_as_early_as_its_head() -> None:
+    head, body = PUBLISH[: -len(b'{"k": 1}')], b'{"k": 1}'
+    async with running_gateway() as running, connected(running.address) as wire:
+        await running.topic()
+        paces: Paces = cast("Any", running.server.config.http).keywords["paces"]
+        expect, expected = paces.expect, list[bool]()
+
+        def noted(source: Connection) -> None:
+            expect(source)
+            expected.append(source.descriptor in paces.rested)
+
+        paces.expect = noted  # type: ignore[method-assign,assignment]  # notes
+        await wire.send(PUBLISH)
+        assert (await wire.read_answer()).status == 200
+        await wire.send(head)
+        await eventually(lambda: expected == [True], "the body is expected")
+        await wire.send(body)
+        assert (await wire.read_answer()).status == 200
+
+
+async def test_a_body_in_many_pieces_is_read_early_once() -> None:
+    paces = Paces()
+    source = connection(paces)
+    paces.answered(source, is_idle=True)
+    for is_early in (True, True, False, False):
+        assert (source.descriptor in paces.rested) is is_early
+        paces.wake(source)
+        paces.expect(source)
+    begun = list[str]()
+    paces.begin("/v1/topics", source, lambda: begun.append("it"), at_once=True)
+    assert begun == ["it"]
+
+
+async def test_who_has_not_rested_is_read_early_for_no_body() -> None:
+    paces = Paces()
+    source = connection(paces)
+    paces.answered(source, is_idle=True)
+    paces.wake(source)
+    paces.begin("/v1/topics", source, lambda: None, at_once=True)
+    paces.expect(source)  # the next one came in the same read
+    paces.wake(source)
+    paces.expect(source)
+    assert not paces.rested
 
 
 async def test_one_that_has_not_rested_has_its_turn_among_those_that_have(

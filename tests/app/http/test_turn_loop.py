@@ -105,6 +105,30 @@ def test_a_timer_that_is_due_goes_before_all_that_is_ready() -> None:
     run(work)
 
 
+def test_a_timer_that_becomes_due_within_a_turn_ends_it() -> None:
+    async def work(loop: TurnLoop, selector: CountingSelector) -> None:
+        order: list[str] = []
+        passed_s = 0.0
+        time_s = loop.time
+
+        def step() -> None:
+            nonlocal passed_s
+            order.append("step")
+            passed_s += TURN_S / 10
+
+        began_s = time_s()
+        loop.time = lambda: began_s + passed_s  # type: ignore[method-assign]  # steps take all time
+        for _ in range(10):
+            loop.call_soon(step)
+        loop.call_later(TURN_S / 4, order.append, "timer")
+        while len(order) < 11:
+            await asyncio.sleep(0)
+        loop.time = time_s  # type: ignore[method-assign]  # its own
+        assert order.index("timer") == 3
+
+    run(work)
+
+
 def test_a_socket_that_alone_is_ready_is_told_of_again() -> None:
     async def work(loop: TurnLoop, selector: CountingSelector) -> None:
         with ready_sockets(1) as [reader]:

@@ -6,10 +6,12 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import AsyncIterator
+from itertools import pairwise
 
 import pytest
 
 from tests.support.deadlines import HANGS_S
+from tidegate.app.http import connection as watched
 from tidegate.app.http.connection import Connection, WriteWatch
 from tidegate.app.http.telemetry import ConnectionFigures
 
@@ -100,6 +102,48 @@ async def test_what_was_taken_is_forgotten_and_silence_costs_no_timer() -> None:
         await asyncio.sleep(2 * TIMEOUT_S)
         assert not quick.connection.is_given_up
         assert quick.watch._next_look is None
+
+
+async def test_what_has_ended_is_kept_for_no_look() -> None:
+    async with pair() as frozen:
+        frozen.write(MORE_THAN_BUFFERS)
+        async with asyncio.timeout(HANGS_S):
+            while not frozen.watch._waiting:
+                await asyncio.sleep(0.001)
+        frozen.write(b"x")
+        frozen.watch.forget(frozen.connection)
+        assert not frozen.watch._written
+        assert not frozen.watch._waiting
+
+
+async def test_a_crowd_is_looked_at_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watched, "LOOKED_AT_ONCE", 2)
+    async with contextlib.AsyncExitStack() as stack:
+        pairs = [await stack.enter_async_context(pair()) for _ in range(5)]
+        for each in pairs:
+            each.watch = pairs[0].watch
+            each.write(MORE_THAN_BUFFERS)
+        given_up = [0]
+        async with asyncio.timeout(HANGS_S):
+            while given_up[-1] < len(pairs):
+                await asyncio.sleep(0)
+                given_up.append(sum(each.connection.is_given_up for each in pairs))
+        assert max(now - before for before, now in pairwise(given_up)) <= 2
+
+
+async def test_what_is_written_while_a_crowd_is_looked_at_is_watched(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(watched, "LOOKED_AT_ONCE", 1)
+    async with pair() as quick, pair() as other, pair() as frozen:
+        other.watch = frozen.watch = quick.watch
+        quick.write(b"x")
+        other.write(b"x")
+        async with asyncio.timeout(HANGS_S):
+            while quick.watch._written:
+                await asyncio.sleep(0)
+        frozen.write(MORE_THAN_BUFFERS)  # one of the two is still to be looked at
+        await frozen.given_up_after_s()
 
 
 async def test_small_writes_to_a_peer_with_a_full_window_count_from_the_first_it_did_not_take() -> (
