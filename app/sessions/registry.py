@@ -86,7 +86,8 @@ class Sessions:
         session.usage.sessions += 1
         if subject is not None:
             self._arrived.add(session.id)
-        self._publish(session, "opened")
+        # Only a kept session may be without a reader: another is opened by its own.
+        self._publish(session, "opened", state=State.AWAY if kept else State.ATTACHED)
         if kept:  # one that no reader ever comes to must end as well
             self._start_timer(session)
         return session
@@ -317,12 +318,11 @@ class Sessions:
 
     def _publish(self, session: Session, event: str, **more: object) -> None:
         """Publish an event of the session on the gateway's own topic."""
-        at_ms = self.context.driver.wall_ms()
         document = {
             "event": event,
             "state": session.state,
             "reason": session.closed,
-            "at_ms": at_ms,
+            "at_ms": self.context.driver.wall_ms(),
             "gateway": self.context.gateway_id,
             **more,
         }

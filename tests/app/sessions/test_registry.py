@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from tests.support.gateways import eventually
+from tests.support.gateways import eventually, running_gateway
 from tests.support.rooms import Room, room
 from tests.support.rules import rule
 from tidegate.app.http.problems import Problem
@@ -46,6 +46,15 @@ async def test_a_session_waits_so_long_for_a_reader_and_no_longer() -> None:
         assert events(here) == [
             ("opened", None), ("attached", None), ("lost", None), ("closed", None)
         ]  # fmt: skip
+
+
+async def test_the_session_of_a_plain_stream_is_attached_from_its_start() -> None:
+    async with running_gateway() as running:
+        await running.topic()
+        async with running.subscribe():
+            while not (told := await running.sow("tidegate.sessions")):
+                pass
+        assert [(it["event"], it["state"]) for it in told] == [("opened", "attached")]
 
 
 async def test_why_a_session_ended_is_known_for_a_while() -> None:
