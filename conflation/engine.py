@@ -29,7 +29,7 @@ from tidegate.conflation.outputs import (
     RecordsExpired,
     Rows,
 )
-from tidegate.conflation.schedule import Schedule
+from tidegate.conflation.schedule import SHARE, Schedule
 from tidegate.conflation.sessions.accounting import EngineStats, SessionStats, TopicStats
 from tidegate.conflation.sessions.lane_assignment import Due, LaneAssignment
 from tidegate.conflation.sessions.queue_limits import QueueLimiter
@@ -44,7 +44,7 @@ from tidegate.keys.text.duration import Instant
 
 
 class Engine:
-    """Topics, sessions and the schedule. The caller gives bounds and `now`, and does the steps."""
+    """Topics and sessions; `schedule` may be asked. The caller gives bounds, `now` and steps."""
 
     def __init__(
         self, *, sessions_max: int, subscriptions_max: int, opening_records_max: int | None = None,
@@ -52,12 +52,12 @@ class Engine:
     ) -> None:  # fmt: skip
         self._subscriptions_max = subscriptions_max
         self._topics: dict[str, Topic] = {}
-        self._schedule: Schedule[Due] = Schedule()
+        self.schedule: Schedule[Due] = Schedule()
         self._registry = SessionRegistry(self._topics, sessions_max, keys_max)
         self._accounting = self._registry.accounting
         self._queue_limits = QueueLimiter(self._registry)
         joined = self._queue_limits.joined
-        self._lanes = LaneAssignment(self._schedule, self._registry, joined, opening_records_max)
+        self._lanes = LaneAssignment(self.schedule, self._registry, joined, opening_records_max)
         self._flushes, self._now = 0, 0
         self.watchers: list[Watcher] = []  # traces: no more than a few, and mostly none
 
@@ -79,7 +79,7 @@ class Engine:
         self._clock(now)
         topic = self.topic(name)
         topic.restore(kept, now, now_ms)
-        self._schedule.arm(topic.expiry, topic, topic.name)
+        self.schedule.arm(topic.expiry, topic, topic.name)
 
     def restart_topic(
         self, name: str, epoch: str, kept: RestoredTopic, now: Instant, now_ms: int
@@ -239,9 +239,9 @@ class Engine:
             return
         self._queue_limits.arm_joined()
         for feed, lane in topic.publish(frames, now):
-            self._schedule.arm(lane, (feed, lane), feed.topic)
+            self.schedule.arm(lane, (feed, lane), feed.topic)
         if topic.definition.expiration_ns is not None:
-            self._schedule.arm(topic.expiry, topic, topic.name)
+            self.schedule.arm(topic.expiry, topic, topic.name)
         for watcher in self.watchers:
             watcher.published(topic, frames, now)  # first: queues may be conflated for it
         self._queue_limits.grown(topic)
@@ -255,24 +255,25 @@ class Engine:
 
     # --- Time and outputs
 
-    def advance(self, now: Instant) -> None:
-        """Flush lanes that are due, and wake their sessions; more than a step stays due."""
+    def advance(self, now: Instant, *, left_first: bool = False) -> None:
+        """Flush lanes that are due, and wake their sessions; more than a part of a step is left."""
         self._clock(now)
-        room = self._lanes.openings.records_max or inf
-        while room > 0 and (due := self._schedule.pop_due(now)) is not None:
+        self.schedule.begin(left_first=left_first)
+        room = SHARE * (self._lanes.openings.records_max or inf)
+        while room > 0 and (due := self.schedule.pop_due(now)) is not None:
             if isinstance(due, Subscriber):
                 self._lanes.release(due, now)
             elif isinstance(due, Topic):
                 self._expire(due, now)
             else:
                 room -= self._flush(*due, now)
-        self._schedule.leave(now)
+        self.schedule.leave(now)
         for watcher in self.watchers:
             watcher.advanced(now)  # last: a flush is explained by what it left behind
 
     def next_deadline(self) -> Instant | None:
         """Return when to call `advance` next; None: not before the next publish."""
-        return self._schedule.next_deadline()
+        return self.schedule.next_deadline()
 
     def take(self, session_id: str, bytes_max: int) -> list[Output]:
         """Return what to send now, about `bytes_max` of payload.
@@ -373,7 +374,7 @@ class Engine:
 
     def _expire(self, topic: Topic, now: Instant) -> None:
         through = topic.expired(now)
-        self._schedule.arm(topic.expiry, topic, topic.name)
+        self.schedule.arm(topic.expiry, topic, topic.name)
         if through is not None:
             self._registry.emit(RecordsExpired(topic.name, topic.epoch, through))
 
@@ -385,7 +386,7 @@ class Engine:
         is_settled = feed.settle_part(step) and (step is None or lane.prepare(step))
         made = (feed.accepted - before) * feed.row_cost
         flushed = feed.flush(lane, now) if is_settled else step or 0
-        self._schedule.arm(lane, (feed, lane), feed.topic)
+        self.schedule.arm(lane, (feed, lane), feed.topic)
         self._lanes.openings.finish(lane)
         if flushed and is_settled:
             self._flushes += 1

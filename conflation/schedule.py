@@ -44,11 +44,23 @@ class Schedule(Generic[Owner]):
 
     def next_deadline(self) -> Instant | None:
         """Return the earliest deadline that still holds; of those left, any."""
-        if (left := self._first_left()) is not None:
-            return left[0]
+        due = self.left_since()
+        return self.next_new() if due is None else due
+
+    def left_since(self) -> Instant | None:
+        """Return a deadline of what was left; None: nothing was."""
+        left = self._first_left()
+        return None if left is None else left[0]
+
+    def next_new(self) -> Instant | None:
+        """Return the earliest deadline of what was not left."""
         while self._heap and _is_stale(self._heap[0]):
             heappop(self._heap)
         return self._heap[0][0] if self._heap else None
+
+    def begin(self, *, left_first: bool) -> None:
+        """Let `pop_due` take first what was left, or first what is newly due."""
+        self._left_next = not left_first
 
     def pop_due(self, now: Instant) -> Owner | None:
         """Take off one owner whose deadline has come; None if none has.
@@ -97,6 +109,9 @@ class Schedule(Generic[Owner]):
             del self._left[topic]
         return None
 
+
+SHARE = 0.25
+"""The share of a step that is flushed at once: a timer that is due waits for that."""
 
 LEFT_AT_ONCE = 500
 """Entries that are moved at once: some 1 us each."""

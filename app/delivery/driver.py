@@ -209,8 +209,7 @@ class Driver:
 
     def close_all(self, reason: CloseReason) -> int:
         """Close every session with a goodbye; return how many there were."""
-        sessions = list(self._consumers)
-        for session in sessions:
+        for session in (sessions := list(self._consumers)):
             self.close(session, reason)
         return len(sessions)
 
@@ -260,8 +259,10 @@ class Driver:
         self._act()
         if self.engine.has_openings:  # in turn with the streams, which write between two steps
             self.streams.call_soon(self._open, behind=True)
+        if self.engine.schedule.left_since() is not None:  # so does what a timer had no time for
+            self.streams.call_soon(self._go_on, behind=True)
         # After every call: any of them may have made an earlier deadline, or ended the earliest.
-        self._timer.set(self.engine.next_deadline())
+        self._timer.set(self.engine.schedule.next_new())
 
     def _act(self) -> None:
         for event in self.engine.announcements():
@@ -286,18 +287,19 @@ class Driver:
         self.settle()
 
     def _note_closed(self, event: SessionClosed) -> None:
-        if event.reason is None:
-            self.figures.left += 1
-            _log_closed(event.session, GONE)
-            return
         consumer = self._consumers.get(event.session)
-        if consumer is None:
+        if consumer is None and event.reason is not None:
             return  # the peer left after its reason was noted
+        shown, reason = shown_id(event.session), event.reason or GONE
+        figures = log_event("session-closed", session=shown, reason=reason)
+        logger.info("session %s closed: %s", shown, reason, extra=figures)
+        if consumer is None or event.reason is None:
+            self.figures.left += 1
+            return
         consumer.close_reason = event.reason
         if self.on_closed is not None:
             self.on_closed(event)
         self.closed_sessions[event.reason] = self.closed_sessions.get(event.reason, 0) + 1
-        _log_closed(event.session, event.reason)
 
     def _relieve(self) -> bool:
         """Conflate a bounded part of a long queue; return False if no part could be."""
@@ -305,12 +307,16 @@ class Driver:
         self.settle()
         return has_done
 
-    def _advance(self, due: Instant) -> None:
+    def _advance(self, due: Instant, *, left_first: bool = False) -> None:
         # A loop may call a little early: what was promised for `due` happens at `due`.
         self._latest = max(self.now(), due)
-        self.engine.advance(self._latest)
+        self.engine.advance(self._latest, left_first=left_first)
         self.figures.flush_lateness.note_ns(self.now() - due)
         self.streams.call_now(self.settle)
+
+    def _go_on(self) -> None:
+        if (due := self.engine.schedule.left_since()) is not None:
+            self._advance(due, left_first=True)
 
     def now(self) -> Instant:
         """Return the clock's time, never less than before."""
@@ -392,9 +398,3 @@ class Consumer:
         """Make room for the session's next consumer; the stream ends with this event."""
         self.close()
         self.send(goodbye)
-
-
-def _log_closed(session: str, reason: str) -> None:
-    shown = shown_id(session)
-    figures = log_event("session-closed", session=shown, reason=reason)
-    logger.info("session %s closed: %s", shown, reason, extra=figures)

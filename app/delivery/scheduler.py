@@ -77,7 +77,8 @@ class StreamScheduler:
     def call_soon(self, stream: Callable[[], None], *, behind: bool = False) -> None:
         """Call a stream in the loop's next turn, once however often this is asked.
 
-        `behind`: once no other is ready, as it may take long, such as one of many subscriptions.
+        `behind`: after the others, and for less time, as it may take long, such as one of many
+        subscriptions.
         """
         (self._behind if behind else self._ready)[stream] = None
         if not self._is_called:
@@ -106,24 +107,14 @@ class StreamScheduler:
         try:
             wake()
         finally:
-            self._call_ready(with_behind=not is_called)
+            _call(self._ready, TURN_S)
             if not is_called:
                 self._end_turn()
 
     def _turn(self) -> None:
-        self._call_ready(with_behind=True)
+        _call(self._ready, TURN_S)
+        _call(self._behind, TURN_S / 2)  # one at least, however many others are ready
         self._end_turn()
-
-    def _call_ready(self, *, with_behind: bool) -> None:
-        loop = asyncio.get_running_loop()
-        end_s = loop.time() + TURN_S
-        # One that is not done asks again, and comes after the others that are ready.
-        while ready := self._ready or (self._behind if with_behind else None):
-            stream = next(iter(ready))
-            del ready[stream]
-            stream()
-            if loop.time() > end_s:
-                break
 
     def _end_turn(self) -> None:
         self._is_called = bool(self._ready or self._behind)
@@ -144,3 +135,15 @@ class StreamScheduler:
             for stream in self._due.pop(heapq.heappop(self._times)):
                 self.call_soon(stream)
         self._arm()
+
+
+def _call(streams: dict[Callable[[], None], None], seconds: float) -> None:
+    loop = asyncio.get_running_loop()
+    end_s = loop.time() + seconds
+    # One that is not done asks again, and comes after the others.
+    while streams:
+        stream = next(iter(streams))
+        del streams[stream]
+        stream()
+        if loop.time() > end_s:
+            return
