@@ -54,7 +54,7 @@ from tidegate.conflation.steps import in_pieces
 
 # Every gateway of a cluster answers with a page, and one of them joins all.
 PAGE_MAX = 1_000
-OPENED_AT_ONCE = 20  # subscriptions of a session
+OPENED_AT_ONCE = 5  # subscriptions of a session
 VIEWED_AT_ONCE = 20  # sessions whose queues are counted in one turn of the loop
 
 router = APIRouter(tags=["sessions"], dependencies=STRICT)

@@ -48,7 +48,7 @@ from tidegate.keys.errors import KeysError
 AUTHORIZATION = "AUTHORIZATION"
 """Why a subscription ends in a topic that its subject may not read any more."""
 
-ATTACHED_AT_ONCE = 5  # subscriptions of a session: each with a key of its own costs 0.2 ms
+ATTACHED_AT_ONCE = 3  # subscriptions of a session: each with a key of its own costs 0.2 ms
 
 
 def attach_new(

@@ -182,13 +182,16 @@ class SocketStream(asyncio.Protocol):
             self._call_soon()
 
     def _call_soon(self) -> None:
-        has_many = len(self._writer.reader.styles) > 1
-        self._driver.streams.call_soon(self._pump, behind=has_many)
+        self._driver.streams.call_soon(self._pump, behind=self._has_many)
+
+    @property
+    def _has_many(self) -> bool:
+        return len(self._writer.reader.styles) > 1
 
     def _pump(self) -> None:
         """Write what there is until there is nothing more, no room, or others have their turn."""
         now_s = self._loop.time()
-        end_s = now_s + TURN_S
+        end_s = now_s + (TURN_S / 2 if self._has_many else TURN_S)
         if self._due_s <= now_s:
             self._due_s = INFINITY
         if self._seat is not None:

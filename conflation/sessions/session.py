@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tidegate.conflation.definition import Priority
-from tidegate.conflation.frame import ROWS_AT_ONCE
 from tidegate.conflation.lanes.cohort import Cohort
 from tidegate.conflation.outputs import CloseReason, Output, Rows, Unsubscribed
 from tidegate.conflation.sessions.drain import Drain
@@ -16,6 +15,10 @@ from tidegate.keys.text.duration import Instant
 
 # A full queue is conflated by its policy; for one that is more than half full a publish waits.
 FULL_PERCENT, HALF_PERCENT = 100, 50
+
+SHARED_ROWS = 500
+SHARED_BYTES = 128 << 10
+"""What a take gives at least before it ends behind a subscriber: half a millisecond to encode."""
 
 _RANKS = {Priority.HIGH: 0, Priority.DEFAULT: 1, Priority.LOW: 2}
 
@@ -176,9 +179,11 @@ class Session:
         """
         # Before any rows: a client has to know of a subscription before it gets rows of it.
         outputs, room = self._from_outbox(bytes_max, now) if self._outbox else ([], bytes_max)
-        last_rank, rows_left = max(_RANKS.values()), ROWS_AT_ONCE
+        last_rank, rows_left, least = max(_RANKS.values()), SHARED_ROWS, room - SHARED_BYTES
         for subscriber in sorted(self.subscribers, key=_rank):
-            if room <= 0 or rows_left <= 0 or self._outbox or _rank(subscriber) > last_rank:
+            if room <= max(0, least) or rows_left <= 0 or self._outbox:
+                break
+            if _rank(subscriber) > last_rank:
                 break
             taken = subscriber.take(room, now, rows_max)
             if not taken:

@@ -188,10 +188,11 @@ def test_subscribers_may_go_while_they_are_looked_at() -> None:
     assert not subscribers
 
 
-def test_a_take_has_no_more_rows_of_all_subscriptions_than_of_one(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(("bound", "most"), [("SHARED_ROWS", 2), ("SHARED_BYTES", 8)])
+def test_a_take_ends_behind_a_subscriber_once_it_has_enough(
+    bound: str, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session_module, "ROWS_AT_ONCE", 2)
+    monkeypatch.setattr(session_module, bound, most)
     driver = two_subscriptions()
     driver.publish("a1 b1")
     driver.publish("x1 y1", topic="other")
