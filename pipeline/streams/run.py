@@ -12,7 +12,7 @@ from typing import Any
 from tidegate.clients.answers import TopicsPage
 from tidegate.clients.gateway import Gateway
 from tidegate.clients.retry import Retry
-from tidegate.pipeline.connection import AT_ONCE, PATIENT, default_gateway, gateway_at
+from tidegate.pipeline.connection import AT_ONCE, default_gateway, gateway_at, reported_retry
 from tidegate.pipeline.definitions.spark_topics import streams_of
 from tidegate.pipeline.definitions.stream import StreamDefinition, read_definitions
 from tidegate.pipeline.errors import PipelineError
@@ -123,7 +123,7 @@ def _watcher(
     gateway = topics.address(definitions)
     listed = TopicList(gateway)
     taken = {each.sink.topic or "" for each in definitions if each.gateway == gateway}
-    retries = iter([PATIENT])
+    retries = iter([reported_retry(gateway, report, time.sleep)])
 
     def fillable() -> Fillable:
         found = listed.read(next(retries, AT_ONCE))

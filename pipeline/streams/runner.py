@@ -9,7 +9,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidegate.pipeline.connection import AT_ONCE, gateway_at
+from tidegate.clients.retry import Retry
+from tidegate.pipeline.connection import AT_ONCE, gateway_at, reported_retry
 from tidegate.pipeline.definitions.stream import StreamDefinition
 from tidegate.pipeline.errors import SourceLost
 from tidegate.pipeline.operations.supervisor import RunOptions, Say, StartGate, Supervisor
@@ -58,21 +59,18 @@ class RunningStream:
         spark = self._runner.spark
         assert spark is not None, "nothing starts before Spark does"
         if self.stream.query is not None:
-            self._look_for_gateway()
+            # Once: the main thread has other streams, and the supervisor pauses anyway.
+            self.look_for_gateway(AT_ONCE)
         self.stream.start(spark, self.hold(), available_now=self._runner.available_now)
 
-    def _look_for_gateway(self) -> None:
-        """Ask the gateway once, without a retry.
-
-        A restart would otherwise wait a minute in the main thread for a gateway that is down, and
-        so would the other streams and the end. The supervisor's pauses take its place.
+    def look_for_gateway(self, retry: Retry) -> None:
+        """Ask the gateway of a topic that is the sink.
 
         Raises:
             GatewayUnreachable: it is down.
         """
-        topic = self.definition.sink.topic
-        if topic is not None:
-            with gateway_at(self.definition.gateway, AT_ONCE) as gateway:
+        if (topic := self.definition.sink.topic) is not None:
+            with gateway_at(self.definition.gateway, retry) as gateway:
                 gateway.find_topic(topic)
 
 
@@ -127,6 +125,8 @@ class StreamRunner:
             # The supervisors' loop has not begun, so nobody else waits for the gate.
             while not self.gate.is_free():
                 time.sleep(LOOK_EVERY_S)
+            address = running.definition.gateway
+            running.look_for_gateway(reported_retry(address, self.say, time.sleep))
             running.supervised.start_first()
             self.say(_start_line(running.definition))
 

@@ -14,7 +14,9 @@ import pytest
 from tests.pipeline.archive.served import Served, gateway
 from tests.support.deadlines import HANGS_S
 from tests.support.rules import rule
+from tidegate.pipeline import connection
 from tidegate.pipeline.definitions.stream import read_definitions
+from tidegate.pipeline.errors import GatewayUnreachable
 from tidegate.pipeline.operations.shutdown import Stop
 from tidegate.pipeline.operations.supervisor import RunOptions
 from tidegate.pipeline.streams import run as module
@@ -95,13 +97,38 @@ def running(
     assert ended == [None], said
 
 
-@rule("pipeline-9")
-def test_a_new_start_does_not_wait_for_a_gateway_that_is_out(tmp_path: Path) -> None:
-    path = tmp_path / "s.toml"
+def without_gateway(folder: Path) -> Path:
+    path = folder / "s.toml"
     path.write_text(
         'gateway = "http://127.0.0.1:1"\n[pipeline.s]\nkey = ["/a"]\ninterval = "1s"\n'
         'source = {kind = "tidegate", topic = "raw"}\nsink = {topic = "newest"}\n'
     )
+    return path
+
+
+@pytest.mark.parametrize("by_file", [True, False])
+def test_a_first_start_says_at_once_that_the_gateway_is_out(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, by_file: bool
+) -> None:
+    monkeypatch.setattr(connection, "PATIENCE_S", 0.3)
+    monkeypatch.setattr(module, "spark_session", lambda master, jars: nullcontext())
+    said: list[str] = []
+    topics = None if by_file else Topics("http://127.0.0.1:1", tmp_path)
+    with pytest.raises(GatewayUnreachable):
+        run_streams(
+            without_gateway(tmp_path) if by_file else None,
+            topics,
+            RunOptions(),
+            Stop(),
+            said.append,
+        )
+    told = [line for line in said if "cannot reach the gateway at http://127.0.0.1:1" in line]
+    assert [line.partition("; ")[2] for line in told] == ["trying again for 0 s"]
+
+
+@rule("pipeline-9")
+def test_a_new_start_does_not_wait_for_a_gateway_that_is_out(tmp_path: Path) -> None:
+    path = without_gateway(tmp_path)
     said: list[str] = []
     runner = StreamRunner(RunOptions(), said.append)
     running = runner.add(*read_definitions(path))
