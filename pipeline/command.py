@@ -22,6 +22,20 @@ PATH = click.Path(path_type=Path)
 PROGRAM = "tidegate pipeline"
 
 
+class _Folder(click.Path):
+    """A folder that is mounted: locks and renames are needed, which an object store lacks."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Any:
+        if "://" in os.fspath(value):
+            self.fail(f"{value} is an address, not a folder that is mounted", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+FOLDER = _Folder(path_type=Path)
+
+
 def command(words: Sequence[str] | None = None) -> int:
     """Run a verb with its words; return the exit code of the command line."""
     try:
@@ -122,7 +136,7 @@ def pipeline() -> None:
     help="Gateway of --topics (the file's, else TIDEGATE_GATEWAY, else http://127.0.0.1:8080).",
 )
 @click.option(
-    "--checkpoints", type=PATH, metavar="DIR", help=f"Checkpoints of --topics ({CHECKPOINTS})."
+    "--checkpoints", type=FOLDER, metavar="DIR", help=f"Checkpoints of --topics ({CHECKPOINTS})."
 )
 @with_run_options
 def run(
@@ -211,10 +225,10 @@ def plan(
 @pipeline.command()
 @click.argument("topic")
 @click.option(
-    "--to", "archive", required=True, type=PATH, metavar="DIR", help="Folder of the archive."
+    "--to", "archive", required=True, type=FOLDER, metavar="DIR", help="Folder of the archive."
 )
 @gateway_option
-@click.option("--checkpoint", type=PATH, metavar="DIR", help="(in the archive)")
+@click.option("--checkpoint", type=FOLDER, metavar="DIR", help="(in the archive)")
 @click.option("--interval", default="10s", show_default=True, help="Time between two files.")
 @click.option("--compact", is_flag=True, help="Merge small files, and end.")
 @with_run_options
@@ -241,7 +255,7 @@ def journal(**arguments: Any) -> int:
 @click.option("--time-unit", default="auto", show_default=True, help="Of numbers: auto, ms or s.")
 @click.option(
     "--checkpoint",
-    type=PATH,
+    type=FOLDER,
     metavar="DIR",
     help="Where it notes how far it is (checkpoints/replay-…).",
 )

@@ -343,6 +343,12 @@ def read_source(table: TomlTable, stream: TomlTable, folder: Path) -> Source:
     return source
 
 
+def redis_of(source: Source) -> str | None:
+    """Return the address of the Redis that a source is read from, if it is one."""
+    address = source.address if isinstance(source, TopicSource | RedisSource) else None
+    return address if address is not None and REDIS_ADDRESS.fullmatch(address) else None
+
+
 def _address(table: TomlTable) -> str:
     expected = "an address such as http://127.0.0.1:8080 or redis://127.0.0.1:6379/0"
     return table.secret("address", ADDRESS, expected)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import permutations
 from pathlib import Path
 from typing import ClassVar
+from urllib.parse import urlsplit
 
 from tidegate.clients import DEFAULT_ADDRESS
 from tidegate.keys.errors import TextInvalid
@@ -144,7 +145,7 @@ def read_definitions(path: Path) -> list[StreamDefinition]:
     top = TomlTable(read_toml(path), path.name, "")
     # The environment, too, is only a default: a file that names its gateway runs alike everywhere.
     gateway = top.text("gateway", default=default_gateway())
-    if not re.fullmatch(r"https?://[^\s/]+/?", gateway):
+    if not _is_address(gateway):
         raise top.wrong("gateway", f"an address such as {DEFAULT_ADDRESS}", gateway)
     named = top.table("pipeline", STREAMS)
     top.finish()
@@ -154,6 +155,14 @@ def read_definitions(path: Path) -> list[StreamDefinition]:
     streams = [_stream(name, table, gateway, path.parent) for name, table in tables]
     _refuse_shared(path.name, streams)
     return streams
+
+
+def _is_address(text: str) -> bool:
+    """Return whether a text is the address of a gateway, its port within range."""
+    try:
+        return bool(re.fullmatch(r"https?://[^\s/]+/?", text)) and urlsplit(text).port != 0
+    except ValueError:
+        return False
 
 
 def _stream(name: str, table: TomlTable, gateway: str, folder: Path) -> StreamDefinition:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidegate.clients.retry import Retry
 from tidegate.pipeline.connection import AT_ONCE, gateway_at, reported_retry
+from tidegate.pipeline.definitions.source import redis_of
 from tidegate.pipeline.definitions.stream import StreamDefinition
 from tidegate.pipeline.errors import SourceLost
 from tidegate.pipeline.operations.supervisor import RunOptions, Say, StartGate, Supervisor
 from tidegate.pipeline.operations.watch import LOOK_EVERY_S, stop_queries
+from tidegate.pipeline.redis_server import RedisServer
 from tidegate.pipeline.streams.checkpoint import Checkpoint
 from tidegate.pipeline.streams.stream import Stream
 
@@ -60,18 +63,26 @@ class RunningStream:
         assert spark is not None, "nothing starts before Spark does"
         if self.stream.query is not None:
             # Once: the main thread has other streams, and the supervisor pauses anyway.
-            self.look_for_gateway(AT_ONCE)
+            self.ask_servers(lambda _: AT_ONCE)
         self.stream.start(spark, self.hold(), available_now=self._runner.available_now)
 
-    def look_for_gateway(self, retry: Retry) -> None:
-        """Ask the gateway of a topic that is the sink.
+    def ask_servers(self, retry_of: Callable[[str], Retry]) -> None:
+        """Ask the gateway of the sink and the Redis of each source, which Spark would do silently.
+
+        Args:
+            retry_of: how the server at an address is asked again.
 
         Raises:
-            GatewayUnreachable: it is down.
+            GatewayUnreachable: one does not answer.
         """
         if (topic := self.definition.sink.topic) is not None:
-            with gateway_at(self.definition.gateway, retry) as gateway:
+            address = self.definition.gateway
+            with gateway_at(address, retry_of(address)) as gateway:
                 gateway.find_topic(topic)
+        for source in self.definition.sources:
+            if (address := redis_of(source)) is not None:
+                with RedisServer(address, retry_of(address)) as redis:
+                    redis.ask("PING")
 
 
 class StreamRunner:
@@ -125,8 +136,7 @@ class StreamRunner:
             # The supervisors' loop has not begun, so nobody else waits for the gate.
             while not self.gate.is_free():
                 time.sleep(LOOK_EVERY_S)
-            address = running.definition.gateway
-            running.look_for_gateway(reported_retry(address, self.say, time.sleep))
+            running.ask_servers(partial(reported_retry, report=self.say, pause=time.sleep))
             running.supervised.start_first()
             self.say(_start_line(running.definition))
 

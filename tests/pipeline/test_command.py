@@ -20,6 +20,7 @@ from tidegate.pipeline.operations.supervisor import DEFAULT_OPTIONS, RunOptions
         ("run", "nothing to run"),
         ("run a.toml --checkpoints c", "--checkpoints goes with --topics"),
         ("run a.toml --gateway http://g", "--gateway goes with --topics"),
+        ("journal t --to s3a://b/t", "Invalid value for '--to': s3a://b/t is an address"),
     ],
 )
 def test_what_makes_no_sense_is_2(

@@ -88,6 +88,7 @@ def test_a_file_that_names_no_gateway_goes_by_the_environment(
         ('"dead"', '"ftp://dead"', "from-files.dead_letters: ftp://dead"),
         ("[pipeline.newest]", '[pipeline."a b"]', "pipeline.a b: a name is"),
         ("http://127.0.0.1:9000/", "127.0.0.1:9000", "gateway: expected an address"),
+        ("127.0.0.1:9000/", "127.0.0.1:99999/", "gateway: expected an address"),
         ("gateway =", "gate =", "gate: unknown field; did you mean gateway?"),
         ("gateway =", "gateway", "line 1, column 9: not TOML, expected"),
     ],

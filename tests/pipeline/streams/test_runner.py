@@ -97,38 +97,55 @@ def running(
     assert ended == [None], said
 
 
-def without_gateway(folder: Path) -> Path:
+RAW = 'kind = "tidegate", topic = "raw"'
+NEWEST = 'topic = "newest"'
+
+
+def without_servers(folder: Path, source: str = RAW, sink: str = NEWEST) -> Path:
     path = folder / "s.toml"
     path.write_text(
         'gateway = "http://127.0.0.1:1"\n[pipeline.s]\nkey = ["/a"]\ninterval = "1s"\n'
-        'source = {kind = "tidegate", topic = "raw"}\nsink = {topic = "newest"}\n'
+        f"source = {{{source}}}\nsink = {{{sink}}}\n"
     )
     return path
 
 
-@pytest.mark.parametrize("by_file", [True, False])
-def test_a_first_start_says_at_once_that_the_gateway_is_out(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, by_file: bool
+OUT_GATEWAY = "the gateway at http://127.0.0.1:1"
+OUT_REDIS = "the Redis at 127.0.0.1:1"
+INTO_FILES = 'kind = "parquet", path = "out"'
+
+
+@pytest.mark.parametrize(
+    ("source", "sink", "out"),
+    [
+        (None, None, OUT_GATEWAY),  # the topics of a gateway
+        (RAW, NEWEST, OUT_GATEWAY),
+        ('kind = "redis", address = "redis://127.0.0.1:1", stream = "s"', INTO_FILES, OUT_REDIS),
+        (RAW + ', address = "redis://user:hidden@127.0.0.1:1/0"', INTO_FILES, OUT_REDIS),
+    ],
+)
+def test_a_first_start_says_at_once_which_server_is_out(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    source: str | None,
+    sink: str | None,
+    out: str,
 ) -> None:
     monkeypatch.setattr(connection, "PATIENCE_S", 0.3)
     monkeypatch.setattr(module, "spark_session", lambda master, jars: nullcontext())
     said: list[str] = []
-    topics = None if by_file else Topics("http://127.0.0.1:1", tmp_path)
+    path = None if source is None or sink is None else without_servers(tmp_path, source, sink)
+    topics = Topics("http://127.0.0.1:1", tmp_path) if path is None else None
     with pytest.raises(GatewayUnreachable):
-        run_streams(
-            without_gateway(tmp_path) if by_file else None,
-            topics,
-            RunOptions(),
-            Stop(),
-            said.append,
-        )
-    told = [line for line in said if "cannot reach the gateway at http://127.0.0.1:1" in line]
-    assert [line.partition("; ")[2] for line in told] == ["trying again for 0 s"]
+        run_streams(path, topics, RunOptions(), Stop(), said.append)
+    told = [line for line in said if f"cannot reach {out}" in line]
+    assert [line.rpartition("; ")[2] for line in told] == ["trying again for 0 s"]
+    assert "hidden" not in "".join(said)
 
 
 @rule("pipeline-9")
 def test_a_new_start_does_not_wait_for_a_gateway_that_is_out(tmp_path: Path) -> None:
-    path = without_gateway(tmp_path)
+    path = without_servers(tmp_path)
     said: list[str] = []
     runner = StreamRunner(RunOptions(), said.append)
     running = runner.add(*read_definitions(path))
