@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 # nothing is added to what batches take.
 
 BATCHES_KEPT = 5
-LOOK_EVERY_MS = 100
+BETWEEN_S_MAX = 0.3
+"""Spark needs less between two batches; a longer time was silence, which none expects."""
 INTERVAL_S_MAX = 10.0
 """Longer batches are not held open: a kill would repeat all their work."""
 
@@ -62,8 +63,7 @@ class Pacing:
     def begun(self, now_s: float) -> None:
         """Note that Spark has begun the next batch."""
         if self._left_at_s:
-            # Spark looks for messages at this pace: a longer time was silence, which none expects.
-            self._between_s.append(min(now_s - self._left_at_s, LOOK_EVERY_MS / 1_000))
+            self._between_s.append(min(now_s - self._left_at_s, BETWEEN_S_MAX))
         self._left_at_s = 0.0
 
     def worked(self, work_s: float, sent_at_s: float) -> None:
@@ -82,6 +82,7 @@ class Pacing:
 
 
 QUERY_ID = "sql.streaming.queryId"
+LOOK_EVERY_MS = 100
 
 
 class Stream:
