@@ -123,7 +123,7 @@ def wanted_of(figure: Figure) -> str:
     """Return what is wanted of a figure for a reader."""
     if figure.at_most is not None:
         return f"at most {figure.at_most:,g}"
-    return "" if figure.at_least is None else f"at least {figure.at_least:,.0f}"
+    return "" if figure.at_least is None else f"at least {figure.at_least:,.10g}"
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
