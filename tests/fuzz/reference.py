@@ -153,8 +153,9 @@ def as_numbers(value: Any) -> Any:
     if isinstance(value, Number):
         try:
             return "number", Decimal(value)
-        except ArithmeticError:
-            return "number", str(value).lower()
+        except ArithmeticError:  # the exponent is too long for a decimal, but zero is zero
+            mantissa = str(value).lower().partition("e")[0]
+            return "number", str(value).lower() if mantissa.strip("-0.") else Decimal(0)
     if isinstance(value, dict):
         return {name: as_numbers(each) for name, each in value.items()}
     if isinstance(value, list):
