@@ -25,9 +25,7 @@ PROGRAM = "tidegate pipeline"
 class _Folder(click.Path):
     """A folder that is mounted: locks and renames are needed, which an object store lacks."""
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> Any:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if "://" in os.fspath(value):
             self.fail(f"{value} is an address, not a folder that is mounted", param, ctx)
         return super().convert(value, param, ctx)

@@ -75,14 +75,13 @@ class RunningStream:
         Raises:
             GatewayUnreachable: one does not answer.
         """
-        if (topic := self.definition.sink.topic) is not None:
-            address = self.definition.gateway
-            with gateway_at(address, retry_of(address)) as gateway:
+        definition = self.definition
+        if (topic := definition.sink.topic) is not None:
+            with gateway_at(definition.gateway, retry_of(definition.gateway)) as gateway:
                 gateway.find_topic(topic)
-        for source in self.definition.sources:
-            if (address := redis_of(source)) is not None:
-                with RedisServer(address, retry_of(address)) as redis:
-                    redis.ask("PING")
+        for address in filter(None, map(redis_of, definition.sources)):
+            with RedisServer(address, retry_of(address)) as redis:
+                redis.ask("PING")
 
 
 class StreamRunner:
