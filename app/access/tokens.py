@@ -36,9 +36,9 @@ VERIFIED_MAX: Final = 4_096
 
 _TOKEN = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+", re.ASCII)
 # A lone surrogate, which JSON can spell, has no UTF-8: no answer or log could carry it.
-# Marks of writing direction would have a log or the console show another name than the one it is.
+# Marks of writing direction or byte order would have a log show another name than the one it is.
 _SUB = re.compile(
-    r"[^\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]{1,255}"
+    r"[^\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]{1,255}"
 )
 
 

@@ -82,6 +82,7 @@ def read_envelope(text: bytes) -> Envelope:
 
 def _read(text: bytes) -> _Line:
     try:
+        text.decode()  # of a member that comes twice msgspec checks the last only
         return _line(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         check_json(text)  # says where it breaks, if it is no JSON at all

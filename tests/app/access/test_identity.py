@@ -90,6 +90,7 @@ REFUSED: dict[str, Any] = {
     "sub-of-two-lines": {"sub": "ann\r\nX: y"},
     "sub-a-surrogate": {"sub": "ann\ud800"},
     "sub-written-backwards": {"sub": "\u202ennA"},
+    "sub-with-a-mark-of-byte-order": {"sub": "\ufeffann"},
     "sub-isolated": {"sub": "a\u2067nn"},
     "sub-too-long": {"sub": "a" * 256},
     "sub-of-a-certificate": {"sub": "certificate:feed-1.example"},

@@ -44,6 +44,7 @@ REFUSED = [
     (b'{"value":NaN}', "message-invalid"),
     (b'{"value":"\\ud800"}', "message-invalid"),
     (b'{"value":"\xff"}', "message-invalid"),
+    (b'{"value":"\xff","value":1}', "message-invalid"),
     (b'{"value":' + b"[" * 65 + b"]" * 65 + b"}", "message-invalid"),
     (b'{"value":1,"reasons":"deleted"}', "message-invalid"),
     (b'{"value":1,"op":"delta"}', "message-invalid"),
