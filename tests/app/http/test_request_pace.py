@@ -211,7 +211,7 @@ async def test_a_body_that_is_sent_apart_is_read_as_early_as_its_head() -> None:
             expect(source)
             expected.append(source.descriptor in paces.rested)
 
-        paces.expect = noted  # type: ignore[method-assign,assignment]  # notes
+        paces.expect = noted  # type: ignore[method-assign,assignment]  # the test notes calls
         await wire.send(PUBLISH)
         assert (await wire.read_answer()).status == 200
         await wire.send(head)

@@ -117,13 +117,13 @@ def test_a_timer_that_becomes_due_within_a_turn_ends_it() -> None:
             passed_s += TURN_S / 10
 
         began_s = time_s()
-        loop.time = lambda: began_s + passed_s  # type: ignore[method-assign]  # steps take all time
+        loop.time = lambda: began_s + passed_s  # type: ignore[method-assign]  # only steps take time
         for _ in range(10):
             loop.call_soon(step)
         loop.call_later(TURN_S / 4, order.append, "timer")
         while len(order) < 11:
             await asyncio.sleep(0)
-        loop.time = time_s  # type: ignore[method-assign]  # its own
+        loop.time = time_s  # type: ignore[method-assign]  # undoes the above
         assert order.index("timer") == 3
 
     run(work)
