@@ -20,6 +20,7 @@ from tidegate.app.cluster.workers import WorkerGroup
 from tidegate.app.definitions.files import TopicFilesInvalid, read_topic_files
 from tidegate.app.definitions.mergers import Mergers, MergersInvalid
 from tidegate.app.delivery.driver import Driver
+from tidegate.app.delivery.group_send import open_group_send
 from tidegate.app.delivery.notices import Outage
 from tidegate.app.delivery.timers import wall_ms
 from tidegate.app.http.problems import Problem
@@ -142,7 +143,8 @@ class Gateway:
             keys_max=settings.subscription_keys_max,
         )
         limits = QueueLimits(settings.queue_messages_max, settings.queue_bytes_max)
-        driver = Driver(engine, limits, clock, wall_ms)
+        group_send = open_group_send(io_uring=settings.io_uring)
+        driver = Driver(engine, limits, clock, wall_ms, group_send)
         arrivals, leadership = AppendWaiters(driver), Leadership(held=bus is None)
         writer = Writer(store, driver, None if bus is None else arrivals)
         derived_topics = DerivedTopics(

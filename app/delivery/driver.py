@@ -7,6 +7,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from tidegate.app.delivery.backpressure import (
     PATIENCE_S,
@@ -18,6 +19,7 @@ from tidegate.app.delivery.backpressure import (
 from tidegate.app.delivery.compression import coding_of
 from tidegate.app.delivery.encoding import Style
 from tidegate.app.delivery.fanout import CohortWriter, Seat
+from tidegate.app.delivery.group_send import GroupSend, send_each
 from tidegate.app.delivery.notices import WriteContext
 from tidegate.app.delivery.scheduler import StreamScheduler, Wakeup
 from tidegate.app.delivery.timers import IdleTask, Timer, wall_ms
@@ -58,6 +60,7 @@ class Driver:
         limits: QueueLimits,
         clock: Callable[[], Instant] = time.monotonic_ns,
         wall_ms: Callable[[], int] = wall_ms,
+        group_send: GroupSend = send_each,
     ) -> None:
         self.engine = engine
         self.limits = limits
@@ -75,6 +78,10 @@ class Driver:
         self._cohorts: dict[Cohort, CohortWriter] = {}
         self._backpressure = PublishBackpressure(engine, limits)
         self.streams = StreamScheduler()
+        self._new_writer = partial(
+            CohortWriter, take=self._take_together, send=group_send,
+            wrote=self.figures.wrote_alike, scheduler=self.streams,
+        )  # fmt: skip
         self._timer = Timer(self.now, self._advance)
         self._idle = IdleTask(lambda: engine.has_long_queues, self._relieve)
 
@@ -226,15 +233,8 @@ class Driver:
             return None
         writer = self._cohorts.get(cohort)
         if writer is None:
-            writer = self._cohorts[cohort] = CohortWriter(
-                cohort,
-                style,
-                coding=coding,
-                take=self._take_together,
-                wrote=self.figures.wrote_alike,
-                scheduler=self.streams,
-                heartbeat_s=heartbeat_s,
-            )
+            writer = self._new_writer(cohort, style, coding=coding, heartbeat_s=heartbeat_s)
+            self._cohorts[cohort] = writer
         writer.enter(seat)
         return writer
 

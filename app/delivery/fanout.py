@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
-from itertools import repeat
 from typing import Final, NamedTuple
 
 from tidegate.app.delivery.compression import Coding, StreamEncoder, block
 from tidegate.app.delivery.encoding import Style, chunk, rows_text
+from tidegate.app.delivery.group_send import ENTRIES, GroupSend
 from tidegate.app.delivery.scheduler import INFINITY, StreamScheduler, Wakeup
 from tidegate.app.http.admission import HandedOver
 from tidegate.app.http.connection import Connection, WriteWatch
@@ -20,7 +20,7 @@ from tidegate.conflation.outputs import Rows
 # A larger text would be copied into the buffer of each slow peer: a cohort takes it in parts.
 FLUSH_BYTES_MAX: Final = 1 << 20
 # So many streams, or so many bytes, are written between two looks at the clock: 1.5 milliseconds.
-STREAMS_AT_ONCE: Final = 256
+STREAMS_AT_ONCE: Final = ENTRIES
 BYTES_AT_ONCE: Final = 4 << 20
 # What a healthy socket may hold on its way; more than that waits.
 SMALL_BUFFERS_BYTES: Final = 64 << 10
@@ -85,7 +85,7 @@ class Seat:
 class CohortWriter:
     """Writes what a cohort takes to the sockets of all its streams, in one plain loop.
 
-    A stream costs one system call, and nothing else: no object of its own is asked, no timer is
+    A stream costs one send, and nothing else: no object of its own is asked, no timer is
     set. Its counts are differences between two counts of the writer. A text goes out in turns of
     `STREAMS_AT_ONCE`, between which others are served; the next one is taken when all have it. A
     stream whose socket does not take a text whole stays, if it has by then.
@@ -95,6 +95,7 @@ class CohortWriter:
         style: how rows are written.
         coding: how the answers are compressed.
         take: takes for the cohort; None: nothing is left.
+        send: sends a text to the sockets of a turn.
         wrote: called after each turn with the number of streams, the bytes that each got, and the
             seconds that it took in all.
         scheduler: calls the writer.
@@ -108,6 +109,7 @@ class CohortWriter:
         *,
         coding: Coding,
         take: Callable[[Cohort, int], Rows | None],
+        send: GroupSend,
         wrote: Callable[[int, int, float], None],
         scheduler: StreamScheduler,
         heartbeat_s: float,
@@ -116,6 +118,7 @@ class CohortWriter:
         self._style = style
         self._coding = coding
         self._take = take
+        self._send = send
         self._wrote = wrote
         self._scheduler = scheduler
         self._heartbeat_s = heartbeat_s
@@ -241,17 +244,10 @@ class CohortWriter:
 
     def _write(self, framed: bytes, first: int, end: int) -> int:
         """Write to some streams; return to how many."""
-        # Past the transports: nothing waits there, and their checks cost as much as the call. So
-        # does a loop in Python: `map` goes on behind the socket that has failed. `os.write` would
-        # cost more: the kernel looks at a file first, and finds the socket behind it.
-        writes = map(socket.socket.send, self._sockets[first:end], repeat(framed))
-        taken_bytes: list[int] = []
+        # Past the transports: nothing waits there, and their checks cost as much as a send. Where a
+        # socket takes nothing, the transport finds out why.
+        taken_bytes = self._send(self._sockets[first:end], framed)
         streams = end - first
-        while len(taken_bytes) < end - first:
-            try:
-                taken_bytes.extend(writes)
-            except OSError:  # a full socket, or one whose peer has left: the transport finds out
-                taken_bytes.append(0)
         if taken_bytes.count(len(framed)) < streams:
             for at, taken in enumerate(taken_bytes, first):
                 if self._seats[at] is None:

@@ -141,9 +141,7 @@ class Settings(BaseSettings):
         description="Address of the Redis or Valkey that gateways share: `redis://`, `rediss://` "
         "or `unix://`. Topics and messages are kept there, in append-only files, not in `data`.",
     )
-    redis_prefix: TextValue = Field(
-        default="tidegate", description="Prefix of all keys in that Redis."
-    )
+    redis_prefix: TextValue = Field(default="tidegate", description="Prefix of all keys there.")
     workers: CountValue = count_field(
         1, "Gateways that `serve` runs at its address, one process each; above 1 needs `redis`.",
         most=256,
@@ -173,6 +171,7 @@ class Settings(BaseSettings):
     log_requests: FlagValue = Field(
         default=False, description="Log a line for each request, without its query and body."
     )
+    io_uring: FlagValue = Field(default=True, description="Flush by io_uring where the kernel can.")
     loop_held_max: DurationValue = duration_field(
         "50ms",
         "A turn of the event loop that takes longer is counted, and logged with what it did.",

@@ -13,6 +13,7 @@ import pytest
 from tests.support.deadlines import HANGS_S
 from tests.support.gateways import eventually
 from tests.support.manual_driver import ManualDriver
+from tidegate.app.delivery import group_send
 from tidegate.app.delivery.compression import Coding, GzipStream
 from tidegate.app.delivery.encoding import Format, Style, chunk
 from tidegate.app.delivery.fanout import (
@@ -22,6 +23,7 @@ from tidegate.app.delivery.fanout import (
     CohortWriter,
     Seat,
 )
+from tidegate.app.delivery.group_send import GroupSend, open_group_send, send_each
 from tidegate.app.delivery.scheduler import StreamScheduler, Wakeup
 from tidegate.app.http.admission import ConnectionLimits, HandedOver
 from tidegate.app.http.connection import Connection, WriteWatch
@@ -34,6 +36,14 @@ from tidegate.conflation.lanes.member import Member
 from tidegate.conflation.outputs import Rows
 
 NEVER_S = 3_600.0
+
+
+@pytest.fixture(autouse=True, params=[True, False], ids=["in-one-call", "call-by-call"])
+def send(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run every test over both ways to send; few sockets go in one call here, too."""
+    monkeypatch.setattr(group_send, "SOCKETS_MIN", 1)
+    chosen = open_group_send(io_uring=request.param)
+    monkeypatch.setattr(Hall, "send", staticmethod(chosen))
 
 
 class Peer:
@@ -92,6 +102,8 @@ class Scripted(Cohort):
 class Hall:
     """A cohort writer, what its cohort takes, and peers."""
 
+    send: GroupSend = staticmethod(send_each)
+
     def __init__(self, stack: AsyncExitStack, heartbeat_s: float, coding: Coding) -> None:
         driver = ManualDriver()
         driver.topic()
@@ -111,6 +123,7 @@ class Hall:
             ),
             coding=coding,
             take=self._take,
+            send=self.send,
             wrote=lambda streams, size_bytes, _: self.wrote.append((streams, size_bytes)),
             scheduler=StreamScheduler(),
             heartbeat_s=heartbeat_s,

@@ -1,0 +1,157 @@
+"""Group send: one text to many sockets, over io_uring and without."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import resource
+import socket
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tidegate.app.delivery import group_send
+from tidegate.app.delivery.group_send import (
+    ENTRIES,
+    SOCKETS_MIN,
+    GroupSend,
+    SendRing,
+    open_group_send,
+    send_each,
+)
+
+TEXT = b"data: 1\n\n"
+Pairs = list[tuple[socket.socket, socket.socket]]
+LARGE = b"x" * (4 << 20)  # more than any socket holds
+
+
+@pytest.fixture(params=[True, False], ids=["in-one-call", "call-by-call"])
+def send(request: pytest.FixtureRequest) -> GroupSend:
+    """Return each way in turn; a kernel that refuses io_uring shows the second one twice."""
+    return open_group_send(io_uring=request.param)
+
+
+@pytest.fixture
+def pairs() -> Iterator[Pairs]:
+    with ExitStack() as stack:
+        made = [socket.socketpair() for _ in range(ENTRIES + 50)]
+        for near, far in made:
+            near.setblocking(False)
+            far.setblocking(False)
+            stack.callback(near.close)
+            stack.callback(far.close)
+        yield made
+
+
+def received_bytes(far: socket.socket) -> int:
+    count = 0
+    while True:
+        try:
+            count += len(far.recv(1 << 20))
+        except BlockingIOError:
+            return count
+
+
+def open_files() -> int:
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
+def near_ends(pairs: Pairs) -> list[socket.socket]:
+    return [near for near, _ in pairs]
+
+
+@pytest.mark.parametrize("sockets", [0, 1, SOCKETS_MIN, 100, ENTRIES, ENTRIES + 50])
+def test_each_socket_gets_the_text_once(send: GroupSend, pairs: Pairs, sockets: int) -> None:
+    assert send(near_ends(pairs[:sockets]), TEXT) == [len(TEXT)] * sockets
+    for _, far in pairs[:sockets]:
+        assert far.recv(1 << 16) == TEXT
+    for _, far in pairs[sockets:]:
+        with pytest.raises(BlockingIOError):
+            far.recv(1)
+
+
+def test_calls_follow_one_another_around_the_ring(send: GroupSend, pairs: Pairs) -> None:
+    sent = [b""] * len(pairs)
+    for number in range(40):
+        first = 7 * number % 90
+        end = min(first + 60 + 11 * number, first + ENTRIES, len(pairs))
+        text = b"%d;" % number
+        assert send(near_ends(pairs[first:end]), text) == [len(text)] * (end - first)
+        sent[first:end] = [before + text for before in sent[first:end]]
+    for (_, far), text in zip(pairs, sent, strict=True):
+        if text:
+            assert far.recv(1 << 16) == text
+
+
+def test_a_socket_that_takes_less_says_how_much(send: GroupSend, pairs: Pairs) -> None:
+    full, gone, closed = 3, 5, 11
+    while sum(send_each([pairs[full][0]], LARGE)):
+        pass
+    pairs[gone][1].close()
+    pairs[closed][0].close()
+    taken_bytes = send(near_ends(pairs[:40]), TEXT)
+    assert [at for at, taken in enumerate(taken_bytes) if not taken] == [full, gone, closed]
+    assert set(taken_bytes) == {0, len(TEXT)}
+    for (_, far), taken in zip(pairs[40:60], send(near_ends(pairs[40:60]), LARGE), strict=True):
+        assert 0 < taken < len(LARGE)
+        assert received_bytes(far) == taken
+
+
+def test_a_closed_socket_writes_to_no_other_that_got_its_number(
+    send: GroupSend, pairs: Pairs
+) -> None:
+    sockets = near_ends(pairs[:40])
+    send(sockets, TEXT)
+    number = sockets[7].fileno()
+    sockets[7].close()
+    with ExitStack() as stack:
+        other, far = socket.socketpair()
+        stack.callback(other.close)
+        stack.callback(far.close)
+        assert number in {other.fileno(), far.fileno()}
+        far.setblocking(False)
+        other.setblocking(False)
+        assert send(sockets, TEXT)[7] == 0
+        for end in (other, far):
+            with pytest.raises(BlockingIOError):
+                end.recv(1)
+
+
+def test_io_uring_sends_a_whole_turn_at_once(pairs: Pairs, monkeypatch: pytest.MonkeyPatch) -> None:
+    send = open_group_send(io_uring=True)
+    alone: list[int] = []
+
+    def noted(sockets: Sequence[socket.socket], text: bytes) -> list[int]:
+        alone.append(len(sockets))
+        return send_each(sockets, text)
+
+    monkeypatch.setattr(group_send, "send_each", noted)
+    if isinstance(send, SendRing):  # else this kernel refuses it, as the next test does
+        for sockets in (SOCKETS_MIN, ENTRIES, ENTRIES + 1, SOCKETS_MIN - 1):
+            send(near_ends(pairs[:sockets]), TEXT)
+        assert alone == [0, 0, 1, SOCKETS_MIN - 1]
+
+
+def test_without_io_uring_there_is_a_call_for_each(caplog: pytest.LogCaptureFixture) -> None:
+    assert open_group_send(io_uring=False) is send_each
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with caplog.at_level(logging.INFO, "tidegate.driver"):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))  # the kernel opens no file now
+        try:
+            refused = open_group_send(io_uring=True)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert refused is send_each
+    [record] = caplog.records
+    assert record.getMessage().startswith("no io_uring here: ")
+
+
+def test_a_ring_that_is_dropped_leaves_no_file() -> None:
+    gc.collect()
+    before = open_files()
+    for _ in range(5):
+        open_group_send(io_uring=True)
+    gc.collect()
+    assert open_files() == before
