@@ -9,7 +9,7 @@ to machine, microseconds do not.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -28,12 +28,16 @@ EVENTS = 100_000  # of one server in a round: enough to see the cost of one
 FLUSHES = (1, 40)  # of a round, at least and at most
 ROUND_S = 2.0  # no further flush after this long
 SETTLE_S = 0.5
-# Conflated flushes wait for their interval; those of the others follow at once, on warm caches. So
-# here each server is also given its flushes at one pace, which all of them can keep.
+# A flush that follows the last one finds warm caches. A conflated one waits for its interval first:
+# after 1 ms they are as warm, after 10 ms they are cold, and the C writer then pays a third more,
+# too. So flushes follow each other with the short interval, and with the long one every server gets
+# its flushes at one pace, which all of them can keep.
+INTERVAL = "1ms"
+PACED_INTERVAL = "10ms"
 PACED = {500: (1, 10)}  # rows, by clients
 PACE_S = 0.025
 LOAD_IS_FULL = 0.9
-OURS = {"Tidegate, conflated": "conflation=10ms", "Tidegate, pass-through": "conflation=none"}
+OURS = ("Tidegate, conflated", "Tidegate, pass-through")
 
 NEEDED = ("C writer", *OURS)
 
@@ -96,13 +100,27 @@ def figures(*, peers: bool = True) -> Iterator[Figure]:
         kinds, left_out = available()
         for sentence in left_out:
             yield Figure(sentence, 0, "")
-    kinds |= {name: partial(tidegate, options) for name, options in OURS.items()}
     for clients in CLIENTS if peers else WANTED_CLIENTS:
-        if files_allow(clients):
-            yield from _compared(kinds, clients)
+        if not files_allow(clients):
+            continue
+        yield from _compared(kinds | _ours(INTERVAL), clients, ROWS)
+        if clients in PACED:
+            yield from _compared(kinds | _ours(PACED_INTERVAL), clients, PACED[clients], PACE_S)
 
 
-def _compared(kinds: dict[str, Callable[[], Started]], clients: int) -> Iterator[Figure]:
+def _ours(interval: str) -> dict[str, Callable[[], Started]]:
+    return {
+        name: partial(tidegate, options)
+        for name, options in zip(OURS, (f"conflation={interval}", "conflation=none"), strict=True)
+    }
+
+
+def _compared(
+    kinds: dict[str, Callable[[], Started]],
+    clients: int,
+    row_counts: Iterable[int],
+    pace_s: float = 0.0,
+) -> Iterator[Figure]:
     with ExitStack() as held:
         every: dict[str, Measured] = {}
         for name, start in kinds.items():
@@ -111,8 +129,7 @@ def _compared(kinds: dict[str, Callable[[], Started]], clients: int) -> Iterator
             load = load_on(server.port, clients, server.request, server.marker, server.ready)
             every[name] = Measured(server, held.enter_context(load), alone_us)
         time.sleep(SETTLE_S)
-        loads = [(rows, 0.0) for rows in ROWS]
-        for rows, pace_s in loads + [(rows, PACE_S) for rows in PACED.get(clients, ())]:
+        for rows in row_counts:
             # In turn, so that other load of the machine affects each server alike.
             for _ in range(ROUNDS):
                 for name, measured in list(every.items()):
