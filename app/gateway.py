@@ -20,7 +20,7 @@ from tidegate.app.cluster.workers import WorkerGroup
 from tidegate.app.definitions.files import TopicFilesInvalid, read_topic_files
 from tidegate.app.definitions.mergers import Mergers, MergersInvalid
 from tidegate.app.delivery.driver import Driver
-from tidegate.app.delivery.group_send import open_group_send
+from tidegate.app.delivery.group_send import GroupSend
 from tidegate.app.delivery.notices import Outage
 from tidegate.app.delivery.timers import wall_ms
 from tidegate.app.http.problems import Problem
@@ -143,8 +143,7 @@ class Gateway:
             keys_max=settings.subscription_keys_max,
         )
         limits = QueueLimits(settings.queue_messages_max, settings.queue_bytes_max)
-        group_send = open_group_send(io_uring=settings.io_uring)
-        driver = Driver(engine, limits, clock, wall_ms, group_send)
+        driver = Driver(engine, limits, clock, wall_ms, GroupSend(io_uring=settings.io_uring))
         arrivals, leadership = AppendWaiters(driver), Leadership(held=bus is None)
         writer = Writer(store, driver, None if bus is None else arrivals)
         derived_topics = DerivedTopics(
@@ -245,6 +244,7 @@ class Gateway:
         # After every writer has stopped, so that the next start has no journal to apply.
         await self.checkpoints.write()
         await self.store.aclose()
+        self.driver.group_send.close()
 
     def _start(self, work: Coroutine[Any, Any, None], name: str) -> None:
         # Kept: the loop holds its tasks weakly, so one that nobody holds may vanish.

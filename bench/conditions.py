@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 
 from dev import ROOT
-from tidegate.app.delivery.group_send import SendRing, open_group_send
+from tidegate.app.delivery.group_send import GroupSend
 
 PACKAGES = ("uvicorn", "starlette", "fastapi", "sse-starlette", "msgspec", "pydantic", "redis")
 QUIET_S = 1.0
@@ -30,7 +30,7 @@ def conditions() -> dict[str, str]:
         "system": f"{platform.system()} {platform.release()}, {platform.machine()}",
         "Python": platform.python_version(),
         "packages": packages,
-        "io_uring": "yes" if isinstance(open_group_send(io_uring=True), SendRing) else "refused",
+        "io_uring": "yes" if GroupSend(io_uring=True).has_ring else "refused",
         "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
         "commit": _commit(),
         # Of all cores, before anything of ours runs: figures of a busy machine are too high.

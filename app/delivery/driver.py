@@ -19,7 +19,7 @@ from tidegate.app.delivery.backpressure import (
 from tidegate.app.delivery.compression import coding_of
 from tidegate.app.delivery.encoding import Style
 from tidegate.app.delivery.fanout import CohortWriter, Seat
-from tidegate.app.delivery.group_send import GroupSend, send_each
+from tidegate.app.delivery.group_send import GroupSend
 from tidegate.app.delivery.notices import WriteContext
 from tidegate.app.delivery.scheduler import StreamScheduler, Wakeup
 from tidegate.app.delivery.timers import IdleTask, Timer, wall_ms
@@ -60,7 +60,7 @@ class Driver:
         limits: QueueLimits,
         clock: Callable[[], Instant] = time.monotonic_ns,
         wall_ms: Callable[[], int] = wall_ms,
-        group_send: GroupSend = send_each,
+        group_send: GroupSend | None = None,
     ) -> None:
         self.engine = engine
         self.limits = limits
@@ -71,6 +71,7 @@ class Driver:
         self.on_crossed: Callable[[QueueCrossed], None] | None = None
         self.on_history_wanted: Callable[[HistoryWanted], None] | None = None
         self._clock, self.wall_ms = clock, wall_ms
+        self.group_send = group_send or GroupSend(io_uring=False)
         self._arrival_ages_ms: dict[str, int] = {}
         # The engine's time never goes back, not even when a timer rings a little early.
         self._latest: Instant = 0
@@ -79,9 +80,8 @@ class Driver:
         self._backpressure = PublishBackpressure(engine, limits)
         self.streams = StreamScheduler()
         self._new_writer = partial(
-            CohortWriter, take=self._take_together, send=group_send,
-            wrote=self.figures.wrote_alike, scheduler=self.streams,
-        )  # fmt: skip
+            CohortWriter, take=self._take_together, send=self.group_send,
+            wrote=self.figures.wrote_alike, scheduler=self.streams)  # fmt: skip
         self._timer = Timer(self.now, self._advance)
         self._idle = IdleTask(lambda: engine.has_long_queues, self._relieve)
 

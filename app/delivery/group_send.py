@@ -20,15 +20,11 @@ import socket
 import struct
 import weakref
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import repeat
 from typing import Final
 
 from tidegate.app.http.telemetry import event as log_event
-
-# Sends a text to each of some sockets. Returns how many bytes each took: 0 for one that is full,
-# that is closed, or whose peer has left.
-GroupSend = Callable[[Sequence[socket.socket], bytes], list[int]]
 
 ENTRIES: Final = 256  # sends in one call, a power of two
 # For fewer sockets the work around the one call costs more than their own calls.
@@ -54,7 +50,7 @@ logger = logging.getLogger("tidegate.driver")
 
 
 def send_each(sockets: Sequence[socket.socket], text: bytes) -> list[int]:
-    """Send with a system call for each socket; see `GroupSend`."""
+    """Send by a call for each socket; return how many bytes each took, 0 after an error."""
     # A loop in Python costs as much as the call: `map` goes on behind the socket that has failed.
     # `os.write` would cost more: the kernel looks at a file first, and finds the socket behind it.
     sends = map(socket.socket.send, sockets, repeat(text))
@@ -67,21 +63,48 @@ def send_each(sockets: Sequence[socket.socket], text: bytes) -> list[int]:
     return taken_bytes
 
 
-def open_group_send(*, io_uring: bool) -> GroupSend:
-    """Return the cheapest way to send to a group; log why it is not io_uring where it should be."""
-    if io_uring:
-        try:
-            return SendRing()
-        except OSError as error:
-            figures = log_event("io-uring-refused", reason=error.strerror)
-            logger.info("no io_uring here: %s", error.strerror, extra=figures)
-    return send_each
+class GroupSend:
+    """Sends one text to many sockets, by io_uring or by a call for each.
+
+    It belongs to one thread.
+
+    Args:
+        io_uring: use it, if the kernel allows it; a refusal is logged.
+    """
+
+    def __init__(self, *, io_uring: bool) -> None:
+        self._ring: SendRing | None = None
+        if io_uring:
+            try:
+                self._ring = SendRing()
+            except OSError as error:
+                figures = log_event("io-uring-refused", reason=error.strerror)
+                logger.info("no io_uring here: %s", error.strerror, extra=figures)
+
+    @property
+    def has_ring(self) -> bool:
+        """True if io_uring sends, where there are sockets enough."""
+        return self._ring is not None
+
+    def __call__(self, sockets: Sequence[socket.socket], text: bytes) -> list[int]:
+        """Return how many bytes each socket took: 0 if it is full or closed, or its peer left."""
+        if self._ring is None or len(sockets) < SOCKETS_MIN:
+            return send_each(sockets, text)
+        taken_bytes = self._ring.send(sockets[:ENTRIES], text)
+        if min(taken_bytes, default=0) < 0:  # the number of an error
+            taken_bytes = [max(taken, 0) for taken in taken_bytes]
+        # The rest is more than the ring holds, or the kernel had no memory for it.
+        return taken_bytes + send_each(sockets[len(taken_bytes) :], text)
+
+    def close(self) -> None:
+        """Close the ring; what is still sent has a call for each."""
+        if self._ring is not None:
+            self._ring.close()
+            self._ring = None
 
 
 class SendRing:
-    """A ring of io_uring that sends one text to many sockets; see `GroupSend`.
-
-    It belongs to one thread and is closed when it is dropped.
+    """A ring of io_uring for sends. It closes when it is dropped.
 
     Raises:
         OSError: the kernel does not know io_uring, or refuses it here.
@@ -101,7 +124,7 @@ class SendRing:
         self._file = system_call(SYS_IO_URING_SETUP, ENTRIES, where, 0, 0, 0, 0)
         if self._file < 0:
             raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-        weakref.finalize(self, os.close, self._file)
+        self._closing = weakref.finalize(self, os.close, self._file)
         self._results_max = parameters[1]
         self._map(list(parameters[10:17]), list(parameters[20:26]))
 
@@ -130,18 +153,16 @@ class SendRing:
         self._addresses = entries.cast("Q")[2::8]
         self._lengths = entries.cast("I")[6::16]
 
-    def __call__(self, sockets: Sequence[socket.socket], text: bytes) -> list[int]:
-        """Send with one system call; see `GroupSend`."""
-        if len(sockets) < SOCKETS_MIN:
-            return send_each(sockets, text)
-        taken_bytes = self._send(sockets[:ENTRIES], text)
-        if min(taken_bytes, default=0) < 0:  # the number of an error
-            taken_bytes = [max(taken, 0) for taken in taken_bytes]
-        # The rest is more than the ring holds, or the kernel had no memory for it.
-        return taken_bytes + send_each(sockets[len(taken_bytes) :], text)
+    def close(self) -> None:
+        """Close the ring; nothing is under way, as each send ends with its call."""
+        self._closing()
 
-    def _send(self, sockets: Sequence[socket.socket], text: bytes) -> list[int]:
-        """Return what each of the first sockets took, or the number of its error below 0."""
+    def send(self, sockets: Sequence[socket.socket], text: bytes) -> list[int]:
+        """Send to at most `ENTRIES` sockets by one system call.
+
+        Returns the bytes that each took, or the number of its error below 0; fewer than there are
+        sockets, if the kernel began no more.
+        """
         # Ask each socket for its number: a closed one has none, and its old one may be another's.
         files = array("i", map(socket.socket.fileno, sockets))
         address = ctypes.cast(ctypes.c_char_p(text), ctypes.c_void_p).value

@@ -23,7 +23,7 @@ from tidegate.app.delivery.fanout import (
     CohortWriter,
     Seat,
 )
-from tidegate.app.delivery.group_send import GroupSend, open_group_send, send_each
+from tidegate.app.delivery.group_send import GroupSend
 from tidegate.app.delivery.scheduler import StreamScheduler, Wakeup
 from tidegate.app.http.admission import ConnectionLimits, HandedOver
 from tidegate.app.http.connection import Connection, WriteWatch
@@ -42,8 +42,7 @@ NEVER_S = 3_600.0
 def send(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run every test over both ways to send; few sockets go in one call here, too."""
     monkeypatch.setattr(group_send, "SOCKETS_MIN", 1)
-    chosen = open_group_send(io_uring=request.param)
-    monkeypatch.setattr(Hall, "send", staticmethod(chosen))
+    monkeypatch.setattr(Hall, "send", GroupSend(io_uring=request.param))
 
 
 class Peer:
@@ -102,7 +101,7 @@ class Scripted(Cohort):
 class Hall:
     """A cohort writer, what its cohort takes, and peers."""
 
-    send: GroupSend = staticmethod(send_each)
+    send = GroupSend(io_uring=False)
 
     def __init__(self, stack: AsyncExitStack, heartbeat_s: float, coding: Coding) -> None:
         driver = ManualDriver()

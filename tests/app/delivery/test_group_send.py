@@ -17,8 +17,6 @@ from tidegate.app.delivery.group_send import (
     ENTRIES,
     SOCKETS_MIN,
     GroupSend,
-    SendRing,
-    open_group_send,
     send_each,
 )
 
@@ -30,7 +28,7 @@ LARGE = b"x" * (4 << 20)  # more than any socket holds
 @pytest.fixture(params=[True, False], ids=["in-one-call", "call-by-call"])
 def send(request: pytest.FixtureRequest) -> GroupSend:
     """Return each way in turn; a kernel that refuses io_uring shows the second one twice."""
-    return open_group_send(io_uring=request.param)
+    return GroupSend(io_uring=request.param)
 
 
 @pytest.fixture
@@ -120,7 +118,7 @@ def test_a_closed_socket_writes_to_no_other_that_got_its_number(
 
 
 def test_io_uring_sends_a_whole_turn_at_once(pairs: Pairs, monkeypatch: pytest.MonkeyPatch) -> None:
-    send = open_group_send(io_uring=True)
+    send = GroupSend(io_uring=True)
     alone: list[int] = []
 
     def noted(sockets: Sequence[socket.socket], text: bytes) -> list[int]:
@@ -128,30 +126,35 @@ def test_io_uring_sends_a_whole_turn_at_once(pairs: Pairs, monkeypatch: pytest.M
         return send_each(sockets, text)
 
     monkeypatch.setattr(group_send, "send_each", noted)
-    if isinstance(send, SendRing):  # else this kernel refuses it, as the next test does
+    if send.has_ring:  # else this kernel refuses it, as the next test does
         for sockets in (SOCKETS_MIN, ENTRIES, ENTRIES + 1, SOCKETS_MIN - 1):
             send(near_ends(pairs[:sockets]), TEXT)
         assert alone == [0, 0, 1, SOCKETS_MIN - 1]
 
 
 def test_without_io_uring_there_is_a_call_for_each(caplog: pytest.LogCaptureFixture) -> None:
-    assert open_group_send(io_uring=False) is send_each
+    assert not GroupSend(io_uring=False).has_ring
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with caplog.at_level(logging.INFO, "tidegate.driver"):
         resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))  # the kernel opens no file now
         try:
-            refused = open_group_send(io_uring=True)
+            refused = GroupSend(io_uring=True)
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    assert refused is send_each
+    assert not refused.has_ring
     [record] = caplog.records
     assert record.getMessage().startswith("no io_uring here: ")
 
 
-def test_a_ring_that_is_dropped_leaves_no_file() -> None:
+def test_a_ring_that_is_closed_or_dropped_leaves_no_file(pairs: Pairs) -> None:
     gc.collect()
     before = open_files()
     for _ in range(5):
-        open_group_send(io_uring=True)
+        GroupSend(io_uring=True)
     gc.collect()
     assert open_files() == before
+    send = GroupSend(io_uring=True)
+    for _ in range(2):
+        send.close()
+    assert open_files() == before
+    assert send(near_ends(pairs[:40]), TEXT) == [len(TEXT)] * 40
