@@ -33,7 +33,7 @@ SOCKETS_MIN: Final = 16
 # The same on every architecture that Linux has got since 2019, and on x86, ARM, POWER and s390.
 SYS_IO_URING_SETUP: Final = 425
 SYS_IO_URING_ENTER: Final = 426
-SETUP_SUBMIT_ALL: Final = 1 << 7  # a send that fails does not stop the ones behind it
+SETUP_SUBMIT_ALL: Final = 1 << 7  # go on behind a send that fails; kernels before 5.18 refuse it
 ENTER_GETEVENTS: Final = 1
 OP_SEND: Final = 26
 OFFSET_OF_ENTRIES: Final = 0x10000000
@@ -98,13 +98,11 @@ class GroupSend:
 
     def close(self) -> None:
         """Close the ring; what is still sent has a call for each."""
-        if self._ring is not None:
-            self._ring.close()
-            self._ring = None
+        self._ring = None
 
 
 class SendRing:
-    """A ring of io_uring for sends. It closes when it is dropped.
+    """A ring of io_uring for sends. It closes when it is dropped: nothing is under way then.
 
     Raises:
         OSError: the kernel does not know io_uring, or refuses it here.
@@ -124,7 +122,7 @@ class SendRing:
         self._file = system_call(SYS_IO_URING_SETUP, ENTRIES, where, 0, 0, 0, 0)
         if self._file < 0:
             raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-        self._closing = weakref.finalize(self, os.close, self._file)
+        weakref.finalize(self, os.close, self._file)
         self._results_max = parameters[1]
         self._map(list(parameters[10:17]), list(parameters[20:26]))
 
@@ -152,10 +150,6 @@ class SendRing:
         self._files = entries.cast("i")[1::16]
         self._addresses = entries.cast("Q")[2::8]
         self._lengths = entries.cast("I")[6::16]
-
-    def close(self) -> None:
-        """Close the ring; nothing is under way, as each send ends with its call."""
-        self._closing()
 
     def send(self, sockets: Sequence[socket.socket], text: bytes) -> list[int]:
         """Send to at most `ENTRIES` sockets by one system call.
