@@ -45,6 +45,8 @@ PARAMETER_WORDS: Final = 30
 ENTRY: Final = struct.Struct("=BBHiQQIIQ24x")
 RESULT_BYTES: Final = 16  # `struct io_uring_cqe`: user data, result, flags
 COUNTER_MASK: Final = 0xFFFFFFFF
+# Errors after which the ring is as good as before: a signal came, or memory was short.
+PASSING: Final = {errno.EINTR, errno.EAGAIN, errno.EBUSY, errno.ENOMEM}
 
 logger = logging.getLogger("tidegate.driver")
 
@@ -78,8 +80,7 @@ class GroupSend:
             try:
                 self._ring = SendRing()
             except OSError as error:
-                figures = log_event("io-uring-refused", reason=error.strerror)
-                logger.info("no io_uring here: %s", error.strerror, extra=figures)
+                self._end_ring(error)
 
     @property
     def has_ring(self) -> bool:
@@ -90,7 +91,11 @@ class GroupSend:
         """Return how many bytes each socket took: 0 if it is full or closed, or its peer left."""
         if self._ring is None or len(sockets) < SOCKETS_MIN:
             return send_each(sockets, text)
-        taken_bytes = self._ring.send(sockets[:ENTRIES], text)
+        try:
+            taken_bytes = self._ring.send(sockets[:ENTRIES], text)
+        except OSError as error:  # a profile may allow the set-up and refuse this
+            self._end_ring(error)
+            return send_each(sockets, text)
         if min(taken_bytes, default=0) < 0:  # the number of an error
             taken_bytes = [max(taken, 0) for taken in taken_bytes]
         # The rest is more than the ring holds, or the kernel had no memory for it.
@@ -99,6 +104,11 @@ class GroupSend:
     def close(self) -> None:
         """Close the ring; what is still sent has a call for each."""
         self._ring = None
+
+    def _end_ring(self, error: OSError) -> None:
+        self._ring = None
+        figures = log_event("io-uring-refused", reason=error.strerror)
+        logger.info("no io_uring here: %s", error.strerror, extra=figures)
 
 
 class SendRing:
@@ -141,6 +151,7 @@ class SendRing:
         words[order // 4 :][:ENTRIES] = array("I", range(ENTRIES))
         # Columns of the entries: a column is one assignment.
         self._results = queues[first_result:last_result].cast("i")[2::4]
+        self._slots = queues[first_result:last_result].cast("Q")[0::2]
         entries = memoryview(
             mmap.mmap(self._file, ENTRIES * ENTRY.size, mmap.MAP_SHARED, offset=OFFSET_OF_ENTRIES)
         )
@@ -156,30 +167,44 @@ class SendRing:
 
         Returns the bytes that each took, or the number of its error below 0; fewer than there are
         sockets, if the kernel began no more.
+
+        Raises:
+            OSError: the kernel refuses the call, and has sent nothing.
         """
+        # Begin where the kernel is: an exception may have ended an earlier call anywhere.
+        first = self._next[0] = self._begun[0]
+        self._read[0] = self._done[0]
         # Ask each socket for its number: a closed one has none, and its old one may be another's.
         files = array("i", map(socket.socket.fileno, sockets))
         address = ctypes.cast(ctypes.c_char_p(text), ctypes.c_void_p).value
         self._addresses[:] = array("Q", [address or 0]) * ENTRIES
         self._lengths[:] = array("I", [len(text)]) * ENTRIES
-        slot = self._next[0] % ENTRIES
+        slot = first % ENTRIES
         room = ENTRIES - slot
         self._files[slot : slot + len(files)] = files[:room]
         self._files[: max(0, len(files) - room)] = files[room:]
-        first = self._next[0]
         self._next[0] = (first + len(files)) & COUNTER_MASK
         self._enter(len(files))
-        self._next[0] = self._begun[0]  # take back what the kernel did not begin
         begun = (self._begun[0] - first) & COUNTER_MASK
         while (self._done[0] - self._read[0]) & COUNTER_MASK < begun:
             self._enter(0, begun)
+        results = self._read_results(self._results, begun)
+        if results.count(len(text)) == begun:
+            return results
+        # Kernels before 6.2 say first what has failed, and later ones promise no order.
+        placed = [0] * begun
+        for slot, result in zip(self._read_results(self._slots, begun), results, strict=True):
+            placed[(slot - first) % ENTRIES] = result
+        return placed
+
+    def _read_results(self, column: memoryview[int], count: int) -> list[int]:
         at = self._read[0] % self._results_max
-        results = self._results[at : at + begun].tolist()
-        results += self._results[: begun - len(results)].tolist()
-        self._read[0] = self._done[0]
-        return results
+        read = column[at : at + count].tolist()
+        return read + column[: count - len(read)].tolist()
 
     def _enter(self, sends: int, results: int = 0) -> None:
         """Let the kernel begin some sends, or wait for results; both show in the rings."""
         flags = ENTER_GETEVENTS if results else 0
-        self._system_call(SYS_IO_URING_ENTER, self._file, sends, results, flags, 0, 0)
+        done = self._system_call(SYS_IO_URING_ENTER, self._file, sends, results, flags, 0, 0)
+        if done < 0 and ctypes.get_errno() not in PASSING:
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))

@@ -132,6 +132,72 @@ def test_io_uring_sends_a_whole_turn_at_once(pairs: Pairs, monkeypatch: pytest.M
         assert alone == [0, 0, 1, SOCKETS_MIN - 1]
 
 
+def test_results_in_any_order_are_those_of_their_sockets(
+    pairs: Pairs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kernels before 6.2 say first which sends have failed."""
+    send = GroupSend(io_uring=True)
+    ring = send._ring
+    if ring is None:  # this kernel refuses it
+        return
+    enter = ring._enter
+
+    def failures_first(sends: int, results: int = 0) -> None:
+        enter(sends, results)
+        told = list(zip(ring._results, ring._slots, strict=True))
+        first = ring._read[0] % len(told)
+        mixed = sorted(told[first : first + sends], key=lambda pair: (pair[0], -pair[1]))
+        for at, (result, slot) in enumerate(mixed, first):
+            ring._results[at], ring._slots[at] = result, slot
+
+    monkeypatch.setattr(ring, "_enter", failures_first)
+    for at in (7, 30):
+        pairs[at][0].close()
+    for _ in range(3):
+        taken_bytes = send(near_ends(pairs[:100]), TEXT)
+        assert [at for at, taken in enumerate(taken_bytes) if not taken] == [7, 30]
+
+
+def test_a_call_that_was_cut_short_leaves_nothing_to_the_next(
+    pairs: Pairs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send = GroupSend(io_uring=True)
+    ring = send._ring
+    if ring is None:  # this kernel refuses it
+        return
+    enter = ring._enter
+    for is_sent in (False, True):
+
+        def interrupted(sends: int, results: int = 0, is_sent: bool = is_sent) -> None:
+            if is_sent:
+                enter(sends, results)
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(ring, "_enter", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            send(near_ends(pairs[:40]), b"cut short")
+        monkeypatch.setattr(ring, "_enter", enter)
+        assert send(near_ends(pairs[40:100]), TEXT) == [len(TEXT)] * 60
+        assert {far.recv(1 << 16) for _, far in pairs[40:100]} == {TEXT}
+        cut_short = sum(received_bytes(far) for _, far in pairs[:40])
+        assert cut_short == (40 * len(b"cut short") if is_sent else 0)
+
+
+def test_a_ring_whose_calls_are_refused_is_given_up(
+    pairs: Pairs, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_send, "SYS_IO_URING_ENTER", -1)  # no system call has this number
+    send = GroupSend(io_uring=True)
+    with caplog.at_level(logging.INFO, "tidegate.driver"):
+        for _ in range(2):
+            assert send(near_ends(pairs[:40]), TEXT) == [len(TEXT)] * 40
+    assert not send.has_ring
+    assert [record.getMessage() for record in caplog.records] in (
+        [],  # this kernel refused it at once
+        ["no io_uring here: Function not implemented"],
+    )
+
+
 def test_without_io_uring_there_is_a_call_for_each(caplog: pytest.LogCaptureFixture) -> None:
     assert not GroupSend(io_uring=False).has_ring
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
