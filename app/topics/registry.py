@@ -15,6 +15,7 @@ from tidegate.app.definitions.graph import is_source
 from tidegate.app.definitions.schema import WORK_MAX, Schema, SchemaViolation, SchemaWork
 from tidegate.app.definitions.topic import TopicDefinition, Unusable
 from tidegate.app.delivery.driver import Driver
+from tidegate.app.http.memory import KeptTopics
 from tidegate.app.http.problems import Problem
 from tidegate.app.http.requests import OWN_PREFIX
 from tidegate.app.settings.settings import Settings
@@ -178,7 +179,7 @@ class TopicRegistry:
         self._unusable: dict[str, Unusable] = {}
         # Bounded, because topics may come and go for ever; an older epoch counts as unknown.
         self._ended: deque[str] = deque(maxlen=ENDED_EPOCHS_MAX)
-        self._listeners: dict[Callable[[str], None], None] = {}
+        self._listeners: dict[Callable[[str], None], None] = {KeptTopics().note: None}
         # Called before another definition counts.
         self.on_redefined: Callable[[str, Definition], None] = lambda name, definition: None
 

@@ -13,7 +13,13 @@ import pytest
 
 from tests.support.gateways import eventually, running_gateway
 from tests.support.wire import connected, exchange, get
-from tidegate.app.http.memory import CROWD_MIN, FreedMemory, collect_and_give_back
+from tidegate.app.http.memory import (
+    CROWD_MIN,
+    TOPICS_AT_ONCE,
+    FreedMemory,
+    KeptTopics,
+    collect_and_give_back,
+)
 from tidegate.conflation.definition import Definition, History
 from tidegate.conflation.engine import Engine
 from tidegate.keys.spec import KeySpec
@@ -57,6 +63,28 @@ def test_what_is_there_at_start_is_not_looked_through_when_a_crowd_has_left() ->
         assert frozen > 0
         collect_and_give_back()
         assert gc.get_freeze_count() == pytest.approx(frozen, rel=0.01)
+    finally:
+        gc.unfreeze()
+
+
+def test_topics_are_taken_out_of_collections_many_at_once() -> None:
+    gc.collect()
+    kept = KeptTopics()
+    names = [f"t{number}" for number in range(TOPICS_AT_ONCE)]
+    for name in names:
+        kept.note(name)
+    assert not gc.get_freeze_count()  # a process that has not frozen its start
+    gc.freeze()
+    try:
+        state = [[name] for name in names]
+        kept.note(names[0])  # they have waited for the start
+        assert not any(found is state for found in gc.get_objects())
+        later = [[name] for name in names]
+        for name in names[1:]:
+            kept.note(name)
+        assert any(found is later for found in gc.get_objects())
+        kept.note(names[0])
+        assert not any(found is later for found in gc.get_objects())
     finally:
         gc.unfreeze()
 
