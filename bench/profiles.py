@@ -64,7 +64,7 @@ def profile(what: str, prepare: Work) -> Iterator[Figure]:
 
 
 def _fanout(held: ExitStack, server: Gateway, *, rows: int) -> Callable[[], None]:
-    request = server.request(fanout.OURS["Tidegate, conflated"])
+    request = server.request(f"conflation={fanout.INTERVAL}")
     load = load_on(server.port, FANOUT_CLIENTS, request, MARKER, "event: hello")
     clients = held.enter_context(load)
 
