@@ -138,20 +138,19 @@ class SendRing:
 
     def _map(self, submissions: list[int], completions: list[int]) -> None:
         """Map both queues, and write what is the same in all sends."""
-        head, tail, _, _, _, _, order = submissions
-        first_result, last_result = (
-            completions[5],
-            completions[5] + RESULT_BYTES * self._results_max,
-        )
-        size_bytes = max(order + 4 * ENTRIES, last_result)
+        begun, following, _, _, _, _, order = submissions
+        read, done, _, _, _, first = completions
+        end = first + RESULT_BYTES * self._results_max
+        size_bytes = max(order + 4 * ENTRIES, end)
         queues = memoryview(mmap.mmap(self._file, size_bytes, mmap.MAP_SHARED))
         words = queues[: size_bytes & ~3].cast("I")
-        self._begun, self._next = words[head // 4 :][:1], words[tail // 4 :][:1]
-        self._read, self._done = words[completions[0] // 4 :][:1], words[completions[1] // 4 :][:1]
+        # No barriers are needed: the kernel looks at these within our calls, on our own thread.
+        self._begun, self._next = words[begun // 4 :][:1], words[following // 4 :][:1]
+        self._read, self._done = words[read // 4 :][:1], words[done // 4 :][:1]
         words[order // 4 :][:ENTRIES] = array("I", range(ENTRIES))
         # Columns of the entries: a column is one assignment.
-        self._results = queues[first_result:last_result].cast("i")[2::4]
-        self._slots = queues[first_result:last_result].cast("Q")[0::2]
+        self._results = queues[first:end].cast("i")[2::4]
+        self._slots = queues[first:end].cast("Q")[0::2]
         entries = memoryview(
             mmap.mmap(self._file, ENTRIES * ENTRY.size, mmap.MAP_SHARED, offset=OFFSET_OF_ENTRIES)
         )
