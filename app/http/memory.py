@@ -78,7 +78,7 @@ class KeptTopics:
     def __init__(self) -> None:
         self._fresh = 0
 
-    def note(self, _: str) -> None:
+    def note(self) -> None:
         """Count a topic that was made; the last of `TOPICS_AT_ONCE` takes them all out."""
         self._fresh += 1
         if self._fresh >= TOPICS_AT_ONCE and gc.get_freeze_count():  # `freeze_what_started` ran

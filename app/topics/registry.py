@@ -179,7 +179,8 @@ class TopicRegistry:
         self._unusable: dict[str, Unusable] = {}
         # Bounded, because topics may come and go for ever; an older epoch counts as unknown.
         self._ended: deque[str] = deque(maxlen=ENDED_EPOCHS_MAX)
-        self._listeners: dict[Callable[[str], None], None] = {KeptTopics().note: None}
+        self._listeners: dict[Callable[[str], None], None] = {}
+        self._kept = KeptTopics()
         # Called before another definition counts.
         self.on_redefined: Callable[[str, Definition], None] = lambda name, definition: None
 
@@ -288,6 +289,7 @@ class TopicRegistry:
         self._unusable.pop(record.name, None)
         self._entries[record.name] = entry
         self.revision += 1
+        self._kept.note()
         for listener in list(self._listeners):  # a copy: a listener may stop its own listening
             listener(record.name)
         return entry

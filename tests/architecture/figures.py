@@ -53,7 +53,7 @@ BOUNDS = {
     # looks at writes in steps, and bodies that are read as early as their headers; flushes that a
     # timer leaves, in turns with all else; servers that are asked before Spark asks them.
     "product files": Bound(404),
-    "product lines": Bound(76_896),
+    "product lines": Bound(76_898),
     "entries in the root of app/": Bound(16),  # access is the newest room
     "files in the fullest folder": Bound(15),
     "longest import chain in app": Bound(16),  # a connection knows its certificate

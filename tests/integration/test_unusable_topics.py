@@ -284,8 +284,10 @@ def test_what_becomes_unusable_ends_its_subscriptions_and_not_as_if_it_were_gone
         assert '"code":"not-ready"' in again.text
         put(a, "m", 200, key=["/k"])
         with b.stream("GET", "/v1/topics/m/subscribe") as stream:
-            assert any('{"k":1}' in line for line in stream.iter_lines())
-        assert a.delete("/v1/topics/m").status_code == 204
+            lines = stream.iter_lines()
+            assert any('{"k":1}' in line for line in lines)
+            assert a.delete("/v1/topics/m").status_code == 204
+            assert any('"reason":"REMOVED"' in line for line in lines)  # it has heard of it
         assert b.get("/v1/topics/m").status_code == 404
 
 
