@@ -9,7 +9,7 @@ to machine, microseconds do not.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -118,14 +118,14 @@ def _ours(interval: str) -> dict[str, Callable[[], Started]]:
 def _compared(
     kinds: dict[str, Callable[[], Started]],
     clients: int,
-    row_counts: Iterable[int],
+    row_counts: Collection[int],
     pace_s: float = 0.0,
 ) -> Iterator[Figure]:
     with ExitStack() as held:
         every: dict[str, Measured] = {}
         for name, start in kinds.items():
             server = held.enter_context(start())
-            alone_us = {rows: _flush_us(server, rows) for rows in ROWS}
+            alone_us = {rows: _flush_us(server, rows) for rows in row_counts}
             load = load_on(server.port, clients, server.request, server.marker, server.ready)
             every[name] = Measured(server, held.enter_context(load), alone_us)
         time.sleep(SETTLE_S)

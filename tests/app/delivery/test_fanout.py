@@ -39,7 +39,7 @@ NEVER_S = 3_600.0
 
 
 @pytest.fixture(autouse=True, params=[True, False], ids=["in-one-call", "call-by-call"])
-def send(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def over_both_ways_to_send(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run every test over both ways to send; few sockets go in one call here, too."""
     monkeypatch.setattr(group_send, "SOCKETS_MIN", 1)
     monkeypatch.setattr(Hall, "send", GroupSend(io_uring=request.param))
