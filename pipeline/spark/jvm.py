@@ -19,7 +19,7 @@ import tempfile
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import Future
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Thread
@@ -32,7 +32,6 @@ JAVA_ADVICE = (
     f"Spark needs Java {JAVA_MIN} or newer (Debian: apt-get install openjdk-17-jre-headless)"
 )
 LOOK_EVERY_S = 0.05
-BEGUN_SECONDS_MAX = 30.0
 GONE_SECONDS_MAX = 3.0  # its shutdown hooks remove Spark's folders
 LINES_KEPT = 50
 CONNECTION = "connection"
@@ -58,21 +57,14 @@ class Jvm:
     def __init__(self, settings: Mapping[str, str]) -> None:
         self._said: deque[str] = deque(maxlen=LINES_KEPT)
         self._listening = Thread(target=self._listen, name="output of Java", daemon=True)
+        self._begun: list[subprocess.Popen[bytes]] = []
         folder = Path(tempfile.mkdtemp(prefix="tidegate-java-"))
-        starting: Future[subprocess.Popen[bytes]] = Future()
-        begin = Thread(target=_begin, args=(starting, settings, folder / CONNECTION), daemon=True)
         try:
-            # Python handles signals in the main thread only. So none can come between the start of
-            # the process, in another thread, and the note of its id.
-            begin.start()
-            self._process = starting.result()
+            self._process = self._start_java(settings, folder / CONNECTION)
             self._listening.start()
             self._port_and_secret = self._await(folder / CONNECTION)
         except BaseException:
-            # If it never started, the reason is raised already.
-            with suppress(Exception):
-                self._process = starting.result(BEGUN_SECONDS_MAX)
-                self._kill()
+            self._kill()
             raise
         finally:
             shutil.rmtree(folder, ignore_errors=True)
@@ -94,6 +86,63 @@ class Jvm:
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(GONE_SECONDS_MAX if seconds_max is None else seconds_max)
         self._kill()
+
+    def _start_java(self, settings: Mapping[str, str], path: Path) -> subprocess.Popen[bytes]:
+        from pyspark.find_spark_home import _find_spark_home
+
+        home = Path(_find_spark_home())
+        words: list[str] = []
+        for name, setting in settings.items():
+            words += ["--conf", f"{name}={setting}"]
+        words += shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
+        # "0": no Connect server, whatever the environment says. Sessions of such a server have no
+        # SparkContext, and that is what sends our code to executors.
+        environment = {**os.environ, _INFO_PATH: str(path), "SPARK_CONNECT_MODE": "0"}
+        command = self._without_home(home, words) if _is_ours_alone(settings, home) else None
+        if command is not None:
+            # As spark-submit has it: Python workers must agree about hashes.
+            environment["PYTHONHASHSEED"] = "0"
+        return self._begin(
+            command or [str(home / "bin" / "spark-submit"), *words],
+            environment,
+            stdin=subprocess.PIPE,  # PythonGatewayServer ends when this is closed
+            stderr=subprocess.STDOUT,
+        )
+
+    def _without_home(self, home: Path, words: list[str]) -> list[str] | None:
+        """Return the command that spark-submit would become; None if Spark's launcher fails.
+
+        Where SPARK_HOME is set, as spark-submit does, Spark's Python processes import PySpark from
+        `python/lib/pyspark.zip`. It has no bytecode, so each of ten processes compiles PySpark
+        anew: half a second of a core each, and with that a third of a start.
+        """
+        launcher = self._begin(
+            [java_command(), "-Xmx128m", "-cp", str(home / "jars" / "*"), *_LAUNCHER, *words],
+            # The version, of all Sparks from 4.0 on, names folders that only a build of Spark has.
+            {**os.environ, "SPARK_HOME": str(home), "SPARK_SCALA_VERSION": "2.13"},
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,  # spark-submit, which is asked then, says it again
+        )
+        printed = None
+        while printed is None:  # not in one wait: a signal just before it would not end it
+            with suppress(subprocess.TimeoutExpired):
+                printed = launcher.communicate(timeout=LOOK_EVERY_S)[0]
+        # A line with a null byte ends what Java itself may print; then each word ends with one.
+        command = printed.partition(b"\0\n")[2].decode().split("\0")[:-1]
+        return command if launcher.returncode == 0 and command else None
+
+    def _begin(
+        self, words: list[str], environment: Mapping[str, str], stdin: int, stderr: int
+    ) -> subprocess.Popen[bytes]:
+        """Start a process that `_kill` knows, whenever a signal comes."""
+        # Python handles signals in the main thread only. So none can come between the start of
+        # the process, in another thread that this one waits for, and the note of it.
+        with ThreadPoolExecutor(1) as aside:
+            aside.submit(lambda: self._begun.append(subprocess.Popen(
+                words, stdin=stdin, stdout=subprocess.PIPE, stderr=stderr, env=environment,
+                start_new_session=True,
+            ))).result()  # fmt: skip
+        return self._begun[-1]
 
     def _await(self, path: Path) -> tuple[int, str]:
         """Return its port and its secret, once it has written them."""
@@ -121,13 +170,15 @@ class Jvm:
                     sys.stderr.write(text)
 
     def _kill(self) -> None:
-        """Kill what is left of it, and close its pipes."""
-        if self._process.poll() is None:
-            os.killpg(self._process.pid, signal.SIGKILL)
+        """Kill what is left of it and of its launcher, and close their pipes."""
+        for process in self._begun:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
         if self._listening.is_alive():
             self._listening.join(GONE_SECONDS_MAX)
-        with self._process:  # its end closes the pipes and waits for the process
-            pass
+        for process in self._begun:
+            with process:  # its end closes the pipes and waits for the process
+                pass
 
 
 def java_command() -> str:
@@ -202,64 +253,8 @@ def first_error_line(output: Iterable[str]) -> str:
     return next(lines, "it says nothing")[:500]
 
 
-def _begin(
-    starting: Future[subprocess.Popen[bytes]], settings: Mapping[str, str], path: Path
-) -> None:
-    try:
-        starting.set_result(_start_java(settings, path))
-    except Exception as error:
-        starting.set_exception(error)
-
-
-def _start_java(settings: Mapping[str, str], path: Path) -> subprocess.Popen[bytes]:
-    from pyspark.find_spark_home import _find_spark_home
-
-    home = Path(_find_spark_home())
-    words: list[str] = []
-    for name, setting in settings.items():
-        words += ["--conf", f"{name}={setting}"]
-    words += shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
-    # "0": no Connect server, whatever the environment says. Sessions of such a server have no
-    # SparkContext, and that is what sends our code to executors.
-    environment = {**os.environ, _INFO_PATH: str(path), "SPARK_CONNECT_MODE": "0"}
-    command = _without_home(home, words) if _is_ours_alone(settings, home) else None
-    if command is not None:
-        # As spark-submit has it: Python workers must agree about hashes.
-        environment["PYTHONHASHSEED"] = "0"
-    return subprocess.Popen(
-        command or [str(home / "bin" / "spark-submit"), *words],
-        stdin=subprocess.PIPE,  # PythonGatewayServer ends when this is closed
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        env=environment,
-        start_new_session=True,
-    )
-
-
 def _is_ours_alone(settings: Mapping[str, str], home: Path) -> bool:
     """Return whether Spark runs in this Java alone, and nobody has configured it but us."""
     local = settings.get("spark.master", "").startswith("local")
     given = any(name in os.environ for name in _SPARK_PLACES) or (home / "conf").exists()
     return local and not given and (home / "jars").is_dir()
-
-
-def _without_home(home: Path, words: list[str]) -> list[str] | None:
-    """Return the command that spark-submit would become; None if Spark's launcher fails.
-
-    Where SPARK_HOME is set, as spark-submit does, Spark's Python processes import PySpark from
-    `python/lib/pyspark.zip`. It has no bytecode, so each of ten processes compiles PySpark anew:
-    half a second of a core each, and with that a third of a start.
-    """
-    launcher = [java_command(), "-Xmx128m", "-cp", str(home / "jars" / "*"), *_LAUNCHER, *words]
-    ended = subprocess.run(
-        launcher,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,  # spark-submit, which is asked then, says it again
-        # The version, of all Sparks from 4.0 on, names folders that only a build of Spark has.
-        env={**os.environ, "SPARK_HOME": str(home), "SPARK_SCALA_VERSION": "2.13"},
-        start_new_session=True,
-    )
-    # A line with a null byte ends what Java itself may print; then each word ends with one.
-    command = ended.stdout.partition(b"\0\n")[2].decode().split("\0")[:-1]
-    return command if ended.returncode == 0 and command else None

@@ -10,7 +10,7 @@ import threading
 import warnings
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from tidegate import HOME
 from tidegate.pipeline.errors import SparkUnavailable, innermost
-from tidegate.pipeline.spark.jvm import Jvm, class_archive_options, require_java
+from tidegate.pipeline.spark.jvm import LOOK_EVERY_S, Jvm, class_archive_options, require_java
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -210,7 +210,10 @@ def _aside(make: Callable[[], SparkSession]) -> SparkSession:
     # A thread of the pool is joined at the end of the block, so nothing outlives it.
     with warnings.catch_warnings(), ThreadPoolExecutor(1) as aside:
         try:
-            return aside.submit(make).result()
+            making = aside.submit(make)
+            while not wait([making], LOOK_EVERY_S).done:
+                pass  # not in one wait: a signal just before it would not end it
+            return making.result()
         except KeyboardInterrupt:
             warnings.simplefilter("ignore")  # PySpark warns where the JVM is gone
             end_java()  # or the thread would go on to its end

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import pytest
 
+from tests.support.signals import signals_that_end_no_wait
 from tidegate.pipeline.errors import SparkUnavailable
 from tidegate.pipeline.operations.shutdown import CutOff, Stop
 from tidegate.pipeline.spark import jvm as module
@@ -144,9 +147,24 @@ def launcher_says(folder: Path, script: str, monkeypatch: pytest.MonkeyPatch) ->
 
 
 LOCAL = {"spark.master": "local[2]"}
+SIGNALS_AND_HANGS = 'echo $$ > "$0.pid"; kill -INT $PPID; exec sleep 1000'
 STARTS_DIRECTLY = """
 printf 'a note of Java\\n\\0\\n%s\\0-c\\0%s\\0' sh 'env > "$SEEN"; exit 1'
 """
+
+
+@pytest.mark.parametrize("signals", [nullcontext, signals_that_end_no_wait])
+def test_a_signal_in_the_middle_of_its_launcher_leaves_nothing_behind(
+    spark_home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    signals: Callable[[], AbstractContextManager[None]],
+) -> None:
+    launcher_says(spark_home, SIGNALS_AND_HANGS, monkeypatch)
+    stop = Stop()
+    with stop.listening(), signals(), pytest.raises(CutOff), stop.cutting_off():
+        Jvm(LOCAL)
+    assert is_gone(int((spark_home / "bin/java.pid").read_text()))
+    assert not (spark_home / "words").exists()
 
 
 def test_local_python_workers_find_no_spark_home(

@@ -1,15 +1,18 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import threading
 import warnings
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import pytest
 
 from tests.support.deadlines import HANGS_S
+from tests.support.signals import await_wait_of_main_thread, signals_that_end_no_wait
 from tidegate.pipeline.errors import SparkUnavailable
 from tidegate.pipeline.operations.shutdown import CutOff, Stop
 from tidegate.pipeline.spark import session as module
@@ -102,24 +105,27 @@ def test_a_session_is_made_where_pyspark_takes_no_signals_from_us(
     assert not starting.gone.is_set()
 
 
+@pytest.mark.parametrize("signals", [nullcontext, signals_that_end_no_wait])
 @pytest.mark.parametrize("name", ["_connected", "prepare_executors"])
 def test_a_signal_while_a_session_is_made_ends_java_and_says_nothing(
     starting: StartingJava,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
     name: str,
+    signals: Callable[[], AbstractContextManager[None]],
 ) -> None:
     stop = Stop()
 
     def interrupted(*_: object) -> None:
-        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        await_wait_of_main_thread()
+        os.kill(os.getpid(), signal.SIGINT)
         starting.gone.wait(HANGS_S)
         warnings.warn("the JVM is gone", stacklevel=1)
         raise SparkUnavailable("gone")
 
     monkeypatch.setattr(module, "_connected", lambda settings: FakeSpark())
     monkeypatch.setattr(module, name, interrupted)
-    with stop.listening(), pytest.raises(CutOff), stop.cutting_off():
+    with stop.listening(), signals(), pytest.raises(CutOff), stop.cutting_off():
         open_session("spark://somewhere:7077")
     assert starting.gone.is_set()
     assert stop.exit_code == 130

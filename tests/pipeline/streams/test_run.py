@@ -94,6 +94,7 @@ case "$1" in
     -version) echo 'openjdk version "17.0.1"' >&2; moment=version ;;
     *) moment=start ;;
 esac
+echo $$ >> "$JAVA_HOME/pids"
 [ "$moment" = "$MOMENT" ] && kill -s "$SIGNAL" "$DRIVER" && exec sleep 1000
 """
 
@@ -126,6 +127,8 @@ def test_a_signal_before_spark_is_there_ends_it_at_once_in_one_line(
     )
     assert (ended.returncode, ended.stderr) == (code, "")
     assert ended.stdout == "starting Spark on local[*]\nstopping …\n"
+    begun = (tmp_path / "pids").read_text().split()
+    assert not [pid for pid in begun if psutil.pid_exists(int(pid))]
 
 
 def landed_files(folder: Path) -> list[bytes]:

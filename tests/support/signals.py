@@ -1,0 +1,40 @@
+"""Signals that come at the worst moment."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Event, Thread, main_thread
+
+
+@contextmanager
+def signals_that_end_no_wait() -> Iterator[None]:
+    """Let SIGINT reach another thread than the main one during the block.
+
+    Python notes it then, but no wait of the main thread ends by it. It is the same when a signal
+    comes just before a wait begins.
+    """
+    over = Event()
+    other = Thread(target=over.wait)
+    other.start()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        over.set()
+        other.join()
+
+
+def await_wait_of_main_thread() -> None:
+    """Return when the main thread waits for what another one does, and not for its start alone."""
+    while True:
+        frame = sys._current_frames()[main_thread().ident or 0]
+        calls = [call.name for call in traceback.extract_stack(frame)]
+        if calls[-1] == "wait" and "start" not in calls:
+            return
+        time.sleep(0.001)
