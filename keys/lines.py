@@ -9,6 +9,7 @@ and the caller reads the lines one by one. So both accept the same, and refusals
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from itertools import repeat
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
@@ -50,7 +51,7 @@ class LineReader:
         """Compile a reader; None for a key that no struct can have, such as places in an array."""
         if not spec:
             return cls(_check_syntax, None)
-        record = _record_type([path.steps for path in spec.paths])
+        record = _record_type(tuple(path.steps for path in spec.paths))
         if record is None:
             return None
         decode = msgspec.json.Decoder(record.type).decode
@@ -113,8 +114,12 @@ class _Record(NamedTuple):
     places: list[str]
 
 
-def _record_type(paths: Sequence[tuple[Step, ...]]) -> _Record | None:
-    """Return the struct of these fields; None where msgspec has none."""
+@lru_cache(maxsize=1_024)
+def _record_type(paths: tuple[tuple[Step, ...], ...]) -> _Record | None:
+    """Return the struct of these fields; None where msgspec has none.
+
+    Topics with one key share it: a class of their own would be a ring of objects in each.
+    """
     below: dict[str, list[tuple[Step, ...]]] = {}
     for path in paths:
         name = path[0]
@@ -126,7 +131,7 @@ def _record_type(paths: Sequence[tuple[Step, ...]]) -> _Record | None:
     for number, (name, rests) in enumerate(below.items()):
         attribute = f"f{number}"
         # A field that is part of the key and also holds a part never fits; no reader has to know.
-        inner = None if rests == [()] or () in rests else _record_type(rests)
+        inner = None if rests == [()] or () in rests else _record_type(tuple(rests))
         if inner is None and rests != [()]:
             return None
         fields[attribute] = _Scalar if inner is None else inner.type
