@@ -128,8 +128,8 @@ class Connection:
         getattr(self._transport, "_extra", {}).clear()
 
     def free(self) -> None:
-        """Undo asyncio's ring of a transport and its own method: the collector comes seldom."""
-        getattr(self._transport, "__dict__", {}).pop("_read_ready_cb", None)
+        """Let the transport be freed at once, as it is lost."""
+        undo_ring(self._transport)
 
     def give_up(self) -> None:
         """Abort and count a connection whose peer took nothing for too long."""
@@ -200,6 +200,11 @@ class Connection:
     def descriptor(self) -> int:
         """The socket's number; none once it is closed."""
         return NO_DESCRIPTOR if self.socket is None else self.socket.fileno()
+
+
+def undo_ring(transport: asyncio.BaseTransport) -> None:
+    """Undo asyncio's ring of a lost transport and its own method: no collection would find it."""
+    getattr(transport, "__dict__", {}).pop("_read_ready_cb", None)
 
 
 def _no_requests() -> None:

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
-from tidegate.app.http.connection import ClientCertificate
+from tidegate.app.http.connection import ClientCertificate, undo_ring
 from tidegate.app.http.problems import Problem
 from tidegate.app.http.transport.certificates import Certificates
 from tidegate.app.http.wire import problem_bytes
@@ -133,6 +133,8 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         self._end_handshake()
         if self._inner is not None:
             self._inner.connection_lost(exc)
+            self._inner = None  # or the two would hold each other
+        undo_ring(self._wire)
 
     def pause_writing(self) -> None:
         """Let the inner protocol wait: the plain transport's buffer is full."""
