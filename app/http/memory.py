@@ -8,14 +8,13 @@ import gc
 from collections.abc import Callable
 from typing import Final
 
-# Connections that were cut leave cycles, from an error's traceback to its task, which wait for the
-# collector; the C library keeps what that frees. After a storm it would count as used for hours.
+# The C library keeps what a crowd frees. After a storm it would count as used for hours.
 CROWD_MIN: Final = 100
 # Of 700 objects each; a collection of the middle generation visits them all, 0.2 ms for each.
 MIDDLE_COLLECTION_EVERY: Final = 3
-FULL_COLLECTION_EVERY: Final = 333  # collections of the middle generation
-# Each is some 74 objects: so many take a collection 10 ms, and 10,000 took it 350.
-TOPICS_AT_ONCE: Final = 250
+# Collections of the middle generation: a full one visits 33,000 objects at most, in some 10 ms.
+FULL_COLLECTION_EVERY: Final = 8
+OLDEST: Final = 2  # the generation that only a full collection visits
 
 
 class FreedMemory:
@@ -39,8 +38,7 @@ class FreedMemory:
 def collect_and_give_back() -> None:
     """Collect garbage and ask glibc to let free pages go: some milliseconds, once a crowd.
 
-    Other C libraries give back unasked. What was there at start stays out: to look through it held
-    the loop for 60 ms. Topics are in no cycle, so one that is deleted is freed without that.
+    Other C libraries give back unasked.
     """
     gc.collect()
     give_back_free_pages()
@@ -53,38 +51,25 @@ def give_back_free_pages() -> None:
         malloc_trim(0)
 
 
-def freeze_what_started() -> None:
-    """Take what the start has made out of all later collections of garbage.
+def freeze_survivors() -> None:
+    """Let a full collection of garbage visit only what was made since the last one.
 
-    Modules, models and routes are 200,000 objects that live as long as the process. A full
-    collection visits each: 60 ms, in which nobody is served. Frames and boards hold no cycles.
+    Modules, models and routes are 200,000 objects, 10,000 subscribers are 260,000, as many topics
+    740,000. A collection that visits them all holds the loop for 60 to 350 ms, in which nobody is
+    served. So whatever survives one is left alone from then on, by freezing it. Counts of
+    references free it: what lives long here is in no cycle when it ends, which tests hold.
     """
+    gc.callbacks.append(_keep_survivors)
     gc.collect()  # or garbage of the start would be kept for ever
-    gc.freeze()
-    # A long list is visited as well, 3 ms for each 100,000 rows of a snapshot or a journal. So full
-    # collections are ten times rarer than by default. What they are for, cycles of connections
-    # that were cut, adds up to 100 MB at most until then, and `FreedMemory` comes before that.
+    # Python waits until there is a quarter as much new as the last full collection has kept. That
+    # was all of the start; this one keeps next to nothing.
+    gc.collect()
     gc.set_threshold(700, MIDDLE_COLLECTION_EVERY, FULL_COLLECTION_EVERY)
 
 
-class KeptTopics:
-    """Takes topics that are made while the process serves out of later collections.
-
-    They stay, and one that is deleted is in no cycle. Requests that run at that moment are taken
-    out with them: of those that are cut then, a cycle may stay. That is little, as topics are few
-    beside requests; so nothing else is taken out once the start is over.
-    """
-
-    def __init__(self) -> None:
-        self._fresh = 0
-
-    def note(self) -> None:
-        """Count a topic that was made; the last of `TOPICS_AT_ONCE` takes them all out."""
-        self._fresh += 1
-        if self._fresh >= TOPICS_AT_ONCE and gc.get_freeze_count():  # `freeze_what_started` ran
-            self._fresh = 0
-            gc.collect()
-            gc.freeze()
+def _keep_survivors(phase: str, info: dict[str, int]) -> None:
+    if phase == "stop" and info["generation"] == OLDEST:
+        gc.freeze()
 
 
 def _c_library() -> ctypes.CDLL | None:

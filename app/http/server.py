@@ -24,7 +24,7 @@ from starlette.types import ASGIApp
 from tidegate.app.http.admission import ConnectionLimits, Paces
 from tidegate.app.http.connection import WriteWatch
 from tidegate.app.http.known_requests import KnownRequests
-from tidegate.app.http.memory import FreedMemory, freeze_what_started
+from tidegate.app.http.memory import FreedMemory, freeze_survivors
 from tidegate.app.http.protocol import GatewayProtocol
 from tidegate.app.http.telemetry import (
     ConnectionFigures,
@@ -284,7 +284,7 @@ def serve(
 
     def started(address: str) -> None:
         # Here and not in the server, which tests run many times in one process.
-        freeze_what_started()
+        freeze_survivors()
         if on_started is not None:
             on_started(address)
 

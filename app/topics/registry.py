@@ -15,7 +15,6 @@ from tidegate.app.definitions.graph import is_source
 from tidegate.app.definitions.schema import WORK_MAX, Schema, SchemaViolation, SchemaWork
 from tidegate.app.definitions.topic import TopicDefinition, Unusable
 from tidegate.app.delivery.driver import Driver
-from tidegate.app.http.memory import KeptTopics
 from tidegate.app.http.problems import Problem
 from tidegate.app.http.requests import OWN_PREFIX
 from tidegate.app.settings.settings import Settings
@@ -180,7 +179,6 @@ class TopicRegistry:
         # Bounded, because topics may come and go for ever; an older epoch counts as unknown.
         self._ended: deque[str] = deque(maxlen=ENDED_EPOCHS_MAX)
         self._listeners: dict[Callable[[str], None], None] = {}
-        self._kept = KeptTopics()
         # Called before another definition counts.
         self.on_redefined: Callable[[str, Definition], None] = lambda name, definition: None
 
@@ -289,7 +287,6 @@ class TopicRegistry:
         self._unusable.pop(record.name, None)
         self._entries[record.name] = entry
         self.revision += 1
-        self._kept.note()
         for listener in list(self._listeners):  # a copy: a listener may stop its own listening
             listener(record.name)
         return entry

@@ -15,14 +15,15 @@ from tests.support.gateways import eventually, running_gateway
 from tests.support.wire import connected, exchange, get
 from tidegate.app.http.memory import (
     CROWD_MIN,
-    TOPICS_AT_ONCE,
     FreedMemory,
-    KeptTopics,
     collect_and_give_back,
+    freeze_survivors,
 )
 from tidegate.conflation.definition import Definition, History
 from tidegate.conflation.engine import Engine
 from tidegate.keys.spec import KeySpec
+
+VISITED_MAX = 35_000  # 10 ms
 
 
 def given_back_at(counts: Sequence[int]) -> list[int]:
@@ -56,37 +57,50 @@ def test_asking_does_no_harm() -> None:
     collect_and_give_back()
 
 
+@pytest.mark.usefixtures("process")
 def test_what_is_there_at_start_is_not_looked_through_when_a_crowd_has_left() -> None:
-    gc.freeze()
+    frozen = gc.get_freeze_count()
+    assert frozen > 0
+    collect_and_give_back()
+    assert gc.get_freeze_count() == pytest.approx(frozen, rel=0.01)
+
+
+@pytest.fixture(name="process")
+def process_that_serves() -> Iterator[None]:
+    """The collector as a gateway has it; at the end as the tests have it."""
+    thresholds, callbacks = gc.get_threshold(), gc.callbacks.copy()
+    freeze_survivors()
     try:
-        frozen = gc.get_freeze_count()
-        assert frozen > 0
-        collect_and_give_back()
-        assert gc.get_freeze_count() == pytest.approx(frozen, rel=0.01)
+        yield
     finally:
+        gc.set_threshold(*thresholds)
+        gc.callbacks[:] = callbacks
         gc.unfreeze()
 
 
-def test_topics_are_taken_out_of_collections_many_at_once() -> None:
+def is_visited(state: object) -> bool:
+    """Whether a full collection would look at it."""
+    return any(found is state for found in gc.get_objects())
+
+
+@pytest.mark.usefixtures("process")
+def test_what_survives_a_full_collection_is_left_alone_from_then_on() -> None:
+    state = [["kept"]]
+    for generation in (0, 1):
+        gc.collect(generation)
+        assert is_visited(state)
     gc.collect()
-    kept = KeptTopics()
-    names = [f"t{number}" for number in range(TOPICS_AT_ONCE)]
-    for _ in names:
-        kept.note()
-    assert not gc.get_freeze_count()  # a process that has not frozen its start
-    gc.freeze()
-    try:
-        state = [[name] for name in names]
-        kept.note()  # they have waited for the start
-        assert not any(found is state for found in gc.get_objects())
-        later = [[name] for name in names]
-        for _ in names[1:]:
-            kept.note()
-        assert any(found is later for found in gc.get_objects())
-        kept.note()
-        assert not any(found is later for found in gc.get_objects())
-    finally:
-        gc.unfreeze()
+    assert not is_visited(state)
+
+
+@pytest.mark.usefixtures("process")
+def test_full_collections_come_before_there_is_much_to_visit() -> None:
+    visited_most, kept = 0, []
+    for number in range(100_000):
+        kept.append([number])
+        if not number % 500:
+            visited_most = max(visited_most, len(gc.get_objects()))
+    assert 10_000 < visited_most < VISITED_MAX
 
 
 def test_a_topic_that_is_gone_waits_for_no_collector() -> None:

@@ -1,0 +1,184 @@
+"""What has lived long is freed by counts of references: a collection leaves old objects alone."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import sys
+from asyncio.subprocess import Process
+from collections.abc import Awaitable, Callable, Sequence
+from signal import SIGUSR1
+
+import httpx2
+import pytest
+
+from tests.support.certificates import Authority, Signed
+from tests.support.children import serving
+from tests.support.deadlines import HANGS_S
+from tests.support.gateways import NDJSON, Remote, client_of
+from tests.support.wire import connected, exchange, get, request
+from tidegate.clients.sse import Parser
+
+PROGRAM = """
+import gc, runpy, signal, sys
+
+def count(*_):
+    gc.collect()
+    print(sum(generation["collected"] for generation in gc.get_stats()), flush=True)
+
+signal.signal(signal.SIGUSR1, count)
+sys.argv.pop(0)
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+COUNTS_GARBAGE = (sys.executable, "-c", PROGRAM)
+MAKES_RINGS = """sys.argv.pop(0)
+from tidegate.app.topics.registry import TopicRegistry
+found = TopicRegistry.get
+def get(self, name):
+    ring = []
+    ring.append(ring)
+    return found(self, name)
+TopicRegistry.get = get
+"""
+LIVES = 40
+ONE = httpx2.Limits(max_keepalive_connections=1)
+CUT_BODY = b"POST /v1/topics/px/messages HTTP/1.1"
+Life = Callable[[Remote], Awaitable[None]]
+
+
+async def garbage(process: Process) -> int:
+    """How many objects the gateway's collector has ever found in rings that nobody holds."""
+    assert process.stdout is not None
+    process.send_signal(SIGUSR1)
+    async with asyncio.timeout(HANGS_S):
+        async for line in process.stdout:
+            if line.strip().isdigit():
+                return int(line)
+    raise AssertionError("the gateway has ended")
+
+
+async def is_alone(gateway: Remote) -> bool:
+    """Whether the gateway has no other connection than the one that asks."""
+    return "\ntidegate_connections 1.0\n" in (await gateway.http.get("/metrics")).text
+
+
+async def a_stream(gateway: Remote) -> None:
+    async with gateway.subscribe("conflation=10ms") as stream:
+        await gateway.publish({"k": 1})
+        await stream.until("message")
+
+
+async def a_window(gateway: Remote) -> None:
+    async with gateway.subscribe("conflation=10ms,top_n=2", order_by="/k"):
+        pass
+
+
+async def a_grouping(gateway: Remote) -> None:
+    async with gateway.subscribe(
+        "conflation=10ms,grouping=[/k],projection=[/k,count(/k) as /n]"
+    ) as stream:
+        await gateway.publish({"k": 1})
+        await stream.until("message")
+
+
+async def a_replay(gateway: Remote) -> None:
+    async with gateway.subscribe("conflation=none,bookmark=epoch") as stream:
+        await stream.until("message")
+
+
+async def a_frozen_stream(gateway: Remote) -> None:
+    async with gateway.frozen("conflation=10ms"):
+        await gateway.publish({"k": 1, "much": "." * 10_000})
+
+
+async def a_session(gateway: Remote) -> None:
+    answer = await gateway.http.post("/v1/sessions", json={"subscriptions": [{"topic": "px"}]})
+    session = f"/v1/sessions/{answer.json()['session']}"
+    async with gateway.http.stream("GET", f"{session}/events") as events:
+        parser = Parser()
+        async for chunk in events.aiter_raw():
+            if parser.feed(chunk):
+                break
+    assert (await gateway.http.delete(session)).status_code == 204
+
+
+async def a_topic(gateway: Remote) -> None:
+    await gateway.topic("short", retain=True)
+    async with gateway.subscribe("conflation=10ms", topic="short"):
+        await gateway.publish({"k": 1}, topic="short")
+        assert (await gateway.http.delete("/v1/topics/short")).status_code == 204
+
+
+async def a_view(gateway: Remote) -> None:
+    await gateway.topic("slow", key=(), source={"topic": "px", "interval": "100ms"})
+    async with gateway.subscribe("conflation=10ms", topic="slow") as stream:
+        await gateway.publish({"k": 1})
+        await stream.until("message")
+    assert (await gateway.http.delete("/v1/topics/slow")).status_code == 204
+
+
+async def a_refused_publication(gateway: Remote) -> None:
+    path = "/v1/topics/px/messages"
+    assert (await gateway.http.post(path, content=b'{"k":1,', headers=NDJSON)).status_code == 400
+
+
+async def a_snapshot(gateway: Remote) -> None:
+    await gateway.sow()
+
+
+async def a_cut_publication(gateway: Remote) -> None:
+    async with connected(gateway.address, gateway.tls) as wire:
+        head = get(
+            b"Content-Type: application/x-ndjson", b"Transfer-Encoding: chunked", first=CUT_BODY
+        )
+        await wire.send(head + b'8\r\n{"k":1}\n\r\n')
+
+
+async def a_refused_handshake(gateway: Remote) -> None:
+    await exchange(gateway.address, request("/healthz"))
+
+
+async def rings_left(
+    life: Life, before_it: Sequence[str], tls: ssl.SSLContext | None = None, **variables: str
+) -> int:
+    """How many objects are left to the collector after many lives in a gateway of their own."""
+    async with (
+        serving(*before_it, **variables) as (process, address),
+        client_of(address, ONE, tls) as gateway,
+    ):
+        await gateway.topic(retain=True)
+        await gateway.publish({"k": 1})
+        await life(gateway)  # what the first one loads may leave some
+        at_start = await garbage(process)
+        for _ in range(LIVES):
+            await life(gateway)
+        async with asyncio.timeout(HANGS_S):
+            while not await is_alone(gateway):
+                await asyncio.sleep(0.01)
+        return await garbage(process) - at_start
+
+
+@pytest.mark.parametrize(
+    "life",
+    [
+        a_stream, a_window, a_grouping, a_replay, a_frozen_stream, a_session, a_topic, a_view,
+        a_refused_publication, a_snapshot, a_cut_publication,
+    ],
+)  # fmt: skip
+async def test_nothing_that_ends_leaves_a_ring(life: Life) -> None:
+    assert await rings_left(life, COUNTS_GARBAGE) < LIVES
+
+
+@pytest.mark.parametrize(
+    "life", [a_stream, a_frozen_stream, a_cut_publication, a_refused_handshake]
+)
+async def test_nor_does_what_ends_over_tls(
+    life: Life, authority: Authority, server: Signed
+) -> None:
+    files = {"TIDEGATE_TLS_CERT": str(server.cert), "TIDEGATE_TLS_KEY": str(server.key)}
+    assert await rings_left(life, COUNTS_GARBAGE, authority.trusting(), **files) < LIVES
+
+
+async def test_a_ring_would_be_seen() -> None:
+    program = COUNTS_GARBAGE[-1].replace("sys.argv.pop(0)", MAKES_RINGS)
+    assert await rings_left(a_snapshot, (*COUNTS_GARBAGE[:-1], program)) >= LIVES
