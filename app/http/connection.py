@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from starlette.types import Message, Receive, Scope, Send
 
+from tidegate.app.http.memory import undo_ring
 from tidegate.app.http.problems import TRANSPORT_EXTENSION
 from tidegate.app.http.telemetry import ConnectionFigures
 
@@ -200,11 +201,6 @@ class Connection:
     def descriptor(self) -> int:
         """The socket's number; none once it is closed."""
         return NO_DESCRIPTOR if self.socket is None else self.socket.fileno()
-
-
-def undo_ring(transport: asyncio.BaseTransport) -> None:
-    """Undo asyncio's ring of a lost transport and its own method: no collection would find it."""
-    getattr(transport, "__dict__", {}).pop("_read_ready_cb", None)
 
 
 def _no_requests() -> None:

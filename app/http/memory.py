@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import ctypes
 import gc
@@ -65,6 +66,11 @@ def freeze_survivors() -> None:
     # was all of the start; this one keeps next to nothing.
     gc.collect()
     gc.set_threshold(700, MIDDLE_COLLECTION_EVERY, FULL_COLLECTION_EVERY)
+
+
+def undo_ring(transport: asyncio.BaseTransport) -> None:
+    """Undo asyncio's ring of a lost transport and its own method: no collection would find it."""
+    getattr(transport, "__dict__", {}).pop("_read_ready_cb", None)
 
 
 def _keep_survivors(phase: str, info: dict[str, int]) -> None:

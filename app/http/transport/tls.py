@@ -16,7 +16,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
-from tidegate.app.http.connection import ClientCertificate, undo_ring
+from tidegate.app.http.connection import ClientCertificate
+from tidegate.app.http.memory import undo_ring
 from tidegate.app.http.problems import Problem
 from tidegate.app.http.transport.certificates import Certificates
 from tidegate.app.http.wire import problem_bytes
