@@ -12,7 +12,7 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import lru_cache, partial
 from pathlib import Path
@@ -29,11 +29,13 @@ BODY_MESSAGES = 10_000
 TOPICS = 9_900  # of 10,000 that are allowed
 TOPICS_OF_PATTERN = 250  # near `session_subscriptions_max`
 RECORDS_OF_PATTERN = 500  # of each: as many as are looked at in one step
-SESSIONS = 5_000  # half of what is allowed: each is a connection here as well
+SESSIONS = 9_900  # of 10,000 that are allowed
+LEAVING = 200  # a crowd, after which memory is given back
 REPLAYS = 50
 WANTED_MS = 50.0
 SHARE = 0.999
 SETTLES_S = 0.3
+LOOKS_S = 2.5  # two looks of the gateway at its connections: then nobody leaves any more
 TIMED = (sys.executable, "-m", "bench.servers.turns")
 
 Work = Callable[[], object]
@@ -306,12 +308,14 @@ def _sessions(held: ExitStack, part: str, keys: int) -> Iterator[Figure]:
     turns = Turns(held)
     server = turns.server
     server.define(BIG)
-    files_allow(2 * SESSIONS)
+    files_allow(SESSIONS)  # each is a connection here as well
+    streams: list[socket.socket] = []
     requests = [server.request(options, topic=BIG).encode() for options in ("", "conflation=1s")]
     for number in range(SESSIONS):
         stream = socket.create_connection(("127.0.0.1", server.port), HANGS_S)
         held.enter_context(stream)
         stream.sendall(requests[number % 2])
+        streams.append(stream)
     waited_for(lambda: _sessions_of(server) == SESSIONS, "the sessions")
     kinds: dict[str, Work] = {
         "list a page of 1,000": lambda: _read(server, "/v1/sessions", {"limit": 1_000}),
@@ -322,11 +326,18 @@ def _sessions(held: ExitStack, part: str, keys: int) -> Iterator[Figure]:
         "change the policy": lambda: _ask(
             server, "PATCH", f"/v1/topics/{BIG}", {"conflation": "always"}
         ),
+        f"{LEAVING} leave": lambda: _leave(streams[:LEAVING]),
         "delete a topic": lambda: _ask(server, "DELETE", f"/v1/topics/{BIG}"),
     }
     for name, work in kinds.items():
         yield turns.measured(f"{part}: {name}", work)
     yield turns.total(part)
+
+
+def _leave(streams: Sequence[socket.socket]) -> None:
+    for stream in streams:
+        stream.close()
+    time.sleep(LOOKS_S)
 
 
 def _sessions_of(server: Gateway) -> int:
