@@ -9,7 +9,6 @@ and the caller reads the lines one by one. So both accept the same, and refusals
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from itertools import repeat
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
@@ -17,7 +16,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from tidegate.keys.jsontext import DEPTH_MAX, one_line
-from tidegate.keys.path import NO_STRUCT_NAME, Step
+from tidegate.keys.path import NO_STRUCT_NAME, Step, keep_first
 from tidegate.keys.spec import INTEGER_MAX, INTEGER_MIN, KeySpec
 
 
@@ -114,12 +113,9 @@ class _Record(NamedTuple):
     places: list[str]
 
 
-@lru_cache(maxsize=1_024)
+@keep_first
 def _record_type(paths: tuple[tuple[Step, ...], ...]) -> _Record | None:
-    """Return the struct of these fields; None where msgspec has none.
-
-    Topics with one key share it: a class of their own would be a ring of objects in each.
-    """
+    """Return the struct of these fields; None where msgspec has none."""
     below: dict[str, list[tuple[Step, ...]]] = {}
     for path in paths:
         name = path[0]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -13,7 +12,7 @@ import msgspec
 from tidegate.keys.errors import PathInvalid
 from tidegate.keys.jsontext import canonical_number, comparable, is_number, items, string
 from tidegate.keys.path import FieldPath
-from tidegate.keys.spec import FieldsOf, read_fields, split_list
+from tidegate.keys.spec import read_fields, split_list
 
 PATHS_MAX = 16
 
@@ -67,7 +66,7 @@ class Order:
 
     def sort_token(self, payload: bytes) -> tuple[Any, ...]:
         """Return a payload's sort key: hashable, in a total order with those of other payloads."""
-        fields = _reader(tuple(column.path for column in self.columns))(payload)
+        fields = read_fields(tuple(column.path for column in self.columns))(payload)
         # A list first: a tuple that is made before what it holds takes one collection of garbage
         # more to be known as free of cycles, and a window keeps one for each record.
         ranks = [
@@ -116,11 +115,6 @@ def _column(text: str, position: int) -> Column:
 
 
 # A window ranks every message: its decoder is compiled once.
-@lru_cache(maxsize=1_024)
-def _reader(paths: tuple[FieldPath, ...]) -> FieldsOf:
-    return read_fields(paths)
-
-
 def _rank(column: Column, text: bytes | None) -> _Ascending:
     """Rank nulls, then numbers, then strings: pairs of different kinds differ in the first item."""
     if text is None or text == b"null" or text[:1] == b"{":

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import lru_cache
+from types import SimpleNamespace
+from typing import Any, TypeVar
 
 import msgspec
 from jsonpath_ng.exceptions import JSONPathError
@@ -15,6 +17,10 @@ from jsonpath_ng.parser import JsonPathParser
 from tidegate.keys.errors import PathInvalid
 
 TEXT_LENGTH_MAX = 1_024
+TYPES_MAX = 4_096  # of 3 KiB each
+
+_Fields = TypeVar("_Fields", bound=Hashable)
+_Made = TypeVar("_Made")
 
 
 # Parsing takes long, and the same paths come with each subscription.
@@ -134,32 +140,50 @@ def _one_step(step: Step) -> Getter:
     return member
 
 
-# A type for each takes 0.1 ms to make, and the same fields come with each topic and subscription.
-@lru_cache(maxsize=1_024)
-def fields_decoder(names: tuple[str, ...]) -> Callable[[bytes], msgspec.Struct]:
+def keep_first(make: Callable[[_Fields], _Made]) -> Callable[[_Fields], _Made | None]:
+    """Keep what `make` returns for the first `TYPES_MAX` arguments; return None for any other.
+
+    It makes types, in 0.1 ms each, and the same fields come with each topic and subscription. A
+    type is a ring of objects, which a collection may never visit again. So none is dropped, and
+    who asks for ever new fields gets a slower way in the end, and no more memory.
+    """
+    kept: dict[_Fields, _Made] = {}
+
+    def found(fields: _Fields) -> _Made | None:
+        if fields not in kept and len(kept) < TYPES_MAX:
+            kept[fields] = make(fields)
+        return kept.get(fields)
+
+    return found
+
+
+def fields_decoder(names: tuple[str, ...]) -> Callable[[bytes], Any]:
     """Return a decoder of only these top-level fields: raw JSON text in `f0`, `f1`, ... or UNSET.
 
     It raises `msgspec.ValidationError` for a text that is no object.
     """
-    attributes = [f"f{index}" for index in range(len(names))]
-    fields = [(attribute, msgspec.Raw, msgspec.UNSET) for attribute in attributes]
+    return _struct_decoder(names) or _all_fields_decoder(names)
+
+
+@keep_first
+def _struct_decoder(names: tuple[str, ...]) -> Callable[[bytes], msgspec.Struct] | None:
     # msgspec refuses these names for structs, as it would write them without escapes.
     if any(map(NO_STRUCT_NAME, names)):
-        return _all_fields_decoder(names, msgspec.defstruct("Fields", fields, gc=False))
-    renamed = dict(zip(attributes, names, strict=True))
+        return None
+    renamed = {f"f{index}": name for index, name in enumerate(names)}
+    fields = [(attribute, msgspec.Raw, msgspec.UNSET) for attribute in renamed]
     struct = msgspec.defstruct("Fields", fields, rename=renamed, gc=False)
     return msgspec.json.Decoder(struct).decode
 
 
-def _all_fields_decoder(
-    names: tuple[str, ...], struct: type[msgspec.Struct]
-) -> Callable[[bytes], msgspec.Struct]:
-    """Return a slower decoder, for names that msgspec does not allow in a struct."""
+def _all_fields_decoder(names: tuple[str, ...]) -> Callable[[bytes], SimpleNamespace]:
+    """Return a slower decoder, which has no type of its own."""
     decode_all = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
-    def decode(text: bytes) -> msgspec.Struct:
+    def decode(text: bytes) -> SimpleNamespace:
         found = decode_all(text)
-        return struct(*(found.get(name, msgspec.UNSET) for name in names))
+        named = {f"f{index}": found.get(name, msgspec.UNSET) for index, name in enumerate(names)}
+        return SimpleNamespace(**named)
 
     return decode
 

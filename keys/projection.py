@@ -28,7 +28,7 @@ from tidegate.keys.jsontext import (
 )
 from tidegate.keys.path import FieldPath
 from tidegate.keys.reducers import MONOIDS, Reducer, join
-from tidegate.keys.spec import FieldsOf, KeyOf, KeySpec, conflation_key, read_fields
+from tidegate.keys.spec import KeySpec, conflation_key, read_fields
 
 # Bits of a square root: three times those of a double, so that only the last step rounds.
 ROOT_BITS = 160
@@ -218,7 +218,7 @@ class Column:
     def shown(self, record: bytes) -> bytes | None:
         """Return the expression's JSON text in a record; a field as published, None if absent."""
         if self.field is not None:
-            return _reader((self.field,))(record)[0]
+            return read_fields((self.field,))(record)[0]
         return msgspec.json.encode(self.expression.evaluator()(record))
 
 
@@ -260,11 +260,11 @@ class Projection:
 
     def group_key(self, payload: bytes) -> str:
         """Return the canonical key of a record's group; a missing field counts as null."""
-        return _key_of(self.grouping)(payload)
+        return conflation_key(self.grouping)(payload)
 
     def fields(self, record: bytes) -> list[bytes | None]:
         """Return the JSON text of each grouping field, None where it is missing."""
-        return _reader(self.grouping.paths)(record)
+        return read_fields(self.grouping.paths)(record)
 
     def row(self, records: Sequence[bytes]) -> bytes:
         """Return the row of a group from its records, oldest publication first."""
@@ -339,21 +339,11 @@ def _steps(path: FieldPath) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=1_024)
-def _reader(paths: tuple[FieldPath, ...]) -> FieldsOf:
-    return read_fields(paths)
-
-
-@lru_cache(maxsize=1_024)
-def _key_of(grouping: KeySpec) -> KeyOf:
-    return conflation_key(grouping)
-
-
-@lru_cache(maxsize=1_024)
 def _cell_of(expression: Expression) -> CellOf:
     """Return `record -> value and the text to show`; a scalar field as published."""
     value_of = expression.evaluator()
     tree = expression.tree
-    text_of = _reader((tree.path,)) if isinstance(tree, Field) else None
+    text_of = read_fields((tree.path,)) if isinstance(tree, Field) else None
 
     def cell_of(record: bytes) -> Cell | None:
         value = value_of(record)

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
 from fractions import Fraction
-from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -35,7 +34,7 @@ from tidegate.keys.jsontext import (
     written,
 )
 from tidegate.keys.path import FieldPath
-from tidegate.keys.spec import FieldsOf, read_fields, split_list
+from tidegate.keys.spec import read_fields, split_list
 
 
 class Reducer(StrEnum):
@@ -324,7 +323,7 @@ class Reduce:
     def begin(self, payload: bytes) -> Merged:
         """Begin a merged message with one message."""
         # The fields of all columns in one pass over the message.
-        fields = _reader(tuple(column.path for column in self.columns))(payload)
+        fields = read_fields(tuple(column.path for column in self.columns))(payload)
         states = (kind.lift(text) for kind, text in zip(self.kinds, fields, strict=True))
         return Merged(self, payload, tuple(states))
 
@@ -393,8 +392,3 @@ def _column(text: str, position: int) -> Column:
     if not at and any(isinstance(step, int) for step in path.steps):
         raise PathInvalid("a place in an array needs @name for the result", position)
     return Column(path, Reducer(reducer_name), name if at and not own else None)
-
-
-@lru_cache(maxsize=1_024)
-def _reader(paths: tuple[FieldPath, ...]) -> FieldsOf:
-    return read_fields(paths)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import lru_cache
 
 import msgspec
 
@@ -223,6 +224,7 @@ def record_key(spec: KeySpec) -> KeyOf:
     return key_of
 
 
+@lru_cache(maxsize=1_024)
 def conflation_key(spec: KeySpec) -> KeyOf:
     """Return `payload -> conflation key`: a missing field counts as null.
 
@@ -237,6 +239,7 @@ def conflation_key(spec: KeySpec) -> KeyOf:
     return key_of
 
 
+@lru_cache(maxsize=1_024)  # orders, reductions and groups ask for each message
 def read_fields(paths: tuple[FieldPath, ...]) -> FieldsOf:
     """Return `payload -> JSON text of each field`, None where absent; nothing else is decoded."""
     # A struct has names alone; places in an array are read from the whole text.

@@ -37,10 +37,7 @@ class FreedMemory:
 
 
 def collect_and_give_back() -> None:
-    """Collect garbage and ask glibc to let free pages go: some milliseconds, once a crowd.
-
-    Other C libraries give back unasked.
-    """
+    """Collect garbage and ask glibc to let free pages go; other C libraries give back unasked."""
     gc.collect()
     give_back_free_pages()
 

@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Callable, Iterable
 from operator import attrgetter
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -27,7 +28,7 @@ from tidegate.keys.filter.values import (
     some_pair,
     text,
 )
-from tidegate.keys.path import FieldPath, Step
+from tidegate.keys.path import FieldPath, Step, keep_first
 
 Value = Scalar | Array | Opaque | None
 Row = tuple[Any, bytes, str, dict[int, Any]]
@@ -38,6 +39,8 @@ BRACKETS_MAX = 12_000
 # A string that is read as a number costs as much as this many elements.
 READING_COST = 4
 
+# Refuses every message, so that each is read the slower way.
+_decode_none = msgspec.json.Decoder(msgspec.UnsetType).decode
 _decode_any = msgspec.json.Decoder(float_hook=float).decode
 # Python reads no integer of more than 4,300 digits; as 1e999 such a number is infinite.
 _LONG_INTEGER = re.compile(rb"(?<![.eE0-9])(?<![eE][+-])[0-9]{4001,}(?![.eE0-9])")
@@ -54,20 +57,8 @@ class Fields:
         # Paths may begin with one field, which is decoded once.
         self._heads = tuple(dict.fromkeys(path.steps[0] for path in paths))
         self._elements_max = elements_max
-        attributes = [(f"f{index}", Any, None) for index in range(len(self._heads))]
-        self._struct = msgspec.defstruct("Row", attributes)
-        self._nothing = self._struct()
-        self._decode = self._decoder(attributes)
-
-    def _decoder(self, attributes: list[tuple[str, Any, None]]) -> Callable[[bytes], Any]:
-        """Return a decoder of the fields; of none if a name or index needs the slower way."""
-        names = {f"f{index}": head for index, head in enumerate(self._heads)}
-        try:
-            struct = msgspec.defstruct("Row", attributes, rename=names, gc=False)  # type: ignore[arg-type]  # an index is refused right here
-            return msgspec.json.Decoder(struct).decode
-        # No struct has such a name; each row is then read the slower way.
-        except (ValueError, TypeError):
-            return msgspec.json.Decoder(msgspec.UnsetType).decode
+        self._nothing = self._row_of(None)
+        self._decode = _row_decoder(self._heads) or _decode_none
 
     def row(self, payload: bytes, record_key: str) -> Row:
         """Return a new row: a message of which no field is decoded yet."""
@@ -85,7 +76,11 @@ class Fields:
             whole = _decode_any(_LONG_INTEGER.sub(_infinite(payload), payload))
         except msgspec.DecodeError:
             return self._nothing
-        return self._struct(*(_step(whole, head, self._elements_max) for head in self._heads))
+        return self._row_of(whole)
+
+    def _row_of(self, whole: Any) -> SimpleNamespace:
+        found = (_step(whole, head, self._elements_max) for head in self._heads)
+        return SimpleNamespace(**{f"f{index}": value for index, value in enumerate(found)})
 
     def reader(self, path: FieldPath) -> Reader:
         """Return `row -> value` of one of the paths."""
@@ -108,6 +103,18 @@ class Fields:
             return _value(inner, elements_max)
 
         return read
+
+
+@keep_first
+def _row_decoder(heads: tuple[Step, ...]) -> Callable[[bytes], Any] | None:
+    """Return a decoder of top-level fields; None if a name or index needs the slower way."""
+    names = {f"f{index}": head for index, head in enumerate(heads)}
+    attributes: list[tuple[str, Any, None]] = [(name, Any, None) for name in names]
+    try:
+        struct = msgspec.defstruct("Row", attributes, rename=names, gc=False)  # type: ignore[arg-type]  # an index is refused right here
+    except (ValueError, TypeError):  # no struct has such a name
+        return None
+    return msgspec.json.Decoder(struct).decode
 
 
 def scalars(value: Value) -> Iterable[Scalar]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +12,8 @@ from hypothesis import strategies as st
 from tests.support.profiles import examples
 from tests.support.rules import rule
 from tidegate.keys.errors import PathInvalid
+from tidegate.keys.filter import Filter
+from tidegate.keys.lines import LineReader
 from tidegate.keys.path import (
     STEPS_MAX,
     TEXT_LENGTH_MAX,
@@ -18,7 +21,9 @@ from tidegate.keys.path import (
     fields_decoder,
     getter,
     jsonpath_steps,
+    keep_first,
 )
+from tidegate.keys.spec import KeySpec
 
 
 @pytest.mark.parametrize(
@@ -166,6 +171,35 @@ def test_an_index_beyond_all_lists_finds_nothing() -> None:
 def test_one_decoder_reads_several_fields() -> None:
     record = fields_decoder(("a", "b\n"))(b'{"b\\n":2,"c":[],"a":1}')
     assert [bytes(getattr(record, name)) for name in ("f0", "f1")] == [b"1", b"2"]
+
+
+def test_types_are_made_for_the_first_fields_and_never_dropped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tidegate.keys.path.TYPES_MAX", 2)
+    made: list[str] = []
+
+    @keep_first
+    def make(name: str) -> object:
+        made.append(name)
+        return object()
+
+    first = make("a")
+    assert [make(name) is None for name in ("a", "b", "c", "b", "c")] == [0, 0, 1, 0, 1]
+    assert make("a") is first
+    assert made == ["a", "b"]
+
+
+def test_fields_beyond_those_are_read_a_slower_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidegate.keys.path.TYPES_MAX", 0)
+    record = fields_decoder(("late", "absent"))(b'{"late":[1],"k":0}')
+    assert (bytes(record.f0), record.f1) == (b"[1]", msgspec.UNSET)
+    with pytest.raises(msgspec.ValidationError):
+        fields_decoder(("late",))(b"[1]")
+    assert LineReader.of(KeySpec.of(["/late"])) is None
+    matches = Filter.parse("/late[0] = 1 AND /absent IS NULL").matcher("px")
+    assert matches(b'{"late":[1]}', "[1]")
+    assert not matches(b'{"late":[2]}', "[1]")
 
 
 @pytest.mark.parametrize(

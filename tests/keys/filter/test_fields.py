@@ -6,6 +6,7 @@ import pytest
 
 from tests.keys.filter.cases import flattened, said
 from tests.support.rules import rule
+from tidegate.keys.filter import filter as module
 
 RULES: dict[str, list[tuple[str, object]]] = {
     "Rule filter-8": [
@@ -27,4 +28,14 @@ RULES: dict[str, list[tuple[str, object]]] = {
 def test_an_expression_has_the_value_that_its_rule_says(
     rule: str, text: str, value: object
 ) -> None:
+    assert said(text, value), rule
+
+
+@pytest.mark.parametrize(("rule", "text", "value"), flattened(RULES))
+def test_fields_without_a_type_of_their_own_have_the_same_values(
+    monkeypatch: pytest.MonkeyPatch, rule: str, text: str, value: object
+) -> None:
+    monkeypatch.setattr("tidegate.keys.filter.fields._row_decoder", lambda heads: None)
+    uncached = module._value.__wrapped__
+    monkeypatch.setattr(module, "_value", uncached)
     assert said(text, value), rule
