@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import ssl
 import sys
 from asyncio.subprocess import Process
@@ -20,7 +21,14 @@ from tests.support.wire import connected, exchange, get, request
 from tidegate.clients.sse import Parser
 
 PROGRAM = """
-import gc, runpy, signal, sys
+import functools, gc, runpy, signal, sys
+
+cached = functools.lru_cache
+
+def forgetful(maxsize=1, typed=False):  # what a cache has forgotten must be free as well
+    return cached(1)(maxsize) if callable(maxsize) else cached(1, typed)
+
+functools.lru_cache = forgetful
 
 def count(*_):
     gc.collect()
@@ -41,6 +49,7 @@ def get(self, name):
 TopicRegistry.get = get
 """
 LIVES = 40
+numbers = itertools.count(100)
 ONE = httpx2.Limits(max_keepalive_connections=1)
 CUT_BODY = b"POST /v1/topics/px/messages HTTP/1.1"
 Life = Callable[[Remote], Awaitable[None]]
@@ -84,6 +93,45 @@ async def a_grouping(gateway: Remote) -> None:
 async def a_replay(gateway: Remote) -> None:
     async with gateway.subscribe("conflation=none,bookmark=epoch") as stream:
         await stream.until("message")
+
+
+async def a_stream_like_no_other(gateway: Remote) -> None:
+    """What is compiled for a request is not shared with another then."""
+    number = next(numbers)
+    options = f"conflation={number}ms,flush_on=[/b = {number}],select=[-/,+/k,+/x]"
+    wanted = f"/k > 0 AND (/a LIKE '^x{number}' OR LENGTH(/c) < {number})"
+    async with gateway.subscribe(options, filter=wanted, order_by="/x DESC"):
+        pass
+
+
+async def a_reduction(gateway: Remote) -> None:
+    async with gateway.subscribe(f"conflation={next(numbers)}ms,reduce=[/x:sum]") as stream:
+        await gateway.publish({"k": 1})
+        await stream.until("message")
+
+
+async def a_pattern(gateway: Remote) -> None:
+    await gateway.topic("of.many")
+    async with gateway.subscribe("conflation=10ms", topic="of.*") as stream:
+        await gateway.publish({"k": 1}, topic="of.many")
+        await stream.until("message")
+
+
+async def a_change(gateway: Remote) -> None:
+    async with gateway.subscribe("conflation=10ms"):
+        hello = gateway.hellos.pop()
+        answer = await gateway.http.patch(
+            f"/v1/sessions/{hello['session']}/subscriptions/{hello['subscriptions'][0]['sub']}",
+            json={"options": f"conflation={next(numbers)}ms"},
+            headers={"Content-Type": "application/merge-patch+json"},
+        )
+        assert answer.status_code == 200, answer.text
+
+
+async def an_explanation(gateway: Remote) -> None:
+    options = f"conflation={next(numbers)}ms"
+    document = {"topic": "px", "options": options}
+    assert (await gateway.http.post("/v1/explain", json=document)).status_code == 200
 
 
 async def a_frozen_stream(gateway: Remote) -> None:
@@ -161,7 +209,8 @@ async def rings_left(
 @pytest.mark.parametrize(
     "life",
     [
-        a_stream, a_window, a_grouping, a_replay, a_frozen_stream, a_session, a_topic, a_view,
+        a_stream, a_window, a_grouping, a_replay, a_stream_like_no_other, a_reduction,
+        a_pattern, a_change, an_explanation, a_frozen_stream, a_session, a_topic, a_view,
         a_refused_publication, a_snapshot, a_cut_publication,
     ],
 )  # fmt: skip
