@@ -7,6 +7,7 @@ would appear on the terminal.
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import re
 import shlex
@@ -64,7 +65,7 @@ class Jvm:
             self._listening.start()
             self._port_and_secret = self._await(folder / CONNECTION)
         except BaseException:
-            self._kill()
+            _end(self._begun)
             raise
         finally:
             shutil.rmtree(folder, ignore_errors=True)
@@ -85,7 +86,7 @@ class Jvm:
             self._process.stdin.close()
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(GONE_SECONDS_MAX if seconds_max is None else seconds_max)
-        self._kill()
+        _end(self._begun)
 
     def _start_java(self, settings: Mapping[str, str], path: Path) -> subprocess.Popen[bytes]:
         from pyspark.find_spark_home import _find_spark_home
@@ -102,7 +103,8 @@ class Jvm:
         if command is not None:
             # As spark-submit has it: Python workers must agree about hashes.
             environment["PYTHONHASHSEED"] = "0"
-        return self._begin(
+        return _begin(
+            self._begun,
             command or [str(home / "bin" / "spark-submit"), *words],
             environment,
             stdin=subprocess.PIPE,  # PythonGatewayServer ends when this is closed
@@ -116,33 +118,16 @@ class Jvm:
         `python/lib/pyspark.zip`. It has no bytecode, so each of ten processes compiles PySpark
         anew: half a second of a core each, and with that a third of a start.
         """
-        launcher = self._begin(
+        launcher = _begin(
+            self._begun,
             [java_command(), "-Xmx128m", "-cp", str(home / "jars" / "*"), *_LAUNCHER, *words],
             # The version, of all Sparks from 4.0 on, names folders that only a build of Spark has.
             {**os.environ, "SPARK_HOME": str(home), "SPARK_SCALA_VERSION": "2.13"},
-            stdin=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,  # spark-submit, which is asked then, says it again
         )
-        printed = None
-        while printed is None:  # not in one wait: a signal just before it would not end it
-            with suppress(subprocess.TimeoutExpired):
-                printed = launcher.communicate(timeout=LOOK_EVERY_S)[0]
         # A line with a null byte ends what Java itself may print; then each word ends with one.
-        command = printed.partition(b"\0\n")[2].decode().split("\0")[:-1]
+        command = _output(launcher).partition(b"\0\n")[2].decode().split("\0")[:-1]
         return command if launcher.returncode == 0 and command else None
-
-    def _begin(
-        self, words: list[str], environment: Mapping[str, str], stdin: int, stderr: int
-    ) -> subprocess.Popen[bytes]:
-        """Start a process that `_kill` knows, whenever a signal comes."""
-        # Python handles signals in the main thread only. So none can come between the start of
-        # the process, in another thread that this one waits for, and the note of it.
-        with ThreadPoolExecutor(1) as aside:
-            aside.submit(lambda: self._begun.append(subprocess.Popen(
-                words, stdin=stdin, stdout=subprocess.PIPE, stderr=stderr, env=environment,
-                start_new_session=True,
-            ))).result()  # fmt: skip
-        return self._begun[-1]
 
     def _await(self, path: Path) -> tuple[int, str]:
         """Return its port and its secret, once it has written them."""
@@ -168,17 +153,6 @@ class Jvm:
                 self._said.append(text)
                 if is_wanted:
                     sys.stderr.write(text)
-
-    def _kill(self) -> None:
-        """Kill what is left of it and of its launcher, and close their pipes."""
-        for process in self._begun:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-        if self._listening.is_alive():
-            self._listening.join(GONE_SECONDS_MAX)
-        for process in self._begun:
-            with process:  # its end closes the pipes and waits for the process
-                pass
 
 
 def java_command() -> str:
@@ -230,16 +204,14 @@ def require_java() -> int:
         SparkUnavailable: no Java, or one below 17; the text says what to do.
     """
     java, advice = java_command(), JAVA_ADVICE
+    begun: list[subprocess.Popen[bytes]] = []
     try:
-        said = subprocess.run(
-            [java, "-version"],
-            capture_output=True,
-            text=True,
-            timeout=JAVA_VERSION_SECONDS_MAX,
-            start_new_session=True,  # a terminal's Ctrl-C is for us alone
-        ).stderr
+        asked = _begin(begun, [java, "-version"], os.environ, stderr=subprocess.STDOUT)
+        said = _output(asked, JAVA_VERSION_SECONDS_MAX).decode(errors="replace")
     except (OSError, subprocess.TimeoutExpired):
         raise SparkUnavailable(f"{java} does not run: {advice}") from None
+    finally:
+        _end(begun)
     found = re.search(r'version "(?:1\.)?(\d+)', said)
     if found is None or int(found[1]) < JAVA_MIN:
         version = f"version {found[1]}" if found else "of an unknown version"
@@ -251,6 +223,46 @@ def first_error_line(output: Iterable[str]) -> str:
     """Return the first line that says what is wrong."""
     lines = (line.strip() for line in output if line.strip() and not line.startswith(_NOISE))
     return next(lines, "it says nothing")[:500]
+
+
+def _begin(
+    begun: list[subprocess.Popen[bytes]],
+    words: list[str],
+    environment: Mapping[str, str],
+    stderr: int,
+    stdin: int = subprocess.DEVNULL,
+) -> subprocess.Popen[bytes]:
+    """Start a process and note it, so that none is lost whenever a signal comes."""
+    # Python handles signals in the main thread only. So none can come between the start of the
+    # process, in another thread that this one waits for, and the note of it. In a session of its
+    # own a terminal's Ctrl-C does not reach it.
+    with ThreadPoolExecutor(1) as aside:
+        aside.submit(lambda: begun.append(subprocess.Popen(
+            words, stdin=stdin, stdout=subprocess.PIPE, stderr=stderr, env=environment,
+            start_new_session=True,
+        ))).result()  # fmt: skip
+    return begun[-1]
+
+
+def _output(process: subprocess.Popen[bytes], seconds_max: float = math.inf) -> bytes:
+    """Return what it has printed when it has ended."""
+    # Not in one long wait: a signal that comes just before it would not end it.
+    ends_at = time.monotonic() + seconds_max
+    while True:
+        try:
+            return process.communicate(timeout=LOOK_EVERY_S)[0]
+        except subprocess.TimeoutExpired:
+            if time.monotonic() > ends_at:
+                raise
+
+
+def _end(begun: Iterable[subprocess.Popen[bytes]]) -> None:
+    """Kill what is left of some processes, and close their pipes."""
+    for process in begun:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        with process:  # its end closes the pipes and waits for the process
+            pass
 
 
 def _is_ours_alone(settings: Mapping[str, str], home: Path) -> bool:

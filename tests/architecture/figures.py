@@ -51,9 +51,10 @@ BOUNDS = {
     # a loop with an order; the share of a file that is published; files
     # that tasks of Spark read by themselves: its CSV and its JSON; where an answer says rows begin;
     # looks at writes in steps, and bodies that are read as early as their headers; flushes that a
-    # timer leaves, in turns with all else; servers that are asked before Spark asks them.
+    # timer leaves, in turns with all else; servers that are asked before Spark asks them; processes
+    # of Java's that a signal at any moment ends as well.
     "product files": Bound(404),
-    "product lines": Bound(76_898),
+    "product lines": Bound(76_910),
     "entries in the root of app/": Bound(16),  # access is the newest room
     "files in the fullest folder": Bound(15),
     "longest import chain in app": Bound(16),  # a connection knows its certificate
