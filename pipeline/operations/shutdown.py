@@ -129,6 +129,25 @@ class Stop:
             raise CutOff(self.exit_code)
 
 
+@contextmanager
+def signals_held() -> Iterator[None]:
+    """Handle signals that come during the block at its end: none comes in the middle of it."""
+    if threading.current_thread() is not threading.main_thread():  # no other one handles signals
+        yield
+        return
+    came: list[int] = []
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    try:
+        for number in SIGNALS:
+            signal.signal(number, lambda held, frame: came.append(held))
+        yield
+    finally:
+        for number, action in before.items():
+            signal.signal(number, action)
+        for held in came:
+            signal.raise_signal(held)
+
+
 def say(line: str) -> None:
     """Print a line to standard output, at once."""
     sys.stdout.write(line + "\n")

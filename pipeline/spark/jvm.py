@@ -20,12 +20,12 @@ import tempfile
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Thread
 
 from tidegate.pipeline.errors import SparkUnavailable
+from tidegate.pipeline.operations.shutdown import signals_held
 
 JAVA_MIN = 17
 JAVA_VERSION_SECONDS_MAX = 30
@@ -233,15 +233,13 @@ def _begin(
     stdin: int = subprocess.DEVNULL,
 ) -> subprocess.Popen[bytes]:
     """Start a process and note it, so that none is lost whenever a signal comes."""
-    # Python handles signals in the main thread only. So none can come between the start of the
-    # process, in another thread that this one waits for, and the note of it. In a session of its
-    # own a terminal's Ctrl-C does not reach it.
-    with ThreadPoolExecutor(1) as aside:
-        aside.submit(lambda: begun.append(subprocess.Popen(
+    with signals_held():
+        process = subprocess.Popen(
             words, stdin=stdin, stdout=subprocess.PIPE, stderr=stderr, env=environment,
-            start_new_session=True,
-        ))).result()  # fmt: skip
-    return begun[-1]
+            start_new_session=True,  # a terminal's Ctrl-C is for us alone
+        )  # fmt: skip
+        begun.append(process)
+    return process
 
 
 def _output(process: subprocess.Popen[bytes], seconds_max: float = math.inf) -> bytes:

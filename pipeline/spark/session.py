@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from tidegate import HOME
 from tidegate.pipeline.errors import SparkUnavailable, innermost
+from tidegate.pipeline.operations.shutdown import signals_held
 from tidegate.pipeline.spark.jvm import LOOK_EVERY_S, Jvm, class_archive_options, require_java
 
 if TYPE_CHECKING:
@@ -210,7 +211,8 @@ def _aside(make: Callable[[], SparkSession]) -> SparkSession:
     # A thread of the pool is joined at the end of the block, so nothing outlives it.
     with warnings.catch_warnings(), ThreadPoolExecutor(1) as aside:
         try:
-            making = aside.submit(make)
+            with signals_held():  # or one could come before the pool knows its thread
+                making = aside.submit(make)
             while not wait([making], LOOK_EVERY_S).done:
                 pass  # not in one wait: a signal just before it would not end it
             return making.result()

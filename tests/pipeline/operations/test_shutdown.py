@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from tests.support.deadlines import HANGS_S
-from tidegate.pipeline.operations.shutdown import CutOff, Stop, complain, say
+from tidegate.pipeline.operations.shutdown import CutOff, Stop, complain, say, signals_held
 
 
 def test_signals_ask_for_the_end_during_listening() -> None:
@@ -92,3 +92,31 @@ def test_lines_go_out_and_complaints_go_beside(capsys: pytest.CaptureFixture[str
     say("so far")
     complain("no")
     assert capsys.readouterr() == ("so far\n", "tidegate: no\n")
+
+
+def test_a_signal_that_is_held_ends_nothing_before_the_block() -> None:
+    stop, asked = Stop(), []
+    with stop.listening(), pytest.raises(CutOff), stop.cutting_off(), signals_held():
+        asked += [signal.raise_signal(signal.SIGTERM), stop.asked]
+    assert asked == [None, False]
+    assert stop.asked
+
+
+def test_signals_are_handled_as_before_when_none_was_held() -> None:
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    with signals_held():
+        pass
+    assert before == [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+
+
+def test_other_threads_hold_nothing() -> None:
+    held: list[bool] = []
+
+    def work() -> None:
+        with signals_held():
+            held.append(True)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert held == [True]

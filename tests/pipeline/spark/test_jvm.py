@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -151,6 +154,29 @@ SIGNALS_AND_HANGS = 'echo $$ > "$0.pid"; kill -INT $PPID; exec sleep 1000'
 STARTS_DIRECTLY = """
 printf 'a note of Java\\n\\0\\n%s\\0-c\\0%s\\0' sh 'env > "$SEEN"; exit 1'
 """
+
+
+def test_a_signal_before_a_process_is_noted_leaves_nothing_behind(
+    spark_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[subprocess.Popen[bytes]] = []
+    popen = subprocess.Popen
+
+    def start(*given: Any, **more: Any) -> subprocess.Popen[bytes]:
+        process = popen(*given, **more)
+        begun.append(process)
+        signal.raise_signal(signal.SIGTERM)
+        return process
+
+    launcher_says(spark_home, "exec sleep 1000", monkeypatch)
+    monkeypatch.setattr(subprocess, "Popen", start)
+    stop = Stop()
+    with stop.listening(), pytest.raises(CutOff), stop.cutting_off():
+        Jvm(LOCAL)
+    stop = Stop()
+    with stop.listening(), pytest.raises(CutOff), stop.cutting_off():
+        require_java()
+    assert [is_gone(process.pid) for process in begun] == [True, True]
 
 
 @pytest.mark.parametrize("signals", [nullcontext, signals_that_end_no_wait])
