@@ -47,7 +47,7 @@ class LineReader:
 
     @classmethod
     def of(cls, spec: KeySpec) -> LineReader | None:
-        """Compile a reader; None for a key that no struct can have, such as places in an array."""
+        """Compile a reader; None for a key that has no struct, such as places in an array."""
         if not spec:
             return cls(_check_syntax, None)
         record = _record_type(tuple(path.steps for path in spec.paths))
@@ -115,7 +115,7 @@ class _Record(NamedTuple):
 
 @keep_first
 def _record_type(paths: tuple[tuple[Step, ...], ...]) -> _Record | None:
-    """Return the struct of these fields; None where msgspec has none."""
+    """Return the struct of these fields; None where there is none."""
     below: dict[str, list[tuple[Step, ...]]] = {}
     for path in paths:
         name = path[0]

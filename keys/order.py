@@ -114,7 +114,6 @@ def _column(text: str, position: int) -> Column:
     )
 
 
-# A window ranks every message: its decoder is compiled once.
 def _rank(column: Column, text: bytes | None) -> _Ascending:
     """Rank nulls, then numbers, then strings: pairs of different kinds differ in the first item."""
     if text is None or text == b"null" or text[:1] == b"{":

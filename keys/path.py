@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, wraps
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
@@ -17,9 +17,10 @@ from jsonpath_ng.parser import JsonPathParser
 from tidegate.keys.errors import PathInvalid
 
 TEXT_LENGTH_MAX = 1_024
-TYPES_MAX = 4_096  # of 3 KiB each
+TYPES_MAX = 4_096
+TYPE_FIELDS_MAX = 32  # a type of so many takes some 5 KiB
 
-_Fields = TypeVar("_Fields", bound=Hashable)
+_Fields = TypeVar("_Fields", bound=tuple[Any, ...])
 _Made = TypeVar("_Made")
 
 
@@ -140,18 +141,22 @@ def _one_step(step: Step) -> Getter:
     return member
 
 
-def keep_first(make: Callable[[_Fields], _Made]) -> Callable[[_Fields], _Made | None]:
-    """Keep what `make` returns for the first `TYPES_MAX` arguments; return None for any other.
+def keep_first(make: Callable[[_Fields], _Made | None]) -> Callable[[_Fields], _Made | None]:
+    """Keep the first `TYPES_MAX` types that `make` returns; return None where it makes no more.
 
-    It makes types, in 0.1 ms each, and the same fields come with each topic and subscription. A
-    type is a ring of objects, which a collection may never visit again. So none is dropped, and
-    who asks for ever new fields gets a slower way in the end, and no more memory.
+    A type takes 0.1 ms to make, and the same fields come with each topic and subscription. It is a
+    ring of objects, which a collection may never visit again, so none is dropped. Who asks for ever
+    new fields, or for very many, gets a slower way and no more memory.
     """
     kept: dict[_Fields, _Made] = {}
 
+    @wraps(make)
     def found(fields: _Fields) -> _Made | None:
-        if fields not in kept and len(kept) < TYPES_MAX:
-            kept[fields] = make(fields)
+        if fields not in kept and len(kept) < TYPES_MAX and len(fields) <= TYPE_FIELDS_MAX:
+            made = make(fields)
+            if made is None:
+                return None
+            kept[fields] = made
         return kept.get(fields)
 
     return found

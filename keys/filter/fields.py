@@ -107,7 +107,7 @@ class Fields:
 
 @keep_first
 def _row_decoder(heads: tuple[Step, ...]) -> Callable[[bytes], Any] | None:
-    """Return a decoder of top-level fields; None if a name or index needs the slower way."""
+    """Return a decoder of top-level fields; None where they are read the slower way."""
     names = {f"f{index}": head for index, head in enumerate(heads)}
     attributes: list[tuple[str, Any, None]] = [(name, Any, None) for name in names]
     try:
