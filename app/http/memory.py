@@ -55,7 +55,7 @@ def freeze_survivors() -> None:
     Modules, models and routes are 200,000 objects, 10,000 subscribers are 260,000, as many topics
     740,000. A collection that visits them all holds the loop for 60 to 350 ms, in which nobody is
     served. So whatever survives one is left alone from then on, by freezing it. Counts of
-    references free it: what lives long here is in no cycle when it ends, which tests hold.
+    references free it, so what lives long here should be in no cycle when it ends.
     """
     gc.callbacks.append(_keep_survivors)
     gc.collect()  # or garbage of the start would be kept for ever

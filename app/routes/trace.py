@@ -197,6 +197,7 @@ class TraceStream(EventSourceResponse):
         self._heartbeat_s = gateway.settings.heartbeat.seconds
         self._watchers = gateway.driver.engine.watchers
         self._recorder = begin_recording(self._watchers, subscriber, began, self._woken.set)
+        self._trace = Trace()
         self._text = TraceText(subscriber.topic.definition.kind, began)
         super().__init__(self._events(), ping=0, sep="\n", headers={"Cache-Control": "no-store"})
 
@@ -207,11 +208,12 @@ class TraceStream(EventSourceResponse):
             await super().__call__(scope, receive, send)
         finally:
             end_recording(self._watchers, self._recorder)
+            self._trace.close()
 
     async def _events(self) -> AsyncIterator[bytes]:
         # Decisions are found by making the calls again, here and not in the engine: its cost is the
         # reader's.
-        trace, clock = Trace(), asyncio.get_running_loop().time
+        trace, clock = self._trace, asyncio.get_running_loop().time
         pulse = Heartbeat(self._heartbeat_s, clock())
         while True:
             if self._ending is not None and (reason := self._ending()) is not None:

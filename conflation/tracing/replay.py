@@ -64,6 +64,11 @@ class Trace:
         self.ended: str | None = None
         self._replay: TraceReplay | None = None
 
+    def close(self) -> None:
+        """Let go of the engine at the end."""
+        if self._replay is not None:
+            self._replay.close()
+
     def decisions(self, call: Call) -> Iterator[Decision]:
         """Make a call again; yield the decisions in it, one after the other."""
         if isinstance(call, Copied):
@@ -71,6 +76,7 @@ class Trace:
             before, self._replay = self._replay, TraceReplay(call)
             if before is not None:
                 yield from self._replay.follows(before, call.now)
+                before.close()
             return
         if isinstance(call, Ended):
             self.ended = call.reason
@@ -102,6 +108,11 @@ class TraceReplay:
         self._engine = Engine(sessions_max=1, subscriptions_max=1)
         self._engine.import_subscriber(self.subscriber)
         self._observer = DecisionObserver(self.subscriber)
+
+    def close(self) -> None:
+        """End the subscriber, as its engine is a ring of objects until then."""
+        self._engine.close_session(self.subscriber.member.session)
+        self._engine.drop_topic(self.subscriber.topic.name)
 
     def again(self, call: Call) -> Iterator[Decision]:
         """Make one call again; yield the decisions in it."""
