@@ -177,17 +177,19 @@ def test_types_are_made_for_the_first_fields_and_never_dropped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("tidegate.keys.path.TYPES_MAX", 2)
-    made: list[str] = []
+    monkeypatch.setattr("tidegate.keys.path.TYPE_FIELDS_MAX", 2)
+    made: list[tuple[str, ...]] = []
 
     @keep_first
-    def make(name: str) -> object:
-        made.append(name)
-        return object()
+    def make(names: tuple[str, ...]) -> object:
+        made.append(names)
+        return None if names == ("odd",) else object()
 
-    first = make("a")
-    assert [make(name) is None for name in ("a", "b", "c", "b", "c")] == [0, 0, 1, 0, 1]
-    assert make("a") is first
-    assert made == ["a", "b"]
+    first = make(("a",))
+    asked = [("odd",), ("a", "b", "c"), ("b", "c"), ("d",), ("b", "c"), ("d",)]
+    assert [make(names) is None for names in asked] == [True, True, False, True, False, True]
+    assert make(("a",)) is first
+    assert made == [("a",), ("odd",), ("b", "c")]
 
 
 def test_fields_beyond_those_are_read_a_slower_way(monkeypatch: pytest.MonkeyPatch) -> None:
