@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
@@ -145,7 +146,7 @@ def signals_held() -> Iterator[None]:
         for number, action in before.items():
             signal.signal(number, action)
         for held in came:
-            signal.raise_signal(held)
+            os.kill(os.getpid(), held)  # to the process: this thread may have blocked it
 
 
 def say(line: str) -> None:

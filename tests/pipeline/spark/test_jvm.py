@@ -156,8 +156,11 @@ printf 'a note of Java\\n\\0\\n%s\\0-c\\0%s\\0' sh 'env > "$SEEN"; exit 1'
 """
 
 
+@pytest.mark.parametrize("signals", [nullcontext, signals_that_end_no_wait])
 def test_a_signal_before_a_process_is_noted_leaves_nothing_behind(
-    spark_home: Path, monkeypatch: pytest.MonkeyPatch
+    spark_home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    signals: Callable[[], AbstractContextManager[None]],
 ) -> None:
     begun: list[subprocess.Popen[bytes]] = []
     popen = subprocess.Popen
@@ -165,16 +168,16 @@ def test_a_signal_before_a_process_is_noted_leaves_nothing_behind(
     def start(*given: Any, **more: Any) -> subprocess.Popen[bytes]:
         process = popen(*given, **more)
         begun.append(process)
-        signal.raise_signal(signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGINT)
         return process
 
     launcher_says(spark_home, "exec sleep 1000", monkeypatch)
     monkeypatch.setattr(subprocess, "Popen", start)
     stop = Stop()
-    with stop.listening(), pytest.raises(CutOff), stop.cutting_off():
+    with stop.listening(), signals(), pytest.raises(CutOff), stop.cutting_off():
         Jvm(LOCAL)
     stop = Stop()
-    with stop.listening(), pytest.raises(CutOff), stop.cutting_off():
+    with stop.listening(), signals(), pytest.raises(CutOff), stop.cutting_off():
         require_java()
     assert [is_gone(process.pid) for process in begun] == [True, True]
 
