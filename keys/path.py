@@ -153,8 +153,7 @@ def keep_first(make: Callable[[_Fields], _Made | None]) -> Callable[[_Fields], _
     @wraps(make)
     def found(fields: _Fields) -> _Made | None:
         if fields not in kept and len(kept) < TYPES_MAX and len(fields) <= TYPE_FIELDS_MAX:
-            made = make(fields)
-            if made is None:
+            if (made := make(fields)) is None:
                 return None
             kept[fields] = made
         return kept.get(fields)
