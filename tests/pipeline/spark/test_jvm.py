@@ -129,13 +129,21 @@ def test_a_java_that_does_not_start_is_an_error_with_its_first_line(spark_home: 
         Jvm({})
 
 
+Signals = Callable[[], AbstractContextManager[None]]
+
+
+def exit_code_at_cut_off(work: Callable[[], object], signals: Signals = nullcontext) -> int:
+    """The exit code of a command that a signal cuts off in its work."""
+    stop = Stop()
+    with stop.listening(), signals(), pytest.raises(CutOff), stop.cutting_off():
+        work()
+    return stop.exit_code
+
+
 def test_a_signal_in_the_middle_of_its_start_leaves_nothing_behind(spark_home: Path) -> None:
     submit_does(spark_home, "kill -INT $PPID; exec sleep 1000")
-    stop = Stop()
-    with stop.listening(), pytest.raises(CutOff), stop.cutting_off():
-        Jvm({})
+    assert exit_code_at_cut_off(lambda: Jvm({})) == 130
     assert is_gone(pid(spark_home))
-    assert stop.exit_code == 130
 
 
 def launcher_says(folder: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,7 +168,7 @@ printf 'a note of Java\\n\\0\\n%s\\0-c\\0%s\\0' sh 'env > "$SEEN"; exit 1'
 def test_a_signal_before_a_process_is_noted_leaves_nothing_behind(
     spark_home: Path,
     monkeypatch: pytest.MonkeyPatch,
-    signals: Callable[[], AbstractContextManager[None]],
+    signals: Signals,
 ) -> None:
     begun: list[subprocess.Popen[bytes]] = []
     popen = subprocess.Popen
@@ -173,12 +181,8 @@ def test_a_signal_before_a_process_is_noted_leaves_nothing_behind(
 
     launcher_says(spark_home, "exec sleep 1000", monkeypatch)
     monkeypatch.setattr(subprocess, "Popen", start)
-    stop = Stop()
-    with stop.listening(), signals(), pytest.raises(CutOff), stop.cutting_off():
-        Jvm(LOCAL)
-    stop = Stop()
-    with stop.listening(), signals(), pytest.raises(CutOff), stop.cutting_off():
-        require_java()
+    for work in (lambda: Jvm(LOCAL), require_java):
+        assert exit_code_at_cut_off(work, signals) == 130
     assert [is_gone(process.pid) for process in begun] == [True, True]
 
 
@@ -186,12 +190,10 @@ def test_a_signal_before_a_process_is_noted_leaves_nothing_behind(
 def test_a_signal_in_the_middle_of_its_launcher_leaves_nothing_behind(
     spark_home: Path,
     monkeypatch: pytest.MonkeyPatch,
-    signals: Callable[[], AbstractContextManager[None]],
+    signals: Signals,
 ) -> None:
     launcher_says(spark_home, SIGNALS_AND_HANGS, monkeypatch)
-    stop = Stop()
-    with stop.listening(), signals(), pytest.raises(CutOff), stop.cutting_off():
-        Jvm(LOCAL)
+    assert exit_code_at_cut_off(lambda: Jvm(LOCAL), signals) == 130
     assert is_gone(int((spark_home / "bin/java.pid").read_text()))
     assert not (spark_home / "words").exists()
 
