@@ -54,7 +54,7 @@ PIP_LOOKS = {"PIP_DRY_RUN": "1", "PIP_NO_BUILD_ISOLATION": "0"}
 
 It builds with what is there, which is what 0 says: a dry run would leave another place empty.
 """
-USUAL = "http://127.0.0.1:8080"
+USUAL_PORTS = re.compile(r"\b(?:8080|8001|5173)\b")
 
 
 class PageRun:
@@ -63,7 +63,7 @@ class PageRun:
     def __init__(self, address: str, folder: Path) -> None:
         self.address = address
         self.folder = folder
-        self.port = str(lasting_port())  # of the reader's own server, 8001 or 5173 on the pages
+        self.port = str(lasting_port())
         self.beside: list[tuple[subprocess.Popen[bytes], Path]] = []
         self.printed: Path | None = None
         self.variables = PIP_LOOKS
@@ -80,9 +80,7 @@ class PageRun:
         self.shows(f"Tidegate listens on {self.address}")
 
     def run(self, block: Block) -> None:
-        text = block.text.replace(USUAL, self.address)
-        text = text.replace("localhost:8080", f"localhost:{urlsplit(self.address).port}")
-        text = text.replace("8001", self.port).replace("5173", self.port)
+        text = with_ports(block.text, str(urlsplit(self.address).port), self.port)
         text = re.sub(r"(\$PWD/)?\.venv/bin", str(BIN), text)
         match "serves" if block.mark == "serves" else block.language:
             case "sh":
@@ -177,6 +175,12 @@ def read(language: str, text: str) -> None:
             raise AssertionError(f"nothing runs a block of {language}")
 
 
+def with_ports(text: str, gateway: str, own: str) -> str:
+    """Return a block that reaches the gateway, and the reader's own server, at these ports."""
+    # In one pass: a port that was put in may hold the digits of another.
+    return USUAL_PORTS.sub(lambda found: gateway if found[0] == "8080" else own, text)
+
+
 def pattern_of(line: str) -> re.Pattern[str]:
     """A line of a page, in which `…` stands for anything; spaces between columns do not count."""
     words = re.split(r"(…|\s+)", line.strip())
@@ -217,6 +221,12 @@ def test_blocks_that_another_test_runs_are_read_there() -> None:
     assert [
         name for name in named if "block_run_by(__file__)" not in (ROOT / name).read_text()
     ] == []
+
+
+def test_a_port_that_was_put_in_is_left() -> None:
+    ports = "http://127.0.0.1:8080 localhost:5173 --port 8001"
+    put_in = with_ports(ports, "51730", "18001")
+    assert put_in == "http://127.0.0.1:51730 localhost:18001 --port 18001"
 
 
 def test_every_fence_is_a_block() -> None:
