@@ -30,6 +30,25 @@ from tidegate.clients.gateway import Gateway
 
 pytestmark = pytest.mark.browser
 
+SLOW_LOOKS = """() => {
+    const usual = window.fetch;
+    window.under_way = 0;
+    window.overlaps = 0;
+    const held = new Promise((go) => (window.let_go = go));
+    let begin;
+    window.begun = new Promise((go) => (begin = go));
+    window.fetch = async (address, asked) => {
+        if (!String(address).endsWith("/v1/topics/orders")) return usual(address, asked);
+        if (asked?.method === "DELETE") window.overlaps += window.under_way;
+        if ((asked?.method ?? "GET") !== "GET") return usual(address, asked);
+        window.under_way += 1;
+        begin();
+        await held;
+        return usual(address, asked).finally(() => (window.under_way -= 1));
+    };
+}"""
+"""Holds each look at a topic until it is let go, and counts those that a deletion overlaps."""
+
 
 def test_sessions_show_what_each_is_sent_and_can_be_changed(page: Page, prices: Gateway) -> None:
     with Publisher(prices), Reader(prices, "conflation=auto,min=1s") as reader:
@@ -103,6 +122,33 @@ def test_a_topic_is_made_checked_changed_and_deleted(page: Page, gateway: Gatewa
     page.get_by_role("button", name="Delete it").click()
     expect(page.get_by_text("orders is deleted")).to_be_visible()
     assert gateway.find_topic("orders") is None
+
+
+def test_no_look_at_a_topic_overlaps_its_deletion(page: Page, gateway: Gateway) -> None:
+    gateway.put_topic("orders", {"key": ["/id"]})
+    visit(page, gateway, "topics?topic=orders")
+    expect(page.get_by_role("region", name="orders")).to_contain_text("served")
+    page.evaluate(SLOW_LOOKS)
+    page.evaluate("window.begun")
+    page.get_by_role("button", name="Delete").click()
+    page.get_by_role("button", name="Delete it").click()
+    page.evaluate("window.let_go()")
+    expect(page.get_by_text("orders is deleted")).to_be_visible()
+    assert page.evaluate("window.overlaps") == 0
+
+
+def test_a_topic_that_somebody_else_deletes_is_called_gone(
+    chromium: Browser, gateway: Gateway
+) -> None:
+    page = chromium.new_page()  # the browser reports the answer of 404, as it should
+    gateway.put_topic("orders", {"key": ["/id"]})
+    visit(page, gateway, "topics?topic=orders")
+    region = page.get_by_role("region", name="orders")
+    expect(region).to_contain_text("served")
+    gateway.delete_topic("orders")
+    expect(region).to_contain_text("gone")
+    expect(region).not_to_contain_text("served")
+    page.close()
 
 
 def test_messages_are_published_and_records_removed(page: Page, prices: Gateway) -> None:

@@ -209,10 +209,11 @@ export async function confirmed(question, yes) {
  * Call a function now and then, not while the page is hidden; call the answer to stop.
  *
  * The next call begins after the answer to the last, so a slow gateway is not asked twice at once.
+ * Await the stop where a call that is under way must have ended.
  *
  * @param {number} ms
  * @param {() => Promise<void> | void} look
- * @returns {() => void}
+ * @returns {() => Promise<void>}
  */
 export function every(ms, look) {
   let isOver = false;
@@ -227,12 +228,13 @@ export function every(ms, look) {
         if (error instanceof TypeError || error instanceof ReferenceError) console.error(error);
       }
     }
-    if (!isOver) timer = setTimeout(run, ms);
+    if (!isOver) timer = setTimeout(() => (running = run()), ms);
   };
-  void run();
+  let running = run();
   return () => {
     isOver = true;
     clearTimeout(timer);
+    return running;
   };
 }
 

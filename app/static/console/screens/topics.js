@@ -17,6 +17,7 @@ import { parse, Problem } from "/client.js";
 const LIST_MS = 4_000;
 const FIGURES_MS = 1_000;
 const LAST_VALUES = 50;
+const GONE = 404;
 const CHANGED_MEANWHILE = 412;
 /** No definition has this tag, so a request with it changes nothing: the gateway reads the definition first. */
 const NO_TAG = '"dry-run"';
@@ -104,7 +105,7 @@ class TopicCard {
       this.#text.value = pretty({ key: ["/id"], description: "" });
       name.focus();
     } else {
-      this.#stop = every(FIGURES_MS, () => this.#look());
+      this.#begin();
       void this.#load();
     }
   }
@@ -114,7 +115,7 @@ class TopicCard {
   #isNew;
   #changed;
   #values;
-  #stop = () => {};
+  #stop = () => Promise.resolve();
   #facts = h("dl", { class: "facts" });
   #text = h("textarea", { rows: 15, spellcheck: "false" });
   #verdict = h("div", { role: "status" });
@@ -124,8 +125,12 @@ class TopicCard {
   #before = { messages: 0, at: 0 };
 
   close() {
-    this.#stop();
+    void this.#stop();
     this.#values.close();
+  }
+
+  #begin() {
+    this.#stop = every(FIGURES_MS, () => this.#look());
   }
 
   get #path() {
@@ -158,7 +163,15 @@ class TopicCard {
   }
 
   async #look() {
-    const now = await this.#link.gateway.topic(this.#topic);
+    let now;
+    try {
+      now = await this.#link.gateway.topic(this.#topic);
+    } catch (error) {
+      if (!(error instanceof Problem) || error.status !== GONE) throw error;
+      void this.#stop();
+      this.#facts.replaceChildren(h("dt", {}, "gone"), h("dd", { class: "problem" }, reasonOf(error)));
+      return;
+    }
     const at = performance.now();
     const rate = this.#before.at > 0 ? (1_000 * (now.messages_in - this.#before.messages)) / (at - this.#before.at) : NaN;
     this.#before = { messages: now.messages_in, at };
@@ -224,7 +237,14 @@ class TopicCard {
 
   async #delete() {
     if (!(await confirmed(`Delete ${this.#topic} with its records and its journal?`, "Delete it"))) return;
-    await this.#link.change("DELETE", this.#path, { headers: { "If-Match": this.#etag } });
+    // A look that overlaps would ask for a topic that is gone.
+    await this.#stop();
+    try {
+      await this.#link.change("DELETE", this.#path, { headers: { "If-Match": this.#etag } });
+    } catch (error) {
+      if (this.element.isConnected) this.#begin();
+      throw error;
+    }
     this.close();
     this.element.replaceChildren(h("p", { class: "hint" }, `${this.#topic} is deleted.`));
     await this.#changed();
