@@ -149,6 +149,8 @@ def test_panels_are_kept_in_layouts_and_links(page: Page, prices: Gateway) -> No
     expect(page.get_by_role("region", name="prices")).to_have_count(1)
     page.get_by_label("Saved layouts").select_option("mine")
     expect(page.get_by_role("region", name="prices")).to_have_count(2)
+    first = page.get_by_role("grid", name="Records").first
+    expect(first).to_have_attribute("aria-rowcount", "41")
     with page.expect_download() as download:
         page.get_by_role("button", name="CSV").first.click()
     lines = Path(download.value.path()).read_text().splitlines()
