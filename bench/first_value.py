@@ -68,8 +68,16 @@ def first_value(commands: Path, folder: Path) -> None:
         head = {"Content-Type": "application/json"}
         definition = b'{"key": ["/symbol"]}'
         urlopen(Request(topic, definition, head, method="PUT"), timeout=ANSWER_S_MAX).close()
-        wish = ["prices", "--options", "conflation=500ms", "--count", "1", "--gateway", address]
-        subscribe = begin(stack, folder, tidegate, "subscribe", *wish)
+        arguments = [
+            "prices",
+            "--options",
+            "conflation=500ms",
+            "--count",
+            "1",
+            "--gateway",
+            address,
+        ]
+        subscribe = begin(stack, folder, tidegate, "subscribe", *arguments)
         # A message published earlier would come in the snapshot, and not be conflated.
         await_subscription(topic)
         publish = [tidegate, "publish", "prices", "--gateway", address]

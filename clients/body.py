@@ -18,7 +18,7 @@ import httpx2
 CHUNKS_WAITING_MAX = 8  # httpx2 gives what one read of the socket gave, at most 64 KiB
 
 
-class Silence(Exception):
+class BodyTimeout(Exception):
     """No bytes came within the given time."""
 
 
@@ -54,13 +54,13 @@ class BodyReader:
         """Return the next bytes, or None at the end.
 
         Raises:
-            Silence: no bytes came for `seconds_max`.
+            BodyTimeout: no bytes came for `seconds_max`.
             httpx2.TransportError: the connection was lost.
         """
         try:
             arrived = self._arrived.get(timeout=seconds_max)
         except queue.Empty:
-            raise Silence from None
+            raise BodyTimeout from None
         if isinstance(arrived, Exception):
             raise arrived
         return arrived

@@ -13,7 +13,7 @@ from tidegate.clients.administration import Administration
 from tidegate.clients.answers import Fields, Journal, Published, TopicsPage
 from tidegate.clients.errors import GatewayProblem
 from tidegate.clients.live.live import Live
-from tidegate.clients.live.wish import Wish
+from tidegate.clients.live.request import LiveRequest
 from tidegate.clients.publishing.outbox import DELIVERY_S, LIMITS, Batch, Limits, Outbox
 from tidegate.clients.publishing.publisher import Publisher
 from tidegate.clients.requests import NDJSON, Post, RecordKey, new_key, subscribing, topic_path
@@ -335,13 +335,13 @@ class Gateway:
             removals: ask for removals; by default where the topic has keys.
             trouble: called with a sentence when the connection is lost; see Subscription.
         """
-        wish = Wish(topic, options, filter_text, order_by, command, deltas, removals)
+        request = LiveRequest(topic, options, filter_text, order_by, command, deltas, removals)
 
         def subscribe(params: Mapping[str, str]) -> Subscription:
             stream = Stream.of(topic, params, trouble=trouble)
             return self._subscription(topic, params, stream)
 
-        return Live(wish, subscribe)
+        return Live(request, subscribe)
 
     def open_session(
         self,

@@ -9,7 +9,7 @@ from typing import Self
 
 import httpx2
 
-from tidegate.clients.body import BodyReader, Silence
+from tidegate.clients.body import BodyReader, BodyTimeout
 from tidegate.clients.errors import (
     GatewayProblem,
     GatewayUnreachable,
@@ -100,7 +100,7 @@ class Subscription(Streamed):
             seconds = min(seconds, max(0.0, self._ends_at - time.monotonic()))
         try:
             return body.read(seconds)
-        except Silence:
+        except BodyTimeout:
             if self._finished():
                 return None
             raise StreamLost(f"the stream was silent for {seconds:.0f} s") from None

@@ -357,8 +357,8 @@ class Engine:
 
     def stats(self, names: Iterable[str] | None = None) -> EngineStats:
         """Return all counters, with those of every topic or of the named ones."""
-        reliefs = self._queue_limits.counts()
-        return self._accounting.of_engine(len(self._registry), self._flushes, reliefs, names)
+        remedies = self._queue_limits.counts()
+        return self._accounting.of_engine(len(self._registry), self._flushes, remedies, names)
 
     def topic_stats(self, name: str) -> TopicStats:
         """Return the counters of one known topic."""

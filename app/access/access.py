@@ -53,7 +53,7 @@ Ask = Callable[[str, bytes], Awaitable[bytes]]
 """Asks a gateway, and returns its answer: empty if it is not there."""
 
 
-class Look(Protocol):
+class StreamCheck(Protocol):
     """What looks at the streams that run, now and then."""
 
     def __call__(self, access: Access, *, are_new: bool, are_revoked: bool) -> None:
@@ -264,9 +264,9 @@ class Access:
         self._reload.set()
 
     @asynccontextmanager
-    async def watching(self, look: Look) -> AsyncIterator[None]:
-        """Read changed keys and policies, and call `look` every second, while the block runs."""
-        tasks = [asyncio.create_task(self._watch(look), name="look at keys and policy")]
+    async def watching(self, check: StreamCheck) -> AsyncIterator[None]:
+        """Read changed keys and policies, and call `check` every second, while the block runs."""
+        tasks = [asyncio.create_task(self._watch(check), name="look at keys and policy")]
         if self._keys.is_remote:
             # By itself: an issuer that is slow to answer must not keep revoked subjects going.
             tasks.append(asyncio.create_task(self._watch_address(), name="ask for keys"))
@@ -281,13 +281,13 @@ class Access:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _watch(self, look: Look) -> None:
+    async def _watch(self, check: StreamCheck) -> None:
         while True:
             try:
                 self._refresh()
                 (changes, revoked), seen = self._looked_at, self._state()
                 self._looked_at = -1, None  # a look that fails leaves all to the next one
-                look(self, are_new=seen[0] != changes, are_revoked=seen[1] != revoked)
+                check(self, are_new=seen[0] != changes, are_revoked=seen[1] != revoked)
                 self._looked_at = seen
             except Exception:
                 # The next look may succeed; without any, revoked subjects would go on for ever.

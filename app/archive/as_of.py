@@ -25,7 +25,7 @@ logger = logging.getLogger("tidegate.archive")
 FRAMES_AT_ONCE = 2_000
 
 
-class Past(NamedTuple):
+class PastRecords(NamedTuple):
     """Records at a past position, ordered by last change; tombstones may be among them."""
 
     bookmark: Bookmark
@@ -46,7 +46,7 @@ def time_of(text: str) -> int:
 
 async def records_as_of(
     topic: Topic, kind: Kind, time_ms: int, now_ms: int, archive: Archive | None
-) -> Past:
+) -> PastRecords:
     """Return the newest message of each key that was published by `time_ms`.
 
     Raises:
@@ -61,7 +61,7 @@ async def records_as_of(
         (at for at, frame in enumerate(frames) if frame.timestamp_ms > time_ms), None
     )
     if first_later is None and (frames or time_ms >= now_ms):
-        return Past(Bookmark(epoch, head), board)
+        return PastRecords(Bookmark(epoch, head), board)
     # The time is before or after everything that the journal has. The records may have changed in
     # messages that it dropped, or in an earlier epoch.
     if not first_later and (dropped or archive is not None):
@@ -78,7 +78,7 @@ async def records_as_of(
     records = await in_turns(in_pieces(board, CHEAP * FRAMES_AT_ONCE, unchanged))
     records += [known[text] for text in changed & known.keys()]
     bookmark = Bookmark(epoch, dropped + (first_later or 0))
-    return Past(bookmark, await _present_in_order(records))
+    return PastRecords(bookmark, await _present_in_order(records))
 
 
 async def _split_journal(
@@ -97,16 +97,16 @@ async def _split_journal(
     return changed, known
 
 
-async def _before(topic: Topic, kind: Kind, time_ms: int, archive: Archive | None) -> Past:
+async def _before(topic: Topic, kind: Kind, time_ms: int, archive: Archive | None) -> PastRecords:
     """Return the records at a time before the journal."""
     if archive is None:
         raise BookmarkExpired("the journal does not reach back to this time")
     # In two steps, as the time is in the files and the state is by position.
     bookmark = await _find_bookmark(topic, time_ms, archive)
     if not bookmark.offset:
-        return Past(bookmark, [])
+        return PastRecords(bookmark, [])
     found = await _state(topic.name, bookmark.epoch, bookmark.offset, kind, archive, None)
-    return Past(bookmark, await _present_in_order(list(found.values())))
+    return PastRecords(bookmark, await _present_in_order(list(found.values())))
 
 
 async def _find_bookmark(topic: Topic, time_ms: int, archive: Archive) -> Bookmark:

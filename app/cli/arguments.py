@@ -101,7 +101,7 @@ order_by_option = click.option(
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class GatewayContext:
     """A gateway of the contexts file: one address or several, and the file of its token."""
 
     gateway: str | list[str]
@@ -123,14 +123,14 @@ def connect(gateway: str, patience_s: float = 0.0) -> Gateway:
     source = context and context.get_parameter_source("gateway")
     named = GATEWAY_VARIABLE if source is ParameterSource.ENVIRONMENT else "--gateway"
     try:
-        place = _named_place(gateway) or Place(gateway)
+        place = _named_place(gateway) or GatewayContext(gateway)
         token = _token(context, place.token_file)
         return Gateway(place.gateway, patience_s=patience_s, token=token)
     except ValueError as error:
         raise click.BadParameter(f"{error}.", ctx=context, param_hint=named) from None
 
 
-def _named_place(name: str) -> Place | None:
+def _named_place(name: str) -> GatewayContext | None:
     """Return the gateway of this name; None for an address, or without a file of names.
 
     Raises:
@@ -145,7 +145,7 @@ def _named_place(name: str) -> Place | None:
     if not file.is_file():
         return None
     try:
-        places = msgspec.toml.decode(file.read_bytes(), type=dict[str, Place])
+        places = msgspec.toml.decode(file.read_bytes(), type=dict[str, GatewayContext])
     except (OSError, msgspec.DecodeError) as error:
         raise ValueError(f"{file}: {error}") from None
     if name not in places:

@@ -8,13 +8,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Self
 
 import msgspec
-from pydantic import (
-    Field,
-    ValidationInfo,
-    field_serializer,
-    field_validator,
-    model_validator,
-)
+from pydantic import Field, ValidationInfo, field_serializer, field_validator, model_validator
 
 from tidegate.app.definitions.fields import (
     Expiration,
@@ -33,13 +27,7 @@ from tidegate.app.definitions.schema import Schema, SchemaField
 from tidegate.app.http.bodies import Strict, invalid, read
 from tidegate.app.http.problems import Problem
 from tidegate.conflation import definition as conflation_definition
-from tidegate.conflation.definition import (
-    CONFLATING,
-    Definition,
-    Kind,
-    Priority,
-    QueuePolicy,
-)
+from tidegate.conflation.definition import CONFLATING, Definition, Kind, Priority, QueuePolicy
 from tidegate.conflation.options.table import Options
 from tidegate.keys.errors import JsonInvalid
 from tidegate.keys.jsontext import check_json, decoded

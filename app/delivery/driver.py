@@ -18,7 +18,7 @@ from tidegate.app.delivery.backpressure import (
 )
 from tidegate.app.delivery.compression import coding_of
 from tidegate.app.delivery.encoding import Style
-from tidegate.app.delivery.fanout import CohortWriter, Seat
+from tidegate.app.delivery.fanout import CohortWriter, Recipient
 from tidegate.app.delivery.group_send import GroupSend
 from tidegate.app.delivery.notices import WriteContext
 from tidegate.app.delivery.scheduler import StreamScheduler, Wakeup
@@ -225,23 +225,25 @@ class Driver:
         self._backpressure.taken(session)
         self.settle()
 
-    def enter_cohort(self, seat: Seat, style: Style, heartbeat_s: float) -> CohortWriter | None:
+    def enter_cohort(
+        self, recipient: Recipient, style: Style, heartbeat_s: float
+    ) -> CohortWriter | None:
         """Let a stream that has nothing to take be written to with others; None: it is unlike."""
-        coding = coding_of(seat.encoder)
-        cohort = self.engine.gather(seat.session, (style.variant, coding))
+        coding = coding_of(recipient.encoder)
+        cohort = self.engine.gather(recipient.session, (style.variant, coding))
         if cohort is None:
             return None
         writer = self._cohorts.get(cohort)
         if writer is None:
             writer = self._new_writer(cohort, style, coding=coding, heartbeat_s=heartbeat_s)
             self._cohorts[cohort] = writer
-        writer.enter(seat)
+        writer.enter(recipient)
         return writer
 
-    def leave_cohort(self, seat: Seat, writer: CohortWriter) -> int:
+    def leave_cohort(self, recipient: Recipient, writer: CohortWriter) -> int:
         """Let a stream write by itself; return the bytes that it got with its cohort."""
-        got_bytes = writer.leave(seat)
-        self.engine.part(seat.session)
+        got_bytes = writer.leave(recipient)
+        self.engine.part(recipient.session)
         if writer.is_empty:
             del self._cohorts[writer.cohort]
         self.settle()

@@ -51,8 +51,8 @@ def shared_chunk(text: bytes, coding: Coding) -> SharedChunk:
     return SharedChunk(text, chunk(body), len(body))
 
 
-class Seat:
-    """The place of a stream in a cohort.
+class Recipient:
+    """A stream as a cohort writes to it.
 
     Args:
         session: of the stream.
@@ -123,10 +123,10 @@ class CohortWriter:
         self._scheduler = scheduler
         self._heartbeat_s = heartbeat_s
         # Side by side. A stream that leaves is struck out in both, one that drains in the latter.
-        self._seats: list[Seat | None] = []
+        self._recipients: list[Recipient | None] = []
         self._sockets: list[socket.socket] = []
         self._streams = 0
-        self._draining: list[Seat] = []
+        self._draining: list[Recipient] = []
         self._write_watch: WriteWatch | None = None
         # The round under way: the streams before `_at` have its text, those from `_end` on came
         # later and had it before.
@@ -145,51 +145,51 @@ class CohortWriter:
 
     # --- Streams
 
-    def enter(self, seat: Seat) -> None:
+    def enter(self, recipient: Recipient) -> None:
         """Write for a stream from here on; it has had all that its cohort has taken."""
-        seat.at, seat.had_bytes = len(self._seats), self._bytes
-        self._seats.append(seat)
-        self._sockets.append(seat.line.plain_socket or NOBODY)
+        recipient.at, recipient.had_bytes = len(self._recipients), self._bytes
+        self._recipients.append(recipient)
+        self._sockets.append(recipient.line.plain_socket or NOBODY)
         self._streams += 1
-        self._write_watch = seat.line.write_watch
+        self._write_watch = recipient.line.write_watch
         # One heartbeat for all: it comes when it is due for whoever has been silent longest.
-        self._wrote_s = min(self._wrote_s, seat.wrote_s)
+        self._wrote_s = min(self._wrote_s, recipient.wrote_s)
         self._await_beat()
 
-    def leave(self, seat: Seat) -> int:
+    def leave(self, recipient: Recipient) -> int:
         """Let a stream write by itself; return the bytes that it got here.
 
         A text that the round under way has not brought it yet is written now: for the engine it
         has been taken.
         """
-        owed = self._chunk if self._at <= seat.at < self._end else None
-        self._strike_out(seat)
-        if owed is not None and not seat.line.connection.is_closing:
-            if seat.encoder is not None:
-                seat.encoder.note(owed.text)
-            seat.line.write(owed.framed)
-        seat.wrote_s = max(seat.wrote_s, self._wrote_s)
-        return self._bytes - seat.had_bytes
+        owed = self._chunk if self._at <= recipient.at < self._end else None
+        self._strike_out(recipient)
+        if owed is not None and not recipient.line.connection.is_closing:
+            if recipient.encoder is not None:
+                recipient.encoder.note(owed.text)
+            recipient.line.write(owed.framed)
+        recipient.wrote_s = max(recipient.wrote_s, self._wrote_s)
+        return self._bytes - recipient.had_bytes
 
     def connections(self) -> list[Connection]:
         """Return the connections that it writes to, for the watch over their deadlines."""
-        return [seat.line.connection for seat in self._seats if seat is not None]
+        return [it.line.connection for it in self._recipients if it is not None]
 
-    def _strike_out(self, seat: Seat) -> None:
-        self._seats[seat.at] = None
-        self._sockets[seat.at] = NOBODY
-        seat.at = LEFT
+    def _strike_out(self, recipient: Recipient) -> None:
+        self._recipients[recipient.at] = None
+        self._sockets[recipient.at] = NOBODY
+        recipient.at = LEFT
         self._streams -= 1
 
     def _close_ranks(self) -> None:
         """Forget the places of those who have left, between two rounds."""
-        if len(self._seats) < 2 * self._streams:
+        if len(self._recipients) < 2 * self._streams:
             return
-        seats = [seat for seat in self._seats if seat is not None]
-        for at, seat in enumerate(seats):
-            seat.at = at
-        self._seats = [*seats]
-        self._sockets = [seat.line.plain_socket or NOBODY for seat in seats]
+        recipients = [recipient for recipient in self._recipients if recipient is not None]
+        for at, recipient in enumerate(recipients):
+            recipient.at = at
+        self._recipients = [*recipients]
+        self._sockets = [recipient.line.plain_socket or NOBODY for recipient in recipients]
 
     # --- Rounds
 
@@ -205,9 +205,9 @@ class CohortWriter:
         began_s = loop.time()
         self._at = end  # before they are written to: one that leaves now has the text
         if self._coding is Coding.GZIP:  # the only one with a checksum over all texts
-            for seat in self._seats[first:end]:
-                if seat is not None and seat.encoder is not None:
-                    seat.encoder.note(chunk.text)
+            for recipient in self._recipients[first:end]:
+                if recipient is not None and recipient.encoder is not None:
+                    recipient.encoder.note(chunk.text)
         if self._asks_kernel:
             self._send_slow_away(first, end, chunk)
         streams = self._write(chunk.framed, first, end)
@@ -233,7 +233,7 @@ class CohortWriter:
 
     def _begin_round(self, text: bytes) -> None:
         self._chunk = shared_chunk(text, self._coding)
-        self._at, self._end = 0, len(self._seats)
+        self._at, self._end = 0, len(self._recipients)
         self._asks_kernel = self._unasked_bytes > SMALL_BUFFERS_BYTES
         self._unasked_bytes = 0 if self._asks_kernel else self._unasked_bytes
         self._unasked_bytes += self._chunk.size_bytes
@@ -250,7 +250,7 @@ class CohortWriter:
         streams = end - first
         if taken_bytes.count(len(framed)) < streams:
             for at, taken in enumerate(taken_bytes, first):
-                if self._seats[at] is None:
+                if self._recipients[at] is None:
                     streams -= 1
                 elif taken < len(framed):
                     self._drain(at, framed[taken:])
@@ -258,30 +258,30 @@ class CohortWriter:
 
     def _drain(self, at: int, rest: bytes) -> None:
         """Leave bytes to the transport: it has time until the next text."""
-        seat = self._seats[at]
-        assert seat is not None, "it has not left"
-        seat.line.write(rest)
-        if seat.line.connection.write_buffer_bytes:
+        recipient = self._recipients[at]
+        assert recipient is not None, "it has not left"
+        recipient.line.write(rest)
+        if recipient.line.connection.write_buffer_bytes:
             self._sockets[at] = NOBODY
-            self._draining.append(seat)
+            self._draining.append(recipient)
 
     def _end_draining(self) -> None:
         """Go on with those whose transports are empty again, and send the others away."""
         draining, self._draining = self._draining, []
-        for seat in draining:
-            if seat.at == LEFT:
+        for recipient in draining:
+            if recipient.at == LEFT:
                 continue
-            if seat.line.connection.write_buffer_bytes:
-                seat.wakeup.wake()
+            if recipient.line.connection.write_buffer_bytes:
+                recipient.wakeup.wake()
             else:
-                self._sockets[seat.at] = seat.line.plain_socket or NOBODY
+                self._sockets[recipient.at] = recipient.line.plain_socket or NOBODY
 
     def _send_slow_away(self, first: int, end: int, chunk: SharedChunk) -> None:
         """Send those away whose peers have not taken what was written long ago."""
-        for seat in self._seats[first:end]:
-            if seat is not None and seat.line.connection.unsent_bytes > SMALL_BUFFERS_BYTES:
-                seat.line.write(chunk.framed)
-                seat.wakeup.wake()
+        for it in self._recipients[first:end]:
+            if it is not None and it.line.connection.unsent_bytes > SMALL_BUFFERS_BYTES:
+                it.line.write(chunk.framed)
+                it.wakeup.wake()
 
     # --- Heartbeats
 

@@ -175,7 +175,7 @@ class HandedOver(NamedTuple):
         self.served.discard(stream)
 
 
-class HeldBack:
+class BufferedTransport:
     """Stands in for the transport of an answer, and keeps what is written.
 
     A stream writes its first event with it. Each write by itself costs a system call, and wakes

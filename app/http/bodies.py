@@ -11,13 +11,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self, TypeVar
 
 import msgspec
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    GetCoreSchemaHandler,
-    ValidationError,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, ValidationError, model_validator
 from pydantic_core import CoreSchema, ErrorDetails, PydanticCustomError, core_schema
 from starlette.responses import Response
 

@@ -93,7 +93,7 @@ class Latest(Generic[Value]):
             del self._values[next(iter(self._values))]
 
 
-class Known(NamedTuple):
+class RequestRoute(NamedTuple):
     """The route of a request, as routing found it, and its function."""
 
     route: object
@@ -105,13 +105,13 @@ class Known(NamedTuple):
         scope["path_params"] = {"topic": scope["path"].split("/")[_TOPIC_AT]}
 
 
-class AtOnce(NamedTuple):
+class ImmediateAnswer(NamedTuple):
     """How requests with one header are answered in one turn of the loop.
 
     `before` and `after` are the fields of the answer, around the value of its length if it has one.
     """
 
-    known: Known
+    known: RequestRoute
     answer: AnswerAtOnce
     before: bytes
     after: bytes
@@ -155,8 +155,8 @@ class KnownRequests:
 
     def __init__(self, *at_once: tuple[str, bytes]) -> None:
         self._at_once = at_once
-        self.routes = Latest[Known]()
-        self.heads = Latest[AtOnce]()
+        self.routes = Latest[RequestRoute]()
+        self.heads = Latest[ImmediateAnswer]()
 
     def note(self, scope: Scope, respond: Respond, answer: AnswerAtOnce | None = None) -> None:
         """Note how requests like one that was let pass are answered; called by its route.
@@ -166,12 +166,12 @@ class KnownRequests:
         key = routing_key(scope)
         if key is None:
             return
-        known = Known(scope["route"], respond)
+        known = RequestRoute(scope["route"], respond)
         self.routes.note(key, known)
         if self._at_once and answer is not None:
             scope.get("extensions", {})[NOTED] = known, answer
 
-    def find(self, scope: Scope) -> Known | None:
+    def find(self, scope: Scope) -> RequestRoute | None:
         """Return what is known by all that routing depends on."""
         key = routing_key(scope)
         return None if key is None else self.routes.find(key)
@@ -180,7 +180,7 @@ class KnownRequests:
         """Return the key of a request by its whole header; None for one that has no such key."""
         return header_key(scope, self._at_once) if self._at_once else None
 
-    def find_at_once(self, head: Key | None) -> AtOnce | None:
+    def find_immediate_answer(self, head: Key | None) -> ImmediateAnswer | None:
         """Return what is known by the whole header of a request."""
         return None if head is None else self.heads.find(head)
 
@@ -195,7 +195,7 @@ class KnownRequests:
                     known, answer = scope["extensions"].get(NOTED, NOTHING)
                     if known is not None and answer is not None:
                         fields = _around_length(message["headers"])
-                        self.heads.note(head, AtOnce(known, answer, *fields))
+                        self.heads.note(head, ImmediateAnswer(known, answer, *fields))
                 await send(message)
 
             await app(scope, receive, noted_send)

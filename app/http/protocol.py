@@ -15,7 +15,7 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from tidegate.app.http.admission import ConnectionLimits, HandedOver, HeldBack, Paces
+from tidegate.app.http.admission import BufferedTransport, ConnectionLimits, HandedOver, Paces
 from tidegate.app.http.connection import (
     FIGURES_EXTENSION,
     Connection,
@@ -177,9 +177,9 @@ class GatewayProtocol(HttpToolsProtocol):
             and not self.transport.is_closing()
         )
 
-    def holding_back(self) -> HeldBack:
+    def buffering(self) -> BufferedTransport:
         """Collect what the answer of the running request writes, in place of sending it."""
-        return HeldBack(self._running)
+        return BufferedTransport(self._running)
 
     def hand_over(self, stream: asyncio.Protocol) -> HandedOver:
         """Leave the connection to a stream once its answer's header is written.
@@ -366,7 +366,7 @@ class GatewayProtocol(HttpToolsProtocol):
         if self._held is None:
             return
         cycle, app, key = self._held
-        at_once = self._known.find_at_once(key) is not None
+        at_once = self._known.find_immediate_answer(key) is not None
         if at_once and cycle.more_body and may_wait(cycle):
             self._paces.expect(self.connection)
             return
@@ -379,7 +379,7 @@ class GatewayProtocol(HttpToolsProtocol):
         if cycle.disconnected:
             return
         scope: Any = cycle.scope
-        known = self._known.find_at_once(head)
+        known = self._known.find_immediate_answer(head)
         if known is not None and not self.flow.write_paused and self.can_hand_over(scope):
             whole = known.answered(cycle, self.server_state.default_headers, self.hand_over)
             if whole:

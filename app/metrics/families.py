@@ -150,7 +150,7 @@ def session_families(
         {**dict.fromkeys(DIRECTIONS, 0), **figures.auto_changes},
     )
     for name, meaning in RELIEFS.items():
-        yield counter(f"queues_{name}", meaning, getattr(stats.reliefs, name))
+        yield counter(f"queues_{name}", meaning, getattr(stats.remedies, name))
     yield histogram(
         "stream_write_seconds",
         "Time from a stream's write until its socket had room for another.",

@@ -80,8 +80,8 @@ async def start_login(request: Request) -> Response:
         _, provider = _login_of(request)
         from tidegate.app.access.login.oidc import LOGIN_S_MAX, PendingLogin
 
-        wish = query_values(request.scope, {"return": "options-invalid"})
-        login = PendingLogin.begin(wish.get("return", "/"))
+        query = query_values(request.scope, {"return": "options-invalid"})
+        login = PendingLogin.begin(query.get("return", "/"))
         address = await provider.login_address(login, _callback_address(request))
         # Here and not when the browser is back: it keeps the Strict cookie to itself then, and the
         # token of the login before would live on.

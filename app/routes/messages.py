@@ -258,7 +258,7 @@ def _answer_of(entry: CatalogTopic, appended: Appended) -> bytes:
     return msgspec.json.encode(answer)
 
 
-class Reading(Parameters):
+class JournalRange(Parameters):
     """A range of the journal."""
 
     start: Annotated[
@@ -282,7 +282,7 @@ class Reading(Parameters):
     },
 )
 async def read_journal(
-    request: Request, topic: TopicPath, asked: Annotated[Reading, Query()]
+    request: Request, topic: TopicPath, asked: Annotated[JournalRange, Query()]
 ) -> Response:
     """Return the messages after `from`; `Tidegate-Bookmark` is the `from` of the next page."""
     quotas = gateway_of(request).quotas
@@ -307,7 +307,7 @@ class HeldAnswer(Response):
 
 
 async def _journal(
-    gateway: Gateway, subject: Subject | None, name: str, asked: Reading
+    gateway: Gateway, subject: Subject | None, name: str, asked: JournalRange
 ) -> StreamingResponse:
     limit, start = asked.limit, asked.start
     # Another gateway may have made it a moment ago, and this one not have heard of it.

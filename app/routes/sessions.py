@@ -77,7 +77,7 @@ class Listed(Parameters):
     ] = ""
 
 
-class Place(Parameters):
+class ReaderPosition(Parameters):
     """The position of a stream's reader."""
 
     last_event_id: Annotated[
@@ -113,7 +113,7 @@ async def open_session(request: Request) -> Response:
         with pointing(target.pointer):
             check_reading(grants_in(request.scope), target.topic)
     for target in opening.subscriptions:
-        await gateway.seek(target.topic, target.wish.options.bookmark, by=subject)
+        await gateway.seek(target.topic, target.request.options.bookmark, by=subject)
     session, subscriptions = await _opened(gateway, opening, subject)
     events = f"/v1/sessions/{session.id}/events"
     document = {"session": session.id, "events": events, "subscriptions": subscriptions}
@@ -207,7 +207,7 @@ async def delete_session(request: Request, session: SessionPath) -> Response:
 async def events(
     request: Request,
     session: SessionPath,
-    place: Annotated[Place, Query()],
+    place: Annotated[ReaderPosition, Query()],
     continued: Annotated[Continued, Header()],
 ) -> Response:
     """Stream server-sent events; the new stream replaces an open one."""
@@ -255,11 +255,11 @@ async def _opened(
     try:
         for number, target in enumerate(opening.subscriptions):
             with pointing(target.pointer):
-                wish = target.wish.by(subject)
-                decisions = await decided_in_turns(session.context, target.topic, wish)
+                wanted = target.request.by(subject)
+                decisions = await decided_in_turns(session.context, target.topic, wanted)
                 # An administrator may have closed it meanwhile.
                 live = gateway.live_session(session.id)
-                asked, _ = live.subscribe(target.topic, wish, decisions)
+                asked, _ = live.subscribe(target.topic, wanted, decisions)
                 answers.append(answer(asked))
             if number % OPENED_AT_ONCE == 0:
                 await asyncio.sleep(0)

@@ -13,7 +13,7 @@ from starlette.types import Scope
 
 from tidegate.app.access.entitlement import entitlement_of
 from tidegate.app.access.grants import grants_in
-from tidegate.app.archive.as_of import Past, records_as_of, time_of
+from tidegate.app.archive.as_of import PastRecords, records_as_of, time_of
 from tidegate.app.delivery.encoding import EnvelopeWriter, json_value
 from tidegate.app.gateway import Gateway, gateway_of
 from tidegate.app.http.bodies import in_pieces, json_answer
@@ -58,7 +58,7 @@ def _count(least: int, most: int) -> dict[str, Any]:
     return {"type": "integer", "minimum": least, "maximum": most}
 
 
-class Shown(Parameters):
+class RecordForm(Parameters):
     """The form of a record in the answer."""
 
     form: Annotated[
@@ -68,7 +68,7 @@ class Shown(Parameters):
     ] = "value"
 
 
-class Asked(Shown):
+class Asked(RecordForm):
     """A choice of records, their order, and the time for which they are shown."""
 
     filter: Annotated[
@@ -89,7 +89,7 @@ class Asked(Shown):
     ] = None
 
 
-class Unwanted(Parameters):
+class RecordsToDelete(Parameters):
     """The records to delete: by filter or by key."""
 
     filter: Annotated[
@@ -132,7 +132,7 @@ async def read_sow(
     query = query.narrowed(entitlement_of(grants_in(request.scope), held.definition, topic))
     # Taken in one step of the loop, so the rows are a state that the topic had, and the bookmark is
     # its place: subscribing from there misses nothing.
-    past = Past(held.bookmark(held.head), board.frames())
+    past = PastRecords(held.bookmark(held.head), board.frames())
     if asked.as_of is not None:
         now_ms, archive = gateway.driver.wall_ms(), gateway.archive
         past = await records_as_of(held, kind, time_of(asked.as_of), now_ms, archive)
@@ -158,7 +158,7 @@ async def read_record(
     request: Request,
     topic: TopicPath,
     record_key: Annotated[str, Depends(record_key_in_path)],
-    asked: Annotated[Shown, Query()],
+    asked: Annotated[RecordForm, Query()],
 ) -> Response:
     """Return the record whose key is the percent-encoded JSON array in the path."""
     require_accept(request.scope, NDJSON, JSON)
@@ -188,7 +188,7 @@ async def read_record(
     },
 )
 async def delete_records(
-    request: Request, topic: TopicPath, asked: Annotated[Unwanted, Query()]
+    request: Request, topic: TopicPath, asked: Annotated[RecordsToDelete, Query()]
 ) -> Response:
     """Delete records; answer `{"deleted": n}`. Each removal has an offset, as a message has."""
     removable_topic_name(request.scope)
@@ -245,7 +245,7 @@ async def _entry(request: Request, name: str) -> tuple[Gateway, CatalogTopic]:
 
 def _records(gateway: Gateway, entry: CatalogTopic) -> tuple[Topic, Board]:
     topic = gateway.driver.engine.topic(entry.record.name)
-    # Not 404: the topic is there, and only the wish does not fit it.
+    # Not 404: the topic is there, and only the query does not fit it.
     if topic.sow is None:
         raise Problem("options-invalid", "The topic keeps no records: it has no key.")
     return topic, topic.sow.board

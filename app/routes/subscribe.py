@@ -159,16 +159,16 @@ async def _topic_stream(
         return Response(status_code=204)  # as its stream has said
     # Refuses a topic that is not there, before the parameters are looked at.
     gateway.catalog.get(name)
-    wish = plan.wish(gateway.settings).by(subject)
-    await gateway.reach(name, resume, wish.options.bookmark, by=subject)
-    decision = plan.granted(gateway.sessions.context, name, wish, resume)
+    wanted = plan.request(gateway.settings).by(subject)
+    await gateway.reach(name, resume, wanted.options.bookmark, by=subject)
+    decision = plan.granted(gateway.sessions.context, name, wanted, resume)
     if decision.subscription.command is Command.SOW and resume is not None:
         topic = gateway.driver.engine.topic(name)
         if resume.epoch == topic.epoch and resume.offset <= topic.head:
             return Response(status_code=204)  # a finished sow: the browser need not come back
     if gateway.stopping:
         return stopping_stream()
-    return _opened(gateway, subject, name, plan, wish, decision)
+    return _opened(gateway, subject, name, plan, wanted, decision)
 
 
 def _opened(
@@ -176,14 +176,14 @@ def _opened(
     subject: Subject | None,
     name: str,
     plan: SubscribePlan,
-    wish: SubscribeRequest,
+    wanted: SubscribeRequest,
     decision: RequestedSubscription,
 ) -> EventStream:
-    plain = plan.plain(gateway.driver.engine.topic(name), wish, decision)
+    plain = plan.plain(gateway.driver.engine.topic(name), wanted, decision)
     session = gateway.sessions.open(subject=subject)
     if plain.is_shared:
         return _begun(gateway, session, lambda: attach_plain(session, plain))
-    return _begun(gateway, session, lambda: attach_new(session, name, wish, {name: decision}))
+    return _begun(gateway, session, lambda: attach_new(session, name, wanted, {name: decision}))
 
 
 def _streamed_at_once(gateway: Gateway, plan: SubscribePlan, body: bytes) -> Begin | None:
@@ -194,9 +194,9 @@ def _streamed_at_once(gateway: Gateway, plan: SubscribePlan, body: bytes) -> Beg
     if body or gateway.stopping:
         return None
     try:
-        wish = plan.wish(gateway.settings)
-        decision = plan.granted(gateway.sessions.context, name, wish, None)
-        opened = _opened(gateway, None, name, plan, wish, decision)
+        wanted = plan.request(gateway.settings)
+        decision = plan.granted(gateway.sessions.context, name, wanted, None)
+        opened = _opened(gateway, None, name, plan, wanted, decision)
     except (Problem, EngineError, KeysError):
         return None  # the route will say why
     return opened.begin
@@ -213,14 +213,14 @@ async def _pattern_stream(
     # The session is kept, as the ids of its events mean nothing without it.
     if last_id is not None:
         return await _pattern_again(gateway, subject, pattern, last_id)
-    wish = plan.wish(gateway.settings).by(subject)
-    is_sow = wish.command == Command.SOW
-    places = await _places(gateway, subject, pattern, wish, plan.asked)
-    decisions = await decided_in_turns(gateway.sessions.context, pattern, wish, places)
+    wanted = plan.request(gateway.settings).by(subject)
+    is_sow = wanted.command == Command.SOW
+    places = await _places(gateway, subject, pattern, wanted, plan.asked)
+    decisions = await decided_in_turns(gateway.sessions.context, pattern, wanted, places)
     if gateway.stopping:
         return stopping_stream()
     session = gateway.sessions.open(kept=True, lasts=not is_sow, subject=subject)
-    answer = _begun(gateway, session, lambda: attach_new(session, pattern, wish, decisions))
+    answer = _begun(gateway, session, lambda: attach_new(session, pattern, wanted, decisions))
     gone: dict[str, list[str]] = {}
     for name in sorted((places or {}).keys() - decisions.keys()):
         gone.setdefault(end_reason(gateway.sessions.context, name), []).append(name)
@@ -235,7 +235,7 @@ async def _places(
     gateway: Gateway,
     subject: Subject | None,
     pattern: TopicPattern,
-    wish: SubscribeRequest,
+    wanted: SubscribeRequest,
     asked: Subscribing,
 ) -> dict[str, Bookmark] | None:
     """Return the places of a reader whose session is gone, once what it has is here, too.
@@ -245,7 +245,7 @@ async def _places(
     """
     if not asked.bookmarks:
         return None
-    if wish.command == Command.SOW:
+    if wanted.command == Command.SOW:
         raise Problem("options-invalid", "bookmarks continue a subscription; a sow has an end.")
     named = await in_turns(places_of(asked.bookmarks))
     places = {topic: place for topic, place in named.items() if pattern.matches(topic)}

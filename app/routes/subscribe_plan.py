@@ -26,60 +26,60 @@ class SubscribePlan:
     Nothing in it is of one client: not its session, and not the id after which it continues.
     """
 
-    __slots__ = ("_definition", "_granted", "_plain", "_record", "_resumed", "_wish", "asked",
+    __slots__ = ("_definition", "_granted", "_plain", "_record", "_resumed", "_wanted", "asked",
                  "target")  # fmt: skip
 
     def __init__(self, target: str | TopicPattern, asked: Subscribing) -> None:
         self.target = target
         self.asked = asked
-        self._wish: SubscribeRequest | None = None
+        self._wanted: SubscribeRequest | None = None
         self._granted: RequestedSubscription | None = None
         self._resumed: RequestedSubscription | None = None
         self._plain: PlainSubscription | None = None
         self._record: TopicRecord | None = None
         self._definition: Definition | None = None
 
-    def wish(self, settings: Settings) -> SubscribeRequest:
+    def request(self, settings: Settings) -> SubscribeRequest:
         """Return the request with its options parsed.
 
         Raises:
             Problem, EngineError: as `SubscribeRequest.parse`.
         """
-        if self._wish is None:
+        if self._wanted is None:
             many = isinstance(self.target, TopicPattern)
             most = settings.options_characters_max
-            self._wish = SubscribeRequest.parse(self.asked, most, many=many)
-        return self._wish
+            self._wanted = SubscribeRequest.parse(self.asked, most, many=many)
+        return self._wanted
 
     @property
     def is_plain(self) -> bool:
         """True for one topic from its present on: no place has to be found or waited for."""
         is_placed = self.asked.last_event_id or self.asked.bookmarks is not None
-        wish = self._wish
-        return not is_placed and wish is not None and wish.options.bookmark is None
+        wanted = self._wanted
+        return not is_placed and wanted is not None and wanted.options.bookmark is None
 
     def granted(
         self,
         context: SessionContext,
         topic: str,
-        wish: SubscribeRequest,
+        wanted: SubscribeRequest,
         resume: Bookmark | None,
     ) -> RequestedSubscription:
         """Return what the request gets of its topic, as the topic is defined now.
 
-        `wish`: the plan's own, with the grants of who asks. What depends on those is not shared.
+        `wanted`: the plan's own, with the grants of who asks. What depends on those is not shared.
 
         Raises:
             Problem, EngineError, KeysError: as `granted_to`.
         """
-        if wish.grants is not None:
-            return granted_to(context, topic, wish, resume)
+        if wanted.grants is not None:
+            return granted_to(context, topic, wanted, resume)
         record = context.catalog.get(topic).record
         definition = context.driver.engine.topic(topic).definition
         # Each change of a topic makes new objects, and so does a topic that is created again. Both
         # are compared: the engine may have a definition that the catalog has not got yet.
         if record is not self._record or definition is not self._definition:
-            self._granted, self._resumed = granted_to(context, topic, wish), None
+            self._granted, self._resumed = granted_to(context, topic, wanted), None
             self._record, self._definition = record, definition
         assert self._granted is not None
         if resume is None:
@@ -92,10 +92,10 @@ class SubscribePlan:
         return self._resumed
 
     def plain(
-        self, topic: Topic, wish: SubscribeRequest, decided: RequestedSubscription
+        self, topic: Topic, wanted: SubscribeRequest, decided: RequestedSubscription
     ) -> PlainSubscription:
         """Return the subscription that the stream shares with those of equal requests."""
         plain = self._plain
         if plain is None or plain.decided is not decided or plain.epoch != topic.epoch:
-            plain = self._plain = PlainSubscription.of(topic, wish, decided)
+            plain = self._plain = PlainSubscription.of(topic, wanted, decided)
         return plain

@@ -54,12 +54,12 @@ async def add_subscription(request: Request, session: SessionPath) -> Response:
         raise Problem("options-invalid", detail)
     check_reading(grants_in(request.scope), target.topic)
     subject = subject_in(request.scope)
-    await gateway_of(request).seek(target.topic, target.wish.options.bookmark, by=subject)
-    wish = target.wish.by(found.subject)
-    decisions = await decided_in_turns(found.context, target.topic, wish)
+    await gateway_of(request).seek(target.topic, target.request.options.bookmark, by=subject)
+    wanted = target.request.by(found.subject)
+    decisions = await decided_in_turns(found.context, target.topic, wanted)
     # To look for topics and to decide takes time, in which the session may have ended.
     found = gateway_of(request).live_session(session)
-    asked, warnings = found.subscribe(target.topic, wish, decisions)
+    asked, warnings = found.subscribe(target.topic, wanted, decisions)
     location = f"/v1/sessions/{session}/subscriptions/{asked.name}"
     return json_answer(answer(asked, warnings), 201, {"Location": location})
 
@@ -113,10 +113,10 @@ async def patch_subscription(
     found = gateway_of(request).live_session(session)
     asked = found.subscription(sub)
     change = change_of(body, _characters_max(found))
-    wish = asked.wish.changed(change.options, change.filter_text, change.order_text)
+    wanted = asked.request.changed(change.options, change.filter_text, change.order_text)
     # One call for interval, options, filter and pause: the subscription changes whole or not at
     # all.
-    warnings = found.change(asked.name, wish, paused=change.paused)
+    warnings = found.change(asked.name, wanted, paused=change.paused)
     return json_answer(answer(asked, warnings))
 
 

@@ -81,7 +81,7 @@ class Listed(Parameters):
     after: Annotated[str | None, TOPIC_TEXT, Field(description="Only names after this one")] = None
 
 
-class Known(Headers):
+class KnownVersion(Headers):
     """The version that the client already has."""
 
     if_none_match: Annotated[
@@ -199,7 +199,7 @@ async def delete_topic(
     },
 )
 async def list_topics(
-    request: Request, asked: Annotated[Listed, Query()], known: Annotated[Known, Header()]
+    request: Request, asked: Annotated[Listed, Query()], known: Annotated[KnownVersion, Header()]
 ) -> Response:
     """List `{"topics": [...], "next": address or null}`.
 

@@ -54,7 +54,7 @@ ATTACHED_AT_ONCE = 3  # subscriptions of a session: each with a key of its own c
 def attach_new(
     session: Session,
     target: str | TopicPattern,
-    wish: SubscribeRequest,
+    request: SubscribeRequest,
     decisions: Mapping[str, RequestedSubscription],
 ) -> tuple[Reader, bytes]:
     """Attach the reader of a GET, with its one subscription; return it and the hello.
@@ -63,7 +63,7 @@ def attach_new(
         Problem, EngineError, KeysError: the session is of no use.
     """
     reader = session.open_reader()
-    asked, _ = session.subscribe(target, wish, decisions, announced=False)
+    asked, _ = session.subscribe(target, request, decisions, announced=False)
     if session.cursor is not None:
         session.pattern = asked.text
         session.on_attached(session)
@@ -127,8 +127,8 @@ def admit_reader(session: Session, subject: Subject | None) -> None:
     check_owner(subject, session.owner)
     session.subject = subject
     for asked in [*session.asked.values(), *session.evicted.values()]:
-        if asked.wish.grants != subject.grants:
-            asked.wish = asked.wish.by(subject)
+        if asked.request.grants != subject.grants:
+            asked.request = asked.request.by(subject)
             for topic in list(asked.topics):
                 _entitle(session, asked, topic)
 
@@ -136,7 +136,7 @@ def admit_reader(session: Session, subject: Subject | None) -> None:
 def _entitle(session: Session, asked: SessionSubscription, topic: str) -> None:
     before = asked.topics[topic]
     try:
-        decision = granted_to(session.context, topic, asked.wish, by_pattern=asked.by_pattern)
+        decision = granted_to(session.context, topic, asked.request, by_pattern=asked.by_pattern)
     except (Problem, EngineError, KeysError) as error:
         if error.code == "forbidden":
             session.drop(asked.name, topic)

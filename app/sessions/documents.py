@@ -165,7 +165,7 @@ class Target:
     """What a subscription is to: a topic or a pattern, and the request for it."""
 
     topic: str | TopicPattern
-    wish: SubscribeRequest
+    request: SubscribeRequest
     pointer: str = ""
 
 
@@ -281,10 +281,10 @@ def _target(asked: SubscriptionRequest, characters_max: int, pointer: str) -> Ta
     topic, texts = asked.topic, asked.model_dump(exclude_unset=True, exclude={"topic"})
     # Positions in a text mean nothing without the place of the text in the body.
     with pointing(pointer):
-        wish = SubscribeRequest.parse(SubscriptionParameters(**texts), characters_max, many=True)
+        request = SubscribeRequest.parse(SubscriptionParameters(**texts), characters_max, many=True)
         is_pattern = "*" in topic or ">" in topic
         target = TopicPattern.parse(topic) if is_pattern else checked_topic_name(topic)
-    return Target(target, wish, pointer)
+    return Target(target, request, pointer)
 
 
 @contextmanager

@@ -160,7 +160,7 @@ class Session:
     def subscribe(
         self,
         target: str | TopicPattern,
-        wish: SubscribeRequest,
+        request: SubscribeRequest,
         decisions: Mapping[str, RequestedSubscription] | None = None,
         *,
         announced: bool = True,
@@ -173,16 +173,16 @@ class Session:
         Raises:
             Problem, EngineError, KeysError: nothing was added.
         """
-        wish = wish.by(self.subject)
+        request = request.by(self.subject)
         if decisions is None:
-            decisions = decide_target(self.context, target, wish)
+            decisions = decide_target(self.context, target, request)
         self.check_room(len(decisions))
         self.usage.check(self.subject, lanes_of(decisions), len(decisions))
         # Granted before anything is added: a pattern is added whole or not at all.
         engine = self.context.driver.engine
         grants = {name: granted(engine.topic(name), it) for name, it in decisions.items()}
         asked = SessionSubscription(
-            f"s{self.named + 1}", target, wish, GrantedTopics(self.usage, grants)
+            f"s{self.named + 1}", target, request, GrantedTopics(self.usage, grants)
         )
         self.named += 1
         self.own()[asked.name] = asked
@@ -193,7 +193,7 @@ class Session:
                 self.reader.subscribe(
                     asked.name, found.subscription, found.form, announced=announced
                 )
-        if asked.by_pattern and wish.command != Command.SOW:
+        if asked.by_pattern and request.command != Command.SOW:
             self.follow(asked)
         return asked, warnings_of(decisions.values())
 
@@ -215,7 +215,9 @@ class Session:
             self.usage.release(*wanted)
         return own
 
-    def change(self, name: str, wish: SubscribeRequest, *, paused: bool | None) -> tuple[str, ...]:
+    def change(
+        self, name: str, request: SubscribeRequest, *, paused: bool | None
+    ) -> tuple[str, ...]:
         """Change a subscription's request, in all of its topics or in none.
 
         Raises:
@@ -223,9 +225,9 @@ class Session:
         """
         self.own()  # what is changed below is no other session's
         asked = self.subscription(name)
-        decisions = {topic: self._decided(asked, topic, wish) for topic in asked.topics}
+        decisions = {topic: self._decided(asked, topic, request) for topic in asked.topics}
         self.usage.check(self.subject, lanes_of(decisions), 0)
-        asked.wish = wish
+        asked.request = request
         for topic, decision in decisions.items():
             before = asked.topics[topic]
             after = asked.topics[topic] = changed(before, decision, paused=paused)
@@ -332,7 +334,7 @@ class Session:
         Raises:
             Problem, EngineError, KeysError: it does not fit the topic.
         """
-        decision = self._decided(asked, topic, asked.wish)
+        decision = self._decided(asked, topic, asked.request)
         self.usage.check(self.subject, lanes_of({topic: decision}), topic not in asked.topics)
         found = granted(self.context.driver.engine.topic(topic), decision)
         if asked.auto is not None:
@@ -365,9 +367,9 @@ class Session:
                 self.reader.consumer.send(passed_over(asked.name, topic, error))
 
     def _decided(
-        self, asked: SessionSubscription, topic: str, wish: SubscribeRequest
+        self, asked: SessionSubscription, topic: str, request: SubscribeRequest
     ) -> RequestedSubscription:
-        return granted_to(self.context, topic, wish, by_pattern=asked.by_pattern)
+        return granted_to(self.context, topic, request, by_pattern=asked.by_pattern)
 
     def check_room(self, more: int) -> None:
         """Refuse more subscriptions, each topic of a pattern being one, than a session may have.

@@ -73,7 +73,7 @@ class PackedSubscription(msgspec.Struct, frozen=True, array_like=True):
 
     name: str
     target: str
-    wish: PackedRequest
+    request: PackedRequest
     topics: list[PackedGrant]
     declined: dict[str, str]
     interval_ns: int | None
@@ -179,13 +179,13 @@ def deserialize(
 
 
 def _packed_asked(context: SessionContext, asked: SessionSubscription) -> PackedSubscription:
-    wish, auto = asked.wish, asked.auto
+    request, auto = asked.request, asked.auto
     return PackedSubscription(
         asked.name,
         asked.text,
         PackedRequest(
-            wish.options.text(), wish.earlier.text(), wish.options.is_change,
-            wish.filter_text, wish.order_text, wish.command, wish.form, wish.many,
+            request.options.text(), request.earlier.text(), request.options.is_change,
+            request.filter_text, request.order_text, request.command, request.form, request.many,
         ),
         [_packed_grant(topic, found) for topic, found in asked.topics.items()],
         declined(context, asked),
@@ -221,7 +221,7 @@ def _unpack_asked(session: Session, packed: PackedSubscription) -> None:
             session.note_end(Unsubscribed(packed.name, each.topic, end))
     if isinstance(target, TopicPattern):
         _catch_up(session, asked, packed.declined)
-        if asked.wish.command != Command.SOW:
+        if asked.request.command != Command.SOW:
             session.follow(asked)
     elif not asked.topics:
         del session.own()[packed.name]
@@ -265,15 +265,15 @@ def _readmit(session: Session, asked: SessionSubscription, topic: str) -> None:
 def _asked(packed: PackedSubscription, session: Session) -> SessionSubscription:
     is_pattern = "*" in packed.target or ">" in packed.target
     target = TopicPattern.parse(packed.target) if is_pattern else packed.target
-    wish = _wish(packed.wish).by(session.subject)
-    asked = SessionSubscription(packed.name, target, wish, GrantedTopics(session.usage))
+    request = _request(packed.request).by(session.subject)
+    asked = SessionSubscription(packed.name, target, request, GrantedTopics(session.usage))
     if packed.interval_ns is not None:
         asked.auto = AutoInterval(packed.interval_ns)
         asked.auto.decisions.extend(packed.decisions)
     return asked
 
 
-def _wish(packed: PackedRequest) -> SubscribeRequest:
+def _request(packed: PackedRequest) -> SubscribeRequest:
     return SubscribeRequest(
         Options.parse(packed.options, is_change=packed.is_change),
         packed.filter_text,
@@ -289,7 +289,7 @@ def _granted(
     context: SessionContext, asked: SessionSubscription, packed: PackedGrant
 ) -> GrantedSubscription:
     subscription = granted_again(
-        context, packed.topic, packed.options, asked.wish,
+        context, packed.topic, packed.options, asked.request,
         command=packed.command, by_pattern=asked.by_pattern, counted=packed.counted,
     )  # fmt: skip
     subscription = replace(subscription, paused=packed.paused)

@@ -9,7 +9,7 @@ from typing import Final
 from tidegate.app.delivery.compression import StreamEncoder
 from tidegate.app.delivery.driver import Driver
 from tidegate.app.delivery.encoding import Style, chunk
-from tidegate.app.delivery.fanout import CohortWriter, Seat
+from tidegate.app.delivery.fanout import CohortWriter, Recipient
 from tidegate.app.delivery.scheduler import INFINITY, TURN_S
 from tidegate.app.http.admission import HandedOver
 from tidegate.app.http.connection import LOOKS_PER_TIMEOUT, Connection, WriteDeadline
@@ -60,7 +60,7 @@ class SocketStream(asyncio.Protocol):
 
     __slots__ = (
         "_cohort", "_deadline", "_driver", "_due_s", "_encoder", "_is_closing",
-        "_is_paused", "_line", "_loop", "_on_ended", "_received_bytes", "_seat", "_sent_bytes",
+        "_is_paused", "_line", "_loop", "_on_ended", "_received_bytes", "_recipient", "_sent_bytes",
         "_settings", "_unnoted", "_wakeup", "_writer", "_writing_began",
     )  # fmt: skip
 
@@ -88,7 +88,7 @@ class SocketStream(asyncio.Protocol):
         self._unnoted = 0  # bytes of the text whose writing is under way
         self._writing_began: Instant = 0
         self._received_bytes = 0
-        self._seat: Seat | None = None
+        self._recipient: Recipient | None = None
         self._cohort: CohortWriter | None = None
 
     def begin(self, line: HandedOver, head: bytes) -> None:
@@ -169,7 +169,7 @@ class SocketStream(asyncio.Protocol):
 
     def _woken(self) -> None:
         """Write by itself: there is something for it alone, or its cohort sends it away."""
-        is_waiting = self._is_paused and self._seat is None
+        is_waiting = self._is_paused and self._recipient is None
         self._leave_cohort()
         if not is_waiting and not self._is_closing:
             self._go_on()
@@ -194,7 +194,7 @@ class SocketStream(asyncio.Protocol):
         end_s = now_s + (TURN_S / 2 if self._has_many else TURN_S)
         if self._due_s <= now_s:
             self._due_s = INFINITY
-        if self._seat is not None:
+        if self._recipient is not None:
             return  # its cohort is written to; this call was asked for before
         if self._is_closing:
             self._linger(now_s)
@@ -246,21 +246,21 @@ class SocketStream(asyncio.Protocol):
         if writer.has_much_unsent or line.transport.get_write_buffer_size():
             return False
         session = writer.reader.consumer.session
-        seat = Seat(session, line, self._encoder, writer.wrote_s, self._wakeup)
-        self._cohort = self._driver.enter_cohort(seat, style, self._settings.heartbeat.seconds)
+        recipient = Recipient(session, line, self._encoder, writer.wrote_s, self._wakeup)
+        self._cohort = self._driver.enter_cohort(recipient, style, self._settings.heartbeat.seconds)
         if self._cohort is None:
             return False
-        self._seat = seat
+        self._recipient = recipient
         self._due_s = INFINITY
         return True
 
     def _leave_cohort(self) -> None:
-        seat, cohort = self._seat, self._cohort
-        if seat is None or cohort is None:
+        recipient, cohort = self._recipient, self._cohort
+        if recipient is None or cohort is None:
             return
-        self._seat = self._cohort = None
-        self._sent_bytes += self._driver.leave_cohort(seat, cohort)
-        self._writer.wrote_in_cohort(seat.wrote_s)
+        self._recipient = self._cohort = None
+        self._sent_bytes += self._driver.leave_cohort(recipient, cohort)
+        self._writer.wrote_in_cohort(recipient.wrote_s)
 
     def _write(self, text: bytes) -> None:
         assert self._line is not None

@@ -182,17 +182,19 @@ class SubscribeRequest:
 
         Options are laid over the earlier ones, and stand in their place with `replace`.
         """
-        wish = self
+        request = self
         if options is not None:
             before = self.options.over(self.earlier)
             for name in ("pause", "resume", "replace"):  # acts, which do not stay
                 before = before.without(name)
-            wish = replace(wish, options=options, earlier=Options() if options.replace else before)
+            request = replace(
+                request, options=options, earlier=Options() if options.replace else before
+            )
         if filter_text is not None:
-            wish = replace(wish, filter_text=filter_text)
+            request = replace(request, filter_text=filter_text)
         if order_text is not None:
-            wish = replace(wish, order_text=order_text)
-        return wish
+            request = replace(request, order_text=order_text)
+        return request
 
 
 class RequestedSubscription(NamedTuple):
@@ -223,14 +225,14 @@ def decided(
         grants.required(name)
     context.catalog.get(name)
     characters_max = context.settings.options_characters_max
-    wish = SubscribeRequest.parse(asked, characters_max, many=by_pattern, grants=grants)
-    return granted_to(context, name, wish, resume, by_pattern=by_pattern)
+    request = SubscribeRequest.parse(asked, characters_max, many=by_pattern, grants=grants)
+    return granted_to(context, name, request, resume, by_pattern=by_pattern)
 
 
 def granted_to(
     context: SessionContext,
     name: str,
-    wish: SubscribeRequest,
+    request: SubscribeRequest,
     resume: Bookmark | None = None,
     *,
     by_pattern: bool = False,
@@ -240,33 +242,33 @@ def granted_to(
     Raises:
         Problem, EngineError, KeysError: forbidden, topic-unknown, options-invalid, filter-invalid.
     """
-    if wish.grants is not None:  # first: a topic that may not be read must not be known either
-        wish.grants.required(name)
+    if request.grants is not None:  # first: a topic that may not be read must not be known either
+        request.grants.required(name)
     entry = context.catalog.get(name)
     definition = context.driver.engine.topic(name).definition
-    grants = wish.grants
+    grants = request.grants
     entitlement = None if grants is None else entitlement_of(grants, definition, name)
     # Of many a row must name its topic.
-    form = wish.form or (Format.BATCH if wish.many else None)
-    request = Request(
+    form = request.form or (Format.BATCH if request.many else None)
+    grant_request = Request(
         name,
         definition,
-        wish.options,
-        defaults=wish.earlier.over(Options.parse(_defaults(entry.document))),
-        command=wish.command,
-        filter_text=wish.filter_text,
-        order_text=wish.order_text,
+        request.options,
+        defaults=request.earlier.over(Options.parse(_defaults(entry.document))),
+        command=request.command,
+        filter_text=request.filter_text,
+        order_text=request.order_text,
         default_pace=context.settings.default_pace,
         resume=resume,
         # An envelope names the first message of a row, and max_age watches its time.
         counted=form not in {None, Format.VALUE},
         by_pattern=by_pattern,
     )
-    granted = grant(request)
+    granted = grant(grant_request)
     shown = granted.subscription.shown
     form = form or _format_fitting(shown)
-    if not request.counted and (form is not Format.VALUE or shown.max_age_ns is not None):
-        granted = grant(replace(request, counted=True))
+    if not grant_request.counted and (form is not Format.VALUE or shown.max_age_ns is not None):
+        granted = grant(replace(grant_request, counted=True))
     subscription = granted.subscription
     if entitlement is not None:
         subscription = narrowed(subscription, entitlement, definition)
@@ -277,7 +279,7 @@ def granted_again(
     context: SessionContext,
     name: str,
     options_text: str,
-    wish: SubscribeRequest,
+    request: SubscribeRequest,
     *,
     command: Command,
     counted: bool,
@@ -290,22 +292,22 @@ def granted_again(
     Raises:
         Problem, EngineError, KeysError: the topic is not there, or not as it was.
     """
-    if wish.grants is not None:
-        wish.grants.required(name)
+    if request.grants is not None:
+        request.grants.required(name)
     context.catalog.get(name)
     definition = context.driver.engine.topic(name).definition
-    entitlement = entitlement_of(wish.grants, definition, name)
-    request = Request(
+    entitlement = entitlement_of(request.grants, definition, name)
+    grant_request = Request(
         name,
         definition,
         Options.parse(options_text),
         command=command,
-        filter_text=wish.filter_text,
-        order_text=wish.order_text,
+        filter_text=request.filter_text,
+        order_text=request.order_text,
         counted=counted,
         by_pattern=by_pattern,
     )
-    subscription = grant(request).subscription
+    subscription = grant(grant_request).subscription
     return subscription if entitlement is None else narrowed(subscription, entitlement, definition)
 
 

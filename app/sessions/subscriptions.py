@@ -101,7 +101,7 @@ class SessionSubscription:
 
     name: str
     target: str | TopicPattern
-    wish: SubscribeRequest
+    request: SubscribeRequest
     topics: GrantedTopics = field(default_factory=GrantedTopics)
     unlisten: Callable[[], None] | None = None
     auto: AutoInterval | None = None
@@ -121,7 +121,7 @@ class SessionSubscription:
 
         One that may not be read is not even refused, as that would name it.
         """
-        grants = self.wish.grants
+        grants = self.request.grants
         is_matched = isinstance(self.target, TopicPattern) and self.target.matches(topic)
         return is_matched and (grants is None or grants.may_read(topic))
 
@@ -162,11 +162,11 @@ class PlainSubscription(NamedTuple):
     styles: Styles
 
     @classmethod
-    def of(cls, topic: Topic, wish: SubscribeRequest, decided: RequestedSubscription) -> Self:
+    def of(cls, topic: Topic, request: SubscribeRequest, decided: RequestedSubscription) -> Self:
         """Return what the sessions of a request share."""
         subscription, form, _ = decided
         grants = {topic.name: GrantedSubscription(subscription, form, topic.epoch, None)}
-        asked = SessionSubscription(FIRST, topic.name, wish, GrantedTopics(grants=grants))
+        asked = SessionSubscription(FIRST, topic.name, request, GrantedTopics(grants=grants))
         style = Style(form, topic.definition.kind, subscription, topic.bookmark(topic.head))
         styles = {(FIRST, topic.name): style}
         own = MappingProxyType({FIRST: asked}), MappingProxyType(styles)
@@ -181,7 +181,7 @@ class PlainSubscription(NamedTuple):
 async def decided_in_turns(
     context: SessionContext,
     target: str | TopicPattern,
-    wish: SubscribeRequest,
+    request: SubscribeRequest,
     places: Mapping[str, Bookmark] | None = None,
 ) -> dict[str, RequestedSubscription]:
     """Decide as `decide_target`, in turn with all else that the loop does.
@@ -191,17 +191,17 @@ async def decided_in_turns(
     """
     before = context.catalog.revision
     with contextlib.suppress(Problem, EngineError, KeysError):
-        decisions = await in_turns(_deciding(context, target, wish, places))
+        decisions = await in_turns(_deciding(context, target, request, places))
         if context.catalog.revision == before:
             return decisions
     # At once: where topics change all the time, none of many turns would do.
-    return decide_target(context, target, wish, places)
+    return decide_target(context, target, request, places)
 
 
 def decide_target(
     context: SessionContext,
     target: str | TopicPattern,
-    wish: SubscribeRequest,
+    request: SubscribeRequest,
     places: Mapping[str, Bookmark] | None = None,
 ) -> dict[str, RequestedSubscription]:
     """Decide a request for each topic of the target; `places`: the reader's bookmarks.
@@ -209,17 +209,17 @@ def decide_target(
     Raises:
         Problem, EngineError, KeysError: one of them does not fit.
     """
-    return finished(_deciding(context, target, wish, places))
+    return finished(_deciding(context, target, request, places))
 
 
 def _deciding(
     context: SessionContext,
     target: str | TopicPattern,
-    wish: SubscribeRequest,
+    request: SubscribeRequest,
     places: Mapping[str, Bookmark] | None,
 ) -> Steps[dict[str, RequestedSubscription]]:
     by_pattern = isinstance(target, TopicPattern)
-    topics = _topics_of(context, target, wish.grants)
+    topics = _topics_of(context, target, request.grants)
     if by_pattern:
         yield  # it has looked at each name
     # First: to decide ten thousand topics only to refuse them would take a second.
@@ -230,7 +230,7 @@ def _deciding(
             resume = None
             if places is not None:
                 resume = place_in(places, topic, context.driver.engine.topic(topic).epoch)
-            yield topic, granted_to(context, topic, wish, resume, by_pattern=by_pattern)
+            yield topic, granted_to(context, topic, request, resume, by_pattern=by_pattern)
 
     return dict((yield from in_pieces(topics, DECIDED_AT_ONCE, decide)))
 
@@ -239,7 +239,7 @@ def declined(context: SessionContext, asked: SessionSubscription) -> dict[str, s
     """Return the topics that a pattern matches and the subscription has not, with their epochs."""
     if isinstance(asked.target, str):
         return {}
-    names = _topics_of(context, asked.target, asked.wish.grants)
+    names = _topics_of(context, asked.target, asked.request.grants)
     return {
         name: context.catalog.get(name).record.epoch for name in names if name not in asked.topics
     }

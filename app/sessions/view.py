@@ -69,8 +69,8 @@ def subscription_view(
     view = {
         **answer(asked),
         "command": next((str(each.subscription.command) for each in asked.topics.values()), None),
-        "filter": asked.wish.filter_text or None,
-        "order_by": asked.wish.order_text or None,
+        "filter": asked.request.filter_text or None,
+        "order_by": asked.request.order_text or None,
         "paused": any(each.subscription.paused for each in asked.topics.values()),
         **{name: sum(topic[name] for topic in topics.values()) for name in FIGURES},
     }

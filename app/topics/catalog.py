@@ -27,10 +27,10 @@ from tidegate.app.stores.store import (
 )
 from tidegate.app.topics.derived import DerivedTopics
 from tidegate.app.topics.registry import (
-    BegunAnew,
     CatalogTopic,
     Fault,
     Precondition,
+    TopicRecreated,
     TopicRegistry,
 )
 from tidegate.conflation.frame import RestoredTopic
@@ -177,7 +177,7 @@ class Catalog(TopicRegistry):
             record = entry.record
             try:
                 return await act(entry)
-            except (BegunAnew, KeysError, Problem) as refusal:
+            except (TopicRecreated, KeysError, Problem) as refusal:
                 if _may_have_effect(refusal):
                     raise
                 if self.catch_up is not None:

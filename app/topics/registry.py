@@ -148,7 +148,7 @@ def _tags(header: str) -> list[str]:
     return re.findall(_TAG, header)
 
 
-class BegunAnew(TopicUnknown):
+class TopicRecreated(TopicUnknown):
     """The topic was deleted and another one has its name by now; nothing was written.
 
     A `TopicUnknown`: the topic that was asked for does not exist any more.

@@ -13,7 +13,7 @@ from tidegate.app.delivery.driver import Driver
 from tidegate.app.http.problems import Problem
 from tidegate.app.stores.items import Item, MessageBlock, Removal, to_frames
 from tidegate.app.stores.store import Appended, HeadMoved, Producer, Publication, Retry, Store
-from tidegate.app.topics.registry import BegunAnew, CatalogTopic
+from tidegate.app.topics.registry import CatalogTopic, TopicRecreated
 from tidegate.conflation.boards.board import THE_RECORD
 from tidegate.conflation.errors import TopicUnknown
 from tidegate.conflation.frame import Frame, RemovalReason
@@ -289,7 +289,7 @@ class Writer:
             async with entry.writing:
                 # What earlier slices removed may be there again: the bus has lost something.
                 if removed and entry.record.epoch != epoch:
-                    raise BegunAnew("the topic began again while records were removed")
+                    raise TopicRecreated("the topic began again while records were removed")
                 gone = await self.write_decided(entry, decide, fence=fence)
             removed += 0 if gone is None else gone.last - gone.first + 1
             await asyncio.sleep(0)  # `writing` is free here: waiting publishers come first
@@ -332,7 +332,7 @@ class Writer:
         assert entry.writing.locked(), "one writer at a time"
         name = entry.record.name
         if self._driver.engine.topic(name).epoch != entry.record.epoch:
-            raise BegunAnew("the topic was deleted and recreated meanwhile")
+            raise TopicRecreated("the topic was deleted and recreated meanwhile")
         return name
 
 

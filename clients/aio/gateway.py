@@ -15,7 +15,7 @@ from tidegate.clients.aio.subscription import AsyncSubscription
 from tidegate.clients.aio.transport import AsyncTransport
 from tidegate.clients.answers import Fields, Published
 from tidegate.clients.errors import GatewayProblem
-from tidegate.clients.live.wish import Wish
+from tidegate.clients.live.request import LiveRequest
 from tidegate.clients.publishing.outbox import DELIVERY_S, LIMITS, Batch, Limits, Outbox
 from tidegate.clients.requests import Defined, Post, RecordKey, new_key, subscribing, topic_path
 from tidegate.clients.retry import PATIENCE_S, TOPIC_UNKNOWN, Retry, Trouble
@@ -191,13 +191,13 @@ class AsyncGateway:
         trouble: Trouble | None = None,
     ) -> AsyncLive:
         """Subscribe; return a dict that follows the topic by itself; see `Gateway.live`."""
-        wish = Wish(topic, options, filter_text, order_by, command, deltas, removals)
+        request = LiveRequest(topic, options, filter_text, order_by, command, deltas, removals)
 
         def subscribe(params: Mapping[str, str]) -> AsyncSubscription:
             stream = Stream.of(topic, params, trouble=trouble)
             return self._subscription(topic, params, stream)
 
-        return AsyncLive(wish, subscribe)
+        return AsyncLive(request, subscribe)
 
     async def open_session(
         self,

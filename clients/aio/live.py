@@ -11,7 +11,7 @@ from typing import Self
 from tidegate.clients.aio.subscription import AsyncSubscription
 from tidegate.clients.errors import GatewayError, GatewayProblem, GatewayUnreachable
 from tidegate.clients.live.records import Records
-from tidegate.clients.live.wish import READY_SECONDS_MAX, Wish
+from tidegate.clients.live.request import READY_SECONDS_MAX, LiveRequest
 from tidegate.clients.replica import Changes
 
 AsyncSubscribe = Callable[[Mapping[str, str]], AsyncSubscription]
@@ -23,8 +23,8 @@ class AsyncLive(Records):
     It behaves as `Live`; arguments are the same.
     """
 
-    def __init__(self, wish: Wish, subscribe: AsyncSubscribe) -> None:
-        super().__init__(wish)
+    def __init__(self, request: LiveRequest, subscribe: AsyncSubscribe) -> None:
+        super().__init__(request)
         self._moved = asyncio.Condition()
         self._subscribe = subscribe
         self._subscription: AsyncSubscription | None = None
@@ -45,7 +45,7 @@ class AsyncLive(Records):
             async with asyncio.timeout(seconds_max), self._moved:
                 await self._moved.wait_for(lambda: self.is_ready or bool(self.end))
         except TimeoutError:
-            text = f"no records of {self.wish.topic} in {seconds_max:g} s"
+            text = f"no records of {self.request.topic} in {seconds_max:g} s"
             raise GatewayUnreachable(text) from None
         if self.error is not None:
             raise self.error
@@ -103,11 +103,11 @@ class AsyncLive(Records):
         # Any error, also a fault of this client: a reader would wait for ever.
         try:
             try:
-                await self._apply_all(self.wish.params(self.wish.wants_removals))
+                await self._apply_all(self.request.params(self.request.wants_removals))
             except GatewayProblem as problem:
-                if not self.wish.does_without_removals(problem):
+                if not self.request.does_without_removals(problem):
                     raise
-                await self._apply_all(self.wish.params(with_removals=False))
+                await self._apply_all(self.request.params(with_removals=False))
         except Exception as found:
             reason, error = str(found), found
         finally:

@@ -9,7 +9,7 @@ from typing import Self
 
 from tidegate.clients.errors import GatewayError, GatewayProblem, GatewayUnreachable
 from tidegate.clients.live.records import Records
-from tidegate.clients.live.wish import READY_SECONDS_MAX, Wish
+from tidegate.clients.live.request import READY_SECONDS_MAX, LiveRequest
 from tidegate.clients.replica import Changes
 from tidegate.clients.subscription import Subscription
 
@@ -27,13 +27,13 @@ class Live(Records):
     `ready` raise it.
 
     Args:
-        wish: what is subscribed to.
+        request: what is subscribed to.
         subscribe: opens a subscription with such a query.
     """
 
-    def __init__(self, wish: Wish, subscribe: Subscribe) -> None:
+    def __init__(self, request: LiveRequest, subscribe: Subscribe) -> None:
         self._moved = threading.Condition()
-        super().__init__(wish, self._moved)
+        super().__init__(request, self._moved)
         self._subscribe = subscribe
         self._subscription: Subscription | None = None
         self._is_closed = False
@@ -53,7 +53,7 @@ class Live(Records):
         """
         with self._moved:
             if not self._moved.wait_for(lambda: self.is_ready or self.end, seconds_max):
-                raise GatewayUnreachable(f"no records of {self.wish.topic} in {seconds_max:g} s")
+                raise GatewayUnreachable(f"no records of {self.request.topic} in {seconds_max:g} s")
             if self.error is not None:
                 raise self.error
 
@@ -114,11 +114,11 @@ class Live(Records):
         # Any error, also a fault of this client: a reader would wait for ever.
         try:
             try:
-                self._apply_all(self.wish.params(self.wish.wants_removals))
+                self._apply_all(self.request.params(self.request.wants_removals))
             except GatewayProblem as problem:
-                if not self.wish.does_without_removals(problem):
+                if not self.request.does_without_removals(problem):
                     raise
-                self._apply_all(self.wish.params(with_removals=False))
+                self._apply_all(self.request.params(with_removals=False))
         except Exception as found:
             reason, error = str(found), found
         self._finish(reason, error)

@@ -53,8 +53,8 @@ class LiveView(anywidget.AnyWidget):
         self, live: Live, *, columns: Sequence[str] = (), chart: str = "", rows_max: int = 20
     ) -> None:
         super().__init__(
-            topic=live.wish.topic,
-            order_by=live.wish.order_by or "",
+            topic=live.request.topic,
+            order_by=live.request.order_by or "",
             columns=list(columns),
             chart=chart,
             rows_max=rows_max,

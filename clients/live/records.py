@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from tidegate.clients.live.wish import Wish
+from tidegate.clients.live.request import LiveRequest
 from tidegate.clients.replica import Changes, RecordId, Replica, Row, comes_again, in_order
 from tidegate.clients.sse import Event
 
@@ -40,7 +40,7 @@ class Records(Mapping[Any, Any]):
     comes first. The values are those of JSON, and integers are exact; they are not to be changed.
 
     Args:
-        wish: what is subscribed to.
+        request: what is subscribed to.
         lock: held while the records are read or changed.
 
     Attributes:
@@ -50,8 +50,10 @@ class Records(Mapping[Any, Any]):
         is_ready: True once the records are complete for the first time.
     """
 
-    def __init__(self, wish: Wish, lock: AbstractContextManager[Any] | None = None) -> None:
-        self.wish = wish
+    def __init__(
+        self, request: LiveRequest, lock: AbstractContextManager[Any] | None = None
+    ) -> None:
+        self.request = request
         self.granted = ""
         self.end = ""
         self.error: Exception | None = None
@@ -73,7 +75,7 @@ class Records(Mapping[Any, Any]):
 
     def __repr__(self) -> str:
         state = f"ended: {self.end}" if self.end else f"{len(self)} records"
-        return f"<{type(self).__name__} of {self.wish.topic}, {state}>"
+        return f"<{type(self).__name__} of {self.request.topic}, {state}>"
 
     # A live dict is one thing that lives: two of them are never the same, whatever they hold.
     __hash__ = object.__hash__
@@ -93,7 +95,7 @@ class Records(Mapping[Any, Any]):
 
     def in_order(self) -> list[Row]:
         """Return the records by `order_by`, ties by key."""
-        return in_order(self.rows(), self.wish.order_by or "")
+        return in_order(self.rows(), self.request.order_by or "")
 
     def to_arrow(self) -> pyarrow.Table:
         """Return the records as a table of PyArrow; integers are exact.
@@ -138,7 +140,7 @@ class Records(Mapping[Any, Any]):
         match event.name:
             case "hello":
                 entries = event.fields.get("subscriptions", [])
-                if not self.wish.is_pattern:
+                if not self.request.is_pattern:
                     self.granted = entries[0]["options"] if entries else ""
                 self._await_snapshots(event, entries)
             case "group_end" | "unsubscribed":
@@ -149,10 +151,10 @@ class Records(Mapping[Any, Any]):
             self.is_ready = True
 
     def _await_snapshots(self, event: Event, entries: list[dict[str, Any]]) -> None:
-        if self.wish.is_pattern:
+        if self.request.is_pattern:
             # Null: a snapshot or a replay of that topic comes first.
             self._awaited = {each["topic"] for each in entries if each.get("bookmark") is None}
-        elif event.id or self.wish.replays:
+        elif event.id or self.request.replays:
             self._awaited = set()  # `hello` has an id if no rows precede live ones
         else:
             self._awaited = {each["topic"] for each in entries}
@@ -170,8 +172,8 @@ class Records(Mapping[Any, Any]):
 
     def _id_of(self, record_key: Any) -> RecordId:
         fields = list(record_key) if isinstance(record_key, tuple) else [record_key]
-        topic = self.wish.topic
-        if self.wish.is_pattern:
+        topic = self.request.topic
+        if self.request.is_pattern:
             topic, *fields = fields
         # A topic without key has one record, whose key is null.
         known = None if fields in ([], [None]) else fields
@@ -179,7 +181,7 @@ class Records(Mapping[Any, Any]):
 
     def _key_of(self, row: Row) -> Any:
         fields = [_hashable(field) for field in row.key or []]
-        if self.wish.is_pattern:
+        if self.request.is_pattern:
             fields = [row.topic, *fields]
         return fields[0] if len(fields) == 1 else tuple(fields) if fields else None
 

@@ -10,14 +10,14 @@ from tidegate.conflation.lanes.member import Member
 
 
 class Cohort:
-    """Members that share one standing, so one answer of their lane moves them all.
+    """Members that share their progress, so one answer of their lane moves them all.
 
     A flush then costs nothing for each member but the write to its socket. A cohort that is behind
     is served as any member is: with the newest values, in an answer that is encoded once.
 
     Attributes:
         lane: of all.
-        standing: of all.
+        progress: of all.
         topic: the topic's name.
         epoch: the topic's; a new one ends the cohort.
         kind: as the gateway has it: a cohort is of one.
@@ -25,11 +25,11 @@ class Cohort:
         ready: the gateway was sent `CohortReady`, and no take has found nothing since.
     """
 
-    __slots__ = ("epoch", "kind", "lane", "members", "ready", "standing", "topic")
+    __slots__ = ("epoch", "kind", "lane", "members", "progress", "ready", "topic")
 
     def __init__(self, member: Member, lane: Lane, epoch: str, kind: Hashable) -> None:
         self.lane = lane
-        self.standing = member.standing
+        self.progress = member.progress
         self.topic = member.subscription.topic
         self.epoch = epoch
         self.kind = kind
@@ -38,14 +38,14 @@ class Cohort:
 
     def admits(self, member: Member) -> bool:
         """Return True if a member that is like others is where the cohort is."""
-        standing = self.standing
-        is_midway = standing.catch_up is not None or standing.unreported
-        return not is_midway and standing.position == member.position
+        progress = self.progress
+        is_midway = progress.catch_up is not None or progress.unreported
+        return not is_midway and progress.position == member.position
 
     def enter(self, member: Member) -> None:
         """Let a member take with the others from here on."""
         self.members[member.session] = member
-        member.stand_with(self.standing)
+        member.share_progress(self.progress)
 
     def leave(self, member: Member) -> None:
         """Let a member go on by itself from where the cohort is."""

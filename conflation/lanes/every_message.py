@@ -14,7 +14,7 @@ from tidegate.conflation.lanes.accumulate import Merges, Unreported
 from tidegate.conflation.lanes.delta import DeltaWriter
 from tidegate.conflation.lanes.lane import (
     COSTLY_LOOKS,
-    Held,
+    HeldRow,
     Lane,
     all_shown,
     grouped,
@@ -103,11 +103,13 @@ class EveryMessageLane(Lane):
 
         return grouped(self.members.values(), kin)
 
-    def held(self, board_key: str | None = None) -> list[Held]:
+    def held(self, board_key: str | None = None) -> list[HeldRow]:
         # Of one key only what the newest message brought: searching a list would cost its length.
         since = self.position if board_key is None else self.board.head - 1
         return [
-            Held(row.key, row.offset, row.offset, self.deadline, row.payload, removed=row.removed)
+            HeldRow(
+                row.key, row.offset, row.offset, self.deadline, row.payload, removed=row.removed
+            )
             for row in self.log.after(max(since, self.position))
             if board_key in (None, THE_RECORD, row.key)
         ]

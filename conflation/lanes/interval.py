@@ -7,9 +7,9 @@ from itertools import islice
 
 from tidegate.conflation.boards.board import Board, Pair
 from tidegate.conflation.frame import MADE_AT_ONCE, ROWS_AT_ONCE, Batch, Frame
-from tidegate.conflation.lanes.lane import Held, Lane, LeftBehind, all_shown, grouped
+from tidegate.conflation.lanes.lane import HeldRow, Lane, Undelivered, all_shown, grouped
+from tidegate.conflation.lanes.lane_progress import CatchUp, without
 from tidegate.conflation.lanes.member import Member
-from tidegate.conflation.lanes.standing import CatchUp, without
 from tidegate.conflation.operators.filter import Change
 from tidegate.conflation.subscription import LaneId
 from tidegate.keys.text.duration import Instant
@@ -80,7 +80,7 @@ class IntervalLane(Lane):
     def pending(self, member: Member) -> list[Pair]:
         return self._as_shown(self._due(member))
 
-    def left_behind(self, member: Member, rows_max: int | None) -> LeftBehind:
+    def undelivered(self, member: Member, rows_max: int | None) -> Undelivered:
         return self._left(self._due(member), [], rows_max, self._as_shown)
 
     def _as_shown(self, rows: Sequence[Pair]) -> list[Pair]:
@@ -123,7 +123,7 @@ class IntervalLane(Lane):
 
         return grouped(self.members.values(), kin)
 
-    def held(self, board_key: str | None = None) -> list[Held]:
+    def held(self, board_key: str | None = None) -> list[HeldRow]:
         oof = self.id.oof
         if board_key is None:
             rows = self.board.rows(self.position, oof=oof)
@@ -131,7 +131,7 @@ class IntervalLane(Lane):
             row = self.board.row(board_key, self.position, oof=oof)
             rows = [] if row is None else [(board_key, row)]
         return [
-            Held(known, 0, row.offset, self.deadline, row.payload, removed=row.removed)
+            HeldRow(known, 0, row.offset, self.deadline, row.payload, removed=row.removed)
             for known, row in rows
         ]
 

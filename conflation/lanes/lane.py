@@ -21,8 +21,8 @@ import msgspec
 from tidegate.conflation.boards.board import Board, Pair
 from tidegate.conflation.frame import Batch, Frame, Row, sent_bytes
 from tidegate.conflation.lanes.accumulate import Unreported
+from tidegate.conflation.lanes.lane_progress import CatchUpRows
 from tidegate.conflation.lanes.member import Member
-from tidegate.conflation.lanes.standing import Answer
 from tidegate.conflation.operators.filter import Change
 from tidegate.conflation.steps import Container, Steps, in_pieces
 from tidegate.conflation.subscription import LaneId
@@ -33,7 +33,7 @@ COSTLY_LOOKS = 30
 """What a message costs that is put together with others, in filters that are tried on it."""
 
 
-class Held(NamedTuple):
+class HeldRow(NamedTuple):
     """A row that a lane holds of a key, for people who look at it.
 
     `first_offset` and `offset` are those of the first message and the newest, `messages` is their
@@ -49,7 +49,7 @@ class Held(NamedTuple):
     removed: bool = False
 
 
-class LeftBehind(NamedTuple):
+class Undelivered(NamedTuple):
     """What a member that has left has not got: its rows, and messages that none of them reports.
 
     `counted` counts the values among the rows; None if only making them can tell.
@@ -115,7 +115,7 @@ class Lane(ABC):
         """Return all that the member has not got, held rows included, oldest first."""
 
     @abstractmethod
-    def held(self, board_key: str | None = None) -> list[Held]:
+    def held(self, board_key: str | None = None) -> list[HeldRow]:
         """Return what is held, of one key or of all; looking changes nothing."""
 
     def unreported(self, member: Member) -> list[tuple[str, Unreported]]:
@@ -125,7 +125,7 @@ class Lane(ABC):
         """
         return []
 
-    def left_behind(self, member: Member, rows_max: int | None) -> LeftBehind:
+    def undelivered(self, member: Member, rows_max: int | None) -> Undelivered:
         """Return what a member that leaves now has not got, made in steps of `rows_max`."""
         return self._left(self.pending(member), self.unreported(member), rows_max, list)
 
@@ -135,11 +135,11 @@ class Lane(ABC):
         unreported: list[tuple[str, Unreported]],
         rows_max: int | None,
         shown: Callable[[Sequence[Pair]], list[Pair]],
-    ) -> LeftBehind:
+    ) -> Undelivered:
         def steps() -> Steps[tuple[list[Pair], list[tuple[str, Unreported]]]]:
             return (yield from in_pieces(rows, rows_max, shown)), unreported
 
-        return LeftBehind(steps(), lambda: sum(not row.removed for _, row in rows))
+        return Undelivered(steps(), lambda: sum(not row.removed for _, row in rows))
 
     @abstractmethod
     def low_water(self) -> int:
@@ -222,7 +222,7 @@ class Lane(ABC):
         member.note(batch.frames)
         return batch
 
-    def answer(self, members: Collection[Member], rows_max: int) -> Answer | None:
+    def answer(self, members: Collection[Member], rows_max: int) -> CatchUpRows | None:
         """Let members that stand alike have all that they are behind, made in steps of `rows_max`.
 
         None if that is so little that `take` gives it at once.

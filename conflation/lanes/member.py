@@ -22,9 +22,9 @@ from tidegate.conflation.lanes.accumulate import (
     accumulator_of,
     unreported_of,
 )
+from tidegate.conflation.lanes.lane_progress import CatchUp, LaneProgress
 from tidegate.conflation.lanes.part import PendingPart
 from tidegate.conflation.lanes.pending import Pending, PendingKeys
-from tidegate.conflation.lanes.standing import CatchUp, Standing
 from tidegate.conflation.subscription import LaneId, Subscription
 
 WasThere = Callable[[str, int], bool]
@@ -140,12 +140,12 @@ class Member:
     """The place of one subscriber in its lane, and the rows that are kept for it alone.
 
     Attributes:
-        standing: how far it has got, alone or with its cohort.
+        progress: how far it has got, alone or with its cohort.
         cut: the offset of the join; nothing at or below it comes from the lane.
         joined: the feed's count of accepted messages at the join.
         passed: the feed's count of messages that it filtered out, at the join.
         joins: the lane's count of joins at its own.
-        delivered_before: live rows taken, less those of the standing that it has now.
+        delivered_before: live rows taken, less those of the progress that it has now.
         conflated_to: its queue of every message was conflated up to this offset.
         owed: by row key, what the next row counts beyond itself, for messages given up; None
             while there is nothing, as mostly.
@@ -159,7 +159,7 @@ class Member:
     name: str
     session: str
     subscription: Subscription
-    standing: Standing = field(default_factory=Standing)
+    progress: LaneProgress = field(default_factory=LaneProgress)
     cut: int = 0
     joined: int = 0
     passed: int = 0
@@ -177,58 +177,58 @@ class Member:
         """Session, subscription, topic: unique among the members of a lane."""
         return self.session, self.name, self.subscription.topic
 
-    # --- Its standing
+    # --- Its progress
 
     @property
     def position(self) -> int:
         """Everything up to it has been taken; it counts as the lane counts."""
-        return self.standing.position
+        return self.progress.position
 
     @position.setter
     def position(self, position: int) -> None:
-        self.standing.position = position
+        self.progress.position = position
 
     @property
     def delivered(self) -> int:
         """Live rows taken."""
-        return self.delivered_before + self.standing.delivered
+        return self.delivered_before + self.progress.delivered
 
     @delivered.setter
     def delivered(self, rows: int) -> None:
-        self.standing.delivered = rows - self.delivered_before
+        self.progress.delivered = rows - self.delivered_before
 
     @property
     def catch_up(self) -> CatchUp | None:
         """What it is sent where it was behind an interval."""
-        return self.standing.catch_up
+        return self.progress.catch_up
 
     @catch_up.setter
     def catch_up(self, catch_up: CatchUp | None) -> None:
-        self.standing.catch_up = catch_up
+        self.progress.catch_up = catch_up
 
     @property
     def is_midway(self) -> bool:
         """True while rows of a catch-up are left."""
-        going = self.standing.catch_up
+        going = self.progress.catch_up
         return going is not None and not going.is_over
 
     @property
     def unreported(self) -> dict[str, Unreported] | None:
         """By row key, messages that no row reports: the key's next row stands for them."""
-        return self.standing.unreported
+        return self.progress.unreported
 
     @unreported.setter
     def unreported(self, unreported: dict[str, Unreported] | None) -> None:
-        self.standing.unreported = unreported
+        self.progress.unreported = unreported
 
-    def stand_with(self, standing: Standing) -> None:
-        """Share a standing: from here on its position moves with those of others."""
-        self.delivered_before = self.delivered - standing.delivered
-        self.standing = standing
+    def share_progress(self, progress: LaneProgress) -> None:
+        """Share progress: from here on its position moves with those of others."""
+        self.delivered_before = self.delivered - progress.delivered
+        self.progress = progress
 
     def stand_alone(self) -> None:
-        """Go on from the shared standing by itself."""
-        self.standing = self.standing.copy()
+        """Go on from the shared progress by itself."""
+        self.progress = self.progress.copy()
 
     # --- What it was sent
 

@@ -15,12 +15,12 @@ from tidegate.conflation.frame import MADE_AT_ONCE, Batch, Frame, Receipt, Tombs
 from tidegate.conflation.lanes.accumulate import Merges, Unreported, accumulator_of
 from tidegate.conflation.lanes.delta import ChangeSuppression, DeltaWriter
 from tidegate.conflation.lanes.flushes import Flushes, first_rows
-from tidegate.conflation.lanes.lane import COSTLY_LOOKS, Held, Lane, LeftBehind, grouped
+from tidegate.conflation.lanes.lane import COSTLY_LOOKS, HeldRow, Lane, Undelivered, grouped
+from tidegate.conflation.lanes.lane_progress import CatchUpRows
 from tidegate.conflation.lanes.member import Member
 from tidegate.conflation.lanes.missed import MissedRows, in_send_order, rows_counted
 from tidegate.conflation.lanes.part import PendingPart
 from tidegate.conflation.lanes.pending import Pending, PendingKeys
-from tidegate.conflation.lanes.standing import Answer
 from tidegate.conflation.operators.filter import Change, matcher
 from tidegate.conflation.steps import Container, Steps, finished
 from tidegate.conflation.subscription import LaneId
@@ -161,7 +161,7 @@ class StatefulLane(Lane):
         low_water = self._placed(max(self.low_water(), member.cut))
         return Batch(rows, member.position, self.position, low_water)
 
-    def answer(self, members: Collection[Member], rows_max: int) -> Answer | None:
+    def answer(self, members: Collection[Member], rows_max: int) -> CatchUpRows | None:
         first = next(iter(members))
         # What a queue may hold is bounded by its session's limits, which count its rows.
         is_behind = first.position < self.position and not self.id.queues
@@ -172,7 +172,7 @@ class StatefulLane(Lane):
         self._flushes.lend(first.position, build)
         for member in members:
             member.position = self.position
-        return Answer(build, low_water)
+        return CatchUpRows(build, low_water)
 
     def _missed(self, members: Sequence[Member]) -> MissedRows:
         """Return what members that stand alike are behind: the cut is taken now."""
@@ -202,7 +202,7 @@ class StatefulLane(Lane):
             return found  # no key is held as gone
         return [*found, *self._unseen(self._ahead(member).all())]
 
-    def left_behind(self, member: Member, rows_max: int | None) -> LeftBehind:
+    def undelivered(self, member: Member, rows_max: int | None) -> Undelivered:
         kept = (part for part in self._suppression.kept() if part.joins >= member.joins)
         empty = [(part.frame.key, part.unreported(self.id)) for part in kept if part.gone is None]
         # What came and went is between what was flushed of its key and what is held.
@@ -210,7 +210,7 @@ class StatefulLane(Lane):
         # Copies, as the lane goes on with its entries.
         cut = [list(map(_copy, piece)) for piece in (*flushed, unseen, *self._unflushed())]
         missed = MissedRows(self.id, [member], cut, self._rows_in, self._unseen)
-        return LeftBehind(missed.left(empty, rows_max), missed.count)
+        return Undelivered(missed.left(empty, rows_max), missed.count)
 
     def _unflushed(self) -> Iterator[Iterable[Pending]]:
         yield from (group for _, group in self._released)
@@ -244,7 +244,7 @@ class StatefulLane(Lane):
 
         return grouped(self.members.values(), kin)
 
-    def held(self, board_key: str | None = None) -> list[Held]:
+    def held(self, board_key: str | None = None) -> list[HeldRow]:
         entries = self._held.all() if board_key is None else self._held.of_key(board_key)
         return [self._held_in(entry) for entry in entries]
 
@@ -266,11 +266,11 @@ class StatefulLane(Lane):
         opened += [] if first is None else [first.first_offset]
         return min(opened) - 1 if opened else self.board.head
 
-    def _held_in(self, entry: Pending) -> Held:
+    def _held_in(self, entry: Pending) -> HeldRow:
         part = entry.whole()
         assert part is not None
         messages = 0 if part.count is None else part.count.messages
-        return Held(
+        return HeldRow(
             entry.board_key, entry.first_offset, part.frame.offset, entry.due, self._payload(part),
             messages, removed=part.gone is not None,
         )  # fmt: skip

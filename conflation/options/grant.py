@@ -100,7 +100,7 @@ _FULL = {
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class Resolved:
     """Options without conflicts, the topic's own among them, and the command that was asked for."""
 
     definition: Definition
@@ -148,29 +148,29 @@ def grant(request: Request) -> Grant:
             or a command that is none; positions are those of the request's own text.
         FilterInvalid: the filter, with the position in its text.
     """
-    settled, left_out = _settle(request)
-    options = settled.options
+    resolved, left_out = _resolve(request)
+    options = resolved.options
     order = _order(request)
-    command = settled.granted_command
-    feed = FeedId(_key_spec(settled), _filter(request), _shape(options, order))
+    command = resolved.granted_command
+    feed = FeedId(_key_spec(resolved), _filter(request), _shape(options, order))
     # An envelope shows a row's first message: rows are counted for it, too.
     is_counted = request.counted or options.receipt or options.timestamp
     subscription = Subscription(
         topic=request.topic,
         command=command,
-        lane_id=_lane_id(settled, feed, default_pace=request.default_pace, counted=is_counted),
+        lane_id=_lane_id(resolved, feed, default_pace=request.default_pace, counted=is_counted),
         resume=request.resume,
         replay=_replay(options),
         order=order,
         batch_size=options.batch_size,
         paused=options.pause,
-        shown=_shown(settled),
+        shown=_shown(resolved),
         counted=is_counted,
     )
-    return Grant(subscription, (*left_out, *_warnings(settled, subscription)))
+    return Grant(subscription, (*left_out, *_warnings(resolved, subscription)))
 
 
-def _settle(request: Request) -> tuple[Settled, list[str]]:
+def _resolve(request: Request) -> tuple[Resolved, list[str]]:
     """Resolve conflicts: a topic's option gives way to what the request says, with a warning."""
     options, left_out = request.options.over(request.defaults), list[str]()
     definition, is_change = request.definition, request.options.is_change
@@ -180,7 +180,7 @@ def _settle(request: Request) -> tuple[Settled, list[str]]:
         case = Case(definition, options.said, command, request.by_pattern, is_change)
         conflict = next(conflicts(case), None)
         if conflict is None:
-            return Settled(definition, options, command), left_out
+            return Resolved(definition, options, command), left_out
         # The request is never changed: only what it did not say itself gives way.
         topics_own = [name for name in conflict.names if name not in request.options.positions]
         if not topics_own:
@@ -215,12 +215,12 @@ def _command(text: str | None, definition: Definition, options: Options) -> Comm
     return command
 
 
-def _lane_id(settled: Settled, feed: FeedId, *, default_pace: str, counted: bool) -> LaneId:
+def _lane_id(resolved: Resolved, feed: FeedId, *, default_pace: str, counted: bool) -> LaneId:
     """Choose the lane on a board.
 
     What makes no difference is at its default, so that subscribers of the same rows share a lane.
     """
-    options, command, definition = settled.options, settled.granted_command, settled.definition
+    options, command, definition = resolved.options, resolved.granted_command, resolved.definition
     select = options.select
     # A window is kept by its removals: without them its rows would only add up.
     has_removals = options.oof or isinstance(feed.shape, Window)
@@ -231,17 +231,17 @@ def _lane_id(settled: Settled, feed: FeedId, *, default_pace: str, counted: bool
         no_empties=options.no_empties and command.is_delta,
         select=None if select is None or select.keeps_all else select,
     )
-    if not settled.interval_ns:
+    if not resolved.interval_ns:
         return every_message
     # A quiet key that goes at once goes alone, so `leading` implies `pace=key`.
     leading = options.edge == "leading"
     is_shaped = feed.shape is not None
-    merge = None if is_shaped else _merge(settled)
+    merge = None if is_shaped else _merge(resolved)
     # A combined value is made of one interval's messages: there is no earlier one to patch.
     has_deltas = command.is_delta and merge is None
     return replace(
         every_message,
-        interval_ns=settled.interval_ns,
+        interval_ns=resolved.interval_ns,
         pace="key" if leading else options.pace or default_pace,
         leading=leading,
         delta=has_deltas,
@@ -255,14 +255,14 @@ def _lane_id(settled: Settled, feed: FeedId, *, default_pace: str, counted: bool
     )
 
 
-def _key_spec(settled: Settled) -> KeySpec:
+def _key_spec(resolved: Resolved) -> KeySpec:
     """Choose the key of rows: a conflation key counts only where something is conflated."""
-    options, sow_spec = settled.options, settled.definition.key_spec
+    options, sow_spec = resolved.options, resolved.definition.key_spec
     if options.projection is not None:
         return options.projection.grouping
     asked = options.conflation_key
     # The SOW key in another order is the SOW key: its subscribers share a board.
-    one_shot = settled.command is Command.SOW
+    one_shot = resolved.command is Command.SOW
     if asked is None or one_shot or set(asked.paths) == set(sow_spec.paths):
         return sow_spec
     return asked
@@ -274,13 +274,13 @@ def _shape(options: Options, order: Order | None) -> Window | Projection | None:
     return options.projection
 
 
-def _merge(settled: Settled) -> Reduce | Merger | None:
+def _merge(resolved: Resolved) -> Reduce | Merger | None:
     """Choose the request's reducers, else the topic's.
 
     Plain ones keep the last message, which is what a lane without reducers does; they only count
     where the topic's would do otherwise.
     """
-    asked, topics = settled.options.reduce, merge_of(settled.definition)
+    asked, topics = resolved.options.reduce, merge_of(resolved.definition)
     return topics if asked is None or (asked.is_plain and topics is None) else asked
 
 
@@ -313,10 +313,10 @@ def _replay(options: Options) -> Replay | None:
     return Replay(start, not_found, rate)
 
 
-def _shown(settled: Settled) -> Shown:
-    options = settled.options
+def _shown(resolved: Resolved) -> Shown:
+    options = resolved.options
     # A query is answered with records of any age, and has no interval to move.
-    is_live = settled.command is not Command.SOW
+    is_live = resolved.command is not Command.SOW
     return Shown(
         timestamp=options.timestamp,
         receipt=options.receipt,
@@ -324,14 +324,14 @@ def _shown(settled: Settled) -> Shown:
         no_sowkey=options.no_sowkey,
         progress=options.progress,
         max_age_ns=options.max_age if is_live else None,
-        auto=settled.auto if is_live else None,
+        auto=resolved.auto if is_live else None,
     )
 
 
-def _warnings(settled: Settled, subscription: Subscription) -> Iterator[str]:
-    options, command = settled.options, subscription.command
-    if command is not settled.command:
-        yield f"this topic has no deltas, so {settled.command} is answered as {command}"
+def _warnings(resolved: Resolved, subscription: Subscription) -> Iterator[str]:
+    options, command = resolved.options, subscription.command
+    if command is not resolved.command:
+        yield f"this topic has no deltas, so {resolved.command} is answered as {command}"
     if command.is_delta and subscription.lane_id.merge is not None:
         yield "combined messages have no deltas, so every row is a full value"
     if command is Command.SOW and options.conflation:

@@ -85,7 +85,7 @@ class TopicStats:
 
 
 @dataclass(frozen=True, slots=True)
-class Reliefs:
+class Remedies:
     """Remedies for full queues, and for long ones in idle time."""
 
     forced: int = 0
@@ -103,7 +103,7 @@ class EngineStats:
     sessions: int
     flushes: int
     topics: tuple[TopicStats, ...]
-    reliefs: Reliefs = Reliefs()
+    remedies: Remedies = Remedies()
     unsubscribed: Mapping[str, int] = field(default_factory=dict)
     """Ends of subscriptions that were sent to their sessions, by reason."""
     resumed: Mapping[str, int] = field(default_factory=dict)
@@ -233,7 +233,7 @@ class Accounting:
                 sums["waiting"] += waiting
 
     def of_engine(
-        self, sessions: int, flushes: int, reliefs: Reliefs, names: Iterable[str] | None = None
+        self, sessions: int, flushes: int, remedies: Remedies, names: Iterable[str] | None = None
     ) -> EngineStats:
         """Return the counters of these topics, or of all, and what happened to subscriptions."""
         topics = self._topics.values() if names is None else map(self._topics.__getitem__, names)
@@ -241,7 +241,7 @@ class Accounting:
             sessions,
             flushes,
             tuple(self.of_topic(topic) for topic in topics),
-            reliefs,
+            remedies,
             dict(self._unsubscribed),
             dict(self._resumed),
         )

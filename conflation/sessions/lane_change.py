@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tidegate.conflation.boards.board import Pair
 from tidegate.conflation.frame import Frame, RemovalReason, Row, Tombstone
 from tidegate.conflation.lanes.accumulate import combines, lifted
-from tidegate.conflation.lanes.lane import Lane, LeftBehind, all_shown, shown_as
+from tidegate.conflation.lanes.lane import Lane, Undelivered, all_shown, shown_as
 from tidegate.conflation.lanes.member import Member
 from tidegate.conflation.sessions.rows import RowCursor, collapsing
 from tidegate.conflation.sessions.session import Session
@@ -63,7 +63,7 @@ def apply_change(session: Session, subscriber: Subscriber, rows_max: int | None)
     old_feed.settle()  # rows that are put off are not pending yet, and would be lost
     since, cut, joined = member.position, member.cut, member.joined - old_feed.accepted
     passed = member.passed - subscriber.topic.filtered_out(old_feed)
-    left = old.left_behind(member, rows_max)
+    left = old.undelivered(member, rows_max)
     backlog = member.backlog
     member.backlog = None
     member.subscription = change.subscription
@@ -99,7 +99,7 @@ def _shows_the_same(old: Lane, new: Lane) -> bool:
 
 
 def _turned(
-    subscriber: Subscriber, old: Lane, earlier: list[Pair], left: LeftBehind, keys: list[str],
+    subscriber: Subscriber, old: Lane, earlier: list[Pair], left: Undelivered, keys: list[str],
     rows_max: int | None,
 ) -> Steps[Sequence[Frame]]:  # fmt: skip
     """Return what a client is sent between two lanes, behind `earlier`, and fill in `keys`."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from tidegate.conflation.definition import QueuePolicy
 from tidegate.conflation.outputs import CloseReason, QueueCrossed
-from tidegate.conflation.sessions.accounting import Reliefs
+from tidegate.conflation.sessions.accounting import Remedies
 from tidegate.conflation.sessions.registry import SessionRegistry
 from tidegate.conflation.sessions.session import FULL_PERCENT, HALF_PERCENT, QueueLimits, Session
 from tidegate.conflation.sessions.subscriber import Subscriber
@@ -139,9 +139,9 @@ class QueueLimiter:
 
     # --- Questions
 
-    def counts(self) -> Reliefs:
+    def counts(self) -> Remedies:
         """Return what became of queues so far."""
-        return Reliefs(self._forced, self._background, self._unsubscribed)
+        return Remedies(self._forced, self._background, self._unsubscribed)
 
     def over_half_full(self, topic: Topic) -> set[str]:
         """Return the sessions more than half full whose queue this topic fills among others."""

@@ -10,8 +10,8 @@ from typing import Protocol
 from tidegate.conflation.definition import effective_lane, queue_rules
 from tidegate.conflation.frame import Batch, Frame
 from tidegate.conflation.lanes.lane import Lane
+from tidegate.conflation.lanes.lane_progress import CatchUpRows
 from tidegate.conflation.lanes.member import Member
-from tidegate.conflation.lanes.standing import Answer
 from tidegate.conflation.outputs import GroupBegin, GroupEnd, Output, Rows
 from tidegate.conflation.sessions.drain import Drain
 from tidegate.conflation.sessions.rows import RowCursor, deliveries
@@ -253,7 +253,7 @@ class Subscriber:
         self.catch_up = RowCursor(batch.frames, batch.low_water, keys)
         return self.catch_up
 
-    def follow(self, answer: Answer) -> None:
+    def follow(self, answer: CatchUpRows) -> None:
         """Send an answer of the lane once its rows are made; equal members may share one."""
         self.catch_up = RowCursor((), answer.low_water, build=answer.build, is_under_way=True)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from tidegate.conflation.frame import Frame, Row, Tombstone, receipt_of
-from tidegate.conflation.lanes.lane import Held, Lane
+from tidegate.conflation.lanes.lane import HeldRow, Lane
 from tidegate.conflation.outputs import Output, Rows
 from tidegate.conflation.sessions.subscriber import Subscriber
 from tidegate.conflation.subscription import Command, LaneId, Window
@@ -56,7 +56,7 @@ class Decision:
     why: str = ""
 
 
-def counted(entry: Held, known: Held | None) -> Held:
+def counted(entry: HeldRow, known: HeldRow | None) -> HeldRow:
     """Add the count of messages where the lane has none, if all were seen from the first on."""
     # Unknown stays unknown: a count from the middle on would be too low.
     earlier = 0 if known is None else known.messages
@@ -65,14 +65,14 @@ def counted(entry: Held, known: Held | None) -> Held:
     return entry._replace(messages=earlier + (not entry.removed))
 
 
-def of_entry(what: DecisionKind, entry: Held, now: Instant, *, why: str = "") -> Decision:
+def of_entry(what: DecisionKind, entry: HeldRow, now: Instant, *, why: str = "") -> Decision:
     """Return a decision about a row that is or was held."""
     due = entry.due if what is DecisionKind.HELD else None
     messages = entry.messages or None
     return Decision(now, what, entry.board_key, entry.offset, messages=messages, due=due, why=why)
 
 
-def joined(lane_id: LaneId, known: Held, entry: Held, row: Frame, now: Instant) -> Decision:
+def joined(lane_id: LaneId, known: HeldRow, entry: HeldRow, row: Frame, now: Instant) -> Decision:
     """Return what a message did to a held row: replaced it, or was merged with it."""
     what, why = DecisionKind.REPLACED, ""
     if not entry.removed and lane_id.merge is not None:
@@ -93,7 +93,7 @@ def joined(lane_id: LaneId, known: Held, entry: Held, row: Frame, now: Instant) 
     )
 
 
-def _verdict(known: Held, entry: Held, row: Frame) -> str:
+def _verdict(known: HeldRow, entry: HeldRow, row: Frame) -> str:
     """Return what a merger answered, as far as the result shows it."""
     if entry.payload == known.payload:
         return "keep current"
@@ -140,9 +140,9 @@ class DecisionObserver:
 
     def __init__(self, subscriber: Subscriber) -> None:
         self._subscriber = subscriber
-        self._held: dict[str, list[Held]] = {}
+        self._held: dict[str, list[HeldRow]] = {}
         self._due: dict[Instant, dict[str, None]] = {}
-        self._released: list[Held] = []
+        self._released: list[HeldRow] = []
         self._awaited: dict[str, Frame] = {}
         self._batch = None if subscriber.lane is None else subscriber.lane.batch
         if subscriber.lane is not None and not subscriber.lane.id.lists:
@@ -249,7 +249,7 @@ class DecisionObserver:
             return
         # What is held is known by its first message: that stays while others are merged into it.
         before = {entry.first_offset: entry for entry in self._held.pop(board_key, ())}
-        held: list[Held] = []
+        held: list[HeldRow] = []
         is_told = False
         for entry in lane.held(board_key):
             known = before.pop(entry.first_offset, None)
@@ -278,7 +278,7 @@ class DecisionObserver:
     def _grouping(self, lane: Lane, board_key: str, frame: Frame, now: Instant) -> Decision:
         """Return what a message did to a group whose row is made when it is flushed."""
         known = next(iter(self._held.get(board_key, ())), None)
-        entry = counted(Held(board_key, 0, frame.offset, lane.deadline, b""), known)
+        entry = counted(HeldRow(board_key, 0, frame.offset, lane.deadline, b""), known)
         self._held[board_key] = [entry]
         self._note_due(entry)
         if known is None:
@@ -317,11 +317,11 @@ class DecisionObserver:
             self._held.setdefault(entry.board_key, []).append(entry)
             self._note_due(entry)
 
-    def _note_due(self, entry: Held) -> None:
+    def _note_due(self, entry: HeldRow) -> None:
         if entry.due is not None:
             self._due.setdefault(entry.due, {})[entry.board_key] = None
 
-    def _let_go(self, lane: Lane, now: Instant) -> list[Held]:
+    def _let_go(self, lane: Lane, now: Instant) -> list[HeldRow]:
         """Return what is not held any more of what was due."""
         gone, self._released = self._released, []
         # By due time: a flush costs the keys that were due, not all that are held.
@@ -330,7 +330,7 @@ class DecisionObserver:
                 gone += self._not_held(lane, board_key)
         return gone
 
-    def _not_held(self, lane: Lane, board_key: str) -> list[Held]:
+    def _not_held(self, lane: Lane, board_key: str) -> list[HeldRow]:
         """Return what was held of a key and is not any more."""
         before = self._held.pop(board_key, [])
         opened = {entry.first_offset: entry.offset for entry in lane.held(board_key)}

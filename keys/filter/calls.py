@@ -19,7 +19,7 @@ from tidegate.keys.filter.values import Scalar, narrow, number, text, widened
 First = Callable[[Row], Scalar | None]
 
 
-class Reading(Protocol):
+class ArgumentCompiler(Protocol):
     """The compiler of arguments, which this module must not import: it imports this one."""
 
     topic: str
@@ -55,7 +55,7 @@ _ARRAY: dict[str, Callable[[Value], Value]] = {
 }
 
 
-def compile_call(compiler: Reading, call: Call) -> Reader:
+def compile_call(compiler: ArgumentCompiler, call: Call) -> Reader:
     """Compile `row -> the function's value`; an empty text is NULL (rule filter-7)."""
     name, arguments = call.name, call.arguments
     if name in _CONSTANTS:
@@ -76,7 +76,7 @@ def compile_call(compiler: Reading, call: Call) -> Reader:
     return _special(compiler, name, arguments)
 
 
-def _special(compiler: Reading, name: str, arguments: tuple[Node, ...]) -> Reader:
+def _special(compiler: ArgumentCompiler, name: str, arguments: tuple[Node, ...]) -> Reader:
     # An empty text is NULL (rule filter-7).
     topic = compiler.topic or None
     match name:
@@ -112,7 +112,7 @@ def _writer(form: str) -> Callable[[float], str]:
 
 
 def _plain(
-    compiler: Reading,
+    compiler: ArgumentCompiler,
     kinds: str,
     function: Callable[..., Scalar | None],
     arguments: tuple[Node, ...],
@@ -148,14 +148,14 @@ def _variadic(
     return call
 
 
-def _choice(compiler: Reading, condition: Node, then: Node, other: Node) -> Reader:
+def _choice(compiler: ArgumentCompiler, condition: Node, then: Node, other: Node) -> Reader:
     holds = compiler.condition(condition)
     first, second = compiler.first(then), compiler.first(other)
     # The other branch is not evaluated: it costs nothing.
     return lambda row: first(row) if holds(row) is True else second(row)
 
 
-def _array_to_string(compiler: Reading, arguments: tuple[Node, ...]) -> Reader:
+def _array_to_string(compiler: ArgumentCompiler, arguments: tuple[Node, ...]) -> Reader:
     value, bytes_max = compiler.value(arguments[0]), compiler.allowed.text_bytes
     separator, *null = [compiler.first(argument) for argument in arguments[1:]]
 
@@ -213,7 +213,7 @@ def _count(value: Scalar) -> int | None:
 MANY = 256
 
 
-class Written(StrEnum):
+class LiteralKind(StrEnum):
     """The kinds of arguments that must be literals."""
 
     PATTERN = "pattern"
@@ -227,7 +227,7 @@ class Signature:
     least: int
     most: int
     literal: int | None = None
-    written: Written | None = None
+    written: LiteralKind | None = None
 
 
 SIGNATURES: dict[str, Signature] = {
@@ -250,14 +250,14 @@ SIGNATURES: dict[str, Signature] = {
     **dict.fromkeys(("TOPIC_NAME", "MESSAGE_SIZE", "SOW_KEY"), Signature(0, 0)),
     "SUBSTR": Signature(2, 3),
     "REPLACE": Signature(3, 3),
-    "REGEXP_MATCH": Signature(2, 2, 1, Written.PATTERN),
-    "REGEXP_REPLACE": Signature(3, 3, 1, Written.PATTERN),
+    "REGEXP_MATCH": Signature(2, 2, 1, LiteralKind.PATTERN),
+    "REGEXP_REPLACE": Signature(3, 3, 1, LiteralKind.PATTERN),
     "ROUND": Signature(1, 2),
     "WIDTH_BUCKET": Signature(4, 4),
     "ARRAY_TO_STRING": Signature(2, 3),
     "IF": Signature(3, 3),
-    "STRFTIME": Signature(2, 2, 0, Written.FORMAT),
-    "STRPTIME": Signature(2, 2, 1, Written.FORMAT),
+    "STRFTIME": Signature(2, 2, 0, LiteralKind.FORMAT),
+    "STRPTIME": Signature(2, 2, 1, LiteralKind.FORMAT),
     "GEO_DISTANCE": Signature(4, 4),
 }
 

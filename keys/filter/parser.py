@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tidegate.keys.errors import FilterInvalid
-from tidegate.keys.filter.calls import Signature, Written, signature_of
+from tidegate.keys.filter.calls import LiteralKind, Signature, signature_of
 from tidegate.keys.filter.patterns import INSTRUCTIONS_MAX, compiled
 from tidegate.keys.filter.times import check_format
 from tidegate.keys.filter.tokens import Kind, Token, number_of, scan
@@ -301,9 +301,9 @@ class Parser:
             raise FilterInvalid(f"expected {_arity(signature)}", position)
         return tuple(arguments)
 
-    def _written(self, written: Written | None) -> Literal:
+    def _written(self, written: LiteralKind | None) -> Literal:
         self._budget.node(self._place)
-        if written is Written.PATTERN:
+        if written is LiteralKind.PATTERN:
             return Literal(self._pattern())
         token = self._literal_text("a format in quotes")
         check_format(str(token.value), self._position + token.start)

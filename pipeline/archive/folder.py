@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tidegate.keys.archived import DAY_MS, Part, topic_folder
-from tidegate.pipeline.archive.writing import ROW_GROUP_ROWS, PartWriter, Written
+from tidegate.pipeline.archive.writing import ROW_GROUP_ROWS, FinishedFile, PartWriter
 from tidegate.pipeline.atomic_files import lock, sync
 from tidegate.pipeline.errors import ArchiveUnusable
 
@@ -224,7 +224,7 @@ def neighbours(day: Path, parts: Sequence[Part], target_bytes: int) -> list[list
 
 
 def _exchange(
-    folder: TopicFolder, day: Path, kept: Sequence[Part], files: Sequence[Written]
+    folder: TopicFolder, day: Path, kept: Sequence[Part], files: Sequence[FinishedFile]
 ) -> None:
     try:
         folder.exchange(day, kept, [(file.name, file.part) for file in files])
@@ -236,7 +236,7 @@ def _exchange(
         ) from None
 
 
-def _merge(folder: TopicFolder, day: Path, group: Sequence[Part], at: int) -> Written:
+def _merge(folder: TopicFolder, day: Path, group: Sequence[Part], at: int) -> FinishedFile:
     first = group[0]
     path = folder.unfinished / f"{day.name}.{at}.merged"
     writer = PartWriter(path, first.epoch, first.first, first.stamp_ms)

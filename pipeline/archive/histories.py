@@ -24,7 +24,7 @@ from tidegate.pipeline.archive.recorded import (
     Recorded,
     RecordedClock,
     RecordedPlace,
-    Spot,
+    SourceLocation,
     Window,
     read_archive,
 )
@@ -35,7 +35,7 @@ from tidegate.pipeline.errors import HistoryInvalid, HistoryUnreadable, UsageInv
 from tidegate.pipeline.files.objects import SHOWN_MAX
 from tidegate.pipeline.intervals import MILLISECOND_NS
 
-Line = tuple[Spot, bytes, int | None]
+Line = tuple[SourceLocation, bytes, int | None]
 """Where the message was found, its text, and its time if a column has it."""
 
 
@@ -72,7 +72,7 @@ def text_lines(files: Sequence[Path]) -> Iterator[Line]:
             with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as lines:
                 for number, line in enumerate(lines, 1):
                     if text := line.rstrip(SPACE.encode()):
-                        yield Spot(path.name, "line", number), text, None
+                        yield SourceLocation(path.name, "line", number), text, None
         except (gzip.BadGzipFile, EOFError, zlib.error):
             raise HistoryUnreadable(f"{path}: is not a whole gzip file") from None
         except OSError as error:
@@ -89,16 +89,16 @@ def parquet_lines(files: Sequence[Path]) -> Iterator[Line]:
     # As text, a decimal would be a JSON string, which no aggregate adds up.
     encode = msgspec.json.Encoder(decimal_format="number").encode
     for path in files:
-        for spot, row, has_value in _rows(path):
+        for location, row, has_value in _rows(path):
             value = row.get("value")
             if not has_value:
-                yield spot, encode(_object(spot, row)), None
+                yield location, encode(_object(location, row)), None
             elif value is not None:
                 text = value if isinstance(value, bytes) else value.encode()
-                yield spot, text, row.get("timestamp_ms")
+                yield location, text, row.get("timestamp_ms")
 
 
-def _object(spot: Spot, row: dict[str, Any]) -> dict[str, Any]:
+def _object(location: SourceLocation, row: dict[str, Any]) -> dict[str, Any]:
     """Return a row without its null fields.
 
     Raises:
@@ -106,7 +106,7 @@ def _object(spot: Spot, row: dict[str, Any]) -> dict[str, Any]:
     """
     for name, value in row.items():
         if _is_beyond_json(value):
-            raise HistoryInvalid(f"{spot}: {name[:SHOWN_MAX]} is NaN or infinite")
+            raise HistoryInvalid(f"{location}: {name[:SHOWN_MAX]} is NaN or infinite")
     return {name: value for name, value in row.items() if value is not None}
 
 
@@ -121,7 +121,7 @@ def _is_beyond_json(value: object) -> bool:
     return False
 
 
-def _rows(path: Path) -> Iterator[tuple[Spot, dict[str, Any], bool]]:
+def _rows(path: Path) -> Iterator[tuple[SourceLocation, dict[str, Any], bool]]:
     """Yield each row, and whether it has its message in a column of its own."""
     before = 0
     try:
@@ -129,7 +129,7 @@ def _rows(path: Path) -> Iterator[tuple[Spot, dict[str, Any], bool]]:
             has_value = _has_value(file.schema_arrow)
             for batch in file.iter_batches(batch_size=ROWS_AT_ONCE):
                 for number, row in enumerate(_decoded(batch, path.name, before), before + 1):
-                    yield Spot(path.name, "row", number), row, has_value
+                    yield SourceLocation(path.name, "row", number), row, has_value
                 before += batch.num_rows
     except (pa.ArrowException, OSError) as error:
         raise HistoryUnreadable(f"{path}: cannot be read as Parquet: {error}") from None
@@ -142,8 +142,8 @@ def _decoded(batch: pa.RecordBatch, name: str, before: int) -> list[dict[str, An
     except UnicodeDecodeError:
         # Arrow does not say which row it was, so look for it one by one: this ends the command.
         bad = next(at for at in range(batch.num_rows) if not _is_text(batch.slice(at, 1)))
-        spot = Spot(name, "row", before + bad + 1)
-        raise HistoryInvalid(f"{spot}: a text is not valid UTF-8") from None
+        location = SourceLocation(name, "row", before + bad + 1)
+        raise HistoryInvalid(f"{location}: a text is not valid UTF-8") from None
     return rows
 
 
@@ -159,33 +159,33 @@ def _numbered(
     lines: Iterator[Line], time: TimeField | None, after: RecordedPlace, window: Window
 ) -> Iterator[Recorded]:
     clock = RecordedClock()
-    for number, (spot, text, time_ms) in enumerate(lines, 1):
+    for number, (location, text, time_ms) in enumerate(lines, 1):
         # Earlier ones are read too: the clock of later ones follows from their times.
-        _check(spot, text)
+        _check(location, text)
         if time is not None:
-            time_ms = _time_ms(text, time, spot)
+            time_ms = _time_ms(text, time, location)
         clock_ms = clock.at(time_ms or 0)
         if window.is_over(clock_ms):
             return
         if number > after.position and window.has_begun(clock_ms):
-            yield Recorded(spot, RecordedPlace("", number), clock_ms, None, text)
+            yield Recorded(location, RecordedPlace("", number), clock_ms, None, text)
 
 
-def _check(spot: Spot, text: bytes) -> None:
+def _check(location: SourceLocation, text: bytes) -> None:
     """Refuse a text that is not one JSON value: in an envelope it could end the envelope."""
     try:
         check_json(text)
     except JsonInvalid as error:
         at = "" if error.position is None else f", at byte {error.position}"
-        raise HistoryInvalid(f"{spot}: {error.detail}{at}") from None
+        raise HistoryInvalid(f"{location}: {error.detail}{at}") from None
 
 
-def _time_ms(text: bytes, time: TimeField, spot: Spot) -> int:
+def _time_ms(text: bytes, time: TimeField, location: SourceLocation) -> int:
     try:
         member = getter(time.path.steps)(text)
         return time.ns(msgspec.json.decode(member or b"null")) // MILLISECOND_NS
     except (ValueError, msgspec.MsgspecError):
-        raise HistoryInvalid(f"{spot}: no time in {time.path}") from None
+        raise HistoryInvalid(f"{location}: no time in {time.path}") from None
 
 
 def _topic_folders(path: Path) -> dict[str, TopicFolder]:

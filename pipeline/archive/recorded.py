@@ -27,7 +27,7 @@ BEGINNING = RecordedPlace("", 0)
 """Before the first message, whatever its epoch."""
 
 
-class Spot(NamedTuple):
+class SourceLocation(NamedTuple):
     """Where a message was found, for people: a file, and which line, row or position of it."""
 
     file: str
@@ -45,7 +45,7 @@ class Recorded:
     `clock_ms` is the recorded time, which never runs back; 0 where none is known.
     """
 
-    spot: Spot
+    location: SourceLocation
     place: RecordedPlace
     clock_ms: int
     key_text: str | None
@@ -132,11 +132,11 @@ def _read_parts(folder: TopicFolder, after: RecordedPlace, window: Window) -> It
             is_after = part.epoch != after.epoch or position > after.position
             if is_after and window.has_begun(clock_ms):
                 text = None if value is None else value.encode()
-                place, spot = (
+                place, location = (
                     RecordedPlace(part.epoch, position),
-                    Spot(part.name, "position", position),
+                    SourceLocation(part.name, "position", position),
                 )
-                yield Recorded(spot, place, clock_ms, key_text, text, reason)
+                yield Recorded(location, place, clock_ms, key_text, text, reason)
 
 
 def _parts_after(place: RecordedPlace, parts: Sequence[Part]) -> Sequence[Part]:

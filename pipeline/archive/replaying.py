@@ -185,7 +185,7 @@ def _string(kind: str, message: Recorded) -> str:
         return msgspec.json.decode(message.value or b"", type=str)
     except msgspec.DecodeError:
         raise HistoryInvalid(
-            f"{message.spot}: a topic of type {kind} takes strings, and this is none"
+            f"{message.location}: a topic of type {kind} takes strings, and this is none"
         ) from None
 
 
@@ -194,7 +194,7 @@ def _bytes(message: Recorded) -> bytes:
         return base64.b64decode(_string("binary", message), validate=True)
     except ValueError:
         raise HistoryInvalid(
-            f"{message.spot}: a topic of type binary takes base64, and this is none"
+            f"{message.location}: a topic of type binary takes base64, and this is none"
         ) from None
 
 
@@ -381,5 +381,5 @@ class Replaying:
             refusal = pipeline_error(error, self._gateway.base_url)
             if not 1 <= line <= len(sent) or not isinstance(refusal, GatewayRefused):
                 raise
-            raise type(refusal)(f"{sent[line - 1].spot}: {refusal}") from error
+            raise type(refusal)(f"{sent[line - 1].location}: {refusal}") from error
         return not done.duplicate

@@ -51,7 +51,7 @@ class Edge(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class FinishedFile:
     """A finished file under a temporary name, which no reader sees yet."""
 
     name: str
@@ -60,7 +60,7 @@ class Written:
 
 def write_parts(
     batches: Iterable[pa.RecordBatch], edge: Edge, folder: Path, prefix: str
-) -> Iterator[Written]:
+) -> Iterator[FinishedFile]:
     """Write rows that follow an edge to files in `folder`; skip rows before it.
 
     Rows come in order of position. `prefix` is no other attempt's.
@@ -125,13 +125,13 @@ class PartWriter:
         if self._held_rows >= ROW_GROUP_ROWS or self._held_bytes >= ROW_GROUP_BYTES:
             self._flush()
 
-    def close(self) -> Written:
+    def close(self) -> FinishedFile:
         """Have the disk keep it."""
         self._flush()
         self._parquet.close()
         # The driver renames the file next; a name without its bytes would be a damaged archive.
         sync(self._path)
-        return Written(self._path.name, self._part)
+        return FinishedFile(self._path.name, self._part)
 
     def _flush(self) -> None:
         if not self._held:

@@ -26,7 +26,7 @@ from tidegate.pipeline.columns.conflation import (
 )
 from tidegate.pipeline.columns.filtering import BatchFilter
 from tidegate.pipeline.columns.reading import LineInvalidError, MessageReader
-from tidegate.pipeline.columns.rows import ARROW_ROWS, Block, Homes, Messages, packed, unpacked
+from tidegate.pipeline.columns.rows import ARROW_ROWS, Block, KeyShards, Messages, packed, unpacked
 from tidegate.pipeline.columns.saving import part_of_shard, restored, saved
 from tidegate.pipeline.columns.shard import SPLIT, Shard, refused
 from tidegate.pipeline.intervals import MILLISECOND_NS, Column
@@ -231,16 +231,16 @@ def cut_messages(
     Refused lines go to the shard `REFUSED`, with their reasons as keys.
     """
     intake = Intake(conflation)
-    homes = Homes(intake.texts, shards)
+    key_shards = KeyShards(intake.texts, shards)
     for found in intake.messages(batches):
         if found.reasons:
             yield packed([found.block_of_reasons(REFUSED)])
             continue
-        if homes.texts is not intake.texts:
-            homes = Homes(intake.texts, shards)
+        if key_shards.texts is not intake.texts:
+            key_shards = KeyShards(intake.texts, shards)
         if conflation.is_newest:
             found = found.combined(found.gone == PUT)
-        parts = enumerate(homes.split(found.codes))
+        parts = enumerate(key_shards.split(found.codes))
         yield packed([found.block(shard, *part) for shard, part in parts])
 
 

@@ -166,26 +166,26 @@ def shard_of(key_text: str, shards: int) -> int:
     return zlib.crc32(key_text.encode()) % shards
 
 
-class Homes:
+class KeyShards:
     """The shards of the keys that one task has seen; `texts` are those of their codes, and grow."""
 
     def __init__(self, texts: list[str], shards: int) -> None:
         self.texts = texts
         self._shards = shards
-        self._homes = np.zeros(0, np.uint16)
+        self._shard_ids = np.zeros(0, np.uint16)
 
     def split(self, codes: Column) -> Iterator[tuple[Column, list[str], Column]]:
         """Yield for each shard: the places of its messages, their keys, and the codes of these."""
-        new = [shard_of(text, self._shards) for text in self.texts[len(self._homes) :]]
-        self._homes = np.append(self._homes, np.array(new, self._homes.dtype))
+        new = [shard_of(text, self._shards) for text in self.texts[len(self._shard_ids) :]]
+        self._shard_ids = np.append(self._shard_ids, np.array(new, self._shard_ids.dtype))
         # By sorting once: a pass over all messages for each of many shards would cost more.
         used, numbers = compact(codes, len(self.texts))
-        by_home = np.argsort(self._homes[used], kind="stable")
-        used, places = used[by_home], np.argsort(by_home)[numbers]
-        order = np.argsort(self._homes[codes], kind="stable")
+        by_shard = np.argsort(self._shard_ids[used], kind="stable")
+        used, places = used[by_shard], np.argsort(by_shard)[numbers]
+        order = np.argsort(self._shard_ids[codes], kind="stable")
         edges = np.arange(self._shards + 1)
-        keys_at = np.searchsorted(self._homes[used], edges)
-        messages_at = np.searchsorted(self._homes[codes[order]], edges)
+        keys_at = np.searchsorted(self._shard_ids[used], edges)
+        messages_at = np.searchsorted(self._shard_ids[codes[order]], edges)
         for shard in range(self._shards):
             mine = used[keys_at[shard] : keys_at[shard + 1]]
             chosen = order[messages_at[shard] : messages_at[shard + 1]]

@@ -30,7 +30,7 @@ DOUBLE_MAX = 2**53  # integers up to it are doubles, and their quotient is round
 
 
 @dataclass(frozen=True, slots=True)
-class Picked:
+class ChosenTexts:
     """States of `first`, `last`, `min` and `max`: one of the texts.
 
     `numbers` are those of the texts, NaN where there is none; empty for `first` and `last`.
@@ -40,19 +40,19 @@ class Picked:
     texts: Texts
     numbers: Column
 
-    def then(self, later: Picked) -> Picked:
+    def then(self, later: ChosenTexts) -> ChosenTexts:
         """Return both, one after the other."""
         numbers = np.concatenate([self.numbers, later.numbers])
-        return Picked(self.reducer, self.texts.joined(later.texts), numbers)
+        return ChosenTexts(self.reducer, self.texts.joined(later.texts), numbers)
 
-    def take(self, rows: Column) -> Picked:
+    def take(self, rows: Column) -> ChosenTexts:
         """Return those of some rows."""
         numbers = self.numbers
         if len(numbers):
             numbers = np.where(rows == MISSING, np.nan, numbers[rows])
-        return Picked(self.reducer, self.texts.take(rows), numbers)
+        return ChosenTexts(self.reducer, self.texts.take(rows), numbers)
 
-    def of_runs(self, runs: Runs, is_put: Column) -> Picked:
+    def of_runs(self, runs: Runs, is_put: Column) -> ChosenTexts:
         """Return one for each run; of equal numbers the first."""
         if self.reducer is Reducer.LAST:
             return self.take(last_where(is_put, runs))
@@ -201,7 +201,7 @@ class States:
         return [None if state is None else save(state) for state in self.states]
 
 
-StateColumn = Picked | Totals | States
+StateColumn = ChosenTexts | Totals | States
 
 
 def last_where(is_it: Column, runs: Runs) -> Column:
@@ -226,10 +226,10 @@ def _first_where(is_it: Column, runs: Runs) -> Column:
 def states_of(reducer: Reducer, found: Member) -> StateColumn:
     """Return the states of messages, of which this is one field."""
     if reducer is Reducer.LAST:
-        return Picked(reducer, found.texts, _NONE)
+        return ChosenTexts(reducer, found.texts, _NONE)
     present = found.without_nulls
     if reducer is Reducer.FIRST:
-        return Picked(reducer, present.texts, _NONE)
+        return ChosenTexts(reducer, present.texts, _NONE)
     if reducer is Reducer.COUNT:
         counts = present.is_there.astype(np.int64)
         return Totals(reducer, np.zeros(len(counts), np.int64), counts)
@@ -248,7 +248,7 @@ def _of_numbers(reducer: Reducer, found: Member) -> StateColumn | None:
     if numbers is None:
         return None
     if reducer in (Reducer.MIN, Reducer.MAX):
-        return Picked(reducer, found.texts, numbers)
+        return ChosenTexts(reducer, found.texts, numbers)
     scaled = _scaled(numbers)
     if scaled is None:
         return None
@@ -274,10 +274,10 @@ def _scaled(numbers: Column) -> tuple[Column, int] | None:
 def states_of_saved(reducer: Reducer, saved: Sequence[bytes | None]) -> StateColumn:
     """Return the states of which these texts were saved, as columns if those hold them."""
     if reducer is Reducer.FIRST:
-        return Picked(reducer, Member.of_array(pa.array(saved, pa.binary())).texts, _NONE)
+        return ChosenTexts(reducer, Member.of_array(pa.array(saved, pa.binary())).texts, _NONE)
     if reducer is Reducer.LAST:
         texts = [None if text is None else text[1:-1] or None for text in saved]
-        return Picked(reducer, Member.of_array(pa.array(texts, pa.binary())).texts, _NONE)
+        return ChosenTexts(reducer, Member.of_array(pa.array(texts, pa.binary())).texts, _NONE)
     found: StateColumn | None = None
     if reducer in (Reducer.MIN, Reducer.MAX):
         pairs = [(None, NULL) if text is None else map(bytes, items(text) or ()) for text in saved]

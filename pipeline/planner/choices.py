@@ -31,7 +31,7 @@ from tidegate.pipeline.columns.reading import LineInvalidError, MessageReader
 from tidegate.pipeline.columns.rows import (
     ROWS,
     Block,
-    Homes,
+    KeyShards,
     arrow_schema,
     bound_batches,
     packed,
@@ -125,8 +125,8 @@ def cut_blocks(batches: Iterator[pa.RecordBatch], question: Question) -> Iterato
     """
     # One reader for all keys that are asked about: each line is decoded once.
     reader = MessageReader(question.keys, question.time)
-    homes = {
-        (place, pace): Homes(reader.codes[place].texts, question.shards_of(pace))
+    key_shards = {
+        (place, pace): KeyShards(reader.codes[place].texts, question.shards_of(pace))
         for place, pace in question.streams()
     }
     for part, row, piece in pieces(batches):
@@ -135,7 +135,7 @@ def cut_blocks(batches: Iterator[pa.RecordBatch], question: Question) -> Iterato
             continue
         # The recorded clock never runs back, as in the engine under that clock.
         times_ns = np.maximum.accumulate(times_ns)
-        yield packed(list(_blocks(homes, part, row, (sizes, times_ns, codes))))
+        yield packed(list(_blocks(key_shards, part, row, (sizes, times_ns, codes))))
 
 
 def tally_blocks(batches: Iterator[pa.RecordBatch], question: Question) -> Iterator[pa.RecordBatch]:
@@ -170,7 +170,7 @@ def _read(
 
 
 def _blocks(
-    homes: dict[tuple[int, Pace], Homes],
+    key_shards: dict[tuple[int, Pace], KeyShards],
     part: str,
     row: int,
     messages: tuple[Column, Column, list[Column]],
@@ -178,7 +178,7 @@ def _blocks(
     sizes, times_ns, codes = messages
     clock_ns = int(times_ns[-1])
     streams = count()
-    for (place, _), shards in homes.items():
+    for (place, _), shards in key_shards.items():
         # Every stream gets a row of every block, because its clock advances with all messages.
         for chosen, keys, numbers in shards.split(codes[place]):
             weights, times = pa.array(sizes[chosen], pa.int32()), times_ns[chosen]

@@ -164,7 +164,7 @@ Rows = dict[str, Row]
 
 
 @dataclass(slots=True)
-class Link:
+class JoinedRecords:
     """The records of both sides that are joined with each other, and which of them changed."""
 
     before: tuple[Rows, Rows] = field(default_factory=lambda: ({}, {}))
@@ -190,9 +190,9 @@ class Pairs:
         By the left record's key, with the newest of the right ones; for `grouped` each pair has
         a row, by both keys. A message counts in one row. Rows are in order of publication.
         """
-        links: dict[str, Link] = {}
+        links: dict[str, JoinedRecords] = {}
         for row in routed.sort_by(ORDER).to_pylist():
-            links.setdefault(row["link"], Link()).changes[row["side"]][row["key"]] = row
+            links.setdefault(row["link"], JoinedRecords()).changes[row["side"]][row["key"]] = row
         is_changed = pc.is_in(self.table.column("link"), pa.array(links, pa.string()))
         for row in self.table.filter(is_changed).to_pylist():
             links[row["link"]].before[row["side"]][row["key"]] = row
@@ -211,7 +211,7 @@ class Pairs:
         self.table = pa.concat_tables([others, kept]).combine_chunks()
         return pa.Table.from_pylist(rows, schema=ARROW_SENT)
 
-    def _of_lefts(self, link: Link) -> Iterator[Row]:
+    def _of_lefts(self, link: JoinedRecords) -> Iterator[Row]:
         """Yield a row for each left record that changed, or whose right ones did."""
         changes, others = link.changes
         rights = list(link.now(Side.RIGHT).values())
@@ -226,7 +226,7 @@ class Pairs:
             if change["value"] is None and not change["moved"]:
                 yield _row(record, change, None, _Count([change]), shared)
 
-    def _of_pairs(self, link: Link) -> Iterator[Row]:
+    def _of_pairs(self, link: JoinedRecords) -> Iterator[Row]:
         """Yield a row for each pair that changed, came or is gone."""
         lefts, rights = link.changes
         own, shared = {name: _Count([row]) for name, row in lefts.items()}, _Count(rights.values())

@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 from tests.clients.support.streams import Scripted, broken_stream, scripted, stream
-from tidegate.clients.body import CHUNKS_WAITING_MAX, BodyReader, Silence
+from tidegate.clients.body import CHUNKS_WAITING_MAX, BodyReader, BodyTimeout
 
 
 @contextlib.contextmanager
@@ -38,7 +38,7 @@ def test_silence_is_raised_and_reading_can_go_on() -> None:
     go_on = threading.Event()
     with scripted(stream(b"a", then_hang=go_on)) as gateway, body_of(gateway) as body:
         assert body.read(20) == b"a"
-        with pytest.raises(Silence):
+        with pytest.raises(BodyTimeout):
             body.read(0.05)
         go_on.set()
         assert body.read(20) is None
@@ -57,7 +57,7 @@ def test_a_waiting_read_ends_when_stopped_by_another_thread() -> None:
         assert body.read(20) == b"a"
         stopper = threading.Timer(0.05, body.stop)
         stopper.start()
-        with pytest.raises(httpx2.TransportError):  # and not Silence
+        with pytest.raises(httpx2.TransportError):  # and not BodyTimeout
             body.read(10)
         stopper.join()
         hang.set()

@@ -10,7 +10,7 @@ import pytest
 
 from tidegate.clients.live.frames import to_arrow, to_pandas, to_polars
 from tidegate.clients.live.records import Records
-from tidegate.clients.live.wish import Wish
+from tidegate.clients.live.request import LiveRequest
 from tidegate.clients.sse import Event
 
 BIG = 9007199254740993
@@ -59,7 +59,7 @@ def test_frames_are_exact_also_where_a_value_is_missing() -> None:
 
 
 def records() -> Records:
-    made = Records(Wish("px", order_by="/n"))
+    made = Records(LiveRequest("px", order_by="/n"))
     rows = [{"topic": "px", "op": "publish", "key": [n], "value": {"n": n}} for n in (2, 1)]
     import json
 

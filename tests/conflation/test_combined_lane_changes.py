@@ -40,7 +40,7 @@ def test_combined_rows_that_were_not_taken_are_sent_after_a_move(
     driver = ManualDriver()
     driver.topic()
     name = driver.subscribe(before)
-    left_behind(driver)
+    undelivered(driver)
     driver.change(name, after, wanted=wanted)
     driver.wait("1s")
     assert total(driver.take(bytes_max=1)) == {"a": 3, "b": 4}
@@ -54,7 +54,7 @@ def test_rows_of_a_merger_are_sent_after_a_move(policy: str, before: str) -> Non
     driver = ManualDriver()
     driver.topic(policy=policy, merge=MERGER)
     name = driver.subscribe(before, counted=True)
-    left_behind(driver)
+    undelivered(driver)
     driver.change(name, "conflation=500ms", counted=True)
     driver.wait("1s")
     rows = driver.take(bytes_max=1)
@@ -86,7 +86,7 @@ def test_messages_of_a_queue_are_combined_by_the_new_rules() -> None:
     assert counts(driver.take()) == [("b1", 1, 2), ("a3", 3, 1)]
 
 
-def left_behind(driver: ManualDriver) -> None:
+def undelivered(driver: ManualDriver) -> None:
     """Rows of a and b: a piece is taken, a flush is missed, something is held."""
     driver.publish("a1 b1 b1")
     driver.wait("200ms")
@@ -97,7 +97,7 @@ def left_behind(driver: ManualDriver) -> None:
 
 
 def total(outputs: Sequence[Output]) -> dict[str, int]:
-    """The sum of all values of a key that come, the first piece of `left_behind` included."""
+    """The sum of all values of a key that come, the first piece of `undelivered` included."""
     sums = {"a": 1, "b": 0}
     told = {"a": 1, "b": 0}
     for batch in batches(outputs):

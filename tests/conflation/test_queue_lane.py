@@ -66,7 +66,7 @@ def test_at_most_the_newest_of_each_key_is_queued_whatever_the_limits() -> None:
     assert driver.received() == ["a99 b99"]
     stats = driver.engine.topic_stats("px")
     assert (stats.matched, stats.delivered, stats.conflated) == (200, 2, 198)
-    assert driver.engine.stats().reliefs.forced == 0
+    assert driver.engine.stats().remedies.forced == 0
 
 
 def test_more_keys_than_may_wait_close_the_session_on_an_always_topic_too() -> None:
@@ -170,9 +170,9 @@ def test_a_topic_may_get_another_policy_and_keeps_what_is_queued() -> None:
 def test_an_interval_is_the_subscribers_wish_whatever_the_policy() -> None:
     driver = always()
     for conflated in (True, False):
-        wish = driver.request("conflation=1s")
+        wanted = driver.request("conflation=1s")
         definition = driver.engine.topic("px").definition
-        assert effective_lane(wish, definition, conflated=conflated) == wish.lane_id
+        assert effective_lane(wanted, definition, conflated=conflated) == wanted.lane_id
 
 
 def test_plain_rules_are_no_rules() -> None:

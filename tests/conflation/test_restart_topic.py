@@ -92,11 +92,11 @@ def test_a_paused_subscription_gets_the_new_snapshot_when_it_goes_on() -> None:
     driver = ManualDriver()
     driver.topic()
     name = driver.subscribe("conflation=1s")
-    wish = driver.request("conflation=1s")
-    driver.engine.change("s", name, replace(wish, paused=True), driver.now)
+    wanted = driver.request("conflation=1s")
+    driver.engine.change("s", name, replace(wanted, paused=True), driver.now)
     renew(driver, "a1")
     assert driver.received() == []
-    driver.engine.change("s", name, wish, driver.now)
+    driver.engine.change("s", name, wanted, driver.now)
     assert "snapshot: a1" in driver.received()
 
 

@@ -66,9 +66,9 @@ class MoveMachine(RuleBasedStateMachine):
     def move(self, pick: int, lane: int) -> None:
         """Rule change-1."""
         mover = self.movers[pick % 2]
-        wish = self.driver.request(LANES[lane % len(LANES)])
-        mover.every_message = not wish.lane_id.interval_ns
-        self.driver.engine.change(mover.session, mover.name, wish, self.driver.now)
+        wanted = self.driver.request(LANES[lane % len(LANES)])
+        mover.every_message = not wanted.lane_id.interval_ns
+        self.driver.engine.change(mover.session, mover.name, wanted, self.driver.now)
         self.look()
 
     @rule(duration=st.sampled_from(("0ms", "5ms", "60ms", "100ms", "400ms", "1s")))

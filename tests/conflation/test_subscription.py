@@ -30,11 +30,11 @@ def test_a_command_says_what_it_begins_with_and_what_is_enough(
 
 
 def test_equal_subscriptions_are_equal_so_that_they_share() -> None:
-    def wish() -> Subscription:
+    def wanted() -> Subscription:
         return Subscription("px", Command.SUBSCRIBE, LaneId(FeedId(KeySpec.parse("[/k]"))))
 
-    assert wish() == wish()
-    assert hash(wish().lane_id) == hash(wish().lane_id)
+    assert wanted() == wanted()
+    assert hash(wanted().lane_id) == hash(wanted().lane_id)
 
 
 FEED = FeedId(KeySpec.parse("[/k]"))

@@ -132,7 +132,7 @@ class Story:
         self._sessions.add(who)
         assert not fields, f"unknown fields: {fields}"
 
-    def _wish(self, command: str | None, text: str) -> Subscription:
+    def _request(self, command: str | None, text: str) -> Subscription:
         clauses = {name: value.strip("()") for name, value in _CLAUSE.findall(f" {text}")}
         options = _CLAUSE.sub("", f" {text}").strip()
         resume = clauses.get("from")
@@ -150,14 +150,14 @@ class Story:
     def _subscribe(self, who: str, command: str, text: str) -> None:
         if who not in self._sessions:
             self._session(who, "")
-        wish = self._wish(None if "bookmark=" in text else command, text)
+        wanted = self._request(None if "bookmark=" in text else command, text)
         self._names[who] = who.lower()
-        self.driver.engine.subscribe(who, self._names[who], wish, self.driver.now)
+        self.driver.engine.subscribe(who, self._names[who], wanted, self.driver.now)
 
     def _change(self, who: str, text: str) -> None:
         command, _, rest = text.partition(" ") if text.split(" ")[0] in COMMANDS else ("", "", text)
-        wish = self._wish(command or "subscribe", rest)
-        self.driver.engine.change(who, self._names[who], wish, self.driver.now)
+        wanted = self._request(command or "subscribe", rest)
+        self.driver.engine.change(who, self._names[who], wanted, self.driver.now)
 
     def _unsubscribe(self, who: str, _: str) -> None:
         self.driver.engine.unsubscribe(who, self._names[who])

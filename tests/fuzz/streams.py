@@ -88,8 +88,8 @@ def _payload(random: Random, kind: Kind) -> bytes:
 
 def check_flush(flush: Flush) -> bool:
     """A browser reads out of the bytes what was put in, in format and order."""
-    wish = Subscription("px", Command.SUBSCRIBE, LANE, shown=flush.shown)
-    style = Style(flush.form, flush.kind, wish, Bookmark("e1", 0), ids=flush.has_ids)
+    wanted = Subscription("px", Command.SUBSCRIBE, LANE, shown=flush.shown)
+    style = Style(flush.form, flush.kind, wanted, Bookmark("e1", 0), ids=flush.has_ids)
     ids = None if flush.has_ids else EventIds(lambda _, mark: f"s-1~{mark}", lambda *_: "")
     rows = Rows("s1", "px", "e1", "publish", Batch(flush.frames, 0, 4, flush.low_water))
     outputs: list[Output] = [GroupBegin("s1", "px", 1), rows, GroupEnd("s1", "px", 1, "e1-4")]

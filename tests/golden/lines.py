@@ -107,7 +107,7 @@ def decision_text(decision: Decision) -> str:
 
 def engine_stats_lines(stats: EngineStats) -> Lines:
     """Counters of the whole."""
-    relief = (stats.reliefs.forced, stats.reliefs.background, stats.reliefs.unsubscribed)
+    relief = (stats.remedies.forced, stats.remedies.background, stats.remedies.unsubscribed)
     yield f"sessions {stats.sessions} flushes {stats.flushes} reliefs {relief}"
     yield f"unsubscribed {_counts(stats.unsubscribed.items())}"
     yield f"resumed {_counts(stats.resumed.items())}"

@@ -47,7 +47,7 @@ PLANTED: dict[str, Planted] = {
         ),
     ),
     "what was sent ahead of its turn comes again": (
-        "conflation/lanes/standing.py",
+        "conflation/lanes/lane_progress.py",
         "                    self.ahead[board_key] = newest.offset",
         "                    pass",
     ),

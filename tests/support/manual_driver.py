@@ -181,7 +181,7 @@ class ManualDriver:
             self.session(session)
         self._subscribed += 1
         name = f"sub{self._subscribed}"
-        wish = self.request(
+        request = self.request(
             options,
             topic=topic,
             command=command,
@@ -190,7 +190,7 @@ class ManualDriver:
             wanted=wanted,
             order=order,
         )
-        self.engine.subscribe(session, name, wish, self.now)
+        self.engine.subscribe(session, name, request, self.now)
         return name
 
     def request(

@@ -42,7 +42,7 @@ class Room:
     def kept(self, **given: Any) -> Session:
         return self.gateway.sessions.open(kept=True, lasts=True, **given)
 
-    def wish(self, options: str = "", **values: str) -> SubscribeRequest:
+    def request(self, options: str = "", **values: str) -> SubscribeRequest:
         asked = SubscriptionParameters(options=options, **values)
         return SubscribeRequest.parse(asked, 4_096, many=True)
 
@@ -50,7 +50,7 @@ class Room:
         self, session: Session, target: str | TopicPattern = "px", options: str = "", **values: str
     ) -> str:
         """Subscribe; the subscription's name."""
-        asked, _ = session.subscribe(target, self.wish(options, **values))
+        asked, _ = session.subscribe(target, self.request(options, **values))
         return asked.name
 
     def read(self, session: Session, number: int | None = None) -> tuple[Reader, dict[str, Any]]:

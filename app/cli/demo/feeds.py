@@ -86,7 +86,7 @@ class Figure(msgspec.Struct, omit_defaults=True):
     out_bytes_s: int | None = None
 
 
-class Machine:
+class MachineFigures:
     """Reads the figures; rates cover the time since the previous read."""
 
     def __init__(self) -> None:
@@ -211,4 +211,4 @@ def market_feed() -> Feed:
 
 def machine_feed() -> Feed:
     """Return a feed of this machine's figures, once a second."""
-    return Feed(MACHINE_TOPIC, Machine().read, EVERY_S)
+    return Feed(MACHINE_TOPIC, MachineFigures().read, EVERY_S)

@@ -15,7 +15,7 @@ from tests.support.subject_streams import SOON_S
 from tests.support.tokens import bearer, claims, grant, public_jwk, signed, token_of, write_keys
 from tidegate.app.access.access import csrf_proof
 from tidegate.app.access.tokens import SKEW_S
-from tidegate.app.http.known_requests import AtOnce, KnownRequests
+from tidegate.app.http.known_requests import ImmediateAnswer, KnownRequests
 
 PX = "/v1/topics/px/messages"
 ROOT = token_of("root", "read,write,admin,observe >", "read,write tidegate.>")
@@ -26,14 +26,14 @@ REVOKED = "/v1/topics/tidegate.revoked/messages"
 def at_once_fixture(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Whether each request whose header was known was answered at once."""
     found: list[bool] = []
-    answered = AtOnce.answered
+    answered = ImmediateAnswer.answered
 
-    def count(known: AtOnce, *more: Any) -> bytes | None:
+    def count(known: ImmediateAnswer, *more: Any) -> bytes | None:
         answer = answered(known, *more)
         found.append(answer is not None)
         return answer
 
-    monkeypatch.setattr(AtOnce, "answered", count)
+    monkeypatch.setattr(ImmediateAnswer, "answered", count)
     return found
 
 

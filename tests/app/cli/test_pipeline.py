@@ -128,8 +128,8 @@ def handed_on(monkeypatch: pytest.MonkeyPatch, *words: str) -> Any:
     became: list[list[str]] = []
     wishes: list[Any] = []
 
-    def take(wish: Any) -> int:
-        wishes.append(wish)
+    def take(wanted: Any) -> int:
+        wishes.append(wanted)
         return 0
 
     monkeypatch.setattr("tidegate.app.cli.pipeline.become", became.append)
@@ -144,19 +144,19 @@ def handed_on(monkeypatch: pytest.MonkeyPatch, *words: str) -> Any:
 
 def test_archiving_is_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
     words = ["journal", "ticks", "--to", "a", "--available-now", "--interval", "1m"]
-    wish = handed_on(monkeypatch, *words, "--checkpoint=-c", "--master=local[1]")
-    assert (wish.topic, wish.archive, wish.checkpoint) == ("ticks", Path("a"), Path("-c"))
-    assert (wish.options.available_now, wish.compact, wish.interval) == (True, False, "1m")
-    assert wish.options.master == "local[1]"
+    wanted = handed_on(monkeypatch, *words, "--checkpoint=-c", "--master=local[1]")
+    assert (wanted.topic, wanted.archive, wanted.checkpoint) == ("ticks", Path("a"), Path("-c"))
+    assert (wanted.options.available_now, wanted.compact, wanted.interval) == (True, False, "1m")
+    assert wanted.options.master == "local[1]"
     assert handed_on(monkeypatch, "journal", "t", "--to=a", "--compact").compact
 
 
 def test_a_replay_is_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
     words = ["replay", "a", "--topic", "t", "--from=2026-11-21", "--until", "2026-11-22"]
-    wish = handed_on(monkeypatch, *words, "--rate", "500KB", "--max-gap", "2s")
-    assert (wish.path, wish.topic) == (Path("a"), "t")
-    assert (wish.from_time, wish.until_time) == ("2026-11-21", "2026-11-22")
-    assert (wish.rate, wish.max_gap, wish.source_topic) == ("500KB", "2s", None)
+    wanted = handed_on(monkeypatch, *words, "--rate", "500KB", "--max-gap", "2s")
+    assert (wanted.path, wanted.topic) == (Path("a"), "t")
+    assert (wanted.from_time, wanted.until_time) == ("2026-11-21", "2026-11-22")
+    assert (wanted.rate, wanted.max_gap, wanted.source_topic) == ("500KB", "2s", None)
 
 
 def test_a_checkout_runs_its_suite(monkeypatch: pytest.MonkeyPatch) -> None:

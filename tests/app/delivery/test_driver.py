@@ -64,8 +64,8 @@ class Stage:
         return consumer
 
     def subscribe(self, options: str, session: str, command: str = "subscribe") -> Bookmark:
-        wish = decide("px", self.definition, Options.parse(options), command=command)
-        return self.driver.subscribe(session, "sub", wish)
+        wanted = decide("px", self.definition, Options.parse(options), command=command)
+        return self.driver.subscribe(session, "sub", wanted)
 
     async def say(self, text: str) -> None:
         first = self.driver.engine.topic("px").head + 1
@@ -308,10 +308,10 @@ async def test_a_session_that_is_refused_is_not_there() -> None:
 
 async def test_a_topic_that_is_not_there_cannot_be_joined() -> None:
     stage = Stage()
-    wish = decide("none", stage.definition, Options())
+    wanted = decide("none", stage.definition, Options())
     stage.driver.open("s")
     with pytest.raises(TopicUnknown):
-        stage.driver.subscribe("s", "sub", wish)
+        stage.driver.subscribe("s", "sub", wanted)
 
 
 async def test_a_session_that_lasts_waits_for_topics() -> None:

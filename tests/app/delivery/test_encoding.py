@@ -57,8 +57,8 @@ def style(
     ids: bool = True,
 ) -> Style:
     lane_id = LaneId(FeedId(KeySpec.of(["/k"])), 1_000_000_000)
-    wish = Subscription("px", Command.SUBSCRIBE, lane_id, shown=shown)
-    return Style(form, kind, wish, Bookmark("e1", 0), ids=ids)
+    wanted = Subscription("px", Command.SUBSCRIBE, lane_id, shown=shown)
+    return Style(form, kind, wanted, Bookmark("e1", 0), ids=ids)
 
 
 def text(*outputs: Output, form: Format = Format.VALUE, kind: Kind = Kind.JSON) -> bytes:

@@ -21,7 +21,7 @@ from tidegate.app.delivery.fanout import (
     SMALL_BUFFERS_BYTES,
     STREAMS_AT_ONCE,
     CohortWriter,
-    Seat,
+    Recipient,
 )
 from tidegate.app.delivery.group_send import GroupSend
 from tidegate.app.delivery.scheduler import StreamScheduler, Wakeup
@@ -46,7 +46,7 @@ def over_both_ways_to_send(request: pytest.FixtureRequest, monkeypatch: pytest.M
 
 
 class Peer:
-    """A stream with a seat, and the far end of its connection."""
+    """A recipient, and the far end of its connection."""
 
     def __init__(self, line: HandedOver, far: socket.socket, name: str) -> None:
         self.line = line
@@ -55,17 +55,17 @@ class Peer:
         now_s = asyncio.get_running_loop().time()
         wakeup = Wakeup()
         wakeup.on_woken = self._left
-        self.seat = Seat(name, line, None, now_s, wakeup)
+        self.recipient = Recipient(name, line, None, now_s, wakeup)
         self.writer: CohortWriter | None = None
         self.got_bytes = 0
 
     def enter(self, writer: CohortWriter) -> None:
         self.writer = writer
-        writer.enter(self.seat)
+        writer.enter(self.recipient)
 
     def leave(self) -> None:
         assert self.writer is not None
-        self.got_bytes = self.writer.leave(self.seat)
+        self.got_bytes = self.writer.leave(self.recipient)
 
     def _left(self) -> None:
         self.sent_away += 1
@@ -333,7 +333,7 @@ async def test_the_longest_silence_decides_when_the_heartbeat_comes() -> None:
     async with hall(heartbeat_s=NEVER_S) as made:
         await made.peer()
         silent = await made.peer(enters=False)
-        silent.seat.wrote_s -= NEVER_S
+        silent.recipient.wrote_s -= NEVER_S
         silent.enter(made.writer)
         beat = chunk(HEARTBEAT)
         assert await silent.received(len(beat)) == beat
@@ -345,23 +345,23 @@ async def test_a_compressed_stream_can_end_with_a_checksum_after_it_left(turns: 
     async with hall(coding=Coding.GZIP) as made:
         peers = [await made.peer(enters=False) for _ in range(STREAMS_AT_ONCE + 1)]
         for peer in peers:
-            peer.seat.encoder = GzipStream()
+            peer.recipient.encoder = GzipStream()
             peer.enter(made.writer)
         made.publish(b'"' + b"x" * 2_000 + b'"')
         made.writer()
         for _ in range(turns):
             await asyncio.sleep(0)
         last = peers[-1]
-        assert last.seat.encoder is not None
+        assert last.recipient.encoder is not None
         last.leave()
-        last.line.write(chunk(last.seat.encoder.end()))
+        last.line.write(chunk(last.recipient.encoder.end()))
         last.line.transport.close()
         await asyncio.sleep(0)
         body = b""
         async with asyncio.timeout(HANGS_S):
             while piece := await asyncio.get_running_loop().sock_recv(last.far, 1 << 16):
                 body += piece
-        text = last.seat.encoder.header + b"".join(_chunks(body))
+        text = last.recipient.encoder.header + b"".join(_chunks(body))
         assert gzip.decompress(text) == b'data: "' + b"x" * 2_000 + b'"\n\n'
 
 

@@ -24,8 +24,8 @@ QUIET = WriteContext(NOW_MS, has_unsent=False, is_behind=False, arrival_ages_ms=
 def styles(max_age_ms: int | None = 500) -> Styles:
     max_age_ns = None if max_age_ms is None else max_age_ms * MILLISECOND
     lane_id = LaneId(FeedId(KeySpec()), MILLISECOND)
-    wish = Subscription("px", Command.SUBSCRIBE, lane_id, shown=Shown(max_age_ns=max_age_ns))
-    return {("s1", "px"): Style(Format.VALUE, Kind.JSON, wish, Bookmark("e1", 3))}
+    wanted = Subscription("px", Command.SUBSCRIBE, lane_id, shown=Shown(max_age_ns=max_age_ns))
+    return {("s1", "px"): Style(Format.VALUE, Kind.JSON, wanted, Bookmark("e1", 3))}
 
 
 def rows(*frames: Frame) -> Rows:

@@ -20,10 +20,10 @@ SUBSCRIBER: SubscriberId = ("s1", "px")
 
 
 def style(*, asked: bool = True, ids: bool = True) -> Style:
-    wish = Subscription(
+    wanted = Subscription(
         "px", Command.SUBSCRIBE, LaneId(FeedId(KeySpec())), shown=Shown(progress=asked)
     )
-    return Style(Format.VALUE, Kind.JSON, wish, Bookmark("e1", 3), ids=ids)
+    return Style(Format.VALUE, Kind.JSON, wanted, Bookmark("e1", 3), ids=ids)
 
 
 def told(progress: Progress, offset: int, epoch: str = "e1") -> list[Event]:

@@ -14,7 +14,7 @@ from tests.support.gateways import Running, running_gateway
 from tests.support.wire import connected
 from tidegate.app.delivery.backpressure import SLICE_MESSAGES_MAX
 from tidegate.app.http import known_requests
-from tidegate.app.http.known_requests import BODY_BYTES_MAX, AtOnce, KnownRequests
+from tidegate.app.http.known_requests import BODY_BYTES_MAX, ImmediateAnswer, KnownRequests
 from tidegate.conflation.errors import LimitReached
 
 CHANGING = re.compile(rb'date: [^\r]*|"session":"[^"]*"|\b[0-9a-f]{12}\b|retry: [0-9]+')
@@ -153,14 +153,14 @@ async def exchanged(running: Running, *pieces: bytes) -> bytes:
 def counted_fixture(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Whether each request whose header was known was answered at once."""
     counted: list[bool] = []
-    answered = AtOnce.answered
+    answered = ImmediateAnswer.answered
 
-    def count(known: AtOnce, *more: Any) -> bytes | None:
+    def count(known: ImmediateAnswer, *more: Any) -> bytes | None:
         answer = answered(known, *more)
         counted.append(answer is not None)
         return answer
 
-    monkeypatch.setattr(AtOnce, "answered", count)
+    monkeypatch.setattr(ImmediateAnswer, "answered", count)
     return counted
 
 

@@ -95,7 +95,7 @@ async def test_every_repetition_is_answered_as_without_plans(
     targets += ["/v1/topics/none/subscribe", "/v1/topics/%70x/subscribe", "/v1/topics/p*/subscribe"]
     with monkeypatch.context() as patched:
         patched.setattr(KnownRequests, "find", lambda *_: None)
-        patched.setattr(KnownRequests, "find_at_once", lambda *_: None)
+        patched.setattr(KnownRequests, "find_immediate_answer", lambda *_: None)
         without = [await answered(running, target, *headers) for target in targets]
     for _ in range(2):
         again = [await answered(running, target, *headers) for target in targets]

@@ -101,12 +101,12 @@ async def test_a_pause_outlives_the_reader() -> None:
         await here.topic()
         session = here.kept()
         here.ask(session, command="subscribe")
-        session.change("s1", session.asked["s1"].wish, paused=True)
+        session.change("s1", session.asked["s1"].request, paused=True)
         await here.say({"k": 1})
         reader, hello = here.read(session)
         assert hello["subscriptions"][0]["options"].endswith("pause")
         assert here.told(reader) == []
-        session.change("s1", session.asked["s1"].wish, paused=False)
+        session.change("s1", session.asked["s1"].request, paused=False)
         assert here.told(reader) == ["resumed s1 replay", 's1: {"k":1}']
 
 

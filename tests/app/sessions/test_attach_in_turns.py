@@ -91,7 +91,7 @@ async def test_a_change_finds_all_subscriptions(is_over: bool) -> None:
         if is_over:
             session.unsubscribe(LAST)
         else:
-            session.change(LAST, session.asked[LAST].wish, paused=True)
+            session.change(LAST, session.asked[LAST].request, paused=True)
         assert subscribers(here, session) == MANY - is_over
         await task
         assert len(named(attachment)) == MANY

@@ -69,10 +69,10 @@ class Desk:
     def subscribe(
         self, options: str = AUTO, target: str | TopicPattern = "px", command: str = "subscribe"
     ) -> SessionSubscription:
-        wish = SubscribeRequest.parse(
+        wanted = SubscribeRequest.parse(
             SubscriptionParameters(options=options, command=command), 999, many=True
         )
-        asked, _ = self.session.subscribe(target, wish)
+        asked, _ = self.session.subscribe(target, wanted)
         self.written()
         return asked
 
@@ -199,10 +199,10 @@ async def test_other_subscribers_of_the_lane_stay(desk: Desk) -> None:
 async def test_a_snapshot_is_not_at_the_interval_s_pace(desk: Desk) -> None:
     # rule auto-2
     await desk.publish()
-    wish = SubscribeRequest.parse(
+    wanted = SubscribeRequest.parse(
         SubscriptionParameters(options=AUTO, command="sow_and_subscribe"), 999, many=True
     )
-    asked, _ = desk.session.subscribe("px", wish)
+    asked, _ = desk.session.subscribe("px", wanted)
     desk.written(is_taken=False)
     for _ in range(9):
         desk.clock.forward(desk.gateway.driver, 50 * MS)
@@ -242,10 +242,10 @@ async def test_a_change_of_options_goes_on_from_the_interval(desk: Desk) -> None
     await slowed(desk)
 
     def change(options: str) -> int:
-        wish = SubscribeRequest.parse(
+        wanted = SubscribeRequest.parse(
             SubscriptionParameters(options=options, command="subscribe"), 999, many=True
         )
-        session.change(asked.name, wish, paused=None)
+        session.change(asked.name, wanted, paused=None)
         desk.written()
         return interval_ms(desk, asked)
 

@@ -124,7 +124,11 @@ def test_a_target_is_a_topic_or_a_pattern() -> None:
     body = b'{"topic":"px.>","options":"conflation=1s","command":"sow","format":"value"}'
     target = target_of(body, CHARACTERS_MAX)
     assert isinstance(target.topic, TopicPattern)
-    assert (target.wish.command, target.wish.form, target.wish.many) == ("sow", Format.VALUE, True)
+    assert (target.request.command, target.request.form, target.request.many) == (
+        "sow",
+        Format.VALUE,
+        True,
+    )
     assert target_of(b'{"topic":"px"}', CHARACTERS_MAX).topic == "px"
 
 

@@ -220,7 +220,7 @@ async def test_while_a_subscriber_turns_to_other_fields_no_place_is_noted() -> N
         here.gateway.driver.engine.advance(now[0])
         await here.say({"k": 2, "v": 2})
         change = Options.parse("select=[-/,+/k]", is_change=True)
-        session.change("s1", session.asked["s1"].wish.changed(change), paused=None)
+        session.change("s1", session.asked["s1"].request.changed(change), paused=None)
         assert here.told(reader) == ['s1: {"k":1,"v":1}']
         assert session.cursor is not None
         assert session.cursor.marks(session.cursor.number) == {("s1", "px"): None}

@@ -96,8 +96,8 @@ class Play:
         names = [name for name, (kind, _, _) in self.subs.items() if kind == QUERY]
         if names:
             name = names[which % len(names)]
-            wish = self.session.asked[name].wish.changed(filter_text=wanted)
-            self.session.change(name, wish, paused=None)
+            request = self.session.asked[name].request.changed(filter_text=wanted)
+            self.session.change(name, request, paused=None)
             self.subs[name] = QUERY, wanted, 0
             for each in (self.client, *self.states):
                 each.rows[name] = {k: v for k, v in each.rows[name].items() if passes(k, wanted)}

@@ -62,18 +62,18 @@ async def test_everything_that_was_asked_for_arrives() -> None:
         for options, values in WISHES:
             here.ask(session, "px", options, **values)
         session.change(
-            "s1", here.wish().changed(Options.parse("pause", is_change=True)), paused=True
+            "s1", here.request().changed(Options.parse("pause", is_change=True)), paused=True
         )
         session.asked["s2"].auto = AutoInterval(500 * MILLISECOND)
         session.regrant(session.asked["s2"], "px")
         here.ask(session, TopicPattern.parse("*"), "conflation=1s")
         before = shown(session)
         subscriptions = [dict(asked.topics) for asked in session.asked.values()]
-        wishes = [asked.wish for asked in session.asked.values()]
+        wishes = [asked.request for asked in session.asked.values()]
         there = moved(here, session)
         assert shown(there) == before
         assert [asked.topics for asked in there.asked.values()] == subscriptions
-        assert wishes == [asked.wish for asked in there.asked.values()]
+        assert wishes == [asked.request for asked in there.asked.values()]
         assert here.ask(there) == "s10", "no name is given twice"
 
 

@@ -87,11 +87,11 @@ async def test_a_change_of_one_does_not_reach_the_other(running: Running) -> Non
     async with AsyncExitStack() as stack:
         one_stream, one = await opened(stack, running, command="subscribe")
         other_stream, other = await opened(stack, running, command="subscribe")
-        wish, granted = other.asked["s1"].wish, other.asked["s1"].topics["px"]
+        wanted, granted = other.asked["s1"].request, other.asked["s1"].topics["px"]
         await change(running, one, options="conflation=40ms,max_age=1h", filter="/k = 7")
         assert "conflation=40ms" in await options_of(running, one)
         assert "conflation=20ms" in await options_of(running, other)
-        assert (other.asked["s1"].wish, other.asked["s1"].topics["px"]) == (wish, granted)
+        assert (other.asked["s1"].request, other.asked["s1"].topics["px"]) == (wanted, granted)
         assert one.asked["s1"].topics["px"] != granted
         await running.publish({"k": 3}, {"k": 7})
         await one_stream.until("conflation")

@@ -33,7 +33,7 @@ CHANGES = [
 
 
 def decided(here: Room, options: str, **values: str):  # type: ignore[no-untyped-def]  # Decided
-    return granted_to(here.gateway.sessions.context, "px", here.wish(options, **values))
+    return granted_to(here.gateway.sessions.context, "px", here.request(options, **values))
 
 
 @rule("session-6")
@@ -99,7 +99,7 @@ async def test_a_pattern_is_decided_in_turns_by_topics_as_they_are_at_the_end(
         for name in names:
             await here.topic(name)
         context, pattern = here.gateway.sessions.context, TopicPattern.parse("px.*")
-        deciding = asyncio.create_task(decided_in_turns(context, pattern, here.wish()))
+        deciding = asyncio.create_task(decided_in_turns(context, pattern, here.request()))
         for _ in range(3):
             await asyncio.sleep(0)
         assert not deciding.done()

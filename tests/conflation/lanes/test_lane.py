@@ -11,8 +11,8 @@ from tests.support.manual_driver import ManualDriver, batches, make_frames, toke
 from tests.support.rules import rule
 from tidegate.conflation.boards.board import Board
 from tidegate.conflation.frame import Frame, Row, Tombstone
+from tidegate.conflation.lanes.lane_progress import CatchUp, LaneProgress
 from tidegate.conflation.lanes.member import Member
-from tidegate.conflation.lanes.standing import CatchUp, Standing
 from tidegate.conflation.subscription import Command, FeedId, LaneId, Subscription
 from tidegate.keys.spec import KeySpec
 from tidegate.keys.text.bookmark import Bookmark
@@ -67,9 +67,9 @@ def test_fields_that_were_not_selected_are_not_shown(options: str) -> None:
 
 
 def make_member(lane: dict[str, Any] | None = None, more: dict[str, Any] | None = None) -> Member:
-    wish = Subscription("px", Command.SUBSCRIBE, LaneId(FeedId(KeySpec()), **(lane or {})))
-    wish = replace(wish, **(more or {}))
-    return Member("sub", "s", wish, Standing(position=3), cut=3, joined=3)
+    wanted = Subscription("px", Command.SUBSCRIBE, LaneId(FeedId(KeySpec()), **(lane or {})))
+    wanted = replace(wanted, **(more or {}))
+    return Member("sub", "s", wanted, LaneProgress(position=3), cut=3, joined=3)
 
 
 def test_a_new_member_has_got_nothing_and_given_nothing_up() -> None:

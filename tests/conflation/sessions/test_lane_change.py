@@ -176,14 +176,14 @@ def test_a_paused_subscription_takes_nothing_and_is_behind_afterwards() -> None:
     driver = ManualDriver()
     driver.topic()
     name = driver.subscribe("conflation=1s")
-    wish = driver.request("conflation=1s")
-    driver.engine.change("s", name, replace(wish, paused=True), driver.now)
+    wanted = driver.request("conflation=1s")
+    driver.engine.change("s", name, replace(wanted, paused=True), driver.now)
     driver.publish("a1 b1")
     driver.wait("1s")
     driver.publish("a2")
     driver.wait("1s")
     assert driver.received() == []
-    driver.engine.change("s", name, wish, driver.now)
+    driver.engine.change("s", name, wanted, driver.now)
     assert driver.received() == ["b1 a2"]
 
 

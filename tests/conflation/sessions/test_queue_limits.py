@@ -28,10 +28,10 @@ class Gate:
         self.offset = 0
         for session in sessions:
             self.engine.open_session(session, QueueLimits(4, bytes_max))
-            wish = decide(
+            wanted = decide(
                 "p", Definition(History(100), SPEC), Options.parse(""), command="subscribe"
             )
-            self.engine.subscribe(session, "s", wish, 0)
+            self.engine.subscribe(session, "s", wanted, 0)
 
     def publish(self, names: str, size: int = 1) -> None:
         frames = [
@@ -138,7 +138,7 @@ def test_unsubscribe_ends_all_subscriptions_to_the_topic_and_they_may_be_made_ag
     stats = driver.engine.topic_stats("px")
     assert (stats.matched, stats.dropped, stats.conflated) == (6, 4, 2)
     assert stats.dropped_by == (("BACK_PRESSURE", 4),)
-    assert driver.engine.stats().reliefs.unsubscribed == 2
+    assert driver.engine.stats().remedies.unsubscribed == 2
     driver.engine.subscribe("s", names[0], driver.request(), driver.now)
     driver.publish("b1")
     driver.flush()
@@ -281,7 +281,7 @@ def test_in_idle_time_the_fullest_queue_is_conflated_a_part_at_a_time() -> None:
     assert (waiting("full"), waiting("half"), waiting("short")) == (2_000, 3_000, 3_000)
     assert driver.engine.conflate_idle(driver.now)
     assert not driver.engine.conflate_idle(driver.now), "below the lower threshold there is no need"
-    assert driver.engine.stats().reliefs.background == 2
+    assert driver.engine.stats().remedies.background == 2
 
 
 @rule("queue-11")
@@ -340,7 +340,7 @@ def replayed(*, idle: bool) -> tuple[int, list[str]]:
             heard += driver.received()
         while idle and driver.engine.conflate_idle(driver.now):
             pass
-    return driver.engine.stats().reliefs.forced, heard
+    return driver.engine.stats().remedies.forced, heard
 
 
 @rule("queue-11")

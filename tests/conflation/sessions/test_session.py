@@ -59,13 +59,13 @@ def test_a_subscriber_is_announced_before_its_rows_and_after_the_end_of_the_one_
     driver.topic()
     driver.publish("a1")
     driver.engine.open_session("s", QueueLimits(10, 1_000), lasts=True)
-    wish = driver.request("conflation=1s", command="sow_and_subscribe")
-    driver.engine.subscribe("s", "sub", wish, driver.now, announced=True)
+    wanted = driver.request("conflation=1s", command="sow_and_subscribe")
+    driver.engine.subscribe("s", "sub", wanted, driver.now, announced=True)
     story = ["subscribed to px", "group of 1", "snapshot: a1", "group ends at e1-1"]
     assert driver.received() == story
     driver.engine.drop_topic("px")
     driver.topic(epoch="e2")
-    driver.engine.subscribe("s", "sub", wish, driver.now, announced=True)
+    driver.engine.subscribe("s", "sub", wanted, driver.now, announced=True)
     assert driver.received() == [
         "unsubscribed from px: REMOVED", "subscribed to px", "group of 0", "group ends at e2-0"
     ]  # fmt: skip
@@ -163,12 +163,12 @@ NAMES = [*product(("s1", "s2", "s3"), ("px", "other"))]
 @given(calls=st.lists(st.tuples(VERBS, st.sampled_from(NAMES))))
 def test_subscribers_are_kept_as_a_dict_keeps_them(calls: list[tuple[str, SubscriberId]]) -> None:
     driver = two_subscriptions()
-    wish = next(iter(driver.engine.session("s").subscribers)).member.subscription
+    wanted = next(iter(driver.engine.session("s").subscribers)).member.subscription
     topics: dict[str, Topic] = {name: driver.engine.topic(name) for name in ("px", "other")}
     found, model = Subscribers(), dict[SubscriberId, Subscriber]()
     for verb, (name, topic) in calls:
         if verb == "add":
-            model[name, topic] = Subscriber.of("s", name, topics[topic], wish)
+            model[name, topic] = Subscriber.of("s", name, topics[topic], wanted)
             found.add(model[name, topic])
         elif (name, topic) in model and verb == "remove":
             found.remove(model.pop((name, topic)))

@@ -41,13 +41,13 @@ def estimated(
     order_text: str = "",
 ) -> Estimate | None:
     definition, options = Definition(History(1), KEY), Options.parse(text)
-    wish = decide(
+    wanted = decide(
         *("px", definition, options),
         command=command,
         filter_text=filter_text,
         order_text=order_text,
     )
-    return estimate(frames, records, wish.lane_id, KEY, "px")
+    return estimate(frames, records, wanted.lane_id, KEY, "px")
 
 
 def test_every_message_at_its_own_pace() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.rules import rule
 from tidegate.conflation.frame import Frame, Receipt, RemovalReason, Row, Tombstone
-from tidegate.conflation.lanes.lane import Held
+from tidegate.conflation.lanes.lane import HeldRow
 from tidegate.conflation.subscription import FeedId, LaneId, Window
 from tidegate.conflation.tracing.decisions import (
     Decision,
@@ -23,8 +23,8 @@ from tidegate.keys.reducers import Reduce
 from tidegate.keys.spec import KeySpec
 
 FEED = FeedId(KeySpec.of(["/k"]))
-FIRST = Held("k", 1, 1, 100, b"1", 1)
-SECOND = Held("k", 1, 2, 100, b"2", 2)
+FIRST = HeldRow("k", 1, 1, 100, b"1", 1)
+SECOND = HeldRow("k", 1, 2, 100, b"2", 2)
 FRAME = Frame(2, b"2", "k")
 GONE = Tombstone(2, b"1", "k", reason=RemovalReason.EXPIRED)
 

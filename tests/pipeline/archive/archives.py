@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tidegate.pipeline.archive.folder import TopicFolder
-from tidegate.pipeline.archive.writing import ROWS, Edge, Written, edge_of, write_parts
+from tidegate.pipeline.archive.writing import ROWS, Edge, FinishedFile, edge_of, write_parts
 
 DAY_MS = 86_400_000
 NOON_MS = 20_000 * DAY_MS + DAY_MS // 2
@@ -62,7 +62,7 @@ def positions(folder: TopicFolder) -> list[int]:
     ]
 
 
-def written(folder: TopicFolder, rows: Iterable[Row], edge: Edge) -> list[Written]:
+def written(folder: TopicFolder, rows: Iterable[Row], edge: Edge) -> list[FinishedFile]:
     """Files that nobody sees yet."""
     folder.unfinished.mkdir(parents=True, exist_ok=True)
     return list(write_parts([batch(rows, edge.epoch)], edge, folder.unfinished, "x"))

@@ -95,7 +95,7 @@ def test_a_bad_line_is_an_error_with_its_number(tmp_path: Path, line: bytes, sai
     (tmp_path / "1.ndjson").write_bytes(b'{"n":1}\n\n{"n":2}\n')
     (tmp_path / "2.ndjson").write_bytes(b'\n{"n":3}\n' + line + b"\n")
     found = opened(tmp_path).messages(BEGINNING, Window())
-    assert [str(next(found).spot) for _ in range(3)] == [
+    assert [str(next(found).location) for _ in range(3)] == [
         "1.ndjson, line 1",
         "1.ndjson, line 3",
         "2.ndjson, line 2",

@@ -15,7 +15,7 @@ from tidegate.pipeline.archive.recorded import (
     Recorded,
     RecordedClock,
     RecordedPlace,
-    Spot,
+    SourceLocation,
     Window,
     read_archive,
 )
@@ -37,13 +37,13 @@ def test_a_window_is_half_open() -> None:
 
 
 def test_a_message_weighs_what_its_value_does() -> None:
-    spot, place = Spot("f", "line", 1), RecordedPlace("e1", 1)
-    assert Recorded(spot, place, 0, None, b"abc").size == 3
-    assert Recorded(spot, place, 0, '["a"]', None, "deleted").size == 0
+    location, place = SourceLocation("f", "line", 1), RecordedPlace("e1", 1)
+    assert Recorded(location, place, 0, None, b"abc").size == 3
+    assert Recorded(location, place, 0, '["a"]', None, "deleted").size == 0
 
 
 def test_the_place_of_a_message_is_in_words() -> None:
-    assert str(Spot("a.ndjson", "line", 1007)) == "a.ndjson, line 1007"
+    assert str(SourceLocation("a.ndjson", "line", 1007)) == "a.ndjson, line 1007"
 
 
 EVERYTHING = Window()

@@ -12,7 +12,7 @@ from tidegate.clients.answers import Published
 from tidegate.clients.errors import GatewayProblem
 from tidegate.clients.gateway import Gateway
 from tidegate.keys.text.rate import Rate, parse_rate
-from tidegate.pipeline.archive.recorded import Recorded, RecordedPlace, Spot
+from tidegate.pipeline.archive.recorded import Recorded, RecordedPlace, SourceLocation
 from tidegate.pipeline.archive.replaying import (
     BURST_S,
     MESSAGES_PER_REQUEST,
@@ -64,8 +64,8 @@ def begin(tmp_path: Path) -> Iterator[Begin]:
 
 
 def message(number: int, value: bytes | None = b"1") -> Recorded:
-    spot, reason = Spot("a.ndjson", "line", number * 10), None if value else "deleted"
-    return Recorded(spot, RecordedPlace("", number), 5, '["a"]', value, reason)
+    location, reason = SourceLocation("a.ndjson", "line", number * 10), None if value else "deleted"
+    return Recorded(location, RecordedPlace("", number), 5, '["a"]', value, reason)
 
 
 def refusal(line: int | None, code: str = "message-invalid") -> GatewayProblem:
@@ -148,7 +148,9 @@ class ManualClock(Clock):
 
 def recorded(*times_ms: int, size: int = 10) -> list[Recorded]:
     return [
-        Recorded(Spot("f", "line", at), RecordedPlace("e1", at), time_ms, None, b"x" * size)
+        Recorded(
+            SourceLocation("f", "line", at), RecordedPlace("e1", at), time_ms, None, b"x" * size
+        )
         for at, time_ms in enumerate(times_ms)
     ]
 
@@ -286,7 +288,9 @@ def test_what_goes_wrong_inside_is_not_taken_for_another_process(tmp_path: Path)
 def recorded_value(
     value: bytes | None, key_text: str | None = None, reason: str | None = None
 ) -> Recorded:
-    return Recorded(Spot("a.ndjson", "line", 7), RecordedPlace("", 1), 0, key_text, value, reason)
+    return Recorded(
+        SourceLocation("a.ndjson", "line", 7), RecordedPlace("", 1), 0, key_text, value, reason
+    )
 
 
 def test_topics_of_json_take_envelopes_removals_too() -> None:

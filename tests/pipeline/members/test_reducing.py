@@ -17,7 +17,7 @@ from tests.support.rules import rule
 from tidegate.keys.reducers import Reduce, Reducer
 from tidegate.pipeline.intervals import Interval, Pace, one_run_each
 from tidegate.pipeline.members.reducing import Combined, Folded
-from tidegate.pipeline.members.states import Picked, States, Totals, states_of, states_of_saved
+from tidegate.pipeline.members.states import ChosenTexts, States, Totals, states_of, states_of_saved
 from tidegate.pipeline.members.texts import Member, members_of
 
 REDUCERS = [
@@ -161,9 +161,9 @@ def texts(*values: bytes | None) -> Member:
         (Reducer.SUM, [b"1", b"2.25", None, b"null"], Totals),
         (Reducer.AVG, [b"13.83"], Totals),
         (Reducer.COUNT, [b"[1]", b"null"], Totals),
-        (Reducer.MAX, [b"13.83", b"null", b"1e5"], Picked),
-        (Reducer.FIRST, [b'"x"', b"null"], Picked),
-        (Reducer.LAST, [b'"x"', b"{}"], Picked),
+        (Reducer.MAX, [b"13.83", b"null", b"1e5"], ChosenTexts),
+        (Reducer.FIRST, [b'"x"', b"null"], ChosenTexts),
+        (Reducer.LAST, [b'"x"', b"{}"], ChosenTexts),
         (Reducer.SUM, [b"1", b"1e-999"], States),
         (Reducer.SUM, [b"0.00000000001"], States),
         (Reducer.MIN, [b"1", b'"x"'], States),

@@ -17,7 +17,7 @@ LANES: dict[str, Planted] = {
     ),
     "what a round sent ahead comes again": (
         ENGINE,
-        "conflation/lanes/standing.py",
+        "conflation/lanes/lane_progress.py",
         "                    self.ahead[board_key] = newest.offset",
         "                    pass",
     ),
@@ -29,7 +29,7 @@ LANES: dict[str, Planted] = {
     ),
     "a round sends what was there when it began": (
         ENGINE,
-        "conflation/lanes/standing.py",
+        "conflation/lanes/lane_progress.py",
         "    return newest",
         "    return row",
     ),
@@ -210,7 +210,7 @@ SLOTTED: dict[str, Planted] = {
     "a cohort counts as delivered what others were sent before": (
         ENGINE,
         "conflation/lanes/member.py",
-        "        self.delivered_before = self.delivered - standing.delivered",
+        "        self.delivered_before = self.delivered - progress.delivered",
         "        self.delivered_before = 0",
     ),
 }

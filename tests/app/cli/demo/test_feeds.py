@@ -20,7 +20,7 @@ from tidegate.app.cli.demo.feeds import (
     PROGRAMS_MAX,
     TICKERS,
     Feed,
-    Machine,
+    MachineFigures,
     Market,
     beats,
     machine_feed,
@@ -58,7 +58,7 @@ def test_its_clock_follows_the_count() -> None:
 
 
 def test_each_figure_has_a_key_of_its_own() -> None:
-    figures = Machine().read()
+    figures = MachineFigures().read()
     names = [(figure.kind, figure.name) for figure in figures]
     assert len(set(names)) == len(names)
     kinds = {kind for kind, _ in names}
@@ -68,7 +68,7 @@ def test_each_figure_has_a_key_of_its_own() -> None:
 
 
 def test_rates_are_of_what_was_counted_meanwhile() -> None:
-    machine = Machine()
+    machine = MachineFigures()
     machine.read()
     for figure in machine.read():
         if figure.kind == "network":
@@ -77,7 +77,7 @@ def test_rates_are_of_what_was_counted_meanwhile() -> None:
 
 
 def test_a_message_leaves_out_what_it_does_not_have() -> None:
-    memory = next(figure for figure in Machine().read() if figure.kind == "memory")
+    memory = next(figure for figure in MachineFigures().read() if figure.kind == "memory")
     shown = msgspec.json.decode(msgspec.json.encode(memory))
     assert set(shown) == {"kind", "name", "percent", "used_bytes"}
     assert shown["used_bytes"] > 0

@@ -1,4 +1,4 @@
-"""A standing: how far members have got in their lane, and what they catch up with."""
+"""Progress in a lane: how far members have got, and what they catch up with."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tidegate.conflation.lanes.accumulate import Unreported
 from tidegate.conflation.steps import RowBuild
 
 
-class Answer(NamedTuple):
+class CatchUpRows(NamedTuple):
     """Rows for members that are far behind, made in steps, and the id that the last one carries."""
 
     build: RowBuild
@@ -107,7 +107,7 @@ def _newest(board: Board, board_key: str, row: Frame) -> Frame:
 
 
 @dataclass(slots=True, eq=False)
-class Standing:
+class LaneProgress:
     """How far a member has got in its lane; the members of a cohort share one.
 
     Attributes:
@@ -123,8 +123,8 @@ class Standing:
     catch_up: CatchUp | None = None
     unreported: dict[str, Unreported] | None = None
 
-    def copy(self) -> Standing:
+    def copy(self) -> LaneProgress:
         """Return one that goes on from here by itself."""
         catch_up = None if self.catch_up is None else self.catch_up.copy()
         unreported = None if self.unreported is None else dict(self.unreported)
-        return Standing(self.position, self.delivered, catch_up, unreported)
+        return LaneProgress(self.position, self.delivered, catch_up, unreported)

@@ -15,8 +15,8 @@ WITHOUT_REMOVALS = frozenset({"sow", "subscribe", "delta_subscribe"})
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """A subscription as it is wished for.
+class LiveRequest:
+    """The subscription that a live dict asks for.
 
     Attributes:
         topic: or a pattern.
