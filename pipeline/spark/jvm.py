@@ -16,12 +16,12 @@ import signal
 import struct
 import subprocess
 import sys
-import tempfile
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Thread
 
 from tidegate.pipeline.errors import SparkUnavailable
@@ -59,16 +59,15 @@ class Jvm:
         self._said: deque[str] = deque(maxlen=LINES_KEPT)
         self._listening = Thread(target=self._listen, name="output of Java", daemon=True)
         self._begun: list[subprocess.Popen[bytes]] = []
-        folder = Path(tempfile.mkdtemp(prefix="tidegate-java-"))
-        try:
-            self._process = self._start_java(settings, folder / CONNECTION)
-            self._listening.start()
-            self._port_and_secret = self._await(folder / CONNECTION)
-        except BaseException:
-            _end(self._begun)
-            raise
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+        with TemporaryDirectory(prefix="tidegate-java-", ignore_cleanup_errors=True) as folder:
+            path = Path(folder, CONNECTION)
+            try:
+                self._process = self._start_java(settings, path)
+                self._listening.start()
+                self._port_and_secret = self._await(path)
+            except BaseException:
+                _end(self._begun)
+                raise
 
     @contextmanager
     def at_hand(self) -> Iterator[None]:
