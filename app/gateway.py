@@ -122,7 +122,7 @@ class Gateway:
 
         Args:
             settings: every limit.
-            store: where messages are kept; by default what settings say.
+            store: keeps the messages; by default the one that the settings name.
             clock: monotonic ns, in step with the event loop's.
             wall_ms: wall time in ms of the epoch.
 

@@ -132,7 +132,7 @@ class Gateway:
         """Publish messages in one request, all or none, and exactly once.
 
         Args:
-            topic: to publish to.
+            topic: the topic to publish to.
             lines: one JSON text each, without line breaks.
             producer: name of a numbered producer; `sequence` is the number of this batch, and a
                 number that was published before publishes nothing.
@@ -168,7 +168,7 @@ class Gateway:
         """Keep messages aside until a commit names their stage; return their number.
 
         Args:
-            topic: to publish to in the end.
+            topic: the topic of the commit.
             lines: one JSON text each, without line breaks.
             stage: name of the stage; its previous content is dropped.
             producer: name of the producer, where the pipeline fills the topic.
@@ -211,8 +211,8 @@ class Gateway:
         """Return a publisher, which collects messages to batches; each counts once.
 
         Args:
-            topic: to publish to.
-            limits: of batches, and of what waits.
+            topic: the topic to publish to.
+            limits: the limits of batches, and of what waits.
             patience_s: how long a batch is repeated before the publisher stops.
             producer: a name that no other writer of the topic has. Each message has a `sequence`
                 then, and counts once also if a later program publishes it again.
@@ -239,9 +239,9 @@ class Gateway:
         Subscribers that asked for removals (option `oof`) get one for each.
 
         Args:
-            topic: with a key of its own.
-            record_key: of one field that field, of several the tuple of them.
-            filter_text: in place of `record_key`; to give neither is refused.
+            topic: a topic with a key.
+            record_key: the value of a key's one field, or the tuple of its fields.
+            filter_text: selects records in place of `record_key`; one of them is required.
         """
         return self._transport.ask(requests.delete_records(topic, record_key, filter_text))
 
@@ -296,7 +296,7 @@ class Gateway:
         """Subscribe; return an iterator of events that survives lost connections.
 
         Args:
-            topic: to subscribe to, or a pattern of topics such as `px.*`.
+            topic: the topic to subscribe to, or a pattern such as `px.*`.
             options: the options string, such as `conflation=500ms`.
             filter_text: only messages that match.
             order_by: order of snapshot rows and windows, such as `/price DESC`.
@@ -326,11 +326,11 @@ class Gateway:
         """Subscribe; return a dict of the newest values, which follows the topic by itself.
 
         Args:
-            topic: to subscribe to, or a pattern.
+            topic: the topic to subscribe to, or a pattern.
             options: the options string, such as `conflation=1s`.
             filter_text: only records that match.
-            order_by: of a window, and of `in_order`; such as `/price DESC`.
-            command: in place of the one that `deltas` gives.
+            order_by: the order of a window and of `in_order`, such as `/price DESC`.
+            command: replaces the one that `deltas` gives.
             deltas: send changed fields only; the values here stay whole.
             removals: ask for removals; by default where the topic has keys.
             trouble: called with a sentence when the connection is lost; see Subscription.
@@ -354,7 +354,7 @@ class Gateway:
         """Open a session for many subscriptions on one stream.
 
         Args:
-            limits: of its queue: `messages`, `bytes`, `upper`, `lower`; the gateway's by default.
+            limits: `messages`, `bytes`, `upper` and `lower` of its queue; the gateway's by default.
             conflated: False turns off the queue policies of its topics.
             seconds_max: end its events after this time.
             trouble: called with a sentence when the connection is lost; see Subscription.

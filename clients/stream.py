@@ -44,7 +44,7 @@ class Stream:
         is_over: True if nothing more is to come, and nothing is to be opened.
         is_dropped: True if the connection is to be closed, and the stream begun again.
         silence_s_max: a connection that is silent for longer is lost.
-        places: of a pattern: updated from the events, for a reconnect after its session is gone.
+        places: of a pattern, the bookmarks by topic, for a reconnect after its session is gone.
     """
 
     def __init__(

@@ -100,7 +100,7 @@ class Transport:
         retry: the retries of a publish while the gateway is out.
         every: the retries of every request after any temporary failure; None: only a publish is
             retried.
-        token: of the client.
+        token: the client's token.
 
     Raises:
         ValueError: `base_url` is not an http address.

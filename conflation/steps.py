@@ -118,7 +118,7 @@ class RowBuild:
 
     Attributes:
         rows: None until the last step.
-        keys: of the rows of a change; filled in by the steps.
+        keys: the row keys of a change; the steps fill them in.
     """
 
     __slots__ = ("__weakref__", "_count", "_has_begun", "_steps", "keys", "rows")

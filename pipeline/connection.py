@@ -101,12 +101,12 @@ class Stages:
 
     Args:
         gateway: keeps them.
-        topic: to which they will be committed.
+        topic: the topic of the commit.
         producer: that will commit them.
         name: the beginning of the stages' names; no two attempts, batches or runs share one.
 
     Attributes:
-        names: of the full stages, in their order.
+        names: the names of the full stages, in their order.
         messages: how many lines they have.
     """
 

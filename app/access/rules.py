@@ -119,8 +119,8 @@ def rule_of(method: str, path: str) -> Rule | None:
     """Return the rule of a request; None for one that no rule names, which is refused.
 
     Args:
-        method: of the request; HEAD asks as GET does.
-        path: as it was sent, not decoded, so that no decoding leads to another route.
+        method: the request's method; HEAD asks as GET does.
+        path: the path as it was sent: decoding it could lead to another route.
     """
     wanted = "GET" if method == "HEAD" else method
     return next((it for it in RULES if it.method == wanted and it.matches(path)), None)

@@ -81,7 +81,7 @@ class Tickets:
         """Return the subject of a ticket, and bind the ticket to this stream.
 
         Args:
-            text: of the ticket.
+            text: the ticket's text.
             target: path and query of the stream.
             now_ms: the wall time.
 

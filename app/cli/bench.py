@@ -40,7 +40,7 @@ class Measured:
     """What came of one run.
 
     Attributes:
-        ages_ms: from the publisher's clock to the subscriber's, which is the same one.
+        ages_ms: the time from publication to arrival; both ends read the same clock.
     """
 
     published: int = 0

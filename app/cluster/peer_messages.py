@@ -71,7 +71,7 @@ class PeerMessages:
     Args:
         bus: the shared Redis.
         membership: the gateways of the cluster.
-        services: by subject. An exception from a service is logged, and no reply is sent.
+        services: the services by subject. An exception from one is logged, and no reply is sent.
     """
 
     def __init__(

@@ -17,27 +17,27 @@ from tidegate.app.http.wire import HEARTBEAT
 from tidegate.conflation.lanes.cohort import Cohort
 from tidegate.conflation.outputs import Rows
 
-# A larger text would be copied into the buffer of each slow peer: a cohort takes it in parts.
+# A cohort takes larger texts in parts: each slow peer would buffer a copy of the whole.
 FLUSH_BYTES_MAX: Final = 1 << 20
-# So many streams, or so many bytes, are written between two looks at the clock: 1.5 milliseconds.
+# The most that one turn writes, in streams and in bytes: about 1.5 milliseconds of work.
 STREAMS_AT_ONCE: Final = ENTRIES
 BYTES_AT_ONCE: Final = 4 << 20
-# What a healthy socket may hold on its way; more than that waits.
+# The most that a healthy socket has unsent. A peer with more is slow.
 SMALL_BUFFERS_BYTES: Final = 64 << 10
-# In the place of an index: the stream has left.
+# The index of a recipient that has left.
 LEFT: Final = -1
-# In the place of a socket. A closed one takes nothing.
+# Stands for the socket of a recipient that has left or drains. A closed socket takes nothing.
 NOBODY: Final = socket.socket()
 NOBODY.close()
 
 
 class SharedChunk(NamedTuple):
-    """A text that many streams write, framed once as a chunk of an answer.
+    """A text for many streams, framed once as a chunk of HTTP.
 
     Args:
-        text: as it is decoded.
-        framed: as it is written, perhaps compressed.
-        size_bytes: of the body in the frame.
+        text: the text before compression.
+        framed: the bytes on the wire.
+        size_bytes: the size of the body in the frame.
     """
 
     text: bytes
@@ -46,20 +46,20 @@ class SharedChunk(NamedTuple):
 
 
 def shared_chunk(text: bytes, coding: Coding) -> SharedChunk:
-    """Compress, where that is asked for, and frame a text."""
+    """Compress a text as its coding says, and frame it."""
     body = block(text, coding)
     return SharedChunk(text, chunk(body), len(body))
 
 
 class Recipient:
-    """A stream as a cohort writes to it.
+    """A stream to which a cohort's writer writes.
 
     Args:
-        session: of the stream.
-        line: the connection; nothing waits in its transport.
-        encoder: of an answer that is compressed.
-        wrote_s: when the stream wrote last, by the loop's clock.
-        wakeup: of the stream, once it has to write by itself again.
+        session: the id of the stream's session.
+        line: the connection; its transport buffers nothing.
+        encoder: compresses the answer; None: the answer is not compressed.
+        wrote_s: the loop's time at the last write.
+        wakeup: wakes the stream when it has to write by itself again.
     """
 
     __slots__ = ("at", "encoder", "had_bytes", "line", "session", "wakeup", "wrote_s")
@@ -77,29 +77,30 @@ class Recipient:
         self.encoder = encoder
         self.wrote_s = wrote_s
         self.wakeup = wakeup
-        # The writer's: an index, and what it had written to each stream when this one came.
+        # Set by the writer: the index, and the writer's count of bytes when this stream came.
         self.at = 0
         self.had_bytes = 0
 
 
 class CohortWriter:
-    """Writes what a cohort takes to the sockets of all its streams, in one plain loop.
+    """Writes each text of a cohort to the sockets of all its streams, in one plain loop.
 
-    A stream costs one send, and nothing else: no object of its own is asked, no timer is
-    set. Its counts are differences between two counts of the writer. A text goes out in turns of
-    `STREAMS_AT_ONCE`, between which others are served; the next one is taken when all have it. A
-    stream whose socket does not take a text whole stays, if it has by then.
+    A stream costs one send: the loop calls no method of the stream and sets no timer for it. What
+    a stream was sent is the difference between two counters of the writer. A text goes out in turns
+    of `STREAMS_AT_ONCE`; the loop serves others between turns. The writer takes the next text when
+    all streams have this one. A stream whose socket takes only a part of a text stays in the cohort
+    if it has taken the rest by the next text.
 
     Args:
-        cohort: what takes, in the engine.
-        style: how rows are written.
-        coding: how the answers are compressed.
-        take: takes for the cohort; None: nothing is left.
+        cohort: the engine's members that share their progress.
+        style: the format of rows.
+        coding: the compression of the answers.
+        take: returns the next rows, of at most so many bytes; None: nothing is left.
         send: sends a text to the sockets of a turn.
         wrote: called after each turn with the number of streams, the bytes that each got, and the
-            seconds that it took in all.
+            seconds that the turn took.
         scheduler: calls the writer.
-        heartbeat_s: the longest silence.
+        heartbeat_s: the longest time without a write.
     """
 
     def __init__(
@@ -122,14 +123,14 @@ class CohortWriter:
         self._wrote = wrote
         self._scheduler = scheduler
         self._heartbeat_s = heartbeat_s
-        # Side by side. A stream that leaves is struck out in both, one that drains in the latter.
+        # Parallel lists. A stream that leaves is cleared in both, one that drains in the second.
         self._recipients: list[Recipient | None] = []
         self._sockets: list[socket.socket] = []
         self._streams = 0
         self._draining: list[Recipient] = []
         self._write_watch: WriteWatch | None = None
-        # The round under way: the streams before `_at` have its text, those from `_end` on came
-        # later and had it before.
+        # The round under way: streams before `_at` have its text already. Streams from `_end` on
+        # came later, and had it before they came.
         self._chunk: SharedChunk | None = None
         self._at = self._end = 0
         self._asks_kernel = False
@@ -182,7 +183,7 @@ class CohortWriter:
         self._streams -= 1
 
     def _close_ranks(self) -> None:
-        """Forget the places of those who have left, between two rounds."""
+        """Drop the entries of streams that have left, between two rounds."""
         if len(self._recipients) < 2 * self._streams:
             return
         recipients = [recipient for recipient in self._recipients if recipient is not None]
@@ -194,7 +195,7 @@ class CohortWriter:
     # --- Rounds
 
     def __call__(self) -> None:
-        """Write to the next streams; after the last of a round begin another."""
+        """Write to the next streams; begin another round after the last of them."""
         if self._at == self._end and not self._begin():
             return
         chunk, first = self._chunk, self._at
@@ -203,7 +204,7 @@ class CohortWriter:
         end = min(first + streams_max, self._end)
         loop = asyncio.get_running_loop()
         began_s = loop.time()
-        self._at = end  # before they are written to: one that leaves now has the text
+        self._at = end  # before the write: a stream that leaves during it has the text
         if self._coding is Coding.GZIP:  # the only one with a checksum over all texts
             for recipient in self._recipients[first:end]:
                 if recipient is not None and recipient.encoder is not None:
@@ -211,7 +212,7 @@ class CohortWriter:
         if self._asks_kernel:
             self._send_slow_away(first, end, chunk)
         streams = self._write(chunk.framed, first, end)
-        # Mostly a round is all there is: to look for another costs as much as thirty writes.
+        # One round is the usual case, and a look for another costs as much as thirty writes.
         if end < self._end or not self.cohort.rests():
             self._scheduler.call_soon(self)
         else:
@@ -220,9 +221,9 @@ class CohortWriter:
             self._wrote(streams, chunk.size_bytes, loop.time() - began_s)
 
     def _begin(self) -> bool:
-        """Take what is next; return False if there is nothing."""
+        """Take the next rows and begin a round; return False if there are none."""
         self._chunk = None
-        if self.cohort.has_rows:  # first: for whoever takes by itself the next rows are its own
+        if self.cohort.has_rows:  # before they are taken: a stream sent away takes them by itself
             self._end_draining()
         self._close_ranks()
         rows = self._take(self.cohort, FLUSH_BYTES_MAX) if self._streams else None
@@ -243,9 +244,9 @@ class CohortWriter:
         self._write_watch.note_group(self.connections)
 
     def _write(self, framed: bytes, first: int, end: int) -> int:
-        """Write to some streams; return to how many."""
-        # Past the transports: nothing waits there, and their checks cost as much as a send. Where a
-        # socket takes nothing, the transport finds out why.
+        """Write to some streams; return their number."""
+        # Not through the transports: they buffer nothing, and their checks cost as much as a send.
+        # Where a socket takes nothing, the transport finds out why.
         taken_bytes = self._send(self._sockets[first:end], framed)
         streams = end - first
         if taken_bytes.count(len(framed)) < streams:
@@ -257,7 +258,7 @@ class CohortWriter:
         return streams
 
     def _drain(self, at: int, rest: bytes) -> None:
-        """Leave bytes to the transport: it has time until the next text."""
+        """Leave the rest to the transport, which has time until the next text."""
         recipient = self._recipients[at]
         assert recipient is not None, "it has not left"
         recipient.line.write(rest)
@@ -266,7 +267,7 @@ class CohortWriter:
             self._draining.append(recipient)
 
     def _end_draining(self) -> None:
-        """Go on with those whose transports are empty again, and send the others away."""
+        """Take back streams whose transports are empty again, and send the others away."""
         draining, self._draining = self._draining, []
         for recipient in draining:
             if recipient.at == LEFT:
@@ -277,7 +278,7 @@ class CohortWriter:
                 self._sockets[recipient.at] = recipient.line.plain_socket or NOBODY
 
     def _send_slow_away(self, first: int, end: int, chunk: SharedChunk) -> None:
-        """Send those away whose peers have not taken what was written long ago."""
+        """Send streams away whose peers have not taken earlier writes."""
         for it in self._recipients[first:end]:
             if it is not None and it.line.connection.unsent_bytes > SMALL_BUFFERS_BYTES:
                 it.line.write(chunk.framed)
@@ -292,7 +293,7 @@ class CohortWriter:
             self._scheduler.call_at(due_s, self._beat)
 
     def _beat(self) -> None:
-        """Send a heartbeat to all, if there was nothing else for so long."""
+        """Send a heartbeat to all streams if nothing was written for so long."""
         now_s = asyncio.get_running_loop().time()
         if now_s < self._beat_s or self.is_empty:
             return  # a later call is on its way, or nobody is left

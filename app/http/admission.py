@@ -34,7 +34,7 @@ class ConnectionLimits:
 
     Args:
         figures: has the bound, and keeps the counts.
-        per_address_max: of these from one address (IPv6: one network of 64 bits); 0 for any.
+        per_address_max: the most from one address (IPv6: a network of 64 bits); 0: no limit.
     """
 
     def __init__(self, figures: ConnectionFigures, per_address_max: int = 0) -> None:
@@ -143,7 +143,7 @@ class HandedOver(NamedTuple):
     """A connection that a stream has taken over.
 
     Args:
-        transport: to write to; its buffer is full if `is_paused`.
+        transport: what to write to; its buffer is full if `is_paused`.
         connection: what is below the transport.
         write_watch: needs a call after each write.
         limits: count the connection until it is lost.

@@ -84,7 +84,7 @@ class Connection:
     """The transport under a request, which ASGI has no words for.
 
     Args:
-        transport: of the connection.
+        transport: the connection's transport.
         on_abort: ends the requests of the connection. The transport reports the loss
             only in the loop's next turn; for a stream that returns before that, the server would
             log an incomplete response.

@@ -342,7 +342,7 @@ def check_origin(scope: Scope, allowed: frozenset[str]) -> None:
     A stream is a session, which a page could open without reading it, and as many as there may be.
 
     Args:
-        scope: of a request whose Host is one of ours.
+        scope: the scope of a request whose Host is one of ours.
         allowed: origins beside the one that Host names, such as `https://desk.example`.
 
     Raises:

@@ -124,7 +124,7 @@ def texts_of(body: bytes, parameters: Mapping[str, str]) -> dict[str, str]:
     """Return the fields of a strict JSON object, all of them texts.
 
     Args:
-        body: of the request.
+        body: the request's body.
         parameters: name of each field -> code of the problem when it is no text.
 
     Raises:

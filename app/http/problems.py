@@ -171,7 +171,7 @@ def unknown_field(
     """Return the problem of the first unknown field; its pointer has the name, shortened.
 
     Args:
-        code: of the problem.
+        code: the problem's code.
         document: the names of the fields that were sent.
         known: those there are.
         at: the pointer to what has them.

@@ -194,7 +194,7 @@ def query_values(scope: Scope, allowed: Mapping[str, str]) -> dict[str, str]:
     """Return the query parameters, each at most once, decoded strictly.
 
     Args:
-        scope: of the request.
+        scope: the request's scope.
         allowed: name of each parameter -> code of the problem when its value cannot be read.
 
     Raises:
@@ -221,9 +221,9 @@ def header_value(
     """Return a header that may come once, as printable ASCII; None without one.
 
     Args:
-        scope: of the request.
-        name: of the header, in lower case.
-        code: of the problem when it comes twice, is too long, or holds anything else.
+        scope: the request's scope.
+        name: the header's name, in lower case.
+        code: the problem's code if the header comes twice, is too long, or holds anything else.
         characters_max: longest value taken.
         expected: the sentence of the refusal, where less than any printable ASCII is right.
 

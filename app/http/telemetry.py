@@ -248,10 +248,10 @@ class Counters:
     """Figures of one gateway, outside the engine.
 
     Args:
-        flush_lateness: from the earliest planned flush to when all that was due had gone.
-        publish: from a request's items to the store until the engine has them.
+        flush_lateness: the time from the earliest planned flush until all due rows were written.
+        publish: the time from a request's parsed items until store and engine have them.
         append: the store's part of that.
-        write: from a stream's bytes until its socket has room for more.
+        write: the time from a stream's bytes until its socket has room for more.
         write_bytes: what is written to a stream at once.
         store_failures: writes that the store could not do.
         checkpointed_ms: wall time at which all that had been published was in checkpoints.

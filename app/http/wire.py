@@ -62,7 +62,7 @@ def too_many_connections(
 
     Args:
         setting: the limit that is reached.
-        path: of the request, undecoded.
+        path: the request's path, undecoded.
         accepts: the values of its Accept headers.
         cors: fields for a page of another origin, as of `cors_fields`.
     """

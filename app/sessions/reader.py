@@ -37,7 +37,7 @@ class Reader:
         cursor: makes the ids of a kept session's events; None: ids are the topic's bookmarks.
         came_after: why the session's last reader was sent away.
         on_closed: called once the peer is gone.
-        on_subscriber_left: with a cursor; called when a topic has left its subscription.
+        on_subscriber_left: for readers with a cursor; called when a topic left its subscription.
         note_end: with a cursor; keeps the end of a subscription for later readers, and returns its
             event's id.
     """

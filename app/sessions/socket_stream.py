@@ -54,7 +54,7 @@ class SocketStream(asyncio.Protocol):
         writer: chooses what is written.
         driver: has the clock, the figures and the scheduler of streams.
         settings: deadlines.
-        encoder: of an answer that is compressed.
+        encoder: compresses the answer; None: the answer is not compressed.
         on_ended: called once the connection is gone, with the bytes that were written.
     """
 

@@ -151,7 +151,7 @@ class PlainSubscription(NamedTuple):
 
     Args:
         decided: what the requests got; a topic that is defined anew makes another one.
-        epoch: of the topic.
+        epoch: the topic's epoch.
         asked: the subscription, by name. It counts nothing as used, as each session does.
         styles: its style. The cut in it is of the first session: each has its own.
     """

@@ -79,7 +79,7 @@ async def plan(
         declared: the folder's topics, as `read_topic_files` gives them.
         known: what there is.
         has_messages: whether a known topic has; asked where its key, type or source would change.
-        settings: of the gateway; its own topics do not count as topics.
+        settings: the gateway's settings; its own topics do not count as topics.
         mergers: that definitions may name.
 
     Raises:

@@ -19,11 +19,11 @@ class LiveRequest:
     """The subscription that a live dict asks for.
 
     Attributes:
-        topic: or a pattern.
+        topic: a topic or a pattern.
         options: the gateway's own language.
         filter_text: only messages that match.
         order_by: the order of windows and of `in_order`.
-        command: in place of the one that `deltas` gives.
+        command: replaces the one that `deltas` gives.
         deltas: send changed fields only; the records here stay whole.
         removals: ask for removals; None: where the topic has keys.
     """

@@ -23,8 +23,8 @@ class Limits:
     """When a batch is sent, and how much may wait.
 
     Attributes:
-        count: of messages in a batch at most.
-        bytes: of a batch; one message may be larger.
+        count: the most messages in a batch.
+        bytes: the most bytes in a batch; one message may be larger.
         linger_s: a batch that is not full is sent when its first message is so old.
         waiting_bytes: `publish` waits while so much is not delivered.
     """

@@ -29,7 +29,7 @@ class Publisher:
 
     Args:
         send: publishes a batch in one attempt.
-        outbox: with the limits of batches, and of what waits.
+        outbox: holds what waits, within the limits of batches.
         retry: the attempts at one batch.
     """
 

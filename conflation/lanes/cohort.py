@@ -1,4 +1,4 @@
-"""A cohort: members of one lane that have all had the same, and take together."""
+"""A cohort: members of one lane that have received the same rows, and take together."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ class Cohort:
     is served as any member is: with the newest values, in an answer that is encoded once.
 
     Attributes:
-        lane: of all.
-        progress: of all.
+        lane: the lane of all members.
+        progress: the progress of all members.
         topic: the topic's name.
-        epoch: the topic's; a new one ends the cohort.
-        kind: as the gateway has it: a cohort is of one.
-        members: by session; each session has one subscription.
-        ready: the gateway was sent `CohortReady`, and no take has found nothing since.
+        epoch: the topic's epoch; a new epoch ends the cohort.
+        kind: the gateway's kind of stream; a cohort has streams of one kind.
+        members: the members by session; each session has one subscription.
+        ready: True once the gateway was sent `CohortReady`, until a take finds nothing.
     """
 
     __slots__ = ("epoch", "kind", "lane", "members", "progress", "ready", "topic")
@@ -37,7 +37,7 @@ class Cohort:
         self.ready = False
 
     def admits(self, member: Member) -> bool:
-        """Return True if a member that is like others is where the cohort is."""
+        """Return True if a member of this kind has the same progress."""
         progress = self.progress
         is_midway = progress.catch_up is not None or progress.unreported
         return not is_midway and progress.position == member.position

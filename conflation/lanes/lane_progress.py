@@ -108,14 +108,14 @@ def _newest(board: Board, board_key: str, row: Frame) -> Frame:
 
 @dataclass(slots=True, eq=False)
 class LaneProgress:
-    """How far a member has got in its lane; the members of a cohort share one.
+    """How far a member has got in its lane; the members of a cohort share it.
 
     Attributes:
-        position: everything up to it has been taken; it counts as the lane counts.
+        position: everything up to it is taken; in the lane's own count.
         delivered: live rows taken here.
         catch_up: what is sent where the member was behind an interval.
         unreported: by row key, messages that no row reports, as the key came and went; the
-            key's next row stands for them. None while there is nothing, as mostly.
+            key's next row stands for them. None if there are none, which is usual.
     """
 
     position: int = 0

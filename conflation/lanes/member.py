@@ -137,7 +137,7 @@ class Backlog:
 
 @dataclass(slots=True, eq=False)
 class Member:
-    """The place of one subscriber in its lane, and the rows that are kept for it alone.
+    """One subscriber in its lane, and the rows that are kept for it alone.
 
     Attributes:
         progress: how far it has got, alone or with its cohort.
@@ -147,13 +147,13 @@ class Member:
         joins: the lane's count of joins at its own.
         delivered_before: live rows taken, less those of the progress that it has now.
         conflated_to: its queue of every message was conflated up to this offset.
-        owed: by row key, what the next row counts beyond itself, for messages given up; None
-            while there is nothing, as mostly.
+        owed: by row key, what the next row counts for messages that were given up; None if there
+            are none, which is usual.
         backlog: the conflated queue itself, where the board cannot answer for it.
-        released: rows up to this offset were let go to it alone, when it changed lanes.
-        sent: keys that it was sent; None for all. Without a snapshot, the removal of a key that
-            it was never sent makes no sense.
-        based: keys of which it holds the base of deltas; None for all.
+        released: rows up to this offset were released to it alone, when it changed lanes.
+        sent: keys that it was sent; None for all. Without a snapshot it gets no removal of a key
+            that it was never sent.
+        based: keys whose base for deltas it holds; None for all.
     """
 
     name: str

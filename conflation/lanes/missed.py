@@ -34,7 +34,7 @@ class MissedRows:
     """The entries that members alike have not got, put together and made into rows.
 
     Attributes:
-        rules: of the lane.
+        rules: the lane's rules.
         members: the rows are made in the terms of the first, which are those of all.
         pieces: the entries, as a cut: what is flushed or joined later is not among them.
         make: returns the rows of some of the entries that were put together.

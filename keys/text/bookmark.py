@@ -39,7 +39,7 @@ def split_bookmark(text: str, position: int = 0) -> tuple[str, int]:
 
     Args:
         text: the bookmark and nothing else.
-        position: where the text begins in what was sent.
+        position: the offset of this text in the text that was sent.
 
     Raises:
         BookmarkInvalid: malformed, at the first wrong character.

@@ -67,7 +67,7 @@ def parse_duration(text: str, position: int = 0) -> int:
 
     Args:
         text: the duration and nothing else.
-        position: where the text begins in what was sent.
+        position: the offset of this text in the text that was sent.
 
     Raises:
         TextInvalid: a sign, a fraction, a missing unit, more than `DURATION_MAX`, anything else;

@@ -31,7 +31,7 @@ def parse_rate(text: str, position: int = 0) -> Rate:
 
     Args:
         text: the rate and nothing else.
-        position: where the text begins in what was sent.
+        position: the offset of this text in the text that was sent.
 
     Raises:
         TextInvalid: anything else, at the first wrong character; or a rate of 0.

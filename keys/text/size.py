@@ -30,7 +30,7 @@ def parse_size(text: str, position: int = 0) -> int:
 
     Args:
         text: the size and nothing else.
-        position: where the text begins in what was sent.
+        position: the offset of this text in the text that was sent.
 
     Raises:
         TextInvalid: what was expected, at the first character that does not fit.

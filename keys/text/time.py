@@ -33,8 +33,8 @@ def parse_time(text: str, position: int = 0) -> int:
     Rounding down would put a start before the written time.
 
     Args:
-        text: as `parse_iso_ns` takes it, or milliseconds since 1970 in 9 to 15 digits.
-        position: where the text begins in what was sent.
+        text: a time for `parse_iso_ns`, or milliseconds since 1970 in 9 to 15 digits.
+        position: the offset of this text in the text that was sent.
 
     Raises:
         TextInvalid: no such time, or none of the years 1 to 9999 in UTC.

@@ -89,11 +89,11 @@ def archive_topic(
     """Archive as `journal` does, with errors raised and lines given to `report`.
 
     Args:
-        arguments: of the command.
+        arguments: the command's arguments.
         stop: ends it.
         report: gets the progress.
         spark: for tests; by default a session is started.
-        retry: of requests while no query runs.
+        retry: the retries of requests while no query runs.
 
     Raises:
         CutOff: a signal has come before it ran, or while it waited for its next start.

@@ -80,7 +80,7 @@ class BatchFilter:
         Args:
             bodies: the messages.
             record_keys: returns the key of each; it is called where columns do not judge.
-            members: where those of `names` stand, if that is known.
+            members: the places of the members in `names`, if they are known.
         """
         found = self._judged(bodies, members)
         if found is not None:

@@ -19,10 +19,10 @@ class Form(msgspec.Struct, frozen=True, omit_defaults=True):
     Attributes:
         format: `ndjson`, `csv` or `parquet`.
         fields: the columns of CSV and Parquet.
-        delimiter: of CSV.
+        delimiter: the delimiter of CSV.
         has_header: whether the first line of CSV names the columns.
         is_history: rows without a message are left out; numbers that JSON lacks are texts.
-        options: of Arrow's file system, as the query of an address.
+        options: the options of Arrow's file system, as the query of an address.
     """
 
     format: str

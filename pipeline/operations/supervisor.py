@@ -114,7 +114,7 @@ class Supervisor:
     """Starts one stream, and restarts it after failures that a restart may fix.
 
     Args:
-        name: of the stream.
+        name: the stream's name.
         stream: not started yet.
         start: starts it from its checkpoint, any number of times.
         restarts: whether it is restarted after a failure.
@@ -122,7 +122,7 @@ class Supervisor:
         gate: shared by all streams of one Spark.
         mends: whether a restart fixes an error that would be final otherwise.
         monotonic: seconds; for tests.
-        chance: from 0 to 1, the jitter of pauses; for tests. The default is seeded by the name.
+        chance: returns the jitter of pauses, 0 to 1; for tests. The name seeds the default.
 
     Attributes:
         failure: why the stream has ended for good, if it has failed.

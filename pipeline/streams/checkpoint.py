@@ -94,7 +94,7 @@ class Checkpoint:
     """The checkpoint of one stream, held by this process from `with` to its end.
 
     Args:
-        definition: of the stream.
+        definition: the stream's definition.
         wall_ms: wall time in ms of the epoch; for tests.
 
     Attributes:
@@ -134,7 +134,7 @@ class Checkpoint:
         """Note the epoch of the sink at the first start; later starts must find the same one.
 
         Args:
-            epoch: of the topic as it is now; empty where the sink has none.
+            epoch: the topic's present epoch; empty where the sink has none.
 
         Raises:
             CheckpointMismatch: it is another one, without what was sent before.

@@ -169,7 +169,7 @@ class Provider:
         """Return the code in the issuer's answer, once for each login.
 
         Args:
-            login: of the browser that brings the answer.
+            login: the login of the browser that brings the answer.
             answer: the query that the issuer had it bring.
 
         Raises:

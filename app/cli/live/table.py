@@ -31,8 +31,8 @@ class LiveTable:
     """Takes events in format `batch`, and redraws itself a few times a second.
 
     Args:
-        topic: of the title; names of other topics stand before their keys.
-        console: to draw on.
+        topic: the topic in the title; names of other topics stand before their keys.
+        console: the console to draw on.
         order_by: the order of the rows, such as `/price DESC`; by default that of the keys.
 
     Attributes:

@@ -36,7 +36,7 @@ class Handshakes:
     """The connections of one server that are in a handshake.
 
     Args:
-        certificates: of the gateway.
+        certificates: the gateway's certificates.
         deadline_s: how long a handshake may take.
         connections: what the server ends at a shutdown.
     """
@@ -69,7 +69,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
     no parser and counts as no connection.
 
     Args:
-        handshakes: of the server, with its certificates.
+        handshakes: the server's handshakes, with its certificates.
         make_protocol: makes the inner protocol.
     """
 
