@@ -233,8 +233,7 @@ class Driver:
         cohort = self.engine.gather(recipient.session, (style.variant, coding))
         if cohort is None:
             return None
-        writer = self._cohorts.get(cohort)
-        if writer is None:
+        if (writer := self._cohorts.get(cohort)) is None:
             writer = self._new_writer(cohort, style, coding=coding, heartbeat_s=heartbeat_s)
             self._cohorts[cohort] = writer
         writer.enter(recipient)
@@ -289,8 +288,7 @@ class Driver:
         self.settle()
 
     def _note_closed(self, event: SessionClosed) -> None:
-        consumer = self._consumers.get(event.session)
-        if consumer is None and event.reason is not None:
+        if (consumer := self._consumers.get(event.session)) is None and event.reason is not None:
             return  # the peer left after its reason was noted
         shown, reason = shown_id(event.session), event.reason or GONE
         figures = log_event("session-closed", session=shown, reason=reason)

@@ -13,7 +13,7 @@ PACKAGES = ("keys", "conflation", "app", "pipeline", "pyspark_tidegate", "client
 PURE = ("keys", "conflation")
 MODULE_LINES_MAX = 400
 STILL_LONGER = {
-    "app/sessions/session.py": 407,
+    "app/sessions/session.py": 402,
 }
 """Modules of more than one noun, with their lines: they may shrink, and none may join them."""
 FUNCTION_LINES_MAX = 60
