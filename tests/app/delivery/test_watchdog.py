@@ -36,6 +36,29 @@ def hold(seconds: float) -> None:
         sum(range(1_000))
 
 
+@pytest.fixture
+def hold_until_seen(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Holds the loop for four times the bound, and until the watchdog has noted who holds it."""
+    looks: list[object] = []
+
+    def look(frame: Any) -> module.Work:
+        looks.append(frame)
+        return work_of(frame)
+
+    monkeypatch.setattr(module, "work_of", look)
+
+    def held() -> None:
+        looks.clear()
+        until_s = time.monotonic() + HANGS_S
+        hold(4 * BOUND_S)
+        # On a busy machine the thread may get no turn in that time. The first look may be one that
+        # began before, and the third says that the second is noted.
+        while len(looks) < 3 and time.monotonic() < until_s:
+            hold(BOUND_S)
+
+    return held
+
+
 def figures_of(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
     return [
         getattr(record, FIGURES) for record in caplog.records if record.name == module.logger.name
@@ -48,24 +71,11 @@ async def pauses(count: int) -> None:
 
 
 def test_a_turn_beyond_the_bound_is_counted_and_reported(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    caplog: pytest.LogCaptureFixture, hold_until_seen: Callable[[], None]
 ) -> None:
-    looks: list[object] = []
-
-    def look(frame: Any) -> module.Work:
-        looks.append(frame)
-        return work_of(frame)
-
-    monkeypatch.setattr(module, "work_of", look)
-
     async def work() -> None:
         await pauses(3)
-        until_s = time.monotonic() + HANGS_S
-        hold(4 * BOUND_S)
-        # On a busy machine the thread may get no turn in that time. The second look says that the
-        # first is noted.
-        while len(looks) < 2 and time.monotonic() < until_s:
-            hold(BOUND_S)
+        hold_until_seen()
         await pauses(3)
 
     figures = run(work()).figures
@@ -105,14 +115,16 @@ def test_turns_within_the_bound_are_not_reported(caplog: pytest.LogCaptureFixtur
 
 
 def test_the_topic_and_the_calls_are_named(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    hold_until_seen: Callable[[], None],
 ) -> None:
     made = ManualDriver()
     made.topic()
     publish: Callable[..., Any] = Topic.publish
 
     def slowly(topic: Topic, *args: Any) -> Any:
-        hold(4 * BOUND_S)
+        hold_until_seen()
         return publish(topic, *args)
 
     monkeypatch.setattr(Topic, "publish", slowly)
@@ -126,14 +138,16 @@ def test_the_topic_and_the_calls_are_named(
     assert reported["topic"] == "px"
 
 
-def test_a_request_is_named_by_its_route(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_request_is_named_by_its_route(
+    caplog: pytest.LogCaptureFixture, hold_until_seen: Callable[[], None]
+) -> None:
     class Route:
         path = "/v1/topics/{topic}/messages"
 
     scope = {"method": "POST", "route": Route(), "path_params": {"topic": "px"}, "query": "secret"}
 
     async def app(scope: dict[str, Any]) -> None:
-        hold(4 * BOUND_S)
+        hold_until_seen()
 
     # The layers' frames are asked, and not those of whoever is called by them.
     names = {"__name__": "tidegate.app.http.middleware", "app": app}
@@ -197,12 +211,12 @@ def test_a_stack_without_the_product_has_its_line() -> None:
     assert work.line.startswith(__name__)
 
 
-@pytest.mark.parametrize("seconds", [1.0])
-def test_watching_an_idle_loop_costs_little(seconds: float) -> None:
-    async def work() -> None:
-        await asyncio.sleep(seconds)
+def test_watching_an_idle_loop_costs_little() -> None:
+    def cost_s() -> float:
+        began = time.process_time()
+        run(asyncio.sleep(1))
+        return time.process_time() - began
 
-    began = time.process_time()
-    run(work())
-    # Measured: 0.2 % of a core. The bound leaves room for a machine that is busy.
-    assert time.process_time() - began < 0.02 * seconds
+    # Measured: 0.2 % of a core. The bound leaves room for a machine that is busy, and one try may
+    # meet a collection of the whole process.
+    assert any(cost_s() < 0.02 for _ in range(5))
