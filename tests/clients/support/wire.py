@@ -39,10 +39,10 @@ class Wire:
         with contextlib.suppress(OSError):
             while True:
                 near, _ = self.listener.accept()
-                if self.is_cut:
+                far = None if self.is_cut else self.reach()
+                if far is None:
                     near.close()
                     continue
-                far = socket.create_connection(self.server)
                 self.ends += [near, far]
                 asked = bytearray()
                 lost = partial(self.is_lost, asked)
@@ -51,6 +51,12 @@ class Wire:
                     (far, near, (self.answered,), lost),
                 ):
                     threading.Thread(target=carry, args=way, daemon=True).start()
+
+    def reach(self) -> socket.socket | None:
+        """Connect to the gateway; None while there is none."""
+        with contextlib.suppress(OSError):
+            return socket.create_connection(self.server)
+        return None
 
     def is_lost(self, asked: bytearray) -> bool:
         """Whether what comes now on the connection that has asked for this is lost."""
