@@ -311,10 +311,10 @@ class Peers:
         await self._wait_for_hand_over(name)
         session = next((each for each in self._sessions.movable() if each.id == name), None)
         # Before anything of it changes: to anyone but its owner the session does not exist.
-        if session is None or sub not in (None, session.owner):
+        if session is None or session.cursor is None or sub not in (None, session.owner):
             return b""
         # The reader with this event was replaced: giving the session back would start a loop.
-        if event in session.replaced:
+        if event in session.cursor.replaced:
             return REPLACED
         await asyncio.wait({self._start_hand_over(session)})
         return STORED

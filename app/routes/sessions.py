@@ -229,7 +229,7 @@ async def events(
     if found.cursor is None:
         detail = "The stream of a plain GET is resumed at its own address."
         raise Problem("session-unknown", detail)
-    if number in found.replaced:
+    if number in found.cursor.replaced:
         return Response(status_code=204)  # its place is taken, as its stream has said
     try:
         return await session_stream(found, number, is_stopping=gateway_of(request).stopping)

@@ -205,7 +205,7 @@ class Attachment:
                 if not _is_replayed(each)
             }
         )
-        if self._cursor.number in session.replaced:
+        if self._cursor.number in self._cursor.replaced:
             # Nothing has moved since the goodbye to the earlier reader, whose id is sent away.
             self._cursor.note()
         # The reader itself has named what it has, so all of that counts as received.
@@ -315,13 +315,13 @@ class Attachment:
 
     def _send_endings(self) -> None:
         """Send the ends of subscriptions that the reader may not have seen."""
-        session = self._session
-        endings, session.endings = session.endings, ()
+        cursor = self._cursor
+        endings, cursor.endings = cursor.endings, ()
         for number, end in endings:
             if self._marks is None or number > self._since:
-                session.send_end(end)
+                self._session.send_end(end)
             else:
-                session.endings = (*session.endings, (number, end))
+                cursor.endings = (*cursor.endings, (number, end))
 
 
 def _is_replayed(subscription: Subscription) -> bool:

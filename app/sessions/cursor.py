@@ -11,11 +11,14 @@ from typing import NamedTuple
 import msgspec
 
 from tidegate.app.http.requests import SESSION_ID
+from tidegate.conflation.outputs import Unsubscribed
 from tidegate.conflation.sessions.subscriber import SubscriberId
 from tidegate.keys.text.bookmark import Bookmark
 
 STEPS_MAX = 10_000
 """How far back a reader may continue; before that its marks are known only as a sum."""
+
+ENDINGS_MAX = 256  # ends of subscriptions that are kept for a reader that comes back
 
 Mark = Bookmark | None
 """Up to where a reader has a subscription's topic; None: it has nothing that could be continued."""
@@ -47,11 +50,16 @@ class Cursor:
     """Hands out numbers as ids, and keeps the marks that each of them stands for.
 
     A number includes all steps before it. The last ten thousand steps are kept one by one, earlier
-    ones as a sum. `confirmed`: the peer has acknowledged up to this number.
+    ones as a sum. `confirmed`: the peer has acknowledged up to this number. `endings`: the ends of
+    subscriptions that readers may not have seen, by number. `replaced`: the numbers of goodbyes to
+    readers that were replaced.
     """
 
     def __init__(self, session: str) -> None:
         self.confirmed = 0
+        # Both are replaced, not changed: most sessions never have any, and share these.
+        self.endings: Sequence[tuple[int, Unsubscribed]] = ()
+        self.replaced: tuple[int, ...] = ()
         self._session = session
         self._base: dict[SubscriberId, Mark] = {}
         self._base_number = 0
@@ -83,6 +91,18 @@ class Cursor:
     def note(self) -> str:
         """Return an id for an event that is about no subscriber's rows."""
         return self._step(_Step(None, None))
+
+    def note_goodbye(self) -> str:
+        """Return an id for the goodbye to a reader that is replaced; it is not let in again."""
+        id_text = self.note()
+        self.replaced = (*self.replaced, self.number)[-ENDINGS_MAX:]
+        return id_text
+
+    def note_end(self, end: Unsubscribed) -> str:
+        """Keep the end of a subscription for readers that have not seen it; return its id."""
+        id_text = self.note()
+        self.endings = [*self.endings[1 - ENDINGS_MAX :], (self.number, end)]
+        return id_text
 
     def drop_mark(self, subscriber: SubscriberId) -> None:
         """Drop a subscriber's mark: rows sent so far are no base to continue from."""

@@ -6,7 +6,7 @@ its stream. A kept session has a cursor for its ids, and waits for its reader to
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from types import MappingProxyType
 
@@ -44,7 +44,6 @@ from tidegate.conflation.sessions.subscriber import SubscriberId
 from tidegate.conflation.subscription import Command
 from tidegate.keys.errors import KeysError
 
-ENDINGS_MAX = 256  # ends of subscriptions that are kept for a reader that comes back
 BACK_PRESSURE = "BACK_PRESSURE"
 NONE_EVICTED: Mapping[SubscriberId, SessionSubscription] = MappingProxyType({})
 NONE_ASKED: Mapping[str, SessionSubscription] = MappingProxyType({})
@@ -70,9 +69,9 @@ class Session:
     """
 
     __slots__ = (
-        "asked", "closed", "conflated", "context", "cursor", "endings", "evicted",
+        "asked", "closed", "conflated", "context", "cursor", "evicted",
         "finish_attaching", "has_ended", "id", "lasts", "limits", "named", "on_attached", "on_left",
-        "opened_ms", "owner", "pattern", "reader", "replaced", "subject", "usage", "was_read",
+        "opened_ms", "owner", "pattern", "reader", "subject", "usage", "was_read",
     )  # fmt: skip
 
     def __init__(
@@ -101,10 +100,8 @@ class Session:
         self.reader: Reader | None = None
         self.finish_attaching: Callable[[], None] | None = None
         self.cursor = Cursor(session_id) if kept else None
-        # Both are replaced, not changed: most sessions never have any, and share these.
-        self.endings: Sequence[tuple[int, Unsubscribed]] = ()
+        # Replaced, not changed: most sessions never have any, and share this.
         self.evicted: Mapping[SubscriberId, SessionSubscription] = NONE_EVICTED
-        self.replaced: tuple[int, ...] = ()
         self.closed: CloseReason | None = None
         self.has_ended = self.was_read = False
         self.pattern, self.named = "", 0
@@ -141,7 +138,7 @@ class Session:
             on_closed=self._reader_left,
             # A plain GET has no ids to keep for another reader.
             on_subscriber_left=self._subscriber_left if self.cursor is not None else None,
-            note_end=self.note_end if self.cursor is not None else None,
+            note_end=self.cursor.note_end if self.cursor is not None else None,
         )
         if self.context.outage.is_on:  # other streams were notified when it began
             consumer.send(self.context.outage.notice())
@@ -155,7 +152,8 @@ class Session:
         if self.reader is not None:
             self.finish_attaching = None  # the rest of them is the next reader's
             self.reader.keep_endings()
-            self.reader.consumer.replace(goodbye(CloseReason.REPLACED, retry_ms, self.goodbye_id()))
+            id_text = "" if self.cursor is None else self.cursor.note_goodbye()
+            self.reader.consumer.replace(goodbye(CloseReason.REPLACED, retry_ms, id_text))
 
     def subscribe(
         self,
@@ -296,21 +294,9 @@ class Session:
             self.evicted = {**self.evicted, (name, topic): asked}
         self.drop(name, topic)
 
-    def goodbye_id(self) -> str:
-        """Return the id of the goodbye to a reader that is replaced."""
-        if self.cursor is None:
-            return ""
-        id_text = self.cursor.note()
-        self.replaced = (*self.replaced, self.cursor.number)[-ENDINGS_MAX:]
-        return id_text
-
     def note_end(self, end: Unsubscribed) -> str:
-        """Keep the end of a subscription for readers that have not seen it; return its id."""
-        if self.cursor is None:
-            return ""
-        id_text = self.cursor.note()
-        self.endings = [*self.endings[1 - ENDINGS_MAX :], (self.cursor.number, end)]
-        return id_text
+        """Keep the end of a subscription, if there may be another reader; return its id."""
+        return "" if self.cursor is None else self.cursor.note_end(end)
 
     def send_end(self, end: Unsubscribed) -> None:
         """Keep the end of a subscription, and send it to an attached reader."""

@@ -108,8 +108,8 @@ _READER = msgspec.msgpack.Decoder(PackedSession)
 
 def serialize(session: Session) -> bytes:
     """Serialize a kept session that has no reader."""
-    assert session.cursor is not None
-    limits = session.limits
+    limits, cursor = session.limits, session.cursor
+    assert cursor is not None, "it is kept"
     transfer = PackedSession(
         form=FORM,
         id=session.id,
@@ -125,9 +125,9 @@ def serialize(session: Session) -> bytes:
         was_read=session.was_read,
         named=session.named,
         asked=[_packed_asked(session.context, asked) for asked in session.asked.values()],
-        cursor=session.cursor.packed(),
-        endings=[(at, packed.name, packed.topic, packed.reason) for at, packed in session.endings],
-        replaced=list(session.replaced),
+        cursor=cursor.packed(),
+        endings=[(at, end.name, end.topic, end.reason) for at, end in cursor.endings],
+        replaced=list(cursor.replaced),
         evicted=[
             (topic, _packed_asked(session.context, asked))
             for (_, topic), asked in session.evicted.items()
@@ -169,8 +169,8 @@ def deserialize(
     session.opened_ms, session.pattern = transfer.opened_ms, transfer.pattern
     session.closed, session.was_read = transfer.closed, transfer.was_read
     session.has_ended, session.named = transfer.has_ended, transfer.named
-    session.endings = [(at, Unsubscribed(*packed)) for at, *packed in transfer.endings]
-    session.replaced = tuple(transfer.replaced)
+    cursor.endings = [(at, Unsubscribed(*packed)) for at, *packed in transfer.endings]
+    cursor.replaced = tuple(transfer.replaced)
     for each in transfer.asked:
         _unpack_asked(session, each)
     for topic, each in transfer.evicted:
@@ -254,12 +254,13 @@ def _readmit(session: Session, asked: SessionSubscription, topic: str) -> None:
         return
     subscriber = asked.name, topic
     session.own()[asked.name] = asked
+    cursor = session.cursor
+    assert cursor is not None, "it was packed"
     # The reader need not learn of an end that no longer holds.
-    session.endings = [
-        (at, end) for at, end in session.endings if (end.name, end.topic) != subscriber
-    ]
-    if session.cursor is not None and found.subscription.command.queries:
-        session.cursor.drop_mark(subscriber)
+    ends = cursor.endings
+    cursor.endings = [(at, end) for at, end in ends if (end.name, end.topic) != subscriber]
+    if found.subscription.command.queries:
+        cursor.drop_mark(subscriber)
 
 
 def _asked(packed: PackedSubscription, session: Session) -> SessionSubscription:

@@ -138,7 +138,8 @@ async def test_who_was_replaced_does_not_take_it_back(redis_url: str) -> None:
         session = one.kept()
         one.read(session)
         one.read(session)
-        [number] = session.replaced
+        assert session.cursor is not None
+        [number] = session.cursor.replaced
         assert not await brought(two, session, number)
         assert session.id in one.gateway.sessions
 

@@ -164,14 +164,15 @@ async def test_a_reader_that_took_over_has_no_id_that_is_sent_away() -> None:
         await here.topic()
         session = here.kept()
         here.ask(session, command="subscribe")
+        assert session.cursor is not None
         _, hello = here.read(session)
         for _ in range(3):
             old = session.reader
             _, hello = here.read(session, number_in(hello))
             assert old is not None
             assert here.told(old) == ["goodbye REPLACED"]
-            assert number_in(hello) not in session.replaced
-        assert len(session.replaced) == 3
+            assert number_in(hello) not in session.cursor.replaced
+        assert len(session.cursor.replaced) == 3
 
 
 @rule("queue-10")

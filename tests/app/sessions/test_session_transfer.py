@@ -105,7 +105,8 @@ async def test_a_reader_goes_on_behind_its_last_number() -> None:
         back, hello = here.read(there, number)
         assert hello["session"] == session.id
         assert here.told(back) == ["resumed s1 replay", 's1: {"k":3}']
-        assert session.replaced == there.replaced
+        assert there.cursor is not None
+        assert session.cursor.replaced == there.cursor.replaced
 
 
 async def test_what_ended_untold_is_told_where_it_arrives() -> None:
