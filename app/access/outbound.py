@@ -31,9 +31,7 @@ def is_safe(address: str) -> bool:
 
 
 async def fetch(
-    address: str,
-    form: Mapping[str, str] | None = None,
-    credentials: tuple[str, str] | None = None,
+    address: str, form: Mapping[str, str] | None = None, credentials: tuple[str, str] | None = None
 ) -> tuple[int, bytes]:
     """Return the status and the body of an answer; redirects are not followed.
 

@@ -74,13 +74,7 @@ class EnvelopeWriter:
     """
 
     def __init__(
-        self,
-        topic: str,
-        epoch: str,
-        op: str,
-        *,
-        kind: Kind = Kind.JSON,
-        shown: Shown = NOTHING,
+        self, topic: str, epoch: str, op: str, *, kind: Kind = Kind.JSON, shown: Shown = NOTHING
     ) -> None:
         self._topic = msgspec.json.encode(topic)
         self._op = Op(op)

@@ -54,7 +54,7 @@ BOUNDS = {
     # timer leaves, in turns with all else; servers that are asked before Spark asks them; processes
     # of Java's that a signal at any moment ends as well; types that are shared and bounded.
     "product files": Bound(404),
-    "product lines": Bound(76_936),
+    "product lines": Bound(76_930),
     "entries in the root of app/": Bound(16),  # access is the newest room
     "files in the fullest folder": Bound(15),
     "longest import chain in app": Bound(16),  # a connection knows its certificate

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -22,20 +21,7 @@ def planted(rule: rules.Rule, text: str) -> list[str]:
 
 
 def test_no_module_is_long() -> None:
-    assert rules.grown_modules([ROOT / "dev.py", *modules(*EVERYWHERE)]) == []
-
-
-def test_a_long_module_that_is_known_may_not_grow(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    long = tmp_path / "long.py"
-    long.write_text("pass\n" * (rules.MODULE_LINES_MAX + 1))
-    monkeypatch.setattr(rules, "ROOT", tmp_path)
-    assert rules.grown_modules([long])
-    monkeypatch.setattr(rules, "STILL_LONGER", {"long.py": rules.MODULE_LINES_MAX + 1})
-    assert rules.grown_modules([long]) == []
-    monkeypatch.setattr(rules, "STILL_LONGER", {"long.py": rules.MODULE_LINES_MAX})
-    assert rules.grown_modules([long])
+    assert rules.findings(rules.long_modules, [ROOT / "dev.py", *modules(*EVERYWHERE)]) == []
 
 
 def test_a_long_module_is_found() -> None:

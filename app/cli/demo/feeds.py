@@ -97,12 +97,7 @@ class MachineFigures:
         """Read all figures that the system provides."""
         now = time.monotonic()
         elapsed_s, self._read_at = max(now - self._read_at, 1e-3), now
-        return [
-            *_cores(),
-            *_memory(),
-            *self._network_rates(elapsed_s),
-            *_programs(),
-        ]
+        return [*_cores(), *_memory(), *self._network_rates(elapsed_s), *_programs()]
 
     def _network_rates(self, elapsed_s: float) -> Iterator[Figure]:
         for name, counted in psutil.net_io_counters(pernic=True).items():
