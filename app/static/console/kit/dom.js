@@ -206,6 +206,15 @@ export async function confirmed(question, yes) {
 }
 
 /**
+ * Return the terms and texts of a list of facts, for a `dl`.
+ *
+ * @param {Record<string, any>} facts
+ */
+export function terms(facts) {
+  return Object.entries(facts).flatMap(([term, text]) => [h("dt", {}, term), h("dd", {}, text)]);
+}
+
+/**
  * Call a function now and then, not while the page is hidden; call the answer to stop.
  *
  * The next call begins after the answer to the last, so a slow gateway is not asked twice at once.

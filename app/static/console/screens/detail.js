@@ -4,7 +4,7 @@
  * @module
  */
 
-import { copy, h } from "../kit/dom.js";
+import { copy, h, terms } from "../kit/dom.js";
 import { clock, pretty, shown, things, writerOf } from "../kit/formats.js";
 import { reasonOf } from "../kit/link.js";
 import { Table } from "../kit/table.js";
@@ -35,9 +35,9 @@ export function openDetail(link, row, { interval }) {
   const name = row.key === null ? row.bookmark : row.key.map((part) => shown(part, "text")).join(" · ");
   const value = h("pre", { class: "code", tabindex: 0, "aria-label": "Message" }, pretty(row.value));
   const facts = h("dl", { class: "facts" });
-  const drawFacts = (/** @type {Row} */ shownRow) => facts.replaceChildren(...[
-    ["topic", shownRow.topic], ["bookmark", shownRow.bookmark], ["published", shownRow.timestamp ? clock(shownRow.timestamp) : "–"],
-  ].flatMap(([term, text]) => [h("dt", {}, term), h("dd", {}, text)]));
+  const drawFacts = (/** @type {Row} */ shownRow) => facts.replaceChildren(...terms({
+    topic: shownRow.topic, bookmark: shownRow.bookmark, published: shownRow.timestamp ? clock(shownRow.timestamp) : "–",
+  }));
   drawFacts(row);
   const drawer = h(
     "aside", { class: "drawer", "aria-label": `Detail of ${name}`, tabindex: -1, onkeydown: (/** @type {KeyboardEvent} */ event) => event.key === "Escape" && close() },

@@ -4,7 +4,7 @@
  * @module
  */
 
-import { card, choice, copy, every, field, h } from "../kit/dom.js";
+import { card, choice, copy, every, field, h, terms } from "../kit/dom.js";
 import { bytes, count, isTimeName, percent, shown, things, writerOf } from "../kit/formats.js";
 import { reasonOf } from "../kit/link.js";
 import { Plot, Recent } from "../kit/plot.js";
@@ -81,8 +81,7 @@ export function show({ element, link, query, remember }) {
       "would be": estimates ? `${count(estimates.messages_per_s)} messages/s, ${bytes(estimates.bytes_per_s)}/s (from ${count(estimates.journalled)} of the journal)` : found.reason,
       defaults: Object.entries(found.defaults).map(([name, value]) => (value === true ? name : `${name}=${shown(value)}`)).join(", ") || "none",
     };
-    const terms = Object.entries(facts).flatMap(([term, value]) => [h("dt", {}, term), h("dd", {}, value)]);
-    verdict.replaceChildren(h("dl", { class: "facts" }, ...terms), ...found.warnings.map((/** @type {string} */ warning) => h("p", { class: "note" }, warning)));
+    verdict.replaceChildren(h("dl", { class: "facts" }, ...terms(facts)), ...found.warnings.map((/** @type {string} */ warning) => h("p", { class: "note" }, warning)));
   };
   const refused = (/** @type {any} */ error) => {
     verdict.replaceChildren(h("p", { class: "problem" }, reasonOf(error)));

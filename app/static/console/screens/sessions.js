@@ -4,7 +4,7 @@
  * @module
  */
 
-import { bar, card, choice, confirmed, every, field, h, toast } from "../kit/dom.js";
+import { bar, card, choice, confirmed, every, field, h, terms, toast } from "../kit/dom.js";
 import { bytes, clock, count, percent, span, things } from "../kit/formats.js";
 import { reasonOf } from "../kit/link.js";
 import { Plot, Recent } from "../kit/plot.js";
@@ -184,7 +184,7 @@ class SessionCard {
       unsent: bytes(unsent),
       "a full queue": conflated ? "is conflated, as each topic's policy says" : "closes the session",
     };
-    this.#facts.replaceChildren(...Object.entries(facts).flatMap(([term, text]) => [h("dt", {}, term), h("dd", {}, text)]));
+    this.#facts.replaceChildren(...terms(facts));
     this.#conflate.textContent = conflated ? "Never conflate its queue" : "Conflate its queue";
   }
 
@@ -208,7 +208,7 @@ class SessionCard {
     } }, "Trace it live");
     this.#more.hidden = false;
     this.#more.replaceChildren(card(`${sub}: ${topic}`,
-      h("dl", { class: "facts" }, ...Object.entries({ command: command ?? "–", options: options ?? "each topic its own", filter: filter ?? "none" }).flatMap(([term, text]) => [h("dt", {}, term), h("dd", {}, text)])),
+      h("dl", { class: "facts" }, ...terms({ command: command ?? "–", options: options ?? "each topic its own", filter: filter ?? "none" })),
       h("div", { class: "toolbar" }, field("Change the interval", interval), this.#link.may("observe") ? begin : null),
       h("h3", {}, "The story of its interval"), story, h("h3", {}, "Trace"), lines));
     void this.#tell(path, story);

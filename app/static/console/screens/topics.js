@@ -4,7 +4,7 @@
  * @module
  */
 
-import { bar, card, confirmed, every, field, h, toast } from "../kit/dom.js";
+import { bar, card, confirmed, every, field, h, terms, toast } from "../kit/dom.js";
 import { bytes, clock, count, pretty, things, writerOf } from "../kit/formats.js";
 import { reasonOf } from "../kit/link.js";
 import { Table } from "../kit/table.js";
@@ -184,7 +184,7 @@ class TopicCard {
       journal: things(now.journal?.messages ?? 0, "message"),
       looked: clock(Date.now()).slice(0, 8),
     };
-    this.#facts.replaceChildren(...Object.entries(facts).flatMap(([term, text]) => [h("dt", {}, term), h("dd", {}, text)]));
+    this.#facts.replaceChildren(...terms(facts));
   }
 
   /** The definition in the editor. */
