@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -16,6 +17,7 @@ from starlette.responses import FileResponse, HTMLResponse
 
 from tidegate import HOME, __version__
 from tidegate.app.access.audit import Audited, Kind
+from tidegate.app.delivery.timers import wall_ms
 from tidegate.app.gateway import Gateway
 from tidegate.app.http.internal_call import perform
 from tidegate.app.http.known_requests import PUBLISH, SUBSCRIBE, KnownRequests, KnownRoutes
@@ -39,6 +41,7 @@ from tidegate.app.routes import (
 from tidegate.app.routes.models import COMPONENTS
 from tidegate.app.settings.settings import Settings
 from tidegate.app.topics.system_topics import RevokedTopic
+from tidegate.keys.text.duration import Instant
 
 if TYPE_CHECKING:
     from tidegate.app.access.access import Access
@@ -55,15 +58,25 @@ ROUTES = (
 )  # fmt: skip
 
 
-def create_app(settings: Settings, *, bus: BusConnection | None = None) -> FastAPI:
+def create_app(
+    settings: Settings,
+    *,
+    bus: BusConnection | None = None,
+    clock: Callable[[], Instant] = time.monotonic_ns,
+    wall_ms: Callable[[], int] = wall_ms,
+) -> FastAPI:
     """Build the gateway as an ASGI application; `app.state.gateway` is the gateway.
 
-    `bus`: the connection for sharing sessions, if not that of the settings; the caller closes it.
+    Args:
+        settings: the settings of the gateway.
+        bus: the connection for sharing sessions, if not that of the settings; the caller closes it.
+        clock: monotonic nanoseconds, in step with the event loop's clock.
+        wall_ms: the wall clock, in milliseconds since 1970.
 
     The server calls `app.state.gateway.say_goodbye()` when a shutdown begins: ASGI's own shutdown
     comes only after the streams have ended.
     """
-    gateway = Gateway.build(settings)
+    gateway = Gateway.build(settings, clock=clock, wall_ms=wall_ms)
     access = _access(settings, gateway)
     if access is not None:
         access.on_change = lambda what, detail: gateway.audit.act(Kind(what, detail=detail))

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import signal
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping
 
 import pytest
 
 from tests.support.buses import BusServer, bus_server
+from tests.support.clocks.jumping_loop import JumpingLoop
 from tests.support.clocks.steady import steady
 from tests.support.outside import redis_server
 from tidegate.app.http.protocol import GatewayProtocol
+
+OUTSIDE = ("system", "spark", "browser", "redis")
+"""Markers of what a test needs outside its process."""
+
+# A run that a shell starts in the background ignores interrupts, and so would all processes that
+# the tests start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
@@ -35,11 +45,50 @@ def valkey_bus() -> Iterator[BusServer]:
         yield server
 
 
+def is_unit(item: pytest.Item) -> bool:
+    """Whether a test stays within its process, on a clock that jumps: no marker says otherwise."""
+    return not any(item.get_closest_marker(name) for name in ("nightly", *OUTSIDE))
+
+
+def pytest_asyncio_loop_factories(
+    config: pytest.Config, item: pytest.Item
+) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Give unit tests a loop whose clock jumps, and all others asyncio's own."""
+    return {"loop": JumpingLoop if is_unit(item) else asyncio.SelectorEventLoop}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Count each test that needs something outside to the tier *system*, if it is not nightly."""
+    for item in items:
+        if not is_unit(item) and item.get_closest_marker("nightly") is None:
+            item.add_marker("system")
+
+
+def pytest_collection_finish() -> None:
+    """Keep what was imported out of later collections: each then takes a millisecond."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
+    """Collect garbage before the next test, so that what a test leaks fails no other."""
+    torn_down = yield
+    if item.get_closest_marker("asyncio") is not None or not is_unit(item):
+        gc.collect()
+    return torn_down
+
+
 @pytest.fixture(name="steady")
 async def steady_fixture() -> AsyncIterator[None]:
     """Deadlines in the test's own loop mind no hold of the machine."""
-    with steady(asyncio.get_running_loop()):
+    loop = asyncio.get_running_loop()
+    if isinstance(loop, JumpingLoop):  # its clock minds nobody's
         yield
+    else:
+        with steady(loop):
+            yield
 
 
 @pytest.fixture(name="both_forms", params=["socket", "asgi"])

@@ -126,7 +126,7 @@ def test_a_folder_that_is_no_environment_is_left_alone(checkout: Path) -> None:
     assert (checkout / ".venv" / "mine.txt").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_a_missing_network_is_one_sentence(checkout: Path) -> None:
     index = {"PIP_INDEX_URL": UNREACHABLE, "UV_DEFAULT_INDEX": UNREACHABLE}
     code, out, said = run_dev(checkout, "demo", "--no-spark", **index)

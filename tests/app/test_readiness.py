@@ -87,7 +87,7 @@ async def test_a_folder_whose_files_are_removed_is_not_ready_and_takes_nothing(
 
 
 @pytest.mark.redis
-@pytest.mark.slow
+@pytest.mark.system
 async def test_a_bus_that_refuses_writes_is_not_ready_until_it_takes_them() -> None:
     with bus_server("redis") as server:
         given = {"redis": server.url, "redis_prefix": next(PREFIXES)}

@@ -11,8 +11,6 @@ from dev import ROOT
 
 PACKAGES = ("keys", "conflation", "app", "pipeline", "pyspark_tidegate", "clients")
 PURE = ("keys", "conflation")
-MODULE_LINES_MAX = 400
-FUNCTION_LINES_MAX = 60
 
 BANNED_WORDS = {"manager", "handler", "helper", "util"}  # also in the plural, and inside a name
 BANNED_NAMES = {"data", "timeout"}  # alone: data_line and write_timeout_s say what they are
@@ -43,21 +41,6 @@ Rule = Callable[[ast.Module, str], Iterator[str]]
 def modules(*folders: str) -> list[Path]:
     """Every Python file below the folders, in a stable order."""
     return sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
-
-
-def long_modules(tree: ast.Module, text: str) -> Iterator[str]:
-    """A module of more lines than one noun needs."""
-    if (lines := text.count("\n")) > MODULE_LINES_MAX:
-        yield f"{lines} lines, at most {MODULE_LINES_MAX}"
-
-
-def long_functions(tree: ast.Module, text: str) -> Iterator[str]:
-    """A function that does not fit a screen."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            lines = (node.end_lineno or node.lineno) - node.lineno + 1
-            if lines > FUNCTION_LINES_MAX:
-                yield f"{node.name} has {lines} lines, at most {FUNCTION_LINES_MAX}"
 
 
 def banned_names(tree: ast.Module, text: str) -> Iterator[str]:

@@ -12,31 +12,10 @@ from dev import ROOT
 from tests.architecture import rules
 from tests.architecture.rules import PACKAGES, PURE, findings, modules
 
-EVERYWHERE = ("tests", "bench", "examples", "requirements", *PACKAGES)
-
 
 def planted(rule: rules.Rule, text: str) -> list[str]:
     """What a rule finds in a text."""
     return list(rule(ast.parse(text), text))
-
-
-def test_no_module_is_long() -> None:
-    assert rules.findings(rules.long_modules, [ROOT / "dev.py", *modules(*EVERYWHERE)]) == []
-
-
-def test_a_long_module_is_found() -> None:
-    assert planted(rules.long_modules, "pass\n" * rules.MODULE_LINES_MAX) == []
-    assert planted(rules.long_modules, "pass\n" * (rules.MODULE_LINES_MAX + 1))
-
-
-def test_no_function_is_long() -> None:
-    assert findings(rules.long_functions, [ROOT / "dev.py", *modules(*EVERYWHERE)]) == []
-
-
-@pytest.mark.parametrize("opening", ["def f():\n", "async def f():\n"])
-def test_a_long_function_is_found(opening: str) -> None:
-    assert planted(rules.long_functions, opening + "    pass\n" * 59) == []
-    assert planted(rules.long_functions, opening + "    pass\n" * 60)
 
 
 def test_no_name_is_empty_of_meaning() -> None:

@@ -10,7 +10,7 @@ import pytest
 from bench import first_value
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_the_first_value_is_the_last_price(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     commands = Path(sys.executable).parent
     first_value.first_value(commands, tmp_path)

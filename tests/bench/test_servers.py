@@ -21,7 +21,7 @@ from bench.servers.peers import EVENT_BYTES, message
 from bench.servers.process import free_port, running, waited_for
 from dev import ROOT
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.system
 
 REQUEST, MARKER, READY = "GET\r\n", 'data: {"n":', "hello"
 

@@ -86,7 +86,7 @@ def prices(up: float) -> list[bytes]:
 
 
 @pytest.mark.browser
-@pytest.mark.slow
+@pytest.mark.system
 def test_its_table_moves(chromium: Browser, packages: Path, tmp_path: Path) -> None:
     with serving() as address, Gateway(address) as gateway:
         gateway.put_topic("prices", {"key": ["/symbol"]})

@@ -40,7 +40,7 @@ def folder_served(folder: Path) -> Iterator[str]:
 
 
 @pytest.mark.browser
-@pytest.mark.slow
+@pytest.mark.system
 def test_the_price_wall_follows_the_feed(
     chromium: Browser, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

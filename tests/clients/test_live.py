@@ -213,7 +213,7 @@ def test_a_fault_in_the_thread_ends_it_and_is_raised() -> None:
         pass
 
 
-@pytest.mark.slow
+@pytest.mark.system
 @pytest.mark.parametrize("deltas", [True, False])
 def test_it_is_the_state_of_the_world_of_a_real_gateway(deltas: bool) -> None:
     with serving() as address, Gateway(address) as gateway:

@@ -310,7 +310,7 @@ Gateway(sys.argv[1]).publisher("t", Limits(linger_s=3600.0)).publish({"n": 1})
 """
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_a_program_that_forgets_to_close_it_loses_nothing() -> None:
     with scripted(OK) as fake:
         command = [sys.executable, "-P", "-c", FORGETFUL, fake.address]
@@ -318,7 +318,7 @@ def test_a_program_that_forgets_to_close_it_loses_nothing() -> None:
         assert fake.bodies == [b'{"n":1}']
 
 
-@pytest.mark.slow
+@pytest.mark.system
 @pytest.mark.parametrize("publishes", [_publish, _publish_async], ids=["sync", "asyncio"])
 def test_a_producer_counts_over_a_restart_of_its_program(publishes: Any) -> None:
     with serving() as address, Gateway(address) as gateway:
@@ -329,7 +329,7 @@ def test_a_producer_counts_over_a_restart_of_its_program(publishes: Any) -> None
         assert published == list(range(200))
 
 
-@pytest.mark.slow
+@pytest.mark.system
 @both
 def test_each_message_is_there_once_and_in_order_over_a_kill(run: Any, tmp_path: Path) -> None:
     command = ["serve", "--port", str(lasting_port()), "--data", str(tmp_path)]

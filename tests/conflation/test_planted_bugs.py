@@ -18,7 +18,7 @@ from tests.support.planted.search import FOUND
 EXAMPLES_MAX = 4_000
 EXAMPLES_CLEAN = 40
 
-pytestmark = pytest.mark.search
+pytestmark = pytest.mark.nightly
 
 
 @pytest.fixture

@@ -44,7 +44,7 @@ def broker() -> Iterator[int]:
         process.communicate(timeout=HANGS_S)
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_what_machines_say_comes_to_the_topic(broker: int) -> None:
     host = "-h broker.example"
     text = block_run_by(__file__).text

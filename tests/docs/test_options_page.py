@@ -98,7 +98,7 @@ async def test_a_gateway_says_so_in_hello() -> None:
                 assert f"=> {hello['options']}" == example.answer
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_its_commands_run() -> None:
     lines = re.findall(r"^tidegate (.*)$", PAGE, re.MULTILINE)
     assert lines

@@ -34,7 +34,7 @@ def test_pages_it_links_to_are_there() -> None:
     assert [link for link in links if not (ROOT / link).exists()] == []
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_four_prices_come_as_one(tmp_path: Path) -> None:
     environment = {k: v for k, v in os.environ.items() if not k.startswith("TIDEGATE_")}
     serve = subprocess.Popen(

@@ -82,7 +82,7 @@ def test_the_index_links_every_page() -> None:
 
 def test_marks_of_tests_classes_and_modules_are_read() -> None:
     module = ast.parse(
-        "pytestmark = [pytest.mark.slow, rule('a-1')]\n"
+        "pytestmark = [pytest.mark.system, rule('a-1')]\n"
         "@rule('a-2', 'a-3')\ndef test_x(): pass\n"
         "@rule('a-4')\nclass TestY: pass\n"
         "rule('a-5')\n"

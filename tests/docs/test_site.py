@@ -14,7 +14,7 @@ from tidegate.app.http.problems import PROBLEMS
 from tidegate.app.main import create_app
 from tidegate.app.settings.settings import Settings
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.system
 
 
 @pytest.fixture(scope="module")

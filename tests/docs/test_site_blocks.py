@@ -203,7 +203,7 @@ def as_parameter(page: str) -> object:
     return pytest.param(page, marks=pytest.mark.spark) if page == SPARK else page
 
 
-@pytest.mark.slow
+@pytest.mark.system
 @pytest.mark.parametrize("page", [as_parameter(page) for page in PAGES if blocks(page)])
 def test_the_blocks_of_a_page_run(page: str, tmp_path: Path) -> None:
     if page == SPARK:
@@ -240,7 +240,7 @@ def test_every_fence_is_a_block() -> None:
         assert len(fences) == 2 * (len(named) + directives), page
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_a_wrong_block_fails(tmp_path: Path) -> None:
     with page_run([], tmp_path / "gateway") as run:
         run.run(Block("x.md", "sh", "echo one two", ""))

@@ -50,7 +50,7 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> str:
     return packages
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_the_table_has_the_newest_prices(packages: str, tmp_path: Path) -> None:
     with serving() as address, Gateway(address) as gateway:
         gateway.put_topic("prices", {"key": ["/symbol"]})
@@ -67,7 +67,7 @@ def test_the_table_has_the_newest_prices(packages: str, tmp_path: Path) -> None:
     assert json.loads(ran.stdout) == [[], "Prices", rows]
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_the_app_is_served_as_the_page_says(packages: str) -> None:
     program = "streamlit "
     [line] = block_run_by(__file__).text.splitlines()

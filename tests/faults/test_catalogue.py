@@ -14,7 +14,7 @@ LONG_PLAYS = ("F5b", "F6b", "F8")
 
 
 def needs(fault: Fault) -> list[pytest.MarkDecorator]:
-    marks = [pytest.mark.slow]
+    marks = [pytest.mark.system]
     if "Redis" in fault.what:
         marks.append(pytest.mark.redis)
     if "Spark" in fault.what or "pipeline" in fault.what:

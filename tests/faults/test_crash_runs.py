@@ -18,7 +18,7 @@ from tidegate.app.stores.schema import DATABASE
 LOAD_S = (0.05, 0.3)
 
 
-@pytest.mark.slow
+@pytest.mark.system
 async def test_crashes_cost_nothing() -> None:
     async with embedded(seed=3) as setup:
         crash_runs = CrashRuns(setup.gateway.address, crash_of(setup.gateway), seed=3)
@@ -28,7 +28,7 @@ async def test_crashes_cost_nothing() -> None:
     assert tally.sums["messages acknowledged as persisted"] > 0
 
 
-@pytest.mark.slow
+@pytest.mark.system
 async def test_a_store_that_forgets_is_found_out() -> None:
     async with embedded(seed=4) as setup:
 

@@ -66,7 +66,7 @@ os.kill(os.getpid(), 9)
 """
 
 
-@pytest.mark.slow
+@pytest.mark.system
 @pytest.mark.parametrize(("synchronous", "loses"), [("full", False), ("normal", True)])
 async def test_a_database_that_syncs_each_commit_keeps_it(
     tmp_path: Path, synchronous: str, loses: bool

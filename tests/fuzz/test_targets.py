@@ -19,7 +19,7 @@ from tidegate.keys.errors import JsonInvalid
 SECONDS = 1.0
 
 
-@pytest.mark.search
+@pytest.mark.nightly
 @pytest.mark.parametrize("target", targets(), ids=lambda it: it.name)
 def test_a_short_run_finds_nothing(target: Target) -> None:
     """With a fixed seed: the long runs, `python -m tests.fuzz`, take others."""

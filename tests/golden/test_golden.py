@@ -22,19 +22,19 @@ ENGINE_BLOCKS = ENGINE.blocks[::5]
 SIMULATION_BLOCKS = SIMULATION.blocks[::7]
 
 
-@pytest.mark.search
+@pytest.mark.nightly
 @pytest.mark.parametrize("seeds", ENGINE_BLOCKS, ids=str)
 def test_the_engine_answers_as_recorded(seeds: range) -> None:
     assert not list(ENGINE.differing([seeds])), "explain it: python -m tests.golden diff"
 
 
-@pytest.mark.search
+@pytest.mark.nightly
 @pytest.mark.parametrize("seeds", SIMULATION_BLOCKS, ids=str)
 def test_the_gateway_writes_as_recorded(seeds: range) -> None:
     assert not list(SIMULATION.differing([seeds])), "explain it: python -m tests.golden diff"
 
 
-@pytest.mark.search
+@pytest.mark.nightly
 def test_a_flush_that_is_taken_together_is_what_each_would_take() -> None:
     """Sessions are announced again sooner, and everything else is the same."""
     shared: list[int] = []

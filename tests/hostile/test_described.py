@@ -113,13 +113,13 @@ def search(
     send()
 
 
-@pytest.mark.slow
+@pytest.mark.system
 @pytest.mark.parametrize("operation", ANSWERED, ids=lambda it: it.name)
 def test_answers_are_as_described(plain: str, operation: Any) -> None:
     search(plain, operation.path, operation.method, {})
 
 
-@pytest.mark.slow
+@pytest.mark.system
 @pytest.mark.parametrize("headers", [{}, READER, ROOT], ids=["nobody", "reader", "root"])
 @pytest.mark.parametrize("operation", ANSWERED, ids=lambda it: it.name)
 def test_answers_to_tokens_are_as_described(

@@ -123,7 +123,7 @@ def takes_turns(running: Running) -> None:
 
 
 @rule("topic-11")
-@pytest.mark.slow
+@pytest.mark.system
 @pytest.mark.parametrize("keeps", [False, True])
 @pytest.mark.parametrize("seed", range(5))
 async def test_a_history_of_definitions_and_messages_is_linearizable(

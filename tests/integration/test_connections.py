@@ -107,7 +107,7 @@ async def test_one_address_has_a_bound_of_its_own_where_it_is_set() -> None:
         assert (await answered(running.address, "/healthz")).status == 200
 
 
-@pytest.mark.slow
+@pytest.mark.system
 async def test_with_few_descriptors_the_newest_are_refused_and_the_others_go_on() -> None:
     """`ulimit -n 256`: 128 connections are served, and nobody waits for an answer in vain."""
     async with (
@@ -136,7 +136,7 @@ async def test_with_few_descriptors_the_newest_are_refused_and_the_others_go_on(
     assert "Traceback" not in logged
 
 
-@pytest.mark.slow
+@pytest.mark.system
 async def test_without_any_descriptor_left_new_connections_are_closed_at_once() -> None:
     """Something else has eaten them all: who is inside goes on, and later all is well again."""
     async with (

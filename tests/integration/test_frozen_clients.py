@@ -134,7 +134,7 @@ def resident_bytes(process: Process) -> int:
     return int(psutil.Process(process.pid).memory_info().rss)
 
 
-@pytest.mark.slow
+@pytest.mark.system
 async def test_four_frozen_clients() -> None:
     async with (
         serving(**PATIENT) as (process, address),

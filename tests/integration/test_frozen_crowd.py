@@ -57,7 +57,7 @@ async def crowd_comes_and_is_cut(remote: Remote, process: psutil.Process, count:
     return greatest_bytes
 
 
-@pytest.mark.slow
+@pytest.mark.system
 async def test_memory_and_descriptors_come_back_when_a_frozen_crowd_has_been_cut() -> None:
     async with (
         serving(TIDEGATE_WRITE_TIMEOUT="2s", TIDEGATE_QUEUE_BYTES_MAX="256KiB") as (child, address),
@@ -77,7 +77,7 @@ async def test_memory_and_descriptors_come_back_when_a_frozen_crowd_has_been_cut
         assert (await ended(child))[0] == 0
 
 
-@pytest.mark.slow
+@pytest.mark.system
 async def test_a_frozen_crowd_does_not_hold_a_shutdown_up() -> None:
     async with serving(TIDEGATE_WRITE_TIMEOUT="10m") as (child, address):
         async with client_of(address) as remote:

@@ -28,7 +28,7 @@ from tests.support.rules import rule
 from tests.support.sessions import Follower, attached, opened, subscribed
 from tests.support.tokens import public_jwk, token_of, write_keys
 
-pytestmark = [pytest.mark.redis, pytest.mark.slow]
+pytestmark = [pytest.mark.redis, pytest.mark.system]
 
 PREFIXES = (f"many-{number}" for number in itertools.count())
 STOP_S_MAX = 3.0

@@ -17,7 +17,7 @@ from tests.support.ports import lasting_port
 from tidegate.clients.answers import Published
 from tidegate.clients.gateway import Gateway
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.system
 
 LINES = 6_000
 PER_SECOND = 2_000

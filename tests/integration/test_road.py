@@ -11,7 +11,7 @@ from tests.support.deadlines import HANGS_S
 from tests.support.gateways import Running, Stream, eventually, names, running_gateway
 
 
-@pytest.mark.slow
+@pytest.mark.system
 async def test_four_prices_within_an_interval_come_as_one_message_with_the_last() -> None:
     prices = [99.5, 100.25, 100.75, 100.5]
     async with running_gateway() as running:

@@ -20,7 +20,7 @@ END_S_MAX = 3.0  # the promise itself
 SHORT = {"TIDEGATE_WRITE_TIMEOUT": "2s", "TIDEGATE_QUEUE_MESSAGES_MAX": "100"}
 
 
-@pytest.mark.slow
+@pytest.mark.system
 async def test_open_and_frozen_streams_hold_no_shutdown_up() -> None:
     async with serving() as (process, address), client_of(address) as remote:
         await remote.topic()
@@ -47,7 +47,7 @@ async def test_open_and_frozen_streams_hold_no_shutdown_up() -> None:
         assert "Traceback" not in logged
 
 
-@pytest.mark.slow
+@pytest.mark.system
 async def test_frozen_and_slow_clients_hold_nobody_up() -> None:
     """Three that never read, one that reads on: it gets every version on time, memory stays."""
     async with (

@@ -331,7 +331,7 @@ async def _number_becomes(address: str, trusting: ssl.SSLContext, number: int) -
             await asyncio.sleep(0.02)
 
 
-@pytest.mark.slow
+@pytest.mark.system
 @pytest.mark.redis
 async def test_workers_read_the_certificate_again(
     authority: Authority, server: Signed, redis_bus: BusServer

@@ -24,7 +24,7 @@ from tests.support.deadlines import HANGS_S
 from tests.support.rules import rule
 from tidegate.app.stores.schema import DATABASE
 
-pytestmark = [pytest.mark.slow, rule("topic-13", "topic-14", "topic-15", "topic-16")]
+pytestmark = [pytest.mark.system, rule("topic-13", "topic-14", "topic-15", "topic-16")]
 
 TOO_LONG = "99999999999999999999w"
 MERGER = "operator:concat"

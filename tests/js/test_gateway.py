@@ -20,7 +20,7 @@ from tests.support.deadlines import HANGS_S
 from tests.support.ports import lasting_port
 from tidegate.clients.gateway import Gateway
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.system
 
 BIG = 9007199254740993
 

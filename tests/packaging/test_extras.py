@@ -39,7 +39,7 @@ BEYOND_THE_BASE = (
 )
 IMPORT = "list(map(importlib.import_module, names))"
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.system
 
 BESIDE = {"mpl_toolkits", "pylab"}  # matplotlib installs them beside itself
 

@@ -22,7 +22,7 @@ supply = SimpleNamespace(**runpy.run_path(str(ROOT / "requirements" / "supply.py
 AFFECTED = "msgspec"
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_the_bill_has_what_is_locked_and_nothing_else() -> None:
     bill = supply.materials()
     assert bill["bomFormat"] == "CycloneDX"
@@ -96,7 +96,7 @@ def audited(address: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*command, "--osv-url", address], capture_output=True, text=True)
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_a_known_vulnerability_fails_the_build() -> None:
     with database(AFFECTED) as address:
         done = audited(address)
@@ -105,7 +105,7 @@ def test_a_known_vulnerability_fails_the_build() -> None:
     assert "TEST-1" in done.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_without_any_the_build_goes_on() -> None:
     with database("") as address:
         done = audited(address)

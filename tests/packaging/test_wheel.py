@@ -39,7 +39,7 @@ print(sorted(row.value for row in frame.load().collect()))
 spark.stop()
 """
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.system
 
 
 @dataclass(frozen=True)

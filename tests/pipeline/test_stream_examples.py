@@ -58,7 +58,7 @@ def ran(spark: SparkSession, journals: Journals, folder: Path, name: str, redis:
 
 
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.system
 @pytest.mark.parametrize(
     ("name", "given", "sink", "values"),
     [
@@ -98,7 +98,7 @@ def test_an_example_fills_its_topic(
 
 
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.system
 @pytest.mark.redis
 def test_the_example_of_redis_fills_its_topic(
     spark: SparkSession, journals: Journals, tmp_path: Path, redis_url: str
@@ -113,7 +113,7 @@ def test_the_example_of_redis_fills_its_topic(
 
 
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.system
 def test_the_example_without_a_gateway_fills_a_folder(
     spark: SparkSession, journals: Journals, tmp_path: Path
 ) -> None:

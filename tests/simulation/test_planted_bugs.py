@@ -16,7 +16,7 @@ from tests.support.planted.copies import copy_product
 
 SEEDS_MAX = 300
 
-pytestmark = pytest.mark.search
+pytestmark = pytest.mark.nightly
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ SEEDS_A_PART = 1_000
 """More than a part will need."""
 
 
-@pytest.mark.search
+@pytest.mark.nightly
 @pytest.mark.parametrize("part", range(PARTS))
 def test_every_invariant_holds(part: int) -> None:
     start = part * SEEDS_A_PART

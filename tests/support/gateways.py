@@ -13,7 +13,9 @@ from typing import Any
 import httpx2
 
 from tests.support.certificates import Authority, Signed
+from tests.support.clocks.jumping_loop import JumpingLoop
 from tests.support.deadlines import HANGS_S
+from tests.support.network.memory import transport_to
 from tests.support.servers import edge_settings, running
 from tests.support.wire import Wire, connected
 from tidegate.app.gateway import Gateway
@@ -197,12 +199,18 @@ async def running_gateway(**given: Any) -> AsyncIterator[Running]:
     """A gateway on a free port, its settings as given; `tls`: what its client trusts."""
     tls: ssl.SSLContext | None = given.pop("tls", None)
     settings: Settings = edge_settings(**given)
-    app = create_app(settings)
+    loop = asyncio.get_running_loop()
+    jumps = isinstance(loop, JumpingLoop)
+    if jumps and (settings.store_dir != ":memory:" or settings.redis or settings.archive):
+        loop.use_outside()
+    clocks = {"clock": loop.clock.read_ns, "wall_ms": loop.clock.wall_ms} if jumps else {}
+    app = create_app(settings, **clocks)
     gateway: Gateway = app.state.gateway
     async with (
         running(app, settings, on_shutdown=gateway.say_goodbye) as server,
         httpx2.AsyncClient(
             base_url=server.address,
+            transport=transport_to(server.address, MANY),
             trust_env=False,
             timeout=HANGS_S,
             limits=MANY,

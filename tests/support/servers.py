@@ -2,11 +2,14 @@
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import AsyncIterator
 from typing import Any
 
 from starlette.types import ASGIApp
 
+from tests.support.clocks.jumping_loop import JumpingLoop
+from tests.support.network.memory import MemoryListener
 from tidegate.app.http.server import OnShutdown, Server
 from tidegate.app.http.transport.listener import open_listener
 from tidegate.app.settings.settings import Settings
@@ -26,7 +29,7 @@ async def running(
         on_started=lambda _: started.set(),
         takes_signals=False,
     )
-    with open_listener(settings) as listener:
+    with listener_for(settings) as listener:
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         first = asyncio.create_task(started.wait())
         await asyncio.wait({serving, first}, return_when=asyncio.FIRST_COMPLETED)
@@ -38,6 +41,13 @@ async def running(
         finally:
             server.stop()
             await serving
+
+
+def listener_for(settings: Settings) -> socket.socket:
+    """A listener within the process where the loop's clock jumps, else one of TCP."""
+    if isinstance(asyncio.get_running_loop(), JumpingLoop) and settings.tls_cert is None:
+        return MemoryListener()
+    return open_listener(settings)
 
 
 @contextlib.asynccontextmanager

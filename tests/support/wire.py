@@ -10,6 +10,7 @@ from typing import Any, cast
 from urllib.parse import urlsplit
 
 from tests.support.deadlines import HANGS_S
+from tests.support.network.memory import open_connection
 
 
 @dataclass(frozen=True)
@@ -91,8 +92,11 @@ class Wire:
 @contextlib.asynccontextmanager
 async def connected(address: str, tls: ssl.SSLContext | None = None) -> AsyncIterator[Wire]:
     """A connection to the server at `address`; `tls`: what it trusts."""
-    url = urlsplit(address)
-    reader, writer = await asyncio.open_connection(url.hostname, url.port, ssl=tls)
+    within = await open_connection(address)
+    if within is None:
+        url = urlsplit(address)
+        within = await asyncio.open_connection(url.hostname, url.port, ssl=tls)
+    reader, writer = within
     try:
         yield Wire(reader, writer)
     finally:

@@ -98,7 +98,7 @@ def test_the_environment_names_the_gateway_and_the_option_goes_before_it(
     assert given.params["gateway"] == "http://other:2"
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_a_wrong_address_names_the_variable_that_has_it() -> None:
     ended = run("topics", "list", TIDEGATE_GATEWAY="nowhere")
     assert (ended.code, ended.err.count("\n")) == (2, 1)

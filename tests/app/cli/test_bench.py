@@ -10,7 +10,7 @@ from tests.support.commands import run
 from tidegate.app.cli.bench import TOPIC, Measured
 from tidegate.clients.gateway import Gateway
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.system
 
 
 def test_figures_are_rates_and_ages() -> None:

@@ -86,7 +86,7 @@ def test_an_unreachable_gateway_is_3(
     assert "Cannot reach the gateway at http://127.0.0.1:1" in one_line(result.err)
 
 
-@pytest.mark.slow
+@pytest.mark.system
 @pytest.mark.parametrize("verb", [("sow",), ("subscribe",), ("topics", "show")])
 def test_a_refusal_is_1_with_title_and_code(
     capsys: pytest.CaptureFixture[str], address: str, verb: tuple[str, ...]
@@ -123,7 +123,7 @@ def busy(gateway: Gateway) -> Gateway:
     return gateway
 
 
-@pytest.mark.slow
+@pytest.mark.system
 @pytest.mark.parametrize("verb", ["sow", "subscribe"])
 def test_a_reader_that_has_had_enough_is_no_failure(busy: Gateway, verb: str) -> None:
     process = start(verb, "many", "--gateway", busy.base_url)
@@ -136,7 +136,7 @@ def test_a_reader_that_has_had_enough_is_no_failure(busy: Gateway, verb: str) ->
     process.stderr.close()
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_help_and_version_wait_for_nothing_heavy() -> None:
     code = "import sys, tidegate.app.cli.main as it; it.main(['version']); print(*sys.modules)"
     ended = subprocess.run(

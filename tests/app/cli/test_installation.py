@@ -61,7 +61,7 @@ def install(home: Path, *words: str, **variables: str) -> Ended:
     return run("--install-completion", *words, stdin=b"", HOME=str(home), **variables)
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_installing_twice_is_installing_once(tmp_path: Path) -> None:
     rc = tmp_path / ".bashrc"
     rc.write_text("alias ll='ls -l'")  # and no line end
@@ -75,7 +75,7 @@ def test_installing_twice_is_installing_once(tmp_path: Path) -> None:
     assert loaded.stdout.startswith("complete ")
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_each_shell_finds_its_script(tmp_path: Path) -> None:
     variables = {"XDG_DATA_HOME": str(tmp_path / "d"), "XDG_CONFIG_HOME": str(tmp_path / "c")}
     assert install(tmp_path, "zsh", **variables, ZDOTDIR=str(tmp_path / "z")).code == 1

@@ -52,7 +52,7 @@ def test_all_of_the_command_is_loaded_where_an_interrupt_is_heeded() -> None:
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_an_interrupt_is_130_without_a_word(gateway: Gateway) -> None:
     gateway.put_topic("px", {"key": ["/n"]})
     gateway.publish("px", [b'{"n":1}'])

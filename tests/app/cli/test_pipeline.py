@@ -62,7 +62,7 @@ def test_a_signal_waits_until_the_pipeline_listens(monkeypatch: pytest.MonkeyPat
     assert signals <= held[0]
 
 
-@pytest.mark.slow
+@pytest.mark.system
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -78,7 +78,7 @@ def test_what_cannot_be_run_is_2(words: list[str], said: str) -> None:
     assert ended.err.count("\n") == 1
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_a_definition_that_is_not_there_is_78(tmp_path: Path) -> None:
     ended = run("pipeline", "run", str(tmp_path / "none.toml"))
     assert ended.code == 78
@@ -86,14 +86,14 @@ def test_a_definition_that_is_not_there_is_78(tmp_path: Path) -> None:
     assert ended.err.count("\n") == 1
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_a_folder_of_the_same_name_does_not_stand_in_the_way(tmp_path: Path) -> None:
     (tmp_path / "pipeline").mkdir()
     (tmp_path / "pipeline" / "__main__.py").write_text("raise SystemExit(99)")
     assert run("pipeline", "run", "none.toml", cwd=str(tmp_path)).code == 78
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_help_and_complaints_wait_for_no_spark() -> None:
     code = (
         "import sys, tidegate.app.cli.main as it\n"

@@ -27,7 +27,7 @@ SUMMARY = re.compile(
 )
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_a_file_is_published_in_order_and_counted(gateway: Gateway, tmp_path: Path) -> None:
     file = tmp_path / "many.ndjson"
     file.write_bytes(b"".join(b'{"n":%d}\n' % number for number in range(2500)))
@@ -41,7 +41,7 @@ def test_a_file_is_published_in_order_and_counted(gateway: Gateway, tmp_path: Pa
     assert found[3] == envelopes[-1]["bookmark"]
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_recorded_ticks_end_at_one_record_a_key(gateway: Gateway) -> None:
     file = str(require_ticks())
     gateway.put_topic("ticks", {"key": ["/tickerId", "/exchange", "/type"]})
@@ -51,7 +51,7 @@ def test_recorded_ticks_end_at_one_record_a_key(gateway: Gateway) -> None:
     assert len(list(gateway.sow("ticks"))) == 74
 
 
-@pytest.mark.slow
+@pytest.mark.system
 @pytest.mark.parametrize("arguments", [(), ("-",)])
 def test_standard_input(gateway: Gateway, arguments: tuple[str, ...]) -> None:
     ended = run("publish", "t", *arguments, "--gateway", gateway.base_url, stdin=b"1\n\n2\n3")
@@ -59,7 +59,7 @@ def test_standard_input(gateway: Gateway, arguments: tuple[str, ...]) -> None:
     assert ended.out.startswith("Published 3 messages to t in ")
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_what_arrives_on_standard_input_is_published_at_once(gateway: Gateway) -> None:
     import subprocess
 
@@ -81,7 +81,7 @@ def test_what_arrives_on_standard_input_is_published_at_once(gateway: Gateway) -
     assert process.returncode == 0
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_a_bad_line_is_named_by_its_number_in_the_file_after_a_summary(
     gateway: Gateway, tmp_path: Path
 ) -> None:
@@ -95,7 +95,7 @@ def test_a_bad_line_is_named_by_its_number_in_the_file_after_a_summary(
     assert gateway.topic("t")["messages_in"] == 1000
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_a_paced_file_takes_its_time(gateway: Gateway, tmp_path: Path) -> None:
     file = tmp_path / "paced.ndjson"
     file.write_bytes(b"".join(b'{"ts":%d}\n' % (number * 100) for number in range(11)))
@@ -107,7 +107,7 @@ def test_a_paced_file_takes_its_time(gateway: Gateway, tmp_path: Path) -> None:
     assert gateway.topic("t")["messages_in"] == 11
 
 
-@pytest.mark.slow
+@pytest.mark.system
 @pytest.mark.parametrize(
     ("name", "content", "code"),
     [
@@ -133,7 +133,7 @@ def test_bad_files_and_empty_ones(
         assert ended.out.startswith("Published 0 messages to t in ")
 
 
-@pytest.mark.slow
+@pytest.mark.system
 async def test_a_line_that_breaks_doubles_nothing_and_loses_nothing(tmp_path: Path) -> None:
     file = tmp_path / "many.ndjson"
     file.write_bytes(b"".join(b"%d\n" % number for number in range(4_500)))

@@ -21,7 +21,7 @@ from tidegate.app.stores.schema import APPLICATION_ID
 from tidegate.clients.gateway import Gateway
 
 
-@pytest.mark.slow
+@pytest.mark.system
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
 def test_it_listens_serves_and_ends(number: signal.Signals, code: int) -> None:
     process = start("serve", "--port", "0")
@@ -39,7 +39,7 @@ def test_it_listens_serves_and_ends(number: signal.Signals, code: int) -> None:
     assert NOTHING_KEPT in err
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_an_address_that_is_taken_is_78() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -48,7 +48,7 @@ def test_an_address_that_is_taken_is_78() -> None:
     assert f"Cannot listen on 127.0.0.1 port {port}: address already in use" in ended.err
 
 
-@pytest.mark.slow
+@pytest.mark.system
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -69,7 +69,7 @@ def test_what_cannot_be_had_is_78(tmp_path: Path, arguments: tuple[str, ...], sa
     assert ended.err.count("\n") == 1
 
 
-@pytest.mark.slow
+@pytest.mark.system
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_what_was_published_is_there_after_another_start(
     tmp_path: Path, number: signal.Signals
@@ -87,7 +87,7 @@ def test_what_was_published_is_there_after_another_start(
         assert NOTHING_KEPT not in err
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_a_second_gateway_on_the_same_folder_is_refused(tmp_path: Path) -> None:
     folder = str(tmp_path)
     with serving("--data", folder):
@@ -97,7 +97,7 @@ def test_a_second_gateway_on_the_same_folder_is_refused(tmp_path: Path) -> None:
     assert ended.err.count("\n") == 1
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_a_merger_that_cannot_be_imported_is_78(tmp_path: Path) -> None:
     (tmp_path / "tidegate.toml").write_text('mergers = ["no.such.module:f"]', "utf-8")
     ended = run("serve", "--port", "0", cwd=str(tmp_path))
@@ -125,7 +125,7 @@ def declare(topics: Path, description: str = "") -> None:
     (topics / "px.toml").write_text(FILE % description, "utf-8")
 
 
-@pytest.mark.slow
+@pytest.mark.system
 @rule("topic-12")
 def test_a_folder_is_tried_applied_tried_again_changed_and_applied_again(tmp_path: Path) -> None:
     topics, store = tmp_path / "topics", tmp_path / "store"
@@ -156,7 +156,7 @@ def test_a_folder_is_tried_applied_tried_again_changed_and_applied_again(tmp_pat
         assert "px.toml: topic px.us, field key: " in refused.err
 
 
-@pytest.mark.slow
+@pytest.mark.system
 @rule("topic-12")
 def test_one_wrong_field_and_nothing_is_applied(tmp_path: Path) -> None:
     topics, store = tmp_path / "topics", tmp_path / "store"
@@ -171,7 +171,7 @@ def test_one_wrong_field_and_nothing_is_applied(tmp_path: Path) -> None:
     assert dry(topics, store).out == "create px.us\ncreate px.us.slow\n"
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_what_cannot_be_tried(tmp_path: Path) -> None:
     nowhere = run("serve", "--dry-run", cwd=str(tmp_path))
     assert (nowhere.code, nowhere.err) == (2, "tidegate: --dry-run needs --topics\n")
@@ -180,7 +180,7 @@ def test_what_cannot_be_tried(tmp_path: Path) -> None:
     assert "cannot be read" in missing.err
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_a_backup_of_a_running_gateway_is_restored(tmp_path: Path) -> None:
     folder, backup = tmp_path / "first", tmp_path / "backup.db"
     with serving("--data", str(folder)) as address:
@@ -198,7 +198,7 @@ def test_a_backup_of_a_running_gateway_is_restored(tmp_path: Path) -> None:
         assert run("sow", "t", "--gateway", address).out == '{"k":1}\n'
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_what_cannot_be_restored_is_one_line(tmp_path: Path) -> None:
     text, backup = tmp_path / "text.db", tmp_path / "backup.db"
     text.write_text("no database")
@@ -217,7 +217,7 @@ def test_what_cannot_be_restored_is_one_line(tmp_path: Path) -> None:
         assert (ended.code, len(ended.err.splitlines())) == (code, 1), ended.err
 
 
-@pytest.mark.slow
+@pytest.mark.system
 @rule("cluster-5")
 @pytest.mark.redis
 def test_a_redis_that_was_put_back_is_said_so(redis_bus: BusServer) -> None:

@@ -32,25 +32,25 @@ def subscribe(gateway: Gateway, *arguments: str) -> list[str]:
     return ended.out.splitlines()
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_so_many_messages(prices: Gateway) -> None:
     assert subscribe(prices, "--count", "2") == ['{"symbol":"A"}', '{"symbol":"B"}']
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_for_so_long(prices: Gateway) -> None:
     started_at = time.monotonic()
     assert len(subscribe(prices, "--for", "2s")) == 3
     assert time.monotonic() - started_at >= 2
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_a_sow_ends_by_itself(prices: Gateway) -> None:
     rows = [json.loads(line) for line in subscribe(prices, "--command", "sow", "--format", "batch")]
     assert [row["key"] for batch in rows for row in batch["rows"]] == [["A"], ["B"], ["C"]]
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_options_reach_the_gateway_and_a_wrong_one_is_1(prices: Gateway) -> None:
     ended = run("subscribe", "prices", "--options", "conflation=x", "--gateway", prices.base_url)
     assert ended.code == 1
@@ -61,7 +61,7 @@ def test_options_reach_the_gateway_and_a_wrong_one_is_1(prices: Gateway) -> None
     assert ended.err.count("\n") == 1, "a caret is for terminals"
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_what_is_asked_for_is_what_comes(prices: Gateway) -> None:
     prices.publish("prices", [b'{"symbol":"B","v":2}', b'{"symbol":"C","v":1}'])
     wanted = ("--filter", "/v > 0", "--order-by", "/v DESC", "--command", "sow")
@@ -69,7 +69,7 @@ def test_what_is_asked_for_is_what_comes(prices: Gateway) -> None:
     assert lines == ['{"symbol":"B"}', '{"symbol":"C"}']
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_deltas_come_in_envelopes(prices: Gateway) -> None:
     rows = [
         json.loads(line)
@@ -80,7 +80,7 @@ def test_deltas_come_in_envelopes(prices: Gateway) -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_a_pattern_of_topics(prices: Gateway) -> None:
     prices.put_topic("pence", {"key": ["/symbol"]})
     prices.publish("pence", [b'{"symbol":"A"}'])
@@ -90,14 +90,14 @@ def test_a_pattern_of_topics(prices: Gateway) -> None:
     assert sorted(topics) == ["pence", "prices"]
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_a_table_into_a_pipe_is_drawn_at_the_end(prices: Gateway) -> None:
     drawn = "\n".join(subscribe(prices, "--table", "--command", "sow"))
     assert "prices" in drawn
     assert "3 updates" in drawn
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_each_message_is_there_at_once(prices: Gateway) -> None:
     process = start("subscribe", "prices", "--command", "subscribe", "--gateway", prices.base_url)
     assert process.stdout is not None
@@ -109,7 +109,7 @@ def test_each_message_is_there_at_once(prices: Gateway) -> None:
     process.communicate(timeout=HANGS_S)
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_a_gateway_that_stays_away_is_reported_once_and_the_time_ends_with_3() -> None:
     served = start("serve", "--port", "0")
     address = address_of(served)
@@ -127,7 +127,7 @@ def test_a_gateway_that_stays_away_is_reported_once_and_the_time_ends_with_3() -
     assert ended == "tidegate: the time given with --for ended while the gateway was unreachable"
 
 
-@pytest.mark.slow
+@pytest.mark.system
 @pytest.mark.parametrize("arguments", [(), ("--table",)], ids=["lines", "table"])
 def test_a_topic_that_stays_missing_is_1_in_one_line(
     arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
@@ -140,7 +140,7 @@ def test_a_topic_that_stays_missing_is_1_in_one_line(
     assert complaints == ["tidegate: There is no such topic [topic-unknown]"]
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_it_comes_back_when_the_gateway_does() -> None:
     port = str(lasting_port())
     first = start("serve", "--port", port)
@@ -180,7 +180,7 @@ def await_subscription(gateway: Gateway, topic: str = "prices") -> None:
         time.sleep(0.02)
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_records_as_published_or_in_envelopes(gateway: Gateway) -> None:
     gateway.put_topic("t", {"key": ["/id"]})
     gateway.publish("t", [b'{"id":1,"v":1.50}', b'{"id":2}', b'{"id":1,"v":2.50}'])
@@ -192,7 +192,7 @@ def test_records_as_published_or_in_envelopes(gateway: Gateway) -> None:
     assert sorted(keys) == [[1], [2]]
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_a_query(gateway: Gateway) -> None:
     gateway.put_topic("t", {"key": ["/id"]})
     gateway.publish("t", [b'{"id":%d,"v":1}' % n for n in range(9)])
@@ -202,7 +202,7 @@ def test_a_query(gateway: Gateway) -> None:
     assert ended.out.splitlines() == ['{"id":7}', '{"id":6}']
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_a_wrong_query_is_1(gateway: Gateway) -> None:
     gateway.put_topic("t", {"key": ["/id"]})
     ended = run("sow", "t", "--filter", "/id =", "--gateway", gateway.base_url)
@@ -210,7 +210,7 @@ def test_a_wrong_query_is_1(gateway: Gateway) -> None:
     assert "[filter-invalid, position 5]" in ended.err
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_a_server_that_is_no_gateway_is_3_in_one_line() -> None:
     with scripted(plain(200, b"<html>\n", "text/html")) as other:
         ended = run("sow", "t", "--gateway", other.address)
@@ -220,7 +220,7 @@ def test_a_server_that_is_no_gateway_is_3_in_one_line() -> None:
     assert ended.err.count("\n") == 1
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_lines_for_people(gateway: Gateway) -> None:
     gateway.put_topic("t", {"key": ["/id"]})
     arguments = ("--options", "conflation=1s,live", "--filter", "/v>1", "--order-by", "/v desc")
@@ -239,7 +239,7 @@ def test_lines_for_people(gateway: Gateway) -> None:
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_what_was_published_is_reckoned(gateway: Gateway) -> None:
     gateway.put_topic("t", {"key": ["/id"]})
     gateway.publish("t", [b'{"id":1}', b'{"id":2}', b'{"id":1}'])
@@ -251,7 +251,7 @@ def test_what_was_published_is_reckoned(gateway: Gateway) -> None:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_a_sow_has_no_lane(gateway: Gateway) -> None:
     gateway.put_topic("t", {"key": ["/id"]})
     ended = run("explain", "t", "--command", "sow", "--gateway", gateway.base_url)
@@ -263,14 +263,14 @@ def test_a_sow_has_no_lane(gateway: Gateway) -> None:
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_json_is_the_gateway_s_answer(gateway: Gateway) -> None:
     gateway.put_topic("t", {"key": ["/id"]})
     ended = run("explain", "t", "--json", "--gateway", gateway.base_url)
     assert json.loads(ended.out) == gateway.explain("t")
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_a_refusal_is_1_with_its_place(gateway: Gateway) -> None:
     gateway.put_topic("t", {"key": ["/id"]})
     ended = run("explain", "t", "--options", "oof,speed=9", "--gateway", gateway.base_url)

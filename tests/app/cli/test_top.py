@@ -80,7 +80,7 @@ def test_the_page_fits_and_says_what_is_left_out() -> None:
     assert "s49" in over_half_full
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_piped_each_sample_is_a_line_of_json(gateway: Gateway) -> None:
     gateway.put_topic("px", {"key": ["/n"]})
     gateway.publish("px", [b'{"n":1}'])
@@ -95,7 +95,7 @@ def test_piped_each_sample_is_a_line_of_json(gateway: Gateway) -> None:
     assert [each["subscriptions"] for each in second["sessions"]] == [1]
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_it_ends_after_the_time(gateway: Gateway) -> None:
     words = ("--for", "50ms", "--interval", "1h", "--gateway", gateway.base_url)
     ended = run("top", *words)

@@ -38,7 +38,7 @@ async def is_syncing(connection: BusConnection) -> bool:
 
 
 @pytest.mark.redis
-@pytest.mark.slow
+@pytest.mark.system
 @pytest.mark.parametrize("kind", ["redis", "valkey"])
 @pytest.mark.parametrize("is_again", [False, True])
 async def test_what_was_acknowledged_on_a_slow_disk_survives_the_death_of_redis(

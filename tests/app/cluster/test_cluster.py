@@ -147,7 +147,7 @@ async def test_a_filled_topic_is_filled_by_one_and_when_that_goes_by_another(
         assert (lease.number or 0) > 1
 
 
-@pytest.mark.slow
+@pytest.mark.system
 async def test_processes_share_a_bus_and_one_that_is_killed_leaves_all_to_the_other(
     redis_bus: BusServer,
 ) -> None:

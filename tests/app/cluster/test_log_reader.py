@@ -21,7 +21,7 @@ from tidegate.app.cluster.connection import BusConnection
 from tidegate.app.cluster.log_reader import TopicLogReader
 from tidegate.app.stores.items import Message, pack
 
-pytestmark = [pytest.mark.redis, pytest.mark.slow, rule("cluster-2", "cluster-3", "cluster-4")]
+pytestmark = [pytest.mark.redis, pytest.mark.system, rule("cluster-2", "cluster-3", "cluster-4")]
 
 A1 = {"k": "a", "v": 1}
 B2 = {"k": "b", "v": 2}

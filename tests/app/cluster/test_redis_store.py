@@ -248,7 +248,7 @@ async def test_what_went_with_its_stream_is_published_when_it_is_sent_again(
         await store.append("px", Publication([Message(b"3")], 1_000, Producer("p", 8, run=1)))
 
 
-@pytest.mark.slow
+@pytest.mark.system
 @pytest.mark.parametrize("fsync", ["everysec", "always"])
 async def test_another_life_of_the_server_is_written_upon_only_if_it_syncs(fsync: str) -> None:
     with bus_server("redis", "--appendfsync", fsync) as server:

@@ -16,7 +16,7 @@ import dev
 from tests.support.deadlines import HANGS_S
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.system,
     pytest.mark.skipif(not hasattr(os, "fork"), reason="workers are forked"),
 ]
 

@@ -69,7 +69,7 @@ async def ends(process: Process) -> tuple[int, str]:
     return process.returncode, logged.decode()
 
 
-@pytest.mark.slow
+@pytest.mark.system
 async def test_sigterm_ends_with_an_open_and_a_frozen_stream() -> None:
     async with (
         gateway_process() as (process, address),
@@ -87,7 +87,7 @@ async def test_sigterm_ends_with_an_open_and_a_frozen_stream() -> None:
         assert "Traceback" not in logged
 
 
-@pytest.mark.slow
+@pytest.mark.system
 async def test_an_interrupt_ends_with_130() -> None:
     async with gateway_process() as (process, _):
         process.send_signal(signal.SIGINT)
@@ -96,7 +96,7 @@ async def test_an_interrupt_ends_with_130() -> None:
         assert "Traceback" not in logged
 
 
-@pytest.mark.slow
+@pytest.mark.system
 async def test_a_second_signal_waits_for_nobody() -> None:
     async with (
         gateway_process(TIDEGATE_SHUTDOWN_GRACE="5m") as (process, address),

@@ -40,7 +40,7 @@ from tidegate.pipeline.operations.watch import TOPIC, message_of
 from tidegate.pipeline.planner.choices import Choice, Plan
 from tidegate.pipeline.planner.tally import Seen, Sent
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
+pytestmark = [pytest.mark.browser, pytest.mark.system]
 
 RUNS_S = 45  # so long the market runs before the pictures, that its charts have something to show
 READERS = ("conflation=100ms", "conflation=500ms", "conflation=1s", "conflation=auto,min=250ms")

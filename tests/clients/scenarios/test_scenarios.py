@@ -29,7 +29,7 @@ from tests.support.tokens import claims, grant, public_jwk, signed, write_keys
 from tidegate.app.access.tokens import SKEW_S
 from tidegate.clients.gateway import Gateway
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.system
 
 BIG = 9007199254740993
 QUICK = "conflation=20ms"

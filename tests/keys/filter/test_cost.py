@@ -86,7 +86,7 @@ FILTERS = {
 
 
 @rule("filter-4")
-@pytest.mark.slow
+@pytest.mark.system
 @pytest.mark.parametrize("text", FILTERS.values(), ids=FILTERS)
 def test_no_message_takes_a_filter_longer_than_promised(text: str) -> None:
     """The fastest of many times, which other load does not change."""

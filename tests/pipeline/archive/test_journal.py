@@ -65,7 +65,7 @@ def served() -> Iterator[Served]:
 
 @rule("archive-2")
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.system
 def test_a_topic_is_archived_once_whatever_happens_in_between(
     spark: SparkSession, served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -110,7 +110,7 @@ def test_a_topic_is_archived_once_whatever_happens_in_between(
 
 @rule("archive-2")
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.system
 def test_a_kill_in_the_midst_of_a_batch_neither_loses_nor_doubles(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -142,7 +142,7 @@ def test_a_kill_in_the_midst_of_a_batch_neither_loses_nor_doubles(
 
 @rule("archive-2", "pipeline-9")
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.system
 def test_an_archiver_survives_failures_and_another_epoch_of_its_topic(
     spark: SparkSession, served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -206,7 +206,7 @@ def plainly_read(spark: SparkSession, archive_folder: Path) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.system
 def test_lost_messages_are_an_error_and_never_skipped(
     spark: SparkSession, served: Served, tmp_path: Path
 ) -> None:

@@ -320,7 +320,7 @@ def test_a_history_without_times_has_no_speed(tmp_path: Path, capsys: Any) -> No
     assert "--time-field is missing" in capsys.readouterr().err
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_the_command_stops_at_a_signal_and_continues_later(
     served: Served, kept: Path, tmp_path: Path
 ) -> None:

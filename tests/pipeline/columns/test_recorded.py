@@ -72,7 +72,7 @@ def test_a_shared_case_with_filter_reducers_and_removals(spark: SparkSession, pa
 
 
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.system
 @pytest.mark.parametrize("pace", Pace)
 def test_a_slice_of_the_recorded_ticks(spark: SparkSession, tmp_path: Path, pace: Pace) -> None:
     with gzip.open(require_ticks()) as ticks:

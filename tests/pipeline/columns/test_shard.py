@@ -219,7 +219,7 @@ def test_processing_time_is_the_engine_that_is_given_batches(
 
 
 @rule("pipeline-2", "pipeline-3", "pipeline-4")
-@pytest.mark.slow
+@pytest.mark.system
 @pytest.mark.parametrize("pace", Pace)
 def test_recorded_ticks_with_a_filter_reducers_removals_and_late_ones(pace: Pace) -> None:
     with gzip.open(require_ticks()) as ticks:

@@ -67,7 +67,7 @@ def test_where_it_is_there_it_arrives_as_it_was(tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.system
 def test_a_spark_whose_tasks_lack_it_says_so(journals: Journals, tmp_path: Path) -> None:
     """Whatever Spark takes along: what it packs beside a reader was once not ours to unpack."""
     require_java()

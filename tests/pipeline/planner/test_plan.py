@@ -76,7 +76,7 @@ def test_an_error_of_spark_is_a_sentence(said: str, kind: type[Exception]) -> No
 
 
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.system
 def test_the_command_answers_with_json_and_charts(tmp_path: Path) -> None:
     require_java()
     first = b"".join(b'{"a":%d,"ts":%d}\n' % (n % 2, n * 10) for n in range(300))

@@ -138,7 +138,7 @@ def check_sentence() -> None:
 
 @rule("pipeline-6")
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.system
 def test_messages_are_in_order_of_their_partition_until_kafka_has_lost_some(
     spark: SparkSession, broker: Broker | None, connector: Path | None, tmp_path: Path
 ) -> None:
@@ -178,7 +178,7 @@ def test_messages_are_in_order_of_their_partition_until_kafka_has_lost_some(
 
 
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.system
 def test_a_definition_file_brings_the_newest_of_each_key_from_kafka_to_a_topic(
     journals: Journals, broker: Broker | None, connector: Path | None, tmp_path: Path
 ) -> None:
@@ -260,7 +260,7 @@ def test_an_ivy_that_hangs_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> Non
         fetch_jars(MODULES)
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_sparks_own_ivy_says_what_is_not_there() -> None:
     """Whether a repository answers or none can be reached."""
     require_java()
@@ -269,7 +269,7 @@ def test_sparks_own_ivy_says_what_is_not_there() -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.system
 def test_the_command_of_the_page_publishes_what_kafka_gets(
     broker: Broker | None, tmp_path: Path
 ) -> None:

@@ -42,7 +42,7 @@ sink = {{topic = "from-files"}}
 
 
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.system
 def test_a_definition_file_runs_on_a_cluster(journals: Journals, tmp_path: Path) -> None:
     require_java()
     records = [b'{"k":%d,"n":%d}' % (n * 7 % KEYS, n) for n in range(RECORDS)]

@@ -163,7 +163,7 @@ EVENT = f'oof = true\ntime = {{field = "/t", watermark = "{LATENESS_MS}ms"}}'
 
 @pytest.mark.spark
 @rule("pipeline-1", "pipeline-3", "pipeline-4", "pipeline-5")
-@pytest.mark.slow
+@pytest.mark.system
 @pytest.mark.parametrize("pace", Pace)
 def test_event_time_whatever_the_batches_are(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pace: Pace
@@ -183,7 +183,7 @@ def test_event_time_whatever_the_batches_are(
 
 @pytest.mark.spark
 @rule("pipeline-1", "pipeline-3", "pipeline-4", "pipeline-5")
-@pytest.mark.slow
+@pytest.mark.system
 @pytest.mark.parametrize(
     ("pace", "more", "plan"),
     [
@@ -243,7 +243,7 @@ def test_removals_are_sent_by_the_key_of_their_topic(
 
 @pytest.mark.spark
 @rule("pipeline-1", "pipeline-3", "pipeline-4", "pipeline-5")
-@pytest.mark.slow
+@pytest.mark.system
 def test_an_interrupted_end_is_continued_and_a_loss_is_an_error(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -25,7 +25,7 @@ from tidegate.pipeline.streams.stream import Stream
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.system]
 
 BEFORE, AFTER, A_BATCH = 90, 30, 30
 SOURCES = {

@@ -112,7 +112,7 @@ def test_messages_that_come_again_or_late_are_messages_as_any(
     assert ran(spark, journals, tmp_path).totals.published == 0
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_a_million_rows_are_a_batch(
     spark: SparkSession, journals: Journals, tmp_path: Path
 ) -> None:

@@ -45,7 +45,7 @@ sink = {{topic = "newest"}}
 
 
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.system
 def test_a_kill_between_the_sinks_commit_and_sparks_neither_loses_nor_doubles(
     journals: Journals, tmp_path: Path
 ) -> None:
@@ -99,7 +99,7 @@ echo $$ >> "$JAVA_HOME/pids"
 """
 
 
-@pytest.mark.slow
+@pytest.mark.system
 @pytest.mark.parametrize(
     ("moment", "name", "code"), [("version", "INT", 130), ("start", "TERM", 0)]
 )

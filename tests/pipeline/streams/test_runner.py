@@ -157,7 +157,7 @@ def test_a_new_start_does_not_wait_for_a_gateway_that_is_out(tmp_path: Path) -> 
 
 @rule("pipeline-12", "pipeline-13", "pipeline-14")
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.system
 def test_declared_topics_have_at_rest_what_the_gateways_own_have(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -83,7 +83,7 @@ def changed(spark: SparkSession, messages: list[Message], side: Side, begin: int
 
 
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.system
 @rule("view-9", "view-11", "view-12", "view-13")
 @pytest.mark.parametrize(
     ("grouped", "join"),

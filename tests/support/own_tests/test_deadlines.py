@@ -10,12 +10,12 @@ import pytest
 from tests.support.deadlines import computed
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_what_computes_for_ever_is_killed() -> None:
     assert computed(["-c", "while True: pass"], cpu_s_max=1).returncode == -signal.SIGXCPU
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_what_waits_for_a_core_is_not() -> None:
     began_at = time.monotonic()
     ended = computed(["-c", "import time; time.sleep(2); print(1)"], cpu_s_max=1)

@@ -20,7 +20,7 @@ def test_wrong_usage(capsys: pytest.CaptureFixture[str], arguments: tuple[str, .
     assert capsys.readouterr().err.startswith("tidegate: ")
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_a_port_that_was_asked_for_and_is_taken_is_78() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         ended = run("demo", "--no-spark", "--port", str(taken.getsockname()[1]))
@@ -28,7 +28,7 @@ def test_a_port_that_was_asked_for_and_is_taken_is_78() -> None:
     assert "already in use" in ended.err
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_the_usual_port_is_given_up_for_another() -> None:
     with socket.socket() as taken:
         try:

@@ -90,7 +90,7 @@ def awaited(condition: Callable[[], object]) -> None:
         time.sleep(0.01)
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_what_it_counts_is_what_the_gateway_has() -> None:
     with serving() as address, Gateway(address) as gateway:
         feeds = [market_feed(), machine_feed()]

@@ -31,7 +31,7 @@ def await_event(events: Iterator[Event], name: str) -> None:
     assert any(event.name == name for event in events)
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_without_spark_both_feeds_deliver_and_it_ends_by_itself() -> None:
     started_at = time.monotonic()  # that it listens is heard at some time later
     process = start("demo", "--no-spark", "--for", "4s", "--port", "0")
@@ -44,7 +44,7 @@ def test_without_spark_both_feeds_deliver_and_it_ends_by_itself() -> None:
     assert machine > 0
 
 
-@pytest.mark.slow
+@pytest.mark.system
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
 def test_a_signal_ends_it_cleanly_with_streams_open(number: signal.Signals, code: int) -> None:
     process = start("demo", "--no-spark", "--port", "0")
@@ -62,7 +62,7 @@ def test_a_signal_ends_it_cleanly_with_streams_open(number: signal.Signals, code
     assert counts(out.splitlines()[-1])
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_without_java_it_says_what_to_do() -> None:
     process = start("demo", JAVA_HOME="/none")
     out, err = process.communicate(timeout=HANGS_S)

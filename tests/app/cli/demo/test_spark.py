@@ -42,7 +42,7 @@ def test_the_definition_is_one_that_the_pipeline_takes(tmp_path: Path) -> None:
     assert (str(stream.key), stream.interval_ms) == ("[/tickerId]", 1000)
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_all_of_a_stubborn_child_is_gone(tmp_path: Path) -> None:
     running = child(STUBBORN)
     with running:
@@ -60,7 +60,7 @@ def test_all_of_a_stubborn_child_is_gone(tmp_path: Path) -> None:
     assert not Path(running.folder).exists()
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_a_child_that_ends_by_itself_is_reported_with_its_last_line() -> None:
     code = "import sys; print('starting'); sys.exit('tidegate: no java found')"
     with child(code) as running:

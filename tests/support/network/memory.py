@@ -1,0 +1,88 @@
+"""The listener of a gateway that lives in the test's own process: Unix sockets in place of TCP.
+
+What is written at one end can be read at the other at once, so a loop on a jumping clock knows when
+nothing is under way. The gateway sees addresses as of TCP clients.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import socket
+from typing import Any
+
+import httpx2
+
+from tidegate.app.http.transport.listener import Acceptor
+
+_numbers = itertools.count(1)
+_listening: dict[str, str] = {}
+"""The Unix socket's name of each address that is served in this process."""
+
+
+class MemorySocket(socket.socket):
+    """An accepted connection; the kernel has no figures of TCP for it."""
+
+    def getsockopt(self, level: int, option: int, size: int = 0) -> Any:
+        """As every socket's, and nothing of TCP."""
+        if level == socket.IPPROTO_TCP:
+            return b"" if size else 0
+        return (
+            super().getsockopt(level, option, size) if size else super().getsockopt(level, option)
+        )
+
+    def setsockopt(self, level: int, option: int, *value: Any) -> None:
+        """As every socket's; options of TCP are passed over."""
+        if level != socket.IPPROTO_TCP:
+            super().setsockopt(level, option, *value)
+
+
+class MemoryListener(Acceptor):
+    """Listens in this process alone; `address` is what its clients are given."""
+
+    def __init__(self) -> None:
+        super().__init__(socket.AF_UNIX)
+        number = next(_numbers)
+        self.port = 1 + number % 65_535
+        self.address = f"http://127.0.0.1:{self.port}"
+        self._name = f"\0tidegate-test-{os.getpid()}-{number}"
+        self._clients = itertools.count(40_000)
+        self.bind(self._name)
+        self.listen(1_000)
+        self.setblocking(False)
+        _listening[self.address] = self._name
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        """The next connection, with an address of its client's."""
+        accepted, _ = super().accept()
+        own = MemorySocket(accepted.family, accepted.type, fileno=accepted.detach())
+        return own, ("127.0.0.1", next(self._clients) % 65_536)
+
+    def getsockname(self) -> tuple[str, int]:
+        """As of TCP."""
+        return "127.0.0.1", self.port
+
+    def close(self) -> None:
+        """Listen no more."""
+        _listening.pop(self.address, None)
+        super().close()
+
+
+def unix_name(address: str) -> str | None:
+    """The Unix socket behind an address; None if it is one of TCP."""
+    return _listening.get(address.rstrip("/"))
+
+
+def transport_to(address: str, limits: httpx2.Limits) -> httpx2.AsyncHTTPTransport | None:
+    """What an HTTP client needs to reach an address of this process; None if it is one of TCP."""
+    name = unix_name(address)
+    return (
+        None if name is None else httpx2.AsyncHTTPTransport(uds=name, limits=limits, verify=False)
+    )
+
+
+async def open_connection(address: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
+    """A connection to an address of this process; None if it is one of TCP."""
+    name = unix_name(address)
+    return None if name is None else await asyncio.open_unix_connection(name)
