@@ -2,12 +2,17 @@
 """One door to Tidegate: sets everything up in .venv, then does what was asked.
 
     python3 dev.py demo [--no-spark] [--for 30s]   the whole product at once
-    python3 dev.py test [pytest arguments]         linters and all tests; or only some tests
+    python3 dev.py test                            linters, unit and system tests
+    python3 dev.py test --quick [ROOM ...]         unit tests of rooms such as app/routes
+    python3 dev.py test --nightly                  everything, with fresh seeds
+    python3 dev.py test [pytest arguments]         only some tests
     python3 dev.py setup                           only sets up
     python3 dev.py lint                            ruff, mypy, walls, dependencies, figures
     python3 dev.py bench [arguments]               the benchmark suite
     python3 dev.py docs [pytest arguments]         the tests of the documentation
     python3 dev.py site [folder]                   the documentation as a site, into build/site
+    python3 dev.py mutants [--sample N]            a mutation score of keys and conflation
+    python3 dev.py versions                        unit tests on every Python found here
     python3 dev.py lowest [--all]                  tests the lower bounds of the dependencies
     python3 dev.py sbom                            bill of materials and licences, into dist/
     python3 dev.py audit                           known vulnerabilities of the dependencies
@@ -49,6 +54,8 @@ COMMANDS = {
     "docs": ["-m", "tests.run", "tests/docs"],
     "site": ["docs/conf.py"],
     "bench": ["-m", "bench"],
+    "mutants": ["-m", "tests.mutation"],
+    "versions": ["requirements/versions.py"],
     "lowest": ["requirements/lowest.py"],
     "sbom": ["requirements/supply.py", "sbom"],
     "audit": ["requirements/supply.py", "audit"],
@@ -292,7 +299,7 @@ def main() -> int:
     if verb not in ("demo", "setup", *COMMANDS):
         print(
             f"dev.py knows no {verb!r}: demo, test, setup, lint, bench, docs, site, "
-            "lowest, sbom or audit",
+            "mutants, versions, lowest, sbom or audit",
             file=sys.stderr,
         )
         return 2

@@ -1,115 +1,205 @@
-"""What `python3 dev.py test` runs once everything is set up: the linters, then pytest.
+"""Runs the linters and the tests that one of the commands of `dev.py test` asks for.
 
-No test minds a neighbour, so four run at a time: on two cores, as many wait for a process or a
-timer. Those of Spark run last, two at a time, as each process starts a Spark of its own once. The
-last line printed is the sum over all runs.
+    python3 dev.py test                    linters, unit and system tests
+    python3 dev.py test --quick [ROOM ...] unit tests of rooms, such as `keys` or `app/routes`
+    python3 dev.py test --nightly          everything, with fresh seeds
+    python3 dev.py test --durations        as without arguments, then writes tests/durations.tsv
+    python3 dev.py test ARGUMENTS          pytest with these arguments
+
+CONTRIBUTING.md says what belongs to which tier. The last line printed is the sum over all parts.
 """
 
 from __future__ import annotations
 
 import os
+import secrets
 import subprocess
 import sys
 import tempfile
+import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
-from xml.etree import ElementTree
 
 from dev import ROOT, keep_bytecode
+from tests.durations import Durations
 
 BIN = Path(sys.executable).parent
 CHECKED = ("tidegate", "pyspark_tidegate", "tests", "bench", "examples", "requirements", "dev.py")
 PRODUCT = ("app", "clients", "conflation", "keys", "pipeline", "pyspark_tidegate")
-RUNS = [
-    ["-n", "4", "--dist", "worksteal", "-m", "not spark"],
-    ["-n", "2", "--dist", "worksteal", "-m", "spark"],
-]
-NOTHING_SELECTED = 5  # pytest's exit code when a run's markers fit no test
+
+# Two unit tests at a time keep two cores busy; their clock jumps, so load does not disturb them.
+# System tests wait for processes and deadlines, so they run one after the other.
+TWO_WORKERS = ("-n", "2", "--dist", "worksteal")
+UNIT = (*TWO_WORKERS, "-m", "not system and not nightly")
+SYSTEM = ("-p", "no:xdist", "-m", "system")
+NIGHTLY = (
+    (*TWO_WORKERS, "-m", "nightly and not spark"),
+    ("-n", "2", "--dist", "loadfile", "-m", "nightly and spark"),
+)
+NOTHING_SELECTED = 5
+"""The exit code of pytest when no test fits the markers."""
+
+QUICK_ROOMS = ("keys", "conflation")
 
 
-def lint() -> bool:
-    """Run every linter, two at a time, and print what each says; true when all are content."""
-    typed = [name for name in CHECKED if name.endswith(".py") or any((ROOT / name).rglob("*.py"))]
-    commands: list[list[str | Path]] = [
-        # What takes longest comes first, because a single core checks the types.
-        [BIN / "mypy", *typed],
-        [BIN / "ruff", "check"],
-        [BIN / "ruff", "format", "--check"],
-        [BIN / "lint-imports"],
-        [BIN / "deptry", *PRODUCT],
-        [sys.executable, "-m", "tests.architecture.figures"],
-    ]
-    content = True
-    with ThreadPoolExecutor(2) as pool:
-        for command, ended in zip(commands, pool.map(_linted, commands), strict=True):
-            words = [Path(command[0]).name, *map(str, command[1:3])]
-            print(f"--- {' '.join(words)}\n{ended.stdout}", end="", flush=True)
-            content &= ended.returncode == 0
-    return content
+@dataclass(slots=True)
+class Run:
+    """The parts of one run and what they found."""
+
+    seed: int | None = None
+    is_green: bool = True
+    durations: Durations = field(default_factory=Durations)
+    _began_s: float = field(default_factory=time.monotonic)
+
+    def lint(self) -> None:
+        """Run every linter, two at a time, and print what each says."""
+        began_s = time.monotonic()
+        typed = [
+            name for name in CHECKED if name.endswith(".py") or any((ROOT / name).rglob("*.py"))
+        ]
+        commands: list[list[str | Path]] = [
+            # The type checker takes longest and uses one core, so it starts first.
+            [BIN / "mypy", *typed],
+            [BIN / "ruff", "check"],
+            [BIN / "ruff", "format", "--check"],
+            [BIN / "lint-imports"],
+            [BIN / "deptry", *PRODUCT],
+            [sys.executable, "-m", "tests.architecture.figures"],
+        ]
+        with ThreadPoolExecutor(2) as pool:
+            for command, ended in zip(commands, pool.map(_captured, commands), strict=True):
+                words = [Path(command[0]).name, *map(str, command[1:3])]
+                print(f"--- {' '.join(words)}\n{ended.stdout}", end="", flush=True)
+                self.is_green &= ended.returncode == 0
+        self._print_time("linters", began_s)
+
+    def pytest(self, title: str, *arguments: str) -> None:
+        """Run pytest once and count what it reports."""
+        began_s = time.monotonic()
+        with tempfile.TemporaryDirectory() as folder:
+            report = Path(folder, "report.xml")
+            command = [sys.executable, "-m", "pytest", f"--junitxml={report}", *arguments]
+            if self.seed is not None:
+                command.append(f"--hypothesis-seed={self.seed}")
+            code = subprocess.run(command, cwd=ROOT).returncode
+            self.is_green &= code in (0, NOTHING_SELECTED)
+            if report.exists():
+                self.durations.add(title, report)
+        self._print_time(title, began_s)
+
+    def command(self, title: str, *arguments: str) -> None:
+        """Run another check, a module or a script, that has an exit code and no tests."""
+        began_s = time.monotonic()
+        print(f"--- {title}", flush=True)
+        self.is_green &= subprocess.run([sys.executable, *arguments], cwd=ROOT).returncode == 0
+        self._print_time(title, began_s)
+
+    def end(self) -> int:
+        """Print the sum and return the exit code.
+
+        No test at all is a failure. So is a skip where TIDEGATE_REQUIRE_ALL=1 says that nothing
+        that a test needs is missing.
+        """
+        found = self.durations.outcomes
+        if found["skipped"] and os.environ.get("TIDEGATE_REQUIRE_ALL") == "1":
+            print("Tests were skipped, and TIDEGATE_REQUIRE_ALL=1 allows none.")
+            self.is_green = False
+        self.is_green &= found["passed"] > 0
+        if not self.is_green and not found["failed"]:
+            print("No test failed, but the run did: see above.")
+        if self.seed is not None:
+            print(f"To repeat the searches: TIDEGATE_TEST_SEED={self.seed}")
+        self._print_time("all parts", self._began_s)
+        print("{passed} passed, {failed} failed, {skipped} skipped".format(**found), flush=True)
+        return 0 if self.is_green else 1
+
+    def _print_time(self, title: str, began_s: float) -> None:
+        print(f"--- {title}: {time.monotonic() - began_s:.0f} s", flush=True)
 
 
-def _linted(command: list[str | Path]) -> subprocess.CompletedProcess[str]:
+def _captured(command: list[str | Path]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
 
 
-def count_tests(report: Path) -> dict[str, int]:
-    """Passed, failed and skipped in a JUnit report; an expected failure counts as a skip."""
-    counts = {"passed": 0, "failed": 0, "skipped": 0}
-    for suite in ElementTree.parse(report).getroot().iter("testsuite"):
-        failed = int(suite.get("failures", 0)) + int(suite.get("errors", 0))
-        skipped = int(suite.get("skipped", 0))
-        counts["failed"] += failed
-        counts["skipped"] += skipped
-        counts["passed"] += max(0, int(suite.get("tests", 0)) - failed - skipped)
-    return counts
+def changed_rooms() -> list[str]:
+    """Return the test folders of the files that differ from HEAD, or a short list if none does."""
+    status = subprocess.run(
+        ["git", "status", "--porcelain"], cwd=ROOT, capture_output=True, text=True
+    ).stdout
+    rooms = {room for line in status.splitlines() if (room := room_of(line[3:].split(" -> ")[-1]))}
+    return sorted(rooms) or list(QUICK_ROOMS)
 
 
-def run_tests(runs: list[list[str]], content: bool) -> int:
-    """Runs pytest once for each list of arguments and prints the sum; the answer is an exit code.
-
-    `content` says whether all went well before. No test at all is a failure, and so is any skip
-    where TIDEGATE_REQUIRE_ALL=1 says that nothing may be missing.
-    """
-    total = {"passed": 0, "failed": 0, "skipped": 0}
-    with tempfile.TemporaryDirectory() as folder:
-        for number, arguments in enumerate(runs):
-            report = Path(folder, f"{number}.xml")
-            command = [sys.executable, "-m", "pytest", f"--junitxml={report}", *arguments]
-            code = subprocess.run(command, cwd=ROOT).returncode
-            content &= code in (0, NOTHING_SELECTED)
-            if report.exists():
-                for kind, count in count_tests(report).items():
-                    total[kind] += count
-    if total["skipped"] and os.environ.get("TIDEGATE_REQUIRE_ALL") == "1":
-        print("Tests were skipped, and TIDEGATE_REQUIRE_ALL=1 allows none.")
-        content = False
-    if not content and not total["failed"]:
-        print("No test failed, but the run did: see above.")
-    print("{passed} passed, {failed} failed, {skipped} skipped".format(**total), flush=True)
-    return 0 if content and total["passed"] else 1
+def room_of(path: str) -> str | None:
+    """Return the test folder for a changed file: `app/routes/sow.py` is tested in `app/routes`."""
+    parts = Path(path).parts
+    if parts[:1] == ("tests",):
+        parts = parts[1:]
+    for length in (2, 1):
+        room = "/".join(parts[:length])
+        if len(parts) > length and (ROOT / "tests" / room).is_dir():
+            return room
+    return None
 
 
-def prepare_spark() -> None:
-    """Keep the classes of Spark's Java, once: the tests start fifty of them."""
-    from tidegate.pipeline.spark.jvm import class_archive
+def quick(rooms: list[str]) -> int:
+    """Run the unit tests of some rooms, without the type checker."""
+    unknown = [room for room in rooms if not (ROOT / "tests" / room).exists()]
+    if unknown:
+        print(f"There is no tests/{unknown[0]}: name a folder below tests/, such as app/routes.")
+        return 2
+    run = Run()
+    chosen = rooms or changed_rooms()
+    print(f"--- rooms: {', '.join(chosen)}", flush=True)
+    run.pytest("unit", *UNIT, *(f"tests/{room}" for room in chosen))
+    return run.end()
 
-    archive = class_archive()
-    if archive is not None and not archive.exists():
-        subprocess.run([BIN / "tidegate", "pipeline", "prepare"], cwd=ROOT)
+
+def nightly() -> int:
+    """Run everything, with fresh seeds unless TIDEGATE_TEST_SEED repeats an earlier run."""
+    seed = int(os.environ.get("TIDEGATE_TEST_SEED") or secrets.randbelow(1 << 31))
+    os.environ["TIDEGATE_TEST_SEED"] = str(seed)
+    os.environ["TIDEGATE_HYPOTHESIS_PROFILE"] = "nightly"
+    print(f"--- seed {seed}", flush=True)
+    run = Run(seed)
+    run.lint()
+    run.pytest("unit", *UNIT)
+    run.pytest("system", *SYSTEM)
+    for arguments in NIGHTLY:
+        run.pytest("nightly", *arguments)
+    run.command("lower bounds", "requirements/lowest.py")
+    run.command("vulnerabilities", "requirements/supply.py", "audit")
+    run.command("mutants", "-m", "tests.mutation", "--seed", str(seed), "--seconds", "600")
+    run.command("other versions of Python", "requirements/versions.py")
+    return run.end()
 
 
 def main(arguments: list[str]) -> int:
-    """Linters and all tests; with arguments, only the tests that they select."""
+    """Run what the arguments ask for and return the exit code."""
     keep_bytecode()
-    if arguments == ["--lint"]:
-        return 0 if lint() else 1
-    if arguments:
-        return run_tests([arguments], content=True)
-    content = lint()
-    prepare_spark()
-    return run_tests(RUNS, content)
+    match arguments:
+        case ["--lint"]:
+            run = Run()
+            run.lint()
+            return 0 if run.is_green else 1
+        case ["--quick", *rooms]:
+            return quick(rooms)
+        case ["--nightly"]:
+            return nightly()
+        case [] | ["--durations"]:
+            run = Run()
+            run.lint()
+            run.pytest("unit", *UNIT)
+            run.pytest("system", *SYSTEM)
+            if arguments:
+                run.durations.write()
+            return run.end()
+    run = Run()
+    run.pytest("tests", *arguments)
+    return run.end()
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-"""How long hypothesis searches: TIDEGATE_HYPOTHESIS_PROFILE is `default` or `nightly`.
+"""How long and from which seed tests search.
 
-By default the same code is searched in the same way every time, so that a change fails for what
-it did and not for an older bug that chance has found; the nightly search is where chance is.
+By default the same code is searched in the same way each time, so that a change fails for what it
+did and not for an older fault. `dev.py test --nightly` sets TIDEGATE_HYPOTHESIS_PROFILE=nightly, so
+that searches are longer, and TIDEGATE_TEST_SEED, a fresh seed that it prints.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import os
 
 from hypothesis import HealthCheck, settings
 
+SEED = int(os.environ.get("TIDEGATE_TEST_SEED", "0"))
+"""The seed of every search that is not hypothesis's own."""
 NIGHTLY = os.environ.get("TIDEGATE_HYPOTHESIS_PROFILE", "default") == "nightly"
 
 
