@@ -20,7 +20,7 @@ from tests.support.buses import BusServer
 from tests.support.certificates import Authority, Signed
 from tests.support.children import COMMAND
 from tests.support.deadlines import HANGS_S
-from tests.support.gateways import AS_SENT, MANY, Running, Stream, eventually, running_gateway
+from tests.support.gateways import Running, Stream, client_of, eventually, running_gateway
 from tests.support.tokens import public_jwk, token_of, write_keys
 from tidegate.app.access.policy import Policy, PolicyInvalid
 from tidegate.app.http.connection import ClientCertificate
@@ -75,16 +75,8 @@ async def guarded(site: Site, **more: Any) -> AsyncIterator[Running]:
 async def client(
     gateway: Running, site: Site, certificate: Signed | None = None
 ) -> AsyncIterator[httpx2.AsyncClient]:
-    trusting = site.authority.trusting(certificate)
-    async with httpx2.AsyncClient(
-        base_url=gateway.address,
-        verify=trusting,
-        trust_env=False,
-        timeout=HANGS_S,
-        limits=MANY,
-        headers=AS_SENT,
-    ) as http:
-        yield http
+    async with client_of(gateway.address, tls=site.authority.trusting(certificate)) as remote:
+        yield remote.http
 
 
 def claimed(name: str) -> dict[str, str]:
@@ -228,6 +220,7 @@ async def test_a_session_at_another_gateway_is_reached_by_the_certificate(
         assert (await there.delete(path)).status_code == 204
 
 
+@pytest.mark.system
 async def test_the_command_line_shows_a_certificate(site: Site) -> None:
     feed = site.authority.client("feed-1")
     async with guarded(site) as gateway:

@@ -182,9 +182,10 @@ class Running(Remote):
 async def client_of(
     address: str, limits: httpx2.Limits = MANY, tls: ssl.SSLContext | None = None
 ) -> AsyncIterator[Remote]:
-    """The same verbs for a gateway that is a process of its own; `tls`: what the client trusts."""
+    """The same verbs for the gateway at an address; `tls`: what the client trusts."""
     async with httpx2.AsyncClient(
         base_url=address,
+        transport=transport_to(address, limits, tls),
         trust_env=False,
         timeout=HANGS_S,
         limits=limits,
@@ -200,17 +201,18 @@ async def running_gateway(**given: Any) -> AsyncIterator[Running]:
     tls: ssl.SSLContext | None = given.pop("tls", None)
     settings: Settings = edge_settings(**given)
     loop = asyncio.get_running_loop()
-    jumps = isinstance(loop, JumpingLoop)
-    if jumps and (settings.store_dir != ":memory:" or settings.redis or settings.archive):
-        loop.use_outside()
-    clocks = {"clock": loop.clock.read_ns, "wall_ms": loop.clock.wall_ms} if jumps else {}
-    app = create_app(settings, **clocks)
+    if isinstance(loop, JumpingLoop):
+        if settings.store_dir != ":memory:" or settings.redis or settings.archive:
+            loop.use_outside()
+        app = create_app(settings, clock=loop.clock.read_ns, wall_ms=loop.clock.wall_ms)
+    else:
+        app = create_app(settings)
     gateway: Gateway = app.state.gateway
     async with (
         running(app, settings, on_shutdown=gateway.say_goodbye) as server,
         httpx2.AsyncClient(
             base_url=server.address,
-            transport=transport_to(server.address, MANY),
+            transport=transport_to(server.address, MANY, tls),
             trust_env=False,
             timeout=HANGS_S,
             limits=MANY,

@@ -7,7 +7,6 @@ import ssl
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any, cast
-from urllib.parse import urlsplit
 
 from tests.support.deadlines import HANGS_S
 from tests.support.network.memory import open_connection
@@ -92,11 +91,7 @@ class Wire:
 @contextlib.asynccontextmanager
 async def connected(address: str, tls: ssl.SSLContext | None = None) -> AsyncIterator[Wire]:
     """A connection to the server at `address`; `tls`: what it trusts."""
-    within = await open_connection(address)
-    if within is None:
-        url = urlsplit(address)
-        within = await asyncio.open_connection(url.hostname, url.port, ssl=tls)
-    reader, writer = within
+    reader, writer = await open_connection(address, tls)
     try:
         yield Wire(reader, writer)
     finally:

@@ -10,7 +10,9 @@ import asyncio
 import itertools
 import os
 import socket
+import ssl
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx2
 
@@ -18,7 +20,7 @@ from tidegate.app.http.transport.listener import Acceptor
 
 _numbers = itertools.count(1)
 _listening: dict[str, str] = {}
-"""The Unix socket's name of each address that is served in this process."""
+"""The Unix socket's name of each host and port that is served in this process."""
 
 
 class MemorySocket(socket.socket):
@@ -39,19 +41,19 @@ class MemorySocket(socket.socket):
 
 
 class MemoryListener(Acceptor):
-    """Listens in this process alone; `address` is what its clients are given."""
+    """Listens in this process alone, with or without TLS; its clients are given host and port."""
 
     def __init__(self) -> None:
         super().__init__(socket.AF_UNIX)
         number = next(_numbers)
         self.port = 1 + number % 65_535
-        self.address = f"http://127.0.0.1:{self.port}"
+        self._place = f"127.0.0.1:{self.port}"
         self._name = f"\0tidegate-test-{os.getpid()}-{number}"
         self._clients = itertools.count(40_000)
         self.bind(self._name)
         self.listen(1_000)
         self.setblocking(False)
-        _listening[self.address] = self._name
+        _listening[self._place] = self._name
 
     def accept(self) -> tuple[socket.socket, Any]:
         """The next connection, with an address of its client's."""
@@ -65,24 +67,34 @@ class MemoryListener(Acceptor):
 
     def close(self) -> None:
         """Listen no more."""
-        _listening.pop(self.address, None)
+        _listening.pop(self._place, None)
         super().close()
 
 
 def unix_name(address: str) -> str | None:
     """The Unix socket behind an address; None if it is one of TCP."""
-    return _listening.get(address.rstrip("/"))
+    return _listening.get(urlsplit(address).netloc)
 
 
-def transport_to(address: str, limits: httpx2.Limits) -> httpx2.AsyncHTTPTransport | None:
+def transport_to(
+    address: str, limits: httpx2.Limits, tls: ssl.SSLContext | None = None
+) -> httpx2.AsyncHTTPTransport | None:
     """What an HTTP client needs to reach an address of this process; None if it is one of TCP."""
     name = unix_name(address)
     return (
-        None if name is None else httpx2.AsyncHTTPTransport(uds=name, limits=limits, verify=False)
+        None
+        if name is None
+        else httpx2.AsyncHTTPTransport(uds=name, limits=limits, verify=tls or False)
     )
 
 
-async def open_connection(address: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
-    """A connection to an address of this process; None if it is one of TCP."""
-    name = unix_name(address)
-    return None if name is None else await asyncio.open_unix_connection(name)
+async def open_connection(
+    address: str, tls: ssl.SSLContext | None = None
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A connection to an address, of this process or of TCP."""
+    url, name = urlsplit(address), unix_name(address)
+    if name is None:
+        return await asyncio.open_connection(url.hostname, url.port, ssl=tls)
+    return await asyncio.open_unix_connection(
+        name, ssl=tls, server_hostname=None if tls is None else url.hostname
+    )
