@@ -121,7 +121,7 @@ class JumpingLoop(asyncio.SelectorEventLoop):
 
     # What leads out of the process
 
-    def run_in_executor(  # type: ignore[override]  # asyncio's stub wants no more than this
+    def run_in_executor(
         self, executor: Any, func: Callable[[*Args], Any], *args: *Args
     ) -> asyncio.Future[Any]:
         """As every loop; the clock runs with the machine's until it is done."""
