@@ -237,8 +237,9 @@ def _lane_id(resolved: Resolved, feed: FeedId, *, default_pace: str, counted: bo
     leading = options.edge == "leading"
     is_shaped = feed.shape is not None
     merge = None if is_shaped else _merge(resolved)
-    # A combined value is made of one interval's messages: there is no earlier one to patch.
-    has_deltas = command.is_delta and merge is None
+    # A combined value is made of one interval's messages, so there is no earlier one to patch. A row
+    # with another key than the record's would patch what the reader got for another row.
+    has_deltas = command.is_delta and merge is None and _has_rows_of_records(definition, feed)
     return replace(
         every_message,
         interval_ns=resolved.interval_ns,
@@ -253,6 +254,12 @@ def _lane_id(resolved: Resolved, feed: FeedId, *, default_pace: str, counted: bo
         never=options.never,
         flush_on=options.flush_on,
     )
+
+
+def _has_rows_of_records(definition: Definition, feed: FeedId) -> bool:
+    """Return True if each row stands for one record of the topic, or for one group."""
+    is_grouped = isinstance(feed.shape, Projection)
+    return is_grouped or set(feed.key_spec.paths) == set(definition.key_spec.paths)
 
 
 def _key_spec(resolved: Resolved) -> KeySpec:
@@ -334,6 +341,10 @@ def _warnings(resolved: Resolved, subscription: Subscription) -> Iterator[str]:
         yield f"this topic has no deltas, so {resolved.command} is answered as {command}"
     if command.is_delta and subscription.lane_id.merge is not None:
         yield "combined messages have no deltas, so every row is a full value"
+    elif command.is_delta and not _has_rows_of_records(
+        resolved.definition, subscription.lane_id.feed
+    ):
+        yield "rows of another key than the topic's have no deltas, so every row is a full value"
     if command is Command.SOW and options.conflation:
         yield "a sow is one snapshot, so nothing of it is conflated"
     if command is Command.SOW and options.oof:

@@ -207,6 +207,18 @@ def test_a_request_for_deltas_with_reducers_gets_a_warning() -> None:
     assert deltas.warnings == ("combined messages have no deltas, so every row is a full value",)
 
 
+@rule("delta-7")
+def test_a_request_for_deltas_of_another_key_gets_full_values_and_a_warning() -> None:
+    definition = Definition(History(1_000), KeySpec.parse("[/k]"))
+    options = Options.parse("conflation=1s,no_empties,conflation_key=[/k,/side]")
+    deltas = grant(Request("px", definition, options, command=BOTH))
+    values = decide("px", definition, Options.parse("conflation=1s,conflation_key=[/k,/side]"))
+    assert deltas.subscription.lane_id == values.lane_id
+    assert deltas.warnings == (
+        "rows of another key than the topic's have no deltas, so every row is a full value",
+    )
+
+
 # What nobody needs to be told of, and what becomes of it.
 
 QUIET = "conflation=1s,no_empties,receipt"
