@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from decimal import Decimal
 from enum import Enum
+from math import isfinite
 from typing import Any
 
 import msgspec
@@ -18,6 +20,7 @@ from tidegate.keys.jsontext import check_json, decoded
 
 Function = Callable[[Any, Any], Any]
 Failed = Callable[[str, Exception], None]
+_PLAIN_TYPES = (bool, int, str)
 
 
 class Verdict(Enum):
@@ -97,10 +100,42 @@ class Matcher:
             return False
 
 
+# A Decimal is written with its digits, as the messages that it was read from.
+_ENCODER = msgspec.json.Encoder(decimal_format="number")
+
+
 def _text_of(answer: Any) -> bytes | Verdict:
     if isinstance(answer, Verdict):
         return answer
-    # Encoded here and checked: subscribers get no text that a publisher could not send.
-    text = msgspec.json.encode(answer)
+    _check_value(answer)
+    text = _ENCODER.encode(answer)
+    # Subscribers get no text that a publisher could not send.
     check_json(text)
     return text
+
+
+def _check_value(value: Any) -> None:
+    """Check that a value is one of JSON.
+
+    The encoder would change others without a word: NaN into null, bytes into base64, a set into an
+    array in no order.
+
+    Raises:
+        TypeError: another type, or a name that is no text.
+        ValueError: a number that is not finite.
+    """
+    match value:
+        case dict():
+            for name, member in value.items():
+                if type(name) is not str:
+                    raise TypeError(f"the name {name!r} is no text")
+                _check_value(member)
+        case list() | tuple():
+            for item in value:
+                _check_value(item)
+        case float() | Decimal():
+            if not isfinite(value):
+                raise ValueError(f"{value} is no number of JSON")
+        case _:
+            if value is not None and type(value) not in _PLAIN_TYPES:
+                raise TypeError(f"{type(value).__name__} is no type of JSON")

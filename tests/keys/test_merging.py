@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from decimal import Decimal
+from enum import Enum
 from typing import Any
 
 import pytest
@@ -10,6 +13,10 @@ from tests.support.rules import rule
 from tidegate.keys.merging import Matcher, Merger, Verdict
 
 OLD, NEW, HUGE = b'{"v": 1}', b'{"v": 2}', b'{"v":1e400}'
+
+
+class Color(str, Enum):
+    RED = "red"
 
 
 def surrogate(current: Any, new: Any) -> Any:
@@ -51,6 +58,7 @@ def test_there_are_three_answers_beside_a_merged_value() -> None:
     ("answer", "text"),
     [
         ({"both": 1}, b'{"both":1}'),
+        ({"price": Decimal("1.50"), "both": (1, 2.5)}, b'{"price":1.50,"both":[1,2.5]}'),
         (None, b"null"),
         (Verdict.KEEP_CURRENT, OLD),
         (Verdict.KEEP_NEW, NEW),
@@ -59,6 +67,18 @@ def test_there_are_three_answers_beside_a_merged_value() -> None:
 )
 def test_kept_messages_are_as_they_were_published(answer: Any, text: bytes | None) -> None:
     assert Merger("m:f", lambda current, new: answer).merged(OLD, NEW) == text
+
+
+@rule("merge-9")
+@pytest.mark.parametrize(
+    "value",
+    [math.nan, math.inf, Decimal("NaN"), {1, 2}, Verdict, Color.RED, b"x", {1: "a"}, {"a": [b"x"]}],
+    ids=repr,
+)
+def test_a_value_that_json_does_not_have_counts_as_no_conflation(value: Any) -> None:
+    failures: list[str] = []
+    merger = Merger("m:f", lambda current, new: value, lambda name, _: failures.append(name))
+    assert (merger.merged(OLD, NEW), failures) == (None, ["m:f"])
 
 
 @rule("merge-9")
