@@ -237,8 +237,8 @@ def _lane_id(resolved: Resolved, feed: FeedId, *, default_pace: str, counted: bo
     leading = options.edge == "leading"
     is_shaped = feed.shape is not None
     merge = None if is_shaped else _merge(resolved)
-    # A combined value is made of one interval's messages, so there is no earlier one to patch. A row
-    # with another key than the record's would patch what the reader got for another row.
+    # A combined value is made of one interval's messages, so there is no earlier one to patch. A
+    # row with another key than the record's would patch what the reader got for another row.
     has_deltas = command.is_delta and merge is None and _has_rows_of_records(definition, feed)
     return replace(
         every_message,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from decimal import Decimal
-from enum import Enum
+from enum import StrEnum
 from typing import Any
 
 import pytest
@@ -15,7 +15,7 @@ from tidegate.keys.merging import Matcher, Merger, Verdict
 OLD, NEW, HUGE = b'{"v": 1}', b'{"v": 2}', b'{"v":1e400}'
 
 
-class Color(str, Enum):
+class Color(StrEnum):
     RED = "red"
 
 
