@@ -1,10 +1,11 @@
-"""The house rules that no linter knows, as functions from a module's text to what breaks them."""
+"""The house rules that no linter knows, as functions from a module to what breaks them."""
 
 from __future__ import annotations
 
 import ast
 import re
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 from dev import ROOT
@@ -35,7 +36,7 @@ PURE_IMPORTS = {
     ),
 }
 
-Rule = Callable[[ast.Module, str], Iterator[str]]
+Rule = Callable[[ast.Module], Iterator[str]]
 
 
 def modules(*folders: str) -> list[Path]:
@@ -43,7 +44,7 @@ def modules(*folders: str) -> list[Path]:
     return sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
 
 
-def banned_names(tree: ast.Module, text: str) -> Iterator[str]:
+def banned_names(tree: ast.Module) -> Iterator[str]:
     """A class, function, parameter or variable whose name says nothing."""
     imposed = {id(parameter) for parameter in _imposed_parameters(tree)}
     for node in ast.walk(tree):
@@ -65,7 +66,7 @@ def banned_module_name(name: str) -> bool:
     return bool(words & BANNED_WORDS) or name in {*BANNED_NAMES, "process"}
 
 
-def impure_imports(tree: ast.Module, text: str) -> Iterator[str]:
+def impure_imports(tree: ast.Module) -> Iterator[str]:
     """An import that a package without I/O, clock or chance has no use for."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -81,7 +82,7 @@ def impure_imports(tree: ast.Module, text: str) -> Iterator[str]:
                 yield f"imports {name} in line {node.lineno}"
 
 
-def impure_syntax(tree: ast.Module, text: str) -> Iterator[str]:
+def impure_syntax(tree: ast.Module) -> Iterator[str]:
     """A call or a coroutine that a package without I/O, clock or tasks has no use for."""
     for node in ast.walk(tree):
         if isinstance(node, ast.AsyncFunctionDef | ast.Await | ast.AsyncFor | ast.AsyncWith):
@@ -94,10 +95,14 @@ def findings(rule: Rule, paths: list[Path]) -> list[str]:
     """What breaks a rule, one line each, with the file in front."""
     found = []
     for path in paths:
-        text = path.read_text()
-        tree = ast.parse(text, filename=str(path))
-        found += [f"{path.relative_to(ROOT)}: {finding}" for finding in rule(tree, text)]
+        found += [f"{path.relative_to(ROOT)}: {finding}" for finding in rule(parsed(path))]
     return found
+
+
+@cache
+def parsed(path: Path) -> ast.Module:
+    """Parse a module once for all rules."""
+    return ast.parse(path.read_text("utf-8"), filename=str(path))
 
 
 def _imposed_parameters(tree: ast.Module) -> Iterator[ast.arg]:
@@ -120,6 +125,7 @@ def _defined_name(node: ast.AST) -> str | None:
     return None
 
 
+@cache
 def _words(name: str) -> list[str]:
     """The words of a name in either spelling: queue_bytes, QueueBytes."""
     return re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+", name)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
-import subprocess
-import sys
+from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
+from jsonschema_rs import Draft202012Validator
 from ruamel.yaml import YAML
 
 from dev import ROOT
@@ -23,6 +25,7 @@ TARGETS = {"gateway": "tidegate", "spark": "tidegate-spark"}  # and the names of
 ENDS_BY_ITSELF = {"topics"}  # has no health to check
 
 
+@cache
 def compose() -> dict[str, Any]:
     return YAML(typ="safe").load(COMPOSE)  # type: ignore[no-any-return]  # untyped by nature
 
@@ -31,12 +34,6 @@ def stages() -> dict[str, str]:
     """Each stage of the image description, by its name: what it builds on, and its lines."""
     _, *parts = re.split(r"^FROM ", DOCKERFILE.read_text(), flags=re.MULTILINE)
     return {part.split()[2]: part for part in parts}
-
-
-def fits_schema(path: Path) -> bool:
-    command = [str(Path(sys.executable).parent / "check-jsonschema")]
-    command += ["--builtin-schema", "vendor.compose-spec", str(path)]
-    return subprocess.run(command, capture_output=True).returncode == 0
 
 
 def open_ports(services: dict[str, Any]) -> list[str]:
@@ -56,13 +53,12 @@ def loose_images(names: list[str]) -> list[str]:
 
 
 def test_the_compose_file_fits_the_published_schema() -> None:
-    assert fits_schema(COMPOSE)
-
-
-def test_a_compose_file_with_a_typing_error_is_found(tmp_path: Path) -> None:
-    wrong = tmp_path / "docker-compose.yml"
-    wrong.write_text(COMPOSE.read_text().replace("healthcheck:", "healthchek:"))
-    assert not fits_schema(wrong)
+    package = find_spec("check_jsonschema")  # finding it, unlike importing it, takes no time
+    assert package is not None
+    assert package.origin is not None
+    schema = Path(package.origin).parent / "builtin_schemas" / "vendor" / "compose-spec.json"
+    validator = Draft202012Validator(json.loads(schema.read_text("utf-8")))
+    assert [error.message for error in validator.iter_errors(compose())] == []
 
 
 def test_the_services_are_the_documented_ones() -> None:
@@ -71,12 +67,10 @@ def test_the_services_are_the_documented_ones() -> None:
 
 def test_ports_are_published_on_loopback_only() -> None:
     assert open_ports(compose()["services"]) == []
-    assert open_ports({"a": {"ports": ["8080:8080", "127.0.0.1:1:1"]}}) == ["8080:8080"]
 
 
 def test_every_service_that_stays_is_watched() -> None:
     assert set(unwatched(compose()["services"])) == ENDS_BY_ITSELF
-    assert unwatched({"a": {"healthcheck": {"disable": True}}}) == ["a"]
 
 
 def test_the_gateway_is_on_the_bus_and_waits_for_it() -> None:
@@ -97,7 +91,6 @@ def test_images_are_pinned() -> None:
     built_from = {text.split()[0] for text in stages().values()} - set(stages())
     images = [service["image"] for service in compose()["services"].values()]
     assert loose_images([*built_from, *images]) == []
-    assert loose_images(["redis", "redis:latest", "redis:alpine"]) != []
 
 
 def test_the_images_are_of_this_version() -> None:

@@ -40,14 +40,6 @@ def test_every_entry_is_pinned_and_hashed(lock: str) -> None:
     assert unhashed(read(lock)) == []
 
 
-def test_an_entry_without_hash_or_pin_is_found() -> None:
-    digest = " \\\n    --hash=sha256:" + "0" * 64
-    good = f"rich==15.0.0{digest}{digest}\n"
-    assert unhashed(good) == []
-    assert unhashed(good + "redis==8.1.0\n" + good) == ["redis==8.1.0"]
-    assert unhashed(f"redis>=8{digest}\n" + good)
-
-
 def test_each_lock_holds_all_of_the_one_before() -> None:
     base, run, everything = (entries(read(level)) for level in LEVELS)
     assert base < run < everything
