@@ -1,20 +1,29 @@
-"""Real processes of the command `tidegate`, started as people start them."""
+"""The command `tidegate`: run within this process, or started as a process of its own."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import io
+import logging
 import os
 import re
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
+from unittest import mock
 
 import click
 
 import dev
+from tests.support import leftovers
 from tests.support.deadlines import HANGS_S
+from tests.support.gateways import running_gateway
 
 LISTENS = re.compile(r"Tidegate listens on (http://\S+)")
 
@@ -34,7 +43,7 @@ def parsed(*words: str) -> click.Context:
 
 @dataclass(frozen=True)
 class Ended:
-    """A process that has ended."""
+    """A command that has ended."""
 
     code: int
     out: str
@@ -49,6 +58,56 @@ def environment() -> dict[str, str]:
 
 def command(*arguments: str) -> list[str]:
     return [sys.executable, "-P", "-W", "error", "-m", "tidegate.app.cli.main", *arguments]
+
+
+def call(*arguments: str, stdin: bytes = b"", cwd: str | None = None, **variables: str) -> Ended:
+    """Run a command to its end in this thread, which takes milliseconds."""
+    from tidegate.app.cli.main import main
+
+    out, err = io.BytesIO(), io.BytesIO()
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    with (
+        mock.patch.dict(os.environ, {**environment(), **variables}, clear=True),
+        contextlib.chdir(cwd or "."),
+        io.TextIOWrapper(io.BytesIO(stdin)) as source,
+        io.TextIOWrapper(out, "utf-8") as stdout,
+        io.TextIOWrapper(err, "utf-8", write_through=True) as stderr,
+        mock.patch.multiple(sys, stdin=source, stdout=stdout, stderr=stderr),
+    ):
+        try:
+            code = main(arguments)
+        finally:
+            root.handlers[:] = handlers
+            root.setLevel(level)
+        stdout.flush()
+        return Ended(code, out.getvalue().decode(), err.getvalue().decode())
+
+
+@contextlib.contextmanager
+def serving_here(**given: Any) -> Iterator[str]:
+    """The address of a gateway in a thread of this process, stopped at the end."""
+    started: Future[tuple[str, Callable[[], object]]] = Future()
+
+    async def serve() -> None:
+        async with running_gateway(**given) as running:
+            loop, stopping = asyncio.get_running_loop(), asyncio.Event()
+            stop = partial(loop.call_soon_threadsafe, stopping.set)
+            started.set_result((running.address, stop))
+            await stopping.wait()
+
+    with ThreadPoolExecutor(1) as threads:
+        ended = threads.submit(asyncio.run, serve())
+        futures: list[Future[Any]] = [started, ended]
+        wait(futures, HANGS_S, FIRST_COMPLETED)
+        if ended.done():
+            ended.result()  # raises what kept it from starting
+        address, stop = started.result(0)
+        try:
+            yield address
+        finally:
+            stop()
+            ended.result(HANGS_S)
 
 
 def run(*arguments: str, stdin: bytes = b"", cwd: str | None = None, **variables: str) -> Ended:
@@ -66,14 +125,17 @@ def run(*arguments: str, stdin: bytes = b"", cwd: str | None = None, **variables
 
 def start(*arguments: str, **variables: str) -> subprocess.Popen[str]:
     """A running command, its output in pipes; a gateway keeps nothing unless it is told where."""
-    return subprocess.Popen(
+    process = subprocess.Popen(
         command(*arguments),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         env={**environment(), "TIDEGATE_DATA": ":memory:", **variables},
+        process_group=0,
     )
+    leftovers.watch(process)
+    return process
 
 
 def address_of(process: subprocess.Popen[str]) -> str:

@@ -1,4 +1,4 @@
-"""One real gateway for all tests of the command line."""
+"""One gateway for all tests of a module."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.commands import serving
+from tests.support.commands import serving_here
 from tidegate.clients.gateway import Gateway
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    with serving() as address:
+    with serving_here() as address:
         yield address
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import click
 import pytest
 
-from tests.support.commands import Ended, parsed, run
+from tests.support.commands import Ended, call, parsed
 from tidegate.app.cli.administration import SESSION_COLUMNS, TOPIC_COLUMNS, definition_of
 from tidegate.app.cli.terminal import UsageInvalid
 from tidegate.clients.gateway import Gateway
@@ -112,10 +112,9 @@ def test_what_is_no_tag(text: str) -> None:
 
 
 def topics(gateway: Gateway, *arguments: str) -> Ended:
-    return run("topics", *arguments, "--gateway", gateway.base_url)
+    return call("topics", *arguments, "--gateway", gateway.base_url)
 
 
-@pytest.mark.system
 def test_the_life_of_a_topic(gateway: Gateway) -> None:
     made = topics(gateway, "create", "a.b", "--key", "/id")
     tag = gateway.administration.topic("a.b").etag
@@ -133,7 +132,6 @@ def test_the_life_of_a_topic(gateway: Gateway) -> None:
     assert "[topic-unknown]" in again.err
 
 
-@pytest.mark.system
 def test_an_update_changes_what_it_names(gateway: Gateway, tmp_path: Path) -> None:
     gateway.put_topic("t", {"key": ["/id"], "description": "d", "history": {"messages": 5}})
     stale = gateway.administration.topic("t").etag
@@ -153,7 +151,6 @@ def test_an_update_changes_what_it_names(gateway: Gateway, tmp_path: Path) -> No
     assert gateway.administration.topic("t").etag == found.etag
 
 
-@pytest.mark.system
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [
@@ -173,7 +170,6 @@ def test_what_the_gateway_refuses(gateway: Gateway, arguments: tuple[str, ...], 
     assert ended.err.count("\n") == 1
 
 
-@pytest.mark.system
 @pytest.mark.parametrize(
     "arguments", [("update", "t"), ("update",), ("create", "t", "--set", "x"), ("make", "t")]
 )
@@ -182,7 +178,6 @@ def test_what_makes_no_sense_of_a_topic(gateway: Gateway, arguments: tuple[str, 
     assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
 
 
-@pytest.mark.system
 def test_a_topic_is_a_row_of_the_table(gateway: Gateway) -> None:
     gateway.put_topic("px", {"key": ["/id"]})
     gateway.put_topic("slow", {"source": {"topic": "px", "interval": "1s"}})
@@ -197,10 +192,9 @@ def test_a_topic_is_a_row_of_the_table(gateway: Gateway) -> None:
 
 
 def sessions(gateway: Gateway, *arguments: str) -> Ended:
-    return run("sessions", *arguments, "--gateway", gateway.base_url)
+    return call("sessions", *arguments, "--gateway", gateway.base_url)
 
 
-@pytest.mark.system
 def test_the_life_of_a_session(gateway: Gateway) -> None:
     gateway.put_topic("px", {"key": ["/k"]})
     session = gateway.open_session()
@@ -221,7 +215,6 @@ def test_the_life_of_a_session(gateway: Gateway) -> None:
     assert (ended.code, "[session-unknown]" in ended.err) == (1, True)
 
 
-@pytest.mark.system
 @pytest.mark.parametrize("verb", [("show",), ("close",), ("conflate", "on")])
 def test_an_unknown_session_is_refused(gateway: Gateway, verb: tuple[str, ...]) -> None:
     ended = sessions(gateway, verb[0], "nobody", *verb[1:])
@@ -229,13 +222,11 @@ def test_an_unknown_session_is_refused(gateway: Gateway, verb: tuple[str, ...]) 
     assert ended.err.count("\n") == 1
 
 
-@pytest.mark.system
 @pytest.mark.parametrize("arguments", [(), ("show",), ("conflate", "s1"), ("conflate", "s1", "x")])
 def test_what_makes_no_sense_of_a_session(gateway: Gateway, arguments: tuple[str, ...]) -> None:
     assert sessions(gateway, *arguments).code == 2
 
 
-@pytest.mark.system
 def test_a_session_is_a_row_of_the_table(gateway: Gateway) -> None:
     session = gateway.open_session()
     (shown,) = gateway.administration.sessions()

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 import pytest
 
-from tests.support.commands import parsed, run
+from tests.support.commands import call, parsed
 from tidegate.app.cli.arguments import COUNT, PORT, SECONDS, connect
 
 
@@ -98,9 +98,8 @@ def test_the_environment_names_the_gateway_and_the_option_goes_before_it(
     assert given.params["gateway"] == "http://other:2"
 
 
-@pytest.mark.system
 def test_a_wrong_address_names_the_variable_that_has_it() -> None:
-    ended = run("topics", "list", TIDEGATE_GATEWAY="nowhere")
+    ended = call("topics", "list", TIDEGATE_GATEWAY="nowhere")
     assert (ended.code, ended.err.count("\n")) == (2, 1)
     assert "TIDEGATE_GATEWAY" in ended.err
     assert "--gateway" not in ended.err

@@ -6,11 +6,9 @@ import json
 
 import pytest
 
-from tests.support.commands import run
+from tests.support.commands import call
 from tidegate.app.cli.bench import TOPIC, Measured
 from tidegate.clients.gateway import Gateway
-
-pytestmark = pytest.mark.system
 
 
 def test_figures_are_rates_and_ages() -> None:
@@ -24,9 +22,10 @@ def test_figures_are_rates_and_ages() -> None:
     assert Measured().document()["age_ms"] == {"p50": 0.0, "p99": 0.0, "max": 0.0}
 
 
+@pytest.mark.system
 def test_a_gateway_is_measured_and_left_as_it_was(gateway: Gateway) -> None:
     words = ("--rate", "200", "--keys", "5", "--subscribers", "3", "--for", "1s")
-    ended = run("bench", gateway.base_url, *words, "--options", "conflation=50ms")
+    ended = call("bench", gateway.base_url, *words, "--options", "conflation=50ms")
     assert (ended.code, ended.err) == (0, "")
     found = json.loads(ended.out)
     assert 50 < found["published_per_s"] <= 250
@@ -37,7 +36,7 @@ def test_a_gateway_is_measured_and_left_as_it_was(gateway: Gateway) -> None:
 
 
 def test_a_refusal_is_one_line_and_leaves_nothing(gateway: Gateway) -> None:
-    ended = run("bench", gateway.base_url, "--options", "conflation=x")
+    ended = call("bench", gateway.base_url, "--options", "conflation=x")
     assert (ended.code, ended.err.count("\n")) == (1, 1)
     assert "[options-invalid, position 11]" in ended.err
     assert gateway.find_topic(TOPIC) is None
@@ -45,14 +44,14 @@ def test_a_refusal_is_one_line_and_leaves_nothing(gateway: Gateway) -> None:
 
 def test_a_topic_that_is_there_is_not_touched(gateway: Gateway) -> None:
     gateway.put_topic(TOPIC, {"key": ["/mine"]})
-    ended = run("bench", gateway.base_url, "--for", "1s")
+    ended = call("bench", gateway.base_url, "--for", "1s")
     assert (ended.code, TOPIC in ended.err) == (1, True)
     assert gateway.topic(TOPIC)["key"] == ["/mine"]
     gateway.delete_topic(TOPIC)
 
 
 def test_wrong_words_are_2(gateway: Gateway) -> None:
-    assert run("bench", gateway.base_url, "engine").code == 2
-    assert run("bench", "http://127.0.0.1:9/path").code == 2
-    shown = run("bench", gateway.base_url, "--help")
+    assert call("bench", gateway.base_url, "engine").code == 2
+    assert call("bench", "http://127.0.0.1:9/path").code == 2
+    shown = call("bench", gateway.base_url, "--help")
     assert (shown.code, "--subscribers" in shown.out) == (0, True)

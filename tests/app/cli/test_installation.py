@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.commands import Ended, run
+from tests.support.commands import Ended, call
 from tests.support.outside import require_java
 from tidegate.app.cli import installation
 from tidegate.app.cli.main import main
@@ -58,7 +58,7 @@ def test_a_shell_that_is_not_known_is_refused(capsys: pytest.CaptureFixture[str]
 
 
 def install(home: Path, *words: str, **variables: str) -> Ended:
-    return run("--install-completion", *words, stdin=b"", HOME=str(home), **variables)
+    return call("--install-completion", *words, stdin=b"", HOME=str(home), **variables)
 
 
 @pytest.mark.system
@@ -75,7 +75,6 @@ def test_installing_twice_is_installing_once(tmp_path: Path) -> None:
     assert loaded.stdout.startswith("complete ")
 
 
-@pytest.mark.system
 def test_each_shell_finds_its_script(tmp_path: Path) -> None:
     variables = {"XDG_DATA_HOME": str(tmp_path / "d"), "XDG_CONFIG_HOME": str(tmp_path / "c")}
     assert install(tmp_path, "zsh", **variables, ZDOTDIR=str(tmp_path / "z")).code == 1

@@ -39,6 +39,7 @@ def test_an_interrupt_while_the_command_is_loaded(
     assert capsys.readouterr() == ("", "")
 
 
+@pytest.mark.system
 def test_all_of_the_command_is_loaded_where_an_interrupt_is_heeded() -> None:
     ended = subprocess.run(
         [sys.executable, "-P", "-c", LOADED], capture_output=True, text=True, env=environment()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,9 +13,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.support.commands import command, environment, run
+from tests.support.commands import call, command, environment
 from tests.support.deadlines import HANGS_S, LOOPS_S
-from tests.support.gateways import running_gateway
 from tests.support.network.fault_proxy import fault_proxy
 from tests.support.outside import require_ticks
 from tidegate.app.cli.publish import LINES_PER_REQUEST, Line, batches, parse_rate
@@ -27,11 +27,10 @@ SUMMARY = re.compile(
 )
 
 
-@pytest.mark.system
 def test_a_file_is_published_in_order_and_counted(gateway: Gateway, tmp_path: Path) -> None:
     file = tmp_path / "many.ndjson"
     file.write_bytes(b"".join(b'{"n":%d}\n' % number for number in range(2500)))
-    ended = run("publish", "many", str(file), "--gateway", gateway.base_url)
+    ended = call("publish", "many", str(file), "--gateway", gateway.base_url)
     assert (ended.code, ended.err) == (0, "")
     found = SUMMARY.fullmatch(ended.out)
     assert found
@@ -41,28 +40,24 @@ def test_a_file_is_published_in_order_and_counted(gateway: Gateway, tmp_path: Pa
     assert found[3] == envelopes[-1]["bookmark"]
 
 
-@pytest.mark.system
 def test_recorded_ticks_end_at_one_record_a_key(gateway: Gateway) -> None:
     file = str(require_ticks())
     gateway.put_topic("ticks", {"key": ["/tickerId", "/exchange", "/type"]})
-    ended = run("publish", "ticks", file, "--gateway", gateway.base_url)
+    ended = call("publish", "ticks", file, "--gateway", gateway.base_url)
     assert (ended.code, ended.err) == (0, "")
     assert ended.out.startswith("Published 48,262 messages to ticks in ")
     assert len(list(gateway.sow("ticks"))) == 74
 
 
-@pytest.mark.system
 @pytest.mark.parametrize("arguments", [(), ("-",)])
 def test_standard_input(gateway: Gateway, arguments: tuple[str, ...]) -> None:
-    ended = run("publish", "t", *arguments, "--gateway", gateway.base_url, stdin=b"1\n\n2\n3")
+    ended = call("publish", "t", *arguments, "--gateway", gateway.base_url, stdin=b"1\n\n2\n3")
     assert ended.code == 0
     assert ended.out.startswith("Published 3 messages to t in ")
 
 
 @pytest.mark.system
 def test_what_arrives_on_standard_input_is_published_at_once(gateway: Gateway) -> None:
-    import subprocess
-
     gateway.put_topic("t", {})
     process = subprocess.Popen(
         command("publish", "t", "--gateway", gateway.base_url),
@@ -81,13 +76,12 @@ def test_what_arrives_on_standard_input_is_published_at_once(gateway: Gateway) -
     assert process.returncode == 0
 
 
-@pytest.mark.system
 def test_a_bad_line_is_named_by_its_number_in_the_file_after_a_summary(
     gateway: Gateway, tmp_path: Path
 ) -> None:
     file = tmp_path / "bad.ndjson"
     file.write_bytes(b"\n" + b"1\n" * 1500 + b"{\n" + b"2\n")
-    ended = run("publish", "t", str(file), "--gateway", gateway.base_url)
+    ended = call("publish", "t", str(file), "--gateway", gateway.base_url)
     assert (ended.code, ended.out) == (1, "")
     said, why = ended.err.splitlines()
     assert said.startswith("Published 1,000 messages to t in ")
@@ -95,19 +89,17 @@ def test_a_bad_line_is_named_by_its_number_in_the_file_after_a_summary(
     assert gateway.topic("t")["messages_in"] == 1000
 
 
-@pytest.mark.system
 def test_a_paced_file_takes_its_time(gateway: Gateway, tmp_path: Path) -> None:
     file = tmp_path / "paced.ndjson"
     file.write_bytes(b"".join(b'{"ts":%d}\n' % (number * 100) for number in range(11)))
     started_at = time.monotonic()
     arguments = ("--rate", "2x", "--time-field", "/ts", "--gateway", gateway.base_url)
-    ended = run("publish", "t", str(file), *arguments)
+    ended = call("publish", "t", str(file), *arguments)
     assert ended.code == 0
     assert time.monotonic() - started_at >= 0.5
     assert gateway.topic("t")["messages_in"] == 11
 
 
-@pytest.mark.system
 @pytest.mark.parametrize(
     ("name", "content", "code"),
     [
@@ -124,7 +116,7 @@ def test_bad_files_and_empty_ones(
     file = tmp_path / name
     if content is not None:
         file.write_bytes(content)
-    ended = run("publish", "t", str(file), "--gateway", gateway.base_url)
+    ended = call("publish", "t", str(file), "--gateway", gateway.base_url)
     assert ended.code == code
     if code:
         assert ended.err.startswith("tidegate: ")
@@ -133,26 +125,25 @@ def test_bad_files_and_empty_ones(
         assert ended.out.startswith("Published 0 messages to t in ")
 
 
-@pytest.mark.system
-async def test_a_line_that_breaks_doubles_nothing_and_loses_nothing(tmp_path: Path) -> None:
+async def test_a_line_that_breaks_doubles_nothing_and_loses_nothing(
+    gateway: Gateway, tmp_path: Path
+) -> None:
     file = tmp_path / "many.ndjson"
     file.write_bytes(b"".join(b"%d\n" % number for number in range(4_500)))
-    async with running_gateway() as running:
-        await running.topic("log", key=(), type="series")
-        async with fault_proxy("127.0.0.1", urlsplit(running.address).port or 0) as proxy:
-            proxy.drop_reply(3)
-            address = f"http://127.0.0.1:{proxy.port}"
-            ended = await asyncio.to_thread(run, "publish", "log", str(file), "--gateway", address)
-            assert proxy.lost_replies == 1
-        assert ended.code == 0
-        assert ended.err.startswith("tidegate: Cannot reach the gateway at ")
-        assert ended.err.endswith("; trying again\n")
-        journal = await running.http.get("/v1/topics/log/messages?limit=10000")
-        envelopes = [json.loads(line) for line in journal.text.splitlines()]
-        assert [envelope["value"] for envelope in envelopes] == list(range(4_500))
-        found = SUMMARY.fullmatch(ended.out)
-        assert found
-        assert found.group(1, 3) == ("4,500", envelopes[-1]["bookmark"])
+    gateway.put_topic("log", {"type": "series"})
+    async with fault_proxy("127.0.0.1", urlsplit(gateway.base_url).port or 0) as proxy:
+        proxy.drop_reply(3)
+        address = f"http://127.0.0.1:{proxy.port}"
+        ended = await asyncio.to_thread(call, "publish", "log", str(file), "--gateway", address)
+        assert proxy.lost_replies == 1
+    assert ended.code == 0
+    assert ended.err.startswith("tidegate: Cannot reach the gateway at ")
+    assert ended.err.endswith("; trying again\n")
+    envelopes = [json.loads(line) for line in gateway.messages("log", limit=10_000)]
+    assert [envelope["value"] for envelope in envelopes] == list(range(4_500))
+    found = SUMMARY.fullmatch(ended.out)
+    assert found
+    assert found.group(1, 3) == ("4,500", envelopes[-1]["bookmark"])
 
 
 def lines(count: int, text: bytes = b"{}") -> Iterator[Line]:
@@ -227,7 +218,7 @@ def test_paced_messages_take_their_time_and_share_requests() -> None:
 
 def test_records_are_deleted_by_key_or_filter(gateway: Gateway) -> None:
     def deleted(*arguments: str) -> tuple[int, str]:
-        ended = run("delete", *arguments, "--gateway", gateway.base_url)
+        ended = call("delete", *arguments, "--gateway", gateway.base_url)
         assert "Traceback" not in ended.err
         return ended.code, ended.out or ended.err
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import re
 import signal
 import socket
 import sqlite3
+import subprocess
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from tests.support.buses import BusServer
-from tests.support.commands import Ended, address_of, run, serving, start
+from tests.support.commands import Ended, address_of, call, serving_here, start
 from tests.support.deadlines import HANGS_S
 from tests.support.rules import rule
 from tidegate.app.cli.serve import NOTHING_KEPT
@@ -22,33 +22,34 @@ from tidegate.clients.gateway import Gateway
 
 
 @pytest.mark.system
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
-def test_it_listens_serves_and_ends(number: signal.Signals, code: int) -> None:
+def test_it_listens_serves_and_ends() -> None:
     process = start("serve", "--port", "0")
     address = address_of(process)
     assert re.fullmatch(r"http://127\.0\.0\.1:[1-9]\d*", address)
     with Gateway(address) as gateway:
         gateway.publish("t", [b"1"])
-        events = gateway.subscribe("t")
-        assert next(events).name == "hello"
-        process.send_signal(number)
-        assert next(events).name == "goodbye"
-        events.close()
+        end_in_stream(gateway, process, signal.SIGINT)
     _, err = process.communicate(timeout=HANGS_S)
-    assert process.returncode == code
-    assert NOTHING_KEPT in err
+    assert (process.returncode, NOTHING_KEPT in err) == (130, True)
 
 
-@pytest.mark.system
+def end_in_stream(gateway: Gateway, process: subprocess.Popen[str], number: signal.Signals) -> None:
+    """Send a signal while a stream is open, which ends with a farewell."""
+    events = gateway.subscribe("t")
+    assert next(events).name == "hello"
+    process.send_signal(number)
+    assert any(event.name == "goodbye" for event in events)
+    events.close()
+
+
 def test_an_address_that_is_taken_is_78() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        ended = run("serve", "--port", str(port))
+        ended = call("serve", "--port", str(port))
     assert (ended.code, ended.out) == (78, "")
     assert f"Cannot listen on 127.0.0.1 port {port}: address already in use" in ended.err
 
 
-@pytest.mark.system
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -63,44 +64,41 @@ def test_an_address_that_is_taken_is_78() -> None:
 )
 def test_what_cannot_be_had_is_78(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
     (tmp_path / "tidegate.txt").touch()
-    ended = run("serve", "--port", "0", *arguments, cwd=str(tmp_path))
+    ended = call("serve", "--port", "0", *arguments, cwd=str(tmp_path))
     assert (ended.code, ended.out) == (78, "")
     assert said in ended.err
     assert ended.err.count("\n") == 1
 
 
 @pytest.mark.system
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_what_was_published_is_there_after_another_start(
-    tmp_path: Path, number: signal.Signals
-) -> None:
+def test_what_was_published_is_there_after_a_kill(tmp_path: Path) -> None:
     folder = str(tmp_path / "store")
-    for start_number in range(2):
-        process = start("serve", "--port", "0", TIDEGATE_DATA=folder)
-        with Gateway(address_of(process)) as gateway:
-            if start_number == 0:
-                gateway.put_topic("t", {"key": ["/k"]})
-                gateway.publish("t", [b'{"k":1,"v":1}', b'{"k":1,"v":2}'])
-            assert [json.loads(row) for row in gateway.sow("t")] == [{"k": 1, "v": 2}]
-        process.send_signal(number)
-        _, err = process.communicate(timeout=HANGS_S)
-        assert NOTHING_KEPT not in err
+    killed = start("serve", "--port", "0", TIDEGATE_DATA=folder)
+    with Gateway(address_of(killed)) as gateway:
+        gateway.put_topic("t", {"key": ["/k"]})
+        gateway.publish("t", [b'{"k":1,"v":1}', b'{"k":1,"v":2}'])
+        killed.kill()
+    killed.communicate(timeout=HANGS_S)
+    process = start("serve", "--port", "0", TIDEGATE_DATA=folder)
+    with Gateway(address_of(process)) as gateway:
+        assert list(gateway.sow("t")) == [b'{"k":1,"v":2}']
+        end_in_stream(gateway, process, signal.SIGTERM)
+    _, err = process.communicate(timeout=HANGS_S)
+    assert (process.returncode, NOTHING_KEPT in err) == (0, False)
 
 
-@pytest.mark.system
 def test_a_second_gateway_on_the_same_folder_is_refused(tmp_path: Path) -> None:
     folder = str(tmp_path)
-    with serving("--data", folder):
-        ended = run("serve", "--port", "0", "--data", folder)
+    with serving_here(data=folder):
+        ended = call("serve", "--port", "0", "--data", folder)
     assert (ended.code, ended.out) == (78, "")
     assert "is in use by another gateway" in ended.err
     assert ended.err.count("\n") == 1
 
 
-@pytest.mark.system
 def test_a_merger_that_cannot_be_imported_is_78(tmp_path: Path) -> None:
     (tmp_path / "tidegate.toml").write_text('mergers = ["no.such.module:f"]', "utf-8")
-    ended = run("serve", "--port", "0", cwd=str(tmp_path))
+    ended = call("serve", "--port", "0", cwd=str(tmp_path))
     assert (ended.code, ended.out) == (78, "")
     assert "no.such.module:f cannot be imported" in ended.err
     assert ended.err.count("\n") == 1
@@ -117,7 +115,7 @@ source = {topic = "px.us", interval = "1s"}
 
 
 def dry(topics: Path, store: Path | str) -> Ended:
-    return run("serve", "--topics", str(topics), "--data", str(store), "--dry-run")
+    return call("serve", "--topics", str(topics), "--data", str(store), "--dry-run")
 
 
 def declare(topics: Path, description: str = "") -> None:
@@ -125,17 +123,17 @@ def declare(topics: Path, description: str = "") -> None:
     (topics / "px.toml").write_text(FILE % description, "utf-8")
 
 
-@pytest.mark.system
 @rule("topic-12")
 def test_a_folder_is_tried_applied_tried_again_changed_and_applied_again(tmp_path: Path) -> None:
     topics, store = tmp_path / "topics", tmp_path / "store"
+    given = {"topics": str(topics), "data": str(store)}
     serve = ("--topics", str(topics), "--data", str(store))
     declare(topics)
     tried = dry(topics, store)
     assert (tried.code, tried.out) == (0, "create px.us\ncreate px.us.slow\n")
     assert tried.err == "2 to create, 0 to change, 0 to leave; nothing was changed.\n"
     assert not store.exists(), "to look for a store makes none"
-    with serving(*serve) as address, Gateway(address) as gateway:
+    with serving_here(**given) as address, Gateway(address) as gateway:
         assert [topic["topic"] for topic in gateway.topics()] == ["px.us", "px.us.slow"]
         gateway.put_topic("made.by.hand", {})
         gateway.publish("px.us", [b'{"symbol":"IBM"}'])
@@ -143,7 +141,7 @@ def test_a_folder_is_tried_applied_tried_again_changed_and_applied_again(tmp_pat
     assert dry(topics, store).out == "leave px.us\nleave px.us.slow\n"
     declare(topics, "new")
     assert dry(topics, store).out == "change px.us: description\nleave px.us.slow\n"
-    with serving(*serve) as address, Gateway(address) as gateway:
+    with serving_here(**given) as address, Gateway(address) as gateway:
         names = [topic["topic"] for topic in gateway.topics()]
         assert names == ["made.by.hand", "px.us", "px.us.slow"]
         after = gateway.administration.topic("px.us")
@@ -151,19 +149,18 @@ def test_a_folder_is_tried_applied_tried_again_changed_and_applied_again(tmp_pat
         assert after.document["epoch"] == before.document["epoch"]
         assert list(gateway.sow("px.us")) == [b'{"symbol":"IBM"}']
     (topics / "px.toml").write_text('[topics."px.us"]\nkey = ["/other"]', "utf-8")
-    for refused in (dry(topics, store), run("serve", *serve, "--port", "0")):
+    for refused in (dry(topics, store), call("serve", *serve, "--port", "0")):
         assert (refused.code, refused.out, refused.err.count("\n")) == (78, "", 1)
         assert "px.toml: topic px.us, field key: " in refused.err
 
 
-@pytest.mark.system
 @rule("topic-12")
 def test_one_wrong_field_and_nothing_is_applied(tmp_path: Path) -> None:
     topics, store = tmp_path / "topics", tmp_path / "store"
     declare(topics)
     (topics / "zz.toml").write_text("[topics.zz]\npriority = 'highest'", "utf-8")
     serve = ("--topics", str(topics), "--data", str(store))
-    for refused in (dry(topics, store), run("serve", *serve, "--port", "0")):
+    for refused in (dry(topics, store), call("serve", *serve, "--port", "0")):
         assert (refused.code, refused.out) == (78, "")
         assert refused.err.startswith("tidegate: zz.toml: topic zz, field priority: ")
         assert refused.err.count("\n") == 1
@@ -171,34 +168,31 @@ def test_one_wrong_field_and_nothing_is_applied(tmp_path: Path) -> None:
     assert dry(topics, store).out == "create px.us\ncreate px.us.slow\n"
 
 
-@pytest.mark.system
 def test_what_cannot_be_tried(tmp_path: Path) -> None:
-    nowhere = run("serve", "--dry-run", cwd=str(tmp_path))
+    nowhere = call("serve", "--dry-run", cwd=str(tmp_path))
     assert (nowhere.code, nowhere.err) == (2, "tidegate: --dry-run needs --topics\n")
     missing = dry(tmp_path / "none", ":memory:")
     assert (missing.code, missing.err.count("\n")) == (78, 1)
     assert "cannot be read" in missing.err
 
 
-@pytest.mark.system
 def test_a_backup_of_a_running_gateway_is_restored(tmp_path: Path) -> None:
     folder, backup = tmp_path / "first", tmp_path / "backup.db"
-    with serving("--data", str(folder)) as address:
-        assert run("topics", "create", "t", "--key", "/k", "--gateway", address).code == 0
-        assert run("publish", "t", "--gateway", address, stdin=b'{"k":1}\n').code == 0
+    with serving_here(data=str(folder)) as address:
+        assert call("topics", "create", "t", "--key", "/k", "--gateway", address).code == 0
+        assert call("publish", "t", "--gateway", address, stdin=b'{"k":1}\n').code == 0
         with closing(sqlite3.connect(folder / "tidegate.db")) as found:
             found.execute("VACUUM INTO ?", (str(backup),))
-        refused = run("restore", str(backup), "--data", str(folder), "--replace")
+        refused = call("restore", str(backup), "--data", str(folder), "--replace")
         assert refused.code == 1
         assert "in use" in refused.err
-    ended = run("restore", str(backup), "--data", str(tmp_path / "second"))
+    ended = call("restore", str(backup), "--data", str(tmp_path / "second"))
     assert (ended.code, ended.err) == (0, "")
     assert "restored" in ended.out
-    with serving("--data", str(tmp_path / "second")) as address:
-        assert run("sow", "t", "--gateway", address).out == '{"k":1}\n'
+    with serving_here(data=str(tmp_path / "second")) as address:
+        assert call("sow", "t", "--gateway", address).out == '{"k":1}\n'
 
 
-@pytest.mark.system
 def test_what_cannot_be_restored_is_one_line(tmp_path: Path) -> None:
     text, backup = tmp_path / "text.db", tmp_path / "backup.db"
     text.write_text("no database")
@@ -213,15 +207,14 @@ def test_what_cannot_be_restored_is_one_line(tmp_path: Path) -> None:
         (1, text, tmp_path),
         (78, backup, text / "inside"),
     ):
-        ended = run("restore", str(source), "--data", str(folder))
+        ended = call("restore", str(source), "--data", str(folder))
         assert (ended.code, len(ended.err.splitlines())) == (code, 1), ended.err
 
 
-@pytest.mark.system
 @rule("cluster-5")
 @pytest.mark.redis
 def test_a_redis_that_was_put_back_is_said_so(redis_bus: BusServer) -> None:
-    ended = run("restore", "--redis", redis_bus.url)
+    ended = call("restore", "--redis", redis_bus.url)
     assert (ended.code, ended.err) == (0, "")
     assert "another epoch" in ended.out
     for code, words in (
@@ -230,5 +223,5 @@ def test_a_redis_that_was_put_back_is_said_so(redis_bus: BusServer) -> None:
         (2, ()),
         (2, ("backup.db", "--redis", redis_bus.url)),
     ):
-        ended = run("restore", *words)
+        ended = call("restore", *words)
         assert (ended.code, len(ended.err.splitlines())) == (code, 1), ended.err

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import stat
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.commands import serving_here
 from tests.support.gateways import running_gateway
 from tests.support.tokens import claims, grant, public_jwk, signed, write_keys
 from tidegate.app.cli.main import main
@@ -82,34 +82,34 @@ def test_a_client_shows_its_token_nowhere(tmp_path: Path) -> None:
     assert "abc" not in str(caught.value)
 
 
-async def test_a_client_sends_the_token_of_its_environment_or_file(
+def test_a_client_sends_the_token_of_its_environment_or_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keys = write_keys(tmp_path / "keys.json", public_jwk("HS256"))
     good = signed(claims("ann", grant("read,admin px")))
     file = tmp_path / "token"
-    async with running_gateway(auth_keys=keys) as running:
+    with serving_here(auth_keys=keys) as address:
 
         def topics() -> list[object]:
-            with Gateway(running.address) as gateway:
+            with Gateway(address) as gateway:
                 return list(gateway.topics())
 
         with pytest.raises(GatewayProblem, match="token"):
-            await asyncio.to_thread(topics)
+            topics()
         monkeypatch.setenv("TIDEGATE_TOKEN", good)
-        assert await asyncio.to_thread(topics) == []
+        assert topics() == []
         monkeypatch.delenv("TIDEGATE_TOKEN")
         monkeypatch.setenv("TIDEGATE_TOKEN_FILE", str(file))
         with pytest.raises(TokenUnusable, match="No such file"):
-            await asyncio.to_thread(topics)
+            topics()
         file.write_text(good)
-        assert await asyncio.to_thread(topics) == []
+        assert topics() == []
         monkeypatch.delenv("TIDEGATE_TOKEN_FILE")
-        words = ["topics", "list", "--gateway", running.address]
-        assert await asyncio.to_thread(main, words) == 1
-        assert await asyncio.to_thread(main, [*words, "--token-file", str(file)]) == 0
+        words = ["topics", "list", "--gateway", address]
+        assert main(words) == 1
+        assert main([*words, "--token-file", str(file)]) == 0
         file.write_text("two words")
-        assert await asyncio.to_thread(main, [*words, "--token-file", str(file)]) == 78
+        assert main([*words, "--token-file", str(file)]) == 78
 
 
 def test_the_pipeline_gets_the_file_by_its_environment(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from tests.support.commands import run
+from tests.support.commands import call
 from tidegate.app.cli.top import page, rated_sessions, rated_topics
 from tidegate.clients.gateway import Gateway
 
@@ -80,14 +80,13 @@ def test_the_page_fits_and_says_what_is_left_out() -> None:
     assert "s49" in over_half_full
 
 
-@pytest.mark.system
 def test_piped_each_sample_is_a_line_of_json(gateway: Gateway) -> None:
     gateway.put_topic("px", {"key": ["/n"]})
     gateway.publish("px", [b'{"n":1}'])
     with gateway.subscribe("px") as subscription:
         next(iter(subscription))
         words = ("--count", "2", "--interval", "10ms", "--gateway", gateway.base_url)
-        ended = run("top", *words)
+        ended = call("top", *words)
     assert (ended.code, ended.err) == (0, "")
     first, second = (json.loads(line) for line in ended.out.splitlines())
     assert (first["topics"][0]["topic"], first["topics"][0]["in_per_s"]) == ("px", None)
@@ -95,12 +94,11 @@ def test_piped_each_sample_is_a_line_of_json(gateway: Gateway) -> None:
     assert [each["subscriptions"] for each in second["sessions"]] == [1]
 
 
-@pytest.mark.system
 def test_it_ends_after_the_time(gateway: Gateway) -> None:
     words = ("--for", "50ms", "--interval", "1h", "--gateway", gateway.base_url)
-    ended = run("top", *words)
+    ended = call("top", *words)
     assert (ended.code, ended.out.count("\n")) == (0, 1)
 
 
 def test_an_unreachable_gateway_is_3() -> None:
-    assert run("top", "--gateway", "http://127.0.0.1:1").code == 3
+    assert call("top", "--gateway", "http://127.0.0.1:1").code == 3

@@ -12,7 +12,7 @@ import msgspec
 import psutil
 import pytest
 
-from tests.support.commands import serving
+from tests.support.commands import serving_here
 from tests.support.deadlines import HANGS_S
 from tidegate.app.cli.demo.feeds import (
     OPENING_MS,
@@ -90,9 +90,8 @@ def awaited(condition: Callable[[], object]) -> None:
         time.sleep(0.01)
 
 
-@pytest.mark.system
 def test_what_it_counts_is_what_the_gateway_has() -> None:
-    with serving() as address, Gateway(address) as gateway:
+    with serving_here() as address, Gateway(address) as gateway:
         feeds = [market_feed(), machine_feed()]
         for feed in feeds:
             feed.start(address)
