@@ -13,15 +13,18 @@ import pytest
 from tests.support.buses import BusServer, bus_server
 from tests.support.clocks.jumping_loop import JumpingLoop
 from tests.support.clocks.steady import steady
+from tests.support.leftovers import end_leftovers
 from tests.support.outside import redis_server
 from tidegate.app.http.protocol import GatewayProtocol
 
 OUTSIDE = ("system", "spark", "browser", "redis")
 """Markers of what a test needs outside its process."""
 
-# A run that a shell starts in the background ignores interrupts, and so would all processes that
-# the tests start.
+# A run that is started in the background, or by nohup, ignores some signals, and so would all
+# processes that the tests start: what is ignored stays so in a child, what has a handler does not.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, lambda number, frame: None)
 
 
 @pytest.fixture(scope="session")
@@ -73,11 +76,14 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
-    """Collect garbage before the next test, so that what a test leaks fails no other."""
-    torn_down = yield
-    if item.get_closest_marker("asyncio") is not None or not is_unit(item):
-        gc.collect()
-    return torn_down
+    """End what a test leaves behind before the next one, so that a leak fails no other."""
+    try:
+        return (yield)
+    finally:
+        left = end_leftovers()
+        if item.get_closest_marker("asyncio") is not None or not is_unit(item):
+            gc.collect()
+        assert not left, f"left running: {left}"
 
 
 @pytest.fixture(name="steady")

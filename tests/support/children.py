@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import signal
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator
@@ -33,15 +34,20 @@ async def serving(*before: str, **variables: str) -> AsyncIterator[tuple[Process
     environment = {**os.environ, **variables}
     command = (*before, str(COMMAND), "serve", "--port", "0", "--data", ":memory:")
     process = await asyncio.create_subprocess_exec(
-        *command, env=environment, stdin=asyncio.subprocess.DEVNULL, stdout=PIPE, stderr=PIPE
+        *command,
+        env=environment,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=PIPE,
+        stderr=PIPE,
+        process_group=0,
     )
     try:
         async with asyncio.timeout(HANGS_S):
             address = await _address(process)
         yield process, address
     finally:
-        if process.returncode is None:
-            process.kill()
+        with contextlib.suppress(ProcessLookupError):  # workers of a gateway that is gone included
+            os.killpg(process.pid, signal.SIGKILL)
         await process.communicate()
 
 
