@@ -170,7 +170,7 @@ def _access(settings: Settings, gateway: Gateway) -> Access | None:
 
     topic = RevokedTopic(gateway.catalog, gateway.writer, gateway.leadership)
     revocations = Revocations(gateway.driver.engine, topic.publish, topic.remove)
-    return Access(settings, revocations=revocations)
+    return Access(settings, revocations=revocations, clock=gateway.driver.wall_ms)
 
 
 def _add_pages(app: FastAPI) -> None:
