@@ -123,9 +123,18 @@ def takes_turns(running: Running) -> None:
 
 
 @rule("topic-11")
-@pytest.mark.system
-@pytest.mark.parametrize("keeps", [False, True])
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize(
+    ("seed", "keeps"),
+    [
+        (0, False),
+        pytest.param(0, True, marks=pytest.mark.system),
+        *(
+            pytest.param(seed, keeps, marks=pytest.mark.nightly)
+            for seed in range(1, 5)
+            for keeps in (False, True)
+        ),
+    ],
+)
 async def test_a_history_of_definitions_and_messages_is_linearizable(
     seed: int, keeps: bool, tmp_path: Path
 ) -> None:

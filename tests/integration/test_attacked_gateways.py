@@ -15,7 +15,7 @@ from tests.support.buses import BusServer
 from tests.support.gateways import Running, running_gateway
 from tests.support.rules import rule
 from tests.support.sessions import opened
-from tests.support.subject_streams import SOON_S, ends, stream_of
+from tests.support.subject_streams import ends, soon, stream_of
 from tests.support.tokens import bearer, claims, grant, public_jwk, signed, token_of, write_keys
 from tidegate.app.http.connection import CERTIFICATE_FIELD
 
@@ -68,14 +68,14 @@ async def pair(redis_bus: BusServer, tmp_path: Path) -> AsyncIterator[Pair]:
     async with running_gateway(**shared) as one, running_gateway(**shared) as two:
         put = await one.http.put("/v1/topics/px", json={"key": ["/k"]}, headers=ROOT)
         assert put.status_code == 201
-        async with asyncio.timeout(SOON_S):
+        async with soon():
             while (await two.http.get("/v1/topics/px", headers=ROOT)).status_code != 200:
                 await asyncio.sleep(0.05)
         yield Pair(one, two, tmp_path)
 
 
 @rule("access-9")
-@pytest.mark.parametrize("change", ["policy", "keys"])
+@pytest.mark.parametrize("change", ["policy", pytest.param("keys", marks=pytest.mark.nightly)])
 async def test_what_ends_a_subject_ends_it_at_both(pair: Pair, change: str) -> None:
     new = signed(claims("ann", groups=["traders"]), kid="k2", number=2)
     async with contextlib.AsyncExitStack() as stack:

@@ -29,6 +29,9 @@ SLOW_BYTES_PER_S = 20_000
 KEYS = 60
 PAD = "x" * 180
 
+# Half a minute; tests/conflation/test_auto_on_sockets.py has the rules on simulated sockets.
+pytestmark = pytest.mark.nightly
+
 
 @pytest.fixture(autouse=True)
 async def one_time(steady: None, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,9 +6,7 @@ import asyncio
 import contextlib
 import datetime
 import json
-import os
 import ssl
-import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -18,8 +16,7 @@ import pytest
 
 from tests.support.buses import BusServer
 from tests.support.certificates import Authority, Signed
-from tests.support.children import COMMAND
-from tests.support.deadlines import HANGS_S
+from tests.support.commands import Ended, call
 from tests.support.gateways import Running, Stream, client_of, eventually, running_gateway
 from tests.support.tokens import public_jwk, token_of, write_keys
 from tidegate.app.access.policy import Policy, PolicyInvalid
@@ -196,6 +193,7 @@ async def test_a_connection_outlives_its_certificate_and_can_do_nothing(
 
 
 @pytest.mark.redis
+@pytest.mark.nightly  # tests/integration/test_many_gateways.py does so with tokens
 async def test_a_session_at_another_gateway_is_reached_by_the_certificate(
     site: Site, redis_bus: BusServer
 ) -> None:
@@ -224,21 +222,20 @@ async def test_a_session_at_another_gateway_is_reached_by_the_certificate(
 async def test_the_command_line_shows_a_certificate(site: Site) -> None:
     feed = site.authority.client("feed-1")
     async with guarded(site) as gateway:
-        command = [str(COMMAND), "publish", "prices.eu", "-", "--gateway", gateway.address]
-        variables = {**os.environ, "SSL_CERT_FILE": str(site.authority.cert)}
 
-        async def run(certificate: str) -> subprocess.CompletedProcess[bytes]:
+        async def run(certificate: str) -> Ended:
             return await asyncio.to_thread(
-                subprocess.run, command, input=b'{"k": 7}\n', capture_output=True, timeout=HANGS_S,
-                env={**variables, "TIDEGATE_CLIENT_CERT": certificate},
+                call, "publish", "prices.eu", "-", stdin=b'{"k": 7}\n',
+                TIDEGATE_GATEWAY=gateway.address, TIDEGATE_CLIENT_CERT=certificate,
+                SSL_CERT_FILE=str(site.authority.cert),
             )  # fmt: skip
 
-        assert (await run(str(feed.both))).returncode == 0
+        assert (await run(str(feed.both))).code == 0
         for wrong in (str(feed.cert), "/nowhere"):
             done = await run(wrong)
-            assert done.returncode == 78
-            assert done.stderr.startswith(b"tidegate: TIDEGATE_CLIENT_CERT: ")
-            assert done.stderr.count(b"\n") == 1
+            assert done.code == 78
+            assert done.err.startswith("tidegate: TIDEGATE_CLIENT_CERT: ")
+            assert done.err.count("\n") == 1
         await eventually(lambda: gateway.server.figures.connections <= 1, "they have left")
 
 

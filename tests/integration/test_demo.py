@@ -16,7 +16,9 @@ from tests.support.commands import address_of, environment, start
 from tests.support.deadlines import HANGS_S
 from tests.support.outside import require_java
 
-CLEAN_END_S_MAX = 5.0
+CLEAN_END_S_MAX = 60.0
+"""Five seconds are usual; what is not ended, as a Spark that has missed the interrupt, is there for
+ever."""
 
 
 def last_line(out: str) -> str:
@@ -26,6 +28,7 @@ def last_line(out: str) -> str:
 
 
 @pytest.mark.spark
+@pytest.mark.nightly  # the same demo, run by the block of the page
 def test_with_spark_all_three_feeds_deliver(tmp_path: Path) -> None:
     require_java()
     copy_checkout(tmp_path / "checkout")

@@ -30,6 +30,7 @@ from tests.support.ports import lasting_port
 
 HOST = "gateway.example"
 PAD = "x" * 2_000
+HEARTBEATS_MAX = 100  # half a minute of them, which no machine is too busy for
 KEYS = 50
 PUBLISHED = 400  # requests of all keys: 40 MB
 PATH = f"{os.environ['PATH']}:/usr/sbin"
@@ -94,6 +95,13 @@ class Lines:
         self.process = process
         self.read_bytes = 0
         self.last_id = ""
+
+    async def count(self, start: str, *, until: str) -> int:
+        """How many lines that start so come before the first with this in it."""
+        counted = 0
+        while until not in (line := await self.until("")):
+            counted += line.startswith(start)
+        return counted
 
     async def until(self, mark: str) -> str:
         """The first line with this in it."""
@@ -172,7 +180,11 @@ def await_port(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
     raise AssertionError(log.read_text())
 
 
-@pytest.fixture(name="front", params=["nginx", "caddy"])
+pytestmark = pytest.mark.system
+CADDY = pytest.param("caddy", marks=pytest.mark.nightly)
+
+
+@pytest.fixture(name="front", params=["nginx", CADDY])
 async def front_fixture(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Front]:
     authority = Authority(tmp_path)
     async with running_gateway(
@@ -206,10 +218,9 @@ async def test_requests_and_streams_pass_at_once(front: Front) -> None:
         await lines.until("event: hello")
         await lines.until('"v": 1')
         for number in range(2, 6):
-            began = time.monotonic()
+            # A proxy with a buffer would hold it back until thousands of heartbeats have filled it.
             await gateway.publish({"k": 1, "v": number})
-            await lines.until(f'"v": {number}')
-            assert time.monotonic() - began < 2, "it was held back"
+            assert await lines.count(":", until=f'"v": {number}') < HEARTBEATS_MAX
         for _ in range(3):  # without them the proxy would end a silent stream
             assert (await lines.until(":")).startswith((":", "id:"))
         last_id = lines.last_id
@@ -224,6 +235,7 @@ async def test_requests_and_streams_pass_at_once(front: Front) -> None:
         await lines.until('"v": 6')
 
 
+@pytest.mark.nightly
 async def test_a_reader_that_freezes_is_noticed_and_gets_the_newest(front: Front) -> None:
     gateway = front.gateway
     path = "/v1/topics/px/subscribe?options=conflation=none&command=subscribe"

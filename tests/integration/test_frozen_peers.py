@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -18,13 +18,16 @@ from tidegate.app.http.connection import Connection
 from tidegate.app.http.protocol import GatewayProtocol
 from tidegate.app.sessions.socket_stream import SocketStream
 
-pytestmark = pytest.mark.usefixtures("steady", "both_forms")
+in_memory = pytest.mark.usefixtures("both_forms")
+"""On the clock that jumps, over both forms of a stream."""
+
 
 WRITE_TIMEOUT_S = 1.0
 SHORT = {"write_timeout": "1s"}
 LARGE = "x" * 50_000
 SWALLOWED_BYTES_MAX = 256 << 10
 STUCK_S = 0.3
+FLUSHED_S = 0.06
 
 
 async def freed(wire: Wire) -> None:
@@ -58,6 +61,7 @@ async def frozen_reader(running: Running, target: str) -> AsyncIterator[Wire]:
         yield wire
 
 
+@pytest.mark.system
 async def test_accepted_connections_have_the_options_that_make_slowness_visible() -> None:
     """Of a peer that vanished without a word the kernel says so in seconds, not a quarter hour."""
     async with running_gateway(tcp_keepalive="12s") as running, connected(running.address):
@@ -75,7 +79,8 @@ async def test_accepted_connections_have_the_options_that_make_slowness_visible(
         assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
 
 
-@pytest.mark.parametrize("size_bytes", [1_000, 50_000])
+@pytest.mark.system
+@pytest.mark.parametrize("size_bytes", [50_000, pytest.param(1_000, marks=pytest.mark.nightly)])
 async def test_a_frozen_stream_swallows_little_before_it_is_known_as_slow(size_bytes: int) -> None:
     """With the kernel's defaults it is four megabytes, and every policy is blind until then."""
     async with running_gateway() as running:
@@ -87,6 +92,7 @@ async def test_a_frozen_stream_swallows_little_before_it_is_known_as_slow(size_b
             assert connection.taken_mark + connection.unsent_bytes < SWALLOWED_BYTES_MAX
 
 
+@in_memory
 async def test_no_write_happens_while_asyncio_ends_its_own(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -133,6 +139,13 @@ async def is_stuck(connection: Connection) -> bool:
     return connection.unsent_bytes > 0 and connection.taken_mark == mark
 
 
+async def fill(connection: Connection, publish: Callable[[], Awaitable[object]]) -> None:
+    """Publish until the peer's window is shut; between two times every lane is flushed."""
+    while not await is_stuck(connection):
+        await publish()
+        await asyncio.sleep(FLUSHED_S)
+
+
 def stream_connection(running: Running) -> Connection:
     """The one connection whose answer has not ended."""
     [found] = [
@@ -145,6 +158,7 @@ def stream_connection(running: Running) -> Connection:
     return found
 
 
+@in_memory
 @pytest.mark.parametrize(
     "target",
     [
@@ -157,13 +171,15 @@ def stream_connection(running: Running) -> Connection:
 async def test_who_asks_for_much_and_takes_nothing_is_cut(target: str) -> None:
     async with running_gateway(**SHORT) as running:
         await running.topic()
-        await running.publish(*[{"k": k, "pad": LARGE} for k in range(400)])
+        await running.publish(*[{"k": k, "pad": LARGE} for k in range(60)])
         async with frozen_reader(running, target) as wire:
             assert WRITE_TIMEOUT_S <= await cut_after_s(running, 1) < WRITE_TIMEOUT_S + 1
             await freed(wire)
         await eventually(lambda: not sessions(running), "its session ends")
 
 
+@pytest.mark.system
+@pytest.mark.usefixtures("steady")
 async def test_an_answer_that_the_socket_took_whole_is_no_reason_to_wait_for_ever() -> None:
     """Nothing of ours waits for the peer any more, only the closing of the connection does."""
     async with running_gateway(**SHORT) as running:
@@ -174,18 +190,27 @@ async def test_an_answer_that_the_socket_took_whole_is_no_reason_to_wait_for_eve
             await freed(wire)
 
 
+@in_memory
 @pytest.mark.parametrize(
     "options", ["conflation=none", "conflation=50ms", "conflation=50ms,pace=key"]
 )
 async def test_a_frozen_stream_is_cut_busy_or_idle(options: str) -> None:
+    await is_cut_busy_or_idle(options)
+
+
+@pytest.mark.system
+@pytest.mark.usefixtures("steady")
+async def test_a_frozen_stream_over_tcp_is_cut_busy_or_idle() -> None:
+    await is_cut_busy_or_idle("conflation=50ms")
+
+
+async def is_cut_busy_or_idle(options: str) -> None:
     """Busy: rows go on coming. Idle: its window is full, and then nothing happens any more."""
     async with running_gateway(**SHORT) as running:
         await running.topic()
         for turn, is_busy in enumerate([True, False], 1):
             async with running.frozen(options, query="&command=subscribe") as wire:
-                connection = stream_connection(running)
-                while not await is_stuck(connection):
-                    await published_large(running)
+                await fill(stream_connection(running), lambda: published_large(running))
                 publishing = asyncio.create_task(always(lambda: published_large(running), is_busy))
                 assert await cut_after_s(running, turn) < WRITE_TIMEOUT_S + 1
                 await freed(wire)
@@ -194,14 +219,14 @@ async def test_a_frozen_stream_is_cut_busy_or_idle(options: str) -> None:
         assert running.gateway.driver.closed_sessions == {"WRITE_TIMEOUT": 2}
 
 
+@in_memory
 async def test_a_stream_with_little_to_say_is_cut_as_well() -> None:
     """Its writer never has to wait: what fits beside the full window is all there is."""
     async with running_gateway(**SHORT, heartbeat="100ms") as running:
         await running.topic()
         async with running.frozen("conflation=none", query="&command=subscribe"):
             connection = stream_connection(running)
-            while not await is_stuck(connection):
-                await running.publish({"k": 1, "pad": "x" * 4_000})
+            await fill(connection, lambda: running.publish({"k": 1, "pad": "x" * 4_000}))
             assert not connection.write_buffer_bytes
             assert await cut_after_s(running, 1) < WRITE_TIMEOUT_S + 1
             await eventually(lambda: not sessions(running), "its session ends")
@@ -215,20 +240,20 @@ async def published_large(running: Running) -> None:
 async def always(action: Callable[[], Any], wanted: bool) -> None:
     while wanted:
         await action()
+        await asyncio.sleep(FLUSHED_S)
 
 
 def sessions(running: Running) -> int:
     return running.gateway.driver.engine.stats().sessions
 
 
+@in_memory
 async def test_who_is_sent_away_and_takes_no_goodbye_is_cut_at_once() -> None:
     """Nobody waits the whole write time-out for a peer that is to go anyway; why stays known."""
     async with running_gateway(write_timeout="10m") as running:
         await running.topic()
         async with running.frozen("conflation=none", query="&command=subscribe") as wire:
-            connection = stream_connection(running)
-            while not await is_stuck(connection):
-                await published_large(running)
+            await fill(stream_connection(running), lambda: published_large(running))
             session = (await running.http.get("/v1/sessions")).json()["sessions"][0]["session"]
             path = f"/v1/sessions/{session}"
             assert (await running.http.delete(path)).status_code == 204
@@ -242,6 +267,8 @@ SIP_BYTES, SIP_EVERY_S = 500, 0.1
 SIPS_FOR_S = 6.0
 
 
+@pytest.mark.nightly
+@pytest.mark.usefixtures("steady")
 async def test_who_reads_slowly_through_a_tiny_window_is_not_cut() -> None:
     """Linux counts the time of zero windows together, although the peer reads in between."""
     async with running_gateway(write_timeout="3s", tcp_keepalive="1s") as running:

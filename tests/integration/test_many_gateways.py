@@ -31,7 +31,8 @@ from tests.support.tokens import public_jwk, token_of, write_keys
 pytestmark = [pytest.mark.redis, pytest.mark.system]
 
 PREFIXES = (f"many-{number}" for number in itertools.count())
-STOP_S_MAX = 3.0
+STOP_S_MAX = 30.0
+"""Three seconds are promised, and test_frozen_clients.py measures them: here it is no hang."""
 
 
 class Child(Remote):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import re
@@ -25,6 +24,7 @@ from tests.support.external.openid_provider import (
 )
 from tests.support.gateways import Running, Stream, running_gateway
 from tests.support.rules import rule
+from tests.support.subject_streams import soon
 from tidegate.app.access import keys
 
 POLICY = """
@@ -33,6 +33,7 @@ claim = "groups"
 topics = "prices.>"
 can = ["read", "admin"]
 """
+pytestmark = pytest.mark.system
 PENDING = "__Host-tidegate-login"
 SESSION = "__Host-tidegate"
 
@@ -356,7 +357,7 @@ async def test_new_keys_of_the_provider_let_new_logins_in_and_end_the_old(
                 issuer.rotate()
                 after = Visitor(running)
                 assert (await after.log_in()).status_code == 200
-                async with asyncio.timeout(5):
+                async with soon():
                     said = json.loads((await stream.until("goodbye"))[-1].text)
                 assert said["reason"] == "REVOKED"
             assert (await before.get("/v1/login", Accept="*/*")).status_code == 401

@@ -13,7 +13,7 @@ from tests.app.access.test_authorization import guarded
 from tests.support.buses import BusServer
 from tests.support.gateways import Running, running_gateway
 from tests.support.rules import rule
-from tests.support.subject_streams import SOON_S, ends, stream_of
+from tests.support.subject_streams import ends, soon, stream_of
 from tests.support.tokens import public_jwk, token_of, write_keys
 
 TOPIC = "/v1/topics/tidegate.revoked"
@@ -41,7 +41,7 @@ async def status_of(running: Running, headers: dict[str, str]) -> int:
 
 async def until(running: Running, headers: dict[str, str], status: int) -> None:
     """Wait for the status that a subject gets."""
-    async with asyncio.timeout(SOON_S):
+    async with soon():
         while await status_of(running, headers) != status:
             await asyncio.sleep(0.05)
 

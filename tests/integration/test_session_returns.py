@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -11,7 +12,7 @@ from tests.support.gateways import Remote, Running, Stream, eventually, names, r
 from tests.support.rules import rule
 from tests.support.sessions import Follower, attached, opened, subscribed
 
-pytestmark = pytest.mark.usefixtures("steady", "both_forms")
+pytestmark = pytest.mark.usefixtures("both_forms")
 
 
 async def away(running: Running, session: str) -> None:
@@ -132,6 +133,7 @@ async def test_a_frozen_reader_learns_why_it_was_cut_when_it_is_back() -> None:
                 await running.publish(
                     *[{"k": k, "v": version, "p": "x" * 50_000} for k in range(9)]
                 )
+                await asyncio.sleep(0.05)
         shown = await view(running, session)
         assert (shown["state"], shown["reason"]) == ("away", "WRITE_TIMEOUT")
         back, _ = await followed(running, session, left_at, s1=9)

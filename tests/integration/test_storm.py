@@ -141,7 +141,7 @@ def worked_s(process: Process) -> float:
     return float(times.user + times.system)
 
 
-@pytest.mark.system
+@pytest.mark.nightly
 @pytest.mark.usefixtures("descriptors")
 async def test_all_are_cut_at_once_and_continue_where_they_were() -> None:
     failures: list[str] = []

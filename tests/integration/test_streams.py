@@ -309,6 +309,7 @@ async def test_a_peer_that_reads_late_gets_a_notice() -> None:
                     await running.publish(*[{"k": k, "pad": "x" * 50_000} for k in range(10)])
                     row_fields = parser.feed(await wire.reader.read(1 << 16))
                     causes += [json.loads(e.text)["cause"] for e in row_fields if e.name == "late"]
+                    await asyncio.sleep(0.02)
 
 
 async def test_progress_is_sent_where_no_row_could_show_it() -> None:
@@ -325,14 +326,14 @@ async def test_progress_is_sent_where_no_row_could_show_it() -> None:
             assert json.loads((await again.next()).text)["gap_messages"] == 0
 
 
-async def test_two_hundred_equal_streams_share_one_lane() -> None:
+async def test_fifty_equal_streams_share_one_lane() -> None:
     async with running_gateway() as running:
         await running.topic()
         async with contextlib.AsyncExitStack() as stack:
-            for _ in range(200):
+            for _ in range(50):
                 await stack.enter_async_context(running.subscribe("conflation=1s"))
             [lane] = (await running.http.get("/v1/lanes")).json()["lanes"]
-            assert lane["subscriptions"] == 200
+            assert lane["subscriptions"] == 50
             assert lane["lane"] == running.hellos[0]["subscriptions"][0]["lane"]
         await eventually(lambda: not running.gateway.driver.engine.stats().sessions, "all leave")
         assert (await running.http.get("/v1/lanes")).json() == {"lanes": []}

@@ -60,7 +60,7 @@ class Follower:
                     self.seen.append(row)
 
 
-@pytest.mark.system
+@pytest.mark.nightly
 async def test_every_subscriber_ends_with_the_newest_tick_of_each_key(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -13,10 +13,8 @@ import ssl
 import warnings
 import zlib
 from collections.abc import Iterator
-from pathlib import Path
 from urllib.parse import urlsplit
 
-import httpx2
 import pytest
 
 from tests.support.buses import BusServer
@@ -24,10 +22,11 @@ from tests.support.certificates import Authority, Signed
 from tests.support.children import ended, serving
 from tests.support.deadlines import HANGS_S
 from tests.support.gateways import client_of, eventually, gateway_over_tls
-from tests.support.wire import connected, exchange, request
+from tests.support.wire import connected, exchange, read_all, request
 from tidegate.app.http.transport import tls as tls_module
 
 PAD = "x" * 1_000
+VERSIONS = 150
 
 
 def variables(server: Signed) -> dict[str, str]:
@@ -52,6 +51,7 @@ def handshake(address: str, context: ssl.SSLContext) -> tuple[str, str, int]:
 # --- Versions and certificates
 
 
+@pytest.mark.system
 async def test_it_speaks_the_newest_version_and_forward_secret_ciphers_only(
     authority: Authority, server: Signed
 ) -> None:
@@ -99,28 +99,19 @@ async def test_whoever_does_not_finish_a_handshake_is_cut_and_counts_as_no_conne
             async with asyncio.timeout(0.25):  # long before the deadline: one too many
                 assert await idle[0].reader.read() == b""
             assert not gateway.server.figures.connections
-        garbage = await asyncio.to_thread(_said_to, gateway.address, b"\x16\x03\x01\x00\x05hello")
+        garbage = await read_all(gateway.address, b"\x16\x03\x01\x00\x05hello")
         assert b"HTTP" not in garbage
         assert (await gateway.http.get("/healthz")).status_code == 200
 
 
-def _said_to(address: str, raw: bytes) -> bytes:
-    url = urlsplit(address)
-    with socket.create_connection((url.hostname, url.port), timeout=HANGS_S) as plain:
-        plain.sendall(raw)
-        pieces = []
-        with contextlib.suppress(ConnectionError):
-            while piece := plain.recv(4096):
-                pieces.append(piece)
-        return b"".join(pieces)
-
-
+@pytest.mark.system
 async def test_a_handshake_does_not_hold_up_a_shutdown(
     authority: Authority, server: Signed
 ) -> None:
-    async with serving(**variables(server)) as (process, address), connected(address):
+    given = {**variables(server), "TIDEGATE_HEADER_DEADLINE": "10m"}
+    async with serving(**given) as (process, address), connected(address):
         process.send_signal(signal.SIGTERM)
-        status, _ = await asyncio.wait_for(ended(process), 5)
+        status, _ = await ended(process)
         assert status == 0
 
 
@@ -151,6 +142,7 @@ async def test_a_refused_request_gets_its_answer_while_it_is_still_sending(
         assert (status, headers["content-type"]) == (414, "application/problem+json")
 
 
+@pytest.mark.system
 async def test_an_answer_comes_after_the_client_has_ended_its_direction(
     authority: Authority, server: Signed
 ) -> None:
@@ -244,20 +236,20 @@ async def test_a_frozen_reader_holds_little_and_gets_the_newest_when_it_reads_on
     async with gateway_over_tls(authority, server, **given) as gateway:
         await gateway.topic()
         async with gateway.frozen("conflation=none", query="&command=subscribe") as frozen:
-            for version in range(600):
+            for version in range(VERSIONS):
                 await gateway.publish(*[{"k": k, "v": version, "pad": PAD} for k in range(20)])
             waiting = [
                 each.transport.get_write_buffer_size()
                 for each in gateway.server.server_state.connections
             ]
-            # One write and what a buffer may hold, of 12 MB that were published.
+            # One write and what a buffer may hold, of 3 MB that were published.
             assert 0 < sum(waiting) < 200_000
             frozen.thaw()
             received = bytearray()
             async with asyncio.timeout(HANGS_S):
-                while b'"v": 599' not in received[-5_000:]:
+                while f'"v": {VERSIONS - 1}'.encode() not in received[-5_000:]:
                     received += await frozen.reader.read(65536)
-            assert len(received) < 3_000_000, "most were conflated"
+            assert len(received) < VERSIONS * 20 * len(PAD) / 2, "most were conflated"
 
 
 async def test_a_peer_that_takes_nothing_is_cut(authority: Authority, server: Signed) -> None:
@@ -267,12 +259,14 @@ async def test_a_peer_that_takes_nothing_is_cut(authority: Authority, server: Si
             async with asyncio.timeout(HANGS_S):
                 while not gateway.server.figures.given_up:
                     await gateway.publish(*[{"k": k, "pad": PAD} for k in range(100)])
+                    await asyncio.sleep(0.05)
         await eventually(lambda: not gateway.server.figures.connections - 1, "its session ended")
 
 
 # --- The end
 
 
+@pytest.mark.system
 async def test_a_shutdown_says_goodbye_and_ends_every_stream(
     authority: Authority, server: Signed
 ) -> None:
@@ -298,6 +292,7 @@ async def test_a_shutdown_says_goodbye_and_ends_every_stream(
 # --- Reading the certificate again
 
 
+@pytest.mark.system
 async def test_a_new_certificate_is_for_new_connections(
     authority: Authority, server: Signed
 ) -> None:
@@ -331,7 +326,7 @@ async def _number_becomes(address: str, trusting: ssl.SSLContext, number: int) -
             await asyncio.sleep(0.02)
 
 
-@pytest.mark.system
+@pytest.mark.nightly
 @pytest.mark.redis
 async def test_workers_read_the_certificate_again(
     authority: Authority, server: Signed, redis_bus: BusServer
@@ -355,10 +350,3 @@ def quiet_fixture(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     yield
     errors = [it for it in caplog.records if it.levelno >= logging.ERROR]
     assert errors == []
-
-
-def test_a_client_that_trusts_nobody_else_is_refused(authority: Authority, tmp_path: Path) -> None:
-    other = Authority(tmp_path, "Other authority")
-    assert other.cert != authority.cert
-    with pytest.raises(httpx2.ConnectError), httpx2.Client(verify=other.trusting()) as http:
-        http.get("https://127.0.0.1:1/healthz")

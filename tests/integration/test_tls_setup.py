@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.support.certificates import Authority, Signed
-from tests.support.children import COMMAND
-from tests.support.deadlines import HANGS_S
+from tests.support.commands import Ended, call
 from tests.support.gateways import gateway_over_tls
 from tidegate.clients.gateway import Gateway as Client
 
@@ -46,13 +43,10 @@ def test_what_cannot_be_used_ends_the_command_with_a_sentence(
         ],
         "key-alone": ["--tls-key", str(server.key)],
     }[given]  # fmt: skip
-    command = [str(COMMAND), "serve", "--port", "0", "--data", ":memory:", *flags]
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=HANGS_S, stdin=subprocess.DEVNULL
-    )
-    assert done.returncode == 78, done.stderr
-    assert len(done.stderr.splitlines()) == 1
-    assert sentence.format(folder=tmp_path) in done.stderr
+    done = call("serve", "--port", "0", "--data", ":memory:", *flags)
+    assert done.code == 78, done.err
+    assert len(done.err.splitlines()) == 1
+    assert sentence.format(folder=tmp_path) in done.err
 
 
 def _encrypted(key: Path, folder: Path) -> Path:
@@ -71,49 +65,39 @@ def _encrypted(key: Path, folder: Path) -> Path:
 
 
 def test_tls_alone_opens_no_address_that_others_can_reach(server: Signed) -> None:
-    command = [str(COMMAND), "serve", "--host", "0.0.0.0", "--port", "0", "--data", ":memory:"]
-    command += ["--tls-cert", str(server.both)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=HANGS_S)
-    assert done.returncode == 78
-    assert "no authentication" in done.stderr
+    listens = ("--host", "0.0.0.0", "--port", "0", "--data", ":memory:")
+    done = call("serve", *listens, "--tls-cert", str(server.both))
+    assert done.code == 78
+    assert "no authentication" in done.err
 
 
 # --- Clients
 
 
+@pytest.mark.system
 async def test_the_command_line_and_the_client_trust_a_named_authority(
     authority: Authority, server: Signed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with gateway_over_tls(authority, server) as gateway:
         await gateway.topic()
-        trusting = {**os.environ, "SSL_CERT_FILE": str(authority.cert)}
-        trusting["TIDEGATE_GATEWAY"] = gateway.address
-        done = await asyncio.to_thread(
-            subprocess.run, [str(COMMAND), "publish", "px", "-"],
-            input=b'{"k": 1, "v": 7}\n', env=trusting, capture_output=True, timeout=HANGS_S,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr
-        command = [str(COMMAND), "subscribe", "px", "--count", "1"]
-        done = await asyncio.to_thread(
-            subprocess.run, command, env=trusting, capture_output=True, timeout=HANGS_S
-        )
-        assert json.loads(done.stdout)["v"] == 7, done.stderr
+        trusting = {"SSL_CERT_FILE": str(authority.cert), "TIDEGATE_GATEWAY": gateway.address}
 
-        doubting = {name: value for name, value in trusting.items() if name != "SSL_CERT_FILE"}
-        done = await asyncio.to_thread(
-            subprocess.run, [str(COMMAND), "sow", "px"],
-            env=doubting, capture_output=True, timeout=HANGS_S,
-        )  # fmt: skip
-        assert done.returncode == 3
-        assert b"certificate verify failed" in done.stderr
+        async def run(*words: str, stdin: bytes = b"", **variables: str) -> Ended:
+            return await asyncio.to_thread(call, *words, stdin=stdin, **variables)
 
-        plain = {**trusting, "TIDEGATE_GATEWAY": gateway.address.replace("https", "http")}
-        done = await asyncio.to_thread(
-            subprocess.run, [str(COMMAND), "sow", "px"],
-            env=plain, capture_output=True, timeout=HANGS_S,
-        )  # fmt: skip
-        assert done.returncode == 1
-        assert b"speaks TLS" in done.stderr
+        done = await run("publish", "px", "-", stdin=b'{"k": 1, "v": 7}\n', **trusting)
+        assert done.code == 0, done.err
+        done = await run("subscribe", "px", "--count", "1", **trusting)
+        assert json.loads(done.out)["v"] == 7, done.err
+
+        done = await run("sow", "px", TIDEGATE_GATEWAY=gateway.address)
+        assert done.code == 3
+        assert "certificate verify failed" in done.err
+
+        plain = gateway.address.replace("https", "http")
+        done = await run("sow", "px", **{**trusting, "TIDEGATE_GATEWAY": plain})
+        assert done.code == 1
+        assert "speaks TLS" in done.err
 
         monkeypatch.setenv("SSL_CERT_FILE", str(authority.cert))
 

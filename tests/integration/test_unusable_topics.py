@@ -1,4 +1,4 @@
-"""Definitions that a gateway cannot use cost their own topic and nothing else: real processes.
+"""Definitions that a gateway cannot use cost their own topic and nothing else.
 
 Rules topic-13 to topic-16 are shown here.
 """
@@ -9,7 +9,6 @@ import contextlib
 import itertools
 import json
 import sqlite3
-import subprocess
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -19,7 +18,7 @@ import httpx2
 import pytest
 
 from tests.support.buses import BusServer
-from tests.support.commands import address_of, run, start
+from tests.support.commands import call, serving_here
 from tests.support.deadlines import HANGS_S
 from tests.support.rules import rule
 from tidegate.app.stores.schema import DATABASE
@@ -32,20 +31,19 @@ PREFIXES = (f"unusable-{number}" for number in itertools.count())
 
 
 @contextlib.contextmanager
-def gateway(*arguments: str, **variables: str) -> Iterator[httpx2.Client]:
-    """A gateway that ends well, and has logged no traceback."""
-    process = start("serve", "--port", "0", *arguments, **variables)
-    try:
-        with httpx2.Client(base_url=address_of(process), timeout=HANGS_S) as http:
-            yield http
-        process.terminate()
-        _, logged = process.communicate(timeout=HANGS_S)
-        assert process.returncode == 0, logged
-        assert "Traceback" not in logged
-    finally:
-        with contextlib.suppress(subprocess.TimeoutExpired, ProcessLookupError):
-            process.kill()
-            process.wait(timeout=HANGS_S)
+def gateway(**given: Any) -> Iterator[httpx2.Client]:
+    """A gateway of these settings in a thread."""
+    with (
+        serving_here(**given) as address,
+        httpx2.Client(base_url=address, timeout=HANGS_S, trust_env=False) as http,
+    ):
+        yield http
+
+
+@pytest.fixture(autouse=True)
+def no_traceback_is_logged(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    yield
+    assert [it.getMessage() for it in caplog.records if it.exc_info] == []
 
 
 def put(http: httpx2.Client, topic: str, status: int = 201, **document: object) -> Any:
@@ -87,21 +85,21 @@ def records(http: httpx2.Client, topic: str) -> list[Any]:
 
 @rule("topic-13")
 def test_a_definition_that_no_start_could_read_is_refused_everywhere(tmp_path: Path) -> None:
-    store = ("--data", str(tmp_path / "store"))
-    with gateway(*store) as http:
+    store = {"data": str(tmp_path / "store")}
+    with gateway(**store) as http:
         for change in ({"expiration": TOO_LONG}, {"history": {"age": TOO_LONG}}):
             refused = put(http, "px", 400, key=["/k"], **change)
             assert refused["code"] == "topic-invalid"
         put(http, "px", key=["/k"], expiration="36500d")
         patched = http.patch("/v1/topics/px", json={"expiration": TOO_LONG})
         assert (patched.status_code, patched.json()["pointer"]) == (400, "/expiration")
-    with gateway(*store) as http:
+    with gateway(**store) as http:
         assert http.get("/v1/topics/px").json()["expiration"] == "36500d"
     topics = tmp_path / "topics"
     topics.mkdir()
     (topics / "x.toml").write_text(f'[topics.x]\nkey = ["/k"]\nexpiration = "{TOO_LONG}"')
     for words in (("--dry-run",), ("--port", "0")):
-        refused = run("serve", "--topics", str(topics), *store, *words)
+        refused = call("serve", "--topics", str(topics), "--data", store["data"], *words)
         assert (refused.code, refused.err.count("\n")) == (78, 1)
         assert "topic x, field expiration" in refused.err
 
@@ -109,8 +107,8 @@ def test_a_definition_that_no_start_could_read_is_refused_everywhere(tmp_path: P
 @rule("topic-14", "topic-15")
 def test_a_definition_that_cannot_be_used_costs_its_topic_only(tmp_path: Path) -> None:
     """Data stays where the definition that mends it fits."""
-    store = ("--data", str(tmp_path))
-    with gateway(*store) as http:
+    store = {"data": str(tmp_path)}
+    with gateway(**store) as http:
         for topic in ("good", "long", "garbage", "empty"):
             put(http, topic, key=["/k"])
         for topic in ("good", "long", "garbage"):
@@ -122,7 +120,7 @@ def test_a_definition_that_cannot_be_used_costs_its_topic_only(tmp_path: Path) -
     }
     for topic, text in unread.items():
         rewrite(tmp_path, topic, text)
-    with gateway(*store) as http:
+    with gateway(**store) as http:
         assert publish(http, "good", {"k": 2})["first"].endswith("-2")
         ready = http.get("/readyz")
         assert (ready.status_code, ready.json()["status"]) == (200, "ready")
@@ -160,20 +158,20 @@ def test_a_definition_that_cannot_be_used_costs_its_topic_only(tmp_path: Path) -
         assert put(http, "garbage", key=["/k"])["journal"]["last"] is None
         put(http, "empty", 200, key=["/other"])
         assert http.get("/readyz").json() == {"status": "ready"}
-    with gateway(*store) as http:
+    with gateway(**store) as http:
         assert records(http, "long") == [{"k": 1}]
         assert http.get("/readyz").json() == {"status": "ready"}
 
 
 @rule("topic-14")
 def test_messages_that_cannot_be_read_cost_their_topic_only(tmp_path: Path) -> None:
-    store = ("--data", str(tmp_path))
-    with gateway(*store) as http:
+    store = {"data": str(tmp_path)}
+    with gateway(**store) as http:
         for topic in ("good", "spoilt"):
             put(http, topic)
             publish(http, topic, 1)
     spoil(tmp_path, "spoilt")
-    with gateway(*store) as http:
+    with gateway(**store) as http:
         publish(http, "good", 2)
         assert publish(http, "spoilt", 2, 503)["code"] == "not-ready"
         assert put(http, "spoilt", 503, description="x")["code"] == "not-ready"
@@ -188,17 +186,17 @@ def test_messages_that_cannot_be_read_cost_their_topic_only(tmp_path: Path) -> N
 def test_what_is_filled_from_the_gateways_own_topics_is_filled_again(
     tmp_path: Path, own: str
 ) -> None:
-    store = ("--data", str(tmp_path / "store"))
-    with gateway(*store) as http:
+    store = {"data": str(tmp_path / "store")}
+    with gateway(**store) as http:
         put(http, "by.hand", source={"topic": own, "interval": "100ms"})
     topics = tmp_path / "topics"
     topics.mkdir()
     declared = f'[topics.declared]\nsource = {{topic = "{own}", interval = "100ms"}}'
     (topics / "x.toml").write_text(declared)
-    tried = run("serve", "--topics", str(topics), *store, "--dry-run")
+    tried = call("serve", "--topics", str(topics), "--data", store["data"], "--dry-run")
     assert (tried.code, tried.out) == (0, "create declared\n")
     for _ in range(2):
-        with gateway("--topics", str(topics), *store) as http:
+        with gateway(topics=str(topics), **store) as http:
             assert http.get("/readyz").json() == {"status": "ready"}
             for topic in ("by.hand", "declared"):
                 assert http.get(f"/v1/topics/{topic}").json()["state"] == "served"
@@ -206,15 +204,15 @@ def test_what_is_filled_from_the_gateways_own_topics_is_filled_again(
 
 @rule("topic-16")
 def test_what_is_filled_from_an_unusable_topic_keeps_what_it_has(tmp_path: Path) -> None:
-    store = ("--data", str(tmp_path))
-    with gateway(*store) as http:
+    store = {"data": str(tmp_path)}
+    with gateway(**store) as http:
         put(http, "px", key=["/k"])
         put(http, "slow", source={"topic": "px", "interval": "100ms"})
         with http.stream("GET", "/v1/topics/slow/subscribe") as stream:
             publish(http, "px", {"k": 1})
             assert any('{"k":1}' in line for line in stream.iter_lines())
     rewrite(tmp_path, "px", '{"key":["/k"],"merge":"no:such"}')
-    with gateway(*store) as http:
+    with gateway(**store) as http:
         assert records(http, "slow") == [{"k": 1}]
         shown = http.get("/v1/topics/slow").json()
         assert (shown["state"], shown["reason"]) == ("unfilled", "its source px is not served here")
@@ -234,8 +232,8 @@ def test_what_is_filled_from_an_unusable_topic_keeps_what_it_has(tmp_path: Path)
 def test_a_topic_that_another_gateway_cannot_use_is_not_replaced_there(
     redis_bus: BusServer,
 ) -> None:
-    shared = {"TIDEGATE_REDIS": redis_bus.url, "TIDEGATE_REDIS_PREFIX": next(PREFIXES)}
-    with gateway(TIDEGATE_MERGERS=MERGER, **shared) as a, gateway(**shared) as b:
+    shared = {"redis": redis_bus.url, "redis_prefix": next(PREFIXES)}
+    with gateway(mergers=[MERGER], **shared) as a, gateway(**shared) as b:
         put(a, "m", key=["/k"], merge=MERGER)
         for k in range(3):
             publish(a, "m", {"k": k})
@@ -267,8 +265,8 @@ def test_a_topic_that_another_gateway_cannot_use_is_not_replaced_there(
 def test_what_becomes_unusable_ends_its_subscriptions_and_not_as_if_it_were_gone(
     redis_bus: BusServer,
 ) -> None:
-    shared = {"TIDEGATE_REDIS": redis_bus.url, "TIDEGATE_REDIS_PREFIX": next(PREFIXES)}
-    with gateway(TIDEGATE_MERGERS=MERGER, **shared) as a, gateway(**shared) as b:
+    shared = {"redis": redis_bus.url, "redis_prefix": next(PREFIXES)}
+    with gateway(mergers=[MERGER], **shared) as a, gateway(**shared) as b:
         put(a, "m", key=["/k"])
         publish(a, "m", {"k": 1})
         assert b.get("/v1/topics/m").json()["state"] == "served"
@@ -294,8 +292,8 @@ def test_what_becomes_unusable_ends_its_subscriptions_and_not_as_if_it_were_gone
 @rule("topic-15")
 @pytest.mark.redis
 def test_a_gateway_that_cannot_use_a_topic_can_delete_it(redis_bus: BusServer) -> None:
-    shared = {"TIDEGATE_REDIS": redis_bus.url, "TIDEGATE_REDIS_PREFIX": next(PREFIXES)}
-    with gateway(TIDEGATE_MERGERS=MERGER, **shared) as a:
+    shared = {"redis": redis_bus.url, "redis_prefix": next(PREFIXES)}
+    with gateway(mergers=[MERGER], **shared) as a:
         put(a, "m", key=["/k"], merge=MERGER)
         publish(a, "m", {"k": 1})
         with gateway(**shared) as b:
