@@ -14,6 +14,7 @@ from typing import Self
 import psutil
 
 from dev import ROOT
+from tests.support.deadlines import HANGS_S
 
 LOOK_EVERY_S = 0.05
 
@@ -54,7 +55,7 @@ class Child:
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
 
-    def stop(self, number: signal.Signals, seconds: float = 30) -> int:
+    def stop(self, number: signal.Signals, seconds: float = HANGS_S) -> int:
         """Signal the whole group, as a terminal does; returns the exit code."""
         os.killpg(self._process.pid, number)
         return self._process.wait(seconds)

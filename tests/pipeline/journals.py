@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -209,28 +210,49 @@ def problem(status: int, code: str) -> Response:
     return JSONResponse(body, status, media_type="application/problem+json")
 
 
+class JournalServer:
+    """A running server; it answers from `state`, which each test replaces by an empty one."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self.state = Journals()
+        self.clear()
+
+    def clear(self) -> Journals:
+        """Forget all topics; requests that still wait for an answer keep the state before."""
+        self.state = Journals()
+        self.state.address = self._address
+        return self.state
+
+    def answers(self, name: str) -> Callable[[Request], Awaitable[Response]]:
+        """Return a handler that calls this method of the current state."""
+
+        async def answer(request: Request) -> Response:
+            answered: Response = await getattr(self.state, name)(request)
+            return answered
+
+        return answer
+
+
 @contextmanager
-def serving() -> Iterator[Journals]:
+def serving() -> Iterator[JournalServer]:
     """A server on a free port of this machine, stopped with the block."""
-    journals = Journals()
     path = "/v1/topics/{topic}"
-    app = Starlette(
-        routes=[
-            Route("/v1/topics", journals.listed),
-            Route(path + "/sow", journals.records),
-            Route(path, journals.put, methods=["PUT"]),
-            Route(path, journals.describe),
-            Route(path + "/messages", journals.read),
-            Route(path + "/messages", journals.stage, methods=["POST"]),
-            Route(path + "/commits", journals.commit, methods=["POST"]),
-        ]
-    )
-    config = uvicorn.Config(app, port=0, log_level="error", lifespan="off")
-    server = uvicorn.Server(config)
-    with config.bind_socket() as listener:
-        listener.listen()  # whoever connects before the server runs waits, and is not refused
+    with socket.create_server(("127.0.0.1", 0)) as listener:  # connections wait until it runs
         host, port = listener.getsockname()
-        journals.address = f"http://{host}:{port}"
+        journals = JournalServer(f"http://{host}:{port}")
+        app = Starlette(
+            routes=[
+                Route("/v1/topics", journals.answers("listed")),
+                Route(path + "/sow", journals.answers("records")),
+                Route(path, journals.answers("put"), methods=["PUT"]),
+                Route(path, journals.answers("describe")),
+                Route(path + "/messages", journals.answers("read")),
+                Route(path + "/messages", journals.answers("stage"), methods=["POST"]),
+                Route(path + "/commits", journals.answers("commit"), methods=["POST"]),
+            ]
+        )
+        server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off"))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
         try:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
+
+from pyspark.errors import StreamingQueryException
 
 from tidegate.pipeline.definitions.stream import read_definitions
 from tidegate.pipeline.streams.checkpoint import Checkpoint
@@ -21,6 +23,6 @@ def run_to_its_end(spark: SparkSession, path: Path) -> Stream:
     with Checkpoint(definition) as checkpoint:
         stream.start(spark, checkpoint, available_now=True)
         assert stream.query is not None
-        while stream.query.isActive:
-            time.sleep(0.02)
+        with suppress(StreamingQueryException):  # the caller asks the query
+            stream.query.awaitTermination()
     return stream

@@ -32,8 +32,8 @@ sink = {{topic = "ticks.1s"}}
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
-@pytest.mark.system
 def test_recorded_ticks_end_at_the_newest_of_each_key_with_nothing_doubled(tmp_path: Path) -> None:
     require_java()
     ticks = gzip.decompress(require_ticks().read_bytes()).splitlines()

@@ -38,8 +38,8 @@ def land(folder: Path) -> None:
         (folder / f"{number}.json").write_text(json.dumps(price))
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
-@pytest.mark.system
 def test_the_examples_do_what_they_say(spark: SparkSession, tmp_path: Path) -> None:
     land(tmp_path / "landing")
     with serving() as address, Gateway(address) as gateway:
@@ -64,8 +64,8 @@ def test_the_examples_do_what_they_say(spark: SparkSession, tmp_path: Path) -> N
     assert sorted((row.symbol, row.price) for row in rows) == [("A", 1.5), ("A", 2.5), ("B", 7.0)]
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
-@pytest.mark.system
 def test_recorded_files_are_conflated(spark: SparkSession, tmp_path: Path) -> None:
     lines = [{**price, "ts": at} for price, at in zip(PRICES, (0, 10, 20), strict=True)]
     (tmp_path / "day.ndjson").write_text("".join(json.dumps(line) + "\n" for line in lines))
@@ -75,8 +75,8 @@ def test_recorded_files_are_conflated(spark: SparkSession, tmp_path: Path) -> No
 
 
 @rule("publish-10")
+@pytest.mark.nightly
 @pytest.mark.spark
-@pytest.mark.system
 def test_a_driver_that_is_killed_between_two_commits_loses_and_doubles_nothing(
     journals: Journals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -57,8 +57,8 @@ def ran(spark: SparkSession, journals: Journals, folder: Path, name: str, redis:
     return path
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
-@pytest.mark.system
 @pytest.mark.parametrize(
     ("name", "given", "sink", "values"),
     [
@@ -97,8 +97,8 @@ def test_an_example_fills_its_topic(
     )
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
-@pytest.mark.system
 @pytest.mark.redis
 def test_the_example_of_redis_fills_its_topic(
     spark: SparkSession, journals: Journals, tmp_path: Path, redis_url: str
@@ -112,8 +112,8 @@ def test_the_example_of_redis_fills_its_topic(
     assert found == [{"orderId": 0, "n": 2}, {"orderId": 1, "n": 3}]
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
-@pytest.mark.system
 def test_the_example_without_a_gateway_fills_a_folder(
     spark: SparkSession, journals: Journals, tmp_path: Path
 ) -> None:

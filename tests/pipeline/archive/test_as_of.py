@@ -28,7 +28,6 @@ def folder(tmp_path: Path) -> TopicFolder:
 
 @rule("archive-6")
 @pytest.mark.spark
-@pytest.mark.system
 def test_spark_answers_as_a_gateway_would(spark: SparkSession, folder: TopicFolder) -> None:
     answers = {
         time_ms: sorted(

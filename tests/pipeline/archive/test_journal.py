@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import signal
-import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +20,7 @@ from starlette.responses import Response
 from tests.pipeline.archive.archives import archive, files, positions, row, unheard
 from tests.pipeline.archive.served import Served, gateway
 from tests.pipeline.children import Child
-from tests.pipeline.journals import Journals, serving
+from tests.pipeline.journals import Journals
 from tests.support.deadlines import HANGS_S
 from tests.support.rules import rule
 from tidegate.clients.answers import Journal
@@ -30,6 +29,7 @@ from tidegate.pipeline.archive import journal as journal_module
 from tidegate.pipeline.archive.archiving import Archiving
 from tidegate.pipeline.archive.folder import TopicFolder
 from tidegate.pipeline.archive.journal import JournalArguments, archive_topic, journal
+from tidegate.pipeline.command import command
 from tidegate.pipeline.errors import ArchiveUnusable, SourceLost, UsageInvalid
 from tidegate.pipeline.operations.shutdown import CutOff, Stop
 from tidegate.pipeline.operations.supervisor import RunOptions
@@ -65,7 +65,6 @@ def served() -> Iterator[Served]:
 
 @rule("archive-2")
 @pytest.mark.spark
-@pytest.mark.system
 def test_a_topic_is_archived_once_whatever_happens_in_between(
     spark: SparkSession, served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -109,10 +108,10 @@ def test_a_topic_is_archived_once_whatever_happens_in_between(
 
 
 @rule("archive-2")
+@pytest.mark.nightly
 @pytest.mark.spark
-@pytest.mark.system
 def test_a_kill_in_the_midst_of_a_batch_neither_loses_nor_doubles(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, journals: Journals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`kill -9` of the command while a task of its has read half of a batch."""
     messages, stands_at = 6_000, "e1-5000"
@@ -128,21 +127,20 @@ def test_a_kill_in_the_midst_of_a_batch_neither_loses_nor_doubles(
 
     monkeypatch.setattr(Journals, "read", held)
     folder = TopicFolder(tmp_path, "ticks")
-    with serving() as journals:
-        journals.topic("ticks", [b"%d" % n for n in range(messages)])
-        command = [sys.executable, "-P", "-m", "tidegate.pipeline", "journal", f"--to={tmp_path}"]
-        command += [f"--gateway={journals.address}", "--master=local[1]", "--", "ticks"]
-        with Child(command, tmp_path) as child:
-            child.await_until(standing.is_set, HANGS_S)
-            child.kill()
-        assert positions(folder) == []
-        archive_topic(arguments(tmp_path, journals.address), Stop(), unheard, spark)
+    journals.topic("ticks", [b"%d" % n for n in range(messages)])
+    words = [sys.executable, "-P", "-m", "tidegate.pipeline", "journal", f"--to={tmp_path}"]
+    words += [f"--gateway={journals.address}", "--master=local[1]", "--", "ticks"]
+    with Child(words, tmp_path) as child:
+        child.await_until(standing.is_set, HANGS_S)
+        child.kill()
+    assert positions(folder) == []
+    archive_topic(arguments(tmp_path, journals.address), Stop(), unheard, spark)
     assert positions(folder) == [*range(1, messages + 1)]
 
 
 @rule("archive-2", "pipeline-9")
+@pytest.mark.nightly
 @pytest.mark.spark
-@pytest.mark.system
 def test_an_archiver_survives_failures_and_another_epoch_of_its_topic(
     spark: SparkSession, served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -205,8 +203,8 @@ def plainly_read(spark: SparkSession, archive_folder: Path) -> None:
     assert all(line.time_ms > 0 for line in lines)
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
-@pytest.mark.system
 def test_lost_messages_are_an_error_and_never_skipped(
     spark: SparkSession, served: Served, tmp_path: Path
 ) -> None:
@@ -259,12 +257,12 @@ def test_a_wrong_argument_is_one_sentence(
 def test_an_outage_is_reported_before_spark_is_started(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidegate.pipeline.connection.PATIENCE_S", 1.0)
+    monkeypatch.setattr("tidegate.pipeline.connection.PATIENCE_S", 0.1)
     assert journal(arguments(tmp_path)) == 3
     out, err = capsys.readouterr()
     first, last = err.splitlines()
     assert first.startswith("tidegate: cannot reach the gateway at http://127.0.0.1:1: ")
-    assert first.endswith("; trying again for 1 s")
+    assert first.endswith("; trying again for 0 s")
     assert last.startswith("tidegate: cannot reach the gateway")
     assert out == ""
 
@@ -310,11 +308,6 @@ def test_a_second_archiver_is_refused_before_spark_is_started(
     assert "another process writes this archive" in capsys.readouterr().err
 
 
-def test_the_command_knows_its_arguments() -> None:
-    command = [sys.executable, "-P", "-m", "tidegate.pipeline", "journal", "--to=x", "--", "a/b"]
-    ended = subprocess.run(command, capture_output=True, text=True, cwd=journal_root())
-    assert (ended.returncode, ended.stderr) == (2, "tidegate: 'a/b' is not the name of a topic\n")
-
-
-def journal_root() -> Path:
-    return Path(journal_module.__file__).parents[2]
+def test_the_command_knows_its_arguments(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(["journal", "--to=x", "--", "a/b"]) == 2
+    assert capsys.readouterr().err == "tidegate: 'a/b' is not the name of a topic\n"

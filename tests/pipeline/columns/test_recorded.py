@@ -71,8 +71,8 @@ def test_a_shared_case_with_filter_reducers_and_removals(spark: SparkSession, pa
     assert rows(conflate_recorded(frame_of(spark, messages, 1), asked)) == expected
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
-@pytest.mark.system
 @pytest.mark.parametrize("pace", Pace)
 def test_a_slice_of_the_recorded_ticks(spark: SparkSession, tmp_path: Path, pace: Pace) -> None:
     with gzip.open(require_ticks()) as ticks:

@@ -218,8 +218,8 @@ def test_processing_time_is_the_engine_that_is_given_batches(
     assert [sorted(each, key=str) for each in found] == [sorted(each, key=str) for each in expected]
 
 
+@pytest.mark.nightly
 @rule("pipeline-2", "pipeline-3", "pipeline-4")
-@pytest.mark.system
 @pytest.mark.parametrize("pace", Pace)
 def test_recorded_ticks_with_a_filter_reducers_removals_and_late_ones(pace: Pace) -> None:
     with gzip.open(require_ticks()) as ticks:

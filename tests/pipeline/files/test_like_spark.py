@@ -106,6 +106,7 @@ def columns(chance: Chance) -> dict[str, pa.Array]:
     return made | {"dictionary": texts.dictionary_encode(), "nulls": pa.nulls(ROWS, pa.int64())}
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 @rule("pipeline-7")
 def test_rows_are_the_objects_that_spark_makes(spark: SparkSession, tmp_path: Path) -> None:
@@ -174,6 +175,7 @@ def moment(chance: Chance) -> str:
     return text + (chance.choice(["", " "]) + chance.choice(ZONES) if chance.random() < 0.6 else "")
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 @rule("pipeline-7")
 @pytest.mark.parametrize(
@@ -211,6 +213,7 @@ def test_cells_are_the_values_that_spark_reads(
         assert differing == []
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 @rule("pipeline-7")
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", " ", "|", "§"])

@@ -50,13 +50,22 @@ def elsewhere(folder: Path, sent: bytes, *, has_it: bool) -> subprocess.Complete
     )
 
 
-@pytest.mark.parametrize("traveller", SENT_TO_EXECUTORS, ids=lambda it: type(it).__name__)
+@pytest.mark.system
+@pytest.mark.parametrize(
+    "traveller",
+    [
+        SENT_TO_EXECUTORS[0],
+        *(pytest.param(it, marks=pytest.mark.nightly) for it in SENT_TO_EXECUTORS[1:]),
+    ],
+    ids=lambda it: type(it).__name__,
+)
 def test_what_an_executor_lacks_is_one_sentence(tmp_path: Path, traveller: object) -> None:
     said = elsewhere(tmp_path, packed(traveller), has_it=False).stderr.splitlines()[-1]
     assert said.startswith("RuntimeError: the Python of executor ")
     assert SENTENCE in said
 
 
+@pytest.mark.system
 def test_where_it_is_there_it_arrives_as_it_was(tmp_path: Path) -> None:
     there = elsewhere(tmp_path, packed(SENT_TO_EXECUTORS[1]), has_it=True)
     assert there.stdout == "JournalReader\n", there.stderr
@@ -66,8 +75,8 @@ def test_where_it_is_there_it_arrives_as_it_was(tmp_path: Path) -> None:
         assert vars(arrived).get("_options") == vars(traveller).get("_options")
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
-@pytest.mark.system
 def test_a_spark_whose_tasks_lack_it_says_so(journals: Journals, tmp_path: Path) -> None:
     """Whatever Spark takes along: what it packs beside a reader was once not ours to unpack."""
     require_java()

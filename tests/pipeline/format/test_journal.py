@@ -57,7 +57,7 @@ def test_the_address_says_where_it_is_read(address: str, kind: type) -> None:
 Rows = list[dict[str, Any]]
 
 
-@pytest.fixture(scope="module", params=["redis", "valkey"])
+@pytest.fixture(scope="module", params=["redis", pytest.param("valkey", marks=pytest.mark.nightly)])
 def bus(request: pytest.FixtureRequest) -> Iterator[BusServer]:
     with bus_server(request.param) as running:
         yield running

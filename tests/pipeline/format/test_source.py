@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-pytestmark = [pytest.mark.spark, pytest.mark.system]
+pytestmark = pytest.mark.spark
 
 LINES = [b'{"n":%d}' % at for at in range(1, 11)]
 
@@ -34,6 +34,7 @@ def test_a_topic_is_read_as_a_frame(spark: SparkSession, journals: Journals) -> 
     assert sorted(row.offset for row in sharded.collect()) == list(range(1, 13))
 
 
+@pytest.mark.nightly
 def test_columns_are_not_asked_for(spark: SparkSession, journals: Journals) -> None:
     journals.topic("t", LINES)
     read = spark.read.format("tidegate").option("gateway", journals.address).option("topic", "t")
@@ -102,6 +103,7 @@ def test_a_frame_is_written_in_one_step_in_its_order(
     assert journals.topics["made"].definition["key"] == ["/id"]
 
 
+@pytest.mark.nightly
 def test_rows_that_cannot_be_written_are_an_error_in_words(
     spark: SparkSession, journals: Journals
 ) -> None:

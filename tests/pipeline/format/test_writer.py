@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import Any
 
@@ -10,8 +9,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import LongType, StringType, StructType
 
+from tests.pipeline.archive.served import gateway
 from tests.pipeline.journals import Journals
-from tests.support.gateways import running_gateway
 from tests.support.rules import rule
 from tidegate.pipeline import connection
 from tidegate.pipeline.connection import body_of
@@ -114,34 +113,34 @@ def test_nothing_is_overwritten(journals: Journals) -> None:
 
 
 @rule("publish-10")
-async def test_a_batch_above_a_commit_is_refused_whole() -> None:
+def test_a_batch_above_a_commit_is_refused_whole() -> None:
     """Nothing of it is published, and its number stays free."""
-    async with running_gateway(topic_keys_max=2, request_messages_max=2) as running:
-        await running.topic("t")
-        options = WriteOptions(running.address, "t")
+    with gateway(topic_keys_max=2, request_messages_max=2) as served:
+        served.define("t", key=["/k"])
+        options = WriteOptions(served.address, "t")
         pages = [rows('{"k":1}', '{"k":2}'), rows('{"k":1}')]
-        parts = [await asyncio.to_thread(stage_rows, options, "p", [page]) for page in pages]
+        parts = [stage_rows(options, "p", [page]) for page in pages]
         with pytest.raises(GatewayRefused, match="A commit has at most 2 messages"):
-            await asyncio.to_thread(commit_stages, options, parts, 1, 0)
-        assert await running.sow("t") == []
-        assert await asyncio.to_thread(commit_stages, options, parts[:1], 1, 0)
-        assert not await asyncio.to_thread(commit_stages, options, parts[:1], 1, 0)
-        assert await running.sow("t") == [{"k": 1}, {"k": 2}]
+            commit_stages(options, parts, 1, 0)
+        assert served.records("t") == {}
+        assert commit_stages(options, parts[:1], 1, 0)
+        assert not commit_stages(options, parts[:1], 1, 0)
+        assert served.records("t") == {"[1]": {"k": 1}, "[2]": {"k": 2}}
 
 
 @rule("publish-9")
-async def test_a_key_that_is_not_the_values_is_refused() -> None:
-    async with running_gateway() as running:
-        await running.topic("t")
-        options = WriteOptions(running.address, "t")
+def test_a_key_that_is_not_the_values_is_refused() -> None:
+    with gateway() as served:
+        served.define("t", key=["/k"])
+        options = WriteOptions(served.address, "t")
         columns = {"value": ['{"k":5}'], "key": ["[6]"]}
         page = pa.RecordBatch.from_pydict(columns)
         with pytest.raises(GatewayRefused, match="key-invalid"):
-            await asyncio.to_thread(stage_rows, options, "p", [page])
+            stage_rows(options, "p", [page])
         page = pa.RecordBatch.from_pydict({**columns, "key": ["[5]"]})
-        part = await asyncio.to_thread(stage_rows, options, "p", [page])
-        assert await asyncio.to_thread(commit_stages, options, [part], 1, 0)
-        assert await running.sow("t") == [{"k": 5}]
+        part = stage_rows(options, "p", [page])
+        assert commit_stages(options, [part], 1, 0)
+        assert served.records("t") == {"[5]": {"k": 5}}
 
 
 def test_rows_go_to_stages_in_their_order(

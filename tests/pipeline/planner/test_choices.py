@@ -126,8 +126,8 @@ def test_an_archive_brings_its_own_times_or_is_refused() -> None:
         list(cut_blocks(iter([history([b'{"a":1}'])]), question))
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
-@pytest.mark.system
 def test_recorded_ticks_are_counted_as_by_a_loop_and_read_once(spark: SparkSession) -> None:
     path = require_ticks()
     specs = (KeySpec.of(["/tickerId"]), KeySpec.of(["/tickerId", "/exchange", "/type"]))

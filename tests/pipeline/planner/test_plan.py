@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import gzip
 import json
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.commands import run
-from tests.support.outside import require_java
+from tests.support.commands import call
 from tidegate.keys.spec import KeySpec
 from tidegate.pipeline.columns.history import read_history
 from tidegate.pipeline.errors import HistoryInvalid, HistoryUnreadable, StreamFailed
 from tidegate.pipeline.intervals import Pace
+from tidegate.pipeline.planner import plan as module
 from tidegate.pipeline.planner.choices import Question, add_tallies, tally_choices
 from tidegate.pipeline.planner.plan import PlanArguments, _history_error, plan
 
@@ -76,17 +77,17 @@ def test_an_error_of_spark_is_a_sentence(said: str, kind: type[Exception]) -> No
 
 
 @pytest.mark.spark
-@pytest.mark.system
-def test_the_command_answers_with_json_and_charts(tmp_path: Path) -> None:
-    require_java()
+def test_the_command_answers_with_json_and_charts(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "spark_session", lambda master: nullcontext(spark))
     first = b"".join(b'{"a":%d,"ts":%d}\n' % (n % 2, n * 10) for n in range(300))
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "1.ndjson.gz").write_bytes(gzip.compress(first))
     (tmp_path / "in" / "2.ndjson").write_bytes(b'\n{"a":1,"ts":3000}\n')
     asked = ["--key", "/a", "--interval", "100ms,1s", "--pace", "batch", "--time-field", "/ts"]
-    command = ["pipeline", "plan", str(tmp_path / "in"), *asked, "--master", "local[1]"]
     charts = ["--chart", str(tmp_path / "a.svg"), "--chart", str(tmp_path / "a.png")]
-    ended = run(*command, "--json", *charts)
+    ended = call("pipeline", "plan", str(tmp_path / "in"), *asked, "--json", *charts)
     assert ended.code == 0, ended.err
     answer = json.loads(ended.out)
     # 100 ms hold ten messages of 2 keys; the last message of all stands alone.

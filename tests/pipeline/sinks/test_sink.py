@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from tidegate.pipeline.columns.rows import SENT, arrow_schema
+from tidegate.pipeline.sinks import sink as module
 from tidegate.pipeline.sinks.sink import Batch, DeadLetterFile, DeadLetters, wait_until
 
 
@@ -23,11 +25,13 @@ def test_labels_of_batches_sort_in_the_order_of_batches() -> None:
     assert labels[-2:] == ["000000010", "000000010_end"]
 
 
-def test_a_moment_is_waited_for_if_it_is_not_over() -> None:
-    moment_s = time.monotonic() + 0.05
-    assert wait_until(moment_s) > 0
-    assert time.monotonic() >= moment_s
-    assert wait_until(moment_s) == 0
+def test_a_moment_is_waited_for_if_it_is_not_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    slept_s: list[float] = []
+    clock = SimpleNamespace(monotonic=lambda: 100.0 + sum(slept_s), sleep=slept_s.append)
+    monkeypatch.setattr(module, "time", clock)
+    assert wait_until(107.0) == 7
+    assert wait_until(107.0) == wait_until(50.0) == 0
+    assert slept_s == [7, 0, 0]
 
 
 BATCH = Batch(7, 1, "q")

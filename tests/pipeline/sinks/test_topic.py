@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,8 +15,14 @@ from tidegate.pipeline import connection
 from tidegate.pipeline.columns.rows import SENT, arrow_schema
 from tidegate.pipeline.connection import gateway_at
 from tidegate.pipeline.errors import GatewayRefused
+from tidegate.pipeline.sinks import topic as module
 from tidegate.pipeline.sinks.sink import Batch, BatchResult, DeadLetters, Report
-from tidegate.pipeline.sinks.topic import ExistingRecords, Staging, TopicWriter
+from tidegate.pipeline.sinks.topic import (
+    STAGED_AHEAD_S_MAX,
+    ExistingRecords,
+    Staging,
+    TopicWriter,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -185,9 +190,15 @@ def test_the_tasks_of_spark_stage_and_the_driver_commits_when_it_is_time(
     topic = journals.topic("newest")
     rows = spark.createDataFrame(winners(40).to_pylist(), SENT).repartition(5)
     writer = writer_to(journals, tmp_path)
-    not_before_s = time.monotonic() + 0.5
-    result = writer.write(rows, Batch(0, 1, "0a", not_before_s))
-    assert result.sent_at_s >= not_before_s
+    waits: list[tuple[float, int, int]] = []
+
+    def wait_until(moment_s: float) -> float:
+        waits.append((moment_s, len(topic.stages), len(topic.values)))
+        return 0.0
+
+    monkeypatch.setattr(module, "wait_until", wait_until)
+    result = writer.write(rows, Batch(0, 1, "0a", not_before_s=9_000.0))
+    assert waits == [(9_000.0 - STAGED_AHEAD_S_MAX, 0, 0), (9_000.0, 1, 0)]
     assert (result.messages, result.published) == (80, 40)
     assert topic.values == [b"%d" % at for at in range(40)]
     assert writer.write(rows.repartition(2), batch(0)).repeated == 40

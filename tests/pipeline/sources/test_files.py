@@ -40,6 +40,7 @@ def parquet(folder: Path) -> FilesSource:
     return FilesSource(str(folder / "*.parquet"), format=FileFormat.PARQUET)
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 @rule("pipeline-6")
 def test_files_sort_by_time_then_name(spark: SparkSession, tmp_path: Path) -> None:
@@ -73,6 +74,7 @@ def test_rows_of_csv_are_objects_of_texts_named_by_the_header(
     ]
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 @rule("pipeline-7")
 def test_a_schema_gives_the_columns_of_csv_their_types(spark: SparkSession, tmp_path: Path) -> None:
@@ -88,6 +90,7 @@ def test_a_schema_gives_the_columns_of_csv_their_types(spark: SparkSession, tmp_
     ]
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 @rule("pipeline-7")
 def test_a_bad_line_of_csv_is_refused_unchanged(spark: SparkSession, tmp_path: Path) -> None:
@@ -115,6 +118,7 @@ def test_a_bad_line_of_csv_is_refused_unchanged(spark: SparkSession, tmp_path: P
     ]
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 @rule("pipeline-7")
 def test_a_file_with_another_header_ends_the_stream(spark: SparkSession, tmp_path: Path) -> None:
@@ -128,6 +132,7 @@ def test_a_file_with_another_header_ends_the_stream(spark: SparkSession, tmp_pat
     assert not failure.may_pass
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 @pytest.mark.parametrize("name", ["l.ndjson", "l.csv.gz", "l (1).parquet"])
 def test_a_path_may_be_that_of_one_file(spark: SparkSession, tmp_path: Path, name: str) -> None:
@@ -143,6 +148,7 @@ def test_a_path_may_be_that_of_one_file(spark: SparkSession, tmp_path: Path, nam
     assert bodies(drained(read_files(spark, source))) == ['{"k":"1"}']
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 def test_folders_may_name_columns(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "day=7").mkdir()
@@ -189,6 +195,7 @@ def test_a_row_of_parquet_is_its_value_or_an_object_of_its_columns(
     assert bodies(rows) == ['{"k":1,"price":0.5}', '{"k":2}']
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 @rule("pipeline-7")
 def test_a_number_that_json_has_not_refuses_its_row(spark: SparkSession, tmp_path: Path) -> None:
@@ -203,7 +210,14 @@ def test_a_number_that_json_has_not_refuses_its_row(spark: SparkSession, tmp_pat
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("file_format", FileFormat)
+@pytest.mark.parametrize(
+    "file_format",
+    [
+        FileFormat.CSV,
+        pytest.param(FileFormat.NDJSON, marks=pytest.mark.nightly),
+        pytest.param(FileFormat.PARQUET, marks=pytest.mark.nightly),
+    ],
+)
 def test_spark_hands_on_what_only_it_can_reach(
     spark: SparkSession, tmp_path: Path, file_format: FileFormat
 ) -> None:

@@ -137,8 +137,8 @@ def check_sentence() -> None:
 
 
 @rule("pipeline-6")
+@pytest.mark.nightly
 @pytest.mark.spark
-@pytest.mark.system
 def test_messages_are_in_order_of_their_partition_until_kafka_has_lost_some(
     spark: SparkSession, broker: Broker | None, connector: Path | None, tmp_path: Path
 ) -> None:
@@ -177,8 +177,8 @@ def test_messages_are_in_order_of_their_partition_until_kafka_has_lost_some(
     assert str(said).startswith("s: Kafka no longer holds messages that were still to be read")
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
-@pytest.mark.system
 def test_a_definition_file_brings_the_newest_of_each_key_from_kafka_to_a_topic(
     journals: Journals, broker: Broker | None, connector: Path | None, tmp_path: Path
 ) -> None:
@@ -260,7 +260,7 @@ def test_an_ivy_that_hangs_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> Non
         fetch_jars(MODULES)
 
 
-@pytest.mark.system
+@pytest.mark.nightly
 def test_sparks_own_ivy_says_what_is_not_there() -> None:
     """Whether a repository answers or none can be reached."""
     require_java()
@@ -268,8 +268,8 @@ def test_sparks_own_ivy_says_what_is_not_there() -> None:
         fetch_jars(["org.example:no-such-package:1.0"])
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
-@pytest.mark.system
 def test_the_command_of_the_page_publishes_what_kafka_gets(
     broker: Broker | None, tmp_path: Path
 ) -> None:

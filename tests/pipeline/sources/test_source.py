@@ -48,6 +48,7 @@ def definition(tmp_path: Path) -> StreamDefinition:
     return read_definitions(written(tmp_path, GOOD))[0]
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 @pytest.mark.parametrize(
     "source",
@@ -88,6 +89,7 @@ def test_only_kafka_needs_jars_and_its_one_connector_is_had_once(
         jars_of([kafka, replace(definition, source=KAFKA)])
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 def test_a_topics_messages_are_one_piece_in_order_of_their_positions(
     spark: SparkSession, journals: Journals
@@ -148,6 +150,7 @@ def test_what_a_row_says_is_its_numbers_doing(spark: SparkSession) -> None:
     assert all(100 <= record["price"] < 110 for record in records)
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 def test_rows_come_as_fast_as_the_source_says(spark: SparkSession) -> None:
     frame = read_rate(spark, SOURCE)

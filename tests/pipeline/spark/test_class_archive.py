@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import psutil
 import pytest
 
-from tests.support.outside import require
+from tests.support.commands import environment, run
+from tests.support.deadlines import HANGS_S
+from tests.support.outside import require_java
 from tidegate.pipeline.command import command
 from tidegate.pipeline.spark import class_archive as module
 from tidegate.pipeline.spark import jvm, session
-from tidegate.pipeline.spark.jvm import class_archive
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -71,7 +73,7 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(
 
 
 @pytest.mark.spark
-def test_local_spark_maps_it_and_its_workers_import_no_zip(spark: SparkSession) -> None:
+def test_workers_of_local_spark_import_no_zip(spark: SparkSession) -> None:
     def package(_: int) -> str | None:
         import pyspark
 
@@ -80,9 +82,29 @@ def test_local_spark_maps_it_and_its_workers_import_no_zip(spark: SparkSession) 
     [path] = spark.sparkContext.parallelize([1], 1).map(package).collect()
     assert path is not None
     assert Path(path).is_file()  # not in an archive of sources, which Python compiles each time
-    archive = class_archive()
-    made = archive is not None and archive.exists()
-    require(made, "no archive of Java's classes: .venv/bin/tidegate pipeline prepare")
+
+
+WITH_ARCHIVE = """\
+import psutil
+from tidegate.pipeline.spark.jvm import class_archive
+from tidegate.pipeline.spark.session import spark_session
+with spark_session("local[1]"):
     javas = [each for each in psutil.Process().children(recursive=True) if each.name() == "java"]
-    mapped = {mapping.path for java in javas for mapping in java.memory_maps()}
-    assert str(archive) in mapped
+    print(str(class_archive()) in {each.path for java in javas for each in java.memory_maps()})
+"""
+
+
+@pytest.mark.nightly
+@pytest.mark.spark
+def test_local_spark_maps_what_the_command_prepares(tmp_path: Path) -> None:
+    require_java()
+    prepared = run("pipeline", "prepare", XDG_CACHE_HOME=str(tmp_path))
+    assert prepared.code == 0, prepared.err
+    shown = subprocess.run(
+        [sys.executable, "-c", WITH_ARCHIVE],
+        env={**environment(), "XDG_CACHE_HOME": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=HANGS_S,
+    )
+    assert shown.stdout == "True\n"

@@ -41,8 +41,8 @@ sink = {{topic = "from-files"}}
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
-@pytest.mark.system
 def test_a_definition_file_runs_on_a_cluster(journals: Journals, tmp_path: Path) -> None:
     require_java()
     records = [b'{"k":%d,"n":%d}' % (n * 7 % KEYS, n) for n in range(RECORDS)]
@@ -78,6 +78,7 @@ def newest_in_order(records: list[bytes]) -> list[bytes]:
     return records[-KEYS:]
 
 
+@pytest.mark.system
 def test_our_code_can_be_imported_from_what_is_sent(tmp_path: Path) -> None:
     packed = pack_ours(tmp_path / "ours.zip")
     code = (

@@ -23,6 +23,8 @@ from tidegate.pipeline.spark.jvm import (
     require_java,
 )
 
+pytestmark = pytest.mark.system  # a shell stands in for Java
+
 REPORTS_PORT = """
 printf '\\0\\0\\022\\147\\0\\0\\0\\003abc' > "$_PYSPARK_DRIVER_CONN_INFO_PATH.part"
 mv "$_PYSPARK_DRIVER_CONN_INFO_PATH.part" "$_PYSPARK_DRIVER_CONN_INFO_PATH"

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-import time
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.errors import StreamingQueryException
 
 from tests.pipeline.columns.test_conflation import (
     REDUCERS,
@@ -131,11 +132,8 @@ class FileStream:
         with Checkpoint(self.definition) as checkpoint:
             found.start(self._spark, checkpoint, available_now=True)
             assert found.query is not None
-            try:
-                while found.query.isActive:
-                    time.sleep(0.02)
-            finally:
-                found.query.stop()
+            with suppress(StreamingQueryException):  # the caller asks the query
+                found.query.awaitTermination()
             if to_the_end:
                 found.end()
         return found
@@ -163,8 +161,7 @@ EVENT = f'oof = true\ntime = {{field = "/t", watermark = "{LATENESS_MS}ms"}}'
 
 @pytest.mark.spark
 @rule("pipeline-1", "pipeline-3", "pipeline-4", "pipeline-5")
-@pytest.mark.system
-@pytest.mark.parametrize("pace", Pace)
+@pytest.mark.parametrize("pace", [Pace.KEY, pytest.param(Pace.BATCH, marks=pytest.mark.nightly)])
 def test_event_time_whatever_the_batches_are(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pace: Pace
 ) -> None:
@@ -183,14 +180,13 @@ def test_event_time_whatever_the_batches_are(
 
 @pytest.mark.spark
 @rule("pipeline-1", "pipeline-3", "pipeline-4", "pipeline-5")
-@pytest.mark.system
 @pytest.mark.parametrize(
     ("pace", "more", "plan"),
     [
-        (Pace.BATCH, (), PlanKind.LATEST),
-        (Pace.BATCH, (OOF,), PlanKind.HELD),
         (Pace.KEY, (OOF,), PlanKind.HELD),
-        (Pace.BATCH, (MERGE,), PlanKind.HELD),
+        pytest.param(Pace.BATCH, (), PlanKind.LATEST, marks=pytest.mark.nightly),
+        pytest.param(Pace.BATCH, (OOF,), PlanKind.HELD, marks=pytest.mark.nightly),
+        pytest.param(Pace.BATCH, (MERGE,), PlanKind.HELD, marks=pytest.mark.nightly),
     ],
 )
 def test_processing_time_by_the_log_of_spark(
@@ -222,12 +218,12 @@ def test_processing_time_by_the_log_of_spark(
     assert [sorted(rows, key=str) for rows in found] == [sorted(rows, key=str) for rows in expected]
 
 
-@pytest.mark.spark
 @rule("pipeline-1", "pipeline-3", "pipeline-4", "pipeline-5")
 @pytest.mark.parametrize("is_elsewhere", [False, True])
 def test_removals_are_sent_by_the_key_of_their_topic(
-    spark: SparkSession, tmp_path: Path, journals: Journals, is_elsewhere: bool
+    tmp_path: Path, journals: Journals, is_elsewhere: bool
 ) -> None:
+    spark = cast("SparkSession", None)  # it is refused before Spark is asked
     journals.topic("raw", key=["/k", "/x"])
     path = tmp_path / "s.toml"
     own = "http://127.0.0.1:1" if is_elsewhere else journals.address
@@ -243,7 +239,6 @@ def test_removals_are_sent_by_the_key_of_their_topic(
 
 @pytest.mark.spark
 @rule("pipeline-1", "pipeline-3", "pipeline-4", "pipeline-5")
-@pytest.mark.system
 def test_an_interrupted_end_is_continued_and_a_loss_is_an_error(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -272,7 +267,7 @@ def test_an_interrupted_end_is_continued_and_a_loss_is_an_error(
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("tasks", [1, 2])
+@pytest.mark.parametrize("tasks", [pytest.param(1, marks=pytest.mark.nightly), 2])
 def test_spark_agrees_with_one_pass_and_shuffles_only_winners(
     spark: SparkSession, tasks: int
 ) -> None:

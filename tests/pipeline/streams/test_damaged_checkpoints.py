@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.faults.setups.gateway import CannotRun, small_disk
-from tests.pipeline.journals import Journals, Topic
+from tests.pipeline.journals import Journals, JournalServer, Topic
 from tests.support.outside import require
 from tests.support.rules import rule
 from tidegate.pipeline.definitions.stream import read_definitions
@@ -25,7 +25,7 @@ from tidegate.pipeline.streams.stream import Stream
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.system]
+pytestmark = [pytest.mark.nightly, pytest.mark.spark]
 
 BEFORE, AFTER, A_BATCH = 90, 30, 30
 SOURCES = {
@@ -85,22 +85,18 @@ class CheckpointedStream:
 
 @pytest.fixture(scope="module")
 def recorded(
-    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+    spark: SparkSession, journal_server: JournalServer, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, tuple[CheckpointedStream, dict[str, Topic]]]:
     """For each kind of source a folder whose stream has done three batches, and the topics then."""
-    from tests.pipeline.journals import serving
-
     made = {}
     for kind in SOURCES:
-        with serving() as journals:
-            landing = tmp_path_factory.mktemp("landing")
-            copied = CheckpointedStream(
-                spark, journals, tmp_path_factory.mktemp(kind), landing, kind
-            )
-            copied.publish(0, BEFORE)
-            assert copied.run() is None
-            assert copied.sunk() == list(range(BEFORE))
-            made[kind] = (copied, journals.topics)
+        journals = journal_server.clear()
+        landing = tmp_path_factory.mktemp("landing")
+        copied = CheckpointedStream(spark, journals, tmp_path_factory.mktemp(kind), landing, kind)
+        copied.publish(0, BEFORE)
+        assert copied.run() is None
+        assert copied.sunk() == list(range(BEFORE))
+        made[kind] = (copied, journals.topics)
     return made
 
 
@@ -108,9 +104,9 @@ def recorded(
 def copied(
     request: pytest.FixtureRequest,
     spark: SparkSession,
+    recorded: dict[str, tuple[CheckpointedStream, dict[str, Topic]]],
     journals: Journals,
     tmp_path: Path,
-    recorded: dict[str, tuple[CheckpointedStream, dict[str, Topic]]],
 ) -> Iterator[CheckpointedStream]:
     """A copy of one that has done three batches; then more was published."""
     kind = getattr(request, "param", "topic")

@@ -19,7 +19,7 @@ from tidegate.pipeline.streams.stream import Stream
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.nightly, pytest.mark.spark]
 
 HUGE, HUGE_KEYS = 1_000_000, 1_000
 
@@ -112,7 +112,6 @@ def test_messages_that_come_again_or_late_are_messages_as_any(
     assert ran(spark, journals, tmp_path).totals.published == 0
 
 
-@pytest.mark.system
 def test_a_million_rows_are_a_batch(
     spark: SparkSession, journals: Journals, tmp_path: Path
 ) -> None:

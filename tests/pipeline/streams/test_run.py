@@ -45,7 +45,6 @@ sink = {{topic = "newest"}}
 
 
 @pytest.mark.spark
-@pytest.mark.system
 def test_a_kill_between_the_sinks_commit_and_sparks_neither_loses_nor_doubles(
     journals: Journals, tmp_path: Path
 ) -> None:

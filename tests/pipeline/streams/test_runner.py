@@ -131,7 +131,7 @@ def test_a_first_start_says_at_once_which_server_is_out(
     sink: str | None,
     out: str,
 ) -> None:
-    monkeypatch.setattr(connection, "PATIENCE_S", 0.3)
+    monkeypatch.setattr(connection, "PATIENCE_S", 0.05)
     monkeypatch.setattr(module, "spark_session", lambda master, jars: nullcontext())
     said: list[str] = []
     path = None if source is None or sink is None else without_servers(tmp_path, source, sink)
@@ -155,9 +155,27 @@ def test_a_new_start_does_not_wait_for_a_gateway_that_is_out(tmp_path: Path) -> 
     assert "; it is started again in " in said[0]
 
 
-@rule("pipeline-12", "pipeline-13", "pipeline-14")
+@rule("pipeline-12", "pipeline-13")
 @pytest.mark.spark
-@pytest.mark.system
+def test_a_declared_topic_is_filled_from_the_records_on(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with gateway() as served:
+        served.define("px", key=["/id"], history={"messages": 3})
+        served.publish("px", *(order(f"o{at}", "EU" if at % 2 else "US", at) for at in range(9)))
+        served.remove("px", '["o3"]')
+        declare(served, "plain", PLAIN)
+        with running(monkeypatch, spark, served.address, tmp_path):
+            await_twins(served, "plain")
+            assert len(served.records("plain")) == 7
+            served.publish("px", order("o1", "US", 0), order("n", "AP", 1))
+            await_until(lambda: '["n"]' in served.records("plain"))
+            await_twins(served, "plain")
+
+
+@rule("pipeline-12", "pipeline-13", "pipeline-14")
+@pytest.mark.nightly
+@pytest.mark.spark
 def test_declared_topics_have_at_rest_what_the_gateways_own_have(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -18,6 +18,7 @@ from tidegate.app.definitions.fields import TopicSource
 from tidegate.pipeline.definitions.stream import read_definitions
 from tidegate.pipeline.errors import CheckpointMismatch, StreamFailed, from_spark
 from tidegate.pipeline.operations.status import Totals
+from tidegate.pipeline.streams.checkpoint import Checkpoint
 from tidegate.pipeline.streams.stream import (
     BATCHES_KEPT,
     BETWEEN_S_MAX,
@@ -37,12 +38,16 @@ TOPIC = 'source = {kind = "tidegate", topic = "raw"}\nrows_per_batch = 40'
 
 def ran(spark: SparkSession, journals: Journals, folder: Path, source: str) -> Stream:
     """The stream of a definition, run until all that was there is read."""
+    return run_to_its_end(spark, written(journals, folder, source))
+
+
+def written(journals: Journals, folder: Path, source: str) -> Path:
     path = folder / "s.toml"
     path.write_text(
         f'gateway = "{journals.address}"\n[pipeline.s]\nkey = ["/k"]\ninterval = "1s"\n'
         f'sink = {{topic = "newest"}}\n{source}\n'
     )
-    return run_to_its_end(spark, path)
+    return path
 
 
 def records(low: int, high: int, keys: int = 7) -> list[bytes]:
@@ -105,6 +110,7 @@ def test_a_batch_that_was_published_but_not_noted_is_not_doubled(
     assert newest_by_key(sink.values, "k") == newest_by_key(journals.topics["raw"].values, "k")
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 def test_a_stream_with_a_new_checkpoint_is_another_producer(
     spark: SparkSession, journals: Journals, tmp_path: Path
@@ -115,18 +121,22 @@ def test_a_stream_with_a_new_checkpoint_is_another_producer(
     assert ran(spark, journals, tmp_path, TOPIC).totals == Totals(1, 10, 7, 0, 0)
 
 
-@pytest.mark.spark
 def test_a_sink_that_was_made_again_is_not_filled_from_the_middle(
-    spark: SparkSession, journals: Journals, tmp_path: Path
+    journals: Journals, tmp_path: Path
 ) -> None:
-    journals.topic("raw", records(0, 10))
-    ran(spark, journals, tmp_path, TOPIC)
-    del journals.topics["newest"]
+    spark = cast("SparkSession", None)  # it is refused before a query starts
+    [definition] = read_definitions(written(journals, tmp_path, TOPIC))
+    with Checkpoint(definition) as checkpoint:
+        checkpoint.require_sink("e1")
     journals.topic("newest", key=["/k"]).epoch = "e2"
-    with pytest.raises(CheckpointMismatch, match="another epoch of topic newest"):
-        ran(spark, journals, tmp_path, TOPIC)
+    with (
+        Checkpoint(definition) as checkpoint,
+        pytest.raises(CheckpointMismatch, match="another epoch of topic newest"),
+    ):
+        Stream(definition).start(spark, checkpoint, available_now=True)
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 def test_another_epoch_of_the_source_ends_the_stream_with_a_sentence(
     spark: SparkSession, journals: Journals, tmp_path: Path
@@ -162,7 +172,6 @@ as = "/o"
 """
 
 
-@pytest.mark.spark
 @pytest.mark.parametrize(
     ("asked", "more"),
     [
@@ -192,7 +201,6 @@ def test_a_sink_topic_says_how_it_is_made_of_its_source(
     assert {name: taken[name] for name in asked_of_gateway} == asked_of_gateway
 
 
-@pytest.mark.spark
 def test_a_topic_of_another_gateway_is_no_source_of_a_topic_here(tmp_path: Path) -> None:
     path = tmp_path / "s.toml"
     path.write_text(

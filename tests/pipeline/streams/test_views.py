@@ -78,7 +78,6 @@ def order(name: str, region: str, qty: int, symbol: str = "A") -> dict[str, Any]
 
 @rule("view-9", "view-10")
 @pytest.mark.spark
-@pytest.mark.system
 def test_groups_continue_from_a_checkpoint(
     spark: SparkSession, journals: Journals, tmp_path: Path
 ) -> None:
@@ -109,7 +108,6 @@ def test_groups_continue_from_a_checkpoint(
 
 @rule("view-12", "view-13")
 @pytest.mark.spark
-@pytest.mark.system
 def test_a_join_follows_both_sides(spark: SparkSession, journals: Journals, tmp_path: Path) -> None:
     landed(tmp_path, "orders", 1, order("a", "EU", 1), order("b", "US", 2, "B"))
     landed(tmp_path, "quotes", 1, {"ticker": "A", "bid": 5}, {"bid": 6})
@@ -130,7 +128,6 @@ def test_a_join_follows_both_sides(spark: SparkSession, journals: Journals, tmp_
 
 
 @pytest.mark.spark
-@pytest.mark.system
 def test_the_example_shows_what_its_page_says(
     spark: SparkSession, journals: Journals, tmp_path: Path
 ) -> None:

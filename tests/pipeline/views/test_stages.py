@@ -82,8 +82,8 @@ def changed(spark: SparkSession, messages: list[Message], side: Side, begin: int
     return spark.createDataFrame(pa.Table.from_pylist(rows, schema=arrow_schema(SENT)))
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
-@pytest.mark.system
 @rule("view-9", "view-11", "view-12", "view-13")
 @pytest.mark.parametrize(
     ("grouped", "join"),
