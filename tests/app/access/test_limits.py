@@ -276,6 +276,7 @@ ATTACKS = {
 }
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", ATTACKS)
 async def test_a_subject_that_explodes_lanes_makes_nobody_wait(tmp_path: Path, kind: str) -> None:
     alone = await _cpu_of_publishing(tmp_path, kind, 0)

@@ -41,6 +41,12 @@ STORES: dict[str, Callable[[pytest.FixtureRequest, Settings], Store]] = {
     "valkey": lambda request, settings: on_bus("valkey_bus", request, settings),
 }
 """A store by its name, empty at first."""
+EACH_STORE = [
+    "memory",
+    "sqlite",
+    pytest.param("redis", marks=pytest.mark.redis),
+    pytest.param("valkey", marks=[pytest.mark.redis, pytest.mark.nightly]),
+]
 PLAIN = TopicDefinition()
 NOW_MS = 1_700_000_000_000
 HOUR_MS = 3_600_000
@@ -60,7 +66,7 @@ async def append(
     return await store.append(topic, Publication(items, NOW_MS, producer))
 
 
-@pytest.fixture(params=sorted(STORES))
+@pytest.fixture(params=EACH_STORE)
 async def store(request: pytest.FixtureRequest) -> AsyncIterator[Store]:
     made = STORES[request.param](request, Settings())
     await made.open()
@@ -68,7 +74,7 @@ async def store(request: pytest.FixtureRequest) -> AsyncIterator[Store]:
     await made.aclose()
 
 
-@pytest.fixture(params=sorted(STORES))
+@pytest.fixture(params=EACH_STORE)
 async def narrow(request: pytest.FixtureRequest) -> AsyncIterator[Store]:
     """A store in which there is little room for what is known of senders."""
     settings = Settings(stages_max=2, staged_bytes_max=1_024, retry_keys_max=2, producers_max=2)
