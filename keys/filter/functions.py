@@ -241,7 +241,8 @@ def distance_m(
         return math.nan
     north_1, north_2 = math.radians(latitude_1), math.radians(latitude_2)
     north = math.sin((north_2 - north_1) / 2) ** 2
-    east = math.sin(math.radians(longitude_2 - longitude_1) / 2) ** 2
+    # A difference of doubles, as in all functions of C99: that of integers rounds elsewhere.
+    east = math.sin(math.radians(float(longitude_2) - float(longitude_1)) / 2) ** 2
     h = north + math.cos(north_1) * math.cos(north_2) * east
     # Rounding may leave [0, 1] by a hair, and `asin` would raise.
     return 2 * EARTH_RADIUS_M * math.asin(math.sqrt(min(1.0, max(0.0, h))))

@@ -172,7 +172,7 @@ def test_a_message_of_brackets_has_no_fields(bracket: str) -> None:
 
 
 @rule("filter-4")
-@pytest.mark.system
+@pytest.mark.nightly
 @pytest.mark.parametrize("message", MESSAGES)
 def test_no_filter_takes_5_ms(message: str) -> None:
     """Rule filter-4, by the processor's clock, beside a loop that tells how fast it is just now."""
