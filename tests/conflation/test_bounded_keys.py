@@ -17,11 +17,18 @@ from tidegate.conflation.options.table import Options
 from tidegate.conflation.outputs import Rows, Unsubscribed
 from tidegate.conflation.sessions.session import QueueLimits
 from tidegate.conflation.topics import feed
-from tidegate.conflation.topics.feed import FORGOTTEN_AT
 from tidegate.keys.text.duration import SECOND
 
 TOPIC = Definition(History(10))
 PLENTY = 1 << 40
+FORGOTTEN_AT = 200
+"""So many keys on a board make it look for keys to forget; the product waits for 10,000."""
+
+
+@pytest.fixture(autouse=True)
+def forget_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feed, "FORGOTTEN_AT", FORGOTTEN_AT)
+    monkeypatch.setattr(feed, "OWED_MAX", FORGOTTEN_AT // 10)
 
 
 class Place:

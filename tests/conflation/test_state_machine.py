@@ -1,221 +1,104 @@
-"""The engine against the naive model, under every order of calls that hypothesis thinks of.
+"""The engine against naive models, under every order of calls that hypothesis draws.
 
-tests/support/models has what is compared, in engine_lockstep.py and engine_subscriber.py; here is
-what can happen.
+`CONFIGURATIONS` lists the state machines of tests/conflation/machines. The unit tier plays a few
+fixed examples of each; the nightly run searches with fresh seeds.
 """
 
 from __future__ import annotations
 
-import json
+from dataclasses import dataclass
 
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
-from tests.support.models.boards import MILLISECOND
-from tests.support.models.engine_lockstep import PLENTY, EngineLockstep
-from tests.support.models.engine_model import LaneSpec, Replica
+from tests.conflation.machines.bookmarks import ExpiryMachine, ReplayMachine, ResumeMachine
+from tests.conflation.machines.configurations import (
+    ChangeMachine,
+    FocusMachine,
+    GroupMachine,
+    PlainStatefulMachine,
+    StatefulMachine,
+    WindowMachine,
+)
+from tests.conflation.machines.conserved import ConservedMachine, ReceiptMachine
+from tests.conflation.machines.engine import EngineMachine
+from tests.conflation.machines.movers import MoveMachine
+from tests.conflation.machines.policies import PolicyMachine
 from tests.support.profiles import examples
-from tidegate.conflation.outputs import CloseReason
 
-SECOND = 1_000 * MILLISECOND
-TOPICS = {"px": ("k", "g"), "log": ()}
-EVERY_MESSAGE = LaneSpec("conflation=none")
-KEYED = (
-    EVERY_MESSAGE,
-    LaneSpec("conflation=100ms", 100 * MILLISECOND),
-    LaneSpec("conflation=1s", SECOND, counted=True),
-    LaneSpec("conflation=1s,pace=key", SECOND, pace="key", counted=True),
-    LaneSpec("conflation=70ms,pace=key", 70 * MILLISECOND, pace="key"),
-    LaneSpec("conflation=1s,conflation_key=[/k]", SECOND, ("k",)),
-    EVERY_MESSAGE,
-    LaneSpec("conflation=100ms,conflation_key=[/c],pace=key", 100 * MILLISECOND, ("c",), "key"),
+SEARCHED_FOR_EACH = 30
+"""How many examples the nightly run draws for each one of the unit tier."""
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """One machine: how many examples the unit tier plays, and of how many calls at most."""
+
+    machine: type[RuleBasedStateMachine]
+    examples: int
+    calls: int
+
+
+CONFIGURATIONS = (
+    Configuration(EngineMachine, 40, 40),
+    Configuration(FocusMachine, 30, 30),
+    Configuration(StatefulMachine, 40, 30),
+    Configuration(PlainStatefulMachine, 12, 30),
+    Configuration(ChangeMachine, 35, 30),
+    Configuration(WindowMachine, 25, 30),
+    Configuration(GroupMachine, 20, 30),
+    Configuration(ReplayMachine, 20, 25),
+    Configuration(ResumeMachine, 25, 25),
+    Configuration(ExpiryMachine, 15, 25),
+    Configuration(PolicyMachine, 40, 40),
+    Configuration(ConservedMachine, 20, 30),
+    Configuration(ReceiptMachine, 20, 30),
+    Configuration(MoveMachine, 20, 30),
 )
-PLAIN = (
-    EVERY_MESSAGE,
-    LaneSpec("conflation=1s,conflation_key=[/k]", SECOND, ("k",)),
-    LaneSpec("conflation=70ms,conflation_key=[/c,/k],pace=key", 70_000_000, ("c", "k"), "key"),
-    LaneSpec("conflation=100ms,conflation_key=[/none]", 100 * MILLISECOND, ("none",)),
+
+pytestmark = [
+    pytest.mark.rule("queue-3", "queue-4", "queue-5", "queue-6", "queue-7"),
+    pytest.mark.rule("queue-8", "queue-9", "queue-10", "queue-11", "merge-4"),
+    pytest.mark.rule("trace-1"),
+]
+each_configuration = pytest.mark.parametrize(
+    "configuration", CONFIGURATIONS, ids=lambda found: found.machine.__name__
 )
-LIMITS = ((8, PLENTY), (1_000, 700), (3, PLENTY), (12, PLENTY))
-STEPS_NS = tuple(round(ms * MILLISECOND) for ms in (0, 1, 3.5, 49, 100, 333, 1_000))
-
-PICK = st.integers(0, 11)
-STEP = st.sampled_from(STEPS_NS)
-LETTERS = st.lists(st.integers(0, 35), min_size=1, max_size=5)
 
 
-class EngineMachine(RuleBasedStateMachine):
-    """Topics px (keyed by k and g) and log (plain), and up to four sessions, fast and slow."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.lockstep = EngineLockstep()
-
-    @initialize(
-        off=st.sets(st.sampled_from(list(TOPICS))),
-        kept_max=st.sampled_from((1_000, 8)),
-        limits=PICK,
-        lane_specs=st.lists(st.tuples(PICK, st.booleans(), PICK), min_size=1, max_size=6),
+@each_configuration
+def test_fixed_examples(configuration: Configuration) -> None:
+    fixed = settings(
+        max_examples=configuration.examples,
+        stateful_step_count=configuration.calls,
+        phases=[Phase.generate, Phase.shrink],
+        derandomize=True,
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
     )
-    def begin(
-        self, off: set[str], kept_max: int, limits: int, lane_specs: list[tuple[int, bool, int]]
-    ) -> None:
-        """A fast taker and two slow ones with some subscriptions."""
-        for name, fields in TOPICS.items():
-            self.lockstep.define(name, fields, "off" if name in off else "conflate", kept_max)
-        self.lockstep.open_session(True, (1_000, PLENTY))
-        self.open_session(False, limits)
-        self.open_session(False, limits + 1)
-        for session, plain, lane_spec in lane_specs:
-            self.subscribe(session, plain, lane_spec, 0)
-
-    @precondition(lambda self: len(self.lockstep.sessions) < 2 or self.rarely())
-    @rule(fast=st.booleans(), pick=PICK)
-    def open_session(self, fast: bool, pick: int) -> None:
-        self.lockstep.open_session(fast, LIMITS[pick % len(LIMITS)])
-
-    @rule(bursts=st.lists(st.tuples(st.booleans(), LETTERS, STEP), min_size=1, max_size=6))
-    def traffic(self, bursts: list[tuple[bool, list[int], int]]) -> None:
-        """Messages with time in between, every deadline served as it comes."""
-        for plain, letters, step_ns in bursts:
-            self.publish(plain, letters)
-            self.lockstep.serve()
-            self.lockstep.advance(step_ns)
-
-    @rule(plain=st.booleans(), letters=LETTERS, late_ns=STEP)
-    def publish_late(self, plain: bool, letters: list[int], late_ns: int) -> None:
-        """A driver that is late publishes before it serves what has fallen due."""
-        self.lockstep.now += late_ns
-        self.publish(plain, letters)
-
-    @rule(session=PICK, plain=st.booleans(), lane_spec=PICK, command=PICK)
-    def subscribe(self, session: int, plain: bool, lane_spec: int, command: int) -> None:
-        commands = ("subscribe",) if plain else ("subscribe", "sow_and_subscribe", "sow")
-        chosen = commands[command % len(commands)]
-        self.join(session, "log" if plain else "px", lane_spec_of(plain, lane_spec), chosen)
-
-    @precondition(lambda self: self.lockstep.all_subscribers() and self.rarely(2))
-    @rule(session=PICK, pick=PICK, letters=LETTERS)
-    def join_a_busy_lane(self, session: int, pick: int, letters: list[int]) -> None:
-        """Somebody joins a lane that holds something."""
-        found = self.lockstep.all_subscribers()
-        _, other = found[pick % len(found)]
-        self.publish(not other.topic.key, letters)
-        self.join(session, other.topic.name, other.lane_spec, "subscribe")
-
-    @precondition(lambda self: self.lockstep.marks and self.rarely(3))
-    @rule(session=PICK, mark=st.integers(0, 40))
-    def resume(self, session: int, mark: int) -> None:
-        """A client comes back with the last id that it saw, and what it held then."""
-        seen = self.lockstep.marks[mark % len(self.lockstep.marks)]
-        place = (seen.epoch, seen.offset)
-        self.join(session, seen.topic, seen.lane_spec, "subscribe", place, seen.replica.copy())
-
-    @precondition(lambda self: self.rarely())
-    @rule(session=PICK, plain=st.booleans(), lane_spec=PICK, offset=st.integers(0, 40), ours=PICK)
-    def resume_anywhere(
-        self, session: int, plain: bool, lane_spec: int, offset: int, ours: int
-    ) -> None:
-        """A client comes with a bookmark of which it holds nothing, real or made up."""
-        name = "log" if plain else "px"
-        place = (self.lockstep.topics[name].epoch if ours else "strange", offset)
-        self.join(session, name, lane_spec_of(plain, lane_spec), "subscribe", place)
-
-    @precondition(lambda self: len(self.lockstep.all_subscribers()) > 2 or self.rarely())
-    @rule(pick=PICK)
-    def unsubscribe(self, pick: int) -> None:
-        if found := self.lockstep.all_subscribers():
-            self.lockstep.unsubscribe(*found[pick % len(found)])
-
-    @precondition(lambda self: self.lockstep.sessions and self.rarely())
-    @rule(pick=PICK, reason=st.sampled_from((None, CloseReason.SHUTDOWN)))
-    def close(self, pick: int, reason: CloseReason | None) -> None:
-        sessions = list(self.lockstep.sessions.values())
-        self.lockstep.close(sessions[pick % len(sessions)], reason)
-
-    @precondition(lambda self: self.rarely())
-    @rule(plain=st.booleans(), conflates=st.booleans(), kept_max=st.integers(1, 30), drop=PICK)
-    def redefine(self, plain: bool, conflates: bool, kept_max: int, drop: int) -> None:
-        """A new policy and history; now and then the topic goes first and comes back empty."""
-        name = "log" if plain else "px"
-        if drop < 3:
-            self.lockstep.drop(name)
-        self.lockstep.define(name, TOPICS[name], "conflate" if conflates else "off", kept_max)
-        self.lockstep.check()
-
-    @rule(step_ns=STEP)
-    def advance(self, step_ns: int) -> None:
-        self.lockstep.advance(step_ns)
-
-    @rule(step_ns=STEP)
-    def advance_late(self, step_ns: int) -> None:
-        """All that fell due meanwhile at once."""
-        self.lockstep.now += step_ns
-        self.lockstep.serve()
-
-    @precondition(lambda self: self.lockstep.model_deadline() is not None and self.rarely(2))
-    @rule(early_ns=st.sampled_from((0, 0, 1)))
-    def advance_to_deadline(self, early_ns: int) -> None:
-        deadline = self.lockstep.model_deadline()
-        assert deadline is not None
-        self.lockstep.now = max(self.lockstep.now, deadline - early_ns)
-        self.lockstep.serve()
-
-    @precondition(lambda self: self.lockstep.sessions)
-    @rule(pick=PICK, bytes_max=st.sampled_from((1, 60, 150, 400, PLENTY)))
-    def take_a_piece(self, pick: int, bytes_max: int) -> None:
-        sessions = list(self.lockstep.sessions.values())
-        self.lockstep.take(sessions[pick % len(sessions)], bytes_max)
-        self.lockstep.check()
-
-    @precondition(lambda self: self.rarely())
-    @rule()
-    def settle(self) -> None:
-        self.lockstep.settle()
-
-    def teardown(self) -> None:
-        self.lockstep.settle()
-        self.lockstep.replay()
-
-    # --- small things -----------------------------------------------------------------------------
-
-    def join(
-        self,
-        session_pick: int,
-        name: str,
-        lane_spec: LaneSpec,
-        command: str,
-        place: tuple[str, int] | None = None,
-        replica: Replica | None = None,
-    ) -> None:
-        sessions = list(self.lockstep.sessions.values())
-        if sessions:
-            session = sessions[session_pick % len(sessions)]
-            topic = self.lockstep.topics[name]
-            self.lockstep.join(session, topic, lane_spec, command, place, replica)
-
-    def publish(self, plain: bool, letters: list[int]) -> None:
-        payloads = [self.payload(letter) for letter in letters]
-        self.lockstep.publish("log" if plain else "px", payloads)
-
-    def payload(self, letter: int) -> bytes:
-        """A message of one of few keys; some are longer than others."""
-        serial = self.lockstep.fresh("")
-        fields = {"k": "abc"[letter % 3], "g": "XY"[letter // 3 % 2], "v": serial}
-        if letter // 6 % 3:
-            fields["c"] = str(letter // 6 % 3)
-        return json.dumps({**fields, "p": "x" * (letter // 18 * 60)}).encode()
-
-    def rarely(self, one_in: int = 8) -> bool:
-        """Whether it is the turn of something that happens seldom."""
-        return len(self.lockstep.calls) % one_in == 0
+    run_state_machine_as_test(configuration.machine, settings=fixed)
 
 
-def lane_spec_of(plain: bool, pick: int) -> LaneSpec:
-    """One of the options that a topic with or without key can be asked with."""
-    table = PLAIN if plain else KEYED
-    return table[pick % len(table)]
+@pytest.mark.nightly
+@each_configuration
+def test_search(configuration: Configuration) -> None:
+    count = configuration.examples
+    search = examples(count, nightly=count * SEARCHED_FOR_EACH, steps=configuration.calls)
+    run_state_machine_as_test(configuration.machine, settings=search)
 
 
-TestEngineMachine = EngineMachine.TestCase
-TestEngineMachine.settings = examples(150, nightly=12_000, steps=40)
+def test_the_first_message_is_known_after_several_changes() -> None:
+    """What an early lane did not report reached a later one behind what that had seen since."""
+    machine = ReceiptMachine()
+    machine.begin(picks=[(1, 0, False)])
+    machine.publish(letters=[1], pick=0)
+    machine.publish(letters=[0], pick=0)
+    machine.change(pick=0, to=1)
+    machine.change(pick=0, to=0)
+    machine.publish(letters=[0], pick=0)
+    machine.remove(keys=["a"], pick=0)
+    machine.change(pick=0, to=12)
+    machine.publish(letters=[0], pick=0)
+    machine.come_and_go(keys="ABaa", pick=0, step="0ms")
+    machine.teardown()

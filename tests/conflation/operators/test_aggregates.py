@@ -38,7 +38,7 @@ def record(offset: int, key: str, value: bytes) -> Frame:
     return Frame(offset, b'{"k":"%s","g":1%s}' % (key.encode(), field), key, offset)
 
 
-@examples(150, nightly=3_000)
+@examples(60, nightly=2_000)
 @given(CHANGES, st.sets(st.integers(0, 30)))
 def test_they_are_what_all_records_give(
     changes: list[tuple[str, bytes | None]], looked_at: set[int]

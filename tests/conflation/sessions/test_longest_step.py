@@ -1,4 +1,7 @@
-"""Nothing that a client asks for at 100,000 keys keeps the others waiting: the longest step."""
+"""No request at 100,000 keys blocks the others: work is done in steps of a bounded size.
+
+The tests marked `nightly` measure the longest step in CPU time, the others count steps.
+"""
 
 from __future__ import annotations
 
@@ -169,6 +172,7 @@ def stage(filled: Stage) -> Iterator[Stage]:
     gc.enable()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("asked", OPENINGS.values(), ids=OPENINGS)
 def test_an_opening_is_done_in_steps(stage: Stage, asked: dict[str, str]) -> None:
     session = stage.open(**asked)
@@ -177,6 +181,7 @@ def test_an_opening_is_done_in_steps(stage: Stage, asked: dict[str, str]) -> Non
     assert stage.longest < STEP_PIECES_MAX
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("options", ["", "conflation=1s", "conflation=1s,oof,receipt"])
 def test_a_resume_is_done_in_steps(stage: Stage, options: str) -> None:
     bookmark = stage.engine.topic("t").bookmark(10)
@@ -189,6 +194,7 @@ def test_a_resume_is_done_in_steps(stage: Stage, options: str) -> None:
     assert stage.longest < STEP_PIECES_MAX
 
 
+@pytest.mark.nightly
 def test_a_change_of_filter_waits_for_its_board(stage: Stage) -> None:
     session = stage.open(filter_text="/s LIKE '991'")
     changed = granted(filter_text="/s LIKE '992'")
@@ -198,6 +204,7 @@ def test_a_change_of_filter_waits_for_its_board(stage: Stage) -> None:
     assert stage.longest < STEP_PIECES_MAX
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("options", ["receipt", "reduce=[/n:sum]", "select=[-/,+/k]"])
 def test_a_change_of_one_far_behind_is_done_in_steps(stage: Stage, options: str) -> None:
     session = stage.open(options=f"conflation=1s,{options}", command="subscribe")
@@ -259,6 +266,7 @@ def test_a_long_filter_is_tried_on_fewer_records_in_a_step() -> None:
     assert steps[1] > 2 * steps[0] > 8
 
 
+@pytest.mark.nightly
 def test_lanes_that_are_due_together_are_flushed_in_turns(stage: Stage) -> None:
     for number in range(90):
         stage.engine.open_session(f"l{number}", QueueLimits(1 << 30, 1 << 40))
@@ -277,6 +285,7 @@ def test_lanes_that_are_due_together_are_flushed_in_turns(stage: Stage) -> None:
     assert stage.longest < STEP_PIECES_MAX
 
 
+@pytest.mark.nightly
 def test_removals_are_published_in_pieces(stage: Stage) -> None:
     """Deletes and expiry come in such pieces (`Writer.remove`); the filter's board follows."""
     session = stage.open(filter_text="/s LIKE '9'", options="oof")
@@ -287,6 +296,7 @@ def test_removals_are_published_in_pieces(stage: Stage) -> None:
     assert stage.longest < STEP_PIECES_MAX
 
 
+@pytest.mark.nightly
 def test_the_measure_sees_what_is_not_done_in_steps(stage: Stage) -> None:
     stage.timed(lambda: sorted(map(payload, range(10 * KEYS))))
     assert stage.longest > STEP_PIECES_MAX

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from tests.support.manual_driver import ManualDriver, tokens
@@ -106,3 +108,18 @@ def test_an_opening_goes_on_where_it_stood() -> None:
     driver.take()
     assert twin.backfill is not None
     assert (twin.backfill.sent, twin.backfill.is_done) == (1, False)
+
+
+@rule("trace-2")
+@pytest.mark.parametrize("options", [*OPTIONS, "conflation=none", "conflation=100ms,select=[-/w]"])
+def test_a_lane_holds_no_iterator(options: str) -> None:
+    """Since Python 3.14 the iterators of `itertools` cannot be copied."""
+    driver = ManualDriver()
+    driver.topic()
+    name = driver.subscribe(options)
+    driver.publish("a1 b1")
+    lane = subscriber_of(driver, name).lane
+    assert lane is not None
+    lane.prepare(1)
+    held = [each for each, value in vars(lane).items() if isinstance(value, Iterator)]
+    assert held == []

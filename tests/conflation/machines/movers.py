@@ -1,7 +1,7 @@
-"""Subscriptions that move between lanes while messages come: nothing is lost, doubled or late.
+"""The state machine of lane changes: nothing is lost, repeated or late.
 
-Times of single flushes are left to tests/conflation/test_state_machine.py; a mover may be served
-earlier than its lane. What must hold wherever it goes is looked up in the list of all messages.
+`engine.py` checks the time of each flush; a subscription that changes lanes may be served earlier
+than its lane. What must hold in every lane is looked up in the list of all messages.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from tests.support.manual_driver import PLENTY, ManualDriver, token
-from tests.support.profiles import examples
 from tidegate.conflation.outputs import Rows
 
 LANES = (
@@ -132,7 +131,3 @@ class MoveMachine(RuleBasedStateMachine):
             assert mover.sent == newest
             (row,) = self.driver.engine.session_stats(mover.session).subscriptions
             assert row.waiting == 0
-
-
-TestMoveMachine = MoveMachine.TestCase
-TestMoveMachine.settings = examples(100, nightly=10_000, steps=30)

@@ -1,4 +1,4 @@
-"""Queue policies against the naive model: small limits, frozen, slow and draining sessions.
+"""The state machine of queue policies: small limits, frozen, slow and draining sessions.
 
 After every call: I5, no queue is over its limits; I6, `off` is an unbroken prefix and then the
 reason; I17, what was matched is delivered, conflated, dropped or waiting.
@@ -9,7 +9,6 @@ from __future__ import annotations
 from itertools import islice
 from typing import Any
 
-import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
@@ -23,7 +22,6 @@ from tests.support.models.queues import (
     TopicQueues,
     written,
 )
-from tests.support.profiles import examples
 from tidegate.conflation.definition import Definition, History, Priority, QueuePolicy
 from tidegate.conflation.engine import Engine
 from tidegate.conflation.frame import Frame, Row, receipt_of
@@ -40,10 +38,6 @@ from tidegate.conflation.outputs import (
 from tidegate.conflation.sessions.session import QueueLimits
 from tidegate.keys.spec import KeySpec
 
-pytestmark = [
-    pytest.mark.rule("queue-3", "queue-4", "queue-5", "queue-6", "queue-7"),
-    pytest.mark.rule("queue-8", "queue-9", "queue-10", "queue-11", "merge-4"),
-]
 PLENTY = 1 << 30
 POLICIES = ("off", "conflate", "always", "unsubscribe")
 PRIORITIES = (Priority.HIGH, Priority.DEFAULT, Priority.LOW)
@@ -394,7 +388,3 @@ class PolicyMachine(RuleBasedStateMachine):
             for reader in session.readers.values()
             if reader.topic.policy == "conflate"
         )
-
-
-TestPolicyMachine = PolicyMachine.TestCase
-TestPolicyMachine.settings = examples(120, nightly=10_000, steps=40)

@@ -1,8 +1,15 @@
-"""What can happen to an engine and its model, as a state machine; machines add lanes and rules."""
+"""The state machine of the options language: one topic, up to five sessions, any options.
+
+It compares the engine with the naive model of tests/support/models/lockstep.py after every call.
+A configuration (`configurations.py`, `bookmarks.py`) is a subclass: its subscriptions, and rules
+that only it needs. Some members are traced; in the end a replay of each trace has to give the same
+rows again (rule trace-1).
+"""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import ClassVar
 
 from hypothesis import strategies as st
@@ -13,6 +20,10 @@ from tests.support.models.lane_spec import LaneSpec
 from tests.support.models.lockstep import PLENTY, Lockstep
 from tests.support.models.subscriber import SubscriberModel
 from tidegate.conflation.frame import RemovalReason
+from tidegate.conflation.outputs import Output, Rows
+from tidegate.conflation.tracing.decisions import Decision, DecisionKind
+from tidegate.conflation.tracing.recorder import Call, Taken, TraceRecorder, begin_recording
+from tidegate.conflation.tracing.replay import Trace, replay, same
 
 STEPS_NS = tuple(round(ms * MILLISECOND) for ms in (0, 1, 3.5, 49, 100, 333, 1_000))
 PICK = st.integers(0, 63)
@@ -20,6 +31,7 @@ STEP = st.sampled_from(STEPS_NS)
 LETTERS = st.lists(st.integers(0, 71), min_size=1, max_size=4)
 SIZES = st.sampled_from((1, 60, 150, PLENTY))
 MEMBERS_MAX = 5
+TRACES_MAX = 10
 
 
 class LanguageMachine(RuleBasedStateMachine):
@@ -35,6 +47,8 @@ class LanguageMachine(RuleBasedStateMachine):
         super().__init__()
         self.lockstep = Lockstep()
         self.topic = self.make_topic()
+        self.recorders: dict[str, TraceRecorder] = {}
+        self.traces: dict[str, list[Call]] = {}
 
     def make_topic(self) -> TopicModel:
         """Keyed by /k."""
@@ -112,9 +126,31 @@ class LanguageMachine(RuleBasedStateMachine):
             self.lockstep.take_once(taker, bytes_max)
         self.lockstep.look()
 
+    @precondition(lambda self: self.lockstep.subscribers and len(self.recorders) < TRACES_MAX)
+    @rule(pick=PICK)
+    def trace(self, pick: int) -> None:
+        """Begin a trace of a member, whatever it holds, has queued or is owed."""
+        members = list(self.lockstep.subscribers.values())
+        member = members[pick % len(members)]
+        engine = self.lockstep.engine
+        subscriber = engine.session(member.session).subscribers.get((member.name, self.topic.name))
+        if subscriber is None or member.session in self.recorders:
+            return
+        recorder = begin_recording(engine.watchers, subscriber, self.lockstep.now, lambda: None)
+        self.recorders[member.session] = recorder
+
+    @precondition(lambda self: self.recorders)
+    @rule()
+    def read_traces(self) -> None:
+        for session, recorder in self.recorders.items():
+            self.traces.setdefault(session, []).extend(recorder.drain())
+
     def teardown(self) -> None:
         if sys.exception() is None:
             self.lockstep.settle()
+            self.read_traces()
+            for calls in self.traces.values():
+                check_trace(calls)
 
 
 class RemovalMachine(LanguageMachine):
@@ -125,6 +161,24 @@ class RemovalMachine(LanguageMachine):
         keys = dict.fromkeys(key_text({"k": "abc"[letter % 3]}, ("k",)) for letter in letters)
         reason = RemovalReason.EXPIRED if expired else RemovalReason.DELETED
         self.lockstep.remove(self.topic, *keys, reason=reason)
+
+
+def check_trace(calls: Sequence[Call]) -> None:
+    """A replay gives the same rows, and the decisions account for them."""
+    given = [output for call in calls if isinstance(call, Taken) for output in call.outputs]
+    assert same(replay(calls), given)
+    assert same(replay(calls), given), "a replay changes the recorded calls"
+    trace = Trace()  # uses up the subscribers in the records, so it comes last
+    decisions = [decision for call in calls for decision in trace.decisions(call)]
+    assert trace.ended in (None, "GONE"), trace.ended
+    check_decisions(decisions, given)
+
+
+def check_decisions(decisions: Sequence[Decision], given: Sequence[Output]) -> None:
+    """Every row is reported as delivered, in its order."""
+    rows = [row for out in given if isinstance(out, Rows) for row in out.batch.frames]
+    told = [decision for decision in decisions if decision.what is DecisionKind.DELIVERED]
+    assert [(d.board_key, d.offset) for d in told] == [(row.key, row.offset) for row in rows]
 
 
 def plain_payload(letter: int) -> bytes:

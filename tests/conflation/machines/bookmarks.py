@@ -1,8 +1,4 @@
-"""Bookmarks: replays at a speed, resumes by their three ways, and records that expire.
-
-tests/support/models has what is compared, in lockstep.py and subscriber.py, and what can happen,
-in machine.py.
-"""
+"""More configurations of the machine of `language.py`: replays, resumes, records that expire."""
 
 from __future__ import annotations
 
@@ -12,6 +8,7 @@ from dataclasses import dataclass
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
+from tests.conflation.machines.language import PICK, RemovalMachine
 from tests.support.models.boards import MILLISECOND, Event, Focus, TopicModel, Value
 from tests.support.models.lane_spec import LaneSpec
 from tests.support.models.lockstep import (
@@ -21,9 +18,7 @@ from tests.support.models.lockstep import (
     script_line,
     snapshot_script,
 )
-from tests.support.models.machine import PICK, RemovalMachine
 from tests.support.models.replica import RatedReplay, ScriptLine
-from tests.support.profiles import examples
 from tidegate.conflation.frame import RemovalReason
 from tidegate.conflation.subscription import Replay
 from tidegate.keys.text.bookmark import Bookmark
@@ -178,11 +173,3 @@ class ExpiringStage(Lockstep):
         for topic in self.topics.values():
             for record in topic.records[-1].values():
                 assert record.at + SECOND > self.now, "a record that should have expired"
-
-
-TestReplayMachine = ReplayMachine.TestCase
-TestReplayMachine.settings = examples(50, nightly=3_000, steps=25)
-TestResumeMachine = ResumeMachine.TestCase
-TestResumeMachine.settings = examples(50, nightly=3_000, steps=25)
-TestExpiryMachine = ExpiryMachine.TestCase
-TestExpiryMachine.settings = examples(30, nightly=2_000, steps=25)

@@ -1,7 +1,7 @@
-"""Reducers and mergers on slow readers that change lanes: no message is lost, none told twice.
+"""The state machine of reducers and mergers: every message is reported exactly once.
 
-Interval, pace, filter and rules change at any moment, as PATCH and `auto` change them. The judge
-stands in tests/support/models/conservation.py.
+Readers are slow; interval, pace, filter and rules change at any moment, as PATCH and `auto` change
+them. tests/support/models/conservation.py has the checks.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from tests.support.manual_driver import PLENTY, ManualDriver
 from tests.support.models.conservation import MERGER, OTHER_REDUCE, REDUCE, Account, Asked
 from tests.support.models.expected import expected
-from tests.support.profiles import examples
 from tidegate.keys.spec import KeySpec
 
 PICK = st.integers(0, 63)
@@ -236,25 +235,3 @@ class ReceiptMachine(ConservedMachine):
 
     def take_away(self, topic: str, keys: list[str]) -> None:
         self.driver.remove(" ".join(f"{key}0" for key in keys), topic=topic)
-
-
-TestReceiptMachine = ReceiptMachine.TestCase
-TestReceiptMachine.settings = examples(100, nightly=6_000, steps=30)
-TestConservedMachine = ConservedMachine.TestCase
-TestConservedMachine.settings = examples(100, nightly=6_000, steps=30)
-
-
-def test_the_first_message_is_known_after_several_changes() -> None:
-    """What an early lane did not report reached a later one behind what that had seen since."""
-    machine = ReceiptMachine()
-    machine.begin(picks=[(1, 0, False)])
-    machine.publish(letters=[1], pick=0)
-    machine.publish(letters=[0], pick=0)
-    machine.change(pick=0, to=1)
-    machine.change(pick=0, to=0)
-    machine.publish(letters=[0], pick=0)
-    machine.remove(keys=["a"], pick=0)
-    machine.change(pick=0, to=12)
-    machine.publish(letters=[0], pick=0)
-    machine.come_and_go(keys="ABaa", pick=0, step="0ms")
-    machine.teardown()
