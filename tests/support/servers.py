@@ -46,7 +46,7 @@ async def running(
 def listener_for(settings: Settings) -> socket.socket:
     """A listener within the process where the loop's clock jumps, else one of TCP."""
     if isinstance(asyncio.get_running_loop(), JumpingLoop):
-        return MemoryListener()
+        return MemoryListener(settings.host)
     return open_listener(settings)
 
 

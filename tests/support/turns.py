@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Sized
 from typing import TypeVar
 
@@ -12,11 +11,19 @@ from tests.support.deadlines import HANGS_S
 Name = TypeVar("Name")
 
 
-def spends(seconds: float) -> None:
-    """Keep the loop busy, for so much CPU time."""
-    end_s = time.thread_time() + seconds
-    while time.thread_time() < end_s:
-        pass
+class ComputeTime:
+    """CPU time in place of the module `time`; it passes only where a test spends it."""
+
+    def __init__(self) -> None:
+        self._spent_s = 0.0
+
+    def thread_time(self) -> float:
+        """The CPU time that was spent."""
+        return self._spent_s
+
+    def spend(self, seconds: float) -> None:
+        """Take a little longer than so much CPU time."""
+        self._spent_s += 1.01 * seconds
 
 
 async def turn_by_turn(waiting: Sized, begun: list[Name]) -> list[list[Name]]:

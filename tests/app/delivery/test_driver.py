@@ -369,7 +369,7 @@ async def test_expired_records_are_announced() -> None:
 
 async def test_an_opening_takes_turns_with_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     """A board of ten records in steps of one: others are served between any two of them."""
-    monkeypatch.setattr(scheduler, "TURN_S", 0.0)  # as if each step took as long as a turn may
+    monkeypatch.setattr(scheduler, "TURN_S", -1.0)  # as if each step took longer than a turn may
     stage = Stage(opening_records_max=1)
     await stage.say("a1 b2 c3 d4 e5 f6 g7 h8 i9 j0")
     consumer = stage.open("top_n=2", command="sow_and_subscribe")

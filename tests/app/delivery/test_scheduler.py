@@ -20,7 +20,7 @@ LANES = 8
 async def test_one_that_is_behind_has_its_turn_however_many_others_are_ready(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(scheduler, "TURN_S", 0.0)  # as if each call took as long as a turn may
+    monkeypatch.setattr(scheduler, "TURN_S", -1.0)  # as if each call took longer than a turn may
     streams, called = StreamScheduler(), list[str]()
 
     def busy() -> None:
@@ -82,7 +82,7 @@ async def turns(stage: Stage) -> int:
 
 
 async def test_what_a_timer_leaves_is_flushed_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scheduler, "TURN_S", 0.0)
+    monkeypatch.setattr(scheduler, "TURN_S", -1.0)
     stage, consumers = await crowded()
     stage.driver._advance(stage.now)
     assert taken(consumers) == ["a2"]

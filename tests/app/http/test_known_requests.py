@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
 from tests.support.gateways import Running, running_gateway
 from tests.support.wire import connected
@@ -16,6 +17,8 @@ from tidegate.app.delivery.backpressure import SLICE_MESSAGES_MAX
 from tidegate.app.http import known_requests
 from tidegate.app.http.known_requests import BODY_BYTES_MAX, ImmediateAnswer, KnownRequests
 from tidegate.conflation.errors import LimitReached
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 CHANGING = re.compile(rb'date: [^\r]*|"session":"[^"]*"|\b[0-9a-f]{12}\b|retry: [0-9]+')
 HOST = b"Host: localhost\r\n"
@@ -54,8 +57,10 @@ AT_ONCE: dict[str, bytes] = {
     "a stream": get(),
     "a stream with options": get(b"?options=conflation=1h&command=subscribe"),
     "a snapshot": get(b"?command=sow"),
-    "a compressed stream": get(fields=HOST + b"Accept-Encoding: gzip\r\n"),
-    "a stream for a page": get(fields=HOST + b"Origin: http://page.example\r\n"),
+    "a compressed stream": get(b"?command=subscribe", HOST + b"Accept-Encoding: gzip\r\n"),
+    "a stream for a page": get(
+        b"?options=conflation=2h", HOST + b"Origin: http://page.example\r\n"
+    ),
 }
 WHOLE_ROAD: dict[str, bytes] = {
     "a bad line": post(MESSAGE + b"\n{"),
@@ -164,22 +169,40 @@ def counted_fixture(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     return counted
 
 
-async def both(*requests: tuple[bytes, ...], times: int = 2) -> tuple[list[bytes], list[bytes]]:
-    """The answers to repeated requests, each of some pieces, with and without answers at once."""
-    found = []
-    for at_once in (True, False):
-        async with gateway(at_once=at_once) as running:
+Pair = tuple[Running, Running]
+"""Two gateways that had equal requests; the first one alone answers any of them at once."""
+
+
+@asynccontextmanager
+async def two_gateways() -> AsyncIterator[Pair]:
+    async with gateway() as first, gateway(at_once=False) as second:
+        for running in (first, second):
             for plain in (AT_ONCE["ndjson"], AT_ONCE["json"]):
                 await exchanged(running, plain)  # so that an equal header is known
-            found.append([await exchanged(running, *pieces) for pieces in requests * times])
-    return found[0], found[1]
+        yield first, second
+
+
+@pytest_asyncio.fixture(name="pair", scope="module", loop_scope="module")
+async def pair_fixture() -> AsyncIterator[Pair]:
+    async with two_gateways() as pair:
+        yield pair
+
+
+async def both(
+    pair: Pair, *requests: tuple[bytes, ...], times: int = 2
+) -> tuple[list[bytes], list[bytes]]:
+    """The answers to repeated requests, each of some pieces, with and without answers at once."""
+    at_once, whole_road = [
+        [await exchanged(running, *pieces) for pieces in requests * times] for running in pair
+    ]
+    return at_once, whole_road
 
 
 @pytest.mark.parametrize("name", AT_ONCE)
 async def test_a_known_request_is_answered_at_once_as_by_the_whole_road(
-    name: str, counted: list[bool]
+    pair: Pair, name: str, counted: list[bool]
 ) -> None:
-    at_once, whole_road = await both((AT_ONCE[name],), times=3)
+    at_once, whole_road = await both(pair, (AT_ONCE[name],), times=3)
     assert at_once == whole_road
     assert at_once[0].startswith(b"HTTP/1.1 200 OK\r\n")
     assert all(counted)
@@ -187,25 +210,31 @@ async def test_a_known_request_is_answered_at_once_as_by_the_whole_road(
 
 
 @pytest.mark.parametrize("name", WHOLE_ROAD)
-async def test_an_odd_request_is_answered_by_the_whole_road(name: str, counted: list[bool]) -> None:
-    at_once, whole_road = await both((WHOLE_ROAD[name],))
+async def test_an_odd_request_is_answered_by_the_whole_road(
+    pair: Pair, name: str, counted: list[bool]
+) -> None:
+    at_once, whole_road = await both(pair, (WHOLE_ROAD[name],))
     assert at_once == whole_road
     assert at_once[0]
     assert not any(counted)
 
 
 @pytest.mark.parametrize("name", ["ndjson", "json", "chunks", "a large body", "a larger body"])
-async def test_a_body_may_come_in_pieces(name: str) -> None:
+async def test_a_body_may_come_in_pieces(pair: Pair, name: str) -> None:
     request = {**AT_ONCE, **WHOLE_ROAD}[name]
     head, end, body = request.partition(b"\r\n\r\n")
     cuts = [len(head + end) + cut for cut in (0, 1, len(body) // 2, len(body) - 1)]
-    at_once, whole_road = await both(*[(request[:cut], request[cut:]) for cut in cuts], times=1)
+    at_once, whole_road = await both(
+        pair, *[(request[:cut], request[cut:]) for cut in cuts], times=1
+    )
     assert at_once == whole_road
 
 
-async def test_a_connection_is_read_on_after_a_body_that_stopped_its_reading() -> None:
+async def test_a_connection_is_read_on_after_a_body_that_stopped_its_reading(
+    pair: Pair,
+) -> None:
     large = post(b"\n".join([b'{"k":1,"v":"%b"}' % (b"x" * 30_000)] * 3))
-    at_once, whole_road = await both((large + post(),), (large, large + post()), times=1)
+    at_once, whole_road = await both(pair, (large + post(),), (large, large + post()), times=1)
     assert at_once == whole_road
     assert [answer.count(b" 200 OK") for answer in at_once] == [2, 3]
 
@@ -220,10 +249,14 @@ async def test_a_request_does_not_wait_for_the_body_of_the_one_behind_it() -> No
 
 
 @pytest.mark.parametrize("other", ["ndjson", "a bad line", "a retry", "a last request", "a stream"])
-async def test_pipelined_requests_are_answered_in_their_order(other: str) -> None:
+async def test_pipelined_requests_are_answered_in_their_order(pair: Pair, other: str) -> None:
     second = {**AT_ONCE, **WHOLE_ROAD}[other]
     at_once, whole_road = await both(
-        (post() + second,), (post() + second[:30], second[30:]), (post() * 3 + second,), times=1
+        pair,
+        (post() + second,),
+        (post() + second[:30], second[30:]),
+        (post() * 3 + second,),
+        times=1,
     )
     assert at_once == whole_road
 
@@ -322,14 +355,16 @@ async def test_a_writer_that_is_at_work_is_waited_for(counted: list[bool]) -> No
 async def test_a_stream_that_is_a_response_leaves_no_head_behind() -> None:
     # Something follows it, so that it cannot have the connection for itself.
     followed = (get() + post(),)
-    at_once, whole_road = await both(followed, (get(),), (get(),), followed, times=1)
+    async with two_gateways() as pair:  # which know no stream yet
+        at_once, whole_road = await both(pair, followed, (get(),), (get(),), followed, times=1)
     assert at_once == whole_road
     assert b"connection: close" in at_once[1]
 
 
 async def test_a_known_stream_does_not_take_the_connection_from_the_request_after_it() -> None:
     records = get(b"?command=sow")
-    at_once, whole_road = await both((records,), (records,), (records + post(),), times=1)
+    async with two_gateways() as pair:  # which know no stream yet
+        at_once, whole_road = await both(pair, (records,), (records,), (records + post(),), times=1)
     assert at_once == whole_road
     assert at_once[-1].count(b" 200 OK") == 2
 

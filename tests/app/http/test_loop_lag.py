@@ -1,23 +1,35 @@
-"""What holds the loop is seen as lag."""
+"""What blocks the event loop is recorded as lag."""
 
 from __future__ import annotations
 
 import asyncio
-import time
 
-from tests.support.gateways import eventually
+from tests.support.clocks.jumping_loop import JumpingLoop
 from tidegate.app.http.server import LOOK_EVERY_S, LoopLag
 from tidegate.app.http.telemetry import Histogram
 
 
-async def test_a_loop_that_is_held_is_late() -> None:
+async def test_a_loop_that_is_blocked_is_late() -> None:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, JumpingLoop)
     lags = Histogram((LOOK_EVERY_S, 10.0))
     lag = LoopLag(lags)
     lag.start()
-    time.sleep(3 * LOOK_EVERY_S)  # which holds the loop
-    await eventually(lambda: lags.count > 0, "it is called")
+    loop.clock.jump(3 * LOOK_EVERY_S)  # in which the loop runs nothing
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert lags.count == 1
+    assert lags.total >= 2 * LOOK_EVERY_S
     lag.stop()
-    assert lags.total >= LOOK_EVERY_S
-    count = lags.count
     await asyncio.sleep(2 * LOOK_EVERY_S)
-    assert lags.count == count, "nobody looks any more"
+    assert lags.count == 1, "nobody polls any more"
+
+
+async def test_an_idle_loop_is_not_late() -> None:
+    lags = Histogram((LOOK_EVERY_S, 10.0))
+    lag = LoopLag(lags)
+    lag.start()
+    await asyncio.sleep(3.5 * LOOK_EVERY_S)
+    lag.stop()
+    assert lags.count == 3
+    assert lags.total < LOOK_EVERY_S

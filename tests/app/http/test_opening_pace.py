@@ -7,9 +7,12 @@ import contextlib
 from functools import partial
 from typing import Any, cast
 
+import pytest
+
 from tests.support.gateways import Running, eventually, running_gateway
-from tests.support.turns import spends, turn_by_turn
+from tests.support.turns import ComputeTime, turn_by_turn
 from tests.support.wire import Wire, connected, get
+from tidegate.app.http import admission
 from tidegate.app.http.admission import REQUESTS_A_TURN_MAX, TURN_S, Pace
 
 SUBSCRIBE = get(first=b"GET /v1/topics/px/subscribe?command=subscribe HTTP/1.1")
@@ -23,6 +26,14 @@ PUBLISH = (
     + b'{"k":1}'
 )
 STORM = 20 * REQUESTS_A_TURN_MAX
+
+
+COMPUTE = ComputeTime()
+
+
+@pytest.fixture(autouse=True)
+def only_what_is_spent_takes_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admission, "time", COMPUTE)
 
 
 async def connections(stack: contextlib.AsyncExitStack, running: Running, count: int) -> list[Wire]:
@@ -73,7 +84,7 @@ async def test_dear_openings_begin_one_in_a_turn() -> None:
 
     def opening(number: int) -> None:
         begun.append(number)
-        spends(TURN_S)
+        COMPUTE.spend(TURN_S)
 
     for number in range(REQUESTS_A_TURN_MAX):
         pace.begin(0, partial(opening, number))

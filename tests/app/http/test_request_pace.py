@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from tests.support.gateways import eventually, running_gateway
-from tests.support.turns import spends, turn_by_turn
+from tests.support.turns import ComputeTime, turn_by_turn
 from tests.support.wire import Wire, connected, get
 from tidegate.app.http import admission
 from tidegate.app.http.admission import REQUESTS_A_TURN_MAX, REST_TURNS, TURN_S, Paces
@@ -26,6 +26,14 @@ PUBLISH = (
     b'{"k": 1}'
 )
 HEALTH = get(first=b"GET /healthz HTTP/1.1")
+
+
+COMPUTE = ComputeTime()
+
+
+@pytest.fixture(autouse=True)
+def only_what_is_spent_takes_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admission, "time", COMPUTE)
 
 
 class _Connection:
@@ -53,7 +61,7 @@ def asks(paces: Paces, source: Connection, name: str, begun: list[str], more: in
         asyncio.get_running_loop().call_soon(answer)
 
     def answer() -> None:
-        spends(TURN_S)
+        COMPUTE.spend(TURN_S)
         paces.rest(source)
         if more:
             asks(paces, source, name, begun, more - 1)
@@ -167,6 +175,8 @@ def _has(rests: list[Connection], count: int) -> bool:
 
 async def test_a_connection_rests_from_its_last_answer_on() -> None:
     async with running_gateway() as running, connected(running.address) as wire:
+        await wire.send(HEALTH)
+        assert (await wire.read_answer()).status == 200  # it was accepted, which counts as well
         paces: Paces = cast("Any", running.server.config.http).keywords["paces"]
         rests = list[Connection]()
         paces.rest = rests.append  # type: ignore[method-assign,assignment]  # counts
@@ -257,7 +267,7 @@ async def test_one_that_has_not_rested_has_its_turn_among_those_that_have(
 
     def one_more(number: int) -> None:
         begun.append("rested")
-        asyncio.get_running_loop().call_soon(spends, TURN_S)
+        asyncio.get_running_loop().call_soon(COMPUTE.spend, TURN_S)
         if "busy" not in begun:
             paces.begin("/v1/topics", rested[number % MANY], partial(one_more, number + 1))
 

@@ -24,7 +24,22 @@ _listening: dict[str, str] = {}
 
 
 class MemorySocket(socket.socket):
-    """An accepted connection; the kernel has no figures of TCP for it."""
+    """An accepted connection, with addresses as of TCP; the kernel has no figures of TCP for it."""
+
+    def __init__(
+        self, accepted: socket.socket, client: tuple[str, int], server: tuple[str, int]
+    ) -> None:
+        super().__init__(accepted.family, accepted.type, fileno=accepted.detach())
+        self._client = client
+        self._server = server
+
+    def getpeername(self) -> tuple[str, int]:
+        """The client's address."""
+        return self._client
+
+    def getsockname(self) -> tuple[str, int]:
+        """The address that the client connected to."""
+        return self._server
 
     def getsockopt(self, level: int, option: int, size: int = 0) -> Any:
         """As every socket's, and nothing of TCP."""
@@ -43,11 +58,11 @@ class MemorySocket(socket.socket):
 class MemoryListener(Acceptor):
     """Listens in this process alone, with or without TLS; its clients are given host and port."""
 
-    def __init__(self) -> None:
+    def __init__(self, host: str = "127.0.0.1") -> None:
         super().__init__(socket.AF_UNIX)
         number = next(_numbers)
-        self.port = 1 + number % 65_535
-        self._place = f"127.0.0.1:{self.port}"
+        self.host, self.port = host, 1 + number % 65_535
+        self._place = f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
         self._name = f"\0tidegate-test-{os.getpid()}-{number}"
         self._clients = itertools.count(40_000)
         self.bind(self._name)
@@ -58,12 +73,12 @@ class MemoryListener(Acceptor):
     def accept(self) -> tuple[socket.socket, Any]:
         """The next connection, with an address of its client's."""
         accepted, _ = super().accept()
-        own = MemorySocket(accepted.family, accepted.type, fileno=accepted.detach())
-        return own, ("127.0.0.1", next(self._clients) % 65_536)
+        client = ("127.0.0.1", next(self._clients) % 65_536)
+        return MemorySocket(accepted, client, self.getsockname()), client
 
     def getsockname(self) -> tuple[str, int]:
         """As of TCP."""
-        return "127.0.0.1", self.port
+        return self.host, self.port
 
     def close(self) -> None:
         """Listen no more."""
