@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, Request, expect
+from playwright.sync_api import Browser, BrowserContext, Page, expect
 
-from tests.browser.chromium import launched
+from tests.browser.chromium import SEES_MS_MAX, launched, watched_page
 from tests.support.commands import serving
 from tidegate.clients.gateway import Gateway
-
-SEES_MS_MAX = 60_000
 
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
+    """One browser for a module: while it runs, no test of its process can run an event loop."""
     expect.set_options(timeout=SEES_MS_MAX)
     with launched() as browser:
         yield browser
@@ -30,21 +29,8 @@ def gateway() -> Iterator[Gateway]:
 @pytest.fixture
 def page(chromium: Browser, gateway: Gateway) -> Iterator[Page]:
     """A page that fails its test if the browser has anything to complain about."""
-    complaints: list[str] = []
-    page = chromium.new_page(viewport={"width": 1280, "height": 860})
-    page.set_default_timeout(SEES_MS_MAX)
-    page.on("console", lambda message: complaints.append(f"{message.type}: {message.text}"))
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.on("requestfailed", lambda request: complaints.append(failure_of(request)))
-    yield page
-    said = [complaint for complaint in complaints if complaint]
-    page.close()
-    assert said == []
-
-
-def failure_of(request: Request) -> str:
-    """Why a request failed; empty for a stream that the page itself has closed."""
-    return "" if request.failure == "net::ERR_ABORTED" else f"{request.failure}: {request.url}"
+    with watched_page(chromium) as page:
+        yield page
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from tests.browser.test_examples import page_of
 from tests.support.deadlines import HANGS_S
 from tidegate.clients.gateway import Gateway
 
-pytestmark = [pytest.mark.browser, pytest.mark.system]
+pytestmark = [pytest.mark.browser, pytest.mark.nightly]
 
 BIG = 9007199254740993
 # React 18 is the last one with files that a page can load without a build.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 from urllib.request import Request, urlopen
@@ -13,12 +12,10 @@ from urllib.request import Request, urlopen
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
-from tests.support.commands import address_of, start
 from tests.support.deadlines import HANGS_S
-from tests.support.ports import lasting_port
 from tidegate.clients.gateway import Gateway
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.nightly]
 
 BIG = 9007199254740993
 CONNECT = """async ([topic, wish]) => {
@@ -146,33 +143,6 @@ def test_a_reload_begins_again_and_leaves_no_session(page: Page, gateway: Gatewa
         page.reload()
     expect(page.get_by_role("rowheader")).to_have_text(["AIG"])
     await_that(page, lambda: len(ask(gateway, "/v1/sessions")["sessions"]) == 1)
-
-
-def test_a_page_goes_on_after_a_restart_of_its_gateway(
-    tabs: BrowserContext, tmp_path: Path
-) -> None:
-    command = ["serve", "--port", str(lasting_port()), "--data", str(tmp_path)]
-    process = start(*command)
-    try:
-        with Gateway(address_of(process)) as gateway:
-            gateway.put_topic("prices", {"key": ["/symbol"]})
-            prices(gateway, "AIG", "IBM")
-            page = tabs.new_page()
-            page.goto(gateway.base_url)
-            expect(page.get_by_role("rowheader")).to_have_text(["AIG", "IBM"])
-            process.kill()
-            process.communicate(timeout=HANGS_S)
-            expect(page.locator("#state")).to_contain_text("connection lost at")
-            expect(page.locator("#scroll")).to_have_attribute("data-state", "lost")
-            process = start(*command)
-            address_of(process)
-            remove(gateway, "prices", "AIG")
-            prices(gateway, "SPY")
-            expect(page.locator("#state")).to_have_text("live")
-            expect(page.get_by_role("rowheader")).to_have_text(["IBM", "SPY"])
-    finally:
-        process.kill()
-        process.communicate(timeout=HANGS_S)
 
 
 def test_a_hidden_page_is_sent_less(page: Page, gateway: Gateway) -> None:

@@ -20,7 +20,7 @@ from tests.support.commands import serving
 from tests.support.deadlines import HANGS_S
 from tidegate.clients.gateway import Gateway
 
-pytestmark = [pytest.mark.browser, pytest.mark.system]
+pytestmark = [pytest.mark.browser, pytest.mark.nightly]
 
 EXAMPLES = ROOT / "examples"
 PACKAGES = "node_modules/@perspective-dev"

@@ -29,6 +29,8 @@ from tests.support.outside import require
 from tests.support.ports import lasting_port
 from tidegate.clients.gateway import Gateway
 
+pytestmark = pytest.mark.nightly
+
 NOTEBOOK = Path("examples", "notebook", "prices.ipynb")
 KEYS = 12
 ROWS_MAX = 10  # of the widget, as the notebook has it
@@ -86,7 +88,6 @@ def prices(up: float) -> list[bytes]:
 
 
 @pytest.mark.browser
-@pytest.mark.system
 def test_its_table_moves(chromium: Browser, packages: Path, tmp_path: Path) -> None:
     with serving() as address, Gateway(address) as gateway:
         gateway.put_topic("prices", {"key": ["/symbol"]})

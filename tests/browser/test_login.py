@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
-from tests.browser.conftest import SEES_MS_MAX
+from tests.browser.chromium import SEES_MS_MAX
 from tests.support.commands import address_of, start
 from tests.support.deadlines import HANGS_S
 from tests.support.external.openid_provider import PASSWORD, Issuer, running_provider
 from tests.support.rules import rule
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.nightly]
 
 POLICY = """
 claim = "groups"

@@ -14,7 +14,7 @@ from tidegate.clients.gateway import Gateway
 from tidegate.clients.live.live import Live
 from tidegate.clients.live.notebook import LiveView
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.nightly]
 
 TRAITS = ("topic", "order_by", "columns", "chart", "rows_max", "status")
 BIG = 9007199254740993

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.conftest import SEES_MS_MAX
+from tests.browser.chromium import SEES_MS_MAX
 from tests.support.commands import address_of, serving, start
 from tests.support.deadlines import HANGS_S
 from tests.support.rules import rule
@@ -24,7 +24,7 @@ from tests.support.tokens import claims, grant, public_jwk, signed, write_keys
 from tidegate.clients.gateway import Gateway
 from tidegate.clients.token import Token
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.nightly]
 
 TOKEN = signed(claims("root", grant("read,write,admin,observe >")))
 SUBSCRIBE = "/v1/topics/prices/subscribe"

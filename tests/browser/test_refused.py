@@ -16,13 +16,13 @@ import httpx2
 import pytest
 from playwright.sync_api import Browser, Page
 
-from tests.browser.conftest import SEES_MS_MAX
+from tests.browser.chromium import SEES_MS_MAX
 from tests.browser.test_origins import Blank
 from tests.support.commands import address_of, start
 from tests.support.deadlines import HANGS_S
 from tests.support.tokens import public_jwk, write_keys
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.nightly]
 
 AT = "/v1/topics/px/subscribe"
 # Only what the standard has: nothing here asks again, so whatever comes is the browser's doing.

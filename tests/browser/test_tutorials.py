@@ -18,6 +18,8 @@ from dev import ROOT
 from tests.support.commands import serving
 from tidegate.clients.gateway import Gateway
 
+pytestmark = pytest.mark.nightly
+
 EXAMPLES = ROOT / "examples"
 ANY_NUMBER = re.compile(r"\d+\.\d\d")
 
@@ -40,7 +42,6 @@ def folder_served(folder: Path) -> Iterator[str]:
 
 
 @pytest.mark.browser
-@pytest.mark.system
 def test_the_price_wall_follows_the_feed(
     chromium: Browser, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

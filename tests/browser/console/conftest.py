@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page
 
-from tests.browser.conftest import SEES_MS_MAX, failure_of
+from tests.browser.chromium import watched_page
 from tests.browser.console.support import SYMBOLS, publish, quote
 from tidegate.clients.gateway import Gateway
 
@@ -21,16 +21,8 @@ def page(chromium: Browser, gateway: Gateway) -> Iterator[Page]:
 
     A browser reports each answer of 400 by itself, and a form checked as one types gets some.
     """
-    complaints: list[str] = []
-    page = chromium.new_page(viewport={"width": 1280, "height": 860})
-    page.set_default_timeout(SEES_MS_MAX)
-    page.on("console", lambda message: complaints.append(f"{message.type}: {message.text}"))
-    page.on("pageerror", lambda error: complaints.append(f"{error} {error.stack}"))
-    page.on("requestfailed", lambda request: complaints.append(failure_of(request)))
-    yield page
-    said = [each for each in complaints if each and not REFUSED.search(each)]
-    page.close()
-    assert said == []
+    with watched_page(chromium, allowed=REFUSED) as page:
+        yield page
 
 
 @pytest.fixture

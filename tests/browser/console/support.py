@@ -105,6 +105,12 @@ def frozen_reader(gateway: Gateway, path: str) -> Iterator[None]:
         yield
 
 
+def expect_off(page: Page, names: tuple[str, ...]) -> None:
+    """Each of these buttons is there, and cannot be used."""
+    for name in names:
+        expect(page.get_by_role("button", name=name, exact=True)).to_be_disabled()
+
+
 class Reader:
     """A subscriber beside the page, which reads all that it gets."""
 

@@ -11,7 +11,6 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.console.support import (
     keep_pictures,
-    look_over,
     publish,
     quote,
     remove,
@@ -21,21 +20,7 @@ from tests.browser.console.support import (
 from tests.browser.test_page import Publisher
 from tidegate.clients.gateway import Gateway
 
-pytestmark = pytest.mark.browser
-
-
-def test_the_blotter_shows_live_records_and_removals(page: Page, prices: Gateway) -> None:
-    visit(page, prices, "blotter?topic=prices")
-    expect(page.get_by_role("grid", name="Records")).to_have_attribute("aria-rowcount", "41")
-    row = rows(page).filter(has_text="S003")
-    expect(row).to_contain_text("3.5")
-    publish(prices, "prices", quote("S003", 99.25))
-    expect(row).to_contain_text("99.25")
-    expect(row.locator(".up-1, .up-2")).to_have_count(1)
-    remove(prices, "prices", "S003")
-    expect(row).to_have_count(0)
-    expect(page.get_by_role("grid", name="Records")).to_have_attribute("aria-rowcount", "40")
-    look_over(page)
+pytestmark = [pytest.mark.browser, pytest.mark.nightly]
 
 
 def test_the_blotter_sorts_finds_groups_and_adds_up(page: Page, prices: Gateway) -> None:

@@ -18,7 +18,7 @@ from PIL import Image
 from playwright.sync_api import Browser, Page, expect
 
 from dev import ROOT
-from tests.browser.conftest import SEES_MS_MAX
+from tests.browser.chromium import SEES_MS_MAX
 from tests.browser.console.support import (
     PICTURES,
     Reader,
@@ -40,7 +40,7 @@ from tidegate.pipeline.operations.watch import TOPIC, message_of
 from tidegate.pipeline.planner.choices import Choice, Plan
 from tidegate.pipeline.planner.tally import Seen, Sent
 
-pytestmark = [pytest.mark.browser, pytest.mark.system]
+pytestmark = [pytest.mark.browser, pytest.mark.nightly]
 
 RUNS_S = 45  # so long the market runs before the pictures, that its charts have something to show
 READERS = ("conflation=100ms", "conflation=500ms", "conflation=1s", "conflation=auto,min=250ms")

@@ -20,7 +20,7 @@ from tests.support.deadlines import HANGS_S
 from tests.support.outside import require_curl
 from tidegate.clients.gateway import Gateway
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.nightly]
 
 
 def test_the_playground_explains_as_one_types(page: Page, prices: Gateway) -> None:

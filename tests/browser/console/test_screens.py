@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import re
-from http import HTTPStatus
-from pathlib import Path
-from urllib.request import Request, urlopen
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
@@ -14,6 +11,7 @@ from tests.browser.console.support import (
     SYMBOLS,
     Reader,
     ask,
+    expect_off,
     frozen_reader,
     keep_pictures,
     look_over,
@@ -24,11 +22,9 @@ from tests.browser.console.support import (
 )
 from tests.browser.test_page import Publisher
 from tests.support.commands import serving
-from tests.support.deadlines import HANGS_S
-from tests.support.tokens import public_jwk, token_of, write_keys
 from tidegate.clients.gateway import Gateway
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.nightly]
 
 SLOW_LOOKS = """() => {
     const usual = window.fetch;
@@ -70,58 +66,6 @@ def test_sessions_show_what_each_is_sent_and_can_be_changed(page: Page, prices: 
         page.get_by_role("button", name="Close the session").click()
         page.get_by_role("button", name="Close it").click()
         expect(rows(page, "Sessions").filter(has_text=reader.session)).to_have_count(0)
-
-
-def test_the_overview_shows_rates_and_what_is_saved(page: Page, prices: Gateway) -> None:
-    with Publisher(prices), Reader(prices, "conflation=1s"):
-        visit(page, prices, "overview")
-        for title in ("Messages in", "Rows out", "Bytes saved"):
-            figure = page.get_by_role("region", name=title).locator(".big")
-            expect(figure).to_have_text(re.compile(r"^[1-9]"))
-        expect(page.get_by_role("region", name="Conflated").locator(".big")).to_have_text(
-            re.compile(r"^(8\d|9\d)\.\d %$")
-        )
-        expect(rows(page, "Topics by rate").first).to_contain_text("prices")
-        expect(page.get_by_role("region", name="Gateways")).to_contain_text("ready")
-        look_over(page)
-
-
-def test_a_topic_is_made_checked_changed_and_deleted(page: Page, gateway: Gateway) -> None:
-    visit(page, gateway, "topics")
-    page.get_by_role("button", name="New topic").click()
-    page.get_by_label("Name").fill("orders")
-    editor = page.get_by_label("Definition, as JSON")
-    editor.fill('{"key": ["/id"], "options": "conflaton=1s"}')
-    page.get_by_role("button", name="Check without saving").click()
-    verdict = page.locator("main [role=status]")
-    expect(verdict).to_contain_text("at /options")
-    editor.fill('{"key": ["/id"], "options": "conflation=1s"}')
-    page.get_by_role("button", name="Check without saving").click()
-    expect(verdict).to_contain_text("Nothing was changed")
-    assert gateway.find_topic("orders") is None
-    page.get_by_role("button", name="Make the topic").click()
-    expect(page.get_by_role("region", name="orders")).to_contain_text("served")
-    last = {"id": 8, "price": 1.25, "ts": 34_200_000}
-    publish(gateway, "orders", {"id": 7, "price": 1.5}, last)
-    page.reload()
-    expect(rows(page, "Last values").first).to_contain_text("1.50")
-    expect(rows(page, "Last values").last).to_contain_text("09:30:00.000")
-    expect(editor).to_have_value(re.compile("conflation=1s"))
-    look_over(page)
-    gateway.administration.patch_topic("orders", {"description": "by somebody else"})
-    editor.fill('{"key": ["/id"], "options": "conflation=2s"}')
-    page.get_by_role("button", name="Save", exact=True).click()
-    expect(verdict).to_contain_text("Somebody changed the topic")
-    page.get_by_role("button", name="Load it again").click()
-    expect(editor).to_have_value(re.compile("by somebody else"))
-    editor.fill('{"key": ["/id"], "options": "conflation=2s"}')
-    page.get_by_role("button", name="Save", exact=True).click()
-    expect(verdict).to_have_text("Saved.")
-    assert gateway.topic("orders")["options"] == "conflation=2s"
-    page.get_by_role("button", name="Delete").click()
-    page.get_by_role("button", name="Delete it").click()
-    expect(page.get_by_text("orders is deleted")).to_be_visible()
-    assert gateway.find_topic("orders") is None
 
 
 def test_no_look_at_a_topic_overlaps_its_deletion(page: Page, gateway: Gateway) -> None:
@@ -196,12 +140,6 @@ def test_a_read_only_console_changes_nothing(page: Page, prices: Gateway) -> Non
     expect(page.get_by_role("button", name="Publish", exact=True)).to_be_enabled()
 
 
-def expect_off(page: Page, names: tuple[str, ...]) -> None:
-    """Each of these buttons is there, and cannot be used."""
-    for name in names:
-        expect(page.get_by_role("button", name=name, exact=True)).to_be_disabled()
-
-
 def test_a_reader_that_takes_nothing_is_marked(page: Page, prices: Gateway) -> None:
     wish = {"topic": "prices", "options": "conflation=none", "command": "subscribe"}
     opened = ask(prices, "POST", "/v1/sessions", {"subscriptions": [wish]})
@@ -212,40 +150,6 @@ def test_a_reader_that_takes_nothing_is_marked(page: Page, prices: Gateway) -> N
         row = rows(page, "Sessions").filter(has_text=opened["session"])
         expect(row.locator(".bad")).to_have_text("slow")
         expect(page.locator(".caption")).to_contain_text("1 slow")
-
-
-def test_a_token_signs_in_and_its_grants_decide(page: Page, tmp_path: Path) -> None:
-    keys = write_keys(tmp_path / "keys.json", public_jwk("HS256"))
-    root = token_of("root", "read,write,admin,observe >")
-    reader = token_of("ann", "read prices.>")["Authorization"].removeprefix("Bearer ")
-    with serving("--auth-keys", keys) as address:
-        put = Request(f"{address}/v1/topics/prices.eu", b'{"key": ["/symbol"]}', root)
-        put.method = "PUT"
-        put.add_header("Content-Type", "application/json")
-        with urlopen(put, timeout=HANGS_S) as answer:
-            assert answer.status == HTTPStatus.CREATED
-        page.goto(f"{address}/console#/topics?topic=prices.eu")
-        page.get_by_label("Token").fill("nobody")
-        page.get_by_role("button", name="Sign in").click()
-        expect(page.get_by_role("alert").first).to_contain_text("The token is not taken")
-        expect(page.locator("#state")).to_have_text("signed out")
-        expect(page.get_by_role("navigation")).to_be_hidden()
-        keep_pictures(page, "login")
-        page.get_by_label("Token").fill(reader)
-        page.get_by_role("button", name="Sign in").click()
-        expect(page.get_by_role("region", name="prices.eu")).to_contain_text("served")
-        expect_off(page, ("New topic", "Check without saving", "Save", "Delete"))
-        expect(page.get_by_text("no grant with the verb admin").first).to_be_visible()
-        page.get_by_role("link", name="Publish").first.click()
-        expect_off(page, ("Publish", "Take a record as a model", "Remove"))
-        expect(page.get_by_text("no grant with the verb write").first).to_be_visible()
-        keep_pictures(page, "no-grant")
-        page.get_by_role("link", name="Overview").click()
-        expect(page.get_by_text("needs the verb observe")).to_be_visible()
-        page.get_by_role("button", name="Sign out").click()
-        expect(page.get_by_label("Token")).to_be_visible()
-        # All streams end before the gateway does, so that no broken one is complained of.
-        page.goto("about:blank")
 
 
 def test_a_gateway_that_has_gone_is_shown(chromium: Browser) -> None:

@@ -26,7 +26,7 @@ from tidegate.pipeline.operations.watch import TOPIC, message_of
 from tidegate.pipeline.planner.choices import Choice, Plan
 from tidegate.pipeline.planner.tally import Seen, Sent
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.nightly]
 
 
 def test_charts_show_a_keys_past_its_spread_and_all_keys(page: Page, prices: Gateway) -> None:
