@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import signal
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping
 
 import pytest
+from _pytest.unraisableexception import collect_unraisable
 
 from tests.support.buses import BusServer, bus_server
 from tests.support.clocks.jumping_loop import JumpingLoop
@@ -25,6 +27,13 @@ OUTSIDE = ("system", "spark", "browser", "redis")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, lambda number, frame: None)
+
+
+# Settings of a gateway that somebody runs here would reach those of the tests.
+FOR_TESTS = ("TIDEGATE_HYPOTHESIS_", "TIDEGATE_REQUIRE_", "TIDEGATE_TEST_", "TIDEGATE_TICKS")
+for name in list(os.environ):
+    if name.startswith("TIDEGATE_") and not name.startswith(FOR_TESTS):
+        del os.environ[name]
 
 
 @pytest.fixture(scope="session")
@@ -83,6 +92,7 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object
         left = end_leftovers()
         if item.get_closest_marker("asyncio") is not None or not is_unit(item):
             gc.collect()
+            collect_unraisable(item.config)  # or pytest would lay it on the next test
         assert not left, f"left running: {left}"
 
 
