@@ -83,6 +83,7 @@ class TopicLogReader:
         store.on_suspect = self.suspect
         store.head_seen = self._head
         store.is_unavailable = lambda: outage.is_on
+        append_waiters.shared_head = store.shared_head
         catalog.listen(lambda name: self._wake.set())
 
     def suspect(self, topic: str, *, has_gap: bool = False) -> None:

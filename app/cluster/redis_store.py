@@ -161,6 +161,24 @@ class RedisStore:
         with translate_errors():
             return await read_head(self._connection, name)
 
+    async def shared_head(self, name: str) -> int:
+        """Return the last offset of a topic in its current epoch.
+
+        Raises:
+            TopicUnknown: the topic was deleted.
+            EpochMoved: the topic has restarted in another epoch.
+            Problem: bus-unavailable.
+        """
+        log = self.log(name)
+        if self.is_unavailable():
+            raise bus_unavailable()
+        with translate_errors():
+            epoch, head = await self._connection.execute("HMGET", log.keys[0], "epoch", "head")
+        if (epoch or b"").decode() != log.record.epoch:
+            self.on_suspect(name)
+            raise EpochMoved
+        return int(head or 0)
+
     async def load(self, name: str) -> RestoredTopic:
         """Load what Redis keeps of a topic, consistent at one offset."""
         return await self.load_as(self.log(name).record)

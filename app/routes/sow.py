@@ -200,6 +200,8 @@ async def delete_records(
 
     # Tried again by a definition that another gateway has just changed: the key may be another.
     async def removed(entry: CatalogTopic) -> int:
+        # A record that another gateway has just acknowledged may not be on the board here yet.
+        await gateway.writer.catch_up(entry)
         records = await _named(gateway, entry, values)
         return await gateway.writer.remove(entry, records, RemovalReason.DELETED)
 

@@ -61,9 +61,13 @@ class _Waiter:
 
 
 class AppendWaiters:
-    """Writers that wait until the engine has what they stored."""
+    """Writers that wait until the engine has what they stored.
+
+    `shared_head` returns the last offset that the shared store has of a topic.
+    """
 
     def __init__(self, driver: Driver) -> None:
+        self.shared_head: Callable[[str], Awaitable[int]] = _no_shared_head
         self._driver = driver
         self._waiters: dict[str, list[_Waiter]] = {}
 
@@ -111,6 +115,11 @@ class AppendWaiters:
         waiters.remove(waiter)
         if not waiters:
             del self._waiters[topic]
+
+
+async def _no_shared_head(topic: str) -> int:
+    """Return the head of a topic without a bus: there is nothing to wait for."""
+    return 0
 
 
 def _unknown(detail: str) -> Problem:
@@ -199,7 +208,10 @@ class Writer:
             head = self._driver.engine.topic(name).head
             items = await decide()
             if not items:
-                return None
+                # There is nothing to do only if nothing came after the head that was looked at.
+                if await self.catch_up(entry) <= head:
+                    return None
+                continue
             if self._arrivals is None:
                 # `writing` is held since the decision, and no other gateway writes.
                 return await self.write(entry, items, producer, retry=retry, fence=fence)
@@ -210,6 +222,23 @@ class Writer:
             except HeadMoved:
                 # Decide again only once the other gateway's write is on the board here.
                 await self._arrivals.wait_reached(name, entry.record.epoch, head + 1)
+
+    async def catch_up(self, entry: CatalogTopic) -> int:
+        """Wait until the engine has all that the store has now; return the topic's head then.
+
+        A gateway that shares its store reads a topic's log a little later than another gateway's
+        publisher got its answer.
+
+        Raises:
+            TopicUnknown: the topic was deleted meanwhile.
+            Problem: bus-unavailable.
+        """
+        name = entry.record.name
+        if self._arrivals is None:
+            return self._driver.engine.topic(name).head
+        shared = await self._arrivals.shared_head(name)
+        await self._arrivals.wait_reached(name, entry.record.epoch, shared)
+        return shared
 
     async def earlier(
         self,

@@ -101,6 +101,21 @@ async def test_deltas_from_two_sides_build_one_record(redis_bus: BusServer) -> N
         assert len(record) == 21
 
 
+async def test_a_record_just_published_elsewhere_is_deleted(redis_bus: BusServer) -> None:
+    """A gateway decides that there is nothing to delete only at the head of the shared log."""
+    async with gateways(redis_bus) as (one, other):
+        await one.topic()
+        await has_topic(other)
+        for number in range(30):
+            await one.publish({"k": f"key {number}"})
+            params = (
+                {"key": f'["key {number}"]'} if number % 2 else {"filter": f"/k = 'key {number}'"}
+            )
+            answer = await other.http.delete("/v1/topics/px/sow", params=params)
+            assert (answer.status_code, answer.json()) == (200, {"deleted": 1})
+        assert await other.sow() == []
+
+
 async def test_what_expires_is_removed_by_one_of_them(redis_bus: BusServer) -> None:
     async with gateways(redis_bus) as (one, other):
         await one.topic(expiration="200ms")
