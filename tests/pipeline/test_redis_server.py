@@ -12,8 +12,6 @@ from tidegate.clients.retry import Retry
 from tidegate.pipeline.errors import DefinitionInvalid, GatewayRefused, GatewayUnreachable
 from tidegate.pipeline.redis_server import RedisServer
 
-pytestmark = pytest.mark.redis
-
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[BusServer]:
@@ -21,6 +19,7 @@ def server() -> Iterator[BusServer]:
         yield running
 
 
+@pytest.mark.redis
 def test_commands_are_answered_as_bytes(server: BusServer) -> None:
     with RedisServer(server.url) as redis:
         redis.ask("XADD", "s", "1-0", "f", "\u00e9")
@@ -28,6 +27,7 @@ def test_commands_are_answered_as_bytes(server: BusServer) -> None:
         assert redis.ask_together(("HGET", "none", "f"), ("XLEN", "s")) == [None, 1]
 
 
+@pytest.mark.redis
 def test_a_refusal_is_not_retried(server: BusServer) -> None:
     with RedisServer(server.url) as redis:
         redis.ask("SET", "text", "1")

@@ -34,15 +34,13 @@ def test_spark_answers_as_a_gateway_would(spark: SparkSession, folder: TopicFold
             (record.key, record.position)
             for record in sow_as_of(spark, folder.path.parent, "px", NOON_MS + time_ms).collect()
         )
-        for time_ms in (-1, 0, 1_500, 2_000, DAY_MS, DAY_MS + 1)
+        for time_ms in (-1, 1_500, 2_000, DAY_MS)
     }
     assert answers == {
         -1: [],
-        0: [('["a"]', 1)],
         1_500: [('["a"]', 1), ('["b"]', 2)],
         2_000: [('["b"]', 2)],
         DAY_MS: [('["a"]', 4), ('["b"]', 2)],
-        DAY_MS + 1: [('["a"]', 4), ('["b"]', 5)],
     }
     noon = datetime(2024, 10, 4, 12, 0, 0, 500_000, UTC)
     [first] = sow_as_of(spark, str(folder.path.parent), "px", "2024-10-04T12:00:00.5Z").collect()

@@ -65,6 +65,37 @@ def served() -> Iterator[Served]:
 
 @rule("archive-2")
 @pytest.mark.spark
+def test_a_batch_that_was_archived_but_not_noted_is_not_archived_again(
+    spark: SparkSession, served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = arguments(tmp_path, served.address)
+    publish = TopicFolder.publish
+
+    def killed_after(self: TopicFolder, name: str, part: Part) -> None:
+        publish(self, name, part)
+        raise RuntimeError("killed")
+
+    served.publish("ticks", {"k": "a", "n": 1}, {"k": "b", "n": 2})
+    with monkeypatch.context() as patched:
+        patched.setattr(TopicFolder, "publish", killed_after)
+        with pytest.raises(Exception, match="killed"):
+            archive_topic(asked, Stop(), unheard, spark)
+    served.remove("ticks", '["a"]')
+    served.publish("ticks", {"k": "a", "n": 3})
+    assert archive_topic(asked, Stop(), unheard, spark).messages == 2
+    assert positions(TopicFolder(tmp_path, "ticks")) == [1, 2, 3, 4]
+    frame = spark.read.parquet(str(tmp_path)).where("topic = 'ticks'").orderBy("position")
+    assert [(row.position, row.value, row.reason) for row in frame.collect()] == [
+        (1, '{"k":"a","n":1}', None),
+        (2, '{"k":"b","n":2}', None),
+        (3, None, "deleted"),
+        (4, '{"k":"a","n":3}', None),
+    ]
+
+
+@rule("archive-2")
+@pytest.mark.nightly
+@pytest.mark.spark
 def test_a_topic_is_archived_once_whatever_happens_in_between(
     spark: SparkSession, served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

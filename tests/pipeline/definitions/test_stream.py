@@ -173,6 +173,7 @@ def test_the_examples_are_understood(path: Path) -> None:
     assert read_definitions(path)
 
 
+@pytest.mark.system
 def test_reading_definitions_and_running_do_not_load_spark_beforehand() -> None:
     program = "import sys, tidegate.pipeline.definitions.stream; print('pyspark' in sys.modules)"
     said = subprocess.run(

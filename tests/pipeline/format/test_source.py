@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from pyspark.errors import AnalysisException
@@ -28,10 +28,9 @@ def test_a_topic_is_read_as_a_frame(spark: SparkSession, journals: Journals) -> 
     assert rows[-2].value == '{"text": "é", "n": 1.0e0}'
     assert (rows[-1].bookmark, rows[-1].key) == ("e1-12", '["k"]')
     assert (rows[-1].value, rows[-1].removed) == (None, "deleted")
-    assert frame.option("from", "e1-8").load().count() == 4
-    sharded = frame.option("from", "epoch").option("shards", 3).load()
+    sharded = frame.option("from", "e1-2").option("shards", 3).load()
     assert sharded.rdd.getNumPartitions() == 3
-    assert sorted(row.offset for row in sharded.collect()) == list(range(1, 13))
+    assert sorted(row.offset for row in sharded.collect()) == list(range(3, 13))
 
 
 @pytest.mark.nightly
@@ -90,17 +89,11 @@ def test_a_frame_is_written_in_one_step_in_its_order(
 ) -> None:
     topic = journals.topic("u")
     rows = spark.range(50, numPartitions=4).selectExpr("to_json(struct(id)) AS value")
-
-    def write(**options: Any) -> None:
-        to = rows.write.format("tidegate").option("gateway", journals.address).options(**options)
-        to.mode("append").save()
-
+    writing = rows.write.format("tidegate").option("gateway", journals.address).option("topic", "u")
     for count in (1, 2):
-        write(topic="u")
+        writing.mode("append").save()
         assert len(topic.publications) == count
     assert topic.values == [b'{"id":%d}' % number for number in range(50)] * 2
-    write(topic="made", key="/id")
-    assert journals.topics["made"].definition["key"] == ["/id"]
 
 
 @pytest.mark.nightly

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.commands import call
 from tidegate.keys.spec import KeySpec
 from tidegate.pipeline.columns.history import read_history
+from tidegate.pipeline.command import command
 from tidegate.pipeline.errors import HistoryInvalid, HistoryUnreadable, StreamFailed
 from tidegate.pipeline.intervals import Pace
 from tidegate.pipeline.planner import plan as module
@@ -78,7 +78,10 @@ def test_an_error_of_spark_is_a_sentence(said: str, kind: type[Exception]) -> No
 
 @pytest.mark.spark
 def test_the_command_answers_with_json_and_charts(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(module, "spark_session", lambda master: nullcontext(spark))
     first = b"".join(b'{"a":%d,"ts":%d}\n' % (n % 2, n * 10) for n in range(300))
@@ -87,9 +90,8 @@ def test_the_command_answers_with_json_and_charts(
     (tmp_path / "in" / "2.ndjson").write_bytes(b'\n{"a":1,"ts":3000}\n')
     asked = ["--key", "/a", "--interval", "100ms,1s", "--pace", "batch", "--time-field", "/ts"]
     charts = ["--chart", str(tmp_path / "a.svg"), "--chart", str(tmp_path / "a.png")]
-    ended = call("pipeline", "plan", str(tmp_path / "in"), *asked, "--json", *charts)
-    assert ended.code == 0, ended.err
-    answer = json.loads(ended.out)
+    assert command(["plan", str(tmp_path / "in"), *asked, "--json", *charts]) == 0
+    answer = json.loads(capsys.readouterr().out)
     # 100 ms hold ten messages of 2 keys; the last message of all stands alone.
     assert [one["messages"] for one in answer["choices"]] == [61, 7]
     assert answer["recommended"]["interval"] == "1s"

@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from pyspark.errors import StreamingQueryException
 from redis import Redis
 
 from tests.pipeline.read_out import bodies, drained
 from tests.support.rules import rule
 from tidegate.pipeline.columns.blocks import pieces
 from tidegate.pipeline.definitions.source import RedisSource
-from tidegate.pipeline.errors import SourceLost, from_spark
+from tidegate.pipeline.errors import SourceLost
 from tidegate.pipeline.format import options as options_module
 from tidegate.pipeline.redis_server import RedisServer
 from tidegate.pipeline.sources.redis_stream import (
@@ -63,15 +62,25 @@ def test_entries_are_one_piece_in_order_whatever_batches_and_runs_they_come_in(
     redis.xtrim("ticks", maxlen=11, approximate=False)
     rows = drained(read_redis(spark, asked), tmp_path)
     assert [row.position for row in rows] == list(range(101, 111))
-    add(redis, 110, 120)
+
+
+@pytest.mark.redis
+@rule("pipeline-6")
+def test_entries_that_are_gone_before_they_are_read_are_an_error(
+    source: RedisSource, redis: Redis
+) -> None:
+    add(redis, 0, 10)
+    opened = reader(source)
+    limit = opened.getDefaultReadLimit()
+    read = opened.latestOffset(opened.initialOffset(), limit)
+    add(redis, 10, 20)
+    redis.xtrim("ticks", maxlen=11, approximate=False)
+    assert opened.latestOffset(read, limit) == {"id": "1700000000019-0", "entries": 20}
     redis.xtrim("ticks", maxlen=10, approximate=False)
-    with pytest.raises(StreamingQueryException) as caught:
-        drained(read_redis(spark, asked), tmp_path)
-    said = from_spark("s", str(caught.value))
-    assert isinstance(said, SourceLost)
-    assert str(said).startswith(
-        "s: Redis stream ticks no longer holds entry 1700000000109-0, which"
-    )
+    with pytest.raises(
+        SourceLost, match="Redis stream ticks no longer holds entry 1700000000009-0, which"
+    ):
+        opened.latestOffset(read, limit)
 
 
 @pytest.mark.redis

@@ -158,18 +158,26 @@ def test_a_damaged_table_is_an_error(tmp_path: Path) -> None:
         conflated(tmp_path, 1, b'{"k":1,"t":1}')
 
 
-LINES = [b'{"k":%d,"t":%d,"n":%d}' % (n * 7 % 61, 1_000 + 8 * n, n) for n in range(480)]
+LINES = [b'{"k":%d,"t":%d,"n":%d}' % (n * 7 % 41, 1_000 + 10 * n, n) for n in range(160)]
+SUMS = Reduce.parse("[/n:sum,/n:first@of]")
 
 
-@pytest.mark.parametrize("reduce", [None, Reduce.parse("[/n:sum,/n:first@of]")])
-@pytest.mark.parametrize("pace", Pace)
+@pytest.mark.parametrize(
+    ("pace", "reduce"),
+    [
+        (Pace.KEY, SUMS),
+        (Pace.BATCH, None),
+        pytest.param(Pace.KEY, None, marks=pytest.mark.nightly),
+        pytest.param(Pace.BATCH, SUMS, marks=pytest.mark.nightly),
+    ],
+)
 def test_a_large_shard_is_split_and_sends_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pace: Pace, reduce: Reduce | None
 ) -> None:
     asked = replace(ASKED, interval=Interval(SECOND, pace), reduce=reduce, lateness_ns=SECOND // 10)
 
     def sent(folder: Path) -> list[list[object]]:
-        batches = [LINES[at : at + 160] for at in range(0, len(LINES), 160)]
+        batches = [LINES[at : at + 80] for at in range(0, len(LINES), 80)]
         found = [conflated(folder, at, *each, asked=asked) for at, each in enumerate(batches)]
         found.append(conflated(folder, len(batches) - 1, is_end=True, asked=asked))
         return [sorted(each, key=str) for each in found]
@@ -177,7 +185,7 @@ def test_a_large_shard_is_split_and_sends_the_same(
     expected = sent(tmp_path / "whole")
     monkeypatch.setattr(shards_module, "BYTES_MAX", 3_000)
     assert sent(tmp_path / "split") == expected
-    tables = len([*(tmp_path / "split/000000002").iterdir()])
+    tables = len([*(tmp_path / "split/000000001").iterdir()])
     # In event time with pace=batch all keys share the openings of intervals.
     assert tables == 1 if pace is Pace.BATCH else tables > 4
 

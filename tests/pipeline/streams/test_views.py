@@ -102,8 +102,6 @@ def test_groups_continue_from_a_checkpoint(
     published = list(sink.values)
     assert ran(spark, journals, tmp_path, GROUPED).totals.repeated == 2
     assert sink.values == published
-    # Nothing new is nothing at all.
-    assert ran(spark, journals, tmp_path, GROUPED).totals.batches == 0
 
 
 @rule("view-12", "view-13")
@@ -120,13 +118,24 @@ def test_a_join_follows_both_sides(spark: SparkSession, journals: Journals, tmp_
     landed(tmp_path, "quotes", 2, {"ticker": "B", "bid": 7})
     ran(spark, journals, tmp_path, JOINED)
     assert shown(journals, "id")["b"]["quote"]["bid"] == 7
-    shutil.rmtree(stream.definition.checkpoint / "held" / "pairs" / "000000001")
-    landed(tmp_path, "quotes", 3, {"ticker": "B", "bid": 8})
+
+
+@pytest.mark.nightly
+@pytest.mark.spark
+def test_a_join_whose_tables_are_lost_is_an_error(
+    spark: SparkSession, journals: Journals, tmp_path: Path
+) -> None:
+    landed(tmp_path, "orders", 1, order("a", "EU", 1))
+    landed(tmp_path, "quotes", 1, {"ticker": "A", "bid": 5})
+    stream = ran(spark, journals, tmp_path, JOINED)
+    shutil.rmtree(stream.definition.checkpoint / "held" / "pairs" / "000000000")
+    landed(tmp_path, "quotes", 2, {"ticker": "B", "bid": 8})
     ended = ran(spark, journals, tmp_path, JOINED).query
     assert ended is not None
     assert "is missing or damaged" in str(from_spark("v", str(ended.exception())))
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 def test_the_example_shows_what_its_page_says(
     spark: SparkSession, journals: Journals, tmp_path: Path
