@@ -11,6 +11,8 @@ import pytest
 
 from dev import ROOT
 
+pytestmark = pytest.mark.nightly  # each test starts pytest
+
 PASSES = "def test_passes(): ...\n"
 FAILS = "def test_fails(): assert False\n"
 SKIPS = "import pytest\ndef test_skips(): pytest.skip('no outside')\n"

@@ -13,6 +13,8 @@ from bench import __main__ as command
 from bench.figure import Figure
 from bench.report import Report
 
+pytestmark = pytest.mark.nightly
+
 
 @pytest.fixture
 def suites(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, list[float]]:

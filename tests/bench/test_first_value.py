@@ -9,8 +9,9 @@ import pytest
 
 from bench import first_value
 
+pytestmark = pytest.mark.nightly
 
-@pytest.mark.system
+
 def test_the_first_value_is_the_last_price(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     commands = Path(sys.executable).parent
     first_value.first_value(commands, tmp_path)

@@ -10,7 +10,7 @@ import pytest
 from bench import profiles
 from bench.servers.gateway import Gateway
 
-pytestmark = pytest.mark.system
+pytestmark = pytest.mark.nightly
 
 CPU_S = 0.3
 

@@ -9,6 +9,8 @@ import pytest
 from bench.figure import Figure, percentile
 from bench.report import Part, Report, changes
 
+pytestmark = pytest.mark.nightly
+
 CONDITIONS = {
     "CPU": "EPYC",
     "cores": "2",

@@ -21,7 +21,7 @@ from bench.servers.peers import EVENT_BYTES, message
 from bench.servers.process import free_port, running, waited_for
 from dev import ROOT
 
-pytestmark = pytest.mark.system
+pytestmark = pytest.mark.nightly
 
 REQUEST, MARKER, READY = "GET\r\n", 'data: {"n":', "hello"
 

@@ -7,6 +7,8 @@ import pytest
 from tests.faults.catalogue import FAULTS, Fault, play
 from tests.support.outside import require
 
+pytestmark = pytest.mark.nightly
+
 SEED = 7
 SPARK_S_MAX = 1_800  # some of its waits are as long as HANGS_S
 # What they are about takes longer than a test may; `python -m tests.faults` plays them.
@@ -14,7 +16,7 @@ LONG_PLAYS = ("F5b", "F6b", "F8")
 
 
 def needs(fault: Fault) -> list[pytest.MarkDecorator]:
-    marks = [pytest.mark.system]
+    marks = []
     if "Redis" in fault.what:
         marks.append(pytest.mark.redis)
     if "Spark" in fault.what or "pipeline" in fault.what:

@@ -28,7 +28,7 @@ async def test_crashes_cost_nothing() -> None:
     assert tally.sums["messages acknowledged as persisted"] > 0
 
 
-@pytest.mark.system
+@pytest.mark.nightly
 async def test_a_store_that_forgets_is_found_out() -> None:
     async with embedded(seed=4) as setup:
 

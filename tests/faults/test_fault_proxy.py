@@ -13,7 +13,7 @@ from tests.support.deadlines import HANGS_S
 from tests.support.gateways import eventually
 from tests.support.network.fault_proxy import BLACK_HOLE, STALLED, FaultProxy, Line, fault_proxy
 
-pytestmark = pytest.mark.usefixtures("steady")
+pytestmark = [pytest.mark.usefixtures("steady"), pytest.mark.nightly]
 
 SOON_S = 0.1
 LONG = bytes(range(256)) * 16

@@ -9,6 +9,8 @@ import pytest
 from tests.faults.checks.ledger import Answer, Ident, Ledger, Level, Request
 from tests.faults.checks.oracle import Entry, Kind, judge_journal, judge_records, judge_world
 
+pytestmark = pytest.mark.nightly
+
 Journal = list[Entry]
 
 

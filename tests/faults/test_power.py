@@ -14,6 +14,8 @@ import pytest
 from tests.faults.kinds.power import Disk, command, noted
 from tests.support.outside import require
 
+pytestmark = pytest.mark.nightly
+
 
 def calls_on(path: Path, *calls: str) -> list[str]:
     return [call.replace("FD", f"3<{path}>") for call in calls]
@@ -66,7 +68,6 @@ os.kill(os.getpid(), 9)
 """
 
 
-@pytest.mark.system
 @pytest.mark.parametrize(("synchronous", "loses"), [("full", False), ("normal", True)])
 async def test_a_database_that_syncs_each_commit_keeps_it(
     tmp_path: Path, synchronous: str, loses: bool

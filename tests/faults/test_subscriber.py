@@ -8,6 +8,8 @@ from tests.faults.checks.ledger import Ident
 from tests.faults.checks.oracle import Entry
 from tests.faults.checks.subscriber import Seen, Subscriber, Visit, judge_rate, judge_visits
 
+pytestmark = pytest.mark.nightly
+
 
 def entry(offset: int, index: int = 0) -> Entry:
     return Entry(offset, "k", Ident("w", offset, index))

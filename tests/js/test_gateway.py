@@ -20,14 +20,23 @@ from tests.support.deadlines import HANGS_S
 from tests.support.ports import lasting_port
 from tidegate.clients.gateway import Gateway
 
-pytestmark = pytest.mark.system
-
 BIG = 9007199254740993
 
 
+@pytest.fixture(scope="module")
+def served() -> Iterator[str]:
+    """The address of one gateway for all tests that leave it running."""
+    with serving() as address:
+        yield address
+
+
 @pytest.fixture
-def gateway() -> Iterator[Gateway]:
-    with serving() as address, Gateway(address) as client:
+def gateway(served: str) -> Iterator[Gateway]:
+    """That gateway, with an empty topic `px` and no other."""
+    with Gateway(served) as client:
+        for topic in list(client.topics()):
+            if not topic["topic"].startswith("tidegate."):
+                client.delete_topic(topic["topic"])
         client.put_topic("px", {"key": ["/id"]})
         yield client
 
@@ -67,7 +76,12 @@ def await_last(node: Node, gateway: Gateway, name: str = "rows") -> None:
 
 
 @pytest.mark.parametrize(
-    "wish", ["{interval: 20}", "{interval: 'none'}", "{interval: 20, deltas: true}"]
+    "wish",
+    [
+        pytest.param("{interval: 20, deltas: true}", marks=pytest.mark.system),
+        pytest.param("{interval: 20}", marks=pytest.mark.nightly),
+        pytest.param("{interval: 'none'}", marks=pytest.mark.nightly),
+    ],
 )
 def test_records_are_the_state_of_the_world(gateway: Gateway, node: Node, wish: str) -> None:
     publish(gateway, {"id": BIG, "n": 0}, {"id": "gone", "n": 0}, {"id": "kept", "n": 0})
@@ -84,6 +98,7 @@ def test_records_are_the_state_of_the_world(gateway: Gateway, node: Node, wish: 
     assert "gone" not in held(node)
 
 
+@pytest.mark.system
 def test_a_filter_and_a_window_follow_what_leaves_them(gateway: Gateway, node: Node) -> None:
     publish(gateway, *({"id": f"k{n}", "n": n} for n in range(10)))
     node.run(
@@ -99,6 +114,7 @@ def test_a_filter_and_a_window_follow_what_leaves_them(gateway: Gateway, node: N
     assert in_order == [20, 8, 7]
 
 
+@pytest.mark.system
 def test_a_pattern_takes_topics_that_come_later(gateway: Gateway, node: Node) -> None:
     gateway.put_topic("q.a", {"key": ["/id"]})
     node.run("state.rows = state.gateway.subscribe('q.*', {interval: 20}); await state.rows.ready")
@@ -111,6 +127,7 @@ def test_a_pattern_takes_topics_that_come_later(gateway: Gateway, node: Node) ->
     assert node.run("return [...state.rows.rows.keys()]") == ['q.b ["x"]']
 
 
+@pytest.mark.system
 def test_a_subscription_changes_while_it_runs(gateway: Gateway, node: Node) -> None:
     publish(gateway, {"id": "a", "n": 1}, {"id": "b", "n": 2})
     node.run("state.rows = state.gateway.subscribe('px', {interval: 20}); await state.rows.ready")
@@ -124,6 +141,7 @@ def test_a_subscription_changes_while_it_runs(gateway: Gateway, node: Node) -> N
     node.run("await until(() => state.rows.rows.size === 2)")
 
 
+@pytest.mark.system
 def test_every_message_of_a_topic_without_key_comes_in_order(gateway: Gateway, node: Node) -> None:
     gateway.publish("log", [b"0"])
     node.run(
@@ -136,6 +154,7 @@ def test_every_message_of_a_topic_without_key_comes_in_order(gateway: Gateway, n
     assert node.run(code) == list(range(1, 201))
 
 
+@pytest.mark.system
 def test_a_reader_keeps_its_place_and_hears_that_it_is_gone(gateway: Gateway, node: Node) -> None:
     gateway.put_topic("trades", {"history": {"messages": 3}})
     gateway.publish("trades", [b"1", b"2"])
@@ -157,6 +176,7 @@ def test_a_reader_keeps_its_place_and_hears_that_it_is_gone(gateway: Gateway, no
     assert node.run("return state.read(1).catch(({code}) => code)") == "bookmark-expired"
 
 
+@pytest.mark.system
 def test_publishing_counts_once_and_says_what_is_wrong(gateway: Gateway, node: Node) -> None:
     node.run("state.key = await state.gateway.publish('px', {id: 9007199254740993n, n: 1})")
     assert world(gateway) == {BIG: {"id": BIG, "n": 1}}
@@ -169,6 +189,7 @@ def test_publishing_counts_once_and_says_what_is_wrong(gateway: Gateway, node: N
     assert node.run("return (await state.gateway.sow('px', {filter: '/n = 1'})).length") == 1
 
 
+@pytest.mark.system
 def test_a_session_that_an_administrator_closes_has_ended(gateway: Gateway, node: Node) -> None:
     node.run("state.rows = state.gateway.subscribe('px'); await state.rows.ready")
     node.run("await until(() => state.gateway.state === 'live')")
@@ -181,7 +202,13 @@ def test_a_session_that_an_administrator_closes_has_ended(gateway: Gateway, node
     assert node.run("return state.rows.end") == "CLOSED_BY_ADMIN"
 
 
-@pytest.mark.parametrize("signal", ["terminate", "kill"])
+@pytest.mark.parametrize(
+    "signal",
+    [
+        pytest.param("terminate", marks=pytest.mark.nightly),
+        pytest.param("kill", marks=pytest.mark.system),
+    ],
+)
 def test_it_goes_on_after_a_restart(tmp_path: Path, signal: str) -> None:
     """What was published, changed and deleted while the client had no stream is seen as well."""
     port = str(lasting_port())
@@ -221,6 +248,7 @@ def test_it_goes_on_after_a_restart(tmp_path: Path, signal: str) -> None:
         process.communicate(timeout=HANGS_S)
 
 
+@pytest.mark.nightly
 @pytest.mark.redis
 @pytest.mark.parametrize("signal", ["terminate", "kill"])
 def test_it_goes_on_at_another_gateway(redis_bus: BusServer, signal: str) -> None:
@@ -257,6 +285,7 @@ def test_it_goes_on_at_another_gateway(redis_bus: BusServer, signal: str) -> Non
                 process.communicate(timeout=HANGS_S)
 
 
+@pytest.mark.nightly
 def test_publishers_and_a_slow_reader_end_in_the_same_state(gateway: Gateway, node: Node) -> None:
     """A reader that is behind gets several flushes as one change, and its sum is the state."""
     node.run(

@@ -19,14 +19,15 @@ CLIENT = dev.ROOT / "clients" / "js"
 TESTS = sorted(Path(__file__).parent.glob("*.test.mjs"))
 
 
-@pytest.mark.parametrize("path", TESTS, ids=lambda path: path.name)
-def test_by_node(path: Path) -> None:
+@pytest.mark.system
+def test_by_node() -> None:
     ended = subprocess.run(
-        [*node_command(), "--test", str(path)], capture_output=True, text=True, timeout=HANGS_S
+        [*node_command(), "--test", *TESTS], capture_output=True, text=True, timeout=HANGS_S
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr
 
 
+@pytest.mark.nightly
 def test_types_are_sound_and_declarations_can_be_made(tmp_path: Path) -> None:
     command = [require_tsc(), "--project", str(CLIENT / "tsconfig.json")]
     ended = subprocess.run(
@@ -38,6 +39,7 @@ def test_types_are_sound_and_declarations_can_be_made(tmp_path: Path) -> None:
     assert "granted(" not in (tmp_path / "client" / "gateway.d.ts").read_text()
 
 
+@pytest.mark.nightly
 def test_a_wrong_type_is_seen(tmp_path: Path) -> None:
     for name in ("client.js", "client", "adapters"):
         (tmp_path / name).symlink_to(CLIENT / name)

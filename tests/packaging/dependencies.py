@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Mapping
+from functools import cache
 from importlib.metadata import PackageNotFoundError, packages_distributions, requires
 from typing import Any
 
@@ -30,8 +32,13 @@ def declared(extra: str = "") -> set[Requirement]:
 def modules(names: set[str]) -> set[str]:
     """The top-level modules of distributions."""
     plain = {_plain(name) for name in names}
-    given = packages_distributions().items()
+    given = _owners().items()
     return {module for module, owners in given if plain & {_plain(name) for name in owners}}
+
+
+@cache
+def _owners() -> Mapping[str, list[str]]:
+    return packages_distributions()
 
 
 def installed_with(*extras: str) -> set[str]:

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from importlib.metadata import packages_distributions
+from importlib.util import find_spec
 
 import pytest
 
@@ -13,7 +14,9 @@ from dev import ROOT
 from tests.packaging.dependencies import EXTRAS, declared, installed_with, modules
 from tests.support.commands import Ended, environment
 from tests.support.deadlines import HANGS_S
+from tidegate.app.cli import installation
 from tidegate.app.cli.installation import EXTRA_MODULES
+from tidegate.app.cli.main import main
 
 LACKING = """
 import importlib, json, sys
@@ -38,8 +41,6 @@ BEYOND_THE_BASE = (
     "clients.live.notebook",
 )
 IMPORT = "list(map(importlib.import_module, names))"
-
-pytestmark = pytest.mark.system
 
 BESIDE = {"mpl_toolkits", "pylab"}  # matplotlib installs them beside itself
 
@@ -66,6 +67,7 @@ def in_folders(*folders: str) -> list[str]:
     return sorted(it if it.startswith("pyspark_tidegate") else f"tidegate.{it}" for it in shown)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("extras", "folders", "without"),
     [
@@ -89,12 +91,7 @@ def test_a_part_imports_what_its_extra_brings(
     assert (ended.code, ended.err) == (0, "")
 
 
-def test_an_import_that_the_base_does_not_bring_is_found() -> None:
-    ended = run((), IMPORT, ["tidegate.app.main"])
-    assert ended.code == 1
-    assert "ModuleNotFoundError" in ended.err
-
-
+@pytest.mark.nightly
 def test_the_base_runs_the_command_line() -> None:
     assert run((), COMMAND, [], "--help").code == 0
     ended = run((), COMMAND, [], "version")
@@ -103,6 +100,7 @@ def test_the_base_runs_the_command_line() -> None:
     assert (ended.code, ended.err.count("\n")) == (3, 1)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("extras", "verb", "wanted"),
     [
@@ -127,6 +125,31 @@ def test_a_missing_extra_is_one_sentence(
     assert (ended.code, ended.out) == (78, "")
     assert f'not installed: pip install "tidegate[{wanted}]"' in ended.err
     assert ended.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("module", "verb", "extra"),
+    [
+        ("fastapi", ["serve", "--data", ":memory:"], "server"),
+        ("fastapi", ["restore", "backup.db"], "server"),
+        ("psutil", ["demo", "--no-spark"], "demo"),
+        ("pyspark", ["demo"], "spark"),
+        ("pyspark", ["pipeline", "run", "streams.toml"], "spark"),
+        ("matplotlib", ["pipeline", "plan", "x", "--key=/a", "--interval=1s", "--chart=a"], "plan"),
+    ],
+)
+def test_a_verb_names_the_extra_that_it_misses(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    module: str,
+    verb: list[str],
+    extra: str,
+) -> None:
+    monkeypatch.setattr(
+        installation, "find_spec", lambda name: None if name == module else find_spec(name)
+    )
+    assert main(verb) == 78
+    assert f'not installed: pip install "tidegate[{extra}]"\n' in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("extra", EXTRA_MODULES)

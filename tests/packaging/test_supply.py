@@ -22,7 +22,7 @@ supply = SimpleNamespace(**runpy.run_path(str(ROOT / "requirements" / "supply.py
 AFFECTED = "msgspec"
 
 
-@pytest.mark.system
+@pytest.mark.nightly
 def test_the_bill_has_what_is_locked_and_nothing_else() -> None:
     bill = supply.materials()
     assert bill["bomFormat"] == "CycloneDX"
@@ -96,7 +96,7 @@ def audited(address: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*command, "--osv-url", address], capture_output=True, text=True)
 
 
-@pytest.mark.system
+@pytest.mark.nightly
 def test_a_known_vulnerability_fails_the_build() -> None:
     with database(AFFECTED) as address:
         done = audited(address)
@@ -105,7 +105,7 @@ def test_a_known_vulnerability_fails_the_build() -> None:
     assert "TEST-1" in done.stdout
 
 
-@pytest.mark.system
+@pytest.mark.nightly
 def test_without_any_the_build_goes_on() -> None:
     with database("") as address:
         done = audited(address)
@@ -113,12 +113,14 @@ def test_without_any_the_build_goes_on() -> None:
     assert "No known vulnerabilities" in done.stdout
 
 
+@pytest.mark.nightly
 def test_a_database_that_is_out_fails_nothing_and_is_said_in_a_line() -> None:
     done = audited("http://127.0.0.1:9/v1/query")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == "Not audited: the database of vulnerabilities cannot be reached.\n"
 
 
+@pytest.mark.nightly
 def test_an_audit_that_is_asked_wrongly_is_no_outage() -> None:
     done = subprocess.run(
         [sys.executable, str(ROOT / "requirements" / "supply.py"), "audit", "--no-such-option"],
