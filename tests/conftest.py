@@ -62,11 +62,27 @@ def is_unit(item: pytest.Item) -> bool:
     return not any(item.get_closest_marker(name) for name in ("nightly", *OUTSIDE))
 
 
+_running: pytest.Item | None = None
+"""The test that runs; marks of single parameters are not known before."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Remember which test runs."""
+    global _running
+    _running = item
+    return (yield)
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    return JumpingLoop() if _running and is_unit(_running) else asyncio.SelectorEventLoop()
+
+
 def pytest_asyncio_loop_factories(
     config: pytest.Config, item: pytest.Item
 ) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
     """Give unit tests a loop whose clock jumps, and all others asyncio's own."""
-    return {"loop": JumpingLoop if is_unit(item) else asyncio.SelectorEventLoop}
+    return {"loop": _new_loop}
 
 
 @pytest.hookimpl(tryfirst=True)
