@@ -230,6 +230,7 @@ class TopicLogReader:
     async def _check(self, names: Iterable[str]) -> None:
         """Compare topics with Redis, which may have lost data without any error."""
         self._check_due_s = asyncio.get_running_loop().time() + CHECK_INTERVAL_S
+        await self._store.check_settings()
         if not await self._store.definitions.is_intact():
             await self._restore_definitions()
         for name in await self._store.find_suspects(names, self._head):

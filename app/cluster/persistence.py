@@ -23,21 +23,20 @@ _REFUSALS = {
 }
 
 
-async def check_persistence(connection: BusConnection, *, survives_power: bool) -> None:
-    """Check that Redis keeps acknowledged writes after `kill -9`, or also after a power loss.
+async def check_version(connection: BusConnection) -> None:
+    """Check that Redis is new enough.
 
     Raises:
-        StoreUnusable: one sentence that names the setting to change.
+        StoreUnusable: one sentence that names the version to install.
     """
     if int((await connection.execute("INFO", "server"))["redis_version"].split(".")[0]) < 6:
         raise StoreUnusable("the bus needs Redis 6.2 or newer, or Valkey")
-    fault = persistence_fault(await _settings(connection), survives_power=survives_power)
-    if fault:
-        raise StoreUnusable(fault)
 
 
 def persistence_fault(settings: Mapping[str, str], *, survives_power: bool) -> str:
     """Return what is wrong with the settings of a server, "" if nothing is.
+
+    Redis has to keep acknowledged writes after `kill -9`, or also after a power loss.
 
     A setting that the server hides is assumed to be right only where less is promised.
     """
@@ -62,14 +61,13 @@ def rejection_reason(error: ResponseError) -> str:
             return _REFUSALS.get(code, f"it answers {code[:CODE_CHARACTERS_MAX]}")
 
 
-async def syncs_every_write(connection: BusConnection) -> bool:
+def syncs_every_write(settings: Mapping[str, str]) -> bool:
     """Return whether Redis survives a power loss, so that an epoch outlives a restart."""
-    settings = await _settings(connection)
     return settings.get("appendonly") == "yes" and settings.get("appendfsync") == "always"
 
 
-async def _settings(connection: BusConnection) -> Mapping[str, str]:
-    """Read the settings with CONFIG, or from INFO where CONFIG is not permitted."""
+async def read_settings(connection: BusConnection) -> Mapping[str, str]:
+    """Read what a server promises with CONFIG, or from INFO where CONFIG is not permitted."""
     try:
         found: dict[str, str] = {}
         for pattern in ("append*", "maxmemory-policy"):

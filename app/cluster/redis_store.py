@@ -17,7 +17,9 @@ from tidegate.app.cluster import scripts
 from tidegate.app.cluster.connection import BusConnection, bus_unavailable, translate_errors
 from tidegate.app.cluster.definitions import Definitions
 from tidegate.app.cluster.persistence import (
-    check_persistence,
+    check_version,
+    persistence_fault,
+    read_settings,
     rejection_reason,
     syncs_every_write,
     wait_until_written,
@@ -86,6 +88,7 @@ class RedisStore:
         self._limits = Bounds.of(settings)
         self._survives_power = survives_power
         self._syncs = False
+        self._settings_fault = ""
         self._records: dict[str, Stored] = {}
         self._logs: dict[str, TopicLog] = {}
         self._probe = connection.shared_key("probe")
@@ -97,12 +100,25 @@ class RedisStore:
             StoreUnusable: with one sentence for the operator.
         """
         try:
-            await check_persistence(self._connection, survives_power=self._survives_power)
-            # Asked once: a server that does not sync each write may lose what it has replied to.
-            self._syncs = await syncs_every_write(self._connection)
+            await check_version(self._connection)
+            await self.check_settings()
+            if self._settings_fault:
+                raise StoreUnusable(self._settings_fault)
             await self.definitions.open()
         except (RedisError, OSError) as error:
             raise StoreUnusable(f"the bus does not answer: {error}") from None
+
+    async def check_settings(self) -> None:
+        """Read again what Redis promises: an operator may change its settings while it runs.
+
+        While it promises less than the gateway answers for, appends fail and `fault` tells why.
+
+        Raises:
+            RedisError, OSError: Redis does not answer.
+        """
+        settings = await read_settings(self._connection)
+        self._syncs = syncs_every_write(settings)
+        self._settings_fault = persistence_fault(settings, survives_power=self._survives_power)
 
     async def reopen(self) -> None:
         """Adopt the current state of a Redis that has lost data.
@@ -237,6 +253,8 @@ class RedisStore:
         # Fail at once: a publisher would otherwise wait for the time limit of each attempt.
         if self.is_unavailable():
             raise bus_unavailable()
+        if self._settings_fault:
+            raise bus_unavailable(f"Nothing is stored: {self._settings_fault}.")
         arguments = log.append_arguments(publication, syncs=self._syncs, seen=self.head_seen(topic))
         with translate_errors():
             reply = await self._run(scripts.APPEND, log.append_keys(publication), arguments)
@@ -353,7 +371,7 @@ class RedisStore:
             return f"the bus takes no writes: {rejection_reason(error)}"
         except (RedisError, OSError):
             return "the bus does not answer"
-        return None
+        return self._settings_fault or None
 
     async def aclose(self) -> None:
         """Close all connections."""

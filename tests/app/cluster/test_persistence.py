@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from redis.exceptions import OutOfMemoryError, ReadOnlyError, ResponseError
 
 from tests.support.buses import BusServer, bus_server
+from tests.support.deadlines import HANGS_S
+from tests.support.gateways import Running, running_gateway
 from tidegate.app.cluster.connection import BusConnection
 from tidegate.app.cluster.persistence import (
-    check_persistence,
+    check_version,
     persistence_fault,
+    read_settings,
     rejection_reason,
     syncs_every_write,
 )
-from tidegate.app.stores.store import StoreUnusable
 
 GOOD = {"appendonly": "yes", "appendfsync": "everysec", "maxmemory-policy": "noeviction"}
 
@@ -42,13 +46,46 @@ def test_what_is_wrong_is_said_with_what_to_set(
 async def test_servers_are_asked(kind: str) -> None:
     with bus_server(kind, "--appendfsync", "always") as server:
         connection = BusConnection(server.url)
-        await check_persistence(connection, survives_power=True)
-        assert await syncs_every_write(connection)
+        await check_version(connection)
+        settings = await read_settings(connection)
+        assert persistence_fault(settings, survives_power=True) == ""
+        assert syncs_every_write(settings)
         await connection.execute("CONFIG SET", "appendonly", "no")
-        with pytest.raises(StoreUnusable, match="appendonly yes"):
-            await check_persistence(connection, survives_power=False)
-        assert not await syncs_every_write(connection)
+        settings = await read_settings(connection)
+        assert "appendonly yes" in persistence_fault(settings, survives_power=False)
+        assert not syncs_every_write(settings)
         await connection.aclose()
+
+
+@pytest.mark.redis
+@pytest.mark.parametrize(
+    ("setting", "wrong", "right"),
+    [("appendonly", "no", "yes"), ("maxmemory-policy", "allkeys-lru", "noeviction")],
+)
+async def test_a_server_that_promises_less_while_it_runs_gets_no_writes(
+    setting: str, wrong: str, right: str
+) -> None:
+    with bus_server("redis") as server:
+        admin = BusConnection(server.url)
+        async with running_gateway(redis=server.url) as gateway:
+            await gateway.topic()
+            await admin.execute("CONFIG SET", setting, wrong)
+            await answers(gateway, 503)
+            refused = await gateway.http.post("/v1/topics/px/messages", json={"k": 1})
+            assert (refused.status_code, refused.json()["code"]) == (503, "bus-unavailable")
+            assert f"set {setting} {right} in Redis" in refused.json()["detail"]
+            assert setting in (await gateway.http.get("/readyz")).json()["detail"]
+            await admin.execute("CONFIG SET", setting, right)
+            await answers(gateway, 200)
+            await gateway.publish({"k": 1})
+        await admin.aclose()
+
+
+async def answers(gateway: Running, status: int) -> None:
+    """Wait until the gateway says that it is ready, or that it is not."""
+    async with asyncio.timeout(HANGS_S):
+        while (await gateway.http.get("/readyz")).status_code != status:
+            await asyncio.sleep(0.05)
 
 
 @pytest.mark.redis
@@ -57,9 +94,9 @@ async def test_where_the_settings_may_not_be_read_info_is(redis_bus: BusServer) 
     rights = ("on", "nopass", "~*", "+@all", "-config")
     await admin.execute("ACL SETUSER", "guest", *rights)
     guest = BusConnection(redis_bus.url.replace("unix://", "unix://guest:none@"))
-    await check_persistence(guest, survives_power=False)
-    with pytest.raises(StoreUnusable, match="appendfsync always"):
-        await check_persistence(guest, survives_power=True)
+    settings = await read_settings(guest)
+    assert persistence_fault(settings, survives_power=False) == ""
+    assert "appendfsync always" in persistence_fault(settings, survives_power=True)
     await guest.aclose()
     await admin.execute("ACL DELUSER", "guest")
     await admin.aclose()
