@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.app.metrics.samples import samples
+from tests.app.metrics.samples import figures, samples
 from tests.support.gateways import Running, eventually, running_gateway
 from tests.support.rules import rule
 from tidegate.app.routes.operations import families
@@ -12,7 +12,7 @@ from tidegate.app.routes.operations import families
 
 async def identity(running: Running, topic: str = "px") -> tuple[float, float, float]:
     """What was offered, and twice what became of it."""
-    found = await samples(running)
+    found = await figures(running)
 
     def figure(name: str) -> float:
         return found[f"tidegate_topic_{name}{{{topic}}}"]
@@ -84,7 +84,7 @@ async def test_the_sums_add_up_whatever_is_asked_for(options: str, query: dict[s
     async with running_gateway() as running:
         await running.topic()
         async with running.subscribe(options, **query) as stream:
-            for n in range(40):
+            for n in range(15):
                 await running.publish({"k": n % 3, "g": n % 2, "v": n % 7})
                 assert len(set(await identity(running))) == 1
             params = {"key": "[1]"}

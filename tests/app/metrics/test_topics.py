@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import AsyncIterator
+
+import pytest
 
 from tests.app.metrics.samples import page, samples
-from tests.support.gateways import running_gateway
+from tests.support.gateways import Running, running_gateway
 from tidegate.app.definitions.topic import TopicDefinition
 from tidegate.app.metrics.topics import OTHERS, TopicTable, topic_families, topic_table
 
@@ -28,19 +31,41 @@ async def test_the_first_by_name_have_labels_and_the_others_are_one() -> None:
         assert found["tidegate_topics"] == 7
 
 
-async def test_ten_thousand_topics_make_a_small_page_and_hold_nobody_up() -> None:
+@pytest.fixture
+async def crowded(request: pytest.FixtureRequest) -> AsyncIterator[Running]:
+    """A gateway of as many topics as the test's parameter says."""
     async with running_gateway() as running:
         plain = TopicDefinition.parse(b"{}")
-        for n in range(10_000 - 1):
+        for n in range(request.param):
             await running.gateway.catalog.put(f"t{n}", plain)
-        # What the loop's own thread computes between two turns: the text is made beside it.
-        longest, before = 0.0, time.thread_time()
-        scrape = asyncio.ensure_future(page(running))
-        while not scrape.done():
-            await asyncio.sleep(0)
-            longest, before = max(longest, time.thread_time() - before), time.thread_time()
-        assert len(scrape.result()) < 500_000
-        assert longest < 0.5
+        yield running
+
+
+@pytest.mark.parametrize("crowded", [300], indirect=True)
+async def test_other_tasks_run_between_the_topics_of_a_scrape(
+    crowded: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidegate.app.metrics.topics.BUSY_S_MAX", -1.0)
+    turns = 0
+    scrape = asyncio.ensure_future(topic_table(crowded.gateway.catalog, crowded.gateway.driver, 5))
+    while not scrape.done():
+        await asyncio.sleep(0)
+        turns += 1
+    assert (len(scrape.result().rows), scrape.result().topics) == (6, 303)
+    assert turns >= 300
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("crowded", [10_000], indirect=True)
+async def test_ten_thousand_topics_make_a_small_page_and_hold_nobody_up(crowded: Running) -> None:
+    # What the loop's own thread computes between two turns: the text is made beside it.
+    longest, before = 0.0, time.thread_time()
+    scrape = asyncio.ensure_future(page(crowded))
+    while not scrape.done():
+        await asyncio.sleep(0)
+        longest, before = max(longest, time.thread_time() - before), time.thread_time()
+    assert len(scrape.result()) < 500_000
+    assert longest < 0.5
 
 
 async def test_a_topic_that_is_deleted_meanwhile_is_passed_over() -> None:

@@ -264,8 +264,9 @@ async def test_commits_at_once_publish_once() -> None:
 
 async def test_a_batch_of_many_stages_goes_in_slices_past_a_healthy_subscriber() -> None:
     """More messages than its queue holds, and more than a request may have."""
-    stages, each = 12, 10_000
-    async with running_gateway(journal_messages_max=stages * each) as running:
+    stages, each = 12, 250
+    narrow = {"queue_messages_max": 500, "request_messages_max": 2_900}
+    async with running_gateway(journal_messages_max=stages * each, **narrow) as running:
         await running.topic("px", key=(), type="series")
         async with running.subscribe(topic="px", format="batch") as stream:
             for at in range(stages):

@@ -125,7 +125,8 @@ async def test_a_store_that_is_out_is_one_line(
     assert levels == ["WARNING", "WARNING"]
 
 
-async def test_what_cannot_be_written_is_bounded() -> None:
+async def test_what_cannot_be_written_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own_topics, "PENDING_MAX", 50)
     place = Place()
     async with writing(place) as topic:
         for number in range(own_topics.PENDING_MAX + 5):
