@@ -274,7 +274,7 @@ def test_lines_that_are_not_utf_8_are_set_aside() -> None:
 @pytest.mark.parametrize("oof", [False, True])
 @pytest.mark.parametrize("reduce", ["", REDUCERS])
 @pytest.mark.parametrize("pace", Pace)
-@examples(30, nightly=1_000)
+@examples(12, nightly=1_000)
 @given(steps, cuts)
 def test_shards_deliver_what_one_task_does(
     pace: Pace, reduce: str, oof: bool, steps: list[tuple[str, int | None, int]], edges: list[int]
