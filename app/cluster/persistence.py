@@ -23,13 +23,23 @@ _REFUSALS = {
 }
 
 
-async def check_version(connection: BusConnection) -> None:
-    """Check that Redis is new enough.
+async def check_server(connection: BusConnection) -> None:
+    """Check that the server is a Redis that gateways can share.
 
     Raises:
-        StoreUnusable: one sentence that names the version to install.
+        StoreUnusable: one sentence that says what to use instead.
     """
-    if int((await connection.execute("INFO", "server"))["redis_version"].split(".")[0]) < 6:
+    server = await connection.execute("INFO", "server")
+    match server.get("redis_mode", "standalone"):
+        case "sentinel":
+            raise StoreUnusable(
+                "the bus is a Sentinel, which stores nothing: give the address of the primary"
+            )
+        case "cluster":
+            raise StoreUnusable(
+                "the bus is a node of a Redis Cluster, which is not supported: use a single primary"
+            )
+    if int(server["redis_version"].split(".")[0]) < 6:
         raise StoreUnusable("the bus needs Redis 6.2 or newer, or Valkey")
 
 

@@ -17,7 +17,7 @@ from tidegate.app.cluster import scripts
 from tidegate.app.cluster.connection import BusConnection, bus_unavailable, translate_errors
 from tidegate.app.cluster.definitions import Definitions
 from tidegate.app.cluster.persistence import (
-    check_version,
+    check_server,
     persistence_fault,
     read_settings,
     rejection_reason,
@@ -100,7 +100,7 @@ class RedisStore:
             StoreUnusable: with one sentence for the operator.
         """
         try:
-            await check_version(self._connection)
+            await check_server(self._connection)
             await self.check_settings()
             if self._settings_fault:
                 raise StoreUnusable(self._settings_fault)

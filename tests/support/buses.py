@@ -38,12 +38,20 @@ class BusServer:
         self._binary = binary
         self._server: subprocess.Popen[bytes] | None = None
 
-    def start(self, *flags: str, before: Sequence[str] = ()) -> None:
-        """Start it on what its folder has; later flags win. `before`: words to run it by."""
+    def start(self, *flags: str, before: Sequence[str] = (), sentinel: Path | None = None) -> None:
+        """Start it on what its folder has; later flags win.
+
+        Args:
+            flags: more flags of the server.
+            before: words to run it by.
+            sentinel: a configuration file, with which it starts as a Sentinel.
+        """
         address = str(self.folder / "bus.sock")
-        command = [self._binary, "--port", "0", "--unixsocket", address, "--dir", str(self.folder)]
+        command = [self._binary, *([] if sentinel is None else [str(sentinel), "--sentinel"])]
+        command += ["--port", "0", "--unixsocket", address, "--dir", str(self.folder)]
+        command += flags if sentinel else (*FLAGS, *flags)
         self._server = subprocess.Popen(
-            [*before, *command, *FLAGS, *flags], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+            [*before, *command], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
         )
         await_redis(self._server, address)
 

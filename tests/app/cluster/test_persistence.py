@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 from redis.exceptions import OutOfMemoryError, ReadOnlyError, ResponseError
@@ -12,12 +13,13 @@ from tests.support.deadlines import HANGS_S
 from tests.support.gateways import Running, running_gateway
 from tidegate.app.cluster.connection import BusConnection
 from tidegate.app.cluster.persistence import (
-    check_version,
+    check_server,
     persistence_fault,
     read_settings,
     rejection_reason,
     syncs_every_write,
 )
+from tidegate.app.stores.store import StoreUnusable
 
 GOOD = {"appendonly": "yes", "appendfsync": "everysec", "maxmemory-policy": "noeviction"}
 
@@ -46,7 +48,7 @@ def test_what_is_wrong_is_said_with_what_to_set(
 async def test_servers_are_asked(kind: str) -> None:
     with bus_server(kind, "--appendfsync", "always") as server:
         connection = BusConnection(server.url)
-        await check_version(connection)
+        await check_server(connection)
         settings = await read_settings(connection)
         assert persistence_fault(settings, survives_power=True) == ""
         assert syncs_every_write(settings)
@@ -54,6 +56,29 @@ async def test_servers_are_asked(kind: str) -> None:
         settings = await read_settings(connection)
         assert "appendonly yes" in persistence_fault(settings, survives_power=False)
         assert not syncs_every_write(settings)
+        await connection.aclose()
+
+
+@pytest.mark.redis
+async def test_a_node_of_a_cluster_is_refused() -> None:
+    with bus_server("redis", "--cluster-enabled", "yes") as server:
+        connection = BusConnection(server.url)
+        with pytest.raises(
+            StoreUnusable, match="a Redis Cluster, which is not supported"
+        ):
+            await check_server(connection)
+        await connection.aclose()
+
+
+@pytest.mark.redis
+async def test_a_sentinel_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "sentinel.conf").touch()
+    with bus_server("redis") as server:
+        server.kill()
+        server.start(sentinel=tmp_path / "sentinel.conf")
+        connection = BusConnection(server.url)
+        with pytest.raises(StoreUnusable, match="a Sentinel, which stores nothing"):
+            await check_server(connection)
         await connection.aclose()
 
 
