@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.clients.support.streams import plain, scripted
-from tests.support.commands import serving
+from tests.support.commands import serving_here
 from tidegate.clients.administration import Administration
 from tidegate.clients.aio.gateway import AsyncGateway
 from tidegate.clients.errors import AnswerInvalid, GatewayProblem
@@ -16,7 +16,7 @@ from tidegate.clients.gateway import Gateway
 
 @pytest.fixture(scope="module")
 def gateway() -> Iterator[Gateway]:
-    with serving() as address, Gateway(address) as gateway:
+    with serving_here() as address, Gateway(address) as gateway:
         yield gateway
 
 
@@ -31,7 +31,6 @@ def code_of(problem: pytest.ExceptionInfo[GatewayProblem]) -> str:
     return problem.value.code
 
 
-@pytest.mark.system
 def test_a_definition_changes_from_tag_to_tag(administration: Administration) -> None:
     made = administration.put_topic("a", {"key": ["/id"]}, only_new=True)
     assert (made.is_new, made.document["key"]) == (True, ["/id"])
@@ -54,7 +53,6 @@ def test_a_definition_changes_from_tag_to_tag(administration: Administration) ->
     assert code_of(raised) == "topic-unknown"
 
 
-@pytest.mark.system
 def test_sessions_are_seen_tuned_and_closed(gateway: Gateway) -> None:
     administration = gateway.administration
     session = gateway.open_session()
@@ -71,7 +69,6 @@ def test_sessions_are_seen_tuned_and_closed(gateway: Gateway) -> None:
     assert code_of(raised) == "session-unknown"
 
 
-@pytest.mark.system
 def test_more_sessions_than_a_page(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tidegate.clients.requests.SESSIONS_PER_PAGE", 2)
     opened = [gateway.open_session() for _ in range(5)]
@@ -90,7 +87,6 @@ def test_what_answers_a_deletion_otherwise_is_no_gateway() -> None:
         gateway.administration.delete_topic("t")
 
 
-@pytest.mark.system
 async def test_for_an_event_loop_it_is_the_same(gateway: Gateway) -> None:
     async with AsyncGateway(gateway.base_url) as client:
         administration = client.administration

@@ -5,16 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tests.clients.support.streams import plain, scripted
-from tests.support.deadlines import HANGS_S
-from tests.support.servers import edge_settings, running
-from tidegate.app.main import create_app
+from tests.support.commands import serving_here
 from tidegate.clients.aio.gateway import AsyncGateway
 from tidegate.clients.errors import AnswerInvalid, GatewayProblem, GatewayUnreachable
 from tidegate.clients.gateway import Gateway
@@ -23,23 +20,8 @@ from tidegate.clients.gateway import Gateway
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
     """A real gateway in a thread of its own."""
-    found: list[str] = []
-    started, stop = threading.Event(), threading.Event()
-
-    async def serve() -> None:
-        settings = edge_settings()
-        app = create_app(settings)
-        async with running(app, settings, on_shutdown=app.state.gateway.say_goodbye) as server:
-            found.append(server.address)
-            started.set()
-            await asyncio.to_thread(stop.wait)
-
-    thread = threading.Thread(target=lambda: asyncio.run(serve()), daemon=True)
-    thread.start()
-    assert started.wait(HANGS_S)
-    yield found[0]
-    stop.set()
-    thread.join(HANGS_S)
+    with serving_here() as address:
+        yield address
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from tests.support.gateways import running_gateway
 from tidegate.app.main import create_app
 from tidegate.app.settings.settings import Settings
 
+pytestmark = pytest.mark.nightly
 DOCUMENT = create_app(Settings()).openapi()
 NAME = "tidegate_generated"
 ARRAY = {"Accept": "application/json"}  # NDJSON is more than the generator reads

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.clients.support.streams import Script, plain, scripted, stream
-from tests.support.commands import serving
+from tests.support.commands import serving_here
 from tests.support.deadlines import HANGS_S
 from tidegate.clients.errors import GatewayProblem, GatewayUnreachable
 from tidegate.clients.gateway import Gateway
@@ -213,10 +213,9 @@ def test_a_fault_in_the_thread_ends_it_and_is_raised() -> None:
         pass
 
 
-@pytest.mark.system
 @pytest.mark.parametrize("deltas", [True, False])
 def test_it_is_the_state_of_the_world_of_a_real_gateway(deltas: bool) -> None:
-    with serving() as address, Gateway(address) as gateway:
+    with serving_here() as address, Gateway(address) as gateway:
         gateway.put_topic("px", {"key": ["/id"]})
         gateway.publish("px", [b'{"id":"a","n":1,"pad":"xxxxxxxxxxxxxxxxxxxxxxxxxx"}'])
         with gateway.live("px", options="conflation=20ms", deltas=deltas) as live:

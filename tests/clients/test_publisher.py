@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.clients.support.streams import Script, plain, scripted
-from tests.support.commands import address_of, environment, serving, start
+from tests.support.commands import address_of, environment, serving_here, start
 from tests.support.deadlines import HANGS_S
 from tests.support.ports import lasting_port
 from tidegate.clients.aio.gateway import AsyncGateway
@@ -193,7 +193,7 @@ both = pytest.mark.parametrize("run", [_sync, _asyncio], ids=["sync", "asyncio"]
 
 @both
 def test_a_batch_is_repeated_under_its_key_until_it_is_taken(run: Any) -> None:
-    busy = plain(429, b"{}", "application/problem+json", retry_after="1")
+    busy = plain(429, b"{}", "application/problem+json", retry_after="0")
     with scripted(plain(503), busy, OK, OK) as fake:
 
         def work(publisher: Any) -> None:
@@ -318,10 +318,9 @@ def test_a_program_that_forgets_to_close_it_loses_nothing() -> None:
         assert fake.bodies == [b'{"n":1}']
 
 
-@pytest.mark.system
 @pytest.mark.parametrize("publishes", [_publish, _publish_async], ids=["sync", "asyncio"])
 def test_a_producer_counts_over_a_restart_of_its_program(publishes: Any) -> None:
-    with serving() as address, Gateway(address) as gateway:
+    with serving_here() as address, Gateway(address) as gateway:
         gateway.put_topic("t", {"type": "series"})
         for count in (70, 70, 200):
             publishes(address, count)
@@ -330,7 +329,13 @@ def test_a_producer_counts_over_a_restart_of_its_program(publishes: Any) -> None
 
 
 @pytest.mark.system
-@both
+@pytest.mark.parametrize(
+    "run",
+    [
+        pytest.param(_sync, id="sync"),
+        pytest.param(_asyncio, id="asyncio", marks=pytest.mark.nightly),
+    ],
+)
 def test_each_message_is_there_once_and_in_order_over_a_kill(run: Any, tmp_path: Path) -> None:
     command = ["serve", "--port", str(lasting_port()), "--data", str(tmp_path)]
     process = start(*command)

@@ -48,6 +48,7 @@ async def journal(running: Running, topic: str) -> list[object]:
     return [json.loads(line)["value"] for line in answer.text.splitlines()]
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("numbered", [False, True], ids=["key", "number"])
 async def test_what_was_published_before_the_line_broke_is_there_once(numbered: bool) -> None:
     async with running_gateway() as running, fault_proxy(*place(running)) as proxy:
@@ -68,6 +69,7 @@ async def test_what_was_published_before_the_line_broke_is_there_once(numbered: 
         assert (published.last is None) is numbered
 
 
+@pytest.mark.system
 async def test_stages_and_commits_survive_lost_answers() -> None:
     async with running_gateway() as running, fault_proxy(*place(running)) as proxy:
         await running.topic("log", key=(), type="series")

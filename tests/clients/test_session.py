@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.clients.support.streams import broken_stream, plain, scripted, stream
-from tests.support.commands import serving
+from tests.support.commands import serving_here
 from tests.support.deadlines import HANGS_S
 from tidegate.clients.aio.gateway import AsyncGateway
 from tidegate.clients.errors import GatewayProblem
@@ -34,7 +34,7 @@ def put(key: object, value: object) -> dict[str, object]:
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    with serving() as address:
+    with serving_here() as address:
         yield address
 
 

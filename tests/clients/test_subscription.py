@@ -8,6 +8,8 @@ import time
 
 import httpx2
 import pytest
+from starlette.requests import Request
+from starlette.responses import Response
 
 from tests.clients.support.streams import Script, broken_stream, plain, scripted, stream
 from tests.support.rules import rule
@@ -38,6 +40,29 @@ def texts(subscription: Subscription) -> list[str]:
 
 def refused(status: int, **headers: str) -> Script:
     return plain(status, PROBLEM, "application/problem+json", **headers)
+
+
+class Clock:
+    """Monotonic seconds that stand, or go on from when they are let go."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self._went_at_s: float | None = None
+
+    def go(self) -> None:
+        self._went_at_s = time.monotonic()
+
+    def monotonic(self) -> float:
+        went_s = 0.0 if self._went_at_s is None else time.monotonic() - self._went_at_s
+        return self.now_s + went_s
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """What a subscription's time goes by."""
+    made = Clock()
+    monkeypatch.setattr("tidegate.clients.subscription.time", made)
+    return made
 
 
 def test_events_come_in_order_and_goodbye_ends_it() -> None:
@@ -163,12 +188,19 @@ def test_a_topic_that_is_missing_for_a_while_is_waited_for() -> None:
     assert lost == ["the stream ended"] * 2
 
 
-def test_a_topic_that_stays_missing_is_raised_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidegate.clients.retry.MISSING_SECONDS_MAX", 0.5)
-    with scripted(stream(HELLO, row(1)), missing_topic()) as fake, Gateway(fake.address) as gateway:
+def test_a_topic_that_stays_missing_is_raised_in_the_end(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidegate.clients.retry.MISSING_SECONDS_MAX", 0.05)
+
+    def missing(request: Request) -> Response:
+        clock.now_s += 0.02
+        return missing_topic()(request)
+
+    with scripted(stream(HELLO, row(1)), missing) as fake, Gateway(fake.address) as gateway:
         with pytest.raises(GatewayProblem, match="topic-unknown"):
             texts(gateway.subscribe("t"))
-        assert len(fake.requests) > 2
+        assert len(fake.requests) == 5
 
 
 def test_a_topic_that_never_was_is_raised_at_once() -> None:
@@ -176,29 +208,6 @@ def test_a_topic_that_never_was_is_raised_at_once() -> None:
         with pytest.raises(GatewayProblem, match="topic-unknown"):
             next(gateway.subscribe("t"))
         assert len(fake.requests) == 1
-
-
-class Clock:
-    """Monotonic seconds that stand, or go on from when they are let go."""
-
-    def __init__(self) -> None:
-        self.now_s = 0.0
-        self._went_at_s: float | None = None
-
-    def go(self) -> None:
-        self._went_at_s = time.monotonic()
-
-    def monotonic(self) -> float:
-        went_s = 0.0 if self._went_at_s is None else time.monotonic() - self._went_at_s
-        return self.now_s + went_s
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """What a subscription's time goes by."""
-    made = Clock()
-    monkeypatch.setattr("tidegate.clients.subscription.time", made)
-    return made
 
 
 def test_an_outage_is_reported_once_and_lasts_to_the_end_of_the_time(clock: Clock) -> None:

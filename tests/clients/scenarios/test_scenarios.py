@@ -56,7 +56,7 @@ def begun(*words: str) -> Iterator[str]:
         process.communicate(timeout=HANGS_S)
 
 
-IN_BROWSER = pytest.param("chromium", marks=pytest.mark.browser)
+IN_BROWSER = pytest.param("chromium", marks=[pytest.mark.browser, pytest.mark.nightly])
 
 
 @pytest.fixture(params=[*PYTHON, "node", IN_BROWSER])
@@ -126,6 +126,7 @@ def await_last(client: Driver, gateway: Gateway) -> list[Any]:
     return sorted(held, key=_by_id)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("deltas", [False, True], ids=["whole", "deltas"])
 def test_the_dict_is_the_state_of_the_world(connect: Connect, admin: Gateway, deltas: bool) -> None:
     wide = {"pad": "x" * 60, "nested": {"a": 1, "b": [1, 2]}}
@@ -141,6 +142,7 @@ def test_the_dict_is_the_state_of_the_world(connect: Connect, admin: Gateway, de
     client.await_removed(lambda keys: "k1" in keys)
 
 
+@pytest.mark.nightly
 def test_integers_above_two_to_the_53_are_exact(connect: Connect, admin: Gateway) -> None:
     client = connect(admin.base_url)
     client.follow("px", options=QUICK)
@@ -150,6 +152,7 @@ def test_integers_above_two_to_the_53_are_exact(connect: Connect, admin: Gateway
     assert world(admin) == held
 
 
+@pytest.mark.nightly
 def test_every_message_comes_in_order(connect: Connect, admin: Gateway) -> None:
     publish(admin, 0, topic="log")
     client = connect(admin.base_url)
@@ -159,6 +162,7 @@ def test_every_message_comes_in_order(connect: Connect, admin: Gateway) -> None:
     assert client.logged(300) == list(range(1, 301))
 
 
+@pytest.mark.nightly
 def test_records_leave_by_filter_and_come_back(connect: Connect, admin: Gateway) -> None:
     publish(admin, *({"id": f"k{n}", "n": n} for n in range(10)))
     client = connect(admin.base_url)
@@ -171,6 +175,7 @@ def test_records_leave_by_filter_and_come_back(connect: Connect, admin: Gateway)
     client.await_removed(lambda keys: keys == ["k9"])
 
 
+@pytest.mark.nightly
 def test_a_window_holds_the_first_records_in_order(connect: Connect, admin: Gateway) -> None:
     publish(admin, *({"id": f"k{n}", "n": n} for n in range(10)))
     client = connect(admin.base_url)
@@ -180,6 +185,7 @@ def test_a_window_holds_the_first_records_in_order(connect: Connect, admin: Gate
     client.await_held(lambda held: [record["n"] for record in held] == [8.5, 8, 7])
 
 
+@pytest.mark.nightly
 def test_topics_of_a_pattern_come_and_go(connect: Connect, admin: Gateway) -> None:
     admin.put_topic("q.a", {"key": ["/id"]})
     publish(admin, {"id": "x", "of": "a"}, topic="q.a")
@@ -192,6 +198,7 @@ def test_topics_of_a_pattern_come_and_go(connect: Connect, admin: Gateway) -> No
     client.await_held(lambda held: held == [{"id": "x", "of": "b"}])
 
 
+@pytest.mark.system
 def test_nothing_is_missed_over_a_cut(connect: Connect, admin: Gateway) -> None:
     """Published, changed and deleted while the line was cut, each is seen."""
     publish(admin, 0, topic="log")
@@ -212,6 +219,7 @@ def test_nothing_is_missed_over_a_cut(connect: Connect, admin: Gateway) -> None:
         assert client.logged(2) == [2, 3]
 
 
+@pytest.mark.nightly
 def test_nothing_is_missed_once_granted(connect_js: ConnectJS, tmp_path: Path) -> None:
     """Also where the gateway ends before its stream says anything of the subscription."""
     command = ["--port", str(lasting_port()), "--data", str(tmp_path)]
@@ -229,6 +237,7 @@ def test_nothing_is_missed_once_granted(connect_js: ConnectJS, tmp_path: Path) -
             assert client.logged(2) == [1, 2]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("signal", ["terminate", "kill"])
 def test_it_goes_on_after_a_restart(connect: Connect, tmp_path: Path, signal: str) -> None:
     command = ["--port", str(lasting_port()), "--data", str(tmp_path)]
@@ -255,6 +264,7 @@ def test_it_goes_on_after_a_restart(connect: Connect, tmp_path: Path, signal: st
         _end(process)
 
 
+@pytest.mark.nightly
 @pytest.mark.redis
 @pytest.mark.parametrize("signal", ["terminate", "kill"])
 def test_it_goes_on_at_another_gateway(
@@ -290,6 +300,7 @@ def _end(process: subprocess.Popen[str]) -> None:
     process.communicate(timeout=HANGS_S)
 
 
+@pytest.mark.nightly
 def test_a_token_that_expires_is_renewed(connect: Connect, tmp_path: Path) -> None:
     """The stream ends with its token, and goes on with the next one; nothing is missed."""
     keys = write_keys(tmp_path / "keys.json", public_jwk("HS256"))
@@ -313,6 +324,7 @@ def test_a_token_that_expires_is_renewed(connect: Connect, tmp_path: Path) -> No
         assert client.removed() == []
 
 
+@pytest.mark.nightly
 def test_a_ticket_that_is_over_is_replaced(connect_js: ConnectJS, tmp_path: Path) -> None:
     """The stream opens with the next one, also when a cut comes after the ticket's life."""
     keys = write_keys(tmp_path / "keys.json", public_jwk("HS256"))
@@ -343,6 +355,7 @@ def test_a_ticket_that_is_over_is_replaced(connect_js: ConnectJS, tmp_path: Path
         assert client.removed() == []
 
 
+@pytest.mark.nightly
 @pytest.mark.browser
 def test_a_hidden_tab_is_sent_less_and_misses_nothing(
     first_tab: InChromium, admin: Gateway
@@ -360,6 +373,7 @@ def test_a_hidden_tab_is_sent_less_and_misses_nothing(
     first_tab.await_removed(lambda keys: keys == ["b"])
 
 
+@pytest.mark.nightly
 @pytest.mark.browser
 def test_six_tabs_have_one_stream_and_outlive_the_first(
     first_tab: InChromium, admin: Gateway

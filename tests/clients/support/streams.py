@@ -77,38 +77,39 @@ def scripted(*scripts: Script) -> Iterator[Scripted]:
     script = Scripted(list(scripts))
     methods = ["GET", "POST", "PUT", "DELETE"]
     app = Starlette(routes=[Route("/{path:path}", script.answer, methods=methods)])
-    config = uvicorn.Config(
-        app, port=0, log_config=None, lifespan="off", timeout_graceful_shutdown=1
-    )
-    server = uvicorn.Server(config)
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, lifespan="off"))
     started = threading.Event()
-    startup = server.startup
+    stops: list[Callable[[], object]] = []
 
-    async def announced(sockets: object = None) -> None:
-        await startup()
-        port = server.servers[0].sockets[0].getsockname()[1]
-        script.address = f"http://127.0.0.1:{port}"
+    async def serve() -> None:
+        stopping, loop = asyncio.Event(), asyncio.get_running_loop()
+        stops.append(lambda: loop.call_soon_threadsafe(stopping.set))
+        server.config.load()
+        server.lifespan = server.config.lifespan_class(server.config)
+        await server.startup()
+        script.address = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
         started.set()
+        await stopping.wait()
+        # uvicorn's own shutdown takes a tenth of a second and waits for streams that never end.
+        server.servers[0].close()
+        for connection in list(server.server_state.connections):
+            transport = cast("asyncio.Transport | None", connection.transport)
+            if transport is not None:
+                transport.abort()
+        tasks = list(server.server_state.tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
-    server.startup = announced  # type: ignore[method-assign]  # announces that it listens
-    thread = threading.Thread(target=asyncio.run, args=(_serve(server),), daemon=True)
+    thread = threading.Thread(target=asyncio.run, args=(serve(),), daemon=True)
     thread.start()
     try:
         assert started.wait(HANGS_S), "the scripted gateway did not start"
         yield script
     finally:
-        server.should_exit = True
+        for stop in stops:
+            stop()
         thread.join(HANGS_S)
-
-
-async def _serve(server: uvicorn.Server) -> None:
-    """Until it is stopped; a connection that is there still is cut before the loop ends."""
-    await server.serve()
-    for connection in list(server.server_state.connections):
-        transport = cast("asyncio.Transport | None", connection.transport)
-        if transport is not None:
-            transport.abort()
-    await asyncio.sleep(0)  # the turn of the loop in which sockets are closed
 
 
 async def _set(event: threading.Event) -> None:

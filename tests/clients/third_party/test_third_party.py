@@ -24,7 +24,7 @@ from tests.support.commands import address_of, start
 from tests.support.deadlines import HANGS_S
 from tidegate.clients.gateway import Gateway
 
-pytestmark = pytest.mark.system
+pytestmark = pytest.mark.nightly
 
 HEARTBEAT = b": heartbeat\n"
 HEARTBEATS = 3
