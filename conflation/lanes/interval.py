@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Hashable, Iterable, Sequence
 
 from tidegate.conflation.boards.board import Board, Pair
 from tidegate.conflation.frame import MADE_AT_ONCE, ROWS_AT_ONCE, Batch, Frame
@@ -22,9 +21,11 @@ class IntervalLane(Lane):
 
     def __init__(self, lane_id: LaneId, board: Board) -> None:
         super().__init__(lane_id, board, position=board.head)
-        # Of the flush that is due, by key: a row, and as it is shown; and the rows still to come.
+        # Of the flush that is due, by key: a row, and as it is shown; all rows, and how many of
+        # them have been prepared.
         self._prepared: dict[str, tuple[Frame, Frame]] = {}
-        self._to_prepare: Iterator[Pair] | None = None
+        self._to_prepare: Sequence[Pair] | None = None
+        self._prepared_rows = 0
 
     @property
     def sees_every_message(self) -> bool:
@@ -46,8 +47,10 @@ class IntervalLane(Lane):
             return True
         if self._to_prepare is None:
             # A cut: a key that changes meanwhile is shown anew by the flush, and there are few.
-            self._to_prepare = iter(self.board.rows(self.position, oof=self.id.oof))
-        part = list(islice(self._to_prepare, rows_max))
+            self._to_prepare = self.board.rows(self.position, oof=self.id.oof)
+            self._prepared_rows = 0
+        part = self._to_prepare[self._prepared_rows : self._prepared_rows + rows_max]
+        self._prepared_rows += len(part)
         self._prepared |= {known: (row, shown(row)) for known, row in part}
         return len(part) < rows_max
 

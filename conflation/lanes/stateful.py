@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from functools import partial
 from heapq import heappop, heappush
-from itertools import chain, count
+from itertools import chain
 from operator import methodcaller
 
 from tidegate.conflation.boards.board import Board, Pair
@@ -54,10 +54,10 @@ class StatefulLane(Lane):
         self._held = PendingKeys(lane_id)
         self._since: Instant | None = None  # when the first message came of those put off
         self._heap: list[tuple[Instant, int, Pending]] = []
-        self._order = count()
+        self._armed = 0  # entries ever put into the heap; breaks ties there
         # What has been let go and is not flushed yet, with the number of the group.
         self._released: list[tuple[int, list[Pending]]] = []
-        self._groups = count()
+        self._groups = 0
         self._group = 0
         self._is_midway = False  # the last part of a large flush has not gone yet
         self._flushes = Flushes(lane_id)
@@ -101,7 +101,7 @@ class StatefulLane(Lane):
 
     def flush(self, now: Instant) -> bool:
         if not self._is_midway:
-            self._group = next(self._groups)
+            self._group = self._next_group()
         due = self._group, self._due(now)
         groups, self._released = first_rows([*self._released, due])
         self.looked_at = sum(len(entries) for _, entries in groups)
@@ -290,7 +290,8 @@ class StatefulLane(Lane):
             entry.stand_for(self._suppression.take_unreported(change.board_key))
         entry.due = self._due_of(entry, now)
         if self.id.pace == "key":
-            heappush(self._heap, (entry.due, next(self._order), entry))
+            heappush(self._heap, (entry.due, self._armed, entry))
+            self._armed += 1
 
     def _due_of(self, entry: Pending, now: Instant) -> Instant:
         """Return when an entry is due: with those of its key; with `pace=batch`, with all."""
@@ -312,7 +313,12 @@ class StatefulLane(Lane):
         """Let what is held go now, before the message that is about to come (`flush_on`)."""
         entries = self._held.take_all()
         if entries:
-            self._released.append((next(self._groups), entries))
+            self._released.append((self._next_group(), entries))
+
+    def _next_group(self) -> int:
+        # A plain number: from Python 3.14 on, an `itertools.count` cannot be copied for a trace.
+        self._groups += 1
+        return self._groups
 
     def _let_go(self) -> Iterator[Pending]:
         return chain.from_iterable(entries for _, entries in self._released)
