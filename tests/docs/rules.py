@@ -9,6 +9,7 @@ import ast
 import re
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -37,6 +38,7 @@ class Rule(NamedTuple):
         return self.body.strip().split("\n\n")[0]
 
 
+@cache
 def rules() -> list[Rule]:
     """Return every rule, page by page."""
     return [rule for page in sorted(PAGES.glob("*.md")) for rule in rules_of(page)]
@@ -48,11 +50,15 @@ def rules_of(page: Path) -> list[Rule]:
     return [Rule(found, page, body) for found, body in zip(parts[::2], parts[1::2], strict=True)]
 
 
+@cache
 def marked_tests() -> dict[str, list[str]]:
     """Return the tests that `@rule` marks, by rule, as `path::name`."""
     found: dict[str, list[str]] = {}
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
-        for id_, name in marked(ast.parse(path.read_text("utf-8"))):
+        text = path.read_text("utf-8")
+        if "rule(" not in text:
+            continue
+        for id_, name in marked(ast.parse(text)):
             found.setdefault(id_, []).append(f"{path.relative_to(ROOT)}::{name}")
     return found
 
@@ -79,6 +85,7 @@ def named_in(text: str) -> set[str]:
     return {id_ for group in _NAMED.findall(text) for id_ in re.findall(_ID, group)}
 
 
+@cache
 def texts() -> dict[str, str]:
     """Return product, tests and pages, by path."""
     paths = [

@@ -42,7 +42,7 @@ def test_every_picture_is_shown_with_words() -> None:
     assert "![](" not in page
 
 
-@pytest.mark.system
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("interval", "pace"),
     [(0, "batch"), (1000, "batch"), (1000, "key"), (500, "key"), (2000, "batch")],

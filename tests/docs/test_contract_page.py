@@ -2,8 +2,6 @@
 
 import re
 
-import pytest
-
 from dev import ROOT
 from tidegate.app.cli.command import MODULES
 from tidegate.app.cli.pipeline import pipeline
@@ -32,48 +30,36 @@ def quoted(word: str) -> bool:
 CODE = re.findall(r"`([^`\n]+)`", PAGE)
 
 
-@pytest.mark.parametrize("code", PROBLEMS)
-def test_problem_codes_stand_with_their_status(code: str) -> None:
-    assert f"| `{code}` | {PROBLEMS[code][0]} |" in PAGE
+def test_problem_codes_stand_with_their_status() -> None:
+    rows = {code: f"| `{code}` | {problem[0]} |" for code, problem in PROBLEMS.items()}
+    assert [code for code, row in rows.items() if row not in PAGE] == []
 
 
-@pytest.mark.parametrize("name", sorted(WRITTEN | {*EVENTS, *TRACE_EVENTS}))
-def test_events_stand_on_the_page(name: str) -> None:
-    assert quoted(name)
-
-
-def test_there_are_events_to_look_for() -> None:
+def test_events_stand_on_the_page() -> None:
     assert len(WRITTEN) >= 10
+    assert [name for name in {*WRITTEN, *EVENTS, *TRACE_EVENTS} if not quoted(name)] == []
 
 
-@pytest.mark.parametrize(
-    "word",
-    sorted(
-        {
-            *Subscribing.codes,
-            *Format,
-            *Command,
-            *CloseReason,
-            *ResumeMode,
-            *FIELDS,
-            *Cause,
-            *Op,
-            *DecisionKind,
-        }
-    ),
-)
-def test_words_of_requests_and_answers_stand_on_the_page(word: str) -> None:
-    assert quoted(str(word))
+def test_words_of_requests_and_answers_stand_on_the_page() -> None:
+    words = {
+        *Subscribing.codes,
+        *Format,
+        *Command,
+        *CloseReason,
+        *ResumeMode,
+        *FIELDS,
+        *Cause,
+        *Op,
+        *DecisionKind,
+    }
+    assert [word for word in sorted(words) if not quoted(str(word))] == []
+    assert not quoted("no-such-code")
 
 
-@pytest.mark.parametrize("verb", [*MODULES, *(f"pipeline {verb}" for verb in pipeline.commands)])
-def test_commands_stand_on_the_page(verb: str) -> None:
-    assert re.search(rf"`tidegate {verb}\b", PAGE)
+def test_commands_stand_on_the_page() -> None:
+    verbs = [*MODULES, *(f"pipeline {verb}" for verb in pipeline.commands)]
+    assert [verb for verb in verbs if not re.search(rf"`tidegate {verb}\b", PAGE)] == []
 
 
 def test_metrics_have_their_page() -> None:
     assert "[metrics.md](metrics.md)" in PAGE
-
-
-def test_a_word_that_is_not_there_is_missed() -> None:
-    assert not quoted("no-such-code")

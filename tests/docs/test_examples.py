@@ -19,6 +19,8 @@ from tidegate.keys.spec import read_fields
 from tidegate.pipeline.definitions.source import TopicSource
 from tidegate.pipeline.definitions.stream import StreamDefinition, read_definitions
 
+pytestmark = pytest.mark.nightly  # the recorded ticks are not part of the project
+
 ROWS = 2_000
 PAGE = (ROOT / "docs" / "pipeline.md").read_text("utf-8")
 

@@ -24,6 +24,8 @@ from tests.support.deadlines import HANGS_S
 from tests.support.tokens import public_jwk, token_of, write_keys
 from tidegate.clients.gateway import Gateway
 
+pytestmark = pytest.mark.nightly
+
 EXAMPLE = ROOT / "examples" / "grafana-infinity"
 SOURCE = YAML(typ="safe").load(EXAMPLE / "datasource.yaml")["datasources"][0]
 DASHBOARD = json.loads((EXAMPLE / "prices.json").read_text())

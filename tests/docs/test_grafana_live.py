@@ -55,7 +55,7 @@ def grafana() -> Iterator[tuple[str, type[Push]]]:
         thread.join()
 
 
-@pytest.mark.system
+@pytest.mark.nightly
 def test_each_flush_is_pushed_and_a_refused_one_is_passed_over(
     grafana: tuple[str, type[Push]],
 ) -> None:

@@ -16,7 +16,7 @@ CLIENT = ROOT / "clients" / "js"
 BLOCKS = re.findall(r"```(?:js|html)\n(.*?)```", PAGE, re.DOTALL)
 
 
-@pytest.mark.system
+@pytest.mark.nightly
 def test_its_examples_run() -> None:
     assert len(BLOCKS) == 6
     with serving() as address, Gateway(address) as gateway, running_node() as node:

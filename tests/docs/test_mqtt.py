@@ -22,6 +22,8 @@ from tests.support.outside import require
 from tests.support.ports import lasting_port
 from tidegate.clients.gateway import Gateway
 
+pytestmark = pytest.mark.nightly
+
 FLOOR = ROOT / "examples" / "factory-floor"
 BIN = Path(sys.executable).parent
 PATH = f"{BIN}:{os.environ['PATH']}:/usr/sbin"
@@ -44,7 +46,6 @@ def broker() -> Iterator[int]:
         process.communicate(timeout=HANGS_S)
 
 
-@pytest.mark.system
 def test_what_machines_say_comes_to_the_topic(broker: int) -> None:
     host = "-h broker.example"
     text = block_run_by(__file__).text

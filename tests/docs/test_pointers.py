@@ -6,8 +6,6 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from dev import ROOT
 
 FOLDERS = (
@@ -17,6 +15,8 @@ FOLDERS = (
 # Paths in code font: `app/http/`, `tests/app/stores`, and file names such as `writer.py`.
 POINTER = re.compile(r"`(\w[\w./-]*)`")
 IS_FILE = re.compile(r"[\w/-]+\.(py|md|yml|json)")
+CODE = re.compile(r"^(`{3,})[^\n]*\n.*?^\1$|(?<!`)(`+)[^`].*?\2", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\(([^)#:\s]+\.(?:md|svg|png))(?:#[^)]*)?\)")
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
@@ -38,10 +38,25 @@ def existing() -> set[str]:
 EXISTING = existing()
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_files_and_folders_that_a_page_names_exist(page: Path) -> None:
-    named = pointers(page.read_text("utf-8"))
-    assert sorted({each for each in named if each.rstrip("/") not in EXISTING}) == []
+def test_files_and_folders_that_pages_name_exist() -> None:
+    missing = {
+        (str(page.relative_to(ROOT)), each)
+        for page in PAGES
+        for each in pointers(page.read_text("utf-8"))
+        if each.rstrip("/") not in EXISTING
+    }
+    assert sorted(missing) == []
+
+
+def test_pages_that_pages_link_to_exist() -> None:
+    """The site's build, which is nightly, checks anchors too."""
+    missing = {
+        (str(page.relative_to(ROOT)), link)
+        for page in PAGES
+        for link in LINK.findall(CODE.sub("", page.read_text("utf-8")))
+        if not (page.parent / link).exists()
+    }
+    assert sorted(missing) == []
 
 
 def test_a_wrong_pointer_is_found() -> None:

@@ -24,7 +24,7 @@ KILLED = next(block for block in EVERY if "fresh.replace" in block)  # runs unti
 BLOCKS = [block for block in EVERY if block != KILLED]
 
 
-@pytest.mark.system
+@pytest.mark.nightly
 def test_its_examples_run() -> None:
     assert len(BLOCKS) == 7
     with serving() as address, Gateway(address) as gateway:
@@ -49,7 +49,7 @@ def test_its_examples_run() -> None:
         assert not any(b'"id":7,' in row or b'"price":10' in row for row in orders)
 
 
-@pytest.mark.system
+@pytest.mark.nightly
 def test_what_was_killed_continues(tmp_path: Path) -> None:
     with serving() as address, Gateway(address) as gateway:
         gateway.put_topic("trades", {"key": ["/id"], "conflation": "off"})

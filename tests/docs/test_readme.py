@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from dev import ROOT
+from tests.support.checkouts import copy_checkout, lend_environment
+from tests.support.commands import environment
 from tests.support.deadlines import HANGS_S
 
 README = (ROOT / "README.md").read_text("utf-8")
@@ -36,13 +38,12 @@ def test_pages_it_links_to_are_there() -> None:
 
 @pytest.mark.system
 def test_four_prices_come_as_one(tmp_path: Path) -> None:
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("TIDEGATE_")}
     serve = subprocess.Popen(
         [TIDEGATE, "serve", "--data", ":memory:", "--port", "0"],
         stdout=subprocess.PIPE,
         text=True,
         cwd=tmp_path,
-        env=environment,
+        env=environment(),
     )
     try:
         assert serve.stdout is not None
@@ -71,6 +72,29 @@ def test_four_prices_come_as_one(tmp_path: Path) -> None:
         serve.wait(HANGS_S)
         if serve.stdout is not None:
             serve.stdout.close()
+
+
+@pytest.mark.system
+def test_the_demo_without_spark_delivers(tmp_path: Path) -> None:
+    """The first command of the page, as it says for machines without Java."""
+    command, without = "python3 dev.py demo", "python3 dev.py demo --no-spark"
+    assert BLOCKS[0].startswith(command)
+    assert f"`{without}`" in README
+    copy_checkout(tmp_path / "checkout")
+    lend_environment(tmp_path / "checkout")
+    ended = subprocess.run(
+        [sys.executable, *without.split()[1:], "--for", "2s", "--port", "0"],
+        cwd=tmp_path / "checkout",
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=HANGS_S,
+    )
+    assert ended.returncode == 0, ended.stderr
+    counts = re.findall(r"\b([\d,]+)(?:;|$)", ended.stdout.splitlines()[-1])
+    assert counts
+    assert "0" not in counts
 
 
 def here(command: str, address: str) -> str:

@@ -203,7 +203,7 @@ def as_parameter(page: str) -> object:
     return pytest.param(page, marks=pytest.mark.spark) if page == SPARK else page
 
 
-@pytest.mark.system
+@pytest.mark.nightly
 @pytest.mark.parametrize("page", [as_parameter(page) for page in PAGES if blocks(page)])
 def test_the_blocks_of_a_page_run(page: str, tmp_path: Path) -> None:
     if page == SPARK:
@@ -223,12 +223,6 @@ def test_blocks_that_another_test_runs_are_read_there() -> None:
     ] == []
 
 
-def test_a_port_that_was_put_in_is_left() -> None:
-    ports = "http://127.0.0.1:8080 localhost:5173 --port 8001"
-    put_in = with_ports(ports, "51730", "18001")
-    assert put_in == "http://127.0.0.1:51730 localhost:18001 --port 18001"
-
-
 def test_every_fence_is_a_block() -> None:
     """None is missed because it is indented, or has no language."""
     for page in PAGES:
@@ -238,19 +232,3 @@ def test_every_fence_is_a_block() -> None:
         assert len(named) == len(blocks(page)), page
         directives = sum(fence.startswith("{") for fence in fences)
         assert len(fences) == 2 * (len(named) + directives), page
-
-
-@pytest.mark.system
-def test_a_wrong_block_fails(tmp_path: Path) -> None:
-    with page_run([], tmp_path / "gateway") as run:
-        run.run(Block("x.md", "sh", "echo one two", ""))
-        run.run(Block("x.md", "text", "one  …wo", ""))
-        for language, text in [("sh", "false"), ("python", "1/0"), ("json", "{"), ("toml", "a ="),
-                               ("story", "publish a1; gets a1"), ("options", "oof\n=> nothing"),
-                               ("ruby", "1")]:  # fmt: skip
-            with pytest.raises((AssertionError, ValueError)):
-                run.run(Block("x.md", language, text, ""))
-        run.run(Block("x.md", "sh", "echo broken; false", "background"))
-        run.beside[0][0].wait(timeout=HANGS_S)
-        assert run.failed() == ["broken\n"]
-        run.beside.clear()

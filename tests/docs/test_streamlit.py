@@ -22,6 +22,8 @@ from tests.support.outside import require
 from tests.support.ports import lasting_port
 from tidegate.clients.gateway import Gateway
 
+pytestmark = pytest.mark.nightly
+
 APP = ROOT / "examples" / "streamlit" / "app.py"
 STREAMLIT = "streamlit>=1.60,<2"
 RUN = """
@@ -50,7 +52,6 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> str:
     return packages
 
 
-@pytest.mark.system
 def test_the_table_has_the_newest_prices(packages: str, tmp_path: Path) -> None:
     with serving() as address, Gateway(address) as gateway:
         gateway.put_topic("prices", {"key": ["/symbol"]})
@@ -67,7 +68,6 @@ def test_the_table_has_the_newest_prices(packages: str, tmp_path: Path) -> None:
     assert json.loads(ran.stdout) == [[], "Prices", rows]
 
 
-@pytest.mark.system
 def test_the_app_is_served_as_the_page_says(packages: str) -> None:
     program = "streamlit "
     [line] = block_run_by(__file__).text.splitlines()

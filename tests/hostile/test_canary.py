@@ -13,7 +13,7 @@ import contextlib
 import json
 import logging
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 from unittest import mock
@@ -21,6 +21,7 @@ from urllib.parse import quote
 
 import pytest
 import pytest_asyncio
+from _pytest.mark import ParameterSet
 
 from tests.hostile.catalogue import KINDS
 from tests.hostile.operations import Operation, operations
@@ -58,6 +59,8 @@ SUBJECTS: Final[Mapping[str, tuple[dict[str, str], tuple[str, ...]]]] = {
     "both": (token_of("bea", BOTH), EVERYWHERE),
 }
 """Subjects, and what must not reach them: who may define a topic or observe knows its name."""
+
+NARROWED: Final = ("rows", "fields", "both")
 
 RECORDS: Final = [
     {"k": "a1", "desk": "a", "px": 1},
@@ -146,11 +149,19 @@ def asked_for(operation: Operation) -> list[bytes]:
     return requests
 
 
+def some_nightly(*usual: str, of: Iterable[str]) -> list[ParameterSet]:
+    """Parameters of which all but the usual ones are nightly."""
+    return [
+        pytest.param(each, marks=() if each in usual else pytest.mark.nightly, id=each)
+        for each in of
+    ]
+
+
 SAFE: Final = [it for it in operations() if it.name not in {"delete_topic", "put_topic"}]
 """Operations that take nothing away which later ones need: an admin may delete, of course."""
 
 
-@pytest.mark.parametrize("subject", SUBJECTS)
+@pytest.mark.parametrize("subject", some_nightly("without", "writer", "both", of=SUBJECTS))
 async def test_no_operation_tells_of_what_may_not_be_seen(
     running: Running, subject: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -168,6 +179,7 @@ async def test_no_operation_tells_of_what_may_not_be_seen(
     assert leaks(caplog.text.encode(), INSIDE) == []
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("subject", ["elsewhere", "both"])
 async def test_no_refusal_tells_of_what_may_not_be_seen(running: Running, subject: str) -> None:
     """The hostile requests of the catalogue, about the hidden topic."""
@@ -196,7 +208,7 @@ COMMANDS: Final = ["subscribe", "sow_and_subscribe", "sow", "delta_subscribe",
 FORMATS: Final = ["value", "envelope", "batch"]
 
 
-@pytest.mark.parametrize("subject", ["rows", "fields", "both"])
+@pytest.mark.parametrize("subject", some_nightly("both", of=NARROWED))
 async def test_a_stream_of_a_part_shows_that_part(running: Running, subject: str) -> None:
     """All options, commands and formats at once, while rows come, change sides and go."""
     headers, canaries = SUBJECTS[subject]
@@ -309,7 +321,7 @@ READS: Final = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("subject", ["rows", "fields", "both"])
+@pytest.mark.parametrize("subject", some_nightly("both", of=NARROWED))
 async def test_reads_of_a_part_show_that_part(running: Running, subject: str) -> None:
     headers, canaries = SUBJECTS[subject]
     await begin_anew(running)
