@@ -177,7 +177,7 @@ class DefinitionSync:
         known, unusable = self._catalog.served(name), self._catalog.unusable(name)
         if record is None:
             if known is not None:
-                await self._remote_changes.forget(known)
+                await self._forget(known)
             if unusable is not None:
                 self._remote_changes.forget_unusable(unusable)
             self._store.set_record(name, None)
@@ -190,7 +190,7 @@ class DefinitionSync:
         elif known.document.identity != record.document.identity:
             # Load first: if Redis fails here, the known topic is still served.
             restored = await self._store.load_as(record)
-            await self._remote_changes.forget(known)
+            await self._forget(known)
             await self._add_topic(record, restored)
         else:
             if known.document != record.document:
@@ -199,6 +199,10 @@ class DefinitionSync:
                 self._restart_topic(record, await self._store.load_as(record))
             self._store.set_record(name, record)
         self._append_waiters.notify(name)
+
+    async def _forget(self, known: CatalogTopic) -> None:
+        with self._append_waiters.deleting(known.record.name, known.record.epoch):
+            await self._remote_changes.forget(known)
 
     async def _add_topic(self, record: TopicRecord, restored: RestoredTopic) -> None:
         """Add a topic; pattern subscriptions read its stream from the start."""

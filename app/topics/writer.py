@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+import contextlib
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -70,6 +71,7 @@ class AppendWaiters:
         self.shared_head: Callable[[str], Awaitable[int]] = _no_shared_head
         self._driver = driver
         self._waiters: dict[str, list[_Waiter]] = {}
+        self._deleted: set[str] = set()
 
     async def wait_reached(self, topic: str, epoch: str, offset: int) -> None:
         """Wait until the engine has the topic's messages up to an offset.
@@ -98,13 +100,28 @@ class AppendWaiters:
             if not waiter.arrived.done():
                 self._resolve(topic, waiter)
 
+    @contextlib.contextmanager
+    def deleting(self, topic: str, epoch: str) -> Iterator[None]:
+        """Fail the writers of a topic that another gateway has deleted, in this block.
+
+        What they stored does not come back, and they hold the lock that removing the topic needs.
+        """
+        self._deleted.add(epoch)
+        self.notify(topic)
+        try:
+            yield
+        finally:
+            self._deleted.discard(epoch)
+
     def _resolve(self, topic: str, waiter: _Waiter) -> None:
         try:
             found = self._driver.engine.topic(topic)
         except TopicUnknown as error:
             waiter.arrived.set_exception(error)
             return
-        if found.epoch != waiter.epoch:
+        if waiter.epoch in self._deleted:
+            waiter.arrived.set_exception(TopicUnknown("the topic was deleted"))
+        elif found.epoch != waiter.epoch:
             detail = "The topic began again meanwhile; what was sent may be missing."
             waiter.arrived.set_exception(_unknown(detail))
         elif found.head >= waiter.offset:

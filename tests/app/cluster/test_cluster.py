@@ -8,6 +8,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -15,6 +17,9 @@ from tests.support.buses import PREFIXES, BusServer, document, gateways, has_top
 from tests.support.children import serving
 from tests.support.gateways import Running, client_of, eventually, running_gateway
 from tests.support.rules import rule
+from tidegate.app.cluster.log_reader import TopicLogReader
+from tidegate.app.stores.store import Appended, Publication
+from tidegate.app.topics.writer import PATIENCE_S
 
 pytestmark = [pytest.mark.redis, rule("cluster-6", "cluster-7")]
 
@@ -114,6 +119,38 @@ async def test_a_record_just_published_elsewhere_is_deleted(redis_bus: BusServer
             answer = await other.http.delete("/v1/topics/px/sow", params=params)
             assert (answer.status_code, answer.json()) == (200, {"deleted": 1})
         assert await other.sow() == []
+
+
+@pytest.mark.parametrize("recreated", [False, True])
+async def test_a_topic_deleted_elsewhere_fails_its_publish_and_blocks_no_definition(
+    redis_bus: BusServer, recreated: bool
+) -> None:
+    async with gateways(redis_bus) as (one, other):
+        await one.topic()
+        await has_topic(other)
+        append, read = other.gateway.store.append, TopicLogReader._read
+        is_deleted = asyncio.Event()
+
+        async def append_then_lose(name: str, publication: Publication) -> Appended:
+            appended = await append(name, publication)
+            assert (await one.http.delete("/v1/topics/px")).status_code == 204
+            if recreated:
+                await one.topic(key=["/other"])
+            is_deleted.set()
+            return appended
+
+        async def read_late(reader: TopicLogReader) -> Any:
+            await is_deleted.wait()  # so the message is gone before it is read
+            return await read(reader)
+
+        with (
+            mock.patch.object(other.gateway.store, "append", append_then_lose),
+            mock.patch.object(TopicLogReader, "_read", read_late),
+        ):
+            async with asyncio.timeout(PATIENCE_S / 2):
+                refused = await other.http.post("/v1/topics/px/messages", json={"k": 1})
+                assert (refused.status_code, refused.json()["code"]) == (404, "topic-unknown")
+                await other.topic("second")
 
 
 async def test_what_expires_is_removed_by_one_of_them(redis_bus: BusServer) -> None:
