@@ -17,7 +17,6 @@ from tests.support.buses import PREFIXES, BusServer, document, gateways, has_top
 from tests.support.children import serving
 from tests.support.gateways import Running, client_of, eventually, running_gateway
 from tests.support.rules import rule
-from tidegate.app.cluster.log_reader import TopicLogReader
 from tidegate.app.stores.store import Appended, Publication
 from tidegate.app.topics.writer import PATIENCE_S
 
@@ -128,8 +127,11 @@ async def test_a_topic_deleted_elsewhere_fails_its_publish_and_blocks_no_definit
     async with gateways(redis_bus) as (one, other):
         await one.topic()
         await has_topic(other)
-        append, read = other.gateway.store.append, TopicLogReader._read
-        is_deleted = asyncio.Event()
+        assert other.gateway.bus is not None
+        reader = other.gateway.bus._log_reader
+        assert reader is not None
+        append, read = other.gateway.store.append, reader._read
+        is_deleted, is_held = asyncio.Event(), asyncio.Event()
 
         async def append_then_lose(name: str, publication: Publication) -> Appended:
             appended = await append(name, publication)
@@ -139,14 +141,17 @@ async def test_a_topic_deleted_elsewhere_fails_its_publish_and_blocks_no_definit
             is_deleted.set()
             return appended
 
-        async def read_late(reader: TopicLogReader) -> Any:
+        async def read_late() -> Any:
+            is_held.set()
             await is_deleted.wait()  # so the message is gone before it is read
-            return await read(reader)
+            return await read()
 
         with (
             mock.patch.object(other.gateway.store, "append", append_then_lose),
-            mock.patch.object(TopicLogReader, "_read", read_late),
+            mock.patch.object(reader, "_read", read_late),
         ):
+            reader._wake.set()  # it ends the read that is under way
+            await is_held.wait()
             async with asyncio.timeout(PATIENCE_S / 2):
                 refused = await other.http.post("/v1/topics/px/messages", json={"k": 1})
                 assert (refused.status_code, refused.json()["code"]) == (404, "topic-unknown")
