@@ -76,6 +76,8 @@ def process_that_serves() -> Iterator[None]:
         gc.set_threshold(*thresholds)
         gc.callbacks[:] = callbacks
         gc.unfreeze()
+        gc.collect()
+        gc.freeze()  # as tests/conftest.py does, or each later collection takes 0.2 s
 
 
 def is_visited(state: object) -> bool:
