@@ -27,7 +27,7 @@ from tests.conflation.machines.movers import MoveMachine
 from tests.conflation.machines.policies import PolicyMachine
 from tests.support.profiles import examples
 
-SEARCHED_FOR_EACH = 30
+SEARCHED_FOR_EACH = 20
 """How many examples the nightly run draws for each one of the unit tier."""
 
 

@@ -1,4 +1,7 @@
-"""Fixed seeds are answered as they were recorded; all of them by `python -m tests.golden check`."""
+"""Fixed seeds are answered as they were recorded: one block in the unit tier, all in nightly.
+
+`python -m tests.golden check` compares all of them as well.
+"""
 
 import os
 import re
@@ -11,25 +14,24 @@ from typing import Any
 import pytest
 
 from dev import ROOT
-from tests.golden.__main__ import main
-from tests.golden.calls import WEIGHTS, Call, make_calls
+from tests.golden.calls import Call, make_calls
 from tests.golden.product import PLENTY
 from tests.golden.record import ENGINE, RECORDINGS, SIMULATION, Recording
-from tests.golden.transcript import Transcriber, transcript
-from tests.golden.wire import wire_transcript
+from tests.golden.transcript import Transcriber
 
-ENGINE_BLOCKS = ENGINE.blocks[::5]
-SIMULATION_BLOCKS = SIMULATION.blocks[::7]
+
+def test_some_seeds_are_answered_as_recorded() -> None:
+    assert not list(ENGINE.differing(ENGINE.blocks[:1])), "explain it: python -m tests.golden diff"
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("seeds", ENGINE_BLOCKS, ids=str)
+@pytest.mark.parametrize("seeds", ENGINE.blocks, ids=str)
 def test_the_engine_answers_as_recorded(seeds: range) -> None:
     assert not list(ENGINE.differing([seeds])), "explain it: python -m tests.golden diff"
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("seeds", SIMULATION_BLOCKS, ids=str)
+@pytest.mark.parametrize("seeds", SIMULATION.blocks, ids=str)
 def test_the_gateway_writes_as_recorded(seeds: range) -> None:
     assert not list(SIMULATION.differing([seeds])), "explain it: python -m tests.golden diff"
 
@@ -82,6 +84,7 @@ def test_every_block_is_recorded(kind: str) -> None:
     assert all(re.fullmatch("[0-9a-f]{64}", found) for found in recording.recorded().values())
 
 
+@pytest.mark.nightly
 def test_another_process_says_the_same() -> None:
     """Also where texts have other hashes, and sets another order."""
     for kind, seeds in (("engine", range(3)), ("simulation", range(1))):
@@ -90,22 +93,6 @@ def test_another_process_says_the_same() -> None:
         environment = {**os.environ, "PYTHONHASHSEED": "77", "PYTHONPATH": str(ROOT)}
         run = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
         assert run.stdout == "".join(f"{line}\n" for line in lines)
-
-
-def test_calls_hang_on_the_seed_alone() -> None:
-    assert make_calls(5) == make_calls(5)
-    assert make_calls(5) != make_calls(6)
-
-
-def test_every_verb_is_called() -> None:
-    made = {verb for seed in range(100) for verb, _ in make_calls(seed)}
-    assert made >= (set(WEIGHTS) - {"redefine", "traffic", "crowd", "ask", "lost"})
-    assert made >= {"define", "serve", "stats", "session_stats", "topic_stats"}
-
-
-def test_the_wire_has_bytes() -> None:
-    lines = list(wire_transcript(0))
-    assert any(line.startswith("@ ") and "data: " in line for line in lines)
 
 
 def words(seed: int) -> Iterator[str]:
@@ -120,21 +107,3 @@ def test_a_difference_is_found(tmp_path: Path) -> None:
     hashes = recording.recorded()
     recording.path.write_text(text.replace(hashes[range(4, 8)], hashes[range(8)[:4]]))
     assert list(recording.differing(recording.blocks)) == [range(4, 8)]
-
-
-def test_a_line_that_is_missing_is_a_difference(tmp_path: Path) -> None:
-    recording = Recording(tmp_path / "words.txt", 10, 4, words)
-    recording.record()
-    lines = recording.path.read_text().splitlines(keepends=True)
-    recording.path.write_text("".join(lines[:-1]))
-    assert list(recording.differing(recording.blocks)) == [range(8, 10)]
-
-
-def test_a_transcript_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["show", "engine", "1"]) == 0
-    assert capsys.readouterr().out.splitlines() == list(transcript(1))
-
-
-def test_a_checkout_is_compared_with_itself(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["diff", str(ROOT), "engine", "1-3"]) == 0
-    assert not capsys.readouterr().out

@@ -118,6 +118,7 @@ def test_two_bodies_that_change_places_are_changes(
     assert len(compared(places, capsys).splitlines()) == 2
 
 
+@pytest.mark.nightly
 def test_a_revision_is_read_as_a_folder_is(
     places: tuple[Path, Path],
     capsys: pytest.CaptureFixture[str],

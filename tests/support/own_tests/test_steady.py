@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 
+import pytest
+
 from tests.support.clocks.steady import HELD_S_MAX, SteadyTime, steady
 
 
@@ -22,6 +24,7 @@ def test_a_hold_counts_for_little_and_a_wait_as_it_was_asked_for() -> None:
         assert now() == before_s + counted_s
 
 
+@pytest.mark.nightly
 async def test_who_has_a_turn_in_time_is_not_late_for_a_hold() -> None:
     loop, story = asyncio.get_running_loop(), list[str]()
     with steady(loop):
@@ -33,6 +36,7 @@ async def test_who_has_a_turn_in_time_is_not_late_for_a_hold() -> None:
         late.cancel()
 
 
+@pytest.mark.nightly
 async def test_who_waits_waits_as_long_as_ever() -> None:
     loop = asyncio.get_running_loop()
     with steady(loop):
@@ -42,6 +46,7 @@ async def test_who_waits_waits_as_long_as_ever() -> None:
         assert time.monotonic() - real_s > 0.049
 
 
+@pytest.mark.nightly
 async def test_afterwards_time_is_the_machine_s_again() -> None:
     loop = asyncio.get_running_loop()
     with steady(loop):
