@@ -89,11 +89,14 @@ class Writer:
         members = dict(zip(names, values, strict=True)) | dict(
             zip(self._targets, results, strict=True)
         )
-        # The comma of the first member that is there; a message has a key, which no result removes.
-        return pc.binary_replace_slice(_object([], members.items()), 0, 1, b"{")
+        found = _object([pa.scalar(b"{")], members.items())
+        # A comma precedes the first member, unless results have removed all members.
+        return pc.replace_substring(found, b"{,", b"{", max_replacements=1)
 
 
-def _object(begins: list[pa.Array], members: Iterable[tuple[bytes, pa.Array]]) -> pa.Array:
+def _object(
+    begins: list[pa.Array | pa.Scalar], members: Iterable[tuple[bytes, pa.Array]]
+) -> pa.Array:
     """Return objects with these members behind what there is; none where a value is null."""
     parts = [*begins]
     for name, value in members:

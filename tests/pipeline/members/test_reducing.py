@@ -129,6 +129,7 @@ def expected(rules: str, bodies: Sequence[str | None], keys: int) -> list[object
 @example(['{"v":999999999999999}', '{"v":0.000001}'], [1], 1)  # beyond 64 bits of one scale
 @example(['{"v":0.1}', '{"v":0.1000000000000000055}'], [], 1)  # one double, two numbers
 @example(['{"v":1}', None, '{"w":2}'], [1], 2)
+@example(['{"v":null,"w":null}', '{"k":{},"v":null}'], [], 2)  # results remove all members
 def test_columns_reduce_as_one_by_one(
     rules: str, bodies: list[str | None], cuts: list[int], keys: int
 ) -> None:
