@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from tempfile import TemporaryFile
-from typing import Self
+from typing import Any, Self
 
 import httpx2
 
@@ -14,6 +14,7 @@ from tidegate.clients.answers import Fields, Journal, Published, TopicsPage
 from tidegate.clients.errors import GatewayProblem
 from tidegate.clients.live.live import Live
 from tidegate.clients.live.request import LiveRequest
+from tidegate.clients.message import line_of
 from tidegate.clients.publishing.outbox import DELIVERY_S, LIMITS, Batch, Limits, Outbox
 from tidegate.clients.publishing.publisher import Publisher
 from tidegate.clients.requests import NDJSON, Post, RecordKey, new_key, subscribing, topic_path
@@ -122,7 +123,7 @@ class Gateway:
     def publish(
         self,
         topic: str,
-        lines: Iterable[bytes],
+        messages: Iterable[Any],
         producer: str | None = None,
         sequence: int | None = None,
         *,
@@ -133,17 +134,21 @@ class Gateway:
 
         Args:
             topic: the topic to publish to.
-            lines: one JSON text each, without line breaks.
+            messages: values, or their JSON texts as bytes; see `line_of`.
             producer: name of a numbered producer; `sequence` is the number of this batch, and a
                 number that was published before publishes nothing.
             sequence: see `producer`.
             idempotency_key: names the request for a day, also beyond this process; by default a
                 request without a producer gets a random one.
             trouble: called with a sentence when the request is retried.
+
+        Raises:
+            ValueError, TypeError: a message that is no JSON.
         """
         # A retry needs a name for the request, or a lost answer would publish it twice.
         if idempotency_key is None and producer is None and self._transport.retry.seconds_max > 0:
             idempotency_key = new_key()
+        lines = map(line_of, messages)
         post = Post.of(lines, producer=producer, sequence=sequence, idempotency_key=idempotency_key)
         return self._transport.ask(requests.publish(topic, post), trouble)
 

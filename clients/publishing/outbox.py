@@ -6,9 +6,8 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
-
 from tidegate.clients.errors import GatewayError, PublisherStopped
+from tidegate.clients.message import line_of
 from tidegate.clients.requests import Post, new_key
 
 COUNT_MAX = 1_000
@@ -88,17 +87,15 @@ class Outbox:
 
         Raises:
             PublisherStopped: an earlier batch could not be delivered.
-            ValueError: the text has a line break, which would make two messages of it; the number
-                does not rise, or stands without a producer.
+            ValueError, TypeError: as `line_of`; or the number does not rise, or stands without a
+                producer.
         """
         self.check()
         if (sequence is None) is not (self._producer is None):
             raise ValueError("a producer gives each message a sequence, and nobody else does")
         if sequence is not None and self._last is not None and sequence <= self._last:
             raise ValueError(f"sequence {sequence} is not above {self._last}")
-        line = message if isinstance(message, bytes) else msgspec.json.encode(message)
-        if b"\n" in line or b"\r" in line:
-            raise ValueError("a message is one line of JSON")
+        line = line_of(message)
         self._waiting.append((line, now, sequence))
         self._waiting_bytes += len(line)
         self._last = sequence

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { equal, parse, patched, stringify } from "../../clients/js/client/json.js";
+import { equal, lineOf, parse, patched, stringify } from "../../clients/js/client/json.js";
 
 test("integers beyond 2^53 are exact, and others are numbers", () => {
   assert.deepEqual(parse('{"a":9007199254740991,"b":9007199254740992,"c":-9007199254740993}'), {
@@ -50,6 +50,12 @@ test("a value is written as it was read", () => {
   const text = '{"id":12345678901234567890,"l":[1,null,"x"],"o":{"n":-12345678901234567890}}';
   assert.equal(stringify(parse(text)), text);
   assert.equal(stringify({ at: new Date(0), gone: undefined, big: 1n }), '{"at":"1970-01-01T00:00:00.000Z","big":1}');
+});
+
+test("a message with a number that is not finite is refused, with its path", () => {
+  assert.equal(lineOf({ a: null, b: [1, "null"] }), '{"a":null,"b":[1,"null"]}');
+  assert.throws(() => lineOf({ a: null, rows: [{ px: NaN }] }), /^RangeError: \/rows\/0\/px is NaN/);
+  assert.throws(() => lineOf(-Infinity), /^RangeError: the message is -Infinity/);
 });
 
 test("a value that contains itself is an error and no endless loop", () => {

@@ -4,7 +4,7 @@
  * @module
  */
 
-import { stringify } from "./json.js";
+import { lineOf } from "./json.js";
 import { repeated } from "./retry.js";
 import { Session } from "./session.js";
 import { NoticeEvent, Subscription } from "./subscription.js";
@@ -229,7 +229,7 @@ export class Gateway extends EventTarget {
     const asked = {
       query: { ack, delta: delta ? "true" : undefined },
       headers: { ...headers, "Tidegate-Conflate": never ? "never" : undefined },
-      body: lines.map(stringify).join("\n"),
+      body: lines.map(lineOf).join("\n"),
       type: "application/x-ndjson",
     };
     return repeated(() => this.#transport.ask("POST", `${topicPath(topic)}/messages`, asked), { patienceMs });

@@ -144,6 +144,32 @@ export function stringify(value) {
   }
 }
 
+/**
+ * Return a message as one line of JSON.
+ *
+ * @param {any} message
+ * @returns {string}
+ * @throws {RangeError} A number is not finite, which JSON cannot say.
+ */
+export function lineOf(message) {
+  const line = stringify(message);
+  // NaN and infinity are written as null, so only a line with null needs the walk.
+  if (line.includes("null")) checkFinite(message, "");
+  return line;
+}
+
+/**
+ * @param {any} value
+ * @param {string} path
+ */
+function checkFinite(value, path) {
+  if (typeof value === "number" && !Number.isFinite(value)) {
+    throw new RangeError(`${path || "the message"} is ${value}, which JSON cannot say`);
+  }
+  if (value === null || typeof value !== "object") return;
+  for (const [name, member] of Object.entries(value)) checkFinite(member, `${path}/${name}`);
+}
+
 const DEPTH_MAX = 64; // the gateway takes no deeper message
 
 /**
