@@ -178,15 +178,16 @@ def test_event_time_whatever_the_batches_are(
     assert rerun.totals.batches == 0  # the end is once
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 @rule("pipeline-1", "pipeline-3", "pipeline-4", "pipeline-5")
 @pytest.mark.parametrize(
     ("pace", "more", "plan"),
     [
+        (Pace.BATCH, (), PlanKind.LATEST),
+        (Pace.BATCH, (OOF,), PlanKind.HELD),
         (Pace.KEY, (OOF,), PlanKind.HELD),
-        pytest.param(Pace.BATCH, (), PlanKind.LATEST, marks=pytest.mark.nightly),
-        pytest.param(Pace.BATCH, (OOF,), PlanKind.HELD, marks=pytest.mark.nightly),
-        pytest.param(Pace.BATCH, (MERGE,), PlanKind.HELD, marks=pytest.mark.nightly),
+        (Pace.BATCH, (MERGE,), PlanKind.HELD),
     ],
 )
 def test_processing_time_by_the_log_of_spark(

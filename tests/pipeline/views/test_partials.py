@@ -28,7 +28,7 @@ values = st.lists(st.tuples(st.sampled_from(TEXTS), st.integers(0, 2)), min_size
 
 @rule("view-4", "view-5", "view-9")
 @pytest.mark.parametrize("aggregate", [*(f"{name}(/v) AS /x" for name in Aggregate), "/v AS /x"])
-@examples(25, nightly=2_000)
+@examples(10, nightly=2_000)
 @given(values, st.randoms(use_true_random=False))
 def test_partials_in_any_order_are_the_whole(
     aggregate: str, found: list[tuple[str, int]], chance: object
