@@ -9,8 +9,6 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
-import pytest
-
 from tests.app.access.test_authorization import ROOT, guarded
 from tests.support.gateways import Running
 from tests.support.rules import rule
@@ -157,45 +155,52 @@ async def session_of(running: Running) -> str:
 
 
 @rule("access-4")
-@pytest.mark.parametrize("operation", sorted(MAY), ids=lambda it: f"{it[0]} {it[1]}")
-async def test_who_gets_in(tmp_path: Path, operation: tuple[str, str]) -> None:
+async def test_who_gets_in(tmp_path: Path) -> None:
     async with guarded(tmp_path) as running:
-        session = await session_of(running)
-        for name, headers in {**STRANGERS, "logged-out": await logged_out(running)}.items():
-            found_out = await asked(running, operation, headers, session)
-            assert found_out == (401, "unauthenticated"), name
-        method, path = operation
-        if method != "GET":
-            # Whatever its subject may do: a page of another site could have sent it.
-            found_out = await asked(running, operation, COOKIE, session)
-            assert found_out == (403, "csrf")
-        elif not path.endswith(STREAMS):
-            ticket = (await running.http.post("/v1/tickets", headers=ROOT)).json()["ticket"]
-            assert await asked(running, operation, {}, session, f"?ticket={ticket}") == (
-                401, "unauthenticated",
-            )  # fmt: skip
-        found = ""
-        # Every last: some operations take away what others need.
-        for letter, headers in SUBJECTS.items():
-            status, code = await asked(running, operation, headers, session)
-            if code not in REFUSALS:
-                # Whatever else is wrong with the request, its subject was let through.
-                assert status not in {401, 403, 500}, (letter, status, code)
-                found += letter
-            if operation == ("DELETE", TOPIC) and code not in REFUSALS:
-                await running.http.put("/v1/topics/prices.eu", json={"key": ["/k"]}, headers=ROOT)
-        assert found == MAY[operation]
+        strangers = {**STRANGERS, "logged-out": await logged_out(running)}
+        for operation in sorted(MAY):
+            session = await session_of(running)
+            for name, headers in strangers.items():
+                found_out = await asked(running, operation, headers, session)
+                assert found_out == (401, "unauthenticated"), (operation, name)
+            method, path = operation
+            if method != "GET":
+                # Whatever its subject may do: a page of another site could have sent it.
+                found_out = await asked(running, operation, COOKIE, session)
+                assert found_out == (403, "csrf"), operation
+            elif not path.endswith(STREAMS):
+                ticket = (await running.http.post("/v1/tickets", headers=ROOT)).json()["ticket"]
+                assert await asked(running, operation, {}, session, f"?ticket={ticket}") == (
+                    401, "unauthenticated",
+                ), operation  # fmt: skip
+            assert await let_in(running, operation, session) == MAY[operation], operation
+            await running.http.delete(f"/v1/sessions/{session}", headers=ROOT)
 
 
-@pytest.mark.parametrize("operation", sorted(OPEN), ids=lambda it: f"{it[0]} {it[1]}")
-async def test_what_is_open_asks_for_nothing(tmp_path: Path, operation: tuple[str, str]) -> None:
+async def let_in(running: Running, operation: tuple[str, str], session: str) -> str:
+    """The letters of those who are let through."""
+    found = ""
+    # Every last: some operations take away what others need.
+    for letter, headers in SUBJECTS.items():
+        status, code = await asked(running, operation, headers, session)
+        if code not in REFUSALS:
+            # Whatever else is wrong with the request, its subject was let through.
+            assert status not in {401, 403, 500}, (operation, letter, status, code)
+            found += letter
+        if operation == ("DELETE", TOPIC) and code not in REFUSALS:
+            await running.http.put("/v1/topics/prices.eu", json={"key": ["/k"]}, headers=ROOT)
+    return found
+
+
+async def test_what_is_open_asks_for_nothing(tmp_path: Path) -> None:
     async with guarded(tmp_path) as running:
         session = await session_of(running)
-        for headers in (*STRANGERS.values(), *SUBJECTS.values()):
-            status, code = await asked(running, operation, headers, session)
-            if operation == ("POST", "/v1/login"):
-                assert (status, code) == (401, "unauthenticated")
-            elif operation[1].startswith("/v1/login/"):
-                assert (status, code) == (404, "not-found")  # there is no provider here
-            else:
-                assert status < 300
+        for operation in sorted(OPEN):
+            for headers in (*STRANGERS.values(), *SUBJECTS.values()):
+                status, code = await asked(running, operation, headers, session)
+                if operation == ("POST", "/v1/login"):
+                    assert (status, code) == (401, "unauthenticated")
+                elif operation[1].startswith("/v1/login/"):
+                    assert (status, code) == (404, "not-found")  # there is no provider here
+                else:
+                    assert status < 300, operation
