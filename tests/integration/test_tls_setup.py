@@ -82,20 +82,20 @@ async def test_the_command_line_and_the_client_trust_a_named_authority(
         await gateway.topic()
         trusting = {"SSL_CERT_FILE": str(authority.cert), "TIDEGATE_GATEWAY": gateway.address}
 
-        async def run(*words: str, stdin: bytes = b"", **variables: str) -> Ended:
+        async def run(variables: dict[str, str], *words: str, stdin: bytes = b"") -> Ended:
             return await asyncio.to_thread(call, *words, stdin=stdin, **variables)
 
-        done = await run("publish", "px", "-", stdin=b'{"k": 1, "v": 7}\n', **trusting)
+        done = await run(trusting, "publish", "px", "-", stdin=b'{"k": 1, "v": 7}\n')
         assert done.code == 0, done.err
-        done = await run("subscribe", "px", "--count", "1", **trusting)
+        done = await run(trusting, "subscribe", "px", "--count", "1")
         assert json.loads(done.out)["v"] == 7, done.err
 
-        done = await run("sow", "px", TIDEGATE_GATEWAY=gateway.address)
+        done = await run({"TIDEGATE_GATEWAY": gateway.address}, "sow", "px")
         assert done.code == 3
         assert "certificate verify failed" in done.err
 
         plain = gateway.address.replace("https", "http")
-        done = await run("sow", "px", **{**trusting, "TIDEGATE_GATEWAY": plain})
+        done = await run({**trusting, "TIDEGATE_GATEWAY": plain}, "sow", "px")
         assert done.code == 1
         assert "speaks TLS" in done.err
 
