@@ -163,6 +163,7 @@ async def test_a_gateway_that_stops_leaves_its_sessions_to_the_other(redis_bus: 
         assert follower.resumed[0]["closed"] == "SHUTDOWN"
 
 
+@pytest.mark.nightly  # tests/app/cluster/test_peers.py does so within a process
 async def test_a_list_names_who_does_not_answer(redis_bus: BusServer) -> None:
     async with gateways(redis_bus) as (a, b):
         session, other = await opened(a), await opened(b)
@@ -260,6 +261,7 @@ async def test_two_workers_are_one_address(redis_bus: BusServer) -> None:
         assert re.search(r"worker \d exited with status -9; restarting", logged)
 
 
+@pytest.mark.nightly  # tests/app/cluster/test_workers.py does so without Redis
 async def test_workers_whose_parent_is_killed_stop(redis_bus: BusServer) -> None:
     async with gateways(redis_bus, 1, TIDEGATE_WORKERS="2") as [both]:
         workers = psutil.Process(both.process.pid).children()

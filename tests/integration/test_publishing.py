@@ -19,7 +19,7 @@ from tidegate.clients.gateway import Gateway
 
 pytestmark = pytest.mark.system
 
-LINES = 6_000
+LINES = 2_000
 PER_SECOND = 2_000
 
 
