@@ -22,12 +22,11 @@ from tidegate.app.delivery import fanout
 from tidegate.app.delivery.compression import Coding
 from tidegate.clients.sse import Event, Parser
 
-pytestmark = pytest.mark.usefixtures("steady", "both_forms")
-
 SUBSCRIBE = "/v1/topics/px/subscribe"
 PAD = "x" * 1_000
 ACCEPTED = {Coding.GZIP: "br, gzip;q=0.8", Coding.ZSTD: "br, gzip;q=0.8, zstd;q=0.9"}
 
+in_both_forms = pytest.mark.usefixtures("both_forms")
 each_coding = pytest.mark.parametrize("coding", ACCEPTED)
 
 
@@ -66,6 +65,7 @@ async def compressed(running: Running, coding: Coding, **params: str) -> AsyncIt
 
 
 @rule("connection-4")
+@in_both_forms
 @each_coding
 async def test_a_client_that_takes_a_coding_gets_the_same_events(coding: Coding) -> None:
     async with running_gateway() as running:
@@ -89,7 +89,7 @@ async def test_a_client_that_takes_a_coding_gets_the_same_events(coding: Coding)
 
 @each_coding
 async def test_one_that_joins_late_decodes_the_flushes_that_all_share(
-    coding: Coding, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+    coding: Coding, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[bytes] = []
     shared_chunk = fanout.shared_chunk
@@ -112,10 +112,10 @@ async def test_one_that_joins_late_decodes_the_flushes_that_all_share(
                 await running.publish({"k": 1, "n": 1, "pad": PAD})
                 assert json.loads((await second.until("message")).text)["n"] == 1
                 assert json.loads((await first.until("message")).text)["n"] == 1
-                if "socket" in request.node.name:  # the other form makes each its own
-                    assert len(made) == 1
+                assert len(made) == 1
 
 
+@in_both_forms
 @each_coding
 async def test_it_has_an_end_of_its_coding(coding: Coding) -> None:
     async with running_gateway() as running:
@@ -176,6 +176,8 @@ async def test_clients_of_both_codings_share_a_flush(coding: Coding) -> None:
                 assert [json.loads(text)["n"] for text in texts] == [number] * 3
 
 
+@pytest.mark.nightly
+@in_both_forms
 @pytest.mark.parametrize("accepted", ["gzip", "zstd"])
 async def test_curl_decodes_it(accepted: str) -> None:
     curl = require_curl()
@@ -206,6 +208,8 @@ console.log(JSON.stringify([answer.headers.get("content-encoding"), text]));
 """
 
 
+@pytest.mark.nightly
+@in_both_forms
 async def test_node_decodes_it() -> None:
     async with running_gateway() as running:
         await running.topic()

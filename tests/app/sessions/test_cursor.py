@@ -100,7 +100,7 @@ STEPS = st.lists(
 
 
 @given(steps=STEPS, later=STEPS, fold=st.sampled_from([0, STEPS_MAX - 5, STEPS_MAX + 5]))
-@examples(100, nightly=2_000)
+@examples(25, nightly=2_000)
 def test_a_cursor_that_was_packed_is_the_same(
     steps: list[tuple[str, SubscriberId, Mark]],
     later: list[tuple[str, SubscriberId, Mark]],
@@ -116,7 +116,7 @@ def test_a_cursor_that_was_packed_is_the_same(
     for each in (cursor, there):
         taken(each, later)
     assert (there.text, there.confirmed) == (cursor.text, 3)
-    numbers = [*range(0, cursor.number + 2, max(1, fold // 20)), cursor.number]
+    numbers = [*range(0, cursor.number + 2, max(1, fold // 8)), cursor.number]
     assert [there.marks(number) for number in numbers] == [cursor.marks(n) for n in numbers]
 
 
@@ -139,7 +139,7 @@ MOVES = st.lists(
 
 
 @given(moves=MOVES, fold=st.integers(0, STEPS_MAX))
-@examples(50, nightly=500)
+@examples(25, nightly=500)
 def test_folding_changes_no_answer(moves: list[tuple[SubscriberId, Mark]], fold: int) -> None:
     cursor, naive = Cursor("abc"), list[dict[SubscriberId, Mark]]([{}])
     for subscriber, mark in moves:
