@@ -8,6 +8,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import pytest
+
 import dev
 from tests.support.deadlines import HANGS_S
 from tests.support.outside import require_tsc
@@ -15,8 +17,6 @@ from tests.support.outside import require_tsc
 STATIC = dev.ROOT / "app" / "static"
 CONSOLE = STATIC / "console"
 VENDOR = STATIC / "vendor"
-LINES_MAX = 400
-FILES_MAX = 15
 HASHES = {
     "uplot-1.6.32/LICENSE": ("8f989229699b4fe2f1a0432d0e9edc338a8a911e250e2d1b01ecd770a5f5b1bd"),
     "uplot-1.6.32/uPlot.d.ts": ("af44374f6e808be4f7f3fa5888b9c7574dca9f8a15a66d54b6763535802c8080"),
@@ -50,12 +50,14 @@ def test_what_the_console_loads_is_there_and_from_no_other_host() -> None:
     assert [text for text in texts if loads.search(text)] == []
 
 
+@pytest.mark.nightly
 def test_types_are_sound() -> None:
     command = [require_tsc(), "--project", str(CONSOLE / "tsconfig.json")]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=HANGS_S)
     assert (ended.returncode, ended.stdout) == (0, "")
 
 
+@pytest.mark.nightly
 def test_a_wrong_type_is_seen(tmp_path: Path) -> None:
     """The console in a tree like this one, with one call that the client does not know."""
     for path in ("app/static", "clients/js"):
@@ -66,10 +68,3 @@ def test_a_wrong_type_is_seen(tmp_path: Path) -> None:
     command = [require_tsc(), "--project", str(console / "tsconfig.json")]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=HANGS_S)
     assert "'nothing' does not exist" in ended.stdout
-
-
-def test_modules_and_folders_are_small() -> None:
-    modules = [*CONSOLE.rglob("*.js"), *CONSOLE.rglob("*.css")]
-    assert {p.name for p in modules if len(p.read_text().splitlines()) > LINES_MAX} == set()
-    folders = [CONSOLE, *(path for path in CONSOLE.iterdir() if path.is_dir())]
-    assert [each for each in folders if len(list(each.iterdir())) > FILES_MAX] == []

@@ -13,6 +13,7 @@ from dev import ROOT
 from tests.support.checkouts import copy_checkout, lend_environment
 from tests.support.commands import environment
 from tests.support.deadlines import HANGS_S
+from tests.support.outside import require_curl
 
 README = (ROOT / "README.md").read_text("utf-8")
 BLOCKS = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
@@ -38,6 +39,7 @@ def test_pages_it_links_to_are_there() -> None:
 
 @pytest.mark.system
 def test_four_prices_come_as_one(tmp_path: Path) -> None:
+    require_curl()
     serve = subprocess.Popen(
         [TIDEGATE, "serve", "--data", ":memory:", "--port", "0"],
         stdout=subprocess.PIPE,
@@ -83,7 +85,7 @@ def test_the_demo_without_spark_delivers(tmp_path: Path) -> None:
     copy_checkout(tmp_path / "checkout")
     lend_environment(tmp_path / "checkout")
     ended = subprocess.run(
-        [sys.executable, *without.split()[1:], "--for", "2s", "--port", "0"],
+        [sys.executable, *without.split()[1:], "--for", "4s", "--port", "0"],
         cwd=tmp_path / "checkout",
         env=environment(),
         stdin=subprocess.DEVNULL,

@@ -5,6 +5,7 @@ Where TIDEGATE_REQUIRE_ALL=1 says that nothing may be missing, the test fails in
 
 from __future__ import annotations
 
+import atexit
 import functools
 import os
 import shutil
@@ -23,6 +24,7 @@ from tests.support.deadlines import HANGS_S
 
 CHROMIUM = Path("/usr/bin/chromium")
 NODE_MIN = 18
+TYPESCRIPT = "typescript@5"
 WEB_CRYPTO_SINCE = 20
 
 
@@ -64,11 +66,23 @@ def node_command() -> list[str]:
     return [str(path), *(["--experimental-global-webcrypto"] if major < WEB_CRYPTO_SINCE else [])]
 
 
+@functools.cache
 def require_tsc() -> str:
-    """Path of the TypeScript compiler, which checks the types of the JavaScript client."""
-    path = shutil.which("tsc")
-    require(path is not None, "no tsc: the Debian package is node-typescript, npm's typescript")
+    """Path of the TypeScript compiler: the system's, or npm's in a temporary folder."""
+    path = shutil.which("tsc") or _tsc_from_npm()
+    require(path is not None, "no tsc, and npm installs none: Debian's package is node-typescript")
     return str(path)
+
+
+def _tsc_from_npm() -> str | None:
+    npm = shutil.which("npm")
+    if npm is None:
+        return None
+    folder = tempfile.mkdtemp(prefix="tidegate-tsc-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    command = [npm, "install", "--prefix", folder, "--no-audit", "--no-fund", TYPESCRIPT]
+    ended = subprocess.run(command, capture_output=True, timeout=HANGS_S)
+    return f"{folder}/node_modules/.bin/tsc" if ended.returncode == 0 else None
 
 
 def require_ticks(name: str = "ticks-20131008.ndjson.gz") -> Path:
