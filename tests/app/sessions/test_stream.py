@@ -1,4 +1,4 @@
-"""Streams over real sockets: heartbeats, slow peers, frozen peers, refusals, the end."""
+"""Streams over sockets: heartbeats, slow peers, frozen peers, refusals, the end."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tidegate.app.http.wire import RETRY_MS, jittered_retry_ms
 from tidegate.app.sessions.stream import refusal_stream
 from tidegate.clients.sse import Parser
 
-pytestmark = pytest.mark.usefixtures("steady", "both_forms")
+pytestmark = pytest.mark.usefixtures("both_forms")
 
 LARGE = "x" * 50_000
 
@@ -90,6 +90,7 @@ async def flood_until(running: Running, condition: Callable[[], bool]) -> None:
         while not condition():
             version += 1
             await running.publish(*[{"k": k, "v": version, "pad": LARGE} for k in range(10)])
+            await asyncio.sleep(0.02)
 
 
 def closed(running: Running) -> dict[str, int]:
@@ -207,10 +208,7 @@ async def test_a_peer_that_leaves_within_its_snapshot_is_written_to_no_more(
 ) -> None:
     async with running_gateway() as running:
         await running.topic()
-        for first in range(0, 20_000, 5_000):
-            await running.publish(
-                *({"k": k, "pad": "x" * 100} for k in range(first, first + 5_000))
-            )
+        await running.publish(*({"k": k, "pad": "x" * 1_000} for k in range(3_000)))
         for _ in range(3):
             async with connected(running.address) as wire:
                 await wire.send(request("/v1/topics/px/subscribe"))
