@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.site import block_run_by
+from tests.support import leftovers
 from tests.support.checkouts import BIN, copy_checkout, lend_environment
 from tests.support.clocks.stopwatch import Stopwatch
 from tests.support.commands import address_of, environment, start
@@ -40,8 +41,9 @@ def test_with_spark_all_three_feeds_deliver(tmp_path: Path) -> None:
         ["bash", "-c", text.replace(demo, f"{demo} --for 5s --port 0")],
         cwd=tmp_path / "checkout",
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        env={**environment(), "PATH": f"{BIN}:{os.environ['PATH']}"},
+        env={**environment(), "PATH": f"{BIN}:{os.environ['PATH']}"}, process_group=0,
     )  # fmt: skip
+    leftovers.watch(process)
     out, err = process.communicate(timeout=HANGS_S)
     assert process.returncode == 0, out + err
     counts = [feed.split()[-1] for feed in last_line(out).split("; ")]

@@ -160,13 +160,20 @@ def proxy_before(kind: str, gateway: str, folder: Path, authority: Authority) ->
             "PATH": PATH,
         }
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=home
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env=home,
+            process_group=0,
         )
     try:
         await_port(process, port, folder / "log")
         yield port
     finally:
-        process.kill()  # both would wait for connections that stay
+        # Both would wait for connections that stay, and nginx's workers outlive a killed master.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
         process.wait(timeout=HANGS_S)
 
 
