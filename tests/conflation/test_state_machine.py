@@ -58,6 +58,8 @@ CONFIGURATIONS = (
 )
 
 pytestmark = [
+    pytest.mark.rule("interval-1", "interval-2", "interval-3", "resume-6", "resume-8"),
+    pytest.mark.rule("change-1", "change-2", "change-3", "removal-1", "removal-2", "removal-3"),
     pytest.mark.rule("queue-3", "queue-4", "queue-5", "queue-6", "queue-7"),
     pytest.mark.rule("queue-8", "queue-9", "queue-10", "queue-11", "merge-4"),
     pytest.mark.rule("trace-1"),

@@ -40,31 +40,6 @@ def begun(options: str, command: str = BOTH) -> ManualDriver:
     return driver
 
 
-@rule("delta-1")
-def test_the_diffusion_example_a_to_acd_as_a_merge_patch() -> None:
-    """The queue d(a-ab) d(ab-ac) d(ac-acd) becomes one delta d(a-acd)."""
-    driver = ManualDriver()
-    driver.topic()
-    driver.publish_documents({"k": "t", "value": "a", "pad": PAD})
-    driver.subscribe("conflation=1s", command=BOTH)
-    sent(driver)
-    for value in ("ab", "ac", "acd"):
-        driver.publish_documents({"k": "t", "value": value, "pad": PAD})
-    driver.wait("1s")
-    assert sent(driver) == ['~{"k":"t","value":"acd"}']
-
-
-@rule("delta-1")
-def test_a_field_that_any_message_changed_is_sent_with_its_final_value() -> None:
-    """Also if that is the value before the interval (AMPS's merged deltas)."""
-    driver = begun("conflation=1s")
-    driver.publish_documents(
-        {"k": "a", "v": 2, "w": 1, "pad": PAD}, {"k": "a", "v": 1, "w": 1, "pad": PAD}
-    )
-    driver.wait("1s")
-    assert sent(driver) == ['~{"k":"a","v":1}']
-
-
 @rule("delta-6", "delta-4")
 def test_with_no_empties_a_net_change_of_nothing_is_counted_by_the_next_row() -> None:
     driver = begun("conflation=1s,no_empties")

@@ -9,50 +9,6 @@ from tidegate.conflation.lanes.interval import IntervalLane
 SECONDS = "conflation=1s"
 
 
-@rule("interval-2", "interval-4")
-def test_four_messages_inside_an_interval_come_as_the_last_one() -> None:
-    """The IBM example of AMPS."""
-    driver = ManualDriver()
-    driver.topic()
-    driver.subscribe("conflation=2s,conflation_key=[/k]")
-    for price in ("i190", "i191", "i192", "i193"):
-        driver.publish(price)
-        driver.wait("400ms")
-    assert driver.received() == []
-    driver.wait("400ms")
-    assert driver.received() == ["i193"]
-
-
-@rule("interval-4")
-def test_the_first_message_opens_the_interval_and_the_next_opens_the_next() -> None:
-    driver = ManualDriver()
-    driver.topic()
-    driver.subscribe(SECONDS)
-    driver.wait("10s")
-    driver.publish("a1")
-    assert driver.engine.next_deadline() == driver.now + 1_000_000_000
-    driver.wait("1s")
-    assert driver.received() == ["a1"]
-    assert driver.engine.next_deadline() is None
-    driver.wait("300ms")
-    driver.publish("a2")
-    assert driver.engine.next_deadline() == driver.now + 1_000_000_000
-
-
-@rule("interval-4", "interval-2")
-def test_a_flush_stands_in_publication_order() -> None:
-    """And holds nothing that did not change."""
-    driver = ManualDriver()
-    driver.topic()
-    driver.subscribe(SECONDS)
-    driver.publish("a1 b1 c1")
-    driver.wait("1s")
-    assert driver.received() == ["a1 b1 c1"]
-    driver.publish("b2 a2 b3")
-    driver.wait("10s")
-    assert driver.received() == ["a2 b3"]
-
-
 @rule("interval-1", "interval-2")
 def test_a_message_at_the_very_deadline_goes_with_the_flush() -> None:
     driver = ManualDriver()
@@ -70,32 +26,6 @@ def test_a_message_at_the_very_deadline_goes_with_the_flush() -> None:
     assert driver.received() == ["a3"]
 
 
-@rule("interval-6")
-def test_a_late_flush_is_made_up_for_by_no_burst() -> None:
-    driver = ManualDriver()
-    driver.topic()
-    driver.subscribe(SECONDS)
-    driver.publish("a1")
-    driver.sleep("5s")
-    driver.flush()
-    assert driver.received() == ["a1"]
-    driver.publish("a2")
-    driver.wait("999ms")
-    assert driver.received() == []
-
-
-@rule("interval-3")
-def test_the_last_message_of_every_key_is_sent_when_publishing_stops() -> None:
-    driver = ManualDriver()
-    driver.topic()
-    driver.subscribe(SECONDS)
-    for number in range(10):
-        driver.publish(f"a{number} b{number}")
-        driver.wait("150ms")
-    driver.wait("1s")
-    assert driver.received()[-1] == "a9 b9"
-
-
 @rule("interval-10")
 def test_members_in_step_share_one_batch() -> None:
     driver = ManualDriver()
@@ -106,17 +36,6 @@ def test_members_in_step_share_one_batch() -> None:
     driver.wait("1s")
     (first,), (second,) = batches(driver.take("one")), batches(driver.take("two"))
     assert first is second
-
-
-@rule("interval-10")
-def test_a_member_behind_gets_the_newest_of_what_it_missed() -> None:
-    driver = ManualDriver()
-    driver.topic()
-    driver.subscribe(SECONDS)
-    for text in ("a1 b1 c1", "a2 c2", "a3"):
-        driver.publish(text)
-        driver.wait("1s")
-    assert driver.received() == ["b1 c2 a3"]
 
 
 @rule("interval-10")
@@ -249,20 +168,6 @@ def test_a_key_that_left_in_the_midst_of_a_round_waits_once() -> None:
     assert (row.matched, row.delivered, row.conflated, row.waiting) == (3, 1, 1, 1)
     driver.wait("1s")
     assert driver.received() == ["b2"]
-
-
-@rule("interval-7")
-def test_a_member_that_joins_an_open_interval_gets_only_what_follows_its_cut() -> None:
-    driver = ManualDriver()
-    driver.topic()
-    driver.subscribe(SECONDS, session="early")
-    driver.publish("a1 b1")
-    driver.wait("500ms")
-    driver.subscribe(SECONDS)
-    driver.publish("c1")
-    driver.wait("500ms")
-    assert driver.received() == ["c1"]
-    assert driver.received("early") == ["a1 b1 c1"]
 
 
 @rule("interval-8")
