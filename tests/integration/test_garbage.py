@@ -227,7 +227,9 @@ async def test_nothing_that_ends_leaves_a_reference_cycle() -> None:
         await gateway.publish({"k": 1})
         for life in LIVED:
             left = await cycles_left(process, gateway, life, QUICK_LIVES)
-            assert left < QUICK_LIVES, life.__name__
+            if left >= QUICK_LIVES:  # what happens once, as a cache that fills, is no leak
+                left = await cycles_left(process, gateway, life, LIVES)
+                assert left < LIVES, life.__name__
 
 
 @pytest.mark.nightly
