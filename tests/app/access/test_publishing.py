@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.gateways import Running, running_gateway
 from tests.support.rules import rule
-from tests.support.subject_streams import SOON_S
+from tests.support.subject_streams import soon
 from tests.support.tokens import bearer, claims, grant, public_jwk, signed, token_of, write_keys
 from tidegate.app.access.access import csrf_proof
 from tidegate.app.access.tokens import SKEW_S
@@ -120,7 +120,7 @@ async def test_nothing_is_published_at_once_after_a_change(tmp_path: Path, chang
                 policy.write_text('revoked = ["ann"]\n' + mapped % "write")
             case "grants":
                 policy.write_text(mapped % "read")
-        async with asyncio.timeout(SOON_S):
+        async with soon():
             while await publish(running, ann) == 200:
                 await asyncio.sleep(0.05)
         assert await publish(running, ann) == (403 if change == "grants" else 401)

@@ -14,6 +14,7 @@ import pytest
 
 from tests.app.access.test_authorization import ROOT
 from tests.support.buses import BusServer
+from tests.support.deadlines import HANGS_S
 from tests.support.gateways import Running, Stream, eventually, running_gateway
 from tests.support.rules import rule
 from tests.support.subject_streams import AT, ends, stream_of
@@ -52,7 +53,7 @@ async def two(bus: BusServer, folder: Path, policy: str = "") -> AsyncIterator[l
             await a.http.post("/v1/topics/prices.eu/messages", json=message, headers=ROOT)
         await eventually(lambda: len(peers_of(a).membership.others) == 1, "they know each other")
         await eventually(lambda: len(peers_of(b).membership.others) == 1, "they know each other")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(HANGS_S):
             while (await b.http.get("/v1/topics/prices.eu", headers=ROOT)).status_code != 200:
                 await asyncio.sleep(0.05)
         yield [a, b]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import io
 import json
-import time
 from collections.abc import Sequence
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
 
+from tidegate.app.cli.live import table as module
 from tidegate.app.cli.live.table import CHANGED, DOWN, FIELDS_MAX, UP, LiveTable
 from tidegate.clients.sse import Event
 
@@ -164,12 +165,15 @@ def test_decimals_of_a_column_stand_under_one_another(console: Console) -> None:
     assert "1e+300" in text
 
 
-def test_what_rises_is_green_and_what_falls_is_red(console: Console) -> None:
+def test_what_rises_is_green_and_what_falls_is_red(
+    console: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: 0.0))
     table = LiveTable("t", console)
     table.take(batch((["a"], {"up": 1, "down": 2, "same": 3, "text": "x"})))
     [row] = table._replica.rows.values()
-    assert table._styles(row, time.monotonic()) == {}
+    assert table._styles(row, 0.0) == {}
     table.take(batch((["a"], {"up": 2, "down": 1, "same": 3, "text": "y"})))
     [row] = table._replica.rows.values()
-    assert table._styles(row, time.monotonic()) == {"up": UP, "down": DOWN, "text": CHANGED}
-    assert table._styles(row, time.monotonic() + 10) == {}
+    assert table._styles(row, 0.0) == {"up": UP, "down": DOWN, "text": CHANGED}
+    assert table._styles(row, module.FRESH_S) == {}

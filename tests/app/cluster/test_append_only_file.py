@@ -38,8 +38,7 @@ async def is_syncing(connection: BusConnection) -> bool:
 
 
 @pytest.mark.redis
-@pytest.mark.system
-@pytest.mark.parametrize("kind", ["redis", "valkey"])
+@pytest.mark.parametrize("kind", ["redis", pytest.param("valkey", marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("is_again", [False, True])
 async def test_what_was_acknowledged_on_a_slow_disk_survives_the_death_of_redis(
     kind: str, *, is_again: bool

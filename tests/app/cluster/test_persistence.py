@@ -44,7 +44,7 @@ def test_what_is_wrong_is_said_with_what_to_set(
 
 
 @pytest.mark.redis
-@pytest.mark.parametrize("kind", ["redis", "valkey"])
+@pytest.mark.parametrize("kind", ["redis", pytest.param("valkey", marks=pytest.mark.nightly)])
 async def test_servers_are_asked(kind: str) -> None:
     with bus_server(kind, "--appendfsync", "always") as server:
         connection = BusConnection(server.url)
@@ -63,9 +63,7 @@ async def test_servers_are_asked(kind: str) -> None:
 async def test_a_node_of_a_cluster_is_refused() -> None:
     with bus_server("redis", "--cluster-enabled", "yes") as server:
         connection = BusConnection(server.url)
-        with pytest.raises(
-            StoreUnusable, match="a Redis Cluster, which is not supported"
-        ):
+        with pytest.raises(StoreUnusable, match="a Redis Cluster, which is not supported"):
             await check_server(connection)
         await connection.aclose()
 
