@@ -16,6 +16,7 @@ from typing import NamedTuple
 from dev import ROOT
 
 PAGES = ROOT / "docs" / "semantics"
+NIGHTLY = " (nightly)"
 TEXTS = ("app", "clients", "conflation", "docs", "keys", "pipeline", "pyspark_tidegate", "tests")
 _ID = r"[a-z]+-\d+"
 _HEADING = re.compile(rf"^### ({_ID})$", re.MULTILINE)
@@ -52,14 +53,17 @@ def rules_of(page: Path) -> list[Rule]:
 
 @cache
 def marked_tests() -> dict[str, list[str]]:
-    """Return the tests that `@rule` marks, by rule, as `path::name`."""
+    """Return the tests that `@rule` marks, by rule, as `path::name`, nightly ones marked so."""
     found: dict[str, list[str]] = {}
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
         text = path.read_text("utf-8")
         if "rule(" not in text:
             continue
-        for id_, name in marked(ast.parse(text)):
-            found.setdefault(id_, []).append(f"{path.relative_to(ROOT)}::{name}")
+        module = ast.parse(text)
+        nightly = nightly_tests(module)
+        for id_, name in marked(module):
+            suffix = NIGHTLY if {"*", name} & nightly else ""
+            found.setdefault(id_, []).append(f"{path.relative_to(ROOT)}::{name}{suffix}")
     return found
 
 
@@ -71,6 +75,18 @@ def marked(module: ast.Module) -> Iterator[tuple[str, str]]:
                 yield from ((id_, node.name) for id_ in ids_of(decorator))
         elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "pytestmark":
             yield from ((id_, "*") for id_ in ids_of(node.value))
+
+
+def nightly_tests(module: ast.Module) -> set[str]:
+    """Return the tests of a module that are nightly in all their variants; `*` for the module."""
+    found = set()
+    for node in ast.walk(module):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            if any(ast.unparse(each) == "pytest.mark.nightly" for each in node.decorator_list):
+                found.add(node.name)
+        elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "pytestmark":
+            found |= {"*"} if "pytest.mark.nightly" in ast.unparse(node.value) else set()
+    return found
 
 
 def ids_of(expression: ast.expr) -> Iterator[str]:
