@@ -28,10 +28,10 @@ from tidegate.pipeline.errors import GatewayUnreachable
 from tidegate.pipeline.streams import run as module
 from tidegate.pipeline.streams.run import Fillable, SparkTopicWatcher, TopicList, Topics, run
 
-FILES = 12  # so that numbers of batches have one digit and two
+FILES = 11  # so that numbers of batches have one digit and two
 LINES_PER_FILE = 50
 KEYS = 11
-KILLED_AFTER = 5
+KILLED_AFTER = 2
 
 TOML = """\
 gateway = "{address}"
