@@ -15,6 +15,7 @@ from _pytest.unraisableexception import collect_unraisable
 from tests.support.buses import BusServer, bus_server
 from tests.support.clocks.jumping_loop import JumpingLoop
 from tests.support.clocks.steady import steady
+from tests.support.clocks.worker_threads import follow_worker_threads
 from tests.support.leftovers import end_leftovers
 from tests.support.outside import redis_server
 from tidegate.app.http.protocol import GatewayProtocol
@@ -25,6 +26,8 @@ OUTSIDE = ("system", "spark", "browser", "redis")
 # A run that is started in the background, or by nohup, ignores some signals, and so would all
 # processes that the tests start: what is ignored stays so in a child, what has a handler does not.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+follow_worker_threads()
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, lambda number, frame: None)
 

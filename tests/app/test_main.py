@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+import pytest_asyncio
 from fastapi import FastAPI
 
 from tests.support.gateways import running_gateway
@@ -15,6 +17,8 @@ from tidegate.app import main
 from tidegate.app.main import create_app
 from tidegate.conflation.errors import BookmarkExpired, OptionsInvalid
 from tidegate.keys.errors import KeyInvalid
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 ROUTES = {
     "/v1/topics": {"get"},
@@ -41,6 +45,12 @@ ROUTES = {
     "/readyz": {"get"},
     "/metrics": {"get"},
 }
+
+
+@pytest_asyncio.fixture(name="address", scope="module", loop_scope="module")
+async def address_fixture() -> AsyncIterator[str]:
+    async with running_server(create_app(edge_settings())) as address:
+        yield address
 
 
 async def test_the_openapi_document_has_every_route() -> None:
@@ -75,16 +85,14 @@ async def test_what_engine_and_keys_refuse_is_a_problem(
 
 
 @pytest.mark.parametrize("path", ["/healthz/", "/v1/topics/px/", "/v1/", "/nowhere", "/static/"])
-async def test_a_path_that_is_not_there_is_not_guessed_at(path: str) -> None:
+async def test_a_path_that_is_not_there_is_not_guessed_at(address: str, path: str) -> None:
     """No redirect either: it would repeat the Host header, and drop the body of a publish."""
-    async with running_server(create_app(edge_settings())) as address:
-        answer = await exchange(address, request(path))
+    answer = await exchange(address, request(path))
     assert (answer.status, answer.code) == (404, "not-found")
 
 
-async def test_the_console_is_served_where_it_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with running_server(create_app(edge_settings())) as address:
-        answer = await exchange(address, request("/"))
+async def test_the_console_is_served_where_it_is_installed(address: str) -> None:
+    answer = await exchange(address, request("/"))
     if (main.STATIC / "index.html").is_file():
         assert (answer.status, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
 
@@ -96,26 +104,23 @@ async def test_the_console_is_served_where_it_is_installed(monkeypatch: pytest.M
         "/static/console/main.js", "/static/console/kit/dom.js",
     ],
 )  # fmt: skip
-async def test_modules_are_served_as_what_a_browser_runs(path: str) -> None:
-    async with running_server(create_app(edge_settings())) as address:
-        answer = await exchange(address, request(path))
+async def test_modules_are_served_as_what_a_browser_runs(address: str, path: str) -> None:
+    answer = await exchange(address, request(path))
     assert answer.status == 200
     assert answer.headers["content-type"] == "text/javascript; charset=utf-8"
     assert answer.headers["x-content-type-options"] == "nosniff"
 
 
-async def test_browsers_keep_files_of_others_and_nothing_else() -> None:
-    async with running_server(create_app(edge_settings())) as address:
-        kept = await exchange(address, request("/static/vendor/uplot-1.6.32/uPlot.esm.js"))
-        own = await exchange(address, request("/static/console/main.js"))
+async def test_browsers_keep_files_of_others_and_nothing_else(address: str) -> None:
+    kept = await exchange(address, request("/static/vendor/uplot-1.6.32/uPlot.esm.js"))
+    own = await exchange(address, request("/static/console/main.js"))
     assert kept.headers["cache-control"] == "public, max-age=31536000, immutable"
     assert kept.headers["x-content-type-options"] == "nosniff"
     assert own.headers["cache-control"] == "no-store"
 
 
-async def test_the_console_is_a_page_under_the_policy_of_pages() -> None:
-    async with running_server(create_app(edge_settings())) as address:
-        answer = await exchange(address, request("/console"))
+async def test_the_console_is_a_page_under_the_policy_of_pages(address: str) -> None:
+    answer = await exchange(address, request("/console"))
     assert (answer.status, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
     assert "script-src 'self'; style-src 'self';" in answer.headers["content-security-policy"]
 
@@ -123,9 +128,8 @@ async def test_the_console_is_a_page_under_the_policy_of_pages() -> None:
 @pytest.mark.parametrize(
     "path", ["/client/../client.py", "/client/package.json", "/client/adapters/", "/client"]
 )
-async def test_nothing_beside_the_client_is_served(path: str) -> None:
-    async with running_server(create_app(edge_settings())) as address:
-        answer = await exchange(address, request(path))
+async def test_nothing_beside_the_client_is_served(address: str, path: str) -> None:
+    answer = await exchange(address, request(path))
     assert (answer.status, answer.code) == (404, "not-found")
 
 

@@ -1,16 +1,28 @@
 """What pages of allowed origins may read: answers, problems, preflights and streams."""
 
+from collections.abc import AsyncIterator
+
 import httpx2
 import pytest
+import pytest_asyncio
 
-from tests.support.gateways import running_gateway
+from tests.support.gateways import Running, running_gateway
 from tests.support.rules import rule
 from tests.support.wire import exchange, parse_answer, request
 from tidegate.app.http.wire import cors_fields, too_many_connections
 
 DESK = "https://desk.example"
 EVIL = "https://desk.example.evil"
-ALLOWED = {"allowed_origins": [DESK]}
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(name="running", scope="module", loop_scope="module")
+async def running_fixture() -> AsyncIterator[Running]:
+    """A gateway that allows the pages of the desk."""
+    async with running_gateway(allowed_origins=[DESK]) as running:
+        await running.topic("stream")
+        yield running
 
 
 def seen(answer: httpx2.Response) -> tuple[str | None, str | None]:
@@ -22,24 +34,26 @@ def seen(answer: httpx2.Response) -> tuple[str | None, str | None]:
 
 
 @rule("connection-4")
-@pytest.mark.parametrize("path", ["/v1/topics", "/v1/topics/px", "/healthz", "/openapi.json"])
-async def test_a_page_of_an_allowed_origin_reads_every_answer_problems_too(path: str) -> None:
-    async with running_gateway(**ALLOWED) as running:
-        answer = await running.http.get(path, headers={"Origin": DESK})
-        assert seen(answer) == (DESK, "true")
-        exposed = answer.headers["access-control-expose-headers"]
-        assert {"ETag", "Location", "Retry-After", "Tidegate-Gateway"} <= set(exposed.split(", "))
-        assert answer.headers["vary"] == "Origin"
+@pytest.mark.parametrize("path", ["/v1/topics", "/v1/topics/none", "/healthz", "/openapi.json"])
+async def test_a_page_of_an_allowed_origin_reads_every_answer_problems_too(
+    running: Running, path: str
+) -> None:
+    answer = await running.http.get(path, headers={"Origin": DESK})
+    assert seen(answer) == (DESK, "true")
+    exposed = answer.headers["access-control-expose-headers"]
+    assert {"ETag", "Location", "Retry-After", "Tidegate-Gateway"} <= set(exposed.split(", "))
+    assert answer.headers["vary"] == "Origin"
 
 
 @rule("connection-4")
 @pytest.mark.parametrize("origin", [EVIL, "null", "http://desk.example", None])
-async def test_other_pages_get_no_permission_and_caches_know_why(origin: str | None) -> None:
-    async with running_gateway(**ALLOWED) as running:
-        headers = {} if origin is None else {"Origin": origin}
-        answer = await running.http.get("/v1/topics", headers=headers)
-        assert seen(answer)[0] is None
-        assert answer.headers["vary"] == "Origin"
+async def test_other_pages_get_no_permission_and_caches_know_why(
+    running: Running, origin: str | None
+) -> None:
+    headers = {} if origin is None else {"Origin": origin}
+    answer = await running.http.get("/v1/topics", headers=headers)
+    assert seen(answer)[0] is None
+    assert answer.headers["vary"] == "Origin"
 
 
 async def test_without_allowed_origins_no_answer_speaks_of_them() -> None:
@@ -52,28 +66,25 @@ async def test_without_allowed_origins_no_answer_speaks_of_them() -> None:
 
 
 @rule("connection-4")
-async def test_a_stream_can_be_read_by_a_page_of_an_allowed_origin() -> None:
-    async with running_gateway(**ALLOWED) as running:
-        await running.topic()
-        path = "/v1/topics/px/subscribe"
-        async with running.http.stream("GET", path, headers={"Origin": DESK}) as answer:
-            assert seen(answer) == (DESK, "true")
-            assert answer.headers["vary"] == "Accept-Encoding, Origin"
+async def test_a_stream_can_be_read_by_a_page_of_an_allowed_origin(running: Running) -> None:
+    path = "/v1/topics/stream/subscribe"
+    async with running.http.stream("GET", path, headers={"Origin": DESK}) as answer:
+        assert seen(answer) == (DESK, "true")
+        assert answer.headers["vary"] == "Accept-Encoding, Origin"
 
 
 @rule("connection-4")
 @pytest.mark.parametrize("method", ["PUT", "PATCH", "DELETE", "POST"])
-async def test_a_preflight_permits_what_the_api_takes(method: str) -> None:
-    async with running_gateway(**ALLOWED) as running:
-        asked = {
-            "Origin": DESK,
-            "Access-Control-Request-Method": method,
-            "Access-Control-Request-Headers": "authorization,content-type,if-match",
-        }
-        answer = await running.http.options("/v1/topics/px", headers=asked)
-        assert answer.status_code == 200
-        assert seen(answer) == (DESK, "true")
-        assert method in answer.headers["access-control-allow-methods"]
+async def test_a_preflight_permits_what_the_api_takes(running: Running, method: str) -> None:
+    asked = {
+        "Origin": DESK,
+        "Access-Control-Request-Method": method,
+        "Access-Control-Request-Headers": "authorization,content-type,if-match",
+    }
+    answer = await running.http.options("/v1/topics/px", headers=asked)
+    assert answer.status_code == 200
+    assert seen(answer) == (DESK, "true")
+    assert method in answer.headers["access-control-allow-methods"]
 
 
 @rule("connection-4")
@@ -90,11 +101,12 @@ async def test_a_preflight_permits_what_the_api_takes(method: str) -> None:
         },
     ],
 )
-async def test_a_preflight_of_anything_else_is_a_problem(asked: dict[str, str]) -> None:
-    async with running_gateway(**ALLOWED) as running:
-        answer = await running.http.options("/v1/topics/px", headers=asked)
-        assert (answer.status_code, answer.json()["code"]) == (403, "origin-not-allowed")
-        assert seen(answer) == (None, None)
+async def test_a_preflight_of_anything_else_is_a_problem(
+    running: Running, asked: dict[str, str]
+) -> None:
+    answer = await running.http.options("/v1/topics/px", headers=asked)
+    assert (answer.status_code, answer.json()["code"]) == (403, "origin-not-allowed")
+    assert seen(answer) == (None, None)
 
 
 @rule("connection-4")
@@ -115,7 +127,7 @@ async def test_a_page_of_another_port_that_hides_its_origin_changes_nothing() ->
         assert (answer.status, answer.code) == (403, "origin-not-allowed")
 
 
-def test_a_page_reads_that_a_full_gateway_asks_it_to_come_again() -> None:
+async def test_a_page_reads_that_a_full_gateway_asks_it_to_come_again() -> None:
     fields = [(b"host", b"localhost"), (b"origin", DESK.encode())]
     for accept in (b"text/event-stream", b"application/json"):
         cors = cors_fields((DESK,), fields)
@@ -126,7 +138,7 @@ def test_a_page_reads_that_a_full_gateway_asks_it_to_come_again() -> None:
         assert answer.headers["access-control-allow-credentials"] == "true"
 
 
-def test_answers_below_the_application_permit_as_the_others_do() -> None:
+async def test_answers_below_the_application_permit_as_the_others_do() -> None:
     evil = [(b"origin", EVIL.encode())]
     assert cors_fields((), evil) == {}
     assert cors_fields((DESK,), evil) == {"vary": "Origin"}

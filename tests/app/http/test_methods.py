@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
-import pytest
+from collections.abc import AsyncIterator
 
-from tests.support.gateways import running_gateway
+import pytest
+import pytest_asyncio
+
+from tests.support.gateways import Running, running_gateway
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(name="running", scope="module", loop_scope="module")
+async def running_fixture() -> AsyncIterator[Running]:
+    async with running_gateway() as running:
+        await running.topic()
+        yield running
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/readyz", "/v1/topics", "/v1/topics/px", "/metrics"])
-async def test_head_has_the_header_of_get_and_no_body(path: str) -> None:
-    async with running_gateway() as running:
-        await running.topic()
-        head, get = await running.http.head(path), await running.http.get(path)
-        assert (head.status_code, head.content) == (200, b"")
-        assert head.headers["content-type"] == get.headers["content-type"]
+async def test_head_has_the_header_of_get_and_no_body(running: Running, path: str) -> None:
+    head, get = await running.http.head(path), await running.http.get(path)
+    assert (head.status_code, head.content) == (200, b"")
+    assert head.headers["content-type"] == get.headers["content-type"]
 
 
-async def test_head_opens_no_stream() -> None:
-    async with running_gateway() as running:
-        await running.topic()
-        answer = await running.http.head("/v1/topics/px/subscribe")
-        assert (answer.status_code, answer.headers["allow"]) == (405, "GET, POST")
-        session = (await running.http.post("/v1/sessions")).json()["session"]
-        answer = await running.http.head(f"/v1/sessions/{session}/events")
-        assert (answer.status_code, answer.headers["allow"]) == (405, "GET")
-        assert running.gateway.driver.engine.stats().sessions == 0
+async def test_head_opens_no_stream(running: Running) -> None:
+    answer = await running.http.head("/v1/topics/px/subscribe")
+    assert (answer.status_code, answer.headers["allow"]) == (405, "GET, POST")
+    session = (await running.http.post("/v1/sessions")).json()["session"]
+    answer = await running.http.head(f"/v1/sessions/{session}/events")
+    assert (answer.status_code, answer.headers["allow"]) == (405, "GET")
+    assert running.gateway.driver.engine.stats().sessions == 0
 
 
 @pytest.mark.parametrize(
@@ -40,7 +48,8 @@ async def test_head_opens_no_stream() -> None:
         ("/healthz", "GET, HEAD"),
     ],
 )
-async def test_allow_names_every_method_of_the_path(path: str, allowed: str) -> None:
-    async with running_gateway() as running:
-        answer = await running.http.request("TRACE", path)
-        assert (answer.status_code, answer.headers["allow"]) == (405, allowed)
+async def test_allow_names_every_method_of_the_path(
+    running: Running, path: str, allowed: str
+) -> None:
+    answer = await running.http.request("TRACE", path)
+    assert (answer.status_code, answer.headers["allow"]) == (405, allowed)
