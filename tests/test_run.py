@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from dev import ROOT
-
-pytestmark = pytest.mark.nightly  # each test starts pytest
+from tests.durations import Durations
+from tests.run import main, room_of
 
 PASSES = "def test_passes(): ...\n"
 FAILS = "def test_fails(): assert False\n"
@@ -34,6 +34,46 @@ def run_tests(folder: Path, text: str, require_all: str = "") -> tuple[int, list
     return ended.returncode, ended.stdout.splitlines()
 
 
+REPORT = """<testsuites><testsuite tests="4" failures="1" errors="0" skipped="1">
+<testcase classname="tests.keys.test_path" name="test_a[1]" time="0.5"/>
+<testcase classname="tests.keys.test_path" name="test_a[2]" time="0.25"/>
+<testcase classname="tests.keys.test_path" name="test_b" time="0.01"><failure/></testcase>
+<testcase classname="tests.keys.test_path" name="test_c" time="0.02"><skipped/></testcase>
+</testsuite></testsuites>"""
+
+
+def test_durations_are_those_of_functions_with_the_slowest_first(tmp_path: Path) -> None:
+    (tmp_path / "report.xml").write_text(REPORT)
+    durations = Durations()
+    durations.add("unit", tmp_path / "report.xml")
+    assert durations.outcomes == {"passed": 2, "failed": 1, "skipped": 1}
+    assert durations.text().splitlines()[1:] == [
+        "unit\t0.78\t4\tall",
+        "unit\t0.75\t2\ttests.keys.test_path::test_a",
+        "unit\t0.03\t2\teach below 0.1 s",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("path", "room"),
+    [
+        ("conflation/boards/board.py", "conflation/boards"),
+        ("conflation/engine.py", "conflation"),
+        ("app/routes/sow.py", "app/routes"),
+        ("tests/keys/test_path.py", "keys"),
+        ("README.md", None),
+    ],
+)
+def test_a_changed_file_is_tested_in_its_room(path: str, room: str | None) -> None:
+    assert room_of(path) == room
+
+
+def test_a_room_that_is_not_there_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--quick", "keyes"]) == 2
+    assert "There is no tests/keyes" in capsys.readouterr().out
+
+
+@pytest.mark.nightly  # it starts pytest
 @pytest.mark.parametrize(
     ("text", "code", "last"),
     [
@@ -49,6 +89,7 @@ def test_the_last_line_is_the_sum(tmp_path: Path, text: str, code: int, last: st
     assert (ended, lines[-1]) == (code, last)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("text", [SKIPS, XFAILS])
 def test_a_skip_fails_the_run_where_all_is_required(tmp_path: Path, text: str) -> None:
     ended, lines = run_tests(tmp_path, PASSES + text, require_all="1")
