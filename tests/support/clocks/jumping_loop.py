@@ -134,6 +134,11 @@ class JumpingLoop(asyncio.SelectorEventLoop):
         self.clock.follow()
         self.clock.outside -= 1
 
+    async def shutdown_default_executor(self, *args: Any) -> None:
+        """As every loop; since Python 3.12 within a time that threads could not use in a jump."""
+        with self.with_outside():
+            await super().shutdown_default_executor(*args)
+
     async def create_connection(self, *args: Any, **more: Any) -> Any:
         """As every loop."""
         self._leave(more.get("sock"))
