@@ -356,7 +356,7 @@ def test_each_message_is_there_once_and_in_order_over_a_kill(run: Any, tmp_path:
                 publisher.flush()
                 assert publisher.delivered == 2_000
 
-            run(address, work, Limits(count=50), 60.0)
+            run(address, work, Limits(count=50), HANGS_S)
             assert [json.loads(line)["value"] for line in admin.messages("t", limit=5_000)] == list(
                 range(2_000)
             )
