@@ -47,20 +47,36 @@ async def running() -> AsyncIterator[Running]:
 
 
 async def state(running: Running) -> object:
-    """Everything that a refused request might have changed."""
+    """What a refused request might have changed: each topic's figures, and all sessions."""
     topics = (await running.http.get("/v1/topics")).json()
-    journals = [
-        (await running.http.get(f"/v1/topics/{topic['topic']}/messages")).text
-        for topic in topics["topics"]
-    ]
     known = (await running.http.get("/v1/sessions/known")).json()
     sessions = (await running.http.get("/v1/sessions")).json()
-    return topics, journals, known, sessions, running.gateway.driver.engine.stats().sessions
+    return topics, known, sessions, running.gateway.driver.engine.stats().sessions
+
+
+async def journals(running: Running) -> dict[str, str]:
+    """All messages, by topic."""
+    topics = [each["topic"] for each in (await running.http.get("/v1/topics")).json()["topics"]]
+    return {name: (await running.http.get(f"/v1/topics/{name}/messages")).text for name in topics}
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def before(running: Running) -> object:
+    """The state before any bad input."""
+    return await state(running)
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def journals_before(running: Running) -> dict[str, str]:
+    """All messages before any bad input."""
+    return await journals(running)
 
 
 @pytest.mark.parametrize("case", CASES)
-async def test_bad_input_is_refused_without_effect(running: Running, case: Bad) -> None:
-    before = await state(running)
+@pytest.mark.usefixtures("journals_before")
+async def test_bad_input_is_refused_without_effect(
+    running: Running, before: object, case: Bad
+) -> None:
     answer = await exchange(running.address, case.raw)
     problem = answer.problem
     assert (answer.status, problem["code"]) == (case.status, case.code), problem
@@ -71,6 +87,13 @@ async def test_bad_input_is_refused_without_effect(running: Running, case: Bad) 
     shown = {name: value for name, value in problem.items() if name != "pointer"}
     assert "zzq" not in json.dumps(shown).lower()
     assert await state(running) == before
+
+
+async def test_no_bad_input_changed_a_message(
+    running: Running, journals_before: dict[str, str]
+) -> None:
+    """Runs after all of it: the figures of a topic tell of each message that comes or goes."""
+    assert await journals(running) == journals_before
 
 
 async def test_the_table_is_long_enough() -> None:
