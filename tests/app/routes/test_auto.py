@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
-from tests.support.gateways import Running, eventually, running_gateway
+from tests.support.deadlines import HANGS_S
+from tests.support.gateways import Running, running_gateway
 from tests.support.rules import rule
 from tests.support.sessions import attached, opened, subscribed
 from tidegate.app.sessions.reader import Reader
@@ -61,7 +63,7 @@ async def test_a_pattern_of_topics_with_their_own_intervals_has_none() -> None:
 @rule("auto-5")
 async def test_decisions_are_shown_as_they_were_sent() -> None:
     # rule auto-5
-    async with running_gateway(write_timeout="1h", shutdown_grace="10m") as running:
+    async with running_gateway(write_timeout="1h") as running:
         await running.topic()
         async with running.frozen("conflation=auto", query="&command=subscribe"):
             [session] = running.gateway.sessions.listed("", 9)
@@ -78,11 +80,11 @@ async def test_decisions_are_shown_as_they_were_sent() -> None:
                 if buffered_bytes() > running.gateway.settings.write_buffer_bytes_max:
                     break
                 await publish(version)
+                await asyncio.sleep(0.05)  # the interval at first: what waits is sent
             await publish(-1)  # which waits for room
-            await eventually(
-                lambda: asked.auto is not None and asked.auto.state.interval_ns >= SECOND,
-                "a second",
-            )
+            async with asyncio.timeout(HANGS_S):
+                while asked.auto is None or asked.auto.state.interval_ns < SECOND:
+                    await asyncio.sleep(0.2)
             view = await shown(running, session.id)
     first, second, *_ = view["decisions"]
     assert (first["from"], first["to"], second["from"]) == ("50ms", "100ms", "100ms")
