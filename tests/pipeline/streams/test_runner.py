@@ -26,6 +26,8 @@ from tidegate.pipeline.streams.runner import StreamRunner
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+POLL_EVERY_S = 0.2  # each poll asks the gateway in this process twice
+
 PLAIN = {"topic": "px", "interval": "200ms", "filter": "/qty > 0"}
 VIEW = {
     "topic": "px",
@@ -50,7 +52,7 @@ def await_until(reached: Callable[[], bool]) -> None:
     give_up_at = time.monotonic() + HANGS_S
     while not reached():
         assert time.monotonic() < give_up_at, "it does not come to that"
-        time.sleep(0.02)
+        time.sleep(POLL_EVERY_S)
 
 
 def await_twins(served: Served, *names: str) -> None:
@@ -59,7 +61,7 @@ def await_twins(served: Served, *names: str) -> None:
     for name in names:
         while (found := served.records(name)) != (twin := served.records(f"{name}.twin")):
             assert time.monotonic() < give_up_at, (found, twin)
-            time.sleep(0.02)
+            time.sleep(POLL_EVERY_S)
 
 
 def stopped(said: list[str]) -> set[str]:
