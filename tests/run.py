@@ -32,7 +32,7 @@ PRODUCT = ("app", "clients", "conflation", "keys", "pipeline", "pyspark_tidegate
 # System tests wait for processes and deadlines, so they run one after the other.
 TWO_WORKERS = ("-n", "2", "--dist", "worksteal")
 UNIT = (*TWO_WORKERS, "-m", "not system and not nightly")
-SYSTEM = ("-p", "no:xdist", "-m", "system")
+SYSTEM = ("-p", "no:xdist", "-m", "system and not nightly")
 NIGHTLY = (
     (*TWO_WORKERS, "-m", "nightly and not spark"),
     ("-n", "2", "--dist", "loadfile", "-m", "nightly and spark"),
@@ -65,7 +65,6 @@ class Run:
             [BIN / "ruff", "format", "--check"],
             [BIN / "lint-imports"],
             [BIN / "deptry", *PRODUCT],
-            [sys.executable, "-m", "tests.architecture.figures"],
         ]
         with ThreadPoolExecutor(2) as pool:
             for command, ended in zip(commands, pool.map(_captured, commands), strict=True):
