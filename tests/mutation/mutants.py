@@ -127,6 +127,7 @@ def _operators_for(kind: str) -> list[tuple[str, Operator]]:
     ]
 
 
+@cache
 def mutated(root: Path, mutant: Mutant) -> str | None:
     """The module's text with the fault in it; None where it compiles to the same, or to nothing."""
     source = (root / mutant.path).read_text()

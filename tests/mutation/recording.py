@@ -14,6 +14,7 @@ from coverage import Coverage
 from tests.mutation.mutants import ROOMS
 
 ON_IMPORT = ""
+LEFT_OUT = "fails without a mutant, and is left out: "
 
 
 @dataclass
@@ -46,6 +47,16 @@ class TestMap:
         """Whether any of these lines runs when modules and tests are imported."""
         known = self.tests.get(path, {})
         return any(ON_IMPORT in known.get(line, ()) for line in lines)
+
+    def without(self, failed: set[str]) -> TestMap:
+        """Leave tests out, and say so."""
+        for test in failed:
+            print(f"\n{LEFT_OUT}{test}", flush=True)
+            self.seconds.pop(test, None)
+        for lines in self.tests.values():
+            for tests in lines.values():
+                tests -= failed
+        return self
 
     def add(self, other: TestMap) -> None:
         """Join what two processes recorded."""
