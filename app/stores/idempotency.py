@@ -108,9 +108,9 @@ def stage(
     packed = pack(items)
     # The bytes are those of all topics, of which anybody may have as many as there may be.
     count, size_bytes = connection.execute(
-        "SELECT count(*) FILTER (WHERE topic = ?1), coalesce(sum(length(items)), 0) FROM stages "
-        "WHERE at_ms > ?2 AND (topic != ?1 OR name != ?3)",
-        (topic, now_ms - STAGE_MS, name),
+        "SELECT count(*) FILTER (WHERE topic = :topic), coalesce(sum(length(items)), 0) "
+        "FROM stages WHERE at_ms > :since_ms AND (topic != :topic OR name != :name)",
+        {"topic": topic, "since_ms": now_ms - STAGE_MS, "name": name},
     ).fetchone()
     limits.check_stages(count + 1, size_bytes + len(packed))
     connection.execute("DELETE FROM stages WHERE at_ms <= ?", (now_ms - STAGE_MS,))
