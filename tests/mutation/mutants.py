@@ -20,6 +20,7 @@ from typing import Any, TypeGuard
 
 from cosmic_ray.ast import ast_nodes, get_ast
 from cosmic_ray.mutating import mutate_code
+from cosmic_ray.operators.binary_operator_replacement import BinaryOperators
 from cosmic_ray.operators.operator import Example, Operator
 from cosmic_ray.operators.provider import OperatorProvider
 from parso.python.tree import ExprStmt, Keyword
@@ -31,13 +32,6 @@ ROOMS = ("keys", "conflation")
 WITHOUT_EFFECT = {"abstractmethod", "final", "overload", "override", "runtime_checkable"}
 """Decorators that change nothing for correct callers."""
 BUILTIN_TYPES = {"None", "str", "bytes", "int", "float", "bool", "object", "list", "dict", "tuple"}
-
-NODES = {
-    "ReplaceBinaryOperator": ("operator",),
-    "ReplaceComparisonOperator": ("comparison",),
-    "ReplaceUnaryOperator": ("factor", "not_test"),
-}
-"""The only nodes that hundreds of operators have positions in; no others are asked for."""
 
 Position = tuple[int, int]
 Span = tuple[Position, Position]
@@ -106,11 +100,10 @@ def mutants_of(root: Path, path: str) -> list[Mutant]:
     tree = get_ast(source)
     hidden = list(_without_effect(ast.parse(source)))
     found = []
-    special = {kind: _operators_for(kind) for kinds in NODES.values() for kind in kinds}
-    general = _operators_for("")
     counts: dict[str, int] = {}
     for node in ast_nodes(tree):
-        for name, operator in special.get(node.type, general):
+        # Other signs than those of operators are most of the leaves.
+        for name, operator in _operators_at(node.value if node.type == "operator" else node.type):
             for start, stop in operator.mutation_positions(node):
                 if not any(first <= start and stop <= last for first, last in hidden):
                     found.append(Mutant(path, name, counts.get(name, 0), start, stop))
@@ -118,13 +111,27 @@ def mutants_of(root: Path, path: str) -> list[Mutant]:
     return found
 
 
-def _operators_for(kind: str) -> list[tuple[str, Operator]]:
-    """The operators that may have positions in a kind of node."""
+@cache
+def _operators_at(kind: str) -> list[tuple[str, Operator]]:
+    """The operators that may have positions in a sign or a kind of node: one in ten, or none."""
     return [
         (name, operator)
         for name, operator in operators().items()
-        if kind in NODES.get(name.split("_")[0], (kind,))
+        if kind in _kinds(*name.split("_"))
+        or (not _kinds(*name.split("_")) and kind.isidentifier())
     ]
+
+
+def _kinds(family: str, sign: str = "", *_: str) -> tuple[str, ...]:
+    """The only kinds that this family of operators replaces something in, if it is a large one."""
+    match family:
+        case "ReplaceBinaryOperator":
+            return (BinaryOperators[sign].value,)
+        case "ReplaceComparisonOperator":
+            return ("comparison",)
+        case "ReplaceUnaryOperator":
+            return ("factor", "not_test")
+    return ()
 
 
 @cache
