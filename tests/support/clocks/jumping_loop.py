@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVarTuple
 
 SECOND = 1_000_000_000
+ITERATIONS_MAX = 1_000_000
 Args = TypeVarTuple("Args")
 
 
@@ -59,16 +60,26 @@ class JumpingSelector(selectors.BaseSelector):
     def __init__(self, clock: JumpingClock) -> None:
         self._clock = clock
         self._files = selectors.DefaultSelector()
+        self._iterations = 0
+        """How many the loop has made since the clock jumped."""
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """What is ready; nothing, after a jump over the time that was to be waited."""
+        """What is ready; nothing, after a jump over the time that was to be waited.
+
+        Raises:
+            RuntimeError: something was ready in each of a million iterations, so time stands still.
+        """
         if self._clock.outside or timeout is None:
             found = self._files.select(timeout)
             self._clock.follow()
             return found
         found = self._files.select(0)
+        self._iterations += 1
         if not found and timeout > 0:
             self._clock.jump(timeout)
+            self._iterations = 0
+        elif self._iterations > ITERATIONS_MAX:
+            raise RuntimeError("the clock stands still: something is ready in every iteration")
         return found
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
