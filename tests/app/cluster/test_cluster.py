@@ -120,6 +120,43 @@ async def test_a_record_just_published_elsewhere_is_deleted(redis_bus: BusServer
         assert await other.sow() == []
 
 
+async def test_a_reader_is_not_taken_back_by_a_gateway_that_is_behind(
+    redis_bus: BusServer,
+) -> None:
+    async with gateways(redis_bus) as (one, other):
+        await one.topic()
+        await has_topic(other)
+        assert other.gateway.bus is not None
+        reader = other.gateway.bus._log_reader
+        assert reader is not None
+        read, is_held, goes_on = reader._read, asyncio.Event(), asyncio.Event()
+
+        async def read_late() -> Any:
+            is_held.set()
+            await goes_on.wait()
+            return await read()
+
+        with mock.patch.object(reader, "_read", read_late):
+            reader._wake.set()  # it ends the read that is under way
+            await is_held.wait()
+            async with one.subscribe("conflation=none") as stream:
+                await stream.until("group_end")
+                await one.publish({"k": "a", "v": 1})
+                assert await stream.values(1) == [{"k": "a", "v": 1}]
+                seen = stream.last_id
+            refused = await other.http.get(
+                "/v1/topics/px/subscribe", headers={"Last-Event-ID": seen}
+            )
+            # As an event, after which a browser's reader comes again by itself.
+            assert refused.text.startswith("event: refused")
+            assert '"code":"bus-unavailable"' in refused.text
+            goes_on.set()
+            await one.publish({"k": "a", "v": 2})
+            async with other.subscribe("conflation=none", last_id=seen) as stream:
+                assert (await document(stream, "resumed"))["mode"] == "replay"
+                assert await stream.values(1) == [{"k": "a", "v": 2}]
+
+
 @pytest.mark.parametrize("recreated", [False, True])
 async def test_a_topic_deleted_elsewhere_fails_its_publish_and_blocks_no_definition(
     redis_bus: BusServer, recreated: bool
