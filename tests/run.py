@@ -17,7 +17,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -55,23 +56,16 @@ class Run:
     def lint(self) -> None:
         """Run every linter, two at a time, and print what each says."""
         began_s = time.monotonic()
-        typed = [
-            name for name in CHECKED if name.endswith(".py") or any((ROOT / name).rglob("*.py"))
-        ]
-        commands: list[list[str | Path]] = [
-            # The type checker takes longest and uses one core, so it starts first.
-            [BIN / "mypy", *typed],
-            [BIN / "ruff", "check"],
-            [BIN / "ruff", "format", "--check"],
-            [BIN / "lint-imports"],
-            [BIN / "deptry", *PRODUCT],
-        ]
         with ThreadPoolExecutor(2) as pool:
-            for command, ended in zip(commands, pool.map(_captured, commands), strict=True):
-                words = [Path(command[0]).name, *map(str, command[1:3])]
-                print(f"--- {' '.join(words)}\n{ended.stdout}", end="", flush=True)
-                self.is_green &= ended.returncode == 0
+            self._print_linters(linted(pool))
         self._print_time("linters", began_s)
+
+    def lint_and_test_units(self) -> None:
+        """Run the linters beside the unit tests, which keep the second core busy meanwhile."""
+        with ThreadPoolExecutor(2) as pool:
+            ended = linted(pool)
+            self.pytest("unit", *UNIT)
+            self._print_linters(ended)
 
     def pytest(self, title: str, *arguments: str) -> None:
         """Run pytest once and count what it reports."""
@@ -113,8 +107,28 @@ class Run:
         print("{passed} passed, {failed} failed, {skipped} skipped".format(**found), flush=True)
         return 0 if self.is_green else 1
 
+    def _print_linters(self, ended: Iterable[subprocess.CompletedProcess[str]]) -> None:
+        for linter in ended:
+            words = [Path(linter.args[0]).name, *map(str, linter.args[1:3])]
+            print(f"--- {' '.join(words)}\n{linter.stdout}", end="", flush=True)
+            self.is_green &= linter.returncode == 0
+
     def _print_time(self, title: str, began_s: float) -> None:
         print(f"--- {title}: {time.monotonic() - began_s:.0f} s", flush=True)
+
+
+def linted(pool: Executor) -> Iterator[subprocess.CompletedProcess[str]]:
+    """Start every linter in a pool; yield each as it ends, in a fixed order."""
+    typed = [name for name in CHECKED if name.endswith(".py") or any((ROOT / name).rglob("*.py"))]
+    commands: list[list[str | Path]] = [
+        # The type checker takes longest and uses one core, so it starts first.
+        [BIN / "mypy", *typed],
+        [BIN / "ruff", "check"],
+        [BIN / "ruff", "format", "--check"],
+        [BIN / "lint-imports"],
+        [BIN / "deptry", *PRODUCT],
+    ]
+    return pool.map(_captured, commands)
 
 
 def _captured(command: list[str | Path]) -> subprocess.CompletedProcess[str]:
@@ -164,8 +178,7 @@ def nightly() -> int:
     os.environ["TIDEGATE_HYPOTHESIS_PROFILE"] = "nightly"
     print(f"--- seed {seed}", flush=True)
     run = Run(seed)
-    run.lint()
-    run.pytest("unit", *UNIT)
+    run.lint_and_test_units()
     run.pytest("system", *SYSTEM)
     for arguments in NIGHTLY:
         run.pytest("nightly", *arguments)
@@ -190,8 +203,7 @@ def main(arguments: list[str]) -> int:
             return nightly()
         case [] | ["--durations"]:
             run = Run()
-            run.lint()
-            run.pytest("unit", *UNIT)
+            run.lint_and_test_units()
             run.pytest("system", *SYSTEM)
             if arguments:
                 run.durations.write()
