@@ -17,6 +17,7 @@ import resource
 import signal
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
@@ -81,14 +82,14 @@ class Task:
     def _statement(self, mutant: Mutant) -> Iterable[int]:
         """Lines of the smallest statement that has no line of its own in the map."""
         line = mutant.start[0]
-        spans = [
-            (node.end_lineno - node.lineno, node.lineno, node.end_lineno)
-            for node in ast.walk(ast.parse((self.root / mutant.path).read_text()))
-            if isinstance(node, ast.stmt) and node.end_lineno is not None
-            if node.lineno <= line <= node.end_lineno
-        ]
-        _, first, last = min(spans)
-        return range(first, last + 1)
+        found = range(line, line + 1)
+        for node in ast.walk(ast.parse((self.root / mutant.path).read_text())):
+            if isinstance(node, ast.stmt) and node.end_lineno is not None:
+                decorators = [each.lineno for each in getattr(node, "decorator_list", ())]
+                lines = range(min([node.lineno, *decorators]), node.end_lineno + 1)
+                if line in lines and (len(found) == 1 or len(lines) < len(found)):
+                    found = lines
+        return found
 
 
 def in_fork(act: Callable[[], int]) -> int:
@@ -100,9 +101,9 @@ def in_fork(act: Callable[[], int]) -> int:
     code = 70
     try:
         code = act()
-    except BaseException as error:
-        if os.environ.get("TIDEGATE_MUTATION_DEBUG"):
-            print(repr(error), file=sys.__stderr__)
+    except BaseException:
+        traceback.print_exc()
+        sys.stderr.flush()
     finally:
         os._exit(code)
 
