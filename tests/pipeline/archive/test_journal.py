@@ -24,6 +24,7 @@ from tests.pipeline.journals import Journals
 from tests.support.deadlines import HANGS_S
 from tests.support.rules import rule
 from tidegate.clients.answers import Journal
+from tidegate.clients.retry import PAUSE_FIRST_S
 from tidegate.keys.archived import Part
 from tidegate.pipeline.archive import journal as journal_module
 from tidegate.pipeline.archive.archiving import Archiving
@@ -288,7 +289,7 @@ def test_a_wrong_argument_is_one_sentence(
 def test_an_outage_is_reported_before_spark_is_started(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidegate.pipeline.connection.PATIENCE_S", 0.1)
+    monkeypatch.setattr("tidegate.pipeline.connection.PATIENCE_S", 1.2 * PAUSE_FIRST_S)
     assert journal(arguments(tmp_path)) == 3
     out, err = capsys.readouterr()
     first, last = err.splitlines()

@@ -14,6 +14,7 @@ import pytest
 from tests.pipeline.archive.served import Served, gateway
 from tests.support.deadlines import HANGS_S
 from tests.support.rules import rule
+from tidegate.clients.retry import PAUSE_FIRST_S
 from tidegate.pipeline import connection
 from tidegate.pipeline.definitions.stream import read_definitions
 from tidegate.pipeline.errors import GatewayUnreachable
@@ -133,7 +134,7 @@ def test_a_first_start_says_at_once_which_server_is_out(
     sink: str | None,
     out: str,
 ) -> None:
-    monkeypatch.setattr(connection, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(connection, "PATIENCE_S", 1.2 * PAUSE_FIRST_S)
     monkeypatch.setattr(module, "spark_session", lambda master, jars: nullcontext())
     said: list[str] = []
     path = None if source is None or sink is None else without_servers(tmp_path, source, sink)
