@@ -7,6 +7,7 @@ import random
 import shutil
 import sqlite3
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -81,7 +82,7 @@ async def test_a_database_that_syncs_each_commit_keeps_it(
     await process.wait()
     disk.follow(await noted(trace, process.pid))
     assert (disk.lose_power(random.Random(1)) > 0) is loses
-    with sqlite3.connect(folder / "db") as base:
+    with closing(sqlite3.connect(folder / "db")) as base:
         tables = base.execute("select count(*) from sqlite_master").fetchone()[0]
         kept = base.execute("select count(*) from t").fetchone()[0] if tables else 0
     assert (kept < 50) is loses

@@ -7,6 +7,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import AsyncIterator, Coroutine
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,7 @@ class Notebook:
 
     def seen(self) -> list[int]:
         """What somebody else finds in the file."""
-        with sqlite3.connect(self.path) as other:
+        with closing(sqlite3.connect(self.path)) as other:
             return [number for (number,) in other.execute("SELECT number FROM notes")]
 
     def _note(self, statement: str) -> None:
