@@ -36,6 +36,21 @@ async function story(begin) {
   await fed.send(["late", { id: "late", n: 1 }]);
 }
 
+test("a Perspective table clears the columns that a record no longer has", async () => {
+  const held = new Map();
+  const fed = new Fed();
+  await fed.send(["a", { id: "a", n: 1, note: "old" }]);
+  const stop = intoPerspective(fed.subscription, {
+    get_index: async () => "id",
+    update: async (rows) => rows.forEach((row) => held.set(row.id, { ...held.get(row.id), ...row })),
+    remove: async () => {},
+  });
+  await settled();
+  await fed.send(["a", { id: "a", n: 2 }]);
+  assert.deepEqual(held.get("a"), { id: "a", n: 2, note: null });
+  stop();
+});
+
 test("a Perspective table follows, by its index", async () => {
   const held = new Map();
   await story((subscription) =>

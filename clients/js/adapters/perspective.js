@@ -32,7 +32,7 @@ export function intoPerspective(subscription, table) {
     if (!index) throw new TypeError("the table needs an index, or rows cannot be replaced");
     // What comes during an update is the next change, as one: a slow table never lags behind.
     for await (const { added, changed, removed } of changes) {
-      const rows = [...added, ...changed].map((row) => plain(row.value));
+      const rows = [...added, ...changed].map((row) => ({ ...cleared(row), ...plain(row.value) }));
       if (rows.length > 0) await table.update(rows);
       if (removed.length > 0) await table.remove(removed.map((row) => plain(row.previous ?? row.value)[index]));
     }
@@ -40,6 +40,16 @@ export function intoPerspective(subscription, table) {
   // Unhandled on purpose: an adapter that fails silently shows old values as if they were new.
   void run();
   return () => void changes.return();
+}
+
+/**
+ * Return null for each field that a record no longer has: an update keeps the columns that it leaves out.
+ *
+ * @param {Row} row
+ */
+function cleared({ value, previous }) {
+  const gone = Object.keys(previous ?? {}).filter((name) => !Object.hasOwn(value, name));
+  return Object.fromEntries(gone.map((name) => [name, null]));
 }
 
 /**
