@@ -339,6 +339,11 @@ def written(*times_ms: int) -> InFlight:
     return in_flight
 
 
+def test_nothing_is_unacknowledged_before_the_socket_was_asked() -> None:
+    seen = InFlight().observed(20 * MS, 50 * MS)
+    assert (seen.unsent_bytes, seen.overdue_bytes, seen.unsent_since) == (0, 0, None)
+
+
 def test_what_is_acknowledged_is_in_flight_no_more() -> None:
     seen = observed(written(0, 10), 20, 0)
     assert (seen.unsent_bytes, seen.overdue_bytes, seen.unsent_since) == (0, 0, None)

@@ -15,6 +15,7 @@ from tidegate.conflation.frame import Frame, Receipt, Row, Tombstone, receipt_of
 from tidegate.conflation.lanes import accumulate
 from tidegate.conflation.lanes.accumulate import (
     Accumulator,
+    CombinedRow,
     Merges,
     Unreported,
     accumulator_of,
@@ -358,3 +359,57 @@ def test_a_removal_that_counts_nothing_leaves_nothing() -> None:
     assert unreported_of(Tombstone(4, b"1", "k")) is None
     gone = Tombstone(4, b"1", "k", first=3, first_ms=3, messages=1)
     assert unreported_of(gone) == Unreported(Receipt(1, 3, 3))
+
+
+@rule("merge-6")
+@pytest.mark.parametrize(
+    ("older", "newer", "merge", "payload"),
+    [
+        (b'{"v":5}', b'{"v":2}', SUM, b'{"v":7}'),
+        (b'{"v":5}', None, SUM, b'{"v":5}'),
+        (None, b'{"v":2}', SUM, b'{"v":2}'),
+        (None, None, None, None),
+    ],
+)
+def test_what_no_row_reports_is_joined(
+    older: bytes | None, newer: bytes | None, merge: Reduce | None, payload: bytes | None
+) -> None:
+    joined = _unreported(3, older).then(_unreported(5, newer))
+    assert joined.count == Receipt(2, 3, 3)
+    assert joined.merge == merge
+    assert (joined.accumulator and joined.accumulator.payload()) == payload
+
+
+def _unreported(offset: int, payload: bytes | None) -> Unreported:
+    count = Receipt(1, offset, offset)
+    return Unreported(count) if payload is None else Unreported(count, SUM, FOLD(payload))
+
+
+def test_results_of_other_rules_are_not_joined() -> None:
+    """The later ones stay: their rules are those of coming rows."""
+    most = Reduce.of({"/v": "max"})
+    older = Unreported(Receipt(1, 3, 3), most, begun(most)(b'{"v":5}'))
+    joined = older.then(_unreported(5, b'{"v":2}'))
+    assert (joined.count, joined.merge) == (Receipt(2, 3, 3), SUM)
+    assert joined.accumulator is not None
+    assert joined.accumulator.payload() == b'{"v":2}'
+
+
+def test_a_sum_does_not_continue_in_a_maximum() -> None:
+    most = LaneId(RULES.feed, merge=Reduce.of({"/v": "max"}))
+    row, other = lifted(message(9), RULES), lifted(message(10), most)
+    assert isinstance(row, CombinedRow)
+    assert isinstance(other, CombinedRow)
+    assert row.meets(row)
+    assert not row.meets(other)
+
+
+def test_rows_meet_if_their_match_is_equal() -> None:
+    by_side = LaneId(RULES.feed, merge=SUM, match=KeySpec.of(["/side"]))
+    buy, sell = (
+        lifted(Frame(1, b'{"v":1,"side":"%s"}' % side, "k", 1), by_side) for side in (b"B", b"S")
+    )
+    assert isinstance(buy, CombinedRow)
+    assert isinstance(sell, CombinedRow)
+    assert buy.meets(buy)
+    assert not buy.meets(sell)

@@ -198,3 +198,19 @@ def test_a_take_ends_behind_a_subscriber_once_it_has_enough(
     driver.publish("x1 y1", topic="other")
     driver.wait("1s")
     assert [described(driver.take_once(1 << 20)) for _ in range(2)] == [["a1 b1"], ["x1 y1"]]
+
+
+def test_what_waits_is_what_would_still_be_sent() -> None:
+    driver = ManualDriver()
+    driver.topic()
+    driver.publish("a1 b1")
+    driver.subscribe("conflation=1s", command="sow_and_subscribe")
+    subscriber = driver.engine.session("s").only_subscriber
+    driver.publish("c1 d1 c2")
+    waiting = [subscriber.waiting()]
+    driver.take()
+    waiting.append(subscriber.waiting())
+    driver.wait("1s")
+    driver.take()
+    waiting.append(subscriber.waiting())
+    assert waiting == [2, 2, 0]

@@ -69,3 +69,21 @@ def test_who_published_everything_again_hears_nothing() -> None:
     driver.publish("a2")
     driver.wait("9s")
     assert expired(driver) == []
+
+
+def test_records_no_longer_expire_once_the_topic_has_no_expiration() -> None:
+    driver = ManualDriver()
+    driver.topic(expiration="10s")
+    driver.publish("a1")
+    driver.topic()
+    driver.wait("20s")
+    assert expired(driver) == []
+
+
+def test_records_published_before_expire_when_they_were_to() -> None:
+    driver = ManualDriver()
+    driver.topic(expiration="10s")
+    driver.publish("a1")
+    driver.topic(expiration="60s")
+    driver.wait("10s")
+    assert expired(driver) == [1]
