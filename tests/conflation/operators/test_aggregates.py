@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.support.profiles import examples
@@ -39,11 +39,13 @@ def record(offset: int, key: str, value: bytes) -> Frame:
 
 
 @examples(60, nightly=2_000)
-@given(CHANGES, st.sets(st.integers(0, 30)))
+@given(VALUES, CHANGES, st.sets(st.integers(0, 30)))
+@example(b'"x"', [("a", b'"y"'), ("b", b"null"), ("c", b'""'), ("a", None)], {2, 3, 4, 5})
+@example(b'{"a":1}', [("a", b"true"), ("b", b'"x"'), ("c", b"7"), ("c", None)], {2, 3, 4, 5})
 def test_they_are_what_all_records_give(
-    changes: list[tuple[str, bytes | None]], looked_at: set[int]
+    first: bytes, changes: list[tuple[str, bytes | None]], looked_at: set[int]
 ) -> None:
-    records: dict[str, Frame] = {"z": record(1, "z", b"5")}
+    records: dict[str, Frame] = {"z": record(1, "z", first)}
     running = RunningGroup(EVERY, records)
     for offset, (key, value) in enumerate(changes, 2):
         before = records.pop(key, None)

@@ -395,3 +395,15 @@ def test_lanes_that_are_due_together_are_flushed_in_steps() -> None:
         heard = [made.received(f"s{other}") for other in range(6)]
         assert heard == [["aX1 bX2"] if other == number else [] for other in range(6)]
     assert made.engine.next_deadline() is None
+
+
+def test_a_session_is_told_once_its_rows_are_made() -> None:
+    made = driver(2)
+    made.subscribe("bookmark=epoch")
+    made.take()
+    made.announced()
+    told = []
+    while made.engine.has_openings:
+        made.engine.open_step(made.now)
+        told.append(made.announced())
+    assert told == [[], [], [], ["s"], []]

@@ -9,7 +9,7 @@ from tests.support.rules import rule
 from tidegate.conflation.boards.board import Pair
 from tidegate.conflation.frame import Frame, Row, Tombstone, receipt_of
 from tidegate.conflation.sessions.rows import RowCursor, collapsing, deliveries
-from tidegate.conflation.steps import finished
+from tidegate.conflation.steps import RowBuild, Steps, finished
 
 
 def pairs(*frames: Frame) -> list[Pair]:
@@ -79,3 +79,26 @@ def test_what_is_never_to_be_conflated_stays_in_its_place() -> None:
     rows = [row for _, row in collapsed(pairs(a1, exempt, a3))]
     assert tokens(rows) == "a2 a3"
     assert receipt_of(rows[1]).messages == 2
+
+
+def made_in_steps(pieces: int) -> RowBuild:
+    def steps() -> Steps[list[Frame]]:
+        for _ in range(pieces):
+            yield
+        return make_frames("a1 b1 c1")
+
+    return RowBuild(steps(), count=lambda: 3)
+
+
+def test_rows_that_are_made_in_steps_are_complete_when_they_are_needed() -> None:
+    cursor = RowCursor(())
+    cursor.begin(made_in_steps(4))
+    assert (cursor.is_under_way, tokens(cursor.rows), cursor.waiting()) == (True, "", 3)
+    cursor.complete()
+    assert (cursor.is_under_way, tokens(cursor.rows), cursor.waiting()) == (False, "a1 b1 c1", 3)
+
+
+def test_rows_that_take_one_step_are_there_at_once() -> None:
+    cursor = RowCursor(())
+    cursor.begin(made_in_steps(0))
+    assert (cursor.is_under_way, tokens(cursor.rows)) == (False, "a1 b1 c1")

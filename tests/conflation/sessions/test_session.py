@@ -214,3 +214,32 @@ def test_what_waits_is_what_would_still_be_sent() -> None:
     driver.take()
     waiting.append(subscriber.waiting())
     assert waiting == [2, 2, 0]
+
+
+def test_a_session_with_rows_of_its_own_is_not_served_with_others() -> None:
+    driver = ManualDriver()
+    driver.topic()
+    driver.publish("a1 b1")
+    driver.subscribe("conflation=1s", command="sow_and_subscribe")
+    session = driver.engine.session("s")
+    alike = [session.is_like_others]
+    driver.take_once(1)
+    alike.append(session.is_like_others)
+    driver.take()
+    alike.append(session.is_like_others)
+    assert alike == [False, False, True]
+
+
+def test_a_session_that_is_owed_counts_is_not_served_with_others() -> None:
+    driver = ManualDriver()
+    driver.topic()
+    driver.session(messages_max=3)
+    driver.subscribe("conflation=none")
+    session = driver.engine.session("s")
+    alike = [session.is_like_others]
+    driver.publish("a1 b1 a2 c1")
+    driver.flush()
+    alike.append(session.is_like_others)
+    driver.take()
+    alike.append(session.is_like_others)
+    assert alike == [True, False, True]
