@@ -6,6 +6,7 @@ The machine's own word for a start of itself is played here.
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -28,7 +29,9 @@ def opened(tmp_path: Path, *, survives_power: bool = False) -> sqlite3.Connectio
 
 
 def epochs(connection: sqlite3.Connection) -> list[str]:
-    return [epoch for (epoch,) in connection.execute("SELECT epoch FROM topics ORDER BY id")]
+    """Read the topics' epochs and close the connection, as a process does that dies."""
+    with closing(connection):
+        return [epoch for (epoch,) in connection.execute("SELECT epoch FROM topics ORDER BY id")]
 
 
 def filled(tmp_path: Path, *, survives_power: bool = False) -> sqlite3.Connection:
@@ -48,9 +51,7 @@ def test_a_process_that_dies_leaves_no_doubt(tmp_path: Path) -> None:
 def test_a_machine_that_goes_down_leaves_doubt_once(tmp_path: Path, machine: Path) -> None:
     filled(tmp_path).close()
     machine.write_text("second\n")
-    with opened(tmp_path) as connection:
-        renewed = epochs(connection)
-    connection.close()
+    renewed = epochs(opened(tmp_path))
     assert "e" not in renewed
     assert len(set(renewed)) == 2
     assert epochs(opened(tmp_path)) == renewed
@@ -83,13 +84,11 @@ def test_a_machine_that_says_nothing_is_doubted_after_every_bad_end(
     connection = filled(tmp_path)
     lives.record_close(connection)
     connection.close()
-    connection = opened(tmp_path)
-    assert epochs(connection) == ["e", "e"]
-    connection.close()
+    assert epochs(opened(tmp_path)) == ["e", "e"]
     assert "e" not in epochs(opened(tmp_path))
 
 
 def test_the_note_is_on_the_disk_before_anything_follows(tmp_path: Path) -> None:
-    connection = opened(tmp_path)
-    assert connection.execute("PRAGMA synchronous").fetchone()[0] == 1  # NORMAL again
-    assert connection.execute("SELECT boot FROM life").fetchall() == [("first",)]
+    with closing(opened(tmp_path)) as connection:
+        assert connection.execute("PRAGMA synchronous").fetchone()[0] == 1  # NORMAL again
+        assert connection.execute("SELECT boot FROM life").fetchall() == [("first",)]
