@@ -305,6 +305,16 @@ def test_neighbours_become_one_where_nobody_stands_between() -> None:
     assert behind(flushes, 0) == "a49"
 
 
+def test_there_are_as_many_as_members_stand_at_different_positions() -> None:
+    flushes = Flushes(LANE)
+    for position in range(1, 8):
+        flushes.add(position, flush(f"a{position} {'bcdefgh'[position - 1]}1", position), position)
+    flushes.drop({0, 1, 4})
+    assert len(flushes) == 3
+    seen = [behind(flushes, position) for position in (0, 1, 4)]
+    assert seen == ["b1 c1 d1 e1 f1 a7 g1 h1", "c1 d1 e1 f1 a7 g1 h1", "f1 a7 g1 h1"]
+
+
 def test_what_everybody_has_is_forgotten() -> None:
     flushes = Flushes(LANE)
     flushes.add(1, flush("a1", 1), group=1)
