@@ -105,6 +105,7 @@ class AuditLog:
         self._refusals: Counter[Kind] = Counter()
         self._lines: deque[bytes] = deque(maxlen=KEPT_LINES_MAX)
         self._is_failing = False
+        self._writing = asyncio.Lock()
         if file is not None:
             try:
                 _append(Path(file), b"")
@@ -138,8 +139,10 @@ class AuditLog:
             self._publish(line)
             if self._file is not None:
                 self._lines.append(line + b"\n")
-        if self._lines:
-            await self._write_lines()
+        # One write at a time, or two would write the same lines.
+        async with self._writing:
+            if self._lines:
+                await self._write_lines()
 
     async def _write_lines(self) -> None:
         assert self._file is not None

@@ -96,6 +96,16 @@ async def test_a_file_is_appended_to_its_owner_alone_reads_it_and_it_may_be_rota
     assert [each["sub"] for each in lines_of(file)] == ["s2"]
 
 
+async def test_two_writes_at_a_time_write_each_line_once(tmp_path: Path) -> None:
+    log, _ = log_of(tmp_path / "audit")
+    log.act(Kind("one"))
+    first = asyncio.create_task(log.write())
+    await asyncio.sleep(0)  # it writes in a thread now
+    log.act(Kind("two"))
+    await asyncio.gather(first, log.write())
+    assert [line["event"] for line in lines_of(tmp_path / "audit")] == ["one", "two"]
+
+
 async def test_a_full_disk_stops_nothing_is_said_once_and_loses_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
