@@ -17,7 +17,7 @@ from tests.support.commands import call, command, environment
 from tests.support.deadlines import HANGS_S, LOOPS_S
 from tests.support.network.fault_proxy import fault_proxy
 from tests.support.outside import require_ticks
-from tidegate.app.cli.publish import LINES_PER_REQUEST, Line, batches, parse_rate
+from tidegate.app.cli.publish import LINES_PER_REQUEST, TICK_S, Line, batches, parse_rate
 from tidegate.app.cli.terminal import UsageInvalid
 from tidegate.clients.gateway import Gateway
 
@@ -40,6 +40,7 @@ def test_a_file_is_published_in_order_and_counted(gateway: Gateway, tmp_path: Pa
     assert found[3] == envelopes[-1]["bookmark"]
 
 
+@pytest.mark.nightly  # the recording is not in the repository
 def test_recorded_ticks_end_at_one_record_a_key(gateway: Gateway) -> None:
     file = str(require_ticks())
     gateway.put_topic("ticks", {"key": ["/tickerId", "/exchange", "/type"]})
@@ -96,7 +97,7 @@ def test_a_paced_file_takes_its_time(gateway: Gateway, tmp_path: Path) -> None:
     arguments = ("--rate", "2x", "--time-field", "/ts", "--gateway", gateway.base_url)
     ended = call("publish", "t", str(file), *arguments)
     assert ended.code == 0
-    assert time.monotonic() - started_at >= 0.5
+    assert time.monotonic() - started_at >= 0.5 - TICK_S  # a time is rounded down to a tick
     assert gateway.topic("t")["messages_in"] == 11
 
 
