@@ -113,7 +113,8 @@ def measure(options: argparse.Namespace, root: Path, checkout: Path) -> int:
         for some in _slices(imported, 2 * options.workers):
             if time.monotonic() < until:
                 running.run_after_import(task, some, report)
-    text = score.summary(root, checkout, seed, options.tier, outcomes, struck)
+    arguments = f"--seed {seed} --sample {options.sample} --tier {options.tier}"
+    text = score.summary(root, checkout, arguments, outcomes, struck)
     print(text)
     if options.write:
         score.write(checkout, text)

@@ -34,8 +34,7 @@ def key_of(root: Path, outcome: Outcome) -> tuple[str, str, str]:
 def summary(
     root: Path,
     checkout: Path,
-    seed: int,
-    tier: str,
+    arguments: str,
     outcomes: list[Outcome],
     struck: dict[tuple[str, str, str], str],
 ) -> str:
@@ -51,7 +50,7 @@ def summary(
     lines = [
         "# Mutants of keys/ and conflation/",
         "",
-        f"`python -m tests.mutation --seed {seed} --sample {len(outcomes)} --tier {tier} --write`",
+        f"`python -m tests.mutation {arguments} --write`",
         f"wrote this at commit {commit}.",
         "",
         f"Tests killed {killed} of {counted} mutants, {killed / max(1, counted):.1%}.",
