@@ -59,6 +59,21 @@ def test_a_flush_is_announced_once_and_taken_once(driver: ManualDriver, options:
         assert (row.matched, row.delivered, row.conflated, row.waiting) == (3, 2, 1, 0)
 
 
+def test_a_cohort_that_has_taken_everything_hears_of_the_next_flush(driver: ManualDriver) -> None:
+    cohort = gathered(driver)
+    assert cohort.rests()
+    driver.publish("a1")
+    driver.wait("100ms")
+    assert not cohort.rests()
+    rows_of(driver, cohort)
+    driver.announcements()
+    assert cohort.rests()
+    driver.publish("a2")
+    driver.wait("100ms")
+    [announcement] = driver.announcements()
+    assert getattr(announcement, "cohort", None) is cohort
+
+
 def test_one_that_is_behind_gets_the_newest_values_once_for_all(driver: ManualDriver) -> None:
     cohort = gathered(driver)
     driver.publish("a1 b1")
