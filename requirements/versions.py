@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -42,9 +43,10 @@ class Interpreter:
 
 def candidates() -> list[Path]:
     """Return the paths on which an interpreter may be."""
-    pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
     folders = [Path(each) for each in os.environ.get("PATH", "").split(os.pathsep) if each]
-    folders += sorted(pyenv.glob("versions/*/bin"))
+    if shutil.which("pyenv") is not None:
+        root = subprocess.run(["pyenv", "root"], capture_output=True, text=True).stdout.strip()
+        folders += sorted(Path(root).glob("versions/*/bin"))
     return [
         path
         for folder in folders

@@ -18,7 +18,7 @@ from tests.docs.rules import (
     texts,
 )
 
-CLAIM_WORDS_MAX = 60
+CLAIM_WORDS_MAX = 40
 LINE_CHARACTERS_MAX = 120
 
 IDS = [rule.id for rule in rules()]

@@ -33,8 +33,9 @@ def test_interpreters_are_found_on_the_path_and_in_pyenv(
         folder.mkdir(parents=True)
         for name in names:
             (folder / name).touch()
+    (on_path / "pyenv").write_text(f"#!/bin/sh\necho {tmp_path / 'pyenv'}\n")
+    (on_path / "pyenv").chmod(0o755)
     monkeypatch.setenv("PATH", f"{on_path}:{tmp_path / 'gone'}")
-    monkeypatch.setenv("PYENV_ROOT", str(tmp_path / "pyenv"))
     assert versions.candidates() == [on_path / "python3.13", in_pyenv / "python3.12"]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+from collections.abc import AsyncIterator
 from typing import Any
 from unittest import mock
 
@@ -105,6 +106,7 @@ async def test_deltas_from_two_sides_build_one_record(redis_bus: BusServer) -> N
         assert len(record) == 21
 
 
+@rule("cluster-14")
 async def test_a_record_just_published_elsewhere_is_deleted(redis_bus: BusServer) -> None:
     """A gateway decides that there is nothing to delete only at the head of the shared log."""
     async with gateways(redis_bus) as (one, other):
@@ -120,25 +122,14 @@ async def test_a_record_just_published_elsewhere_is_deleted(redis_bus: BusServer
         assert await other.sow() == []
 
 
+@rule("cluster-15")
 async def test_a_reader_is_not_taken_back_by_a_gateway_that_is_behind(
     redis_bus: BusServer,
 ) -> None:
     async with gateways(redis_bus) as (one, other):
         await one.topic()
         await has_topic(other)
-        assert other.gateway.bus is not None
-        reader = other.gateway.bus._log_reader
-        assert reader is not None
-        read, is_held, goes_on = reader._read, asyncio.Event(), asyncio.Event()
-
-        async def read_late() -> Any:
-            is_held.set()
-            await goes_on.wait()
-            return await read()
-
-        with mock.patch.object(reader, "_read", read_late):
-            reader._wake.set()  # it ends the read that is under way
-            await is_held.wait()
+        async with held_reader(other) as goes_on:
             async with one.subscribe("conflation=none") as stream:
                 await stream.until("group_end")
                 await one.publish({"k": "a", "v": 1})
@@ -164,35 +155,43 @@ async def test_a_topic_deleted_elsewhere_fails_its_publish_and_blocks_no_definit
     async with gateways(redis_bus) as (one, other):
         await one.topic()
         await has_topic(other)
-        assert other.gateway.bus is not None
-        reader = other.gateway.bus._log_reader
-        assert reader is not None
-        append, read = other.gateway.store.append, reader._read
-        is_deleted, is_held = asyncio.Event(), asyncio.Event()
+        append = other.gateway.store.append
 
-        async def append_then_lose(name: str, publication: Publication) -> Appended:
-            appended = await append(name, publication)
-            assert (await one.http.delete("/v1/topics/px")).status_code == 204
-            if recreated:
-                await one.topic(key=["/other"])
-            is_deleted.set()
-            return appended
+        async with held_reader(other) as is_deleted:  # so the message is gone before it is read
 
-        async def read_late() -> Any:
-            is_held.set()
-            await is_deleted.wait()  # so the message is gone before it is read
-            return await read()
+            async def append_then_lose(name: str, publication: Publication) -> Appended:
+                appended = await append(name, publication)
+                assert (await one.http.delete("/v1/topics/px")).status_code == 204
+                if recreated:
+                    await one.topic(key=["/other"])
+                is_deleted.set()
+                return appended
 
-        with (
-            mock.patch.object(other.gateway.store, "append", append_then_lose),
-            mock.patch.object(reader, "_read", read_late),
-        ):
-            reader._wake.set()  # it ends the read that is under way
-            await is_held.wait()
-            async with asyncio.timeout(PATIENCE_S / 2):
-                refused = await other.http.post("/v1/topics/px/messages", json={"k": 1})
-                assert (refused.status_code, refused.json()["code"]) == (404, "topic-unknown")
-                await other.topic("second")
+            with mock.patch.object(other.gateway.store, "append", append_then_lose):
+                async with asyncio.timeout(PATIENCE_S / 2):
+                    refused = await other.http.post("/v1/topics/px/messages", json={"k": 1})
+                    assert (refused.status_code, refused.json()["code"]) == (404, "topic-unknown")
+                    await other.topic("second")
+
+
+@contextlib.asynccontextmanager
+async def held_reader(gateway: Running) -> AsyncIterator[asyncio.Event]:
+    """Let a gateway read nothing of the shared log until the event is set."""
+    assert gateway.gateway.bus is not None
+    reader = gateway.gateway.bus._log_reader
+    assert reader is not None
+    read, is_held, goes_on = reader._read, asyncio.Event(), asyncio.Event()
+
+    async def read_late() -> Any:
+        is_held.set()
+        await goes_on.wait()
+        return await read()
+
+    with mock.patch.object(reader, "_read", read_late):
+        reader._wake.set()  # it ends the read that is under way
+        await is_held.wait()
+        yield goes_on
+        goes_on.set()
 
 
 async def test_what_expires_is_removed_by_one_of_them(redis_bus: BusServer) -> None:
