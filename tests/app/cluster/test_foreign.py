@@ -109,6 +109,7 @@ async def eventually_publishes(gateway: Running, value: object) -> None:
         assert answer.json()["code"] == "bus-unavailable"
 
 
+@pytest.mark.nightly  # it waits for ten seconds
 async def test_a_start_names_what_it_cannot_read_and_serves_the_rest(
     redis_bus: BusServer, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -142,6 +143,7 @@ async def test_a_start_names_what_it_cannot_read_and_serves_the_rest(
     assert not any(record.exc_info for record in caplog.records)
 
 
+@pytest.mark.nightly  # it waits for ten seconds
 async def test_a_publish_that_a_foreign_entry_stands_in_the_way_of_leaves_nothing_behind(
     redis_bus: BusServer,
 ) -> None:

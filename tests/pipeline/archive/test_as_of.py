@@ -27,6 +27,7 @@ def folder(tmp_path: Path) -> TopicFolder:
 
 
 @rule("archive-6")
+@pytest.mark.nightly
 @pytest.mark.spark
 def test_spark_answers_as_a_gateway_would(spark: SparkSession, folder: TopicFolder) -> None:
     answers = {

@@ -44,6 +44,7 @@ sink = {{topic = "newest"}}
 """
 
 
+@pytest.mark.nightly  # two starts of Java; test_stream.py repeats such a batch in one session
 @pytest.mark.spark
 def test_a_kill_between_the_sinks_commit_and_sparks_neither_loses_nor_doubles(
     journals: Journals, tmp_path: Path
