@@ -139,6 +139,16 @@ async def test_records_are_deleted_by_filter_or_by_key() -> None:
 
 
 @rule("key-5")
+async def test_what_is_deleted_is_named_in_one_way() -> None:
+    async with running_gateway() as running:
+        await running.topic()
+        await running.publish({"k": "a"})
+        for params in ({}, {"key": '["a"]', "filter": "TRUE"}):
+            answer = await running.http.delete("/v1/topics/px/sow", params=params)
+            assert (answer.status_code, answer.json()["code"]) == (400, "options-invalid")
+        assert await running.sow() == [{"k": "a"}]
+
+
 async def test_a_key_that_no_record_can_have_is_none() -> None:
     """Nothing to delete would be a wrong answer to a wrong question."""
     async with running_gateway() as running:
