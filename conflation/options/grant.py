@@ -258,8 +258,8 @@ def _lane_id(resolved: Resolved, feed: FeedId, *, default_pace: str, counted: bo
 
 def _has_rows_of_records(definition: Definition, feed: FeedId) -> bool:
     """Return True if each row stands for one record of the topic, or for one group."""
-    is_grouped = isinstance(feed.shape, Projection)
-    return is_grouped or set(feed.key_spec.paths) == set(definition.key_spec.paths)
+    # `_key_spec` has turned a conflation key of the same fields into the topic's own.
+    return isinstance(feed.shape, Projection) or feed.key_spec == definition.key_spec
 
 
 def _key_spec(resolved: Resolved) -> KeySpec:
