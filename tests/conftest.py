@@ -26,11 +26,10 @@ OUTSIDE = ("system", "spark", "browser", "redis")
 # A run that is started in the background, or by nohup, ignores some signals, and so would all
 # processes that the tests start: what is ignored stays so in a child, what has a handler does not.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-
-follow_worker_threads()
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, lambda number, frame: None)
 
+follow_worker_threads()
 
 # Settings of a gateway that somebody runs here would reach those of the tests.
 FOR_TESTS = ("TIDEGATE_HYPOTHESIS_", "TIDEGATE_REQUIRE_", "TIDEGATE_TEST_", "TIDEGATE_TICKS")

@@ -37,7 +37,7 @@ Position = tuple[int, int]
 Span = tuple[Position, Position]
 
 
-class RemoveStatement(Operator):  # type: ignore[misc]
+class RemoveStatement(Operator):  # type: ignore[misc]  # the library has no types
     """Replaces a call, or an assignment to a field or an item, with `pass`."""
 
     def mutation_positions(self, node: Any) -> Iterator[Span]:

@@ -383,7 +383,7 @@ def _import_as(file: Path, text: str) -> None:
             return compile(text, self.path, "exec", dont_inherit=True)
         return original(self, name)
 
-    SourceFileLoader.get_code = get_code  # type: ignore[method-assign, assignment]
+    SourceFileLoader.get_code = get_code  # type: ignore[method-assign, assignment]  # patched on purpose
 
 
 def preload() -> None:

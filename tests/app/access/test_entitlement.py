@@ -135,10 +135,16 @@ async def test_hidden_rows_and_fields_are_in_no_answer(
     async with narrowed_gateway(tmp_path) as running:
         now = "2099-01-01T00:00:00Z"
         for path in (
-            "/sow", "/sow?format=envelope", "/sow?select=[%2B/secret]", "/sow?order_by=/k",
-            "/sow?top_n=5", "/sow?filter=TRUE", f"/sow?as_of={now}",
-            '/sow/["one"]', '/sow/["one"]?format=envelope',
-        ):  # fmt: skip
+            "/sow",
+            "/sow?format=envelope",
+            "/sow?select=[%2B/secret]",
+            "/sow?order_by=/k",
+            "/sow?top_n=5",
+            "/sow?filter=TRUE",
+            f"/sow?as_of={now}",
+            '/sow/["one"]',
+            '/sow/["one"]?format=envelope',
+        ):
             answer = await running.http.get(AT + path, headers=headers)
             if path.startswith("/sow?as_of") and answer.status_code != 200:
                 continue

@@ -171,8 +171,9 @@ async def test_who_gets_in(tmp_path: Path) -> None:
             elif not path.endswith(STREAMS):
                 ticket = (await running.http.post("/v1/tickets", headers=ROOT)).json()["ticket"]
                 assert await asked(running, operation, {}, session, f"?ticket={ticket}") == (
-                    401, "unauthenticated",
-                ), operation  # fmt: skip
+                    401,
+                    "unauthenticated",
+                ), operation
             assert await let_in(running, operation, session) == MAY[operation], operation
             await running.http.delete(f"/v1/sessions/{session}", headers=ROOT)
 
