@@ -25,6 +25,7 @@ from tidegate.app.cli.terminal import (
 )
 
 SHELLS = ("bash", "zsh", "fish")
+USERS_SHELL = "$SHELL"  # what the option stands for without a name
 
 # A verb's module is imported when the verb is named: rich or httpx cost more than a short command.
 MODULES = {
@@ -81,12 +82,25 @@ def _version(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
     ctx.exit(DONE)
 
 
+class _Shell(click.Choice[str]):
+    """A shell's name; without one, the shell of `$SHELL` when the command runs."""
+
+    def convert(
+        self, value: str, param: click.Parameter | None, ctx: click.Context | None
+    ) -> str:
+        if value == USERS_SHELL:
+            value = os.environ.get("SHELL", "").rpartition("/")[2]
+            if not value:
+                self.fail(f"$SHELL is not set: name one of {', '.join(SHELLS)}.", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 def _completion_option(name: str, does: str) -> click.Option:
     return click.Option(
         [name],
         is_flag=False,
-        flag_value=os.path.basename(os.environ.get("SHELL", "")),  # noqa: PTH119 - pathlib is slow
-        type=click.Choice(SHELLS),
+        flag_value=USERS_SHELL,
+        type=_Shell(SHELLS),
         expose_value=False,
         is_eager=True,
         callback=_complete,

@@ -61,6 +61,15 @@ def install(home: Path, *words: str, **variables: str) -> Ended:
     return call("--install-completion", *words, stdin=b"", HOME=str(home), **variables)
 
 
+def test_without_a_name_the_users_shell_is_meant(tmp_path: Path) -> None:
+    refused = install(tmp_path, SHELL="")
+    assert refused.code == 2
+    assert "$SHELL is not set: name one of bash, zsh, fish." in refused.err
+    assert install(tmp_path, SHELL="/usr/bin/tcsh").code == 2
+    assert install(tmp_path, SHELL="/usr/bin/fish", XDG_CONFIG_HOME="").code == 0
+    assert (tmp_path / ".config" / "fish" / "completions" / "tidegate.fish").is_file()
+
+
 @pytest.mark.system
 def test_installing_twice_is_installing_once(tmp_path: Path) -> None:
     rc = tmp_path / ".bashrc"
