@@ -89,10 +89,29 @@ def pytest_asyncio_loop_factories(
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Count each test that needs something outside to the tier *system*, if it is not nightly."""
+    """Count each test that needs something outside to the tier *system*, if it is not nightly.
+
+    Those come first, and of them first what needs Spark. Each worker begins with its even share of
+    all tests, which for the first worker are the system tests and some unit tests; what another
+    worker takes over when it has nothing left is the end of that share.
+    """
     for item in items:
-        if not is_unit(item) and item.get_closest_marker("nightly") is None:
-            item.add_marker("system")
+        tier = _tier(item)
+        if tier == "system":
+            item.add_marker(tier)
+        item.user_properties.append(("tier", tier))  # for tests/durations.py
+    items.sort(key=_order)
+
+
+def _tier(item: pytest.Item) -> str:
+    if item.get_closest_marker("nightly") is not None:
+        return "nightly"
+    return "unit" if is_unit(item) else "system"
+
+
+def _order(item: pytest.Item) -> int:
+    is_system = item.get_closest_marker("system") is not None
+    return -is_system - (is_system and item.get_closest_marker("spark") is not None)
 
 
 def pytest_collection_finish() -> None:

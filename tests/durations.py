@@ -26,7 +26,7 @@ class Durations:
         default_factory=lambda: {"passed": 0, "failed": 0, "skipped": 0}
     )
 
-    def add(self, tier: str, report: Path) -> None:
+    def add(self, report: Path) -> None:
         """Add the cases of a JUnit report; an expected failure counts as a skip."""
         for suite in ElementTree.parse(report).getroot().iter("testsuite"):
             failed = int(suite.get("failures", 0)) + int(suite.get("errors", 0))
@@ -36,7 +36,8 @@ class Durations:
             self.outcomes["passed"] += max(0, int(suite.get("tests", 0)) - failed - skipped)
             for case in suite.iter("testcase"):
                 function = case.get("name", "").partition("[")[0]
-                name = tier, f"{case.get('classname')}::{function}"
+                tier = case.find("properties/property[@name='tier']")
+                name = "" if tier is None else tier.get("value", ""), f"{case.get('classname')}::{function}"
                 self.seconds[name] += float(case.get("time", 0))
                 self.cases[name] += 1
 

@@ -29,11 +29,12 @@ BIN = Path(sys.executable).parent
 CHECKED = ("tidegate", "pyspark_tidegate", "tests", "bench", "examples", "requirements", "dev.py")
 PRODUCT = ("app", "clients", "conflation", "keys", "pipeline", "pyspark_tidegate")
 
-# Two unit tests at a time keep two cores busy; their clock jumps, so load does not disturb them.
-# System tests wait for processes and deadlines, so they run one after the other.
+# System tests wait for processes and deadlines, so they run one after the other: they come first,
+# and the first worker gets them all (see tests/conftest.py). Unit tests keep the other core busy;
+# their clock jumps, so load does not disturb them.
 TWO_WORKERS = ("-n", "2", "--dist", "worksteal")
+DEFAULT = (*TWO_WORKERS, "-m", "not nightly")
 UNIT = (*TWO_WORKERS, "-m", "not system and not nightly")
-SYSTEM = ("-p", "no:xdist", "-m", "system and not nightly")
 NIGHTLY = (
     (*TWO_WORKERS, "-m", "nightly and not spark"),
     ("-n", "2", "--dist", "loadfile", "-m", "nightly and spark"),
@@ -60,11 +61,11 @@ class Run:
             self._print_linters(linted(pool))
         self._print_time("linters", began_s)
 
-    def lint_and_test_units(self) -> None:
-        """Run the linters beside the unit tests, which keep the second core busy meanwhile."""
-        with ThreadPoolExecutor(2) as pool:
+    def lint_and_test(self) -> None:
+        """Run the default tier: the linters beside the unit and system tests."""
+        with ThreadPoolExecutor(1) as pool:
             ended = linted(pool)
-            self.pytest("unit", *UNIT)
+            self.pytest("unit and system", *DEFAULT)
             self._print_linters(ended)
 
     def pytest(self, title: str, *arguments: str) -> None:
@@ -78,7 +79,7 @@ class Run:
             code = subprocess.run(command, cwd=ROOT).returncode
             self.is_green &= code in (0, NOTHING_SELECTED)
             if report.exists():
-                self.durations.add(title, report)
+                self.durations.add(report)
         self._print_time(title, began_s)
 
     def command(self, title: str, *arguments: str) -> None:
@@ -178,8 +179,7 @@ def nightly() -> int:
     os.environ["TIDEGATE_HYPOTHESIS_PROFILE"] = "nightly"
     print(f"--- seed {seed}", flush=True)
     run = Run(seed)
-    run.lint_and_test_units()
-    run.pytest("system", *SYSTEM)
+    run.lint_and_test()
     for arguments in NIGHTLY:
         run.pytest("nightly", *arguments)
     run.command("lower bounds", "requirements/lowest.py")
@@ -203,8 +203,7 @@ def main(arguments: list[str]) -> int:
             return nightly()
         case [] | ["--durations"]:
             run = Run()
-            run.lint_and_test_units()
-            run.pytest("system", *SYSTEM)
+            run.lint_and_test()
             if arguments:
                 run.durations.write()
             return run.end()

@@ -34,23 +34,28 @@ def run_tests(folder: Path, text: str, require_all: str = "") -> tuple[int, list
     return ended.returncode, ended.stdout.splitlines()
 
 
-REPORT = """<testsuites><testsuite tests="4" failures="1" errors="0" skipped="1">
-<testcase classname="tests.keys.test_path" name="test_a[1]" time="0.5"/>
-<testcase classname="tests.keys.test_path" name="test_a[2]" time="0.25"/>
-<testcase classname="tests.keys.test_path" name="test_b" time="0.01"><failure/></testcase>
-<testcase classname="tests.keys.test_path" name="test_c" time="0.02"><skipped/></testcase>
+UNIT = '<properties><property name="tier" value="unit"/></properties>'
+SYSTEM = UNIT.replace("unit", "system")
+REPORT = f"""<testsuites><testsuite tests="4" failures="1" errors="0" skipped="1">
+<testcase classname="tests.keys.test_path" name="test_a[1]" time="0.5">{UNIT}</testcase>
+<testcase classname="tests.keys.test_path" name="test_a[2]" time="0.25">{UNIT}</testcase>
+<testcase classname="tests.keys.test_path" name="test_b" time="0.01">{UNIT}<failure/></testcase>
+<testcase classname="tests.keys.test_path" name="test_c" time="1.5">{SYSTEM}<skipped/></testcase>
 </testsuite></testsuites>"""
 
 
 def test_durations_are_those_of_functions_with_the_slowest_first(tmp_path: Path) -> None:
     (tmp_path / "report.xml").write_text(REPORT)
     durations = Durations()
-    durations.add("unit", tmp_path / "report.xml")
+    durations.add(tmp_path / "report.xml")
     assert durations.outcomes == {"passed": 2, "failed": 1, "skipped": 1}
     assert durations.text().splitlines()[1:] == [
-        "unit\t0.78\t4\tall",
+        "system\t1.50\t1\tall",
+        "system\t1.50\t1\ttests.keys.test_path::test_c",
+        "system\t0.00\t0\teach below 0.1 s",
+        "unit\t0.76\t3\tall",
         "unit\t0.75\t2\ttests.keys.test_path::test_a",
-        "unit\t0.03\t2\teach below 0.1 s",
+        "unit\t0.01\t1\teach below 0.1 s",
     ]
 
 
