@@ -36,8 +36,9 @@ class Durations:
             self.outcomes["passed"] += max(0, int(suite.get("tests", 0)) - failed - skipped)
             for case in suite.iter("testcase"):
                 function = case.get("name", "").partition("[")[0]
-                tier = case.find("properties/property[@name='tier']")
-                name = "" if tier is None else tier.get("value", ""), f"{case.get('classname')}::{function}"
+                noted = case.find("properties/property[@name='tier']")
+                tier = "" if noted is None else noted.get("value", "")
+                name = tier, f"{case.get('classname')}::{function}"
                 self.seconds[name] += float(case.get("time", 0))
                 self.cases[name] += 1
 
