@@ -85,9 +85,7 @@ def _version(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
 class _Shell(click.Choice[str]):
     """A shell's name; without one, the shell of `$SHELL` when the command runs."""
 
-    def convert(
-        self, value: str, param: click.Parameter | None, ctx: click.Context | None
-    ) -> str:
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         if value == USERS_SHELL:
             value = os.environ.get("SHELL", "").rpartition("/")[2]
             if not value:

@@ -253,7 +253,7 @@ def _response(problem: Problem, scope: Scope) -> Response:
 
 def allowed_methods(request: Request) -> str:
     """Return the value of Allow: the methods of all routes of this path."""
-    routes: Sequence[BaseRoute] = getattr(request.app.state, "routes", request.app.routes)
+    routes: Sequence[BaseRoute] = request.app.routes
     found = {method for route in routes for method in _methods(route, request.scope)}
     if "GET" in found and not request.url.path.endswith(STREAMS):
         found.add("HEAD")

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, NotRequired
 
 import msgspec
 from fastapi import FastAPI, Request, Response
+from fastapi.routing import APIRoute
 from pydantic import Field, TypeAdapter
 from pydantic.json_schema import JsonSchemaMode
 from typing_extensions import TypedDict
@@ -53,6 +54,11 @@ ETAG = {"ETag": header("Tag of the definition, for If-Match and If-None-Match")}
 LOCATION = {"Location": header("Address of what was made")}
 BOOKMARK = {"Tidegate-Bookmark": header("Place in the topic up to which the answer goes")}
 RETRY_AFTER = {"Retry-After": {**header("Seconds", pattern="^[0-9]+$"), "required": False}}
+
+
+def name_of(route: APIRoute) -> str:
+    """Return the operation's id, which is the name of its function."""
+    return route.name
 
 
 def ref(model: Any) -> dict[str, str]:

@@ -11,7 +11,7 @@ from tidegate.app.access.audit import note_subject
 from tidegate.app.access.grants import Subject, subject_in
 from tidegate.app.access.login.cookies import SESSION, check_size, cookies, set_cookie
 from tidegate.app.http.bodies import json_answer, read
-from tidegate.app.http.openapi import answer, json_body, problems, ref
+from tidegate.app.http.openapi import answer, json_body, name_of, problems, ref
 from tidegate.app.http.parameters import STRICT
 from tidegate.app.http.problems import Problem
 from tidegate.app.http.requests import posted_body
@@ -21,7 +21,7 @@ from tidegate.app.settings.checks import is_loopback
 if TYPE_CHECKING:  # without authentication its libraries are not loaded
     from tidegate.app.access.access import Access
 
-router = APIRouter(tags=["access"], dependencies=STRICT)
+router = APIRouter(tags=["access"], dependencies=STRICT, generate_unique_id_function=name_of)
 _REFUSED = problems("unauthenticated", "forbidden", "csrf", "not-found")
 
 

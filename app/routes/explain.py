@@ -11,7 +11,7 @@ from fastapi import APIRouter, Request, Response
 from tidegate.app.access.grants import Grants, check_reading, grants_in
 from tidegate.app.gateway import Gateway, gateway_of
 from tidegate.app.http.bodies import json_answer
-from tidegate.app.http.openapi import answer, json_body, problems, ref
+from tidegate.app.http.openapi import answer, json_body, name_of, problems, ref
 from tidegate.app.http.parameters import STRICT
 from tidegate.app.routes.models.operations import Explained
 from tidegate.app.routes.models.sessions import Explaining
@@ -129,7 +129,7 @@ def _with_estimates(found: Estimate, journalled: int, lane_id: LaneId) -> dict[s
     return {"estimates": estimates, "reason": None}
 
 
-router = APIRouter(tags=["subscribing"], dependencies=STRICT)
+router = APIRouter(tags=["subscribing"], dependencies=STRICT, generate_unique_id_function=name_of)
 
 
 @router.post(

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Request, Response
 
 from tidegate.app.access.audit import note_code, note_subject
 from tidegate.app.access.login.cookies import PENDING, SESSION, check_size, cookies, set_cookie
-from tidegate.app.http.openapi import answer, header, problems
+from tidegate.app.http.openapi import answer, header, name_of, problems
 from tidegate.app.http.problems import Problem
 from tidegate.app.http.requests import query_values
 from tidegate.app.routes.access import access_of, end_login, public_origin
@@ -38,7 +38,7 @@ _PAGE = """<!doctype html>
 """
 
 # Not strict: an identity provider may add parameters of its own to its answer (RFC 6749, 4.1.2).
-router = APIRouter(tags=["access"])
+router = APIRouter(tags=["access"], generate_unique_id_function=name_of)
 
 
 def _login_of(request: Request) -> tuple[Access, Provider]:

@@ -19,7 +19,16 @@ from tidegate.app.archive.archive import begun
 from tidegate.app.delivery.encoding import EnvelopeWriter
 from tidegate.app.gateway import Gateway, gateway_of
 from tidegate.app.http.bodies import in_pieces
-from tidegate.app.http.openapi import BOOKMARK, answer, body, json_body, lines_of, problems, ref
+from tidegate.app.http.openapi import (
+    BOOKMARK,
+    answer,
+    body,
+    json_body,
+    lines_of,
+    name_of,
+    problems,
+    ref,
+)
 from tidegate.app.http.parameters import (
     STRICT,
     Parameters,
@@ -78,7 +87,7 @@ _OF_JSON = (JSON, NDJSON, MERGE_PATCH)
 _TAKEN = {Kind.JSON: _OF_JSON, Kind.SERIES: _OF_JSON, Kind.TEXT: (TEXT,), Kind.BINARY: (BYTES,)}
 CREATED = 201
 
-router = APIRouter(tags=["messages"])
+router = APIRouter(tags=["messages"], generate_unique_id_function=name_of)
 
 
 _MESSAGE = {"anyOf": [ref(Message), ref(SentEnvelope)]}

@@ -18,7 +18,7 @@ from tidegate.app.gateway import Gateway, gateway_of
 from tidegate.app.http.bodies import json_answer
 from tidegate.app.http.connection import figures_of
 from tidegate.app.http.internal_call import MARK
-from tidegate.app.http.openapi import answer, problems, ref
+from tidegate.app.http.openapi import answer, name_of, problems, ref
 from tidegate.app.http.parameters import STRICT, TOPIC_TEXT, Parameters
 from tidegate.app.http.problems import Problem
 from tidegate.app.http.telemetry import ConnectionFigures
@@ -45,7 +45,7 @@ from tidegate.keys.text.duration import MILLISECOND, Instant
 
 FAULTS_SHOWN_MAX = 100
 TOPICS_AT_ONCE = 20  # that are looked at in one turn of the loop; each may have 500 lanes
-router = APIRouter(tags=["operations"])
+router = APIRouter(tags=["operations"], generate_unique_id_function=name_of)
 
 
 @router.get("/healthz", summary="Alive", responses={200: answer("Alive", ref(Alive)), **problems()})

@@ -20,7 +20,7 @@ from tidegate.app.delivery.timers import in_turns
 from tidegate.app.gateway import Gateway, gateway_of
 from tidegate.app.http.bodies import json_answer
 from tidegate.app.http.internal_call import MARK, Call
-from tidegate.app.http.openapi import LOCATION, SUBSCRIBING, json_body, problems, ref
+from tidegate.app.http.openapi import LOCATION, SUBSCRIBING, json_body, name_of, problems, ref
 from tidegate.app.http.openapi import answer as answered
 from tidegate.app.http.parameters import EVENT_ID, STRICT, Parameters, Read, SessionPath, whole
 from tidegate.app.http.problems import RETRY_LATER, Problem
@@ -57,7 +57,7 @@ PAGE_MAX = 1_000
 OPENED_AT_ONCE = 5  # subscriptions of a session
 VIEWED_AT_ONCE = 20  # sessions whose queues are counted in one turn of the loop
 
-router = APIRouter(tags=["sessions"], dependencies=STRICT)
+router = APIRouter(tags=["sessions"], dependencies=STRICT, generate_unique_id_function=name_of)
 
 
 def _after(text: str) -> str:

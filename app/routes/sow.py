@@ -17,7 +17,7 @@ from tidegate.app.archive.as_of import PastRecords, records_as_of, time_of
 from tidegate.app.delivery.encoding import EnvelopeWriter, json_value
 from tidegate.app.gateway import Gateway, gateway_of
 from tidegate.app.http.bodies import in_pieces, json_answer
-from tidegate.app.http.openapi import BOOKMARK, answer, lines_of, problems, ref
+from tidegate.app.http.openapi import BOOKMARK, answer, lines_of, name_of, problems, ref
 from tidegate.app.http.parameters import (
     STRICT,
     Parameters,
@@ -50,7 +50,9 @@ Text = Callable[[Frame], bytes]
 
 EVERYTHING = SowQuery()
 
-router = APIRouter(tags=["state of the world"], dependencies=STRICT)
+router = APIRouter(
+    tags=["state of the world"], dependencies=STRICT, generate_unique_id_function=name_of
+)
 
 
 def _count(least: int, most: int) -> dict[str, Any]:

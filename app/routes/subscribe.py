@@ -16,7 +16,7 @@ from tidegate.app.definitions.topic import TopicNotUsable
 from tidegate.app.delivery.timers import in_turns
 from tidegate.app.gateway import Gateway, gateway_of
 from tidegate.app.http.known_requests import Begin, KnownRequests
-from tidegate.app.http.openapi import SUBSCRIBING, json_body, problems
+from tidegate.app.http.openapi import SUBSCRIBING, json_body, name_of, problems
 from tidegate.app.http.parameters import STRICT, text
 from tidegate.app.http.problems import Problem
 from tidegate.app.http.requests import TopicPattern, require_accept, topic_or_pattern
@@ -48,7 +48,7 @@ from tidegate.conflation.subscription import Command
 from tidegate.keys.errors import KeysError
 from tidegate.keys.text.bookmark import Bookmark
 
-router = APIRouter(tags=["subscribing"], dependencies=STRICT)
+router = APIRouter(tags=["subscribing"], dependencies=STRICT, generate_unique_id_function=name_of)
 _PATTERN = "Name of a topic, or a pattern with `*` (one part) and `>` (the rest)"
 
 _REFUSALS = problems(*SUBSCRIBING, "session-unknown")

@@ -10,7 +10,7 @@ from tidegate.app.access.grants import check_reading, grants_in, subject_in
 from tidegate.app.delivery.auto import bounds_of
 from tidegate.app.gateway import gateway_of
 from tidegate.app.http.bodies import json_answer
-from tidegate.app.http.openapi import LOCATION, SUBSCRIBING, json_body, problems, ref
+from tidegate.app.http.openapi import LOCATION, SUBSCRIBING, json_body, name_of, problems, ref
 from tidegate.app.http.openapi import answer as answered
 from tidegate.app.http.parameters import STRICT, SessionPath, SubscriptionPath
 from tidegate.app.http.problems import Problem
@@ -28,7 +28,7 @@ from tidegate.app.sessions.subscriptions import SessionSubscription, decided_in_
 from tidegate.app.sessions.view import answer, subscription_view, subscription_views
 from tidegate.keys.text.duration import duration_text
 
-router = APIRouter(tags=["sessions"], dependencies=STRICT)
+router = APIRouter(tags=["sessions"], dependencies=STRICT, generate_unique_id_function=name_of)
 _UNKNOWN = problems("session-unknown", "subscription-unknown")
 
 

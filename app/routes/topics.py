@@ -17,7 +17,7 @@ from tidegate.app.definitions.topic import TopicDefinition, TopicNotUsable, Unus
 from tidegate.app.delivery.timers import in_turns
 from tidegate.app.gateway import Gateway, gateway_of
 from tidegate.app.http.bodies import json_answer
-from tidegate.app.http.openapi import ETAG, answer, json_body, problems, ref
+from tidegate.app.http.openapi import ETAG, answer, json_body, name_of, problems, ref
 from tidegate.app.http.parameters import (
     STRICT,
     TOPIC_TEXT,
@@ -53,7 +53,7 @@ DESCRIBED_AT_ONCE = 20  # topics whose figures are counted in one turn of the lo
 # megabyte.
 DOCUMENT_BYTES_MAX = 256 << 10
 
-router = APIRouter(tags=["topics"], dependencies=STRICT)
+router = APIRouter(tags=["topics"], dependencies=STRICT, generate_unique_id_function=name_of)
 
 
 class Match(Headers):

@@ -18,7 +18,7 @@ from tidegate.app.access.grants import OBSERVE, grants_in, subject_in
 from tidegate.app.delivery.encoding import json_value
 from tidegate.app.delivery.notices import Heartbeat
 from tidegate.app.gateway import Gateway, gateway_of
-from tidegate.app.http.openapi import problems
+from tidegate.app.http.openapi import name_of, problems
 from tidegate.app.http.parameters import STRICT, Parameters, SessionPath, SubscriptionPath, text
 from tidegate.app.http.problems import RETRY_LATER, Problem
 from tidegate.app.http.requests import require_accept
@@ -245,7 +245,7 @@ class TraceStream(EventSourceResponse):
 
 AWAY = "AWAY"
 
-router = APIRouter(tags=["operations"], dependencies=STRICT)
+router = APIRouter(tags=["operations"], dependencies=STRICT, generate_unique_id_function=name_of)
 
 
 class Wanted(Parameters):
