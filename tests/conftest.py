@@ -121,7 +121,9 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
+def pytest_runtest_teardown(
+    item: pytest.Item, nextitem: pytest.Item | None
+) -> Generator[None, object, object]:
     """End what a test leaves behind before the next one, so that a leak fails no other."""
     try:
         return (yield)
@@ -130,6 +132,8 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object
         if item.get_closest_marker("asyncio") is not None or not is_unit(item):
             gc.collect()
             collect_unraisable(item.config)  # or pytest would lay it on the next test
+        if nextitem is None or nextitem.path != item.path:
+            gc.freeze()  # what a whole module leaves stays: each collection would look at it again
         assert not left, f"left running: {left}"
 
 
