@@ -150,6 +150,24 @@ def test_a_resume_says_why_the_session_was_closed() -> None:
     assert json.loads(Parser().feed(flow)[0].text)["closed"] == "WRITE_TIMEOUT"
 
 
+@pytest.mark.parametrize(
+    ("command", "resume", "shown"),
+    [
+        (Command.SUBSCRIBE, None, "e1-0"),
+        (Command.SOW_AND_SUBSCRIBE, None, None),  # a snapshot comes first
+        (Command.SUBSCRIBE, Bookmark("e1", 7), "e1-7"),
+        (Command.SUBSCRIBE, Bookmark("e0", 7), None),  # of a history that has ended
+    ],
+)
+def test_in_a_session_a_subscription_says_where_its_rows_begin(
+    command: Command, resume: Bookmark | None, shown: str | None
+) -> None:
+    lane_id = LaneId(FeedId(KeySpec.of(["/k"])), 1_000_000_000)
+    wanted = Subscription("px", command, lane_id, resume=resume)
+    entered = Style(Format.VALUE, Kind.JSON, wanted, Bookmark("e1", 0), ids=False).entry("s1")
+    assert entered["bookmark"] == shown
+
+
 DELTA = Row(5, b'{"k":"a","v":1}', '["a"]', patch=b'{"v":1}')
 GONE = Tombstone(6, b'{"k":"a"}', '["a"]', reason=RemovalReason.MATCH)
 
