@@ -31,7 +31,7 @@ from tidegate.app.sessions.subscribe_request import SessionContext
 from tidegate.app.settings.settings import Settings, SettingsInvalid
 from tidegate.app.stores.memory import MemoryStore
 from tidegate.app.stores.sqlite import SqliteStore
-from tidegate.app.stores.store import Bounds, EpochMoved, Store
+from tidegate.app.stores.store import Bounds, Store
 from tidegate.app.topics.catalog import Catalog
 from tidegate.app.topics.checkpoints import Checkpoints
 from tidegate.app.topics.derived import DerivedTopics, Leadership
@@ -353,9 +353,9 @@ class Gateway:
     async def catch_up(self, topic: str, seen: Bookmark, *, by: Subject | None) -> None:
         """Wait a while until this gateway has what a reader has seen at another one.
 
-        A bookmark that no gateway can have given since the start shows that the store has gone back
-        (rule cluster-5). Of a subject that is believed only if it may change the topic: it restarts
-        the topic.
+        Without a bus, a bookmark that cannot have been given since the start shows that the store
+        has gone back (rule cluster-5). Of a subject that is believed only if it may change the
+        topic: it restarts the topic.
 
         Raises:
             Problem: bus-unavailable; only the bus has what the reader has seen, so a snapshot would
@@ -366,6 +366,7 @@ class Gateway:
                 async with asyncio.timeout(CATCH_UP_S_MAX):
                     await self.arrivals.wait_reached(topic, seen.epoch, seen.offset)
             await self._refuse_if_behind(topic, seen)
+            return
         if by is not None and not (by.grants.may(WRITE, topic) or by.grants.may(ADMIN, topic)):
             return
         with contextlib.suppress(Problem, EngineError):  # the topic is gone, or the store is out
@@ -374,12 +375,12 @@ class Gateway:
     async def _refuse_if_behind(self, name: str, seen: Bookmark) -> None:
         try:
             topic = self.driver.engine.topic(name)
-            if topic.epoch != seen.epoch or topic.head >= seen.offset:
+            if topic.place(seen).epoch != topic.epoch or topic.head >= seen.offset:
                 return
             if await self.arrivals.shared_head(name) < seen.offset:
-                return  # the bus has gone back, or the bookmark is none of ours
-        except (EngineError, EpochMoved):
-            return  # the topic is gone or begins again
+                return  # the bookmark is none of ours
+        except EngineError:
+            return  # the topic is gone
         detail = "This gateway is behind what the reader has seen; try again or at another gateway."
         raise Problem("bus-unavailable", detail, headers={"Retry-After": "1"})
 

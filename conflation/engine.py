@@ -86,10 +86,15 @@ class Engine:
     ) -> None:
         """Begin a new epoch with what is left of a topic; subscribers get a snapshot of it.
 
+        Nothing changes for them where the new epoch continues the known one and lacks nothing of
+        it: what has come since is then published like all else.
+
         Raises:
             TopicUnknown: there is none of that name.
         """
         before = self.topic(name)
+        if before.go_on_in(epoch, kept.former):
+            return
         before.expiry.forget()
         self._topics[name] = before.successor(epoch)
         self.restore_topic(name, kept, now, now_ms)

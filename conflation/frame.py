@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import ClassVar, Self
 
@@ -217,7 +217,8 @@ class RestoredTopic:
 
     `records` are the newest frames of its keys by rising offset, with tombstones of keys that have
     left, none older than `horizon`; `journal` is what follows `dropped_through`, up to `head`.
-    Replaced exempt messages may be missing up to `exempt_through`.
+    Replaced exempt messages may be missing up to `exempt_through`. `former` has the epochs that the
+    topic's epoch continues, each with the last offset that both have.
     """
 
     head: int = 0
@@ -226,6 +227,7 @@ class RestoredTopic:
     journal: Sequence[Frame] = ()
     dropped_through: int = 0
     exempt_through: int = 0
+    former: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def through(self) -> int:

@@ -221,49 +221,22 @@ def _as_it_is(settings: Settings) -> Settings:
 
 
 @click.command()
-@click.argument("backup", required=False, type=click.Path(path_type=Path))
+@click.argument("backup", type=click.Path(path_type=Path))
 @click.option("--data", "store_dir", metavar="DIR", help="Folder of the store (./tidegate-data).")
 @click.option(
     "--replace",
     is_flag=True,
     help="Replace an existing store, kept as tidegate.db.before (then .2, .3, ...).",
 )
-@click.option(
-    "--redis",
-    metavar="URL",
-    help="Instead of BACKUP: a Redis that was restored from its own backup.",
-)
-def restore(backup: Path | None, store_dir: str | None, replace: bool, redis: str | None) -> int:
+def restore(backup: Path, store_dir: str | None, replace: bool) -> int:
     """Restore a backup of the store.
 
-    BACKUP is a copy of tidegate.db. With --redis, note instead that a Redis was restored from its
-    own backup: its topics then begin another epoch, so that no bookmark refers to another message.
+    BACKUP is a copy of tidegate.db. A Redis is restored by its own means: its topics then begin
+    another epoch, so that no bookmark refers to another message.
     """
     need("restore", "server")
-    if redis is not None and backup is None:
-        _mark_redis_restored(redis)
-    elif backup is not None and redis is None:
-        _restore(backup, store_dir, replace)
-    else:
-        raise UsageInvalid("restore needs either BACKUP or --redis URL")
+    _restore(backup, store_dir, replace)
     return DONE
-
-
-def _mark_redis_restored(url: str) -> None:
-    import asyncio
-
-    from tidegate.app.cli.settings import load_settings
-    from tidegate.app.cluster.definitions import mark_restored
-    from tidegate.app.stores.store import StoreUnusable
-
-    settings = load_settings(overrides={"redis": url})
-    try:
-        topics = asyncio.run(mark_restored(url, settings.redis_prefix))
-    except ValueError as error:
-        raise ConfigurationInvalid(f"redis: {error}") from None
-    except StoreUnusable as error:
-        raise CommandError(str(error)) from None
-    print_line(f"{topics} topics begin another epoch: now if a gateway runs, else when one starts")
 
 
 def _restore(backup: Path, store_dir: str | None, replaces: bool) -> None:

@@ -77,7 +77,6 @@ class Cluster:
             leadership.give_up()
             await catalog.stop_filling()
 
-        catalog.doubt = self._log_reader.await_position
         self._lease = Lease(
             self.connection,
             LEADER_LEASE,

@@ -126,8 +126,9 @@ class DefinitionSync:
     async def restore(self) -> None:
         """Write the definitions that Redis has lost back, each with a new epoch.
 
-        Definitions that Redis still has are applied here. The messages of a lost topic stay lost,
-        because no single gateway knows everything that was acknowledged.
+        Definitions that Redis still has are applied here, and so is a deletion that this gateway
+        has missed. The messages of a lost topic stay lost, because no single gateway knows
+        everything that was acknowledged.
 
         Raises:
             Problem: bus-unavailable.
@@ -146,7 +147,10 @@ class DefinitionSync:
     async def _restore_lost(self) -> None:
         await self._store.reopen()
         existing = {record.name: record for record in await self._store.records()}
-        lost = [it for it in self._catalog.entries() if it.record.name not in existing]
+        missing = [it for it in self._catalog.entries() if it.record.name not in existing]
+        epochs = {it.record.name: it.record.epoch for it in missing}
+        deleted = await self._store.definitions.deleted(epochs)
+        lost = [it for it in missing if it.record.name not in deleted]
         unusable = [it for it in self._catalog.all_unusable() if it.name not in existing]
         if count := len(lost) + len(unusable):
             fields = event("bus-lost", topics=count)
@@ -159,6 +163,8 @@ class DefinitionSync:
             record = TopicRecord(entry.record.name, entry.document, new_epoch())
             await self._store.put_topic(record)
             self._restart_topic(record, RestoredTopic())
+        for name in deleted:
+            await self._apply(name, None)
         for stored in existing.values():
             await self._apply(stored.name, stored)
 

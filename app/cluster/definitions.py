@@ -5,12 +5,10 @@ from __future__ import annotations
 import logging
 import re
 import secrets
-from collections.abc import Iterable, Sequence
-
-from redis.exceptions import RedisError
+from collections.abc import Iterable, Mapping, Sequence
 
 from tidegate.app.cluster.connection import BusConnection
-from tidegate.app.cluster.scripts import CLEAR_CHANGES, DEFINE
+from tidegate.app.cluster.scripts import CLEAR_CHANGES, DEFINE, OPEN
 from tidegate.app.definitions.mergers import Mergers
 from tidegate.app.definitions.topic import Unusable
 from tidegate.app.http.requests import TOPIC_NAME
@@ -18,7 +16,6 @@ from tidegate.app.stores.store import (
     Change,
     DefinitionsMoved,
     Stored,
-    StoreUnusable,
     encode_definition,
     parse_stored,
 )
@@ -34,7 +31,8 @@ logger = logging.getLogger("tidegate.bus")
 class Definitions:
     """The definitions as this gateway has seen them: up to `version`, in one `life` of Redis.
 
-    A Redis that was emptied has another life; one restored to an earlier state has a lower version.
+    A Redis that was emptied, was started again, or took over from another one has another life:
+    there the same version may be another change.
     """
 
     def __init__(self, connection: BusConnection, mergers: Mergers) -> None:
@@ -51,9 +49,8 @@ class Definitions:
         return self._keys[3]
 
     async def open(self) -> None:
-        """Start the life of a new Redis, or read the one that exists."""
-        # HSETNX: of several gateways that start on an empty Redis, one decides the id.
-        await self._connection.execute("HSETNX", self._keys[2], "id", secrets.token_hex(8))
+        """Begin another life if Redis has begun one, and read all definitions of it."""
+        await self._open()
         await self.read()
 
     async def read(self) -> list[Stored]:
@@ -67,11 +64,15 @@ class Definitions:
 
     async def is_intact(self) -> bool:
         """Return whether Redis has the known life and no lower version than the one seen."""
-        life = await self._connection.execute("HGETALL", self._keys[2])
-        return (
-            life.get(b"id", b"").decode() == self.life
-            and int(life.get(b"version", 0)) >= self.version
-        )
+        life, version = await self._open()
+        return life == self.life and version >= self.version
+
+    async def _open(self) -> tuple[str, int]:
+        """Return the life and the version of the definitions in Redis."""
+        # Of several gateways that find another life of the server, one decides the id.
+        new_id = secrets.token_hex(8)
+        life, version = await self._connection.run_script(OPEN, self._keys[2:3], [new_id])
+        return life.decode(), int(version)
 
     async def is_behind(self) -> bool:
         """Return whether Redis has changes that this gateway has not seen."""
@@ -94,6 +95,28 @@ class Definitions:
                 return await self._all_as_changes(known)
             changes.append(change)
         return changes
+
+    async def deleted(self, epochs: Mapping[str, str]) -> set[str]:
+        """Return which of these topics, by name and epoch, were deleted and not lost.
+
+        A topic was deleted if the log of changes says so after it speaks of that epoch. What it no
+        longer speaks of is older than the log.
+        """
+        told: dict[str, list[str]] = {name: [] for name in epochs}
+        after = 0
+        while told:
+            entries = await self._connection.read_stream(self.stream, after, CHANGES_AT_ONCE)
+            for after, fields in entries:  # noqa: B007 - the last one is where to read on
+                name = fields.get(b"name", b"").decode(errors="replace")
+                if name in told:
+                    told[name].append(fields.get(b"epoch", b"").decode(errors="replace"))
+            if len(entries) < CHANGES_AT_ONCE:
+                break
+        return {
+            name
+            for name, found in told.items()
+            if found and not found[-1] and (epochs[name] in found or not any(found))
+        }
 
     def mark_seen(self, version: int) -> None:
         """Mark the changes up to a version as applied here."""
@@ -176,39 +199,3 @@ class Definitions:
 
     def _parse(self, name: str, epoch: str, text: bytes) -> Stored:
         return parse_stored(name, text, epoch, self._mergers)
-
-
-RESTORED_RUN_ID = "put-back"
-"""A run id that no Redis server has, so every gateway sees that the server changed."""
-
-TOPICS_AT_ONCE = 200
-
-
-async def mark_restored(url: str, prefix: str) -> int:
-    """Mark every topic for a new epoch after an operator restored Redis, and return the count.
-
-    A running gateway starts the new epoch at once.
-
-    Raises:
-        StoreUnusable: with one sentence for the operator.
-        ValueError: the address or the prefix is malformed.
-    """
-    connection = BusConnection(url, prefix)
-    try:
-        names = [
-            name.decode() for name in await connection.execute("HKEYS", _epochs_key(connection))
-        ]
-        for start in range(0, len(names), TOPICS_AT_ONCE):
-            async with connection.writer.pipeline(transaction=False) as step:
-                for name in names[start : start + TOPICS_AT_ONCE]:
-                    step.hset(connection.topic_key(name, "state"), "run", RESTORED_RUN_ID)
-                await step.execute()
-    except (RedisError, OSError) as error:
-        raise StoreUnusable(f"The bus does not answer: {error}.") from None
-    finally:
-        await connection.aclose()
-    return len(names)
-
-
-def _epochs_key(connection: BusConnection) -> str:
-    return connection.shared_key("epochs")

@@ -41,9 +41,6 @@ CHECKED_AT_ONCE = 200
 PUBLISH_S = 0.02
 """A topic that the engine needs longer to process is read again later, so others can proceed."""
 
-POSITION_S_MAX = 2.0
-"""Longest wait for a position that a reader reports; then the reader gets a snapshot."""
-
 PAUSE_S, PAUSE_S_MAX = 0.05, 2.0
 
 Fields = dict[bytes, bytes]
@@ -76,7 +73,6 @@ class TopicLogReader:
         self._outage = outage
         self._wake = asyncio.Event()
         self._suspects: dict[str, bool] = {}
-        self._reported: dict[str, Bookmark] = {}
         self._busy: dict[str, asyncio.Task[None]] = {}
         self._check_due_s = 0.0
         self._last_checked = ""
@@ -90,14 +86,6 @@ class TopicLogReader:
         """Schedule a continuity check of a topic; `has_gap`: the engine's copy has a gap."""
         self._suspects[topic] = self._suspects.get(topic, False) or has_gap
         self._wake.set()
-
-    async def await_position(self, topic: str, seen: Bookmark) -> None:
-        """Wait a limited time for a position that a reader has seen and this gateway has not."""
-        self._reported[topic] = seen
-        self.suspect(topic)
-        with contextlib.suppress(TimeoutError, Problem, TopicUnknown):
-            async with asyncio.timeout(POSITION_S_MAX):
-                await self._append_waiters.wait_reached(topic, seen.epoch, seen.offset)
 
     async def run(self) -> None:
         """Read until cancelled; while Redis is unavailable, retry with growing pauses."""
@@ -215,8 +203,9 @@ class TopicLogReader:
                 if not frames:
                     raise
                 break  # publish the entries before it; the next read raises for this one
-            if epoch != topic.epoch or first != expected:
-                self.suspect(name, has_gap=epoch == topic.epoch)
+            is_ours = topic.place(Bookmark(epoch, first)).epoch == topic.epoch
+            if not is_ours or first != expected:
+                self.suspect(name, has_gap=is_ours)
                 break
             frames += parsed
         return frames
@@ -234,8 +223,6 @@ class TopicLogReader:
         if not await self._store.definitions.is_intact():
             await self._restore_definitions()
         for name in await self._store.find_suspects(names, self._head):
-            self.suspect(name)
-        for name in self._reported:
             self.suspect(name)
 
     async def _repair(self, name: str, *, has_gap: bool) -> None:
@@ -256,13 +243,7 @@ class TopicLogReader:
         if entry is None or not self._store.has(name) or name in self._busy:
             return
         record = entry.record
-        reported = self._reported.get(name)
-        is_current = reported is not None and reported.epoch == record.epoch
-        # A reader may have seen more than this gateway: Redis must not continue below what anybody
-        # got.
-        seen = max(self._head(name), reported.offset if reported and is_current else 0)
-        epoch = await self._store.confirm_epoch(name, seen)
-        self._reported.pop(name, None)
+        epoch = await self._store.confirm_epoch(name, self._head(name))
         if epoch != record.epoch:
             record = TopicRecord(name, entry.document, epoch)
             try:

@@ -71,11 +71,6 @@ def rejection_reason(error: ResponseError) -> str:
             return _REFUSALS.get(code, f"it answers {code[:CODE_CHARACTERS_MAX]}")
 
 
-def syncs_every_write(settings: Mapping[str, str]) -> bool:
-    """Return whether Redis survives a power loss, so that an epoch outlives a restart."""
-    return settings.get("appendonly") == "yes" and settings.get("appendfsync") == "always"
-
-
 async def read_settings(connection: BusConnection) -> Mapping[str, str]:
     """Read what a server promises with CONFIG, or from INFO where CONFIG is not permitted."""
     try:
@@ -104,16 +99,21 @@ WRITE_S_MAX = 10.0
 
 @dataclass(frozen=True, slots=True)
 class LogState:
-    """The append-only file: the bytes written to it and the bytes still buffered."""
+    """The append-only file: the bytes written to it and the bytes still buffered, in one life.
 
+    The life is that of `LIFE` in the scripts: a file of another life may lack what this one had.
+    """
+
+    life: str
     written_bytes: int
     waiting_bytes: int
 
     @classmethod
     def parse(cls, info: Mapping[str, object]) -> Self:
-        """Parse the reply of `INFO persistence`; without such a file nothing is buffered."""
+        """Parse the reply of `INFO`; without such a file nothing is buffered."""
+        life = "".join(str(info.get(name, ""))[:16] for name in ("run_id", "master_replid"))
         sizes = (info.get(name, 0) for name in ("aof_current_size", "aof_buffer_length"))
-        return cls(*(int(str(size)) for size in sizes))
+        return cls(life, *(int(str(size)) for size in sizes))
 
     def has_written(self, earlier: Self) -> bool:
         """Return whether the bytes buffered at an earlier state are written now.
@@ -125,17 +125,23 @@ class LogState:
         return self.waiting_bytes == 0 or self.written_bytes >= end
 
 
-async def wait_until_written(connection: BusConnection) -> None:
-    """Wait until Redis has written everything that it has acknowledged so far.
+async def wait_until_written(connection: BusConnection, life: str) -> None:
+    """Wait until Redis has written everything that it has acknowledged so far in a life.
 
     Raises:
-        Problem: bus-unavailable; the data is stored, but would be lost if Redis died now.
+        Problem: bus-unavailable; the data is stored, but would be lost if Redis died now, or Redis
+            has died and whether it is stored is not known.
     """
     backoff = Backoff(POLL_S, POLL_S_MAX)
     last = begun = await _log_state(connection)
     try:
         async with asyncio.timeout(WRITE_S_MAX):
-            while not last.has_written(begun):
+            while True:
+                if last.life != life:
+                    detail = "The bus died before it had written the messages; they may be missing."
+                    raise bus_unavailable(detail)
+                if last.has_written(begun):
+                    return
                 await backoff.pause()
                 before, last = last, await _log_state(connection)
                 if last.written_bytes < before.written_bytes:
@@ -147,4 +153,4 @@ async def wait_until_written(connection: BusConnection) -> None:
 
 async def _log_state(connection: BusConnection) -> LogState:
     with translate_errors():
-        return LogState.parse(await connection.execute("INFO", "persistence"))
+        return LogState.parse(await connection.execute("INFO"))

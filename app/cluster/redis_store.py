@@ -21,7 +21,6 @@ from tidegate.app.cluster.persistence import (
     persistence_fault,
     read_settings,
     rejection_reason,
-    syncs_every_write,
     wait_until_written,
 )
 from tidegate.app.cluster.topic_log import TopicLog, read_head, topic_keys
@@ -87,7 +86,6 @@ class RedisStore:
         self._settings = settings
         self._limits = Bounds.of(settings)
         self._survives_power = survives_power
-        self._syncs = False
         self._settings_fault = ""
         self._records: dict[str, Stored] = {}
         self._logs: dict[str, TopicLog] = {}
@@ -117,7 +115,6 @@ class RedisStore:
             RedisError, OSError: Redis does not answer.
         """
         settings = await read_settings(self._connection)
-        self._syncs = syncs_every_write(settings)
         self._settings_fault = persistence_fault(settings, survives_power=self._survives_power)
 
     async def reopen(self) -> None:
@@ -189,11 +186,11 @@ class RedisStore:
         if self.is_unavailable():
             raise bus_unavailable()
         with translate_errors():
-            epoch, head = await self._connection.execute("HMGET", log.keys[0], "epoch", "head")
-        if (epoch or b"").decode() != log.record.epoch:
+            epoch, head = await self._run(scripts.HEAD, log.keys[:1], [])
+        if epoch.decode() != log.record.epoch:
             self.on_suspect(name)
             raise EpochMoved
-        return int(head or 0)
+        return int(head)
 
     async def load(self, name: str) -> RestoredTopic:
         """Load what Redis keeps of a topic, consistent at one offset."""
@@ -220,7 +217,7 @@ class RedisStore:
             if known is not None and known.epoch == record.epoch:
                 await self.definitions.put(record)
             elif known is not None and known.identity != record.identity:
-                await self._replace(record)
+                await self._replace(record, known.epoch)
             else:
                 await self._create(record)
         self.set_record(record.name, record)
@@ -255,13 +252,13 @@ class RedisStore:
             raise bus_unavailable()
         if self._settings_fault:
             raise bus_unavailable(f"Nothing is stored: {self._settings_fault}.")
-        arguments = log.append_arguments(publication, syncs=self._syncs, seen=self.head_seen(topic))
+        arguments = log.append_arguments(publication, self.head_seen(topic))
         with translate_errors():
             reply = await self._run(scripts.APPEND, log.append_keys(publication), arguments)
         match reply:
-            case [b"new" | b"again" | b"known" as outcome, first, last, waits]:
-                if waits:  # a sync of the disk runs: Redis may have replied before its write
-                    await wait_until_written(self._connection)
+            case [b"new" | b"again" | b"known" as outcome, first, last, life]:
+                if life:  # a sync of the disk runs: Redis may have replied before its write
+                    await wait_until_written(self._connection, life.decode())
                 if outcome == b"known":
                     return Appended(0, 0, duplicate=True, highest=int(last))
                 return Appended(first, last, duplicate=outcome == b"again")
@@ -288,7 +285,7 @@ class RedisStore:
         `seen`: the highest offset seen in the known epoch.
         """
         log = self.log(name)
-        arguments = [log.record.epoch, new_epoch(), int(self._syncs), seen]
+        arguments = [log.record.epoch, new_epoch(), seen]
         with translate_errors():
             epoch: bytes = await self._run(scripts.CONFIRM_EPOCH, log.keys, arguments)
         return epoch.decode()
@@ -307,22 +304,18 @@ class RedisStore:
         """Return the topics whose head or epoch in Redis is not what this gateway has seen."""
         logs = [self._logs[name] for name in names if name in self._logs]
         with translate_errors():
-            # A server that syncs each write loses nothing in a restart, so its run id is ignored.
-            run = b"" if self._syncs else (await self._run_id()).encode()
+            here = await self._run(scripts.LIFE, [], [])
             async with self._connection.writer.pipeline(transaction=False) as step:
                 for log in logs:
-                    step.hmget(log.keys[0], ["epoch", "head", "run"])
+                    step.hmget(log.keys[0], ["epoch", "head", "life"])
                 states = await step.execute()
         return [
             log.record.name
-            for log, (epoch, head, started) in zip(logs, states, strict=True)
+            for log, (epoch, head, life) in zip(logs, states, strict=True)
             if (epoch or b"").decode() != log.record.epoch
             or int(head or 0) < seen(log.record.name)
-            or started != run
+            or life != here
         ]
-
-    async def _run_id(self) -> str:
-        return str((await self._connection.execute("INFO", "server"))["run_id"])
 
     async def stage(self, topic: str, name: str, items: Sequence[Item], now_ms: int) -> None:
         """Store a stage for an hour, in place of an earlier one of that name.
@@ -381,16 +374,16 @@ class RedisStore:
         """Create a topic's keys before its definition: whoever sees the topic can append."""
         keys, epoch = topic_keys(self._connection, record.name), record.epoch
         # Make the keys only where there are none: those of another epoch may be in use.
-        found = await self._run(scripts.CREATE, keys, [epoch, int(self._syncs), ""])
+        found = await self._run(scripts.CREATE, keys, [epoch, ""])
         try:
             await self.definitions.put(record)
         except BaseException:
             await self._run(scripts.DROP, keys, [epoch])
             raise
         # The definition is won, so keys of another epoch that were found are leftovers.
-        await self._run(scripts.CREATE, keys, [epoch, int(self._syncs), found])
+        await self._run(scripts.CREATE, keys, [epoch, found])
 
-    async def _replace(self, record: Stored) -> None:
+    async def _replace(self, record: Stored, known_epoch: str) -> None:
         """Replace an empty topic by one with another identity; appends to the old one then fail.
 
         If this gateway dies in between, or loses the race for the definition, the new epoch in the
@@ -400,7 +393,7 @@ class RedisStore:
         if await self.definitions.is_behind():
             raise DefinitionsMoved
         keys = topic_keys(self._connection, record.name)
-        if not await self._run(scripts.REPLACE, keys, [record.epoch, int(self._syncs)]):
+        if not await self._run(scripts.REPLACE, keys, [record.epoch, known_epoch]):
             raise HeadMoved
         await self.definitions.put(record)
 

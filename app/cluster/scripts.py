@@ -2,8 +2,10 @@
 
 Keys of a topic:
 
-- `state`: epoch, head, run, fence and bytes; `was` is the epoch before, `base` the offset where
-  the stream starts, `made` the topic's first epoch, under which replies to retries stay valid.
+- `state`: epoch, head, life, fence and bytes; `base` is the offset where the stream starts, `made`
+  the topic's first epoch, under which replies to retries stay valid, `former` the epochs that the
+  topic's epoch followed, each with the last offset that it and the next have (`4f2a:17 90bc:44`),
+  -1 if that did not continue it.
 
 - `stream`: one entry per request. Its id is its last offset, `b` the payload bytes before it.
 
@@ -12,30 +14,32 @@ Keys of a topic:
 - `producers`; `retries`: the number of retry keys by hour; `staged`: the start and bytes of each
   stage, and under `all` the totals, which include expired stages until room is needed.
 
-Keys of the cluster: `epochs`, `documents`, `life` (id and version), and the stream `changes` of
-definitions.
+Keys of the cluster: `epochs`, `documents`, `life` (id, server, version), and the stream `changes`
+of definitions.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-# The id of the server process, to which an epoch is bound: a restart may have lost data. A server
-# that syncs every write loses nothing, so there the id is empty and the epoch survives a restart.
-_RUN: Final = """
-local function run(syncs)
-    if syncs == '1' then return '' end
-    return string.match(redis.call('INFO', 'server'), 'run_id:(%w+)')
+# The life of the server, to which an epoch is bound: a process that may accept writes, from its
+# start or its promotion on. Whatever Redis loses, it loses between two lives: at a restart, or
+# where a replica takes over. So what is left of an epoch is the start of what anybody saw of it.
+_LIFE: Final = """
+local function life()
+    local process = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)')
+    local role = string.match(redis.call('INFO', 'replication'), 'master_replid:(%w+)')
+    return string.sub(process, 1, 16) .. string.sub(role or '', 1, 16)
 end
 """
 
-# Tells if the server may reply before it has written: with `appendfsync everysec` it delays writes
-# while a sync runs. No sync starts between a script and the write that follows it.
-_WAITS: Final = """
-local function waits(syncs)
-    if syncs == '1' then return 0 end
-    local syncing = 'aof_pending_bio_fsync:(%d+)'
-    return tonumber(string.match(redis.call('INFO', 'persistence'), syncing) or 0)
+# The life in which the server has still to write what the script did, '' if it writes before it
+# replies: with `appendfsync everysec` it delays writes while a sync runs. No sync starts between a
+# script and the write that follows it.
+_UNWRITTEN: Final = """
+local function unwritten(here)
+    local syncing = string.match(redis.call('INFO', 'persistence'), 'aof_pending_bio_fsync:(%d+)')
+    return (syncing or '0') == '0' and '' or here
 end
 """
 
@@ -74,23 +78,21 @@ end
 """
 
 # KEYS state stream sow producers retries retry staged [stage ...]
-# ARGV epoch syncs seen now_ms count bytes items | producer run sequence | digest | head | fence
+# ARGV epoch seen now_ms count bytes items | producer run sequence | digest | head | fence
 #      | messages bytes age_ms | retries producers | records (key, index, value)... removed keys...
 APPEND: Final = (
-    _RUN
-    + _WAITS
+    _LIFE
+    + _UNWRITTEN
     + _BELOW
     + _UNSTAGE
     + _IN_THE_WAY
     + """
 local state, stream, sow, producers, retries, retry, staged = unpack(KEYS, 1, 7)
-local known = redis.call('HMGET', state, 'epoch', 'head', 'run', 'fence', 'bytes', 'base', 'made')
-local head = tonumber(known[2] or 0)
-if known[1] ~= ARGV[1] or head < tonumber(ARGV[3]) or known[3] ~= run(ARGV[2]) then
-    return {'epoch'}
-end
+local known = redis.call('HMGET', state, 'epoch', 'head', 'life', 'fence', 'bytes', 'base', 'made')
+local head, here = tonumber(known[2] or 0), life()
+if known[1] ~= ARGV[1] or head < tonumber(ARGV[2]) or known[3] ~= here then return {'epoch'} end
 if head > tonumber(known[6] or 0) and redis.call('EXISTS', stream) == 0 then return {'epoch'} end
-local now_ms, count = tonumber(ARGV[4]), tonumber(ARGV[5])
+local now_ms, count = tonumber(ARGV[3]), tonumber(ARGV[4])
 local function forget_stages()
     for index = 8, #KEYS do
         unstage(staged, KEYS[index])
@@ -98,35 +100,35 @@ local function forget_stages()
     end
 end
 
-if ARGV[11] ~= '' then
+if ARGV[10] ~= '' then
     local made, digest, at_ms, first, last = string.match(
         redis.call('GET', retry) or '', '^(%w*) (%w*) (%d+) (%d+) (%d+)$')
     if made == (known[7] or '') and tonumber(at_ms) + 86400000 > now_ms then
-        if digest ~= ARGV[11] then return {'conflict'} end
+        if digest ~= ARGV[10] then return {'conflict'} end
         forget_stages()
-        return {'again', tonumber(first), tonumber(last), waits(ARGV[2])}
+        return {'again', tonumber(first), tonumber(last), unwritten(here)}
     end
 end
 local is_known = false
-if ARGV[8] ~= '' then
-    local noted = redis.call('HGET', producers, ARGV[8]) or ''
+if ARGV[7] ~= '' then
+    local noted = redis.call('HGET', producers, ARGV[7]) or ''
     is_known = noted ~= ''
     local run_at, highest = string.match(noted, '^(%d+) (%d*)$')
     if run_at then
-        if below(ARGV[9], run_at) then return {'fenced'} end
-        if not below(highest, ARGV[10]) then
-            redis.call('HSET', producers, ARGV[8], ARGV[9] .. ' ' .. highest)
+        if below(ARGV[8], run_at) then return {'fenced'} end
+        if not below(highest, ARGV[9]) then
+            redis.call('HSET', producers, ARGV[7], ARGV[8] .. ' ' .. highest)
             forget_stages()
-            return {'known', 0, highest, waits(ARGV[2])}
+            return {'known', 0, highest, unwritten(here)}
         end
     end
 end
-if ARGV[12] ~= '' and tonumber(ARGV[12]) ~= head then return {'moved'} end
-if ARGV[8] ~= '' and not is_known and redis.call('HLEN', producers) >= tonumber(ARGV[18]) then
+if ARGV[11] ~= '' and tonumber(ARGV[11]) ~= head then return {'moved'} end
+if ARGV[7] ~= '' and not is_known and redis.call('HLEN', producers) >= tonumber(ARGV[17]) then
     return {'full', 'producers'}
 end
 local hour, asked = math.floor(now_ms / 3600000), 0
-if ARGV[11] ~= '' then
+if ARGV[10] ~= '' then
     local counts = redis.call('HGETALL', retries)
     for at = 1, #counts, 2 do
         if tonumber(counts[at]) >= hour - 24 then
@@ -135,40 +137,40 @@ if ARGV[11] ~= '' then
             redis.call('HDEL', retries, counts[at])
         end
     end
-    if asked >= tonumber(ARGV[17]) then return {'full', 'retries'} end
+    if asked >= tonumber(ARGV[16]) then return {'full', 'retries'} end
 end
-if ARGV[13] ~= '' and tonumber(known[4] or 0) > tonumber(ARGV[13]) then return {'superseded'} end
+if ARGV[12] ~= '' and tonumber(known[4] or 0) > tonumber(ARGV[12]) then return {'superseded'} end
 
 local first, last = head + 1, head + count
 local before = tonumber(known[5] or 0)
-local bytes = before + tonumber(ARGV[6])
+local bytes = before + tonumber(ARGV[5])
 local added = redis.pcall('XADD', stream, string.format('%d-0', last), 'e', ARGV[1],
-    'f', string.format('%d', first), 't', ARGV[4], 'b', string.format('%d', before), 'i', ARGV[7])
+    'f', string.format('%d', first), 't', ARGV[3], 'b', string.format('%d', before), 'i', ARGV[6])
 if is_in_the_way(added) then return {'epoch'} end
 if type(added) == 'table' and added.err then return added end
-if ARGV[13] ~= '' then redis.call('HSET', state, 'fence', ARGV[13]) end
-if ARGV[8] ~= '' then redis.call('HSET', producers, ARGV[8], ARGV[9] .. ' ' .. ARGV[10]) end
-if ARGV[11] ~= '' then
+if ARGV[12] ~= '' then redis.call('HSET', state, 'fence', ARGV[12]) end
+if ARGV[7] ~= '' then redis.call('HSET', producers, ARGV[7], ARGV[8] .. ' ' .. ARGV[9]) end
+if ARGV[10] ~= '' then
     local noted = string.format(
-        '%s %s %s %d %d', known[7] or '', ARGV[11], ARGV[4], first, last)
+        '%s %s %s %d %d', known[7] or '', ARGV[10], ARGV[3], first, last)
     redis.call('SET', retry, noted, 'PX', 86400000)
     redis.call('HINCRBY', retries, string.format('%d', hour), 1)
     redis.call('PEXPIRE', retries, 90000000)
 end
 forget_stages()
-local records = tonumber(ARGV[19])
-for index = 20, 19 + 3 * records, 3 do
+local records = tonumber(ARGV[18])
+for index = 19, 18 + 3 * records, 3 do
     local offset = string.format('%d ', first + tonumber(ARGV[index + 1]))
     redis.call('HSET', sow, ARGV[index], offset .. ARGV[index + 2])
 end
-for index = 20 + 3 * records, #ARGV do redis.call('HDEL', sow, ARGV[index]) end
+for index = 19 + 3 * records, #ARGV do redis.call('HDEL', sow, ARGV[index]) end
 
-local oldest = math.max(0, last - tonumber(ARGV[14]) + 1)
-if ARGV[15] == '' and ARGV[16] == '' then
+local oldest = math.max(0, last - tonumber(ARGV[13]) + 1)
+if ARGV[14] == '' and ARGV[15] == '' then
     redis.call('XTRIM', stream, 'MINID', '~', string.format('%d-0', math.min(oldest, last)))
 else
-    local bytes_max = ARGV[15] ~= '' and tonumber(ARGV[15]) or math.huge
-    local oldest_ms = ARGV[16] ~= '' and now_ms - tonumber(ARGV[16]) or -math.huge
+    local bytes_max = ARGV[14] ~= '' and tonumber(ARGV[14]) or math.huge
+    local oldest_ms = ARGV[15] ~= '' and now_ms - tonumber(ARGV[15]) or -math.huge
     for _ = 1, 100 do
         local entry = redis.call('XRANGE', stream, '-', '+', 'COUNT', 1)[1]
         local offset, fields = tonumber(string.match(entry[1], '^%d+')), entry[2]
@@ -178,7 +180,7 @@ else
     end
 end
 redis.call('HSET', state, 'head', string.format('%d', last), 'bytes', string.format('%d', bytes))
-return {'new', first, last, waits(ARGV[2])}
+return {'new', first, last, unwritten(here)}
 """
 )
 
@@ -219,29 +221,29 @@ return 'kept'
 )
 
 # Create a topic over old keys of the epoch that its creator knew, or over none. Returns the epoch
-# that is valid now. KEYS state stream sow producers retries; ARGV epoch syncs known-epoch
+# that is valid now. KEYS state stream sow producers retries; ARGV epoch known-epoch
 CREATE: Final = (
-    _RUN
+    _LIFE
     + """
 local found = redis.call('HGET', KEYS[1], 'epoch') or ''
-if found == ARGV[1] or (found ~= '' and found ~= ARGV[3]) then return found end
+if found == ARGV[1] or (found ~= '' and found ~= ARGV[2]) then return found end
 redis.call('DEL', unpack(KEYS))
-redis.call('HSET', KEYS[1], 'epoch', ARGV[1], 'made', ARGV[1], 'head', '0', 'run', run(ARGV[2]))
+redis.call('HSET', KEYS[1], 'epoch', ARGV[1], 'made', ARGV[1], 'head', '0', 'life', life())
 return ARGV[1]
 """
 )
 
-# Replace an empty topic: appends in the old epoch fail from now on, and `was` lets CONFIRM_EPOCH
-# map the old epoch to the new one. Returns 0 if the topic holds messages.
-# KEYS state stream sow producers retries; ARGV epoch syncs
+# Replace an empty topic of a known epoch: appends in that epoch fail from now on, and `former` lets
+# CONFIRM_EPOCH find the new one. Returns 0 if the topic holds messages or is another one.
+# KEYS state stream sow producers retries; ARGV epoch known-epoch
 REPLACE: Final = (
-    _RUN
+    _LIFE
     + """
 local known = redis.call('HMGET', KEYS[1], 'epoch', 'head')
-if tonumber(known[2] or 0) > 0 then return 0 end
+if tonumber(known[2] or 0) > 0 or (known[1] or '') ~= ARGV[2] then return 0 end
 redis.call('DEL', unpack(KEYS))
-redis.call('HSET', KEYS[1], 'epoch', ARGV[1], 'made', ARGV[1], 'head', '0', 'run', run(ARGV[2]),
-    'was', known[1] or '')
+redis.call('HSET', KEYS[1], 'epoch', ARGV[1], 'made', ARGV[1], 'head', '0', 'life', life(),
+    'former', ARGV[2] .. ':-1')
 return 1
 """
 )
@@ -251,25 +253,29 @@ DROP: Final = """
 if redis.call('HGET', KEYS[1], 'epoch') == ARGV[1] then redis.call('DEL', unpack(KEYS)) end
 """
 
-# Return the valid epoch, a new one if the stream or the server lost data. `was` is the epoch that
-# the new one replaced, so every gateway that asks gets the same one. Stored messages stay.
-# KEYS state stream sow producers retries; ARGV known-epoch new-epoch syncs seen
+# Return the valid epoch, a new one if the stream or the server lost data, or may have: in another
+# life of the server. A new epoch continues the one before up to what is left of it, and every
+# gateway that asks gets the same one. Stored messages stay.
+# KEYS state stream sow producers retries; ARGV known-epoch new-epoch seen
 CONFIRM_EPOCH: Final = (
-    _RUN
+    _LIFE
     + """
-local known = redis.call('HMGET', KEYS[1], 'epoch', 'head', 'run', 'was', 'base')
-local head, here = tonumber(known[2] or 0), run(ARGV[3])
-if known[1] and known[1] ~= ARGV[1] and known[4] == ARGV[1] then return known[1] end
+local known = redis.call('HMGET', KEYS[1], 'epoch', 'head', 'life', 'former', 'base')
+local head, here, former = tonumber(known[2] or 0), life(), known[4] or ''
+if known[1] and known[1] ~= ARGV[1] and string.find(' ' .. former, ' ' .. ARGV[1] .. ':', 1, true)
+then return known[1] end
 local newest = redis.call('XREVRANGE', KEYS[2], '+', '-', 'COUNT', 1)[1]
 local through = tonumber(newest and (string.match(newest[1], '^(%d+)%-0$') or -1) or known[5] or 0)
-if known[1] == ARGV[1] and through == head and head >= tonumber(ARGV[4]) and known[3] == here then
+if known[1] == ARGV[1] and through == head and head >= tonumber(ARGV[3]) and known[3] == here then
     return known[1]
 end
 if not known[1] then
     redis.call('DEL', unpack(KEYS))
     redis.call('HSET', KEYS[1], 'made', ARGV[2])
 end
+local left = head
 if through ~= head then
+    left = -1
     redis.call('DEL', KEYS[2])
     redis.call('HSET', KEYS[1], 'base', string.format('%d', head), 'made', ARGV[2])
     local noted = redis.call('HGETALL', KEYS[4])
@@ -278,7 +284,12 @@ if through ~= head then
         redis.call('HSET', KEYS[4], noted[at], run_at .. ' ')
     end
 end
-redis.call('HSET', KEYS[1], 'epoch', ARGV[2], 'was', ARGV[1], 'run', here,
+if known[1] and known[1] ~= ARGV[1] then former = former .. ' ' .. ARGV[1] .. ':-1' end
+local epochs = {}
+local ended = string.format('%s:%d', known[1] or ARGV[1], left)
+for each in string.gmatch(former .. ' ' .. ended, '%S+') do epochs[#epochs + 1] = each end
+former = table.concat(epochs, ' ', math.max(1, #epochs - 31))
+redis.call('HSET', KEYS[1], 'epoch', ARGV[2], 'former', former, 'life', here,
     'head', string.format('%d', head))
 return ARGV[2]
 """
@@ -286,13 +297,14 @@ return ARGV[2]
 
 # Write a definition if its writer has seen all earlier changes. Foreign entries that block the
 # stream are deleted with it; gateways that miss changes then read all definitions.
-# KEYS epochs documents life changes; ARGV life version name epoch document ('' epoch: deleted)
+# KEYS epochs documents life changes; ARGV id version name epoch document ('' epoch: deleted)
 DEFINE: Final = (
-    _IN_THE_WAY
+    _LIFE
+    + _IN_THE_WAY
     + """
-local life = redis.call('HMGET', KEYS[3], 'id', 'version')
-if life[1] ~= ARGV[1] or (life[2] or '0') ~= ARGV[2] then return 0 end
-local version = tonumber(life[2] or '0') + 1
+local known = redis.call('HMGET', KEYS[3], 'id', 'version', 'server')
+if known[1] ~= ARGV[1] or (known[2] or '0') ~= ARGV[2] or known[3] ~= life() then return 0 end
+local version = tonumber(known[2] or '0') + 1
 local function add(run)
     return run('XADD', KEYS[4], 'MAXLEN', '~', '10000', string.format('%d-0', version),
         'name', ARGV[3], 'epoch', ARGV[4], 'document', ARGV[5])
@@ -311,6 +323,36 @@ else
     redis.call('HSET', KEYS[2], ARGV[3], ARGV[5])
 end
 return redis.call('HINCRBY', KEYS[3], 'version', 1)
+"""
+)
+
+# Return the id of the definitions, another one in each life of the server, and their version. After
+# a life has ended, the same version may be another definition. KEYS life; ARGV new-id
+OPEN: Final = (
+    _LIFE
+    + """
+local here = life()
+local known = redis.call('HMGET', KEYS[1], 'id', 'server', 'version')
+if known[2] == here then return {known[1], known[3] or '0'} end
+redis.call('HSET', KEYS[1], 'id', ARGV[1], 'server', here)
+return {ARGV[1], known[3] or '0'}
+"""
+)
+
+# Return the topic's epoch and last offset, an empty epoch if it is of an earlier life. KEYS state
+HEAD: Final = (
+    _LIFE
+    + """
+local known = redis.call('HMGET', KEYS[1], 'epoch', 'head', 'life')
+if known[3] ~= life() then return {'', 0} end
+return {known[1], tonumber(known[2])}
+"""
+)
+
+LIFE: Final = (
+    _LIFE
+    + """
+return life()
 """
 )
 

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from tidegate.app.cluster.connection import BusConnection
+from tidegate.app.cluster.connection import SEQUENCE_MAX, BusConnection
 from tidegate.app.stores.items import Item, Message, pack, to_frames, unpack
 from tidegate.app.stores.store import Bounds, Publication, TopicRecord
 from tidegate.conflation.definition import History
@@ -81,12 +81,12 @@ class TopicLog:
         )
         return [*self.keys, retry_key, self.stages_key, *map(self.stage_key, publication.stages)]
 
-    def append_arguments(self, publication: Publication, *, syncs: bool, seen: int) -> list[bytes]:
+    def append_arguments(self, publication: Publication, seen: int) -> list[bytes]:
         """Return the arguments of an append in the order that the script expects."""
         items, producer, retry = publication.items, publication.producer, publication.retry
         payload_bytes = sum(len(item.payload) for item in items if isinstance(item, Message))
         arguments: list[object] = [
-            self.record.epoch, int(syncs), seen,
+            self.record.epoch, seen,
             publication.timestamp_ms, len(items), payload_bytes, pack(items),
             *((producer.name, producer.run, producer.sequence) if producer else ("", 0, 0)),
             "" if retry is None else retry.digest.hex(),
@@ -117,8 +117,19 @@ class TopicLog:
         exempt = max((frame.offset for frame in frames if frame.exempt), default=dropped)
         return RestoredTopic(
             through, rows, horizon=dropped, exempt_through=max(exempt, dropped),
-            journal=frames, dropped_through=dropped,
+            journal=frames, dropped_through=dropped, former=await self._former(),
         )  # fmt: skip
+
+    async def _former(self) -> dict[str, int]:
+        """Return the epochs that the topic's epoch continues, with the last offset of both."""
+        text = await self.connection.execute("HGET", self.keys[0], "former")
+        former: dict[str, int] = {}
+        through = SEQUENCE_MAX
+        for each in reversed((text or b"").decode().split()):
+            epoch, _, last = each.partition(":")
+            through = min(through, int(last))  # what a later epoch lacks, this one lacks too
+            former[epoch] = through
+        return former
 
     async def head(self) -> int:
         """Return the last offset."""

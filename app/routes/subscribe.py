@@ -164,7 +164,7 @@ async def _topic_stream(
     decision = plan.granted(gateway.sessions.context, name, wanted, resume)
     if decision.subscription.command is Command.SOW and resume is not None:
         topic = gateway.driver.engine.topic(name)
-        if resume.epoch == topic.epoch and resume.offset <= topic.head:
+        if topic.place(resume).epoch == topic.epoch and resume.offset <= topic.head:
             return Response(status_code=204)  # a finished sow: the browser need not come back
     if gateway.stopping:
         return stopping_stream()

@@ -46,8 +46,7 @@ class Catalog(TopicRegistry):
     """Changes topics one at a time, each whole or not at all.
 
     `changing` is held during a change. Where gateways share the store, `catch_up` reads what others
-    have written, and a decision made without it is made again; `doubt` checks whether a topic has
-    gone back before a bookmark that a reader has seen.
+    have written, and a decision made without it is made again.
     """
 
     def __init__(
@@ -64,7 +63,6 @@ class Catalog(TopicRegistry):
         self.filling = derived_topics
         self.changing = asyncio.Lock()
         self.catch_up: Callable[[], Awaitable[None]] | None = None
-        self.doubt: Callable[[str, Bookmark], Awaitable[None]] | None = None
         self._found: set[str] = set()
 
     async def open(self) -> None:
@@ -144,9 +142,6 @@ class Catalog(TopicRegistry):
         """
         topic = self._driver.engine.topic(name)
         if seen.epoch not in self._found or seen.epoch != topic.epoch or seen.offset <= topic.head:
-            return
-        if self.doubt is not None:
-            await self.doubt(name, seen)
             return
         async with self.changing:
             entry = self.served(name)

@@ -14,6 +14,7 @@ from tidegate.app.topics.writer import Writer
 from tidegate.conflation.errors import TopicUnknown
 from tidegate.conflation.frame import RemovalReason
 from tidegate.conflation.outputs import RecordsExpired
+from tidegate.keys.text.bookmark import Bookmark
 
 SWEPT_AT_ONCE = 500
 RETRY_S = 1.0
@@ -73,9 +74,12 @@ class Expiry:
         A topic that was deleted, or created again, is left alone.
         """
         entry = self._catalog.served(expired.topic)
-        if entry is None or entry.record.epoch != expired.epoch:
+        if entry is None:
             return
-        sow = self._driver.engine.topic(expired.topic).sow
+        topic = self._driver.engine.topic(expired.topic)
+        if topic.place(Bookmark(expired.epoch, expired.through)).epoch != topic.epoch:
+            return
+        sow = topic.sow
         while sow is not None and self._catalog.served(expired.topic) is entry:
             # Some at a time: records that are published meanwhile are no longer the oldest.
             records = sow.board.oldest_through(expired.through, SWEPT_AT_ONCE)

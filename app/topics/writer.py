@@ -19,6 +19,7 @@ from tidegate.conflation.boards.board import THE_RECORD
 from tidegate.conflation.errors import TopicUnknown
 from tidegate.conflation.frame import Frame, RemovalReason
 from tidegate.conflation.topics.feed import Feed
+from tidegate.keys.text.bookmark import Bookmark
 
 Answer = TypeVar("Answer")
 
@@ -121,7 +122,7 @@ class AppendWaiters:
             return
         if waiter.epoch in self._deleted:
             waiter.arrived.set_exception(TopicUnknown("the topic was deleted"))
-        elif found.epoch != waiter.epoch:
+        elif found.place(Bookmark(waiter.epoch, waiter.offset)).epoch != found.epoch:
             detail = "The topic began again meanwhile; what was sent may be missing."
             waiter.arrived.set_exception(_unknown(detail))
         elif found.head >= waiter.offset:

@@ -18,20 +18,16 @@ class Cohort:
     Attributes:
         lane: the lane of all members.
         progress: the progress of all members.
-        topic: the topic's name.
-        epoch: the topic's epoch; a new epoch ends the cohort.
         kind: the gateway's kind of stream; a cohort has streams of one kind.
         members: the members by session; each session has one subscription.
         ready: True once the gateway was sent `CohortReady`, until a take finds nothing.
     """
 
-    __slots__ = ("epoch", "kind", "lane", "members", "progress", "ready", "topic")
+    __slots__ = ("kind", "lane", "members", "progress", "ready")
 
-    def __init__(self, member: Member, lane: Lane, epoch: str, kind: Hashable) -> None:
+    def __init__(self, member: Member, lane: Lane, kind: Hashable) -> None:
         self.lane = lane
         self.progress = member.progress
-        self.topic = member.subscription.topic
-        self.epoch = epoch
         self.kind = kind
         self.members: dict[str, Member] = {}
         self.ready = False

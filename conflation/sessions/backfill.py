@@ -32,7 +32,8 @@ def resume_mode(topic: Topic, lane_id: LaneId, bookmark: Bookmark, *, too_long: 
 
     Changes cost the keys that changed, a replay the messages, a snapshot all records.
     """
-    if bookmark.epoch != topic.epoch or bookmark.offset > topic.head or _needs_whole(lane_id):
+    is_ours = topic.place(bookmark).epoch == topic.epoch
+    if not is_ours or bookmark.offset > topic.head or _needs_whole(lane_id):
         return ResumeMode.SNAPSHOT
     by_record = _board_reaches(topic, bookmark)
     if lane_id.interval_ns and by_record and _is_newest_of_records(topic, lane_id):
@@ -217,7 +218,8 @@ def _continued(
 ) -> RowCursor:
     """Return how a bookmark is continued with these rows, and how much was missed since."""
     topic = subscriber.topic
-    gap = topic.head - bookmark.offset if bookmark.epoch == topic.epoch else None
+    is_ours = topic.place(bookmark).epoch == topic.epoch
+    gap = topic.head - bookmark.offset if is_ours else None
     gap_ms = None if gap is None else topic.recorded_ms_since(bookmark.offset)
     # A bookmark of the future, from a store that has lost its end, says nothing of what is missed.
     gap = gap if gap is None or gap >= 0 else None

@@ -210,7 +210,8 @@ class LaneAssignment:
         if subscriber is None or subscriber.backfill is None or subscriber.history is None:
             return
         # The gateway may be late: the topic may have been restarted, or the piece supplied before.
-        if (wanted.epoch, wanted.after) != (subscriber.topic.epoch, subscriber.history.after):
+        place = subscriber.topic.place(Bookmark(wanted.epoch, wanted.after))
+        if place != Bookmark(subscriber.topic.epoch, subscriber.history.after):
             return
         subscriber.member.note(subscriber.backfill.rows)
         supply(subscriber, piece, self.openings.records_max)

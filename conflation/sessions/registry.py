@@ -241,7 +241,7 @@ class SessionRegistry:
         cohorts = self._cohorts.setdefault(lane, {})
         cohort = cohorts.get(kind)
         if cohort is None:
-            cohort = cohorts[kind] = Cohort(member, lane, subscriber.topic.epoch, kind)
+            cohort = cohorts[kind] = Cohort(member, lane, kind)
         elif not cohort.admits(member):
             return None
         cohort.enter(member)
@@ -298,8 +298,9 @@ class SessionRegistry:
                 self.part(session)
                 session.only_subscriber.divide(batch)
             return None
+        topic = self.seen(next(iter(cohort.members))).only_subscriber.topic
         # No name: only sessions of several subscriptions write one.
-        return Rows("", cohort.topic, cohort.epoch, "publish", batch)
+        return Rows("", topic.name, topic.epoch, "publish", batch)
 
     def _wake_all(self, cohort: Cohort) -> None:
         """Announce that a cohort has something to take, once until a take finds nothing."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -53,7 +53,10 @@ class Archived:
 
 
 class Topic:
-    """A named stream of messages in one epoch, numbered from 1 without holes."""
+    """A named stream of messages in one epoch, numbered from 1 without holes.
+
+    An epoch may continue others: up to an offset each, the messages of both are the same.
+    """
 
     def __init__(
         self, name: str, definition: Definition, epoch: str, discard: Discard | None = None
@@ -64,6 +67,7 @@ class Topic:
         self.epoch = epoch
         self.head = 0
         self._bookmark = Bookmark(epoch, 0)
+        self._former: Mapping[str, int] = {}
         self.journal = Log()
         self.feeds: dict[FeedId, Feed] = {}
         self.expiry = Expiry()
@@ -91,6 +95,18 @@ class Topic:
         topic.bytes_in = self.bytes_in
         return topic
 
+    def go_on_in(self, epoch: str, former: Mapping[str, int]) -> bool:
+        """Go on in an epoch that continues this one; return False if it lacks what is here.
+
+        `former`: the epochs that it continues, each with the last offset that both have.
+        """
+        if self.head > former.get(self.epoch, -1):
+            return False
+        self.epoch, self._former = epoch, former
+        self._bookmark = Bookmark(epoch, self.head)
+        self.archived = None  # it is found by the epoch
+        return True
+
     def redefine(self, definition: Definition) -> None:
         """Give the topic another definition with the same key."""
         assert self.definition.key_spec == definition.key_spec, "a topic's key is for life"
@@ -105,7 +121,7 @@ class Topic:
         `now_ms` is wall time, as frames have it.
         """
         assert not self.head, "only a new topic takes over what was kept"
-        self.head = kept.head
+        self.head, self._former = kept.head, kept.former
         self.journal.dropped_through = kept.dropped_through
         self.journal.extend(kept.journal)
         self.journal.keep(self.definition.history)
@@ -326,6 +342,15 @@ class Topic:
             self._bookmark = Bookmark(self.epoch, offset)
         return self._bookmark
 
+    def place(self, bookmark: Bookmark) -> Bookmark:
+        """Return a bookmark of an epoch that this one continues as one of this epoch.
+
+        Any other bookmark, or one beyond what both epochs have, is returned as it is.
+        """
+        if bookmark.offset > self._former.get(bookmark.epoch, -1):
+            return bookmark
+        return Bookmark(self.epoch, bookmark.offset)
+
     def since(self, bookmark: Bookmark | None, messages_max: int) -> list[Frame]:
         """Return the journal after a bookmark (None: from its beginning), oldest first.
 
@@ -346,14 +371,12 @@ class Topic:
 
     def journal_reaches(self, bookmark: Bookmark) -> bool:
         """Return whether everything after a bookmark is still in the journal."""
-        return (
-            bookmark.epoch == self.epoch
-            and self.journal.dropped_through <= bookmark.offset <= self.head
-        )
+        is_ours = self.place(bookmark).epoch == self.epoch
+        return is_ours and self.journal.dropped_through <= bookmark.offset <= self.head
 
     def why_unreachable(self, bookmark: Bookmark) -> BookmarkExpired:
         """Return why a bookmark is no place to continue from."""
-        if bookmark.epoch != self.epoch:
+        if self.place(bookmark).epoch != self.epoch:
             return BookmarkExpired("the bookmark is of another epoch of the topic, or of none")
         if bookmark.offset > self.head:
             return BookmarkExpired("the bookmark is ahead of the topic")
@@ -371,7 +394,7 @@ class Topic:
 
     def reaches(self, bookmark: Bookmark) -> bool:
         """Return whether everything after a bookmark is in the journal or an archive."""
-        is_ours = bookmark.epoch == self.epoch
+        is_ours = self.place(bookmark).epoch == self.epoch
         return is_ours and self.beginning <= bookmark.offset <= self.head
 
     def is_in_archive(self, timestamp_ms: int) -> bool:

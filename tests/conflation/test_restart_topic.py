@@ -11,18 +11,21 @@ import pytest
 
 from tests.support.manual_driver import ManualDriver, make_frames
 from tests.support.rules import rule
-from tidegate.conflation.errors import TopicUnknown
+from tidegate.conflation.errors import BookmarkExpired, TopicUnknown
 from tidegate.conflation.frame import RestoredTopic
 from tidegate.conflation.outputs import RecordsExpired
+from tidegate.keys.text.bookmark import Bookmark
 
 pytestmark = rule("cluster-2")
 
 
-def renew(driver: ManualDriver, records: str = "", *, epoch: str = "e2", first: int = 1) -> None:
+def renew(
+    driver: ManualDriver, records: str = "", *, epoch: str = "e2", first: int = 1, **former: int
+) -> None:
     """The topic goes on with these records, the newest of each key."""
     frames = make_frames(records, first)
     head = frames[-1].offset if frames else 0
-    kept = RestoredTopic(head, frames, journal=frames, dropped_through=first - 1)
+    kept = RestoredTopic(head, frames, journal=frames, dropped_through=first - 1, former=former)
     driver.engine.restart_topic("px", epoch, kept, driver.now, 0)
 
 
@@ -124,6 +127,46 @@ def test_bookmarks_of_the_old_epoch_get_a_snapshot() -> None:
     assert driver.received()[0] == "resumed by snapshot, gap None"
     driver.subscribe("conflation=1s", resume="e2-1")
     assert driver.received() == ["resumed by changes, gap 1", "b1"]
+
+
+@pytest.mark.parametrize("options", ["conflation=none", "conflation=1s", "conflation=1s,oof"])
+def test_an_epoch_that_continues_another_changes_nothing_but_its_name(options: str) -> None:
+    driver = ManualDriver()
+    driver.topic(expiration="10s")
+    driver.publish("a1")
+    driver.subscribe(options)
+    driver.received()
+    driver.publish("a2 b1")  # held, or queued
+    renew(driver, "a2 b1", first=2, e1=3)
+    driver.publish("a3")
+    driver.wait("1s")
+    assert " ".join(driver.received()) == ("a2 b1 a3" if "none" in options else "b1 a3")
+    assert driver.engine.topic("px").epoch == "e2"
+    assert str(driver.engine.topic("px").bookmark(4)) == "e2-4"
+    driver.wait("10s")
+    expired = [event for event in driver.announcements() if isinstance(event, RecordsExpired)]
+    assert {event.epoch for event in expired} == {"e2"}
+
+
+def test_bookmarks_of_a_continued_epoch_are_continued_up_to_what_both_have() -> None:
+    driver = ManualDriver()
+    driver.topic()
+    driver.publish("a1 b1 c1")
+    renew(driver, "a1 b1", e0=1, e1=2)  # the topic had more, so it begins again
+    driver.publish("d1")
+    for resume, said in (
+        ("e0-1", "resumed by changes, gap 2"),
+        ("e0-2", "resumed by snapshot, gap None"),
+        ("e1-2", "resumed by changes, gap 1"),
+        ("e1-3", "resumed by snapshot, gap None"),
+        ("e2-2", "resumed by changes, gap 1"),
+    ):
+        driver.subscribe("conflation=1s", resume=resume)
+        assert driver.received()[0] == said, resume
+    topic = driver.engine.topic("px")
+    assert [frame.offset for frame in topic.since(Bookmark("e1", 1), 10)] == [2, 3]
+    with pytest.raises(BookmarkExpired, match="another epoch"):
+        topic.since(Bookmark("e1", 3), 10)
 
 
 def test_a_hole_in_what_arrived_is_filled_in_the_same_epoch() -> None:

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.buses import BusServer
 from tests.support.commands import Ended, address_of, call, serving_here, start
 from tests.support.deadlines import HANGS_S
 from tests.support.rules import rule
@@ -208,20 +207,4 @@ def test_what_cannot_be_restored_is_one_line(tmp_path: Path) -> None:
         (78, backup, text / "inside"),
     ):
         ended = call("restore", str(source), "--data", str(folder))
-        assert (ended.code, len(ended.err.splitlines())) == (code, 1), ended.err
-
-
-@rule("cluster-5")
-@pytest.mark.redis
-def test_a_redis_that_was_put_back_is_said_so(redis_bus: BusServer) -> None:
-    ended = call("restore", "--redis", redis_bus.url)
-    assert (ended.code, ended.err) == (0, "")
-    assert "another epoch" in ended.out
-    for code, words in (
-        (1, ("--redis", "unix:///nowhere/at/all.sock")),
-        (78, ("--redis", "nowhere")),
-        (2, ()),
-        (2, ("backup.db", "--redis", redis_bus.url)),
-    ):
-        ended = call("restore", *words)
         assert (ended.code, len(ended.err.splitlines())) == (code, 1), ended.err

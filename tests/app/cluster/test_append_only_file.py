@@ -16,6 +16,7 @@ from tidegate.app.cluster.connection import BusConnection
 from tidegate.app.cluster.definitions import Definitions
 from tidegate.app.cluster.persistence import LogState, wait_until_written
 from tidegate.app.cluster.redis_store import RedisStore
+from tidegate.app.cluster.scripts import LIFE
 from tidegate.app.definitions.mergers import Mergers
 from tidegate.app.definitions.topic import TopicDefinition
 from tidegate.app.http.problems import Problem
@@ -27,6 +28,7 @@ pytestmark = rule("publish-2")
 
 
 SYNC_S = 1.5
+LIVES = "a life of Redis"[:16]
 
 
 def store_on(connection: BusConnection) -> RedisStore:
@@ -77,47 +79,55 @@ async def test_what_was_acknowledged_on_a_slow_disk_survives_the_death_of_redis(
 async def test_nobody_waits_where_nothing_waits(redis_bus: BusServer) -> None:
     connection = BusConnection(redis_bus.url, "written-test")
     await connection.execute("SET", connection.shared_key("x"), "1")
-    await wait_until_written(connection)
+    life = await connection.run_script(LIFE, [], [])
+    await wait_until_written(connection, life.decode())
     await connection.aclose()
 
 
 @pytest.mark.parametrize(
     ("now", "is_written"),
     [
-        (LogState(100, 50), False),
-        (LogState(149, 60), False),
-        (LogState(150, 60), True),
-        (LogState(40, 60), False),
-        (LogState(40, 0), True),
+        (LogState(LIVES, 100, 50), False),
+        (LogState(LIVES, 149, 60), False),
+        (LogState(LIVES, 150, 60), True),
+        (LogState(LIVES, 40, 60), False),
+        (LogState(LIVES, 40, 0), True),
     ],
 )
 def test_what_waited_is_written_once_the_file_has_grown_by_it(
     now: LogState, *, is_written: bool
 ) -> None:
-    assert now.has_written(LogState(100, 50)) is is_written
+    assert now.has_written(LogState(LIVES, 100, 50)) is is_written
 
 
 class ReportingBus(BusConnection):
     """A bus that reports given states of its file, the last of them for ever."""
 
-    def __init__(self, *states: tuple[int, int]) -> None:
+    def __init__(self, *states: tuple[int, int], run_id: str = LIVES) -> None:
         super().__init__("unix:///nowhere/bus.sock")
         self.states = list(states)
+        self.run_id = run_id
 
-    async def execute(self, *arguments: object) -> dict[str, int]:
-        assert arguments == ("INFO", "persistence")
+    async def execute(self, *arguments: object) -> dict[str, object]:
+        assert arguments == ("INFO",)
         size, waiting = self.states.pop(0) if len(self.states) > 1 else self.states[0]
-        return {"aof_current_size": size, "aof_buffer_length": waiting}
+        return {"run_id": self.run_id, "aof_current_size": size, "aof_buffer_length": waiting}
 
 
 async def test_a_file_that_is_rewritten_counts_anew() -> None:
     shown = ReportingBus((1_000, 50), (200, 70), (260, 30), (270, 20))
-    await wait_until_written(shown)
+    await wait_until_written(shown, LIVES)
     assert shown.states == [(270, 20)]
 
 
 async def test_a_bus_that_does_not_write_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "WRITE_S_MAX", 0.05)
     with pytest.raises(Problem, match="bus-unavailable"):
-        await wait_until_written(ReportingBus((100, 50)))
-    assert LogState.parse({}) == LogState(0, 0)
+        await wait_until_written(ReportingBus((100, 50)), LIVES)
+    assert LogState.parse({}) == LogState("", 0, 0)
+
+
+@rule("cluster-4")
+async def test_a_file_of_another_life_says_nothing_of_what_was_to_be_written() -> None:
+    with pytest.raises(Problem, match="may be missing"):
+        await wait_until_written(ReportingBus((100, 0), run_id="another"), LIVES)

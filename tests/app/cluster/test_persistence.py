@@ -17,7 +17,6 @@ from tidegate.app.cluster.persistence import (
     persistence_fault,
     read_settings,
     rejection_reason,
-    syncs_every_write,
 )
 from tidegate.app.stores.store import StoreUnusable
 
@@ -51,11 +50,9 @@ async def test_servers_are_asked(kind: str) -> None:
         await check_server(connection)
         settings = await read_settings(connection)
         assert persistence_fault(settings, survives_power=True) == ""
-        assert syncs_every_write(settings)
         await connection.execute("CONFIG SET", "appendonly", "no")
         settings = await read_settings(connection)
         assert "appendonly yes" in persistence_fault(settings, survives_power=False)
-        assert not syncs_every_write(settings)
         await connection.aclose()
 
 

@@ -250,7 +250,7 @@ async def test_what_went_with_its_stream_is_published_when_it_is_sent_again(
 
 @pytest.mark.system
 @pytest.mark.parametrize("fsync", ["everysec", "always"])
-async def test_another_life_of_the_server_is_written_upon_only_if_it_syncs(fsync: str) -> None:
+async def test_another_life_of_the_server_takes_nothing_in_the_epoch_before(fsync: str) -> None:
     with bus_server("redis", "--appendfsync", fsync) as server:
         shared = Shared(server)
         store = await shared.store()
@@ -262,13 +262,29 @@ async def test_another_life_of_the_server_is_written_upon_only_if_it_syncs(fsync
             await store.append("t", Publication([Message(b"2")], 0))  # of a broken connection
         for connection in shared.connections:
             await connection.writer.connection_pool.disconnect()
-        if fsync == "always":
-            assert (await store.append("t", Publication([Message(b"2")], 0))).first == 2
-        else:
-            with pytest.raises(Problem, match="being checked"):
-                await store.append("t", Publication([Message(b"2")], 0))
-            assert await store.confirm_epoch("t", seen=1) != "e1"
+        for read in (store.append("t", Publication([Message(b"2")], 0)), store.shared_head("t")):
+            with pytest.raises(EpochMoved):
+                await read
+        epoch = await store.confirm_epoch("t", seen=1)
+        assert epoch != "e1"
+        assert await store.confirm_epoch("t", seen=1) == epoch  # as another gateway is told
+        with pytest.raises(DefinitionsMoved):  # of the life before, until they are read again
+            await store.put_epoch(TopicRecord("t", TopicDefinition(), epoch))
+        await store.reopen()
+        await store.put_epoch(TopicRecord("t", TopicDefinition(), epoch))
+        store.set_record("t", TopicRecord("t", TopicDefinition(), epoch))
+        assert (await store.append("t", Publication([Message(b"2")], 0))).first == 2
+        assert (await store.load("t")).former == {"e1": 1}
         await store.aclose()
+
+
+async def test_an_epoch_continues_no_more_than_each_epoch_after_it(shared: Shared) -> None:
+    store = await shared.store()
+    await store.put_topic(TopicRecord("t", TopicDefinition(), "e4"))
+    state = store.log("t").keys[0]
+    await shared.connections[-1].writer.hset(state, "former", "e1:56 e2:40 e3:-1 e5:70 e6:90")
+    former = (await store.load("t")).former
+    assert former == {"e1": -1, "e2": -1, "e3": -1, "e5": 70, "e6": 90}
 
 
 async def test_while_the_bus_is_out_nobody_is_kept_waiting(shared: Shared) -> None:

@@ -10,7 +10,7 @@ from tests.support.place import Place
 from tidegate.app.http.problems import Problem
 from tidegate.app.topics.writer import AppendWaiters
 from tidegate.conflation.errors import TopicUnknown
-from tidegate.conflation.frame import RestoredTopic
+from tidegate.conflation.frame import Frame, RestoredTopic
 
 
 async def test_who_waits_goes_on_when_the_engine_is_there() -> None:
@@ -42,6 +42,27 @@ async def test_a_topic_that_began_again_leaves_it_unknown() -> None:
     arrivals.notify("t")
     with pytest.raises(Problem, match="bus-unavailable"):
         await waiting
+
+
+@pytest.mark.parametrize(("through", "is_there"), [(0, False), (1, True)])
+async def test_what_was_stored_is_there_if_the_next_epoch_continues_it(
+    through: int, *, is_there: bool
+) -> None:
+    place = Place()
+    entry, _ = await place.put("t")
+    arrivals = AppendWaiters(place.driver)
+    epoch = entry.record.epoch
+    waiting = asyncio.create_task(arrivals.wait_reached("t", epoch, 1))
+    await asyncio.sleep(0)
+    kept = RestoredTopic(former={epoch: through})
+    place.driver.engine.restart_topic("t", "e2", kept, place.driver.now(), 0)
+    await place.driver.publish("t", [Frame(1, b"1", "")])
+    arrivals.notify("t")
+    if is_there:
+        await waiting
+    else:
+        with pytest.raises(Problem, match="bus-unavailable"):
+            await waiting
 
 
 async def test_a_topic_that_was_deleted_is_unknown() -> None:
