@@ -90,7 +90,7 @@ class Scripted(Cohort):
     """A cohort that takes what a test says."""
 
     def __init__(self, member: Member, lane: Lane, rows: list[Rows]) -> None:
-        super().__init__(member, lane, "e1", "kind")
+        super().__init__(member, lane, "kind")
         self.rows = rows
 
     @property
