@@ -230,7 +230,7 @@ STEPS = st.lists(
 
 
 @rule("cluster-1")
-@examples(60, nightly=2_000)
+@examples(60)
 @given(STEPS)
 def test_whoever_comes_back_holds_what_the_board_holds(steps: list[tuple[str, str]]) -> None:
     """Rule cluster-1, from every position that the board answers for."""

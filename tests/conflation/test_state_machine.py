@@ -27,9 +27,6 @@ from tests.conflation.machines.movers import MoveMachine
 from tests.conflation.machines.policies import PolicyMachine
 from tests.support.profiles import examples
 
-SEARCHED_FOR_EACH = 20
-"""How many examples the nightly run draws for each one of the unit tier."""
-
 
 @dataclass(frozen=True)
 class Configuration:
@@ -85,8 +82,7 @@ def test_fixed_examples(configuration: Configuration) -> None:
 @pytest.mark.nightly
 @each_configuration
 def test_search(configuration: Configuration) -> None:
-    count = configuration.examples
-    search = examples(count, nightly=count * SEARCHED_FOR_EACH, steps=configuration.calls)
+    search = examples(configuration.examples, steps=configuration.calls)
     run_state_machine_as_test(configuration.machine, settings=search)
 
 

@@ -97,7 +97,7 @@ def search(
     known = {"topic": TOPIC, "session": SESSIONS[address], "sub": "s1", "record_key": '["a"]'}
 
     @settings(
-        examples(cases, nightly=cases),
+        examples(cases),
         phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
         database=None,

@@ -134,7 +134,7 @@ SCALARS = st.one_of(
 
 
 @rule("key-1", "key-2")
-@examples(120, nightly=100_000)
+@examples(120)
 @given(SCALARS, SCALARS)
 def test_two_spellings_are_one_key_exactly_if_they_mean_the_same(one: str, two: str) -> None:
     first, second = canonical(one), canonical(two)
@@ -144,7 +144,7 @@ def test_two_spellings_are_one_key_exactly_if_they_mean_the_same(one: str, two: 
         assert (first == second) == (meaning(one) == meaning(two))
 
 
-@examples(100, nightly=50_000)
+@examples(100)
 @given(SCALARS)
 def test_a_canonical_spelling_is_json_and_its_own(text: str) -> None:
     found = canonical(text)

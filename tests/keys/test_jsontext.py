@@ -200,7 +200,7 @@ JSON = st.recursive(
 )
 
 
-@examples(80, nightly=200_000)
+@examples(80)
 @given(JSON, st.booleans(), st.lists(st.tuples(st.integers(0, 60), st.one_of(WRONG, STRANGE))))
 def test_we_take_exactly_what_the_oracle_takes(
     value: object, ascii_only: bool, wounds: list[tuple[int, bytes]]
@@ -211,7 +211,7 @@ def test_we_take_exactly_what_the_oracle_takes(
     assert taken(text) == strict(text)
 
 
-@examples(60, nightly=100_000)
+@examples(60)
 @given(st.text(alphabet='[]{}",:\\u0d8ef1-+.truefalsn \n', max_size=12))
 def test_short_texts_of_json_letters(text: str) -> None:
     assert taken(text.encode()) == strict(text.encode())
@@ -230,7 +230,7 @@ def test_one_line_changes_only_the_space_between_tokens(text: bytes, expected: b
     assert one_line(text) == expected
 
 
-@examples(40, nightly=10_000)
+@examples(40)
 @given(JSON, st.sampled_from([None, 1]))
 def test_one_line_is_one_line_of_the_same_value(value: object, indent: int | None) -> None:
     text = json.dumps(value, indent=indent).encode()
@@ -297,7 +297,7 @@ def test_the_same_value_in_other_words(one: bytes, other: bytes, equal: bool) ->
 
 @rule("delta-5")
 @given(values)
-@examples(30, nightly=2_000)
+@examples(30)
 def test_white_space_order_and_escapes_say_nothing(value: Any) -> None:
     plain = json.dumps(value, ensure_ascii=False).encode()
     other = json.dumps(value, indent=1, sort_keys=True).encode()

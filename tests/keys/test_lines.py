@@ -109,7 +109,7 @@ GOOD = [
 ]
 
 
-@examples(120, nightly=50_000)
+@examples(120)
 @given(
     st.sampled_from(SPECS),
     st.lists(st.sampled_from([*GOOD, *SCRAPS, *GOOD]), max_size=12),

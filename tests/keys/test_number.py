@@ -54,7 +54,7 @@ def test_a_number_has_one_spelling(text: bytes, spelling: str) -> None:
 
 
 @given(decimals, decimals)
-@examples(50, nightly=5_000)
+@examples(50)
 def test_numbers_share_a_spelling_exactly_where_they_are_equal(one: bytes, other: bytes) -> None:
     equal = Decimal(one.decode()) == Decimal(other.decode())
     assert (canonical_number(one) == canonical_number(other)) == equal

@@ -16,10 +16,14 @@ SEED = int(os.environ.get("TIDEGATE_TEST_SEED", "0"))
 NIGHTLY = os.environ.get("TIDEGATE_HYPOTHESIS_PROFILE", "default") == "nightly"
 
 
-def examples(default: int, *, nightly: int, steps: int | None = None) -> settings:
+SEARCHED_FOR_EACH = 10
+"""How many examples the nightly run draws for each one of the default tier; seeds add up."""
+
+
+def examples(count: int, *, steps: int | None = None) -> settings:
     """Settings for one test: how many examples, and of how many steps for a state machine."""
     return settings(
-        max_examples=nightly if NIGHTLY else default,
+        max_examples=count * SEARCHED_FOR_EACH if NIGHTLY else count,
         stateful_step_count=steps or 50,
         deadline=None,
         print_blob=True,

@@ -258,7 +258,7 @@ class BoardMachine(RuleBasedStateMachine):
 
 
 TestBoardMachine = BoardMachine.TestCase
-TestBoardMachine.settings = examples(25, nightly=1_000, steps=30)
+TestBoardMachine.settings = examples(25, steps=30)
 
 
 @pytest.mark.rule("board-2")

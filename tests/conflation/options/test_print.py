@@ -74,7 +74,7 @@ def option_texts(draw: st.DrawFn) -> str:
     return ",".join([*parts, *draw(st.lists(st.sampled_from(flags), max_size=2, unique=True))])
 
 
-@examples(200, nightly=10_000)
+@examples(200)
 @given(
     st.sampled_from(TOPICS),
     option_texts(),
@@ -173,7 +173,7 @@ def test_options_are_spelled_in_one_way(text: str, expected: str) -> None:
     assert Options.parse(text).text() == expected
 
 
-@examples(150, nightly=10_000)
+@examples(150)
 @given(option_texts())
 def test_what_is_spelled_says_the_same(text: str) -> None:
     try:
@@ -183,7 +183,7 @@ def test_what_is_spelled_says_the_same(text: str) -> None:
     assert Options.parse(options.text()) == options
 
 
-@examples(60, nightly=3_000)
+@examples(60)
 @given(option_texts(), option_texts(), st.sampled_from(["", "replace", "resume"]))
 def test_so_do_options_laid_over_others(text: str, later: str, act: str) -> None:
     try:

@@ -178,7 +178,7 @@ def conflation(pace: Pace, wanted: str, rules: str, *, oof: bool) -> tuple[Confl
 @pytest.mark.parametrize("rules", ["", REDUCERS, MERGER])
 @pytest.mark.parametrize("wanted", ["", WANTED])
 @pytest.mark.parametrize("pace", Pace)
-@examples(8, nightly=1_000)
+@examples(8)
 @given(steps, cuts)
 @example([("a", 5, 0), ("a", None, 0), ("a", 5, 0)], [])  # declined after a removal
 @example([("a", 9, 0), ("a", None, 1), ("a", 8, 60), ("a", None, 60), ("a", None, 60)], [])

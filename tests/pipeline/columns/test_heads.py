@@ -43,7 +43,7 @@ headed = st.builds(
 
 
 @pytest.mark.parametrize("strict", [False, True])
-@examples(80, nightly=5_000)
+@examples(80)
 @given(
     st.lists(st.one_of(st.sampled_from(HEADED[:5]), headed.map(str.encode)), max_size=4),
     st.sampled_from([b"\n", b""]),
@@ -70,7 +70,7 @@ evens = st.builds('{{"k":"x",{}"n":1,"t":{},{},{}}}\n'.format, st.sampled_from([
                   st.sampled_from("12"), flat, flat)  # fmt: skip
 
 
-@examples(80, nightly=5_000)
+@examples(80)
 @given(st.lists(evens.map(str.encode), max_size=4))
 def test_members_are_found_beside_heads(written: list[bytes]) -> None:
     plain = [b'{"k":"x","n":1,"t":%d,"v":3,"u":4}\n' % n for n in range(40)]
@@ -88,7 +88,7 @@ times = st.sampled_from(
 )
 
 
-@examples(80, nightly=5_000)
+@examples(80)
 @given(st.lists(times, min_size=1, max_size=3))
 def test_a_time_that_is_found_is_that_which_is_decoded(written: list[str]) -> None:
     lines = [b'{"k":"x","n":1,"t":%b,"v":1}\n' % time.encode() for time in written * 30]

@@ -169,7 +169,7 @@ def saved_between(
 @pytest.mark.parametrize("oof", [False, True])
 @pytest.mark.parametrize("rules", ["", REDUCERS, MERGER])
 @pytest.mark.parametrize("pace", Pace)
-@examples(8, nightly=1_000)
+@examples(8)
 @given(steps, cuts, st.sampled_from([0, 20, 75, 1_000]))
 @example([("a", 5, 0), ("a", None, 0), ("a", 5, 0)], [], 0)  # declined after a removal
 @example([("a", 9, 0), ("b", 5, 60), ("a", 7, -30), ("a", None, 0), ("a", 8, -60)], [2, 3], 75)
@@ -194,7 +194,7 @@ def test_event_time_is_the_engine_on_messages_put_in_order(
 @pytest.mark.parametrize("oof", [False, True])
 @pytest.mark.parametrize("rules", ["", REDUCERS, MERGER])
 @pytest.mark.parametrize("pace", Pace)
-@examples(8, nightly=1_000)
+@examples(8)
 @given(steps, cuts, st.lists(st.sampled_from([0, 1, 15, 39, 40, 42, 90]), min_size=6, max_size=6))
 @example([("a", 5, 0), ("a", None, 0), ("a", 5, 0)], [], [0] * 6)  # declined after a removal
 @example([("a", 6, 0), ("a", 7, 0)], [1], [0, 42, 0, 0, 0, 0])  # declined, and due with the first

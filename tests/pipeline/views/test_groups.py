@@ -73,7 +73,7 @@ def applied(records: dict[str, bytes], messages: Sequence[Message]) -> None:
 @rule("view-9", "view-10")
 @pytest.mark.parametrize("wanted", ["", "/v > 0 OR /v IS NULL"])
 @pytest.mark.parametrize("shards", [1, 3])
-@examples(8, nightly=3_000)
+@examples(8)
 @given(histories)
 def test_a_view_is_what_its_records_come_to(
     wanted: str, shards: int, history: list[list[Message]]
@@ -94,7 +94,7 @@ def test_a_view_is_what_its_records_come_to(
 
 @rule("view-2", "view-9")
 @pytest.mark.parametrize("wanted", ["", "/v > 0"])
-@examples(8, nightly=2_000)
+@examples(8)
 @given(histories)
 @example([[Message('["a"]', said("a", '"X"', "1"))], [Message('["a"]', None)]])
 def test_the_engine_sends_the_same_rows(wanted: str, history: list[list[Message]]) -> None:

@@ -100,7 +100,7 @@ def text(link: object) -> str | None:
 
 @rule("view-12", "view-13")
 @pytest.mark.parametrize("shards", [1, 3])
-@examples(8, nightly=3_000)
+@examples(8)
 @given(histories)
 def test_a_joined_record_is_the_left_one_with_the_newest_of_the_right(
     shards: int, history: list[list[Message]]
@@ -118,7 +118,7 @@ def test_a_joined_record_is_the_left_one_with_the_newest_of_the_right(
 
 @rule("view-13")
 @pytest.mark.parametrize("shards", [1, 3])
-@examples(8, nightly=3_000)
+@examples(8)
 @given(histories)
 @example([[order("a", "A", 1), quote("q", "A", 5)], [Message('["q"]', None, Side.RIGHT)]])
 def test_groups_of_a_join_are_over_all_pairs(shards: int, history: list[list[Message]]) -> None:
