@@ -107,7 +107,7 @@ def measure(options: argparse.Namespace, root: Path, checkout: Path) -> int:
 
         until = begun + options.seconds
         imported = []
-        for some in _slices(drawn, 100):
+        for some in _slices(drawn, 50):
             if time.monotonic() < until:
                 imported += running.run_within_functions(task, some, report)
         for some in _slices(imported, 2 * options.workers):
@@ -119,6 +119,9 @@ def measure(options: argparse.Namespace, root: Path, checkout: Path) -> int:
     if options.write:
         score.write(checkout, text)
     print(Counter(outcome.state for outcome in outcomes), f"{time.monotonic() - begun:.0f} s")
+    if score.share_killed(root, outcomes, struck) < score.LEAST:
+        print(f"Tests have to kill {score.LEAST:.0%} of the mutants: write tests for survivors.")
+        return 1
     return 0
 
 

@@ -9,6 +9,8 @@ from tests.mutation.running import Outcome
 
 EQUIVALENT = Path(__file__).with_name("equivalent.txt")
 SCORE = "tests/mutation/score.md"
+LEAST = 0.85
+"""The least share of mutants that tests have to kill."""
 
 
 def read_struck() -> dict[tuple[str, str, str], str]:
@@ -31,6 +33,16 @@ def key_of(root: Path, outcome: Outcome) -> tuple[str, str, str]:
     return mutant.path, mutant.operator, line.strip()
 
 
+def share_killed(
+    root: Path, outcomes: list[Outcome], struck: dict[tuple[str, str, str], str]
+) -> float:
+    """Return the share of mutants that are not equivalent for which a test failed."""
+    survived = [outcome for outcome in outcomes if outcome.state == "survived"]
+    equivalent = sum(key_of(root, outcome) in struck for outcome in survived)
+    counted = len(outcomes) - equivalent
+    return (len(outcomes) - len(survived)) / counted if counted else 1.0
+
+
 def summary(
     root: Path,
     checkout: Path,
@@ -46,14 +58,14 @@ def summary(
     equivalent = [outcome for outcome in survived if key_of(root, outcome) in struck]
     alive = [outcome for outcome in survived if outcome not in equivalent]
     counted = len(outcomes) - len(equivalent)
-    killed = counted - len(alive)
+    share = share_killed(root, outcomes, struck)
     lines = [
         "# Mutants of keys/ and conflation/",
         "",
         f"`python -m tests.mutation {arguments} --write`",
         f"wrote this at commit {commit}.",
         "",
-        f"Tests killed {killed} of {counted} mutants, {killed / max(1, counted):.1%}.",
+        f"Tests killed {counted - len(alive)} of {counted} mutants, {share:.1%}.",
         f"{len(equivalent)} others change nothing, for the reasons in equivalent.txt.",
         "",
         f"## Survivors: {len(alive)}",
