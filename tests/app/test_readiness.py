@@ -109,6 +109,9 @@ async def test_a_bus_that_refuses_writes_is_not_ready_until_it_takes_them() -> N
             await until_it_says(gateway, "the bus takes no writes: it is a replica.")
             await ask("REPLICAOF", "NO", "ONE")
             await until_ready(gateway)
+            async with asyncio.timeout(LOOPS_S):
+                while await publishes(gateway, 1) != 200:  # the server has begun another life
+                    await asyncio.sleep(0.02)
 
             (server.folder / "dump.rdb" / "in-the-way").mkdir(parents=True)
             await ask("CONFIG SET", "save", "3600 1")
