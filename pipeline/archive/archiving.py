@@ -121,7 +121,7 @@ class Archiving:
         start = START if edge.position is None else join_bookmark(epoch, edge.position)
         source = TopicSource(job.topic, start, ROWS_PER_BATCH)
         writer = (
-            journal_rows(spark, source, job.gateway)
+            journal_rows(spark, source, job.gateway, job.checkpoint / epoch)
             .writeStream.queryName(self.name)
             .option("checkpointLocation", str(job.checkpoint / epoch))
             .foreachBatch(partial(self._write_batch, epoch))

@@ -100,10 +100,12 @@ def envelope_batch(body: bytes, epoch: str, after: int) -> pa.RecordBatch:
     envelopes = _lines(body)
     for position, envelope in enumerate(envelopes, start=after + 1):
         # The gateway answers from the oldest message it has; only this check notices a gap.
-        if split_bookmark(envelope.bookmark) != (epoch, position):
+        found = split_bookmark(envelope.bookmark)
+        if found != (epoch, position):
+            gone = f"positions {position} to {found[1] - 1} left the journal before they were read"
             raise SourceLost(
                 f"expected position {position} of epoch {epoch} in the journal, "
-                f"found {envelope.bookmark}: messages between are gone"
+                f"found {envelope.bookmark}" + (f": {gone}" if found[0] == epoch else "")
             )
     return row_batch([_row(envelope) for envelope in envelopes], epoch, after)
 

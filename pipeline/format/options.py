@@ -44,8 +44,9 @@ class ReadOptions:
 
     `start` is `epoch`, `now`, `records` or a bookmark. `gateway` is the address of a gateway, or of
     the Redis that gateways share, where the names of keys begin with `prefix`. With `shards` each
-    of so many partitions has all messages of its keys. `cores`, which is no option of Spark's
-    users, is how many tasks run at once, for a reader that gains from few large slices.
+    of so many partitions has all messages of its keys. No options of Spark's users are `cores`,
+    how many tasks run at once, for a reader that gains from few large slices, and `start_file`,
+    which keeps where a stream began.
     """
 
     gateway: str
@@ -55,6 +56,7 @@ class ReadOptions:
     rows_per_batch: int | None = None
     shards: int | None = None
     cores: int | None = None
+    start_file: str | None = None
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> ReadOptions:

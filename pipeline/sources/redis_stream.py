@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
 
 import msgspec
 import pyarrow as pa
@@ -29,6 +31,7 @@ from tidegate.pipeline.columns.rows import PUBLISHED, arrow_schema
 from tidegate.pipeline.definitions.source import RedisSource
 from tidegate.pipeline.errors import SourceLost
 from tidegate.pipeline.format.options import rows_per_task
+from tidegate.pipeline.format.start import START_FILE, noted_start
 from tidegate.pipeline.redis_server import RedisServer
 
 # --- the entries of a stream, read by id; Redis 6.2 or newer
@@ -112,14 +115,18 @@ ARROW_PUBLISHED = arrow_schema(PUBLISHED)
 Offset = dict[str, str | int]
 
 
-def read_redis(spark: SparkSession, source: RedisSource) -> DataFrame:
-    """Return the entries of a stream (`columns.blocks.PAGES`), unchecked."""
+def read_redis(spark: SparkSession, source: RedisSource, checkpoint: Path) -> DataFrame:
+    """Return the entries of a stream (`columns.blocks.PAGES`), unchecked.
+
+    `checkpoint` keeps where it began.
+    """
     spark.dataSource.register(RedisStreams)
     reader = (
         spark.readStream.format(FORMAT)
         .option("url", source.address)  # Spark redacts options named `url`; it may have a password
         .option("stream", source.stream)
         .option("from", source.start)
+        .option(START_FILE, str(checkpoint / f"start.{quote(source.stream, safe='')}"))
         .option("field", source.field or "")
         .option("cores", spark.sparkContext.defaultParallelism)
     )
@@ -168,6 +175,9 @@ class EntriesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Raises:
             SourceLost: `from` names an entry that is not there.
         """
+        return noted_start(self._options.get(START_FILE), self._first)
+
+    def _first(self) -> Offset:
         start = self._options["from"]
         if start == START:
             return {"id": BEGINNING, "entries": 0}

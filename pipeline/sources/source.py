@@ -27,6 +27,7 @@ from tidegate.pipeline.errors import DefinitionInvalid
 from tidegate.pipeline.format.options import ReadOptions
 from tidegate.pipeline.format.reader import JournalStreamReader
 from tidegate.pipeline.format.source import TidegateSource
+from tidegate.pipeline.format.start import START_FILE
 from tidegate.pipeline.sources.files import read_files
 from tidegate.pipeline.sources.kafka import connector_jars, read_kafka
 
@@ -49,6 +50,12 @@ class TopicJournals(TidegateSource):
         """Return the format's name."""
         return "tidegate-topic"
 
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        """Return a stream that follows the journal."""
+        options = {name.lower(): text for name, text in self.options.items()}
+        start_file = options.pop(START_FILE, None)
+        return JournalStreamReader(replace(ReadOptions.of(options), start_file=start_file))
+
 
 class TopicPages(TidegateSource):
     """A topic's journal as pages of PUBLISHED rows."""
@@ -66,7 +73,9 @@ class TopicPages(TidegateSource):
         """Return a stream that follows the journal."""
         options = {name.lower(): text for name, text in self.options.items()}
         with_keys, cores = options.pop(WITH_KEYS) == "true", int(options.pop(CORES))
-        return TopicReader(replace(ReadOptions.of(options), cores=cores), with_keys)
+        start_file = options.pop(START_FILE, None)
+        asked = replace(ReadOptions.of(options), cores=cores, start_file=start_file)
+        return TopicReader(asked, with_keys)
 
 
 class TopicReader(JournalStreamReader):
@@ -101,25 +110,37 @@ def published_rows(rows: pa.RecordBatch, with_keys: bool) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(list(columns.values()), schema=ARROW_PUBLISHED)
 
 
-def journal_rows(spark: SparkSession, source: TopicSource, gateway: str) -> DataFrame:
+def journal_rows(
+    spark: SparkSession, source: TopicSource, gateway: str, checkpoint: Path
+) -> DataFrame:
     """Return a topic's journal as a stream (`format.envelope.SCHEMA`)."""
-    return _reader(spark, TopicJournals, source, gateway).load()
+    return _reader(spark, TopicJournals, source, gateway, checkpoint).load()
 
 
 def read_topic(
-    spark: SparkSession, source: TopicSource, gateway: str, *, with_keys: bool = False
+    spark: SparkSession,
+    source: TopicSource,
+    gateway: str,
+    checkpoint: Path,
+    *,
+    with_keys: bool = False,
 ) -> DataFrame:
     """Return the messages of a topic (`columns.blocks.PAGES`); its gateway has checked them.
 
-    `with_keys`: the topic's own keys are the records', whatever fields these have.
+    `checkpoint` keeps where the stream began. `with_keys`: the topic's own keys are the records',
+    whatever fields these have.
     """
-    reader = _reader(spark, TopicPages, source, gateway)
+    reader = _reader(spark, TopicPages, source, gateway, checkpoint)
     cores = spark.sparkContext.defaultParallelism
     return reader.option(WITH_KEYS, str(with_keys).lower()).option(CORES, cores).load()
 
 
 def _reader(
-    spark: SparkSession, kind: type[TidegateSource], source: TopicSource, gateway: str
+    spark: SparkSession,
+    kind: type[TidegateSource],
+    source: TopicSource,
+    gateway: str,
+    checkpoint: Path,
 ) -> DataStreamReader:
     spark.dataSource.register(kind)
     reader = (
@@ -128,6 +149,7 @@ def _reader(
         .option("prefix", source.prefix)
         .option("topic", source.topic)
         .option("from", source.start)
+        .option(START_FILE, str(checkpoint / f"start.{source.topic}"))
     )
     if source.rows_per_batch is not None:
         reader = reader.option("rows_per_batch", source.rows_per_batch)
@@ -193,7 +215,10 @@ def open_source(spark: SparkSession, definition: StreamDefinition) -> DataFrame:
     """
     match definition.source:
         case TopicSource() as source:
-            return read_topic(spark, source, definition.gateway, with_keys=not definition.key)
+            with_keys = not definition.key
+            return read_topic(
+                spark, source, definition.gateway, definition.checkpoint, with_keys=with_keys
+            )
         case FilesSource() as source:
             return read_files(spark, source)
         case KafkaSource() as source:
@@ -204,7 +229,7 @@ def open_source(spark: SparkSession, definition: StreamDefinition) -> DataFrame:
             # Here, not above: redis-py takes a fifth of a second to import.
             from tidegate.pipeline.sources.redis_stream import read_redis
 
-            return read_redis(spark, source)
+            return read_redis(spark, source, definition.checkpoint)
 
 
 def are_checked(definition: StreamDefinition) -> bool:

@@ -4,6 +4,7 @@
 <checkpoint>/definition.json  what the stream was when it began
 <checkpoint>/run              the number of the last run
 <checkpoint>/sink             the epoch of the topic that it has written to
+<checkpoint>/start.SOURCE     the position before the first message of a source
 <checkpoint>/lock             held while a process runs the stream
 <checkpoint>/dead             dead letters, unless the definition says otherwise
 """

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
@@ -61,6 +64,30 @@ def test_a_batch_is_at_most_as_long_as_the_limit(journals: Journals) -> None:
     assert stream.latestOffset(at(10), limit) == at(10)
     assert stream.latestOffset(at(0), ReadAllAvailable()) == at(10)
     assert isinstance(reader(journals).getDefaultReadLimit(), ReadAllAvailable)
+
+
+@rule("pipeline-6")
+def test_where_a_stream_begins_is_noted_before_anything_is_planned(
+    journals: Journals, tmp_path: Path
+) -> None:
+    """Spark asks again if the first batch was planned and not done."""
+    topic, file = journals.topic("t", LINES), tmp_path / "checkpoint" / "start.t"
+
+    def started() -> JournalStreamReader:
+        return JournalStreamReader(replace(options(journals), start_file=str(file)))
+
+    stream = started()
+    planned = stream.latestOffset(stream.initialOffset(), ReadMaxRows(5))
+    topic.trimmed = 3
+    stream = started()
+    start = stream.initialOffset()
+    assert (start, planned) == (at(0), at(5))
+    [part] = stream.partitions(start, planned)
+    with pytest.raises(SourceLost, match="positions 1 to 3 left the journal"):
+        list(stream.read(part))
+    file.write_text("{")
+    with pytest.raises(CheckpointMismatch, match="is not whole"):
+        started().initialOffset()
 
 
 @pytest.mark.parametrize("start", ["now", "e1-10"])

@@ -53,14 +53,14 @@ def test_entries_are_one_piece_in_order_whatever_batches_and_runs_they_come_in(
 ) -> None:
     asked = replace(source, rows_per_batch=30)
     add(redis, 0, 100)
-    rows = drained(read_redis(spark, asked), tmp_path)
+    rows = drained(read_redis(spark, asked, tmp_path), tmp_path)
     assert [row.position for row in rows] == list(range(1, 101))
     assert {(row.file, row.block, row.key) for row in rows} == {("ticks", 0, None)}
     assert [row.time_ms for row in rows] == [1_700_000_000_000 + at for at in range(100)]
     assert bodies(rows) == [f'{{"k":"{at % 3}","n":"{at}"}}' for at in range(100)]
     add(redis, 100, 110)
     redis.xtrim("ticks", maxlen=11, approximate=False)
-    rows = drained(read_redis(spark, asked), tmp_path)
+    rows = drained(read_redis(spark, asked, tmp_path), tmp_path)
     assert [row.position for row in rows] == list(range(101, 111))
 
 

@@ -92,11 +92,11 @@ def test_only_kafka_needs_jars_and_its_one_connector_is_had_once(
 @pytest.mark.nightly
 @pytest.mark.spark
 def test_a_topics_messages_are_one_piece_in_order_of_their_positions(
-    spark: SparkSession, journals: Journals
+    spark: SparkSession, journals: Journals, tmp_path: Path
 ) -> None:
     journals.topic("t", [b'{"n":%d}' % at for at in range(5)])
     source = TopicSource("t", "epoch", 2, address=journals.address)
-    frame = as_published(read_topic(spark, source, "http://127.0.0.1:1"))
+    frame = as_published(read_topic(spark, source, "http://127.0.0.1:1", tmp_path))
     assert frame.schema.names == arrow_schema(PUBLISHED).names
     query = frame.writeStream.format("memory").queryName("topic").trigger(availableNow=True).start()
     query.awaitTermination()
@@ -111,11 +111,11 @@ def test_a_topics_messages_are_one_piece_in_order_of_their_positions(
 @rule("view-10", "pipeline-5")
 @pytest.mark.spark
 def test_a_topic_gives_the_keys_of_its_records_if_asked_and_why_one_is_gone(
-    spark: SparkSession, journals: Journals
+    spark: SparkSession, journals: Journals, tmp_path: Path
 ) -> None:
     journals.topic("t", [b"{}", Removed(b'["b"]'), Removed(b'["c"]', "expired")])
     source = TopicSource("t", "epoch", None)
-    frame = as_published(read_topic(spark, source, journals.address, with_keys=True))
+    frame = as_published(read_topic(spark, source, journals.address, tmp_path, with_keys=True))
     query = frame.writeStream.format("memory").queryName("keys").trigger(availableNow=True).start()
     query.awaitTermination()
     rows = spark.sql("SELECT * FROM keys ORDER BY file, block, position").collect()
