@@ -254,11 +254,11 @@ class CohortWriter:
                 if self._recipients[at] is None:
                     streams -= 1
                 elif taken < len(framed):
-                    self._drain(at, framed[taken:])
+                    self._drain(at, memoryview(framed)[taken:])
         return streams
 
-    def _drain(self, at: int, rest: bytes) -> None:
-        """Leave the rest to the transport, which has time until the next text."""
+    def _drain(self, at: int, rest: memoryview) -> None:
+        """Leave the rest to the connection, which has time until the next text."""
         recipient = self._recipients[at]
         assert recipient is not None, "it has not left"
         recipient.line.write(rest)

@@ -163,9 +163,9 @@ class HandedOver(NamedTuple):
         is_plain = self.transport.get_extra_info("sslcontext") is None
         return self.connection.socket if is_plain else None
 
-    def write(self, framed: bytes) -> None:
-        """Hand bytes to the transport, under the watch."""
-        self.transport.write(framed)
+    def write(self, framed: bytes | memoryview) -> None:
+        """Hand bytes to the connection, under the watch."""
+        self.connection.write(framed)
         self.write_watch.note_write(self.connection)
 
     def leave(self, stream: asyncio.Protocol) -> None:

@@ -11,6 +11,7 @@ import socket
 import ssl
 import struct
 import sys
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -29,6 +30,10 @@ if sys.platform == "linux":
     import termios
 
 FIGURES_EXTENSION: Final = "tidegate.connections"
+
+# A larger text goes to the transport in pieces, as the socket takes them: asyncio copies what
+# a socket does not take, and many streams have the same text.
+PIECE_BYTES: Final = 32 << 10
 
 # In Linux's struct tcp_info: tcpi_bytes_acked, a count since the connection began, and
 # tcpi_min_rtt in microseconds, all ones while unknown.
@@ -92,8 +97,8 @@ class Connection:
     """
 
     __slots__ = (
-        "_figures", "_on_abort", "_transport", "has_rested", "is_given_up", "place",
-        "rests_since", "socket",
+        "_figures", "_kept", "_kept_bytes", "_on_abort", "_transport", "has_rested", "is_given_up",
+        "place", "rests_since", "socket",
     )  # fmt: skip
 
     def __init__(
@@ -106,6 +111,9 @@ class Connection:
         self.rests_since = 0  # in requests of all connections; `Paces` counts them
         self.has_rested = False  # before the request that is read now
         self.place: int | None = None  # among those that rested, for one more read
+        # What a stream has still to hand to the transport: parts of texts that others have too.
+        self._kept: deque[memoryview] = deque()
+        self._kept_bytes = 0
         self._transport = transport
         self._on_abort = on_abort
         self._figures = figures
@@ -113,6 +121,43 @@ class Connection:
         # it, which cannot write.
         view = transport.get_extra_info("socket")
         self.socket: socket.socket | None = getattr(view, "_sock", view)
+
+    def write(self, framed: bytes | memoryview) -> None:
+        """Hand bytes of a stream to the transport, as many as it takes; the others are kept.
+
+        Whoever is told that the transport has room again calls `write_kept`.
+        """
+        if len(framed) <= PIECE_BYTES and not self._kept:
+            self._transport.write(framed)
+            return
+        self._kept.append(memoryview(framed))
+        self._kept_bytes += len(framed)
+        self.write_kept()
+
+    @property
+    def has_kept(self) -> bool:
+        """True if some of what a stream has written is still to be handed to the transport."""
+        return bool(self._kept)
+
+    def write_kept(self) -> None:
+        """Hand on what was kept, while the transport has room."""
+        transport = self._transport
+        full_bytes = transport.get_write_buffer_limits()[1]
+        while self._kept and transport.get_write_buffer_size() <= full_bytes:
+            if transport.is_closing():
+                self._forget_kept()
+                break
+            piece, rest = self._kept[0][:PIECE_BYTES], self._kept[0][PIECE_BYTES:]
+            if rest:
+                self._kept[0] = rest
+            else:
+                self._kept.popleft()
+            self._kept_bytes -= len(piece)
+            transport.write(piece)
+
+    def _forget_kept(self) -> None:
+        self._kept.clear()
+        self._kept_bytes = 0
 
     def abort(self) -> None:
         """Close the socket with a reset, and free what the kernel holds for it."""
@@ -130,6 +175,7 @@ class Connection:
 
     def free(self) -> None:
         """Let the transport be freed at once, as it is lost."""
+        self._forget_kept()
         undo_ring(self._transport)
 
     def give_up(self) -> None:
@@ -152,8 +198,8 @@ class Connection:
 
     @property
     def write_buffer_bytes(self) -> int:
-        """Bytes in asyncio's buffer."""
-        return self._transport.get_write_buffer_size()
+        """Bytes that the socket has not taken: in asyncio's buffer, and kept for it."""
+        return self._transport.get_write_buffer_size() + self._kept_bytes
 
     @property
     def unsent_bytes(self) -> int:
@@ -162,7 +208,7 @@ class Connection:
         Costs a system call, about a microsecond. A closed connection has none: the kernel would go
         on counting bytes that a peer which left can never acknowledge.
         """
-        buffered_bytes = self._transport.get_write_buffer_size()
+        buffered_bytes = self.write_buffer_bytes
         if not buffered_bytes and self._transport.is_closing():
             return 0
         return buffered_bytes + self._unacknowledged_bytes()

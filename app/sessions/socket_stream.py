@@ -146,10 +146,24 @@ class SocketStream(asyncio.Protocol):
         Not from here: if a write fails while asyncio still ends its own, it loses the connection
         twice, and logs an error.
         """
-        self._is_paused = False
         self._deadline = None
         self._writer.waited()
-        self._call_soon()
+        if self._line is not None and self._line.connection.has_kept:
+            self._loop.call_soon(self._write_kept)
+        else:
+            self._is_paused = False
+            self._call_soon()
+
+    def _write_kept(self) -> None:
+        """Write what was kept, then go on; a transport that is full again will say so."""
+        assert self._line is not None
+        self._is_paused = False  # until the transport says otherwise
+        self._line.connection.write_kept()
+        if self._is_paused:
+            if self._recipient is None and not self._is_closing:
+                self._wait_for_room()
+        else:
+            self._call_soon()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Leave the session."""
@@ -243,7 +257,7 @@ class SocketStream(asyncio.Protocol):
         """Let others like it be written to together with it; return False if there are none."""
         line, writer = self._line, self._writer
         assert line is not None
-        if writer.has_much_unsent or line.transport.get_write_buffer_size():
+        if writer.has_much_unsent or line.connection.write_buffer_bytes:
             return False
         session = writer.reader.consumer.session
         recipient = Recipient(session, line, self._encoder, writer.wrote_s, self._wakeup)
@@ -324,7 +338,7 @@ class SocketStream(asyncio.Protocol):
         self._is_closing = True
         if self._encoder is not None:
             self._put(self._line, self._encoder.end())
-        transport.write(LAST_CHUNK)
+        self._line.write(LAST_CHUNK)
         try:
             transport.write_eof()
         except (OSError, NotImplementedError):  # the peer has reset the connection, or it is TLS

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import tracemalloc
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 from urllib.parse import urlsplit
@@ -285,3 +286,41 @@ async def test_who_reads_slowly_through_a_tiny_window_is_not_cut() -> None:
                 assert await loop.sock_recv(reader, SIP_BYTES), "the stream goes on"
                 await asyncio.sleep(SIP_EVERY_S)
         assert not given_up(running)
+
+
+def stream_connections(running: Running) -> list[Connection]:
+    return [
+        protocol.connection
+        for protocol in running.server.server_state.connections
+        if isinstance(protocol, SocketStream) and protocol.connection is not None
+    ]
+
+
+async def test_readers_that_never_read_hold_one_flush_and_not_a_copy_each() -> None:
+    """asyncio copies what a socket does not take; most of a flush waits where all share it."""
+    count, row = 50, "x" * 500
+    async with running_gateway(write_timeout="1h") as running, contextlib.AsyncExitStack() as stack:
+        await running.topic()
+        wires = [
+            await stack.enter_async_context(
+                running.frozen("conflation=50ms", query="&command=subscribe")
+            )
+            for _ in range(count)
+        ]
+        await eventually(lambda: len(stream_connections(running)) == count, "all are there")
+        tracemalloc.start()
+        stack.callback(tracemalloc.stop)
+        before = tracemalloc.get_traced_memory()[0]
+        await running.publish(*({"k": key, "v": row} for key in range(2_000)))
+        await eventually(
+            lambda: all(it.write_buffer_bytes > 500_000 for it in stream_connections(running)),
+            "the flush is under way to all",
+        )
+        grown = tracemalloc.get_traced_memory()[0] - before
+        assert grown / count < 200_000  # with what the topic and the lane keep, once
+        # A reader that reads again gets all of it.
+        wires[0].thaw()
+        raw = bytearray()
+        while raw.count(b'"k": ') < 2_000:
+            raw += await wires[0].reader.read(1 << 16)
+        assert b'"k": 1999' in raw

@@ -295,6 +295,10 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         """Set when the inner protocol is paused and resumed."""
         self._wire.set_write_buffer_limits(high, low)
 
+    def get_write_buffer_limits(self) -> tuple[int, int]:
+        """Return the low and the high limit of the bytes that the socket has not taken."""
+        return self._wire.get_write_buffer_limits()
+
     def get_write_buffer_size(self) -> int:
         """Return the bytes that the socket has not taken, as encrypted."""
         return self._wire.get_write_buffer_size()

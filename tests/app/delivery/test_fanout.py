@@ -45,6 +45,15 @@ def over_both_ways_to_send(request: pytest.FixtureRequest, monkeypatch: pytest.M
     monkeypatch.setattr(Hall, "send", GroupSend(io_uring=request.param))
 
 
+class Resumed(asyncio.Protocol):
+    """Goes on with what its connection has kept, as a stream does."""
+
+    connection: Connection
+
+    def resume_writing(self) -> None:
+        asyncio.get_running_loop().call_soon(self.connection.write_kept)
+
+
 class Peer:
     """A recipient, and the far end of its connection."""
 
@@ -141,10 +150,10 @@ class Hall:
         far.setblocking(False)
         self._stack.callback(far.close)
         loop = asyncio.get_running_loop()
-        transport, _ = await loop.create_connection(asyncio.Protocol, sock=near)
+        transport, protocol = await loop.create_connection(Resumed, sock=near)
         self._stack.callback(transport.abort)
         figures = ConnectionFigures(1)
-        connection = Connection(transport, lambda: None, figures)
+        connection = protocol.connection = Connection(transport, lambda: None, figures)
         limits = ConnectionLimits(figures)
         line = HandedOver(transport, connection, self._watch, limits, set(), is_paused=False)
         self._peers += 1
