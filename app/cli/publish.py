@@ -15,7 +15,7 @@ import re
 import sys
 import time
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import IO, TYPE_CHECKING, NamedTuple, Protocol, cast
 
 import click
@@ -47,6 +47,7 @@ TICK_S = 0.02  # messages due within one tick share a request: 50 requests a sec
 
 STDIN = "-"
 READ_BYTES = 64 * 1024
+EXPONENT = re.compile(r"[0-9][eE]")
 JSON_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?", re.ASCII)
 
 
@@ -70,21 +71,26 @@ Lines = Iterator[Line | None]
 """None marks a pause in the input: send what has come so far."""
 
 
-def read_lines(file: str, opened: list[IO[bytes]] | None = None) -> Lines:
+def read_lines(
+    file: str, opened: list[IO[bytes]] | None = None, texts: Collection[str] = ()
+) -> Lines:
     """Yield the messages of a file, or of standard input for `-`; blank lines are skipped.
 
-    `opened` gets the file itself, which tells how much of it is read.
+    `opened` gets the file itself, which tells how much of it is read. `texts` are the columns of a
+    CSV whose cells stay texts.
 
     Raises:
-        UsageInvalid: the file cannot be read, or its content does not fit its name.
+        UsageInvalid: the file cannot be read, or its content does not fit its name or `texts`.
     """
     name = "standard input" if file == STDIN else file
+    if texts and not _is_csv(file):
+        raise UsageInvalid(f"--text names columns of a CSV, and {name} is none")
     try:
         if file == STDIN:
             yield from _arriving_lines(sys.stdin.buffer)
             return
         with _opened(file, [] if opened is None else opened) as raw:
-            yield from csv_lines(raw) if _is_csv(file) else ndjson_lines(raw)
+            yield from csv_lines(raw, texts) if _is_csv(file) else ndjson_lines(raw)
     except (gzip.BadGzipFile, EOFError, zlib.error):
         raise UsageInvalid(f"{name} is not a complete gzip file") from None
     except UnicodeDecodeError:
@@ -105,30 +111,36 @@ def ndjson_lines(raw: IO[bytes]) -> Lines:
             yield Line(number, text)
 
 
-def csv_lines(raw: IO[bytes]) -> Lines:
+def csv_lines(raw: IO[bytes], texts: Collection[str] = ()) -> Lines:
     """Yield objects with the header's names; cells that are numbers become numbers.
 
+    Not in the columns `texts`: `12E4`, `120000` and `120000.0` are one number, and so one key.
     Empty cells are left out. A file of blank lines needs no header.
 
     Raises:
-        UsageInvalid: an empty or repeated name in the header; a row longer or shorter than it.
+        UsageInvalid: an empty or repeated name in the header, or none that `texts` names; a row
+            longer or shorter than it.
     """
     # Spreadsheets begin a file with a byte order mark; `newline=""` leaves quoted line ends to csv.
     text = io.TextIOWrapper(raw, "utf-8-sig", newline="")
     try:
-        yield from _objects(csv.reader(text, strict=True))
+        yield from _objects(csv.reader(text, strict=True), texts)
     finally:
         text.detach()  # the caller closes the file
 
 
-def _objects(rows: CsvRows) -> Lines:
+def _objects(rows: CsvRows, texts: Collection[str]) -> Lines:
     header = next((row for row in rows if row), None)
     if header is None:
         return
     if not all(header) or len(set(header)) != len(header):
         raise UsageInvalid("the first row of the CSV must give each column a name of its own")
+    if unknown := sorted({*texts} - {*header}):
+        raise UsageInvalid(f"--text {unknown[0]}: the CSV has no column of that name")
     # Encoded once and not for each row.
     names = [msgspec.json.encode(name) + b":" for name in header]
+    encode = [msgspec.json.encode if name in texts else _cell for name in header]
+    noted: set[str] = set()
     for row in rows:
         if not row:
             continue
@@ -136,8 +148,20 @@ def _objects(rows: CsvRows) -> Lines:
             raise UsageInvalid(
                 f"line {rows.line_num} of the CSV has {len(row)} cells, its header {len(header)}"
             )
-        fields = [name + _cell(cell) for name, cell in zip(names, row, strict=True) if cell]
+        cells = zip(names, encode, row, strict=True)
+        fields = [name + as_json(cell) for name, as_json, cell in cells if cell]
+        _note_exponents(header, row, {*texts} | noted, noted)
         yield Line(rows.line_num, b"{" + b",".join(fields) + b"}")
+
+
+def _note_exponents(
+    header: list[str], row: list[str], passed_over: set[str], noted: set[str]
+) -> None:
+    """Say once for a column that `12E4` is a number: as a code of an article it is none."""
+    for name, cell in zip(header, row, strict=True):
+        if name not in passed_over and EXPONENT.search(cell) and JSON_NUMBER.fullmatch(cell):
+            noted.add(name)
+            print_note(f"{cell} of column {name} is a number; --text {name} keeps it as a text")
 
 
 def _cell(text: str) -> bytes:
@@ -199,8 +223,22 @@ Schedule = Callable[[Line], float]
     metavar="PATH",
     help="With --rate 2x: field with each message's time, such as /ts (milliseconds or ISO 8601).",
 )
+@click.option(
+    "--text",
+    "texts",
+    metavar="COLUMN",
+    multiple=True,
+    help="A column of a CSV whose cells are texts, even those that look like numbers.",
+)
 @gateway_option
-def publish(topic: str, file: str, rate: str | None, time_field: str | None, gateway: str) -> int:
+def publish(
+    topic: str,
+    file: str,
+    rate: str | None,
+    time_field: str | None,
+    texts: tuple[str, ...],
+    gateway: str,
+) -> int:
     """Publish messages from a file or standard input.
 
     FILE is NDJSON or CSV (.csv), optionally gzipped (.gz); without FILE, or with -, NDJSON is read
@@ -213,7 +251,7 @@ def publish(topic: str, file: str, rate: str | None, time_field: str | None, gat
     with connect(gateway, PATIENCE_S) as client, progress("publishing", "messages") as advance:
         started_at = time.monotonic()
         try:
-            for batch in batches(read_lines(file, opened), schedule):
+            for batch in batches(read_lines(file, opened, texts), schedule):
                 published = _publish(client, topic, batch)
                 messages, last = messages + published.messages, published.last
                 advance(published.messages, share_read(opened))

@@ -52,6 +52,24 @@ def test_csv_becomes_objects_with_numbers_as_they_are_spelt(tmp_path: Path) -> N
         assert rows[2] == (6, {"name": "ä", "price": "+1", "note": "x\ny"})
 
 
+def test_a_column_may_be_of_texts_and_an_exponent_elsewhere_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As keys, `12E4` and `120000` would be one record."""
+    file = written(tmp_path, "a.csv", b"sku,n\n12E4,1\n120000,2E0\n1.10,3e0\n")
+    assert [line.text for line in read_lines(file, texts=["sku"]) if line] == [
+        b'{"sku":"12E4","n":1}',
+        b'{"sku":"120000","n":2E0}',
+        b'{"sku":"1.10","n":3e0}',
+    ]
+    noted = capsys.readouterr().err.splitlines()
+    assert noted == ["2E0 of column n is a number; --text n keeps it as a text"]
+    with pytest.raises(UsageInvalid, match="--text skus: the CSV has no column"):
+        list(read_lines(file, texts=["skus"]))
+    with pytest.raises(UsageInvalid, match="is none"):
+        list(read_lines(written(tmp_path, "a.ndjson", NDJSON), texts=["sku"]))
+
+
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
