@@ -31,7 +31,7 @@ from tidegate.app.sessions.subscribe_request import SessionContext
 from tidegate.app.settings.settings import Settings, SettingsInvalid
 from tidegate.app.stores.memory import MemoryStore
 from tidegate.app.stores.sqlite import SqliteStore
-from tidegate.app.stores.store import Bounds, Store
+from tidegate.app.stores.store import Bounds, Store, StoreUnusable
 from tidegate.app.topics.catalog import Catalog
 from tidegate.app.topics.checkpoints import Checkpoints
 from tidegate.app.topics.derived import DerivedTopics, Leadership
@@ -197,9 +197,21 @@ class Gateway:
     async def open(self) -> None:
         """Load the store's topics and start the background tasks; then requests are served.
 
+        A second call does nothing.
+
         Raises:
             StoreUnusable, TopicFilesInvalid: with one sentence for the operator.
         """
+        if self.ready:
+            return
+        try:
+            await self._open()
+        except Problem as problem:  # a page of the file is damaged, or the bus has gone away
+            with contextlib.suppress(Problem):
+                await self.store.aclose()
+            raise StoreUnusable(problem.detail) from None
+
+    async def _open(self) -> None:
         expiry = Expiry(self.catalog, self.driver, self.writer, self.leadership)
         # Before the store opens: restored topics report what has expired meanwhile.
         self.driver.on_expired = expiry.note

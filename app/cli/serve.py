@@ -116,7 +116,7 @@ def _serve(settings: Settings, line: ParentLink | None = None, crew_id: str = ""
                 on_started=started,
                 # Before requests: a store that cannot be used ends the command with a sentence and
                 # not with 503s.
-                prepare=app.state.gateway.open_store,
+                prepare=app.state.gateway.open,
                 # The kernel spreads connections over the workers' own sockets at the shared
                 # address.
                 listener=None if line is None else open_listener(settings, shared=True),

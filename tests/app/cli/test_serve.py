@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import signal
 import socket
@@ -14,6 +15,7 @@ import pytest
 
 from tests.support.commands import Ended, address_of, call, serving_here, start
 from tests.support.deadlines import HANGS_S
+from tests.support.gateways import running_gateway
 from tests.support.rules import rule
 from tidegate.app.cli.serve import NOTHING_KEPT
 from tidegate.app.stores.schema import APPLICATION_ID
@@ -67,6 +69,21 @@ def test_what_cannot_be_had_is_78(tmp_path: Path, arguments: tuple[str, ...], sa
     assert (ended.code, ended.out) == (78, "")
     assert said in ended.err
     assert ended.err.count("\n") == 1
+
+
+async def test_a_damaged_page_of_the_store_is_one_sentence(tmp_path: Path) -> None:
+    folder = tmp_path / "store"
+    async with running_gateway(data=str(folder)) as running:
+        await running.topic()
+        await running.publish(*({"k": key, "pad": "x" * 3_000} for key in range(9)))
+    file = folder / "tidegate.db"
+    content = bytearray(file.read_bytes())
+    content[-9 * 4_096 :] = b"\xff" * (9 * 4_096)
+    file.write_bytes(content)
+    ended = await asyncio.to_thread(call, "serve", "--port", "0", "--data", str(folder))
+    assert (ended.code, ended.out) == (78, "")
+    assert "malformed" in ended.err.splitlines()[-1]
+    assert "Traceback" not in ended.err
 
 
 @pytest.mark.system
