@@ -119,15 +119,15 @@ class View {
   #drawTable(rows, left) {
     const chosen = this.#model.get("columns");
     const fields = chosen.length > 0 ? chosen : [...new Set(rows.flatMap(({ value }) => Object.keys(recordOf(value))))];
-    const lines = [lineOf("th", ["key", ...fields])];
+    const lines = [rowElement("th", ["key", ...fields])];
     const now = performance.now();
     for (const row of rows) {
       const record = recordOf(row.value);
-      const line = lineOf("td", [(row.key ?? []).join(" "), ...fields.map((/** @type {string} */ name) => record[name])]);
+      const line = rowElement("td", [(row.key ?? []).join(" "), ...fields.map((/** @type {string} */ name) => record[name])]);
       if (now - (this.#changedAt.get(row.id) ?? -Infinity) < FRESH_MS) line.style.fontWeight = "bold";
       lines.push(line);
     }
-    if (left > 0) lines.push(lineOf("td", [`and ${left} more`]));
+    if (left > 0) lines.push(rowElement("td", [`and ${left} more`]));
     this.#table.replaceChildren(...lines);
   }
 
@@ -184,7 +184,7 @@ function labelOf(value, y) {
  * @param {string} tag
  * @param {any[]} values
  */
-function lineOf(tag, values) {
+function rowElement(tag, values) {
   const line = document.createElement("tr");
   for (const value of values) {
     const cell = line.appendChild(document.createElement(tag));
