@@ -6,12 +6,15 @@ the messages through its log reader.
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import secrets
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
-from redis.exceptions import RedisError, ResponseError
+from redis import exceptions as redis_errors
+from redis.exceptions import AuthenticationError, RedisError, ResponseError
 
 from tidegate.app.cluster import scripts
 from tidegate.app.cluster.connection import BusConnection, bus_unavailable, translate_errors
@@ -24,6 +27,7 @@ from tidegate.app.cluster.persistence import (
     wait_until_written,
 )
 from tidegate.app.cluster.topic_log import TopicLog, read_head, topic_keys
+from tidegate.app.delivery.timers import Backoff
 from tidegate.app.http.problems import Problem
 from tidegate.app.settings.settings import Settings
 from tidegate.app.stores.items import Item, pack, unpack
@@ -48,6 +52,12 @@ from tidegate.conflation.errors import TopicUnknown
 from tidegate.conflation.frame import RestoredTopic
 
 PROBE_MS = 10_000
+OPEN_S_MAX = 10.0
+"""How long a start waits for a Redis that is away, as in a restart of both."""
+OPEN_PAUSE_S, OPEN_PAUSE_S_MAX = 0.1, 1.0
+PASSING = (redis_errors.ConnectionError, redis_errors.TimeoutError, OSError)
+
+logger = logging.getLogger("tidegate.bus")
 
 _pack_stage = msgspec.msgpack.Encoder().encode
 _unpack_stage = msgspec.msgpack.Decoder(tuple[int, bytes]).decode
@@ -94,17 +104,30 @@ class RedisStore:
     async def open(self) -> None:
         """Connect, and check that Redis keeps what the gateway will acknowledge.
 
+        A Redis that is away for a moment, or still reads its file, is waited for.
+
         Raises:
             StoreUnusable: with one sentence for the operator.
         """
-        try:
-            await check_server(self._connection)
-            await self.check_settings()
-            if self._settings_fault:
-                raise StoreUnusable(self._settings_fault)
-            await self.definitions.open()
-        except (RedisError, OSError) as error:
-            raise StoreUnusable(f"the bus does not answer: {error}") from None
+        loop, backoff = asyncio.get_running_loop(), Backoff(OPEN_PAUSE_S, OPEN_PAUSE_S_MAX)
+        until_s = loop.time() + OPEN_S_MAX
+        while True:
+            try:
+                await self._open()
+                return
+            except (RedisError, OSError) as error:
+                may_pass = isinstance(error, PASSING) and not isinstance(error, AuthenticationError)
+                if not may_pass or loop.time() >= until_s:
+                    raise StoreUnusable(f"the bus does not answer: {error}") from None
+                logger.log(backoff.level, "the bus does not answer; tried again: %s", error)
+            await backoff.pause()
+
+    async def _open(self) -> None:
+        await check_server(self._connection)
+        await self.check_settings()
+        if self._settings_fault:
+            raise StoreUnusable(self._settings_fault)
+        await self.definitions.open()
 
     async def check_settings(self) -> None:
         """Read again what Redis promises: an operator may change its settings while it runs.

@@ -203,6 +203,10 @@ class Ingest:
                 return earlier
             items = await self._writer.staged(entry, stages)
             if items is None:
+                # Another gateway may have published them by the same commit just now.
+                earlier = await self._writer.earlier(entry, producer, stages=stages)
+                if earlier is not None:
+                    return earlier
                 detail = "One of the stages is not there: never was, is used up, or too old."
                 raise Problem("precondition-failed", detail, pointer="/stages")
             self._check_commit(items)

@@ -63,7 +63,10 @@ def test_an_address_that_is_taken_is_78() -> None:
         (("--config", "none.toml"), "none.toml"),
     ],
 )
-def test_what_cannot_be_had_is_78(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
+def test_what_cannot_be_had_is_78(
+    tmp_path: Path, arguments: tuple[str, ...], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidegate.app.cluster.redis_store.OPEN_S_MAX", 0)
     (tmp_path / "tidegate.txt").touch()
     ended = call("serve", "--port", "0", *arguments, cwd=str(tmp_path))
     assert (ended.code, ended.out) == (78, "")

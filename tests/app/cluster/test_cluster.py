@@ -122,6 +122,32 @@ async def test_a_record_just_published_elsewhere_is_deleted(redis_bus: BusServer
         assert await other.sow() == []
 
 
+async def test_a_commit_that_is_sent_to_two_gateways_at_once_is_known_to_both(
+    redis_bus: BusServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with gateways(redis_bus) as (one, other):
+        await one.topic()
+        await has_topic(other)
+        staged = await one.http.post(
+            "/v1/topics/px/messages", json={"k": 1}, headers={"Tidegate-Stage": "s"}
+        )
+        assert staged.status_code == 201
+        commit = {"producer": "w", "run": 1, "sequence": 1, "stages": ["s"]}
+        writer = one.gateway.ingest._writer
+        read = writer.staged
+
+        async def read_late(*asked: Any) -> Any:
+            """The other gateway commits after this one has asked whether it is known."""
+            monkeypatch.undo()
+            first = await other.http.post("/v1/topics/px/commits", json=commit)
+            assert first.json()["duplicate"] is False
+            return await read(*asked)
+
+        monkeypatch.setattr(writer, "staged", read_late)
+        answer = await one.http.post("/v1/topics/px/commits", json=commit)
+        assert (answer.status_code, answer.json()["duplicate"]) == (200, True)
+
+
 @rule("cluster-15")
 async def test_a_reader_is_not_taken_back_by_a_gateway_that_is_behind(
     redis_bus: BusServer,

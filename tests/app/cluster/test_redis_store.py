@@ -5,6 +5,7 @@ Rules cluster-4 and publish-11 are tested here.
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections.abc import AsyncIterator
 
@@ -30,6 +31,7 @@ from tidegate.app.stores.store import (
     Producer,
     Publication,
     Retry,
+    StoreUnusable,
     TopicRecord,
 )
 from tidegate.conflation.frame import RemovalReason
@@ -295,3 +297,24 @@ async def test_while_the_bus_is_out_nobody_is_kept_waiting(shared: Shared) -> No
         await store.append("t", Publication([Message(b"1")], 0))
     store.is_unavailable = lambda: False
     assert (await store.append("t", Publication([Message(b"1")], 0))).first == 1
+
+
+@pytest.mark.system
+async def test_a_bus_that_is_away_for_a_moment_at_the_start_is_waited_for() -> None:
+    with bus_server("redis") as server:
+        server.kill()
+        shared = Shared(server)
+        opening = asyncio.create_task(shared.store())
+        await asyncio.sleep(0.3)
+        assert not opening.done()
+        server.start()
+        store = await opening
+        await store.aclose()
+
+
+async def test_a_bus_that_stays_away_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidegate.app.cluster.redis_store.OPEN_S_MAX", 0.2)
+    connection = BusConnection("unix:///nowhere/at/all.sock")
+    store = RedisStore(connection, Settings(), Definitions(connection, Mergers()))
+    with pytest.raises(StoreUnusable, match="the bus does not answer"):
+        await store.open()
