@@ -104,6 +104,7 @@ class Gateway:
         parts = self.settings, self.driver, self.catalog, self.outage, self.quotas
         topic = SessionsTopic(self.catalog, self.writer)
         self.sessions = Sessions(SessionContext(self.id, *parts), topic, self.new_session_id)
+        self.quotas.memory.cut_stalled = self.sessions.cut_stalled
         if self.bus is not None:
             self.bus.attach(
                 self.id, self.catalog, self.driver, self.arrivals, self.leadership, self.outage

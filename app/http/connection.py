@@ -164,6 +164,7 @@ class Connection:
         if self.socket is not None:
             with contextlib.suppress(OSError):  # it is gone already
                 self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_AT_CLOSE)
+        self._forget_kept()
         self._transport.abort()
         self._on_abort()
 

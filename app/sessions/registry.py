@@ -190,6 +190,22 @@ class Sessions:
         sessions = list(self._sessions.values())
         return sum((yield from in_pieces(sessions, READERS_AT_ONCE, unsent)))
 
+    def cut_stalled(self) -> int:
+        """Cut the readers for which a part of a text waits, as their peers take too little.
+
+        Returns how many; they may come back, and go on from what they have.
+        """
+        stalled = [
+            connection
+            for session in self._sessions.values()
+            if (reader := session.reader) is not None
+            and (connection := reader.connection) is not None
+            and connection.has_kept
+        ]
+        for connection in stalled:
+            connection.give_up()
+        return len(stalled)
+
     def reader_attached(self, session: Session) -> None:
         """Stop waiting for a reader: one has come."""
         self._cancel_timer(session.id)

@@ -324,3 +324,24 @@ async def test_readers_that_never_read_hold_one_flush_and_not_a_copy_each() -> N
         while raw.count(b'"k": ') < 2_000:
             raw += await wires[0].reader.read(1 << 16)
         assert b'"k": 1999' in raw
+
+
+async def test_readers_that_hold_memory_are_cut_before_a_publisher_is_refused() -> None:
+    async with running_gateway(write_timeout="1h") as running:
+        await running.topic()
+        async with (
+            running.frozen("conflation=50ms", query="&command=subscribe"),
+            running.subscribe("conflation=50ms", command="subscribe") as healthy,
+        ):
+            await running.publish(*({"k": key, "v": "x" * 500} for key in range(2_000)))
+            await healthy.values(2_000)
+            await eventually(
+                lambda: any(it.has_kept for it in stream_connections(running)), "it is stuck"
+            )
+            memory = running.gateway.quotas.memory
+            sizes = iter([memory.bytes_max + 1, 0])
+            memory._resident = lambda: next(sizes, 0)
+            memory._look_at = None
+            await running.publish({"k": "more"})
+            assert given_up(running) == 1
+            assert await healthy.values(1) == [{"k": "more"}]

@@ -28,18 +28,23 @@ class MemoryBound:
 
     The resident memory is what the system counts before it ends a process: journals, records,
     stages, sessions, requests under way and what is free inside count alike. Reading, removals and
-    the end of sessions go on, so that memory comes back.
+    the end of sessions go on, so that memory comes back. Before anything is refused, readers whose
+    peers take too little are cut: what waits for them is the first to go.
 
     Args:
         bytes_max: the bound; 0 for three quarters of what the process can have.
         now: the clock, monotonic ns.
         resident: the memory of the process in bytes; 0 if it is not known.
+
+    Attributes:
+        cut_stalled: cuts the readers that hold memory, and returns how many.
     """
 
     def __init__(
         self, bytes_max: int, now: Callable[[], Instant], resident: Callable[[], int] | None = None
     ) -> None:
         self.bytes_max = bytes_max or int(SHARE_OF_MACHINE * available_bytes())
+        self.cut_stalled: Callable[[], int] = lambda: 0
         self._now = now
         self._resident = resident or resident_bytes
         self._look_at: Instant | None = None
@@ -64,8 +69,11 @@ class MemoryBound:
     def _look(self, now: Instant) -> None:
         is_over = self._resident() > self.bytes_max
         if is_over and (self._trim_at is None or now >= self._trim_at):
-            # What was freed may still be the process's: glibc gives it back when it is asked.
             self._trim_at = now + SECOND
+            if count := self.cut_stalled():
+                text = "memory_bytes_max is reached: %d readers that take too little were cut"
+                logger.warning(text, count, extra=event("memory-full", readers=count))
+            # What was freed may still be the process's: glibc gives it back when it is asked.
             give_back_free_pages()
             is_over = self._resident() > self.bytes_max
         if is_over != self._is_over:
