@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import httpx2
@@ -18,12 +18,14 @@ Fields = dict[str, Any]
 class Journal:
     """The ends of a topic's journal.
 
-    `first` and `last` are bookmarks, None while it is empty; `epoch` is the topic's.
+    `first` and `last` are bookmarks, None while it is empty; `epoch` is the topic's. It continues
+    other epochs up to an offset each: their bookmarks up to there are valid.
     """
 
     epoch: str | None
     first: str | None
     last: str | None
+    continues: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -262,7 +262,8 @@ class Gateway:
         """Return the ends of a topic's journal."""
         found = self.topic(topic)
         ends = found.get("journal") or {}
-        return Journal(found.get("epoch"), ends.get("first"), ends.get("last"))
+        continues = found.get("continues") or {}
+        return Journal(found.get("epoch"), ends.get("first"), ends.get("last"), continues)
 
     def journal_page(self, topic: str, after: str, messages_max: int) -> bytes:
         """Return NDJSON envelopes after the bookmark `after`, at most so many lines."""

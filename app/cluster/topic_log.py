@@ -8,11 +8,12 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from tidegate.app.cluster.connection import SEQUENCE_MAX, BusConnection
+from tidegate.app.cluster.connection import BusConnection
 from tidegate.app.stores.items import Item, Message, pack, to_frames, unpack
 from tidegate.app.stores.store import Bounds, Publication, TopicRecord
 from tidegate.conflation.definition import History
 from tidegate.conflation.frame import Frame, RestoredTopic
+from tidegate.keys.text.bookmark import continued
 
 _pack = msgspec.msgpack.Encoder().encode
 _unpack = msgspec.msgpack.Decoder(tuple[bytes, int, bool]).decode
@@ -122,14 +123,8 @@ class TopicLog:
 
     async def _former(self) -> dict[str, int]:
         """Return the epochs that the topic's epoch continues, with the last offset of both."""
-        text = await self.connection.execute("HGET", self.keys[0], "former")
-        former: dict[str, int] = {}
-        through = SEQUENCE_MAX
-        for each in reversed((text or b"").decode().split()):
-            epoch, _, last = each.partition(":")
-            through = min(through, int(last))  # what a later epoch lacks, this one lacks too
-            former[epoch] = through
-        return former
+        former = await self.connection.execute("HGET", self.keys[0], "former")
+        return continued((former or b"").decode())
 
     async def head(self) -> int:
         """Return the last offset."""

@@ -249,6 +249,7 @@ def description(gateway: Gateway, entry: CatalogTopic | Unusable) -> dict[str, A
         **state,
         **entry.document.document(),
         "epoch": topic.epoch,
+        "continues": topic.continues,
         "messages_in": figures.messages_in,
         "bytes_in": figures.bytes_in,
         "keys": figures.keys,

@@ -342,6 +342,11 @@ class Topic:
             self._bookmark = Bookmark(self.epoch, offset)
         return self._bookmark
 
+    @property
+    def continues(self) -> dict[str, int]:
+        """The epochs that this one continues, each with the last offset that both have."""
+        return {epoch: through for epoch, through in self._former.items() if through >= 0}
+
     def place(self, bookmark: Bookmark) -> Bookmark:
         """Return a bookmark of an epoch that this one continues as one of this epoch.
 

@@ -53,6 +53,22 @@ def split_bookmark(text: str, position: int = 0) -> tuple[str, int]:
     return found[1], int(found[2])
 
 
+def continued(former: str) -> dict[str, int]:
+    """Return the epochs that a topic's epoch continues, each with the last offset that both have.
+
+    `former`: the epochs before it as the bus has them, `4f2a:17 90bc:44`, each with what the next
+    one has of it, -1 for nothing.
+    """
+    found: dict[str, int] = {}
+    through: int | None = None
+    for each in reversed(former.split()):
+        epoch, _, last = each.partition(":")
+        # What a later epoch lacks, this one lacks too.
+        through = int(last) if through is None else min(through, int(last))
+        found[epoch] = through
+    return found
+
+
 def join_bookmark(epoch: str, offset: int) -> str:
     """Return the text of a bookmark; 0 stands before the first message."""
     return f"{epoch}-{offset}"

@@ -17,7 +17,7 @@ from tidegate.clients.answers import Journal
 from tidegate.clients.errors import GatewayProblem
 from tidegate.clients.gateway import Gateway
 from tidegate.clients.retry import TOPIC_UNKNOWN, Retry
-from tidegate.keys.text.bookmark import START, join_bookmark
+from tidegate.keys.text.bookmark import START, continued, join_bookmark
 from tidegate.pipeline.connection import PATIENT, gateway_at
 from tidegate.pipeline.errors import GatewayRefused, SourceLost
 from tidegate.pipeline.format.envelope import column_batch, envelope_batch
@@ -31,16 +31,16 @@ if TYPE_CHECKING:
 # An entry of the stream is what was published in one step: its id is its last offset, `f` the
 # first, `t` the time, and `i` its messages and removals (MessagePack), as in docs/bus.md.
 
-# KEYS state stream: epoch, last offset, and the first that the stream still has. The values of an
-# entry stay where they are.
+# KEYS state stream: epoch, last offset, the first that the stream still has, and the epochs before.
+# The values of an entry stay where they are.
 _ENDS = """
-local known = redis.call('HMGET', KEYS[1], 'epoch', 'head')
+local known = redis.call('HMGET', KEYS[1], 'epoch', 'head', 'former')
 local oldest = redis.call('XRANGE', KEYS[2], '-', '+', 'COUNT', 1)[1]
 local first = ''
 for at = 1, oldest and #oldest[2] or 0, 2 do
     if oldest[2][at] == 'f' then first = oldest[2][at + 1] end
 end
-return {known[1] or '', known[2] or '0', first}
+return {known[1] or '', known[2] or '0', first, known[3] or ''}
 """
 
 
@@ -82,15 +82,15 @@ class BusJournal:
     def ends(self) -> Journal:
         """Return the ends with one script and three short texts."""
         answer = self._redis.ask("EVAL", _ENDS, 2, self._state, self._stream)
-        epoch, head, first = (word.decode() for word in answer)
+        epoch, head, first, former = (word.decode() for word in answer)
         if not epoch:
             raise GatewayRefused(
                 f"{self._redis.place} has no topic {self._topic} (topic-unknown): create it at a "
                 "gateway, and look at the option prefix, before a stream reads it"
             )
-        if not first:
-            return Journal(epoch, None, join_bookmark(epoch, int(head)) if head != "0" else None)
-        return Journal(epoch, join_bookmark(epoch, int(first)), join_bookmark(epoch, int(head)))
+        oldest = join_bookmark(epoch, int(first)) if first else None
+        newest = join_bookmark(epoch, int(head)) if first or head != "0" else None
+        return Journal(epoch, oldest, newest, continued(former))
 
     def page(self, epoch: str, after: int, last: int) -> pa.RecordBatch:
         """Return rows as `TopicJournal` does."""

@@ -106,12 +106,15 @@ class JournalEdge:
 
     def slices(self, start: str, end: str) -> list[JournalSlice]:
         """Cut what lies between two bookmarks into even slices, or repeat it for each shard."""
+        # Spark repeats what it planned before the topic's epoch was continued by another one.
+        live = self.journal()
+        start, end = _placed(start, live), _placed(end, live)
         epoch, last = split_bookmark(end)
         after = self.resolve(start, end)
         if after == 0 and self._options.start == RECORDS:
             # Messages that left the journal are read from the state of the world, later ones as
             # messages: together they have the newest message of each record.
-            first = self.journal().first
+            first = live.first
             known = last if first is None else min(last, split_bookmark(first)[1] - 1)
             journal_slices = self._even(epoch, known, last)
             return (
@@ -160,6 +163,16 @@ class JournalEdge:
 def _epoch_and_position(end: str | None) -> tuple[str | None, int]:
     """Return epoch and position of a topic's end; None and 0 if it has no epoch."""
     return split_bookmark(end) if end else (None, 0)
+
+
+def _placed(bookmark: str, journal: Journal) -> str:
+    """Return a bookmark of an epoch that the topic's epoch continues as one of that epoch."""
+    if bookmark == START or journal.epoch is None:
+        return bookmark
+    epoch, position = split_bookmark(bookmark)
+    if position > journal.continues.get(epoch, -1):
+        return bookmark
+    return join_bookmark(journal.epoch, position)
 
 
 def _end(journal: Journal) -> str | None:
@@ -253,9 +266,10 @@ class JournalStreamReader(SentToExecutors, DataSourceStreamReader, SupportsTrigg
         self._seen = self._edge.journal()
         newest = _end(self._seen)
         last = self._target if self._has_target else newest
+        last = None if last is None else _placed(last, self._seen)
         # Checked at each trigger: Spark takes whatever offset it is given, and a topic that was
         # made again would be read from the middle.
-        after = self._edge.resolve(_bookmark(start), newest)
+        after = self._edge.resolve(_placed(_bookmark(start), self._seen), newest)
         if last is None:
             return start
         epoch, position = split_bookmark(last)

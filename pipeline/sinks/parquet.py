@@ -125,7 +125,7 @@ class ParquetWriter:
     stream: str
     dead_letters: DeadLetters
 
-    def prepare(self) -> str:
+    def prepare(self) -> Sequence[str]:
         """Create the folder if it is missing; a folder has no epoch.
 
         Raises:
@@ -135,7 +135,7 @@ class ParquetWriter:
             Path(self.folder).mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise DefinitionInvalid(f"{self.folder}: {error.strerror or error}") from None
-        return ""
+        return ()
 
     def write(self, rows: DataFrame, batch: Batch) -> BatchResult:
         """Write a batch's rows; only counts and the name of a file come to the driver."""

@@ -129,8 +129,8 @@ def wait_until(moment_s: float) -> float:
 class Sink(Protocol):
     """Where a stream's rows go."""
 
-    def prepare(self) -> str:
-        """Make it if it is not there; return its epoch, empty if it has none.
+    def prepare(self) -> Sequence[str]:
+        """Make it if it is not there; return its epoch and those that it continues, if it has one.
 
         Raises:
             PipelineError: it is there, and not what the stream asks for.

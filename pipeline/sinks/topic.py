@@ -112,8 +112,10 @@ class TopicWriter:
     declared: bool = False
     restates: bool = False
 
-    def prepare(self) -> str:
-        """Create the topic unless it is there with the same key; answers its epoch.
+    def prepare(self) -> Sequence[str]:
+        """Create the topic unless it is there with the same key.
+
+        Returns its epoch and those that it continues.
 
         Raises:
             GatewayRefused: it exists with another key, the gateway does not want it, or it is gone
@@ -134,7 +136,7 @@ class TopicWriter:
                     f"topic {self.topic} exists with key {found.get('key')}, "
                     f"the stream's is {self.definition['key']}"
                 )
-        return str(found.get("epoch") or "")
+        return [found["epoch"], *found.get("continues", ())] if found.get("epoch") else ()
 
     def write(self, rows: DataFrame, batch: Batch) -> BatchResult:
         """Publish a batch's rows; counts and names of stages come to the driver, no messages.

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -131,25 +131,27 @@ class Checkpoint:
         """Return the number of the newest planned batch, perhaps done already; or -1."""
         return newest_planned(self.spark_folder)
 
-    def require_sink(self, epoch: str) -> None:
-        """Note the epoch of the sink at the first start; later starts must find the same one.
+    def require_sink(self, epochs: Sequence[str]) -> None:
+        """Note the epoch of the sink; later starts must find the same one, or one continuing it.
 
         Args:
-            epoch: the topic's present epoch; empty where the sink has none.
+            epochs: the topic's present epoch and those that it continues; none where the sink has
+                no epoch.
 
         Raises:
             CheckpointMismatch: it is another one, without what was sent before.
         """
         path = self._folder / "sink"
         known = path.read_text().strip() if path.exists() else ""
-        if known and epoch and known != epoch:
+        epoch = epochs[0] if epochs else ""
+        if known and epoch and known not in epochs:
             raise CheckpointMismatch(
                 f"{self._definition.name}: the checkpoint {self._folder} has written to another "
                 f"epoch of {self._definition.sink.place} ({known}, now {epoch}: made again, "
                 "or at another gateway), which has what was sent so far: remove the checkpoint to "
                 f"send all again, or {path} to go on after it"
             )
-        if epoch and not known:
+        if epoch and known != epoch:
             write(path, epoch.encode())
 
     def __enter__(self) -> Self:

@@ -39,6 +39,7 @@ class Topic:
 
     definition: dict[str, Any]
     epoch: str = "e1"
+    continues: dict[str, int] = field(default_factory=dict)
     values: list[bytes] = field(default_factory=list)
     trimmed: int = 0
     runs: dict[str, int] = field(default_factory=dict)
@@ -99,7 +100,7 @@ class Journals:
             "last": topic.bookmark(last) if last else None,
             "messages": last - topic.trimmed,
         }
-        epoch = {"epoch": topic.epoch} if self.gives_epoch else {}
+        epoch = {"epoch": topic.epoch, "continues": topic.continues} if self.gives_epoch else {}
         return JSONResponse({**topic.definition, **epoch, "journal": ends})
 
     async def listed(self, request: Request) -> Response:

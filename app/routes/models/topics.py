@@ -45,6 +45,10 @@ class Topic(TopicDefinition):
     state: Literal["served", "unfilled"]
     reason: Annotated[str, Field(description="Why the gateway does not fill it")]
     epoch: Annotated[str, Field(description="Changes when the topic is deleted and made again")]
+    continues: Annotated[
+        dict[str, int],
+        Field(description="Epochs whose bookmarks are valid, each up to this offset"),
+    ]
     messages_in: int
     bytes_in: int
     keys: Annotated[int, Field(description="Number of records")]

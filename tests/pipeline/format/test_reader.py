@@ -66,6 +66,19 @@ def test_a_batch_is_at_most_as_long_as_the_limit(journals: Journals) -> None:
     assert isinstance(reader(journals).getDefaultReadLimit(), ReadAllAvailable)
 
 
+@rule("cluster-16")
+def test_an_epoch_that_continues_another_is_read_on(journals: Journals) -> None:
+    topic = journals.topic("t", LINES)
+    stream = reader(journals)
+    planned = stream.latestOffset(at(0), ReadMaxRows(5))
+    topic.epoch, topic.continues = "e2", {"e1": 8}
+    assert read(journals, at(0), planned) == [1, 2, 3, 4, 5]  # as it was planned
+    assert stream.latestOffset(planned, ReadMaxRows(4)) == at(9, "e2")
+    assert read(journals, planned, at(9, "e2")) == [6, 7, 8, 9]
+    with pytest.raises(SourceLost, match="another epoch"):
+        stream.latestOffset(at(9), ReadMaxRows(4))
+
+
 @rule("pipeline-6")
 def test_where_a_stream_begins_is_noted_before_anything_is_planned(
     journals: Journals, tmp_path: Path

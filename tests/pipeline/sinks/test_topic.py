@@ -211,7 +211,7 @@ def test_a_sink_topic_is_created_once_and_kept_if_its_key_is_the_streams(
     writer = writer_to(journals, tmp_path)
     for description in ("made", "other"):
         made = replace(writer, definition={"key": ["/a"], "description": description})
-        assert made.prepare() == "e1"
+        assert made.prepare() == ["e1"]
     assert journals.topics["newest"].definition["description"] == "made"
     with pytest.raises(GatewayRefused, match=r"exists with key \['/a'\]"):
         replace(writer, definition={"key": ["/b"]}).prepare()

@@ -83,21 +83,29 @@ def test_an_unreadable_one_is_refused(tmp_path: Path) -> None:
 def test_a_checkpoint_belongs_to_one_epoch_of_the_sink(tmp_path: Path) -> None:
     """Made again, or at another gateway, it has not what was sent before."""
     with Checkpoint(defined(tmp_path)) as checkpoint:
-        for epoch in ("e1", "e1", ""):  # a sink without an epoch is any
-            checkpoint.require_sink(epoch)
+        for epochs in (["e1"], ["e1"], []):  # a sink without an epoch is any
+            checkpoint.require_sink(epochs)
     with (
         Checkpoint(defined(tmp_path)) as checkpoint,
         pytest.raises(CheckpointMismatch, match=r"another epoch of topic newest \(e1, now e2"),
     ):
-        checkpoint.require_sink("e2")
+        checkpoint.require_sink(["e2"])
+
+
+@rule("cluster-16")
+def test_an_epoch_that_continues_the_sinks_is_the_sinks_from_then_on(tmp_path: Path) -> None:
+    for epochs in (["e1"], ["e2", "e1"], ["e2"]):
+        with Checkpoint(defined(tmp_path)) as checkpoint:
+            checkpoint.require_sink(epochs)
+    assert (tmp_path / "checkpoints/s/sink").read_text() == "e2"
 
 
 def test_without_the_file_sink_a_stream_continues_in_another_epoch(tmp_path: Path) -> None:
     with Checkpoint(defined(tmp_path)) as checkpoint:
-        checkpoint.require_sink("e1")
+        checkpoint.require_sink(["e1"])
     (tmp_path / "checkpoints/s/sink").unlink()
     with Checkpoint(defined(tmp_path)) as checkpoint:
-        checkpoint.require_sink("e2")
+        checkpoint.require_sink(["e2"])
     assert (tmp_path / "checkpoints/s/sink").read_text() == "e2"
 
 

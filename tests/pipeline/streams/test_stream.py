@@ -126,7 +126,7 @@ def test_a_sink_that_was_made_again_is_not_filled_from_the_middle(
     spark = cast("SparkSession", None)  # it is refused before a query starts
     [definition] = read_definitions(written(journals, tmp_path, TOPIC))
     with Checkpoint(definition) as checkpoint:
-        checkpoint.require_sink("e1")
+        checkpoint.require_sink(["e1"])
     journals.topic("newest", key=["/k"]).epoch = "e2"
     with (
         Checkpoint(definition) as checkpoint,
