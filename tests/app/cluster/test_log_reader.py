@@ -117,6 +117,8 @@ async def test_another_life_of_the_bus_that_lacks_nothing_is_another_epoch_that_
             assert after != before
             assert await next_value(stream) == B2
             assert (seen, stream.last_id) == (f"{before}-1", f"{after}-2")
+            shown = (await gateway.http.get("/v1/topics/px")).json()
+            assert (shown["epoch"], shown["continues"]) == (after, {before: 1})
         async with gateway.subscribe("conflation=none", last_id=seen) as stream:
             [resumed, message] = await stream.until("message")
             assert json.loads(resumed.text)["mode"] == "replay"
