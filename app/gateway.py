@@ -388,9 +388,12 @@ class Gateway:
     async def _refuse_if_behind(self, name: str, seen: Bookmark) -> None:
         try:
             topic = self.driver.engine.topic(name)
-            if topic.place(seen).epoch != topic.epoch or topic.head >= seen.offset:
+            is_ours = topic.place(seen).epoch == topic.epoch
+            if is_ours and topic.head >= seen.offset:
                 return
-            if await self.arrivals.shared_head(name) < seen.offset:
+            # Refuses the reader also while the topic is in an epoch that is not known here yet.
+            shared = await self.arrivals.shared_head(name)
+            if not is_ours or shared < seen.offset:
                 return  # the bookmark is none of ours
         except EngineError:
             return  # the topic is gone

@@ -148,10 +148,12 @@ class DefinitionSync:
         await self._store.reopen()
         existing = {record.name: record for record in await self._store.records()}
         missing = [it for it in self._catalog.entries() if it.record.name not in existing]
+        aside = [it for it in self._catalog.all_unusable() if it.name not in existing]
         epochs = {it.record.name: it.record.epoch for it in missing}
+        epochs |= {it.name: it.epoch for it in aside}
         deleted = await self._store.definitions.deleted(epochs)
         lost = [it for it in missing if it.record.name not in deleted]
-        unusable = [it for it in self._catalog.all_unusable() if it.name not in existing]
+        unusable = [it for it in aside if it.name not in deleted]
         if count := len(lost) + len(unusable):
             fields = event("bus-lost", topics=count)
             logger.warning("the bus has lost %d topics; they restart empty", count, extra=fields)

@@ -284,7 +284,8 @@ if through ~= head then
         redis.call('HSET', KEYS[4], noted[at], run_at .. ' ')
     end
 end
-if known[1] and known[1] ~= ARGV[1] then former = former .. ' ' .. ARGV[1] .. ':-1' end
+-- First: one that is not among them says nothing of those before it.
+if known[1] and known[1] ~= ARGV[1] then former = ARGV[1] .. ':-1 ' .. former end
 local epochs = {}
 local ended = string.format('%s:%d', known[1] or ARGV[1], left)
 for each in string.gmatch(former .. ' ' .. ended, '%S+') do epochs[#epochs + 1] = each end

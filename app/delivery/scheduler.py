@@ -112,9 +112,11 @@ class StreamScheduler:
                 self._end_turn()
 
     def _turn(self) -> None:
-        _call(self._ready, TURN_S)
-        _call(self._behind, TURN_S / 2)  # one at least, however many others are ready
-        self._end_turn()
+        try:
+            _call(self._ready, TURN_S)
+            _call(self._behind, TURN_S / 2)  # one at least, however many others are ready
+        finally:  # a stream that fails must not end the turns of all others
+            self._end_turn()
 
     def _end_turn(self) -> None:
         self._is_called = bool(self._ready or self._behind)

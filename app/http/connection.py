@@ -139,11 +139,16 @@ class Connection:
         """True if some of what a stream has written is still to be handed to the transport."""
         return bool(self._kept)
 
+    @property
+    def is_full(self) -> bool:
+        """True while the transport has told its stream to pause."""
+        transport = self._transport
+        return transport.get_write_buffer_size() > transport.get_write_buffer_limits()[1]
+
     def write_kept(self) -> None:
         """Hand on what was kept, while the transport has room."""
         transport = self._transport
-        full_bytes = transport.get_write_buffer_limits()[1]
-        while self._kept and transport.get_write_buffer_size() <= full_bytes:
+        while self._kept and not self.is_full:
             if transport.is_closing():
                 self._forget_kept()
                 break

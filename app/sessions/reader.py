@@ -127,6 +127,9 @@ class Reader:
             EngineError: no subscriber was taken.
         """
         session, topic = self.consumer.session, subscription.topic
+        if subscription.resume is not None:  # said as a place of the epoch that there is now
+            place = self.driver.engine.topic(topic).place(subscription.resume)
+            subscription = replace(subscription, resume=place)
         cut = self.driver.subscribe(session, name, subscription, announced=announced)
         kind = self.driver.engine.topic(topic).definition.kind
         style = Style(form, kind, subscription, cut, ids=self._cursor is None)

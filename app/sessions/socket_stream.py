@@ -146,24 +146,23 @@ class SocketStream(asyncio.Protocol):
         Not from here: if a write fails while asyncio still ends its own, it loses the connection
         twice, and logs an error.
         """
-        self._deadline = None
-        self._writer.waited()
         if self._line is not None and self._line.connection.has_kept:
             self._loop.call_soon(self._write_kept)
         else:
-            self._is_paused = False
-            self._call_soon()
+            self._has_room()
 
     def _write_kept(self) -> None:
-        """Write what was kept, then go on; a transport that is full again will say so."""
+        """Write what was kept, then go on unless the transport is full again: it will say so."""
         assert self._line is not None
-        self._is_paused = False  # until the transport says otherwise
         self._line.connection.write_kept()
-        if self._is_paused:
-            if self._recipient is None and not self._is_closing:
-                self._wait_for_room()
-        else:
-            self._call_soon()
+        if not self._line.connection.is_full:
+            self._has_room()
+
+    def _has_room(self) -> None:
+        self._is_paused = False
+        self._deadline = None
+        self._writer.waited()
+        self._call_soon()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Leave the session."""

@@ -339,7 +339,8 @@ class TopicRegistry:
         """Remove a topic; its subscriptions end with REMOVED."""
         del self._entries[entry.record.name]
         self.revision += 1
-        self._ended.append(entry.record.epoch)
+        topic = self._driver.engine.topic(entry.record.name)
+        self._ended += [*topic.continues, entry.record.epoch]
         self._driver.drop_topic(entry.record.name)
 
     def supersede(self, record: TopicRecord) -> CatalogTopic:

@@ -120,7 +120,7 @@ class AppendWaiters:
         except TopicUnknown as error:
             waiter.arrived.set_exception(error)
             return
-        if waiter.epoch in self._deleted:
+        if waiter.epoch in self._deleted or found.epoch in self._deleted:
             waiter.arrived.set_exception(TopicUnknown("the topic was deleted"))
         elif found.place(Bookmark(waiter.epoch, waiter.offset)).epoch != found.epoch:
             detail = "The topic began again meanwhile; what was sent may be missing."

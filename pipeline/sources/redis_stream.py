@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
-from urllib.parse import quote
 
 import msgspec
 import pyarrow as pa
@@ -126,7 +126,7 @@ def read_redis(spark: SparkSession, source: RedisSource, checkpoint: Path) -> Da
         .option("url", source.address)  # Spark redacts options named `url`; it may have a password
         .option("stream", source.stream)
         .option("from", source.start)
-        .option(START_FILE, str(checkpoint / f"start.{quote(source.stream, safe='')}"))
+        .option(START_FILE, str(checkpoint / f"start.{sha256(source.stream.encode()).hexdigest()}"))
         .option("field", source.field or "")
         .option("cores", spark.sparkContext.defaultParallelism)
     )

@@ -38,6 +38,18 @@ async def test_one_that_is_behind_has_its_turn_however_many_others_are_ready(
     assert called == ["busy", "large"] * 3
 
 
+async def test_a_stream_that_fails_does_not_end_the_turns_of_others() -> None:
+    streams, called, loop = StreamScheduler(), list[str](), asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: called.append(str(context["exception"])))
+    streams.call_soon(lambda: [].pop())
+    streams.call_soon(lambda: called.append("other"))
+    for _ in range(3):
+        await asyncio.sleep(0)
+    streams.call_soon(lambda: called.append("later"))
+    await asyncio.sleep(0)
+    assert called == ["pop from empty list", "other", "later"]
+
+
 async def test_a_timer_calls_nobody_that_is_behind() -> None:
     streams, called = StreamScheduler(), list[str]()
 
