@@ -140,7 +140,7 @@ def _objects(rows: CsvRows, texts: Collection[str]) -> Lines:
     # Encoded once and not for each row.
     names = [msgspec.json.encode(name) + b":" for name in header]
     encode = [msgspec.json.encode if name in texts else _cell for name in header]
-    noted: set[str] = set()
+    watched = {at: name for at, name in enumerate(header) if name not in texts}
     for row in rows:
         if not row:
             continue
@@ -150,18 +150,16 @@ def _objects(rows: CsvRows, texts: Collection[str]) -> Lines:
             )
         cells = zip(names, encode, row, strict=True)
         fields = [name + as_json(cell) for name, as_json, cell in cells if cell]
-        _note_exponents(header, row, {*texts} | noted, noted)
+        _note_exponents(watched, row)
         yield Line(rows.line_num, b"{" + b",".join(fields) + b"}")
 
 
-def _note_exponents(
-    header: list[str], row: list[str], passed_over: set[str], noted: set[str]
-) -> None:
+def _note_exponents(watched: dict[int, str], row: list[str]) -> None:
     """Say once for a column that `12E4` is a number: as a code of an article it is none."""
-    for name, cell in zip(header, row, strict=True):
-        if name not in passed_over and EXPONENT.search(cell) and JSON_NUMBER.fullmatch(cell):
-            noted.add(name)
-            print_note(f"{cell} of column {name} is a number; --text {name} keeps it as a text")
+    found = [at for at in watched if EXPONENT.search(row[at]) and JSON_NUMBER.fullmatch(row[at])]
+    for at in found:
+        name = watched.pop(at)
+        print_note(f"{row[at]} of column {name} is a number; --text {name} keeps it as a text")
 
 
 def _cell(text: str) -> bytes:

@@ -11,7 +11,6 @@ import socket
 import ssl
 import struct
 import sys
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -112,7 +111,7 @@ class Connection:
         self.has_rested = False  # before the request that is read now
         self.place: int | None = None  # among those that rested, for one more read
         # What a stream has still to hand to the transport: parts of texts that others have too.
-        self._kept: deque[memoryview] = deque()
+        self._kept: list[memoryview] = []  # a deque would cost each idle connection 0.6 KiB
         self._kept_bytes = 0
         self._transport = transport
         self._on_abort = on_abort
@@ -156,7 +155,7 @@ class Connection:
             if rest:
                 self._kept[0] = rest
             else:
-                self._kept.popleft()
+                del self._kept[0]
             self._kept_bytes -= len(piece)
             transport.write(piece)
 

@@ -11,6 +11,7 @@ import json
 import shutil
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -91,6 +92,10 @@ def head(gateway: Running, topic: str = "px") -> int:
     return gateway.gateway.driver.engine.topic(topic).head
 
 
+def has_all(gateway: Running, messages: int, topic: str) -> bool:
+    return head(gateway, topic) == messages
+
+
 async def eventually_ready(gateway: Running) -> None:
     async def is_ready() -> bool:
         return (await gateway.http.get("/readyz")).status_code == 200
@@ -161,10 +166,7 @@ async def test_what_another_defined_meanwhile_is_neither_missed_nor_replaced(fsy
         await published_at_last(stays, {"k": "key 6", "v": 6}, topic="shared")
         for gateway in (stays, moved):
             await has_topic(gateway, "shared")
-            await eventually(
-                lambda at=gateway: head(at, "shared") == 6,  # type: ignore[misc]
-                "all is there",
-            )
+            await eventually(partial(has_all, gateway, 6, "shared"), "all is there")
             assert await journal(gateway, "shared") == rows(1, 2, 3, 4, 5, 6)
             for number in range(12):
                 await has_topic(gateway, f"alone-{number}")
