@@ -1,6 +1,8 @@
 """No filter within the limits takes 5 ms for a message of 64 KB, nor long to prepare.
 
-Times are the thread's own, which other load hardly changes.
+Times are the thread's own, which other load hardly changes. 5 ms is what eight readings of such a
+message by `json` take where the promise was measured; the tests count in readings, so that a
+machine of another speed finds the same.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from tidegate.keys.filter import Filter
 pytestmark = rule("filter-4")
 
 
-EVALUATION_MAX_S, PREPARATION_MAX_S = 0.005, 0.5
+EVALUATION_MAX_READINGS, PREPARATION_MAX_S = 8, 0.5
 REPEATS = 100  # at most: one time within the bound is enough
 MESSAGE_BYTES = 64 * 1_024
 
@@ -98,16 +100,19 @@ def test_no_message_takes_a_filter_longer_than_promised(text: str) -> None:
     slow = [
         name
         for name, payload in MESSAGES.items()
-        if all(_seconds(matches, payload) > EVALUATION_MAX_S for _ in range(REPEATS))
+        if not any(_is_quick(matches, payload) for _ in range(REPEATS))
     ]
-    assert not slow, f"over {EVALUATION_MAX_S} s"
+    assert not slow, f"over {EVALUATION_MAX_READINGS} readings"
 
 
-def _seconds(matches: object, payload: bytes) -> float:
+def _is_quick(matches: object, payload: bytes) -> bool:
+    """Whether one evaluation keeps to the bound; the reading is timed just before it."""
     assert callable(matches)
     begun = thread_time()
+    json.loads(MESSAGES["mixed"])
+    read = thread_time()
     matches(payload, "[1]")
-    return thread_time() - begun
+    return thread_time() - read <= EVALUATION_MAX_READINGS * (read - begun)
 
 
 NESTS = {
