@@ -36,12 +36,7 @@ class Cluster:
             self.connection = BusConnection(url, settings.redis_prefix)
         except ValueError as error:
             raise SettingsInvalid(f"redis: {error}") from None
-        self.store = RedisStore(
-            self.connection,
-            settings,
-            Definitions(self.connection, mergers),
-            survives_power=settings.durability == "power",
-        )
+        self.store = RedisStore(self.connection, settings, Definitions(self.connection, mergers))
         self._tasks: list[asyncio.Task[None]] = []
         self._log_reader: TopicLogReader | None = None
         self._definition_sync: DefinitionSync | None = None

@@ -19,6 +19,7 @@ from redis.backoff import NoBackoff
 from redis.commands.core import AsyncScript
 from redis.exceptions import RedisError
 
+from tidegate.app.cluster.sentinel import is_sentinel_url, primary_pool
 from tidegate.app.http.problems import Problem
 
 WRITER_CONNECTIONS_MAX = 16
@@ -47,7 +48,7 @@ class BusConnection:
         """Build the clients without connecting.
 
         Args:
-            url: `redis://`, `rediss://` or `unix://`.
+            url: `redis://`, `rediss://` or `unix://`, or that of Sentinels (see `primary_pool`).
             prefix: the start of every key name.
 
         Raises:
@@ -154,10 +155,8 @@ def bus_unavailable(detail: str = "The bus is unavailable; try again.") -> Probl
 
 
 def _client(url: str, connections_max: int, *, reply_s_max: float | None) -> Redis:
-    # Passed as arguments and not in the URL: redis-py lets a URL's query override arguments, and
-    # `parse_url` with these after it makes ours win.
+    # Ours win over the query of the address, which redis-py would prefer.
     options: dict[str, Any] = {
-        **parse_url(url),
         "protocol": 2,
         "decode_responses": False,
         "socket_timeout": reply_s_max,
@@ -169,9 +168,12 @@ def _client(url: str, connections_max: int, *, reply_s_max: float | None) -> Red
         "retry_on_error": [],
         "health_check_interval": 0,
     }
-    if "path" in options:  # a Unix socket rejects TCP options
-        del options["socket_keepalive"], options["socket_connect_timeout"]
-    return Redis.from_pool(BlockingConnectionPool(connections_max, REPLY_S_MAX, **options))
+    if is_sentinel_url(url):
+        return Redis.from_pool(primary_pool(url, connections_max, REPLY_S_MAX, **options))
+    given = {**parse_url(url), **options}
+    if "path" in given:  # a Unix socket rejects TCP options
+        del given["socket_keepalive"], given["socket_connect_timeout"]
+    return Redis.from_pool(BlockingConnectionPool(connections_max, REPLY_S_MAX, **given))
 
 
 def raise_if_cancelled() -> None:

@@ -14,6 +14,7 @@ from tidegate.app.delivery.timers import Backoff
 from tidegate.app.stores.store import StoreUnusable
 
 EVICTION_NONE = "noeviction"
+PROBE_MS = 10_000
 CODE_CHARACTERS_MAX = 20
 
 _REFUSALS = {
@@ -23,8 +24,12 @@ _REFUSALS = {
 }
 
 
-async def check_server(connection: BusConnection) -> None:
+async def check_server(connection: BusConnection, *, syncs_replicas: bool = False) -> None:
     """Check that the server is a Redis that gateways can share.
+
+    Args:
+        connection: to the server.
+        syncs_replicas: whether the gateway will wait for the disks of replicas.
 
     Raises:
         StoreUnusable: one sentence that says what to use instead.
@@ -33,14 +38,20 @@ async def check_server(connection: BusConnection) -> None:
     match server.get("redis_mode", "standalone"):
         case "sentinel":
             raise StoreUnusable(
-                "the bus is a Sentinel, which stores nothing: give the address of the primary"
+                "the bus is a Sentinel, which stores nothing: "
+                "write its address as redis+sentinel://HOST:PORT/SERVICE"
             )
         case "cluster":
             raise StoreUnusable(
                 "the bus is a node of a Redis Cluster, which is not supported: use a single primary"
             )
-    if int(server["redis_version"].split(".")[0]) < 6:
+    version = tuple(map(int, server["redis_version"].split(".")[:2]))
+    if version < (6, 2):
         raise StoreUnusable("the bus needs Redis 6.2 or newer, or Valkey")
+    if syncs_replicas and version < (7, 2):
+        raise StoreUnusable(
+            "durability=power with redis_replicas needs Redis 7.2 or newer, or Valkey"
+        )
 
 
 def persistence_fault(settings: Mapping[str, str], *, survives_power: bool) -> str:
@@ -154,3 +165,49 @@ async def wait_until_written(connection: BusConnection, life: str) -> None:
 async def _log_state(connection: BusConnection) -> LogState:
     with translate_errors():
         return LogState.parse(await connection.execute("INFO"))
+
+
+# Redis replicates after it has replied. A replica that takes over lacks what had not reached it.
+
+REPLICAS_S_MAX = 4.0
+"""Shorter than the time limit of a command."""
+
+
+async def wait_for_replicas(
+    connection: BusConnection, life: str, replicas: int, *, to_disk: bool
+) -> None:
+    """Wait until replicas have everything that Redis has acknowledged so far in a life.
+
+    Args:
+        connection: to the primary.
+        life: of the server that acknowledged.
+        replicas: how many.
+        to_disk: whether they must have synced it to their disks (`WAITAOF`), and the primary too.
+
+    Raises:
+        Problem: bus-unavailable; the data is stored, but would be lost if the primary died now, or
+            Redis has died and whether it is stored is not known.
+    """
+    waiting_ms = round(REPLICAS_S_MAX * 1_000)
+    with translate_errors():
+        # On one connection: Redis waits for what that connection has written last.
+        async with connection.writer.pipeline(transaction=False) as step:
+            step.set(probe_key(connection), "", px=PROBE_MS)
+            step.info()
+            if to_disk:
+                step.execute_command("WAITAOF", 1, replicas, waiting_ms)
+            else:
+                step.execute_command("WAIT", replicas, waiting_ms)
+            _, info, reached = await step.execute()
+    if LogState.parse(info).life != life:
+        detail = "The bus died before its replicas had the messages; they may be missing."
+        raise bus_unavailable(detail)
+    count = int(reached[1] if to_disk else reached)
+    if count < replicas:
+        detail = f"The messages are stored, but {count} of {replicas} replicas have them."
+        raise bus_unavailable(detail)
+
+
+def probe_key(connection: BusConnection) -> str:
+    """Return the key that gateways write in order to see whether they can."""
+    return connection.shared_key("probe")

@@ -20,10 +20,13 @@ from tidegate.app.cluster import scripts
 from tidegate.app.cluster.connection import BusConnection, bus_unavailable, translate_errors
 from tidegate.app.cluster.definitions import Definitions
 from tidegate.app.cluster.persistence import (
+    PROBE_MS,
     check_server,
     persistence_fault,
+    probe_key,
     read_settings,
     rejection_reason,
+    wait_for_replicas,
     wait_until_written,
 )
 from tidegate.app.cluster.topic_log import TopicLog, read_head, topic_keys
@@ -51,7 +54,6 @@ from tidegate.app.stores.store import (
 from tidegate.conflation.errors import TopicUnknown
 from tidegate.conflation.frame import RestoredTopic
 
-PROBE_MS = 10_000
 OPEN_S_MAX = 10.0
 """How long a start waits for a Redis that is away, as in a restart of both."""
 OPEN_PAUSE_S, OPEN_PAUSE_S_MAX = 0.1, 1.0
@@ -81,12 +83,7 @@ class RedisStore:
     checkpoints = False
 
     def __init__(
-        self,
-        connection: BusConnection,
-        settings: Settings,
-        definitions: Definitions,
-        *,
-        survives_power: bool = False,
+        self, connection: BusConnection, settings: Settings, definitions: Definitions
     ) -> None:
         self.on_suspect: Callable[[str], None] = lambda name: None
         self.head_seen: Callable[[str], int] = lambda name: 0
@@ -95,11 +92,11 @@ class RedisStore:
         self._connection = connection
         self._settings = settings
         self._limits = Bounds.of(settings)
-        self._survives_power = survives_power
+        self._survives_power = settings.durability == "power"
+        self._replicas = settings.redis_replicas
         self._settings_fault = ""
         self._records: dict[str, Stored] = {}
         self._logs: dict[str, TopicLog] = {}
-        self._probe = connection.shared_key("probe")
 
     async def open(self) -> None:
         """Connect, and check that Redis keeps what the gateway will acknowledge.
@@ -123,7 +120,9 @@ class RedisStore:
             await backoff.pause()
 
     async def _open(self) -> None:
-        await check_server(self._connection)
+        await check_server(
+            self._connection, syncs_replicas=self._survives_power and self._replicas > 0
+        )
         await self.check_settings()
         if self._settings_fault:
             raise StoreUnusable(self._settings_fault)
@@ -279,9 +278,8 @@ class RedisStore:
         with translate_errors():
             reply = await self._run(scripts.APPEND, log.append_keys(publication), arguments)
         match reply:
-            case [b"new" | b"again" | b"known" as outcome, first, last, life]:
-                if life:  # a sync of the disk runs: Redis may have replied before its write
-                    await wait_until_written(self._connection, life.decode())
+            case [b"new" | b"again" | b"known" as outcome, first, last, life, is_delayed]:
+                await self._wait_until_kept(life.decode(), is_delayed=bool(is_delayed))
                 if outcome == b"known":
                     return Appended(0, 0, duplicate=True, highest=int(last))
                 return Appended(first, last, duplicate=outcome == b"again")
@@ -382,7 +380,7 @@ class RedisStore:
         """Probe with a write that has no effect; return why Redis rejects it, or None."""
         try:
             # A write, as a replica or a full Redis still answers reads.
-            await self._connection.execute("SET", self._probe, "", "PX", PROBE_MS)
+            await self._connection.execute("SET", probe_key(self._connection), "", "PX", PROBE_MS)
         except ResponseError as error:
             return f"the bus takes no writes: {rejection_reason(error)}"
         except (RedisError, OSError):
@@ -392,6 +390,15 @@ class RedisStore:
     async def aclose(self) -> None:
         """Close all connections."""
         await self._connection.aclose()
+
+    async def _wait_until_kept(self, life: str, *, is_delayed: bool) -> None:
+        """Wait for what a persisted message survives: the death of Redis, and of its primary."""
+        if is_delayed:
+            await wait_until_written(self._connection, life)
+        if self._replicas:
+            await wait_for_replicas(
+                self._connection, life, self._replicas, to_disk=self._survives_power
+            )
 
     async def _create(self, record: Stored) -> None:
         """Create a topic's keys before its definition: whoever sees the topic can append."""

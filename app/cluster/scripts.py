@@ -33,13 +33,12 @@ local function life()
 end
 """
 
-# The life in which the server has still to write what the script did, '' if it writes before it
-# replies: with `appendfsync everysec` it delays writes while a sync runs. No sync starts between a
-# script and the write that follows it.
-_UNWRITTEN: Final = """
-local function unwritten(here)
+# Whether the server replies before it has written what the script did: with `appendfsync everysec`
+# it delays writes while a sync runs. No sync starts between a script and the write that follows it.
+_IS_DELAYED: Final = """
+local function is_delayed()
     local syncing = string.match(redis.call('INFO', 'persistence'), 'aof_pending_bio_fsync:(%d+)')
-    return (syncing or '0') == '0' and '' or here
+    return (syncing or '0') ~= '0'
 end
 """
 
@@ -82,7 +81,7 @@ end
 #      | messages bytes age_ms | retries producers | records (key, index, value)... removed keys...
 APPEND: Final = (
     _LIFE
-    + _UNWRITTEN
+    + _IS_DELAYED
     + _BELOW
     + _UNSTAGE
     + _IN_THE_WAY
@@ -106,7 +105,7 @@ if ARGV[10] ~= '' then
     if made == (known[7] or '') and tonumber(at_ms) + 86400000 > now_ms then
         if digest ~= ARGV[10] then return {'conflict'} end
         forget_stages()
-        return {'again', tonumber(first), tonumber(last), unwritten(here)}
+        return {'again', tonumber(first), tonumber(last), here, is_delayed()}
     end
 end
 local is_known = false
@@ -119,7 +118,7 @@ if ARGV[7] ~= '' then
         if not below(highest, ARGV[9]) then
             redis.call('HSET', producers, ARGV[7], ARGV[8] .. ' ' .. highest)
             forget_stages()
-            return {'known', 0, highest, unwritten(here)}
+            return {'known', 0, highest, here, is_delayed()}
         end
     end
 end
@@ -180,7 +179,7 @@ else
     end
 end
 redis.call('HSET', state, 'head', string.format('%d', last), 'bytes', string.format('%d', bytes))
-return {'new', first, last, unwritten(here)}
+return {'new', first, last, here, is_delayed()}
 """
 )
 

@@ -138,10 +138,17 @@ class Settings(BaseSettings):
     redis: TextValue | None = Field(
         default=None,
         repr=False,  # it may hold a password
-        description="Address of the Redis or Valkey that gateways share: `redis://`, `rediss://` "
-        "or `unix://`. Topics and messages are kept there, in append-only files, not in `data`.",
+        description="Address of the Redis or Valkey that gateways share: `redis://`, `rediss://`, "
+        "`unix://`, or `redis+sentinel://` with the Sentinels that know it. Topics and messages "
+        "are kept there, in append-only files, not in `data`.",
     )
     redis_prefix: TextValue = Field(default="tidegate", description="Prefix of all keys there.")
+    redis_replicas: CountValue = count_field(
+        0,
+        "Replicas of that Redis that must have a message before it counts as persisted.",
+        least=0,
+        most=100,
+    )
     workers: CountValue = count_field(
         1, "Gateways that `serve` runs at its address, one process each; above 1 needs `redis`.",
         most=256,

@@ -38,6 +38,12 @@ class BusServer:
         self._binary = binary
         self._server: subprocess.Popen[bytes] | None = None
 
+    @property
+    def pid(self) -> int:
+        """The process that runs."""
+        assert self._server is not None
+        return self._server.pid
+
     def start(self, *flags: str, before: Sequence[str] = (), sentinel: Path | None = None) -> None:
         """Start it on what its folder has; later flags win.
 

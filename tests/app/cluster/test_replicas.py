@@ -1,0 +1,202 @@
+"""A primary with a replica: Sentinels that name it, and publishers that wait for the replica."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx2
+import pytest
+from redis.asyncio.connection import SSLConnection
+
+from tests.support.buses import BusServer, bus_server
+from tests.support.deadlines import HANGS_S
+from tests.support.gateways import Running, running_gateway
+from tests.support.ports import lasting_port
+from tests.support.rules import rule
+from tidegate.app.cluster import persistence
+from tidegate.app.cluster.connection import BusConnection
+from tidegate.app.cluster.persistence import check_server, wait_for_replicas
+from tidegate.app.cluster.sentinel import primary_pool
+from tidegate.app.http.problems import Problem
+from tidegate.app.stores.store import StoreUnusable
+
+DOWN_MS = 300
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A primary, and a replica that has begun to follow it."""
+
+    primary: BusServer
+    replica: BusServer
+    port: int
+
+    async def in_step(self) -> None:
+        """Wait until the replica has all that the primary has."""
+        connection = BusConnection(self.primary.url)
+        async with asyncio.timeout(HANGS_S):
+            while True:
+                found = await connection.execute("INFO", "replication")
+                replica = found.get("slave0", {"offset": -1})
+                if replica["offset"] == found["master_repl_offset"]:
+                    break
+                await asyncio.sleep(0.01)
+        await connection.aclose()
+
+    def pause_replica(self, *, is_paused: bool) -> None:
+        """Stop the replica's process, or let it go on."""
+        os.kill(self.replica.pid, signal.SIGSTOP if is_paused else signal.SIGCONT)
+
+
+@contextlib.asynccontextmanager
+async def pair(kind: str = "redis", *flags: str) -> AsyncIterator[Pair]:
+    port = lasting_port()
+    flags = ("--bind", "127.0.0.1", *flags)
+    following = ("--port", str(lasting_port()), "--replicaof", f"127.0.0.1 {port}")
+    fast = ("--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1")
+    with (
+        bus_server(kind, "--port", str(port), *fast, *flags) as primary,
+        bus_server(kind, *following, *flags) as replica,
+    ):
+        servers = Pair(primary, replica, port)
+        await servers.in_step()
+        try:
+            yield servers
+        finally:
+            os.kill(replica.pid, signal.SIGCONT)
+
+
+@contextlib.contextmanager
+def sentinel_of(primary: Pair) -> Iterator[str]:
+    """A Sentinel that watches the primary; yields the address for gateways."""
+    port = lasting_port()
+    with bus_server("redis") as server:
+        server.kill()
+        path = Path(server.folder, "sentinel.conf")
+        path.write_text(
+            f"sentinel monitor px 127.0.0.1 {primary.port} 1\n"
+            f"sentinel down-after-milliseconds px {DOWN_MS}\n"
+            "sentinel failover-timeout px 3000\n"
+        )
+        server.start("--port", str(port), "--bind", "127.0.0.1", sentinel=path)
+        yield f"redis+sentinel://127.0.0.1:{lasting_port()},127.0.0.1:{port}/px"
+
+
+async def post(gateway: Running, key: int) -> httpx2.Response:
+    """Publish one message; the same one again is a duplicate."""
+    return await gateway.http.post(
+        "/v1/topics/px/messages", json={"k": key}, headers={"Idempotency-Key": f"request-{key}"}
+    )
+
+
+async def posted(gateway: Running, key: int) -> None:
+    """Publish one message as soon as it is acknowledged."""
+    async with asyncio.timeout(HANGS_S):
+        while (await post(gateway, key)).status_code != 200:
+            await asyncio.sleep(0.05)
+
+
+@pytest.mark.redis
+@rule("cluster-4")
+async def test_a_gateway_goes_on_at_the_primary_that_sentinels_name() -> None:
+    """The first of the two Sentinels does not answer."""
+    async with pair() as servers:
+        with sentinel_of(servers) as url:
+            async with running_gateway(redis=url) as gateway:
+                await gateway.topic()
+                await gateway.publish({"k": 1})
+                await servers.in_step()
+                async with gateway.subscribe("conflation=none") as stream:
+                    servers.primary.kill()
+                    await posted(gateway, 2)
+                    await stream.until("message")
+                rows = await gateway.sow()
+                assert rows == [{"k": 1}, {"k": 2}]
+
+
+@pytest.mark.redis
+@pytest.mark.parametrize(
+    ("kind", "durability"),
+    [("redis", "process"), pytest.param("valkey", "power", marks=pytest.mark.nightly)],
+)
+@rule("publish-2")
+async def test_what_a_replica_lacks_is_not_acknowledged(
+    kind: str, durability: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(persistence, "REPLICAS_S_MAX", 0.2)
+    async with (
+        pair(kind, "--appendfsync", "always") as servers,
+        running_gateway(
+            redis=servers.primary.url, redis_replicas=1, durability=durability
+        ) as gateway,
+    ):
+        await gateway.topic()
+        await posted(gateway, 1)  # a new replica writes its file first
+        servers.pause_replica(is_paused=True)
+        for _ in range(2):  # a duplicate is not acknowledged either
+            refused = await post(gateway, 2)
+            assert (refused.status_code, refused.json()["code"]) == (503, "bus-unavailable")
+            assert "stored, but 0 of 1 replicas have them" in refused.json()["detail"]
+        servers.pause_replica(is_paused=False)
+        await posted(gateway, 2)
+        assert await gateway.sow() == [{"k": 1}, {"k": 2}]
+
+
+@pytest.mark.redis
+@rule("publish-2")
+async def test_what_replicas_of_another_life_have_says_nothing(redis_bus: BusServer) -> None:
+    connection = BusConnection(redis_bus.url)
+    with pytest.raises(Problem, match="may be missing"):
+        await wait_for_replicas(connection, "another life", 0, to_disk=False)
+    await connection.aclose()
+
+
+async def test_an_old_redis_cannot_sync_replicas(monkeypatch: pytest.MonkeyPatch) -> None:
+    connection = BusConnection("unix:///nowhere/bus.sock")
+
+    async def server(*arguments: object) -> dict[str, str]:
+        return {"redis_version": "7.0.15"}
+
+    monkeypatch.setattr(connection, "execute", server)
+    await check_server(connection)
+    with pytest.raises(StoreUnusable, match=r"redis_replicas needs Redis 7\.2"):
+        await check_server(connection, syncs_replicas=True)
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("redis+sentinel://one,two", "the name of the service"),
+        ("redis+sentinel:///px", "begins with theirs"),
+        ("redis+sentinel://one,,two/px", "begins with theirs"),
+        ("redis+sentinel://one:port/px", "port"),
+    ],
+)
+def test_a_malformed_address_of_sentinels_is_refused(url: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        BusConnection(url)
+
+
+def test_an_address_tells_primary_and_sentinels_apart() -> None:
+    url = (
+        "rediss+sentinel://me:p%2F@one,[::1]:7/px/3"
+        "?ssl_ca_certs=/ca&sentinel_username=watch&sentinel_password=w"
+    )
+    pool = primary_pool(url, 5, 2.0, protocol=2)
+    given = pool.connection_kwargs
+    assert (given["username"], given["password"], given["db"]) == ("me", "p/", 3)
+    assert given["ssl_ca_certs"] == "/ca"
+    assert issubclass(pool.connection_class, SSLConnection)
+    assert "sentinel_username" not in given
+    sentinels = [
+        client.connection_pool.connection_kwargs for client in pool.sentinel_manager.sentinels
+    ]
+    assert [(each["host"], each["port"]) for each in sentinels] == [("one", 26_379), ("::1", 7)]
+    assert {(each["username"], each["password"]) for each in sentinels} == {("watch", "w")}
+    assert {each["ssl_ca_certs"] for each in sentinels} == {"/ca"}
