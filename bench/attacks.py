@@ -13,6 +13,7 @@ import gzip
 import json
 import os
 import resource
+import socket
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator
@@ -44,10 +45,14 @@ Client = Callable[[asyncio.StreamWriter], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """An attack, and the memory that it may cost: what is documented for that many connections."""
+    """An attack, and the memory that it may cost: what is documented for that many connections.
+
+    It is measured once it has opened its connections, after `opening_s`.
+    """
 
     attack: Attack
     growth_mib_max: float
+    opening_s: float = 0.0
 
 
 async def _crowd(port: int, count: int, each: Client) -> None:
@@ -120,6 +125,44 @@ async def _slow_readers(port: int) -> None:
     while not crowd.done():
         await _request(port, "POST", f"/v1/topics/{TARGET}/messages", body, "application/x-ndjson")
         await asyncio.sleep(0.2)
+
+
+async def _frozen_readers(port: int) -> None:
+    await _large_flushes(port, 5_000, 0)
+
+
+async def _dripping_readers(port: int) -> None:
+    await _large_flushes(port, 600, 512)
+
+
+async def _large_flushes(port: int, readers: int, taken_bytes: int) -> None:
+    """Publish 4 MiB every two seconds for readers that take so many bytes ten times a second."""
+    loop = asyncio.get_running_loop()
+    target = f"/v1/topics/{TARGET}/subscribe?options=conflation%3D100ms&command=subscribe"
+
+    async def read() -> None:
+        with socket.socket() as client, contextlib.suppress(OSError):
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+            client.setblocking(False)
+            await loop.sock_connect(client, ("127.0.0.1", port))
+            await loop.sock_sendall(client, f"GET {target} HTTP/1.1\r\n{HEAD}\r\n".encode())
+            if not taken_bytes:
+                await asyncio.sleep(3 * ATTACK_S)  # longer than the attack, unless it is cut
+            taken = b"begun"
+            while taken:
+                await asyncio.sleep(0.1)
+                taken = await loop.sock_recv(client, taken_bytes)
+
+    body = b"\n".join(b'{"k":%d,"note":"%b"}' % (key, b"ab" * 2_000) for key in range(1_000))
+    async with asyncio.TaskGroup() as tasks:
+        for number in range(readers):
+            tasks.create_task(read())
+            if number % 50 == 0:
+                await asyncio.sleep(0.02)
+        while True:
+            path = f"/v1/topics/{TARGET}/messages"
+            await _request(port, "POST", path, body, "application/x-ndjson")
+            await asyncio.sleep(2.0)
 
 
 async def _lanes(port: int) -> None:
@@ -209,6 +252,8 @@ KINDS: Final[dict[str, Kind]] = {
     "idle connections": Kind(_idle, 60),
     "a flood of connections": Kind(_connections, 30),
     "slow readers": Kind(_slow_readers, 120),
+    "frozen readers of large flushes": Kind(_frozen_readers, 5_000 * 64 / 1_024, opening_s=5.0),
+    "dripping readers of large flushes": Kind(_dripping_readers, 100, opening_s=2.0),
     "many lanes": Kind(_lanes, 200),
     "heavy filters": Kind(_filters, 60),
     "odd bookmarks": Kind(_bookmarks, 60),
@@ -316,11 +361,14 @@ def _attack(port: int, name: str) -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
+    kind = KINDS[name]
+
     async def attack() -> None:
-        print("begun", flush=True)
+        loop = asyncio.get_running_loop()
+        loop.call_later(kind.opening_s, lambda: print("begun", flush=True))
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(ATTACK_S + 2 * REST_S):
-                await KINDS[name].attack(port)
+            async with asyncio.timeout(kind.opening_s + ATTACK_S + 2 * REST_S):
+                await kind.attack(port)
 
     asyncio.run(attack())
 
