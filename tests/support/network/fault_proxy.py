@@ -35,6 +35,7 @@ class Line:
         flip_one_in_bytes: of every so many bytes the last has a wrong bit; 0: none.
         swallows: bytes vanish (a black hole); who lost some is reset when it ends.
         stalls: nothing is read, so that the sender's window shuts.
+        cut_after_bytes: a connection is reset when so many bytes were carried like this; 0: never.
     """
 
     latency_s: float = 0.0
@@ -44,6 +45,7 @@ class Line:
     flip_one_in_bytes: int = 0
     swallows: bool = False
     stalls: bool = False
+    cut_after_bytes: int = 0
 
 
 CLEAR = Line()
@@ -178,6 +180,7 @@ class _Link:
         self._asking = False
         self._loses_reply = False
         self._bytes_since_flip: dict[Way, int] = {"up": 0, "down": 0}
+        self._carried: dict[Way, tuple[Line, int]] = {"up": (CLEAR, 0), "down": (CLEAR, 0)}
         self._reset = asyncio.Event()
 
     def has_lost(self, lines: dict[Way, Line]) -> bool:
@@ -264,11 +267,25 @@ class _Link:
                 return
             line = self._proxy.lines[way]
             piece = self._flipped(way, piece, line.flip_one_in_bytes)
+            piece, is_cut = self._cut(way, piece, line)
             step = line.slice_bytes or len(piece)
             for start in range(0, len(piece), step):
                 part = piece[start : start + step]
                 await loop.sock_sendall(sink, part)
                 await asyncio.sleep(len(part) / line.bytes_per_s if line.bytes_per_s else 0)
+            if is_cut:
+                self.reset()
+                return
+
+    def _cut(self, way: Way, piece: bytes, line: Line) -> tuple[bytes, bool]:
+        """Return what of a piece is carried before the connection is reset, and whether it is."""
+        since, carried = self._carried[way]
+        carried = len(piece) + (carried if since is line else 0)
+        self._carried[way] = line, carried
+        excess = carried - line.cut_after_bytes
+        if not line.cut_after_bytes or excess < 0:
+            return piece, False
+        return piece[: len(piece) - excess], True
 
     def _flipped(self, way: Way, piece: bytes, one_in_bytes: int) -> bytes:
         if not one_in_bytes:

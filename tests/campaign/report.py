@@ -1,0 +1,50 @@
+"""What campaigns came to, as text: the table, and each finding with what is needed to repeat it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from tests.campaign.campaign import Result
+from tests.campaign.judge import Finding
+
+SHOWN_MAX = 40
+BEFORE_S, AFTER_S = 8.0, 2.0
+
+
+def table(results: Sequence[Result]) -> str:
+    """Return one table with the sums of all results."""
+    sums, faults = Counter[str](), Counter[str]()
+    for result in results:
+        sums.update(result.sums)
+        faults.update(result.faults)
+    seeds = ", ".join(str(result.seed) for result in results)
+    rows = [
+        ("seeds", seeds),
+        ("seconds", f"{sum(result.seconds for result in results):,.0f}"),
+        *((name, f"{count:,}") for name, count in sums.items() if not name.startswith("found")),
+        *((name, f"{count:,}") for name, count in sorted(faults.items())),
+        ("findings", f"{sum(len(result.findings) for result in results):,}"),
+        *((name, f"{count:,}") for name, count in sums.items() if name.startswith("found")),
+    ]
+    width = max(len(name) for name, _ in rows)
+    return "\n".join(f"| {name.ljust(width)} | {count} |" for name, count in rows)
+
+
+def story(result: Result) -> Iterator[str]:
+    """Yield lines about the findings of a result, each with the faults around it."""
+    for finding in result.findings[:SHOWN_MAX]:
+        yield line(result, finding)
+        if finding.at_s:
+            for at_s, note in result.notes:
+                if finding.at_s - BEFORE_S < at_s < finding.at_s + AFTER_S:
+                    yield f"    {at_s - result.began_at_s:8.2f} s: {note}"
+    if len(result.findings) > SHOWN_MAX:
+        yield f"and {len(result.findings) - SHOWN_MAX} more"
+
+
+def line(result: Result, finding: Finding) -> str:
+    """Return a finding in one line."""
+    at = f" at {finding.at_s - result.began_at_s:.2f} s" if finding.at_s else ""
+    where = " ".join(filter(None, (finding.topic, finding.key)))
+    return f"seed {result.seed}{at}: {finding.kind}: {where}: {finding.what}"
