@@ -21,6 +21,9 @@ SETTINGS_SEEN_S = 3.0
 
 BAD_CONFIGURATION = 78
 PUBLISH = b"EVALSHA"
+FRESH_FILE_S = 2.0
+"""How long a fresh replica takes to write its first file."""
+
 SLOW_SYNC_S = {"everysec": 1.5, "always": 0.05}
 
 Act = Callable[[], Awaitable[None]]
@@ -79,25 +82,31 @@ class Faults:
         """Play faults until `until` is set, and those that run then to their end."""
         gateways = [self._kill_gateway, self._pause_gateway]
         links = [self._partition, self._slow_link, self._cut_links, self._lose_replies]
-        redis = [self._slow_disk, self._change_settings, self._kill_redis]
+        redis = [
+            self._slow_disk,
+            self._change_settings,
+            self._kill_redis,
+            self._fail_over_fresh,
+        ]
         failovers = [self._fail_over_killed, self._fail_over_paused, self._fail_over_split]
         self.chance.shuffle(failovers)
         async with asyncio.TaskGroup() as lanes:
-            lanes.create_task(self._lane(gateways, until, self._gateway_lane))
-            lanes.create_task(self._lane(links, until, self._link_lane))
-            first = [self._kill_redis, failovers[0]]
-            lanes.create_task(self._lane([*redis, *failovers], until, None, first))
+            first = [[self._kill_gateway], [self._partition], [self._kill_redis, failovers[0]]]
+            lanes.create_task(self._lane(gateways, until, self._gateway_lane, first[0]))
+            lanes.create_task(self._lane(links, until, self._link_lane, first[1]))
+            lanes.create_task(self._lane([*redis, *failovers], until, None, first[2]))
 
     async def _lane(
         self,
         acts: Sequence[Act],
         until: asyncio.Event,
         lock: asyncio.Lock | None,
-        first: Sequence[Act] = (),
+        first: Sequence[Act],
     ) -> None:
-        """Play all acts in random order, again and again; the first ones are given."""
-        deck = list(first)[::-1] or [acts[0]]
-        while not until.is_set():
+        """Play the first acts, whatever time that takes, then all in random order till the end."""
+        deck, owed = list(first)[::-1], len(first)
+        while owed > 0 or not until.is_set():
+            owed -= 1
             await asyncio.sleep(self.pace_s * self.chance.uniform(0.3, 1.7))
             if lock is None:
                 await deck.pop()()
@@ -221,12 +230,15 @@ class Faults:
         sync_s = SLOW_SYNC_S[self.cluster.fsync]
         self._note("slow disks", f"{self.cluster.primary.name} is killed, and its disk is slow")
         self.counts["redis kills"] += 1
+        # strace may hang where a process forks in a delayed call, as it does for a replica.
+        await self.cluster.other.kill()
         await self._restart_primary(0, sync_s)
         self._tell(f"{self.cluster.primary.name} is back on the slow disk")
         await asyncio.sleep(self.chance.uniform(2, 5))
         self._note("redis kills", f"{self.cluster.primary.name} is killed on its slow disk")
         await self._restart_primary(0)
         self._tell(f"{self.cluster.primary.name} is back with {await self._heads()}")
+        await self.cluster.attach_replica()
 
     async def _change_settings(self) -> None:
         """Redis is told to keep nothing, and may die meanwhile, or just after it keeps again."""
@@ -268,10 +280,9 @@ class Faults:
         Until the end of a split some gateways are still led to the old primary, which answers.
         """
         cluster = self.cluster
-        if not await cluster.replica_follows():
-            self._tell("no failover: the replica does not follow")
+        while not await cluster.replica_follows():
+            self._tell("the replica does not follow")
             await cluster.attach_replica()
-            return
         await self._let_replica_lag()
         began_at, old = time.monotonic(), cluster.primary
         self._note(f"failovers, old primary {kind}", f"{old.name} fails over, and is {kind}")
@@ -302,6 +313,38 @@ class Faults:
             old.signal(signal.SIGCONT)
         await cluster.attach_replica()
         self._tell(f"{old.name} is a replica now")
+
+    async def _fail_over_fresh(self) -> None:
+        """A replica is promoted before its file is whole: it has just got all from the primary.
+
+        It dies a moment later. What was acknowledged before it was promoted, it may lose.
+        """
+        cluster = self.cluster
+        await cluster.other.kill()
+        keys = max(1, await cluster.primary.command("DBSIZE"))
+        save_us = round(FRESH_FILE_S * 1e6 / keys)
+        cluster.other.configure(replica_of=cluster.replication.port, save_us=save_us)
+        await cluster.other.start()
+        if not await cluster.replica_follows():
+            self._tell("the fresh replica does not follow")
+            return
+        began_at, old = time.monotonic(), cluster.primary
+        self._note("failovers to a fresh replica", f"{old.name} dies; a fresh replica takes over")
+        await old.kill()
+        await cluster.other.command("REPLICAOF", "NO", "ONE")
+        cluster.primary_at = 1 - cluster.primary_at
+        kept = await self._heads()
+        cluster.lead()
+        ended_at = time.monotonic()
+        self._tell(f"{cluster.primary.name} began with {kept}")
+        await asyncio.sleep(self.chance.uniform(0.5, 1.5) * FRESH_FILE_S)
+        self._note("redis kills", f"{cluster.primary.name} is killed")
+        await self._restart_primary(0)
+        left = await self._heads()
+        kept = {topic: min(kept[topic], left[topic]) for topic in kept}
+        self.losses.append(Loss("failover to a fresh replica", began_at, ended_at, kept))
+        self._tell(f"{cluster.primary.name} is back with {left}")
+        await cluster.attach_replica()
 
     async def _let_replica_lag(self) -> None:
         """Let the replica miss what is written for a moment, or have all."""

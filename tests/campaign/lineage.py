@@ -49,15 +49,29 @@ class Lineage:
             found[name] = through
         self.note(epoch, found)
 
-    def through(self, epoch: str, earlier: str) -> int | None:
-        """Return the last offset that an epoch has of an earlier one, -1 if it continues nothing.
+    def through(self, epoch: str, other: str) -> int | None:
+        """Return the last offset that two epochs have in common, -1 if they have none.
 
-        None: nobody has seen what the epoch continues.
+        None: nobody has seen what the first one continues.
         """
-        if epoch == earlier:
+        if epoch == other:
             return EVERYTHING
         if epoch not in self._continued:
             return None
+        chain, others = self._chain(epoch), self._chain(other)
+        return max((min(chain[name], others[name]) for name in chain.keys() & others), default=-1)
+
+    def continues(self, epoch: str, position: Position) -> bool:
+        """Return whether an epoch says that it continues another one, and beyond a position."""
+        return position.offset <= self._chain(epoch).get(position.epoch, -1)
+
+    def has(self, epoch: str, position: Position) -> bool:
+        """Return whether a position is of the history that an epoch has."""
+        through = self.through(epoch, position.epoch)
+        return through is not None and position.offset <= through
+
+    def _chain(self, epoch: str) -> dict[str, int]:
+        """Return all that an epoch continues, with itself, and up to where."""
         seen, waiting = {epoch: EVERYTHING}, [epoch]
         while waiting:
             at = waiting.pop()
@@ -66,9 +80,4 @@ class Lineage:
                 if found > seen.get(name, -1):
                     seen[name] = found
                     waiting.append(name)
-        return seen.get(earlier, -1)
-
-    def has(self, epoch: str, position: Position) -> bool:
-        """Return whether a position is of the history that an epoch has."""
-        through = self.through(epoch, position.epoch)
-        return through is not None and position.offset <= through
+        return seen

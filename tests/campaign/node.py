@@ -35,11 +35,18 @@ class Node(Child):
         self._base = (binary, *place, *FLAGS, "--appendfsync", fsync)
         super().__init__(*self._base, port=port, log=folder / "redis.log")
 
-    def configure(self, *, replica_of: int = 0, sync_s: float = 0.0) -> None:
-        """Say how the next start is: a replica of a port, or on a disk whose syncs take so long."""
+    def configure(self, *, replica_of: int = 0, sync_s: float = 0.0, save_us: int = 0) -> None:
+        """Say how the next start is.
+
+        Args:
+            replica_of: the port of its primary; 0: it is a primary.
+            sync_s: how long each sync of its disk takes.
+            save_us: how much longer it takes for each key to write its file anew.
+        """
         before: Sequence[str] = on_a_slow_disk(sync_s) if sync_s else ()
         role = ("--replicaof", "127.0.0.1", str(replica_of)) if replica_of else ()
-        self._command = (*before, *self._base, *role)
+        slow = ("--rdb-key-save-delay", str(save_us)) if save_us else ()
+        self._command = (*before, *self._base, *role, *slow)
 
     @property
     def is_running(self) -> bool:

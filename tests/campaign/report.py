@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from tests.campaign.campaign import Result
 from tests.campaign.judge import Finding
 
-SHOWN_MAX = 40
+SHOWN_MAX = 6  # of a kind
 BEFORE_S, AFTER_S = 8.0, 2.0
 
 
@@ -33,14 +33,19 @@ def table(results: Sequence[Result]) -> str:
 
 def story(result: Result) -> Iterator[str]:
     """Yield lines about the findings of a result, each with the faults around it."""
-    for finding in result.findings[:SHOWN_MAX]:
+    shown = Counter[str]()
+    for finding in result.findings:
+        shown[finding.kind] += 1
+        if shown[finding.kind] > SHOWN_MAX:
+            continue
         yield line(result, finding)
         if finding.at_s:
             for at_s, note in result.notes:
                 if finding.at_s - BEFORE_S < at_s < finding.at_s + AFTER_S:
                     yield f"    {at_s - result.began_at_s:8.2f} s: {note}"
-    if len(result.findings) > SHOWN_MAX:
-        yield f"and {len(result.findings) - SHOWN_MAX} more"
+    for kind, count in shown.items():
+        if count > SHOWN_MAX:
+            yield f"{kind}: {count - SHOWN_MAX} more"
 
 
 def line(result: Result, finding: Finding) -> str:

@@ -77,7 +77,7 @@ class Testimony:
         # A filter with removals, or a trimmed journal, always continues by a snapshot.
         if not self.reader.is_of_every_message or self.held.first > 1:
             return
-        is_there = seen.at.epoch and self.lineage.has(self.held.head.epoch, seen.at)
+        is_there = seen.at.epoch and self.lineage.continues(self.held.head.epoch, seen.at)
         if is_there and not any(
             loss.began_at_s - 1 < seen.at_s < loss.ended_at_s + SETTLED_S for loss in self.losses
         ):
