@@ -100,8 +100,10 @@ async def read_settings(connection: BusConnection) -> Mapping[str, str]:
         return settings
 
 
-# Redis replies after its `write`, with one exception: with `appendfsync everysec` it delays writes
-# for up to two seconds while a sync of the disk runs. `kill -9` then loses the delayed writes.
+# Redis replies after its `write`, with two exceptions. With `appendfsync everysec` it delays writes
+# for up to two seconds while a sync of the disk runs; `kill -9` then loses the delayed writes. And
+# it begins a file anew after `appendonly yes` at run time, and as a replica that gets everything
+# from its primary; until that file is whole, a start reads the one before, or none.
 
 POLL_S, POLL_S_MAX = 0.005, 0.1
 WRITE_S_MAX = 10.0
@@ -113,18 +115,22 @@ class LogState:
     """The append-only file: the bytes written to it and the bytes still buffered, in one life.
 
     The life is that of `LIFE` in the scripts: a file of another life may lack what this one had.
+    `is_rewritten`: another file is being made, or will be.
     """
 
     life: str
     written_bytes: int
     waiting_bytes: int
+    is_rewritten: bool = False
 
     @classmethod
     def parse(cls, info: Mapping[str, object]) -> Self:
         """Parse the reply of `INFO`; without such a file nothing is buffered."""
         life = "".join(str(info.get(name, ""))[:16] for name in ("run_id", "master_replid"))
         sizes = (info.get(name, 0) for name in ("aof_current_size", "aof_buffer_length"))
-        return cls(life, *(int(str(size)) for size in sizes))
+        rewrites = (info.get(f"aof_rewrite_{name}", 0) for name in ("in_progress", "scheduled"))
+        written, waiting = (int(str(size)) for size in sizes)
+        return cls(life, written, waiting, any(int(str(flag)) for flag in rewrites))
 
     def has_written(self, earlier: Self) -> bool:
         """Return whether the bytes buffered at an earlier state are written now.
@@ -136,8 +142,10 @@ class LogState:
         return self.waiting_bytes == 0 or self.written_bytes >= end
 
 
-async def wait_until_written(connection: BusConnection, life: str) -> None:
+async def wait_until_written(connection: BusConnection, life: str, *, is_whole: bool) -> None:
     """Wait until Redis has written everything that it has acknowledged so far in a life.
+
+    `is_whole`: its file was whole before, so nothing depends on a rewrite that may run.
 
     Raises:
         Problem: bus-unavailable; the data is stored, but would be lost if Redis died now, or Redis
@@ -151,11 +159,12 @@ async def wait_until_written(connection: BusConnection, life: str) -> None:
                 if last.life != life:
                     detail = "The bus died before it had written the messages; they may be missing."
                     raise bus_unavailable(detail)
-                if last.has_written(begun):
+                if (is_whole or not last.is_rewritten) and last.has_written(begun):
                     return
                 await backoff.pause()
                 before, last = last, await _log_state(connection)
-                if last.written_bytes < before.written_bytes:
+                is_another = before.is_rewritten and not last.is_rewritten
+                if is_another or last.written_bytes < before.written_bytes:
                     begun = last  # a rewrite reset the size: compare with the new file
     except TimeoutError:
         detail = "The messages are stored, but the bus has not written them to its file yet."

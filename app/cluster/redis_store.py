@@ -95,6 +95,7 @@ class RedisStore:
         self._survives_power = settings.durability == "power"
         self._replicas = settings.redis_replicas
         self._settings_fault = ""
+        self._whole_life = ""  # in which the file was seen whole, so a rewrite has one to replace
         self._records: dict[str, Stored] = {}
         self._logs: dict[str, TopicLog] = {}
 
@@ -138,6 +139,8 @@ class RedisStore:
         """
         settings = await read_settings(self._connection)
         self._settings_fault = persistence_fault(settings, survives_power=self._survives_power)
+        if self._settings_fault:
+            self._whole_life = ""  # with `appendonly yes` again Redis begins another file
 
     async def reopen(self) -> None:
         """Adopt the current state of a Redis that has lost data.
@@ -278,8 +281,8 @@ class RedisStore:
         with translate_errors():
             reply = await self._run(scripts.APPEND, log.append_keys(publication), arguments)
         match reply:
-            case [b"new" | b"again" | b"known" as outcome, first, last, life, is_delayed]:
-                await self._wait_until_kept(life.decode(), is_delayed=bool(is_delayed))
+            case [b"new" | b"again" | b"known" as outcome, first, last, life, unwritten]:
+                await self._wait_until_kept(life.decode(), is_written=not unwritten)
                 if outcome == b"known":
                     return Appended(0, 0, duplicate=True, highest=int(last))
                 return Appended(first, last, duplicate=outcome == b"again")
@@ -391,10 +394,12 @@ class RedisStore:
         """Close all connections."""
         await self._connection.aclose()
 
-    async def _wait_until_kept(self, life: str, *, is_delayed: bool) -> None:
+    async def _wait_until_kept(self, life: str, *, is_written: bool) -> None:
         """Wait for what a persisted message survives: the death of Redis, and of its primary."""
-        if is_delayed:
-            await wait_until_written(self._connection, life)
+        if not is_written:
+            is_whole = self._whole_life == life
+            await wait_until_written(self._connection, life, is_whole=is_whole)
+        self._whole_life = life
         if self._replicas:
             await wait_for_replicas(
                 self._connection, life, self._replicas, to_disk=self._survives_power

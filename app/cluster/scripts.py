@@ -33,12 +33,17 @@ local function life()
 end
 """
 
-# Whether the server replies before it has written what the script did: with `appendfsync everysec`
-# it delays writes while a sync runs. No sync starts between a script and the write that follows it.
-_IS_DELAYED: Final = """
-local function is_delayed()
-    local syncing = string.match(redis.call('INFO', 'persistence'), 'aof_pending_bio_fsync:(%d+)')
-    return (syncing or '0') ~= '0'
+# Return 1 if the server may reply before its file has what the script did. With `appendfsync
+# everysec` it delays writes while a sync runs; no sync starts between a script and the write that
+# follows it. While the file is rewritten, there may be no other: a start does not read the new one
+# before it is whole.
+_UNWRITTEN: Final = """
+local function unwritten()
+    local info = redis.call('INFO', 'persistence')
+    for _, name in ipairs({'pending_bio_fsync', 'rewrite_in_progress', 'rewrite_scheduled'}) do
+        if (string.match(info, 'aof_' .. name .. ':(%d+)') or '0') ~= '0' then return 1 end
+    end
+    return 0
 end
 """
 
@@ -81,7 +86,7 @@ end
 #      | messages bytes age_ms | retries producers | records (key, index, value)... removed keys...
 APPEND: Final = (
     _LIFE
-    + _IS_DELAYED
+    + _UNWRITTEN
     + _BELOW
     + _UNSTAGE
     + _IN_THE_WAY
@@ -105,7 +110,7 @@ if ARGV[10] ~= '' then
     if made == (known[7] or '') and tonumber(at_ms) + 86400000 > now_ms then
         if digest ~= ARGV[10] then return {'conflict'} end
         forget_stages()
-        return {'again', tonumber(first), tonumber(last), here, is_delayed()}
+        return {'again', tonumber(first), tonumber(last), here, unwritten()}
     end
 end
 local is_known = false
@@ -118,7 +123,7 @@ if ARGV[7] ~= '' then
         if not below(highest, ARGV[9]) then
             redis.call('HSET', producers, ARGV[7], ARGV[8] .. ' ' .. highest)
             forget_stages()
-            return {'known', 0, highest, here, is_delayed()}
+            return {'known', 0, highest, here, unwritten()}
         end
     end
 end
@@ -179,7 +184,7 @@ else
     end
 end
 redis.call('HSET', state, 'head', string.format('%d', last), 'bytes', string.format('%d', bytes))
-return {'new', first, last, here, is_delayed()}
+return {'new', first, last, here, unwritten()}
 """
 )
 

@@ -12,7 +12,7 @@ from tidegate.app.cluster.connection import BusConnection
 from tidegate.app.stores.items import Item, Message, pack, to_frames, unpack
 from tidegate.app.stores.store import Bounds, Publication, TopicRecord
 from tidegate.conflation.definition import History
-from tidegate.conflation.frame import Frame, RestoredTopic
+from tidegate.conflation.frame import Frame, RestoredTopic, Tombstone
 from tidegate.keys.text.bookmark import continued
 
 _pack = msgspec.msgpack.Encoder().encode
@@ -109,6 +109,7 @@ class TopicLog:
             dropped = frames[0].offset - 1 if frames else head
             if (through >= head and dropped <= head) or self.stream in self.connection.foreign:
                 break  # else others trimmed the stream while it was read: read again
+        frames = _completed(frames, is_whole=not dropped)
         # The records were scanned before the stream was read, so the stream may have newer ones.
         for frame in frames:
             record = records.get(frame.key)
@@ -181,6 +182,23 @@ async def read_head(connection: BusConnection, topic: str) -> int:
     """Return a topic's last offset."""
     found = await connection.execute("HGET", connection.topic_key(topic, "state"), "head")
     return int(found or 0)
+
+
+def _completed(frames: Sequence[Frame], *, is_whole: bool) -> list[Frame]:
+    """Return frames whose removals have the value that they take away.
+
+    A gateway that was behind has written a removal with the value that it knew. Where the journal
+    has nothing of the record before, only that is known, unless the journal `is_whole`.
+    """
+    newest: dict[str, bytes] = {}
+    found: list[Frame] = []
+    for frame in frames:
+        if isinstance(frame, Tombstone):
+            payload = newest.get(frame.key, b"" if is_whole else frame.payload)
+            frame = msgspec.structs.replace(frame, payload=payload)
+        newest[frame.key] = b"" if frame.removed else frame.payload
+        found.append(frame)
+    return found
 
 
 class ForeignEntry(Exception):

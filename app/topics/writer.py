@@ -12,7 +12,7 @@ import msgspec
 
 from tidegate.app.delivery.driver import Driver
 from tidegate.app.http.problems import Problem
-from tidegate.app.stores.items import Item, MessageBlock, Removal, to_frames
+from tidegate.app.stores.items import Item, Message, MessageBlock, Removal, to_frames
 from tidegate.app.stores.store import Appended, HeadMoved, Producer, Publication, Retry, Store
 from tidegate.app.topics.registry import CatalogTopic, TopicRecreated
 from tidegate.conflation.boards.board import THE_RECORD
@@ -406,7 +406,7 @@ def valued(items: Sequence[Item], sow: Feed | None) -> Sequence[Item]:
             record = sow.board.get(item.record_key or THE_RECORD)
             payload = newest.get(item.record_key, b"" if record is None else record.payload)
             item = msgspec.structs.replace(item, payload=payload)
-        newest[item.record_key] = item.payload
+        newest[item.record_key] = item.payload if isinstance(item, Message) else b""
         found.append(item)
     return found
 

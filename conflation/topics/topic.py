@@ -419,6 +419,6 @@ class Topic:
                 record = self.sow.board.get(frame.key or THE_RECORD)
                 payload = newest.get(frame.key, b"" if record is None else record.payload)
                 frame = msgspec.structs.replace(frame, payload=payload)
-            newest[frame.key] = frame.payload
+            newest[frame.key] = b"" if frame.removed else frame.payload
             completed.append(frame)
         return completed

@@ -10,6 +10,7 @@ import asyncio
 import pytest
 
 from tests.support.buses import BusServer, bus_server, on_a_slow_disk
+from tests.support.ports import lasting_port
 from tests.support.rules import rule
 from tidegate.app.cluster import persistence as module
 from tidegate.app.cluster.connection import BusConnection
@@ -80,7 +81,7 @@ async def test_nobody_waits_where_nothing_waits(redis_bus: BusServer) -> None:
     connection = BusConnection(redis_bus.url, "written-test")
     await connection.execute("SET", connection.shared_key("x"), "1")
     life = await connection.run_script(LIFE, [], [])
-    await wait_until_written(connection, life.decode())
+    await wait_until_written(connection, life.decode(), is_whole=True)
     await connection.aclose()
 
 
@@ -103,31 +104,94 @@ def test_what_waited_is_written_once_the_file_has_grown_by_it(
 class ReportingBus(BusConnection):
     """A bus that reports given states of its file, the last of them for ever."""
 
-    def __init__(self, *states: tuple[int, int], run_id: str = LIVES) -> None:
+    def __init__(self, *states: tuple[int, ...], run_id: str = LIVES) -> None:
         super().__init__("unix:///nowhere/bus.sock")
         self.states = list(states)
         self.run_id = run_id
 
     async def execute(self, *arguments: object) -> dict[str, object]:
         assert arguments == ("INFO",)
-        size, waiting = self.states.pop(0) if len(self.states) > 1 else self.states[0]
-        return {"run_id": self.run_id, "aof_current_size": size, "aof_buffer_length": waiting}
+        shown = self.states.pop(0) if len(self.states) > 1 else self.states[0]
+        names = ("aof_current_size", "aof_buffer_length", "aof_rewrite_in_progress")
+        return {"run_id": self.run_id, **dict(zip(names, shown, strict=False))}
 
 
 async def test_a_file_that_is_rewritten_counts_anew() -> None:
     shown = ReportingBus((1_000, 50), (200, 70), (260, 30), (270, 20))
-    await wait_until_written(shown, LIVES)
+    await wait_until_written(shown, LIVES, is_whole=True)
     assert shown.states == [(270, 20)]
 
 
 async def test_a_bus_that_does_not_write_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "WRITE_S_MAX", 0.05)
     with pytest.raises(Problem, match="bus-unavailable"):
-        await wait_until_written(ReportingBus((100, 50)), LIVES)
+        await wait_until_written(ReportingBus((100, 50)), LIVES, is_whole=True)
     assert LogState.parse({}) == LogState("", 0, 0)
 
 
 @rule("cluster-4")
 async def test_a_file_of_another_life_says_nothing_of_what_was_to_be_written() -> None:
     with pytest.raises(Problem, match="may be missing"):
-        await wait_until_written(ReportingBus((100, 0), run_id="another"), LIVES)
+        await wait_until_written(ReportingBus((100, 0), run_id="another"), LIVES, is_whole=True)
+
+
+@pytest.mark.redis
+@pytest.mark.parametrize(
+    ("kind", "is_promoted"),
+    [
+        ("redis", False),
+        ("redis", True),
+        pytest.param("valkey", False, marks=pytest.mark.nightly),
+    ],
+)
+async def test_what_was_acknowledged_while_redis_begins_its_file_survives_its_death(
+    kind: str, *, is_promoted: bool
+) -> None:
+    """After `appendonly yes` at run time, and at a replica that has just got everything."""
+    port, slow = lasting_port(), ("--rdb-key-save-delay", str(300_000))
+    with bus_server(kind, "--port", str(port)) as primary, bus_server(kind, *slow) as server:
+        full, admin = BusConnection(primary.url), BusConnection(server.url)
+        for client in (full, admin):
+            for number in range(5):
+                await client.execute("SET", f"key {number}", "")
+        await full.aclose()
+        if is_promoted:
+            await admin.execute("REPLICAOF", "127.0.0.1", port)
+            while (await admin.execute("INFO"))["master_link_status"] != "up":
+                await asyncio.sleep(0.01)
+            await admin.execute("REPLICAOF", "NO", "ONE")
+        else:
+            await admin.execute("CONFIG SET", "appendonly", "no")
+            await admin.execute("CONFIG SET", "appendonly", "yes")
+        store = store_on(connection := BusConnection(server.url))
+        await store.open()
+        await store.put_topic(TopicRecord("t", TopicDefinition(), "e1"))
+        assert (await admin.execute("INFO"))["aof_rewrite_in_progress"]
+        last = (await store.append("t", Publication([Message(b"1")], 0))).last
+        server.kill()
+        for client in (admin, connection):
+            await client.aclose()
+        server.start()
+        store = store_on(connection := BusConnection(server.url))
+        await store.open()
+        await store.records()
+        assert (await store.load("t")).head == last
+        await connection.aclose()
+
+
+@pytest.mark.parametrize(
+    ("is_whole", "read"),
+    [(True, 1), (False, 3)],
+)
+async def test_a_rewrite_is_waited_for_where_no_file_was_whole_before(
+    *, is_whole: bool, read: int
+) -> None:
+    shown = ReportingBus((10, 0, 1), (20, 0, 1), (15, 0, 0), (16, 0, 0))
+    await wait_until_written(shown, LIVES, is_whole=is_whole)
+    assert len(shown.states) == 4 - read
+
+
+async def test_the_size_of_another_file_says_nothing_of_what_was_to_be_written() -> None:
+    shown = ReportingBus((100, 50, 1), (900, 50, 0), (920, 30, 0), (950, 10, 0))
+    await wait_until_written(shown, LIVES, is_whole=True)
+    assert shown.states == [(950, 10, 0)]

@@ -16,9 +16,10 @@ from tidegate.app.cluster.topic_log import TopicLog
 from tidegate.app.definitions.mergers import Mergers
 from tidegate.app.definitions.topic import TopicDefinition
 from tidegate.app.settings.settings import Settings
-from tidegate.app.stores.items import Message
+from tidegate.app.stores.items import Message, Removal
 from tidegate.app.stores.store import Bounds, Publication, Retry, TopicRecord
 from tidegate.conflation.definition import History
+from tidegate.conflation.frame import RemovalReason
 
 NUMBERS = itertools.count()
 RECORD = TopicRecord("px", TopicDefinition.parse(b'{"key":["/k"]}'), "e1")
@@ -66,4 +67,23 @@ async def test_what_is_kept_is_of_one_moment_while_others_write(redis_bus: BusSe
         assert kept.head == len(kept.journal)
     is_over.set()
     await writing
+    await store.aclose()
+
+
+@pytest.mark.redis
+async def test_a_removal_has_the_value_that_it_takes_away(redis_bus: BusServer) -> None:
+    """Not the one that the gateway knew which wrote it: that one may have been behind."""
+    connection = BusConnection(redis_bus.url, f"topic-log-{next(NUMBERS)}")
+    store = RedisStore(connection, Settings(), Definitions(connection, Mergers()))
+    await store.open()
+    await store.put_topic(RECORD)
+    for item in (
+        Message(b"1", '["a"]'),
+        Message(b"2", '["a"]'),
+        Removal('["a"]', RemovalReason.DELETED, b"1"),
+        Removal('["a"]', RemovalReason.DELETED, b"2"),
+    ):
+        await store.append("px", Publication([item], 0))
+    kept = await store.load("px")
+    assert [frame.payload for frame in kept.journal] == [b"1", b"2", b"2", b""]
     await store.aclose()

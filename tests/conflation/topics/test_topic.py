@@ -7,6 +7,7 @@ import pytest
 from tests.support.manual_driver import ManualDriver, make_frames, tokens
 from tidegate.conflation.definition import Definition, History
 from tidegate.conflation.errors import BookmarkExpired
+from tidegate.conflation.frame import Tombstone
 from tidegate.conflation.subscription import FeedId
 from tidegate.conflation.topics.topic import Topic
 from tidegate.keys.spec import KeySpec
@@ -64,3 +65,11 @@ def test_a_plain_topic_keeps_no_records() -> None:
     assert driver.engine.topic_stats("px").keys == 0
     driver.engine.close_session("s")
     assert driver.engine.topic("px").feeds == {}
+
+
+def test_the_second_removal_of_a_record_takes_no_value_away() -> None:
+    (put,) = make_frames("a1")
+    removals = [Tombstone(offset, b"", put.key) for offset in (2, 3)]
+    topic = Topic("px", Definition(History(100), KeySpec.parse("[/k]")), "e1")
+    topic.publish([put, *removals], 0)
+    assert [frame.payload for frame in topic.since(None, 10)] == [put.payload, put.payload, b""]
