@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,8 +14,10 @@ import httpx2
 from tests.campaign.ledger import Ident
 from tests.campaign.lineage import Position
 from tests.campaign.reader import digest_of
+from tests.campaign.writer import UNAVAILABLE
 
 PAGE = 50_000
+UNAVAILABLE_S_MAX = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +81,12 @@ async def definitions(http: httpx2.AsyncClient) -> dict[str, tuple[str, str]]:
 async def replayed(http: httpx2.AsyncClient, topic: str, after: Position) -> Sequence[int] | None:
     """Return the offsets of the journal after a bookmark; None where that is refused."""
     params = {"from": str(after), "limit": str(PAGE)}
-    answer = await http.get(f"/v1/topics/{topic}/messages", params=params)
-    if answer.status_code == httpx2.codes.GONE:
-        return None
-    answer.raise_for_status()
+    try:
+        answer = await _get(http, f"/v1/topics/{topic}/messages", params)
+    except httpx2.HTTPStatusError as error:
+        if error.response.status_code == httpx2.codes.GONE:
+            return None
+        raise
     return [_entry(json.loads(line)).offset for line in answer.text.splitlines()]
 
 
@@ -91,6 +97,15 @@ def _entry(row: Mapping[str, Any]) -> Entry:
 
 
 async def _get(http: httpx2.AsyncClient, path: str, params: Mapping[str, str]) -> httpx2.Response:
-    answer = await http.get(path, params=params)
-    answer.raise_for_status()
-    return answer
+    """Ask until the gateway can answer: Redis may have begun another life just now.
+
+    Raises:
+        HTTPStatusError: it cannot for long, or refuses.
+    """
+    until_s = time.monotonic() + UNAVAILABLE_S_MAX
+    while True:
+        answer = await http.get(path, params=params)
+        if answer.status_code != UNAVAILABLE or time.monotonic() > until_s:
+            answer.raise_for_status()
+            return answer
+        await asyncio.sleep(0.2)
