@@ -113,9 +113,9 @@ class Cluster:
             link.clear()
         for at, gateway in enumerate(self.gateways):
             if not await happens(gateway.is_ready, HEALED_S_MAX - (time.monotonic() - began_at)):
-                raise NeverHealed(
-                    f"gateway {at} is not ready {HEALED_S_MAX:.0f} s after all faults"
-                )
+                raise NeverHealed(f"gateway {at} is not ready {HEALED_S_MAX:g} s after all faults")
+        # The first replica of a Redis begins another life of it, and so other epochs.
+        await self.replica_follows()
 
 
 @contextlib.asynccontextmanager
