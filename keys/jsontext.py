@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
+from math import isinf
 from typing import Any
 
 import msgspec
@@ -13,16 +14,35 @@ import msgspec
 from tidegate.keys.errors import JsonInvalid
 
 DEPTH_MAX = 64
+NULL = b"null"
+EMPTY_OBJECT = b"{}"
 
 _check_syntax = msgspec.json.Decoder(msgspec.Raw).decode
 _BYTE = re.compile(r"\(byte (\d+)\)")
 _STRING_OR_BRACKET = re.compile(rb'"(?:[^"\\]|\\.)*"?|[\[{]|[\]}]', re.DOTALL)
+_STRING_OR_NUMBER = re.compile(rb'"(?:[^"\\]|\\.)*"?|-?[0-9][-+.0-9eE]*', re.DOTALL)
+
+# A number beyond a double has an exponent of three digits, or two hundred digits before a shorter
+# one. Each message is searched for both, so the patterns begin with a letter, which `re` finds
+# several times as fast as a class; what follows an exponent tells it from digits in a UUID.
+_EXPONENT = rb"[+0-9][0-9]{2,}(?<![eE]\+[0-9]{2})(?:[\s,\]}]|\Z)"
+_large_exponent = re.compile(rb"e" + _EXPONENT).search
+_large_upper_exponent = re.compile(rb"E" + _EXPONENT).search
+DIGITS_RUN = 200
+SAMPLED_EACH = 20
+_ALL_DIGITS_ZERO = bytes.maketrans(b"123456789", b"000000000")
+_SAMPLED_RUN = b"0" * (DIGITS_RUN // SAMPLED_EACH)
+_long_run = re.compile(rb"(?<![0-9])[0-9]{%d}" % DIGITS_RUN).search
+
 # Spaces, so that tokens stay apart and positions of errors stay those of the sender.
 _LINE_BREAKS = bytes.maketrans(b"\r\n", b"  ")
 
 
 def check_json(text: bytes) -> None:
-    """Check one JSON value: UTF-8, syntax, no lone surrogate, at most 64 levels.
+    """Check one JSON value: UTF-8, syntax, no lone surrogate, at most 64 levels, numbers in range.
+
+    A number that no double is near has no value for most readers of JSON; RFC 8259, section 6,
+    allows such a limit.
 
     Raises:
         JsonInvalid: with the byte where it breaks, when that is known.
@@ -38,18 +58,57 @@ def check_json(text: bytes) -> None:
         _check_syntax(text)
     except msgspec.DecodeError as error:
         raise _invalid(text, str(error)) from None
+    check_range(text)
+
+
+def check_range(text: bytes) -> None:
+    """Check that each number of a JSON text has a double next to it.
+
+    Raises:
+        JsonInvalid: with the byte where a number begins that has none.
+    """
+    if not may_exceed_double(text):
+        return
+    for token in _STRING_OR_NUMBER.finditer(text):
+        number = token.group()
+        if number[:1] != b'"' and isinf(float(number)):
+            raise JsonInvalid("a number beyond a double", token.start())
+
+
+def may_exceed_double(text: bytes) -> bool:
+    """Return False if no number in JSON texts, one or many, is beyond a double.
+
+    Strings are not told apart, so True says only that each number has to be looked at.
+    """
+    return has_large_exponent(text) or has_long_number(text)
+
+
+def has_large_exponent(text: bytes) -> bool:
+    """Return True if a number in JSON texts, or what looks like one, has an exponent above 99."""
+    # Most texts have no capital E, and this is found out at once.
+    if b"E" in text and _large_upper_exponent(text):
+        return True
+    return _large_exponent(text) is not None
+
+
+def has_long_number(text: bytes | memoryview) -> bool:
+    """Return True if there are 200 digits in a row in JSON texts."""
+    # A run of so many digits is met by ten samples.
+    sample = bytes(text[::SAMPLED_EACH]).translate(_ALL_DIGITS_ZERO)
+    return _SAMPLED_RUN in sample and _long_run(text) is not None
 
 
 def decoded(text: bytes) -> Any:
     """Decode checked JSON text.
 
     Raises:
-        JsonInvalid: a number beyond a 64-bit float: valid JSON, which is kept, but has no value.
+        JsonInvalid: a number beyond a double, in a text that was stored before such were refused.
     """
     try:
         return msgspec.json.decode(text)
     except msgspec.ValidationError:
-        raise JsonInvalid("a number out of range", len(text)) from None
+        check_range(text)
+        raise
 
 
 def one_line(text: bytes) -> bytes:
@@ -145,13 +204,16 @@ def exact(text: bytes) -> Exact | None:
 
 
 def spelled(number: Exact) -> bytes:
-    """Return the JSON text of a result: integers exactly, others as the nearest double."""
-    if number.denominator == 1:
-        return str(number.numerator).encode()
+    """Return the JSON text of a result: integers exactly, others as the nearest double.
+
+    One beyond a double is null: nothing is sent that a publisher could not send.
+    """
     try:
         near = float(number)
     except OverflowError:
-        return str(round(number)).encode()
+        return NULL
+    if number.denominator == 1:
+        return str(number.numerator).encode()
     if near.is_integer():
         return str(int(near)).encode()
     return canonical_number(repr(near).encode()).encode()
@@ -168,9 +230,6 @@ def _spread(digits: str, point: int) -> str:
     mantissa = f"{digits[0]}.{digits[1:]}" if len(digits) > 1 else digits
     return f"{mantissa}e{point - 1}"
 
-
-NULL = b"null"
-EMPTY_OBJECT = b"{}"
 
 Members = dict[str, msgspec.Raw]
 

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from tidegate.keys.jsontext import DEPTH_MAX, one_line
+from tidegate.keys.jsontext import DEPTH_MAX, may_exceed_double, one_line
 from tidegate.keys.path import NO_STRUCT_NAME, Step, keep_first
 from tidegate.keys.spec import INTEGER_MAX, INTEGER_MIN, KeySpec
 
@@ -74,6 +74,9 @@ class LineReader:
             return None
         # msgspec's own limit of depth is the interpreter's stack, which differs from call to call.
         if _brackets_most(piece, lines, are_objects=self._keys_of is not None) > DEPTH_MAX:
+            return None
+        # Nor does it look at the numbers of fields that it passes over.
+        if may_exceed_double(piece):
             return None
         keys = (
             [""] * len(lines) if self._keys_of is None else self._keys_of(records, b"\\" in piece)

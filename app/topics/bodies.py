@@ -18,7 +18,7 @@ from tidegate.app.topics.registry import CatalogTopic
 from tidegate.conflation.boards.board import THE_RECORD, Board
 from tidegate.conflation.frame import RemovalReason
 from tidegate.keys.errors import JsonInvalid, KeyInvalid
-from tidegate.keys.jsontext import check_json, one_line
+from tidegate.keys.jsontext import check_json, check_range, one_line
 from tidegate.keys.patch import apply
 from tidegate.keys.spec import canonical_key
 
@@ -63,6 +63,7 @@ def read_envelope(text: bytes) -> Envelope:
         KeyInvalid: its key is none.
     """
     line = _read(text)
+    check_range(text)  # before its parts are, so that the position is one of the line
     # Raw parts, so that a value keeps its own bytes.
     key_text, value = bytes(line.key), bytes(line.value)
     record_key = None

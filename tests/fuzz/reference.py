@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal
+from math import isinf
 from typing import Any, Final
 
 DEPTH_MAX: Final = 64
@@ -79,6 +80,8 @@ class _Json:
         found = _NUMBER.match(self.text, self.at)
         if found is None:
             raise Refused("a value")
+        if isinf(float(found.group())):
+            raise Refused("a number beyond a double")
         self.at = found.end()
         return Number(found.group())
 

@@ -329,7 +329,8 @@ def _messages(operation: Operation) -> Iterator[Hostile]:
     for name, text, code in (
         ("B54 beyond 64 bits", '{"k":18446744073709551616}', "key-invalid"),
         ("B54 below 64 bits", '{"k":-9223372036854775809}', "key-invalid"),
-        ("B54 5,000 digits", '{"k":' + "9" * 1_500 + "}", "key-invalid"),
+        ("B54 5,000 digits", '{"k":' + "9" * 1_500 + "}", "message-invalid"),
+        ("B54 an exponent", '{"k":1,"v":1e400}', "message-invalid"),
         ("B59 missing", '{"zzq":1}', "key-missing"),
         ("B59 null", '{"k":null}', "key-invalid"),
         ("B59 an object", '{"k":{"zzq":1}}', "key-invalid"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from typing import Any
 
@@ -38,7 +39,19 @@ def strict(text: bytes) -> bool:
         value = json.loads(text.decode("utf-8"), parse_constant=refuse)
     except (ValueError, RecursionError):
         return False
-    return depth(value) <= DEPTH_MAX and not surrogate(value)
+    return depth(value) <= DEPTH_MAX and not surrogate(value) and not is_beyond(value)
+
+
+def is_beyond(value: object) -> bool:
+    """Whether a number is in it that no double is near."""
+    if isinstance(value, dict | list):
+        return any(map(is_beyond, value.values() if isinstance(value, dict) else value))
+    if not isinstance(value, int | float):
+        return False
+    try:
+        return math.isinf(float(value))
+    except OverflowError:
+        return True
 
 
 def depth(value: object) -> int:
@@ -80,8 +93,11 @@ def taken(text: bytes) -> bool:
         '"\u2028é"'.encode(),
         b"\t[\r\n]",
         b'{"":1,"":2}',
-        b"1" * 400,
-        b"1e999",
+        b"1" * 309,
+        b"1.7976931348623158e308",
+        b"0e999",
+        b"1e-999",
+        b'{"a":"1e999, 1E999","b":[' + b"1" * 250 + b"e-60]}",
         b'{"a":[{"b":null}]}',
         b'"\\/\\b\\f\\n\\r\\t"',
     ],
@@ -183,6 +199,44 @@ def test_64_levels_and_no_more(opening: bytes, closing: bytes) -> None:
 def test_many_brackets_are_not_many_levels() -> None:
     check_json(b"[" + b",".join([b"[]"] * 500) + b"]")
     check_json(b'["' + b"[" * 500 + b'\\"[{"]')
+
+
+BEYOND = [
+    (b"1e309", 0),
+    (b'{"a":"1e400, 1","b":-1.8E+308}', 20),
+    (b"[1e308,1.7976931348623159e308 ]", 7),
+    (b'{"k":' + b"9" * 309 + b"}", 5),
+    (b"[" + b"9" * 4_301 + b"]", 1),
+    (b"[1," + b"1" * 250 + b".5e60]", 3),
+    (b'{"a":1e' + b"0" * 50 + b'309,"a":1}', 5),
+    (b"1e" + b"9" * 5_000, 0),
+]
+
+
+@rule("key-3")
+@pytest.mark.parametrize(("text", "position"), BEYOND, ids=lambda given: str(given)[:40])
+def test_a_number_that_no_double_is_near_is_refused_where_it_stands(
+    text: bytes, position: int
+) -> None:
+    with pytest.raises(JsonInvalid, match="a number beyond a double") as refused:
+        check_json(text)
+    assert refused.value.position == position
+
+
+@examples(200)
+@given(
+    st.sampled_from(["1", "-9.9", "0", "0.1", "1" * 199, "1" * 210, "1" * 250 + ".5", "9" * 308]),
+    st.sampled_from(["", "e{}", "E{}", "e+{}", "E+{}", "e-{}", "e0{}", "e+00{}"]),
+    st.sampled_from([0, 5, 58, 59, 98, 99, 100, 300, 307, 308, 309, 310, 4_301]),
+    st.sampled_from(["{}", '{{"a":{}}}', "[{}]", "[{} ,1]", '{{"a":{}\n}}', '["{}, "]']),
+)
+def test_a_number_is_refused_exactly_if_its_double_is_infinite(
+    mantissa: str, exponent: str, power: int, around: str
+) -> None:
+    number = mantissa + exponent.format(power)
+    text = around.format(number).encode()
+    is_refused = math.isinf(float(number)) and b'"' + number.encode() not in text
+    assert taken(text) != is_refused
 
 
 @pytest.mark.parametrize("text", [b"[" * 1_000_000, b'{"a":' * 200_000, b"[" * 70 + b"]" * 70])

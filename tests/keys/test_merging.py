@@ -72,7 +72,19 @@ def test_kept_messages_are_as_they_were_published(answer: Any, text: bytes | Non
 @rule("merge-9")
 @pytest.mark.parametrize(
     "value",
-    [math.nan, math.inf, Decimal("NaN"), {1, 2}, Verdict, Color.RED, b"x", {1: "a"}, {"a": [b"x"]}],
+    [
+        math.nan,
+        math.inf,
+        Decimal("NaN"),
+        Decimal("1e400"),
+        -(10**309),
+        {1, 2},
+        Verdict,
+        Color.RED,
+        b"x",
+        {1: "a"},
+        {"a": [b"x"]},
+    ],
     ids=repr,
 )
 def test_a_value_that_json_does_not_have_counts_as_no_conflation(value: Any) -> None:
@@ -104,7 +116,7 @@ def test_a_matcher_that_fails_matches_nothing() -> None:
 
 @pytest.mark.parametrize("pair", [(HUGE, NEW), (OLD, HUGE)])
 def test_a_message_without_a_value_is_conflated_with_nothing(pair: tuple[bytes, bytes]) -> None:
-    """JSON that is kept as it is may hold a number that no function can be given."""
+    """A text that was stored before such were refused may hold a number that has no value."""
     failures: list[Any] = []
     assert Merger("m:f", lambda _, new: new, lambda *_: failures.append(0)).merged(*pair) is None
     assert Matcher("m:f", lambda *_: True, lambda *_: failures.append(0)).matches(*pair) is False

@@ -108,7 +108,11 @@ def test_what_no_double_can_hold_is_nothing_to_calculate_with(
         (Fraction(1, 10**9), b"1e-9"),
         (Fraction(2**71 + 1, 2), b"1180591620717411303424"),
         (2**70, b"1180591620717411303424"),
-        (Fraction(3 * 10**309 + 1, 2), b"15" + b"0" * 308),
+        (10**308, b"1" + b"0" * 308),
+        (2**1024 - 2**970 - 1, str(2**1024 - 2**970 - 1).encode()),
+        (2**1024 - 2**970, b"null"),
+        (-(10**4_000), b"null"),
+        (Fraction(3 * 10**309 + 1, 2), b"null"),
     ],
 )
 def test_a_result_is_whole_or_the_double_next_to_it(number: Fraction | int, text: bytes) -> None:

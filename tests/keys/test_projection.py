@@ -63,6 +63,16 @@ def test_a_column_of_a_row(columns: str, row: bytes) -> None:
     assert projected(columns, *ORDERS, grouping="[/customer/id]") == shown
 
 
+@rule("view-5")
+def test_a_result_beyond_a_double_is_null() -> None:
+    records = [b'{"g":1,"a":1e308}', b'{"g":1,"a":1e308}', b'{"g":1,"a":-5e307}']
+    columns = "[SUM(/a) AS /s,AVG(/a) AS /m,STDDEV_POP(/a) AS /d,MAX(/a) AS /x]"
+    assert projected("[SUM(/a) AS /s]", *records) == b'{"g":1,"s":1' + b"5" + b"0" * 307 + b"}"
+    row = projected(columns, *records, records[0])
+    assert row.startswith(b'{"g":1,"s":null,"m":6')
+    assert row.endswith(b',"x":1e308}')
+
+
 @rule("view-3", "view-4", "view-5", "view-6")
 @rule("view-3")
 def test_grouping_fields_stand_first_and_columns_in_their_order() -> None:

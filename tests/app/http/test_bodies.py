@@ -78,7 +78,7 @@ def test_integers_are_exact_and_the_last_of_equal_names_counts() -> None:
         (b'{"number":NaN}', 10),
         (b'{"any":"\\ud800"}', 16),
         (b"\xff", 0),
-        (b'{"number":1e999}', 16),
+        (b'{"number":1e999}', 10),
         (b'{"any":' + b"[" * DEPTH_MAX + b"]" * DEPTH_MAX + b"}", 6 + DEPTH_MAX),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from functools import partial
+from pathlib import Path
 
 import pytest
 from starlette.routing import Router
@@ -12,6 +13,7 @@ from starlette.routing import Router
 from tests.support.gateways import JSON, NDJSON, running_gateway
 from tests.support.rules import rule
 from tidegate.app.stores.memory import RETRY_MS
+from tidegate.keys import jsontext, lines
 
 
 async def test_publishing_answers_with_the_place_of_the_messages() -> None:
@@ -76,12 +78,37 @@ async def test_an_unknown_topic_is_made_where_allowed() -> None:
 
 async def test_a_message_travels_as_it_was_published() -> None:
     """Numbers beyond 64 bits, names twice, escapes and spaces: none of ours to change."""
-    text = '{"k":1,"k":2, "n":123456789012345678901234567890, "e":1e400,"s":"\\u00e9\\/"}'
+    text = '{"k":1,"k":2, "n":123456789012345678901234567890, "e":1.50e300,"s":"\\u00e9\\/"}'
     async with running_gateway() as running:
         await running.topic()
         await running.publish_lines(text.encode())
         assert (await running.http.get("/v1/topics/px/sow")).text == text + "\n"
         assert (await running.http.get("/v1/topics/px/sow/%5B2%5D")).text == text
+
+
+async def test_a_number_beyond_a_double_that_was_stored_before_is_served_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = '{"k":1,"v":1e400}'
+    async with running_gateway(data=str(tmp_path)) as running:
+        await running.topic()
+        with monkeypatch.context() as patch:
+            # As an earlier version took it.
+            patch.setattr(jsontext, "may_exceed_double", lambda _: False)
+            patch.setattr(lines, "may_exceed_double", lambda _: False)
+            await running.publish_lines(text.encode())
+        answer = await running.http.post(
+            "/v1/topics/px/messages", content=f'{{"k":2}}\n{text}', headers=NDJSON
+        )
+        problem = answer.json()
+        assert (answer.status_code, problem["code"]) == (400, "message-invalid")
+        assert (problem["line"], problem["position"]) == (2, 11)
+    async with running_gateway(data=str(tmp_path)) as running:
+        assert (await running.http.get("/v1/topics/px/sow")).text == text + "\n"
+        async with running.subscribe(command="sow_and_subscribe") as stream:
+            assert (await stream.until("message"))[-1].text == text
+        await running.publish({"k": 1, "v": 2})
+        assert await running.sow() == [{"k": 1, "v": 2}]
 
 
 async def test_the_journal_is_read_from_its_beginning_or_after_a_bookmark() -> None:

@@ -67,6 +67,35 @@ async def test_one_bad_line_refuses_the_request(body: bytes, code: str, line: in
     assert (refused.value.code, refused.value.line) == (code, line)
 
 
+BEYOND = [
+    (b'{"k":1}\n{"k":2,"v":1e400}', Form(lined=True), 2, 11),
+    (b'{"k":1,"v":[1e308,' + b"9" * 309 + b"]}", Form(lined=True), 1, 18),
+    (b'{"k":1,"v":-1E+309}', Form(), None, 11),
+    (b'{"k":1,"v":1e400}', Form(delta=True), None, 11),
+    (b'{"value":{"k":1,"v":1e400}}', Form(lined=True, enveloped=True), 1, 20),
+    (b'{"key":[1],"reason":"deleted","value":1e400}', Form(enveloped=True), None, 38),
+]
+
+
+@rule("key-3")
+@pytest.mark.parametrize(
+    ("body", "form", "line", "position"), BEYOND, ids=lambda given: str(given)[:40]
+)
+async def test_a_number_beyond_a_double_is_refused_wherever_a_message_enters(
+    body: bytes, form: Form, line: int | None, position: int
+) -> None:
+    place = await keyed()
+    with pytest.raises(Problem, match="beyond a double") as refused:
+        await place.ingest.check(place.catalog.get("px"), body, form)
+    problem = refused.value
+    assert (problem.code, problem.line, problem.position) == ("message-invalid", line, position)
+
+
+async def test_text_that_looks_like_such_a_number_is_text() -> None:
+    body = b'{"k":1,"s":"1e400, ' + b"9" * 5_000 + b'"}\n{"k":2,"v":1.5e308}'
+    assert [message.payload for message in await check(await keyed(), body)] == body.split(b"\n")
+
+
 @pytest.mark.parametrize("good", [b'{"k":1}', b"", b'{"k":"' + b"x" * 2_000 + b'"}'])
 async def test_lines_are_counted_over_the_pieces_of_a_large_request(good: bytes) -> None:
     with pytest.raises(Problem) as refused:
@@ -217,7 +246,7 @@ async def test_requests_at_once_are_published_whole_and_one_after_another() -> N
 async def test_a_message_fits_its_topics_schema_or_is_refused_with_its_line() -> None:
     place = Place()
     await place.put("px", key=["/k"], schema={"properties": {"v": {"type": "number"}}})
-    assert len(await check(place, b'{"k":1,"v":1e400}\n{"k":2}')) == 2
+    assert len(await check(place, b'{"k":1,"v":1e300}\n{"k":2}')) == 2
     with pytest.raises(Problem) as refused:
         await check(place, b'{"k":1}\n\n{"k":2,"v":"zzq"}')
     problem = refused.value

@@ -105,7 +105,6 @@ def test_each_number_has_its_own_unit() -> None:
         b'{"t":"noon"}',
         b'{"t":"0001-01-01T00:00:00Z"}',
         b'{"t":1e300}',
-        b'{"t":1e999}',
         b"7",
     ],
 )

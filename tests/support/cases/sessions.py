@@ -38,7 +38,7 @@ def unknown(method: str, target: str, code: str, **more: Any) -> Bad:
 OPENED = [
     opened("no JSON", "zzq", position=0),
     opened("not a number", '{"limits":{"messages":NaN}}', position=22),
-    opened("a number that is none here", '{"limits":{"messages":1e400}}', position=29),
+    opened("a number that is none here", '{"limits":{"messages":1e400}}', position=22),
     opened("a lone surrogate", '{"zzq":"\\ud800"}'),
     opened("an array", "[]"),
     opened("an unknown field", '{"zzq":1}'),
