@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
 from tidegate.clients.errors import AnswerInvalid
 from tidegate.clients.sse import Event
+
+_Known = TypeVar("_Known")
 
 COMES_AGAIN = frozenset({"BACK_PRESSURE", "UNUSABLE"})  # reasons of an end that may pass
 
@@ -53,8 +55,8 @@ class Row:
         op: `snapshot`, `publish`, `delta` or `oof`.
         value: the record; after a delta the whole one, None for a removed one.
         previous: the value before; None for a new record.
-        reason: of a removal: `deleted`, `expired`, `match`, or `missed` for a record that was
-            removed while the stream was lost.
+        reason: of a removal: `deleted`, `expired`, `match`, `missed` for a record that was removed
+            while the stream was lost, or `unreadable` for one whose newest value cannot be read.
         envelope: the row as it was sent, with its bookmark and, where asked for, its receipt.
     """
 
@@ -133,11 +135,13 @@ class Taken(NamedTuple):
     """The effect of one event: its rows, what they changed, and whether each could be applied.
 
     `is_whole` is False after a delta without its record; the other rows are applied all the same.
+    `unreadable` has a sentence for each record whose value cannot be read from now on.
     """
 
     rows: list[Row]
     changes: Changes
     is_whole: bool = True
+    unreadable: Sequence[str] = ()
 
 
 class Replica:
@@ -145,6 +149,9 @@ class Replica:
 
     Deltas are applied, `oof` removes a record, and a snapshot replaces all records of its topic:
     at its end, so that a record that it repeats is no change.
+
+    A record whose value this client cannot read, such as `1e400` from a store of an earlier
+    version, is not held until it has another one: an older value would pass for the newest.
     """
 
     def __init__(self) -> None:
@@ -152,6 +159,7 @@ class Replica:
         # The ids of each topic: those of one topic of a pattern are not sought among all.
         self._ids: dict[str, set[RecordId]] = {}
         self._unseen: dict[str, set[RecordId]] = {}
+        self._unreadable: set[RecordId] = set()
 
     @property
     def rows(self) -> Mapping[RecordId, Row]:
@@ -172,7 +180,7 @@ class Replica:
         taken = Taken([], Changes())
         match event.name:
             case "message":
-                return self._take_rows(_decoded(event))
+                return self._take_rows(_rows_of(event))
             case "group_begin":
                 topic = _decoded(event)["topic"]
                 self._unseen[topic] = set(self._ids.get(topic, ()))
@@ -188,22 +196,39 @@ class Replica:
                     self._drop(left, reason, taken.changes)
         return taken
 
-    def _take_rows(self, document: Mapping[str, Any]) -> Taken:
-        rows, changes = list[Row](), Changes()
-        # Format `batch` has many rows in an event, `envelope` is one itself.
-        for given in document.get("rows", [document]):
+    def _take_rows(self, given_rows: Iterable[Mapping[str, Any] | Unreadable]) -> Taken:
+        taken = Taken([], Changes())
+        is_whole, sentences = True, []
+        for given in given_rows:
+            if isinstance(given, Unreadable):
+                if self._lose(given.id, taken.changes):
+                    sentences.append(given.sentence)
+                continue
             if not {"topic", "op", "value"} <= given.keys():
                 raise AnswerInvalid("a message of the stream is no envelope")
-            row = self._apply(given, changes)
-            if row is not None:
-                rows.append(row)
-        return Taken(rows, changes, len(rows) == len(document.get("rows", [document])))
+            id_ = _id_of(given)
+            # Without its record a delta of an unreadable one means nothing.
+            if given["op"] == "delta" and id_ in self._unreadable:
+                continue
+            self._unreadable.discard(id_)
+            row = self._apply(id_, given, taken.changes)
+            if row is None:
+                is_whole = False
+            else:
+                taken.rows.append(row)
+        return taken._replace(is_whole=is_whole, unreadable=sentences)
 
-    def _apply(self, given: Mapping[str, Any], changes: Changes) -> Row | None:
+    def _lose(self, id_: RecordId, changes: Changes) -> bool:
+        """Give up a record whose value cannot be read; return True if it could be before."""
+        if id_ in self._rows:
+            self._drop(id_, "unreadable", changes)
+        is_new = id_ not in self._unreadable
+        self._unreadable.add(id_)
+        return is_new
+
+    def _apply(self, id_: RecordId, given: Mapping[str, Any], changes: Changes) -> Row | None:
         """Return the row as it is now; None for a delta without its record."""
         key, op, value = given.get("key"), given["op"], given["value"]
-        # JSON text, as a key may hold lists, which no dict takes as a key; and 1 is not true.
-        id_ = RecordId(given["topic"], msgspec.json.encode(key).decode())
         held = self._rows.get(id_)
         previous = None if held is None else held.value
         if op == "oof":
@@ -241,11 +266,15 @@ class Replica:
 
 
 class SessionEvent(NamedTuple):
-    """An event, its subscription if it has one, and its rows as they are now."""
+    """An event, its subscription if it has one, and its rows as they are now.
+
+    `unreadable` has a sentence for each record whose value cannot be read from now on.
+    """
 
     event: Event
     sub: str | None
     rows: list[Row]
+    unreadable: Sequence[str] = ()
 
 
 class Replicas(dict[str, Replica]):
@@ -264,64 +293,79 @@ class Replicas(dict[str, Replica]):
             AnswerInvalid: a delta came for a record that is not held.
         """
         # A row in format `value` does not name its subscription, so no replica can take it.
-        sub = event.fields.get("sub")
-        if not isinstance(sub, str):
+        sub = event.head.sub
+        if sub is None:
             return SessionEvent(event, None, [])
         taken = self.setdefault(sub, Replica()).take(event)
         if not taken.is_whole:
             raise AnswerInvalid(f"a delta came for a record of {sub} that is not held")
-        return SessionEvent(event, sub, taken.rows)
-
-
-def order_of(text: str) -> Iterator[tuple[list[str], bool, bool]]:
-    """Yield the fields of an order such as `/price DESC,/symbol`: names, descending, as text."""
-    for part in filter(str.strip, text.split(",")):
-        path, *words = part.split()
-        names = [name for name in path.removeprefix("$.").replace(".", "/").split("/") if name]
-        upper = [word.upper() for word in words]
-        yield names, "DESC" in upper, "TEXT" in upper
-
-
-def in_order(rows: list[Row], text: str) -> list[Row]:
-    """Return rows as the gateway orders them: null, numbers, strings; ties by key."""
-    ordered = sorted(rows, key=lambda row: [_rank(field, False) for field in row.key or []])
-    # Sorts are stable: the last field first.
-    for names, descending, as_text in reversed(list(order_of(text))):
-        ordered = sorted_by(ordered, names, descending=descending, as_text=as_text)
-    return ordered
-
-
-def sorted_by(
-    rows: list[Row], names: list[str], *, descending: bool = False, as_text: bool = False
-) -> list[Row]:
-    """Return rows by the field at `names`; those that have the same stay as they were."""
-
-    def rank(row: Row) -> tuple[int, Any]:
-        return _rank(_field_of(row.value, names), as_text)
-
-    return sorted(rows, key=rank, reverse=descending)
-
-
-def _field_of(value: Any, names: list[str]) -> Any:
-    for name in names:
-        value = value[0] if isinstance(value, list) and value else value
-        value = value.get(name) if isinstance(value, dict) else None
-    return value[0] if isinstance(value, list) and value else value
-
-
-def _rank(value: Any, as_text: bool) -> tuple[int, Any]:
-    if value is None or value == "" or isinstance(value, dict | list):
-        return 0, 0
-    if isinstance(value, bool):
-        return 2, "true" if value else "false"
-    if isinstance(value, int | float) and not as_text:
-        return 1, value
-    return 2, str(value)
+        return SessionEvent(event, sub, taken.rows, taken.unreadable)
 
 
 def _are_same(one: Any, other: Any) -> bool:
     # Python finds 1, 1.0 and true equal; their texts are not.
     return one == other and msgspec.json.encode(one) == msgspec.json.encode(other)
+
+
+class Unreadable(NamedTuple):
+    """A record whose value cannot be read, and a sentence that says so."""
+
+    id: RecordId
+    sentence: str
+
+
+class _Rows(msgspec.Struct):
+    rows: list[msgspec.Raw] | None = None
+
+
+class _Envelope(msgspec.Struct):
+    """An envelope without its value."""
+
+    topic: str
+    op: str
+    key: Any = None
+    reason: str | None = None
+
+
+def _rows_of(event: Event) -> list[Mapping[str, Any] | Unreadable]:
+    """Return the rows of a message: format `batch` has many in an event, `envelope` is one itself.
+
+    Raises:
+        AnswerInvalid: they are no envelopes.
+    """
+    try:
+        document = msgspec.json.decode(event.text, type=dict[str, Any])
+    except msgspec.DecodeError:
+        # One row at a time, as one that cannot be read must not cost the others.
+        texts = _as(_Rows, event.text.encode()).rows
+        return [_row_of(text) for text in ([event.text.encode()] if texts is None else texts)]
+    rows: list[Mapping[str, Any] | Unreadable] = document.get("rows", [document])
+    return rows
+
+
+def _row_of(text: bytes | msgspec.Raw) -> Mapping[str, Any] | Unreadable:
+    try:
+        return msgspec.json.decode(text, type=dict[str, Any])
+    except msgspec.DecodeError as error:
+        known = _as(_Envelope, text)
+        id_ = RecordId(known.topic, msgspec.json.encode(known.key).decode())
+        if known.op == "oof":  # its last value does not matter
+            return {**msgspec.to_builtins(known), "value": None}
+        named = "the record" if known.key is None else f"record {id_.key_text}"
+        reason = str(error).partition(" - at ")[0]
+        return Unreadable(id_, f"{named} of {known.topic} cannot be read: {reason}")
+
+
+def _as(kind: type[_Known], text: bytes | msgspec.Raw) -> _Known:
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except msgspec.DecodeError:
+        raise AnswerInvalid("a message of the stream is no envelope") from None
+
+
+def _id_of(given: Mapping[str, Any]) -> RecordId:
+    # JSON text, as a key may hold lists, which no dict takes as a key; and 1 is not true.
+    return RecordId(given["topic"], msgspec.json.encode(given.get("key")).decode())
 
 
 def _decoded(event: Event) -> dict[str, Any]:

@@ -102,4 +102,8 @@ class Session:
             GatewayProblem: session-unknown, after an absence beyond the session's retention.
             AnswerInvalid: a delta came for a record that is not held.
         """
-        return map(self.replicas.applied, self._events)
+        for event in self._events:
+            applied = self.replicas.applied(event)
+            for sentence in applied.unreadable:
+                self._events.report(sentence)
+            yield applied

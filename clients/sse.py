@@ -23,6 +23,13 @@ BOM = b"\xef\xbb\xbf"
 RETRY_DIGITS_MAX = 9  # eleven days in ms: more digits are no wait that anybody meant
 
 
+class Head(msgspec.Struct, frozen=True):
+    """What an event is about, as far as its JSON object says."""
+
+    sub: str | None = None
+    topic: str | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Event:
     """One event: its name (`message` by default), its text, and the stream's id at that point."""
@@ -38,6 +45,14 @@ class Event:
             return msgspec.json.decode(self.text, type=dict[str, Any])
         except msgspec.DecodeError:
             return {}
+
+    @property
+    def head(self) -> Head:
+        """What it is about; known also where a value in it cannot be read."""
+        try:
+            return msgspec.json.decode(self.text, type=Head)
+        except msgspec.DecodeError:
+            return Head()
 
 
 class Parser:

@@ -35,7 +35,8 @@ class Stream:
     Args:
         last_id: resume after this event; empty to begin.
         once: a stream that ends normally is over.
-        trouble: called with a sentence once for each kind of failure in an outage.
+        trouble: called with a sentence once for each kind of failure in an outage, and for a record
+            that cannot be read.
         backoff: the waits between attempts.
 
     Attributes:
@@ -61,7 +62,8 @@ class Stream:
         self.is_dropped = False
         self.silence_s_max = HELLO_SECONDS_MAX
         self._once = once
-        self._outage = Outage(trouble or (lambda sentence: None))
+        self.report = trouble or (lambda sentence: None)
+        self._outage = Outage(self.report)
         self._backoff = backoff or Backoff()
         self.places: Places | None = None
         self._retry_s = 0.0
@@ -199,6 +201,10 @@ class Streamed:
         """Drop the connection and begin again, without a place; called by who iterates."""
         self._stream.restart()
 
+    def report(self, sentence: str) -> None:
+        """Call `trouble` with a sentence."""
+        self._stream.report(sentence)
+
 
 def _fields(event: Event) -> dict[str, Any]:
     try:
@@ -251,8 +257,8 @@ class Places:
     def _move(self, event: Event) -> None:
         place = event.id.partition("~")[2]
         if place:
-            topic = self._topics.get(_epoch(place)) or event.fields.get("topic")
-            if isinstance(topic, str):
+            topic = self._topics.get(_epoch(place)) or event.head.topic
+            if topic is not None:
                 self._put(topic, place)
 
     def _put(self, topic: str, place: str) -> None:

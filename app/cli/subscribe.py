@@ -235,6 +235,7 @@ def _show_table(topic: str, subscribed: Subscribe, count_max: int | None, order_
     from tidegate.app.cli.live.keyboard import keys
     from tidegate.app.cli.live.table import LiveTable
 
+    _check_order(order_by)
     table = LiveTable(topic, order_by=order_by)
 
     def press(pressed: str) -> None:
@@ -250,6 +251,17 @@ def _show_table(topic: str, subscribed: Subscribe, count_max: int | None, order_
             if count_max is not None and table.updates >= count_max:
                 return
         _require_connected(subscription)
+
+
+def _check_order(text: str) -> None:
+    from tidegate.keys.errors import PathInvalid
+    from tidegate.keys.order import Order
+
+    try:
+        if text.strip():
+            Order.parse(text)
+    except PathInvalid as error:
+        raise UsageInvalid(f"{text!r} is no order: {error.detail}, at {error.position}") from None
 
 
 def _require_connected(subscription: Subscription) -> None:

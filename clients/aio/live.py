@@ -119,7 +119,7 @@ class AsyncLive(Records):
         self._subscription = self._subscribe(params)
         async with self._subscription as subscription:
             async for event in subscription:
-                if not self._take(event):
+                if not self._take(event, subscription.report):
                     subscription.restart()
                 async with self._moved:
                     self._moved.notify_all()

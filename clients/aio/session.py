@@ -77,4 +77,7 @@ class AsyncSession:
         """Yield every event of the stream, applied to the replicas."""
         async with self._events:
             async for event in self._events:
-                yield self.replicas.applied(event)
+                applied = self.replicas.applied(event)
+                for sentence in applied.unreadable:
+                    self._events.report(sentence)
+                yield applied

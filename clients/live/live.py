@@ -132,7 +132,7 @@ class Live(Records):
             subscription = self._subscription = self._subscribe(params)
         with subscription:
             for event in subscription:
-                if not self._take(event):
+                if not self._take(event, subscription.report):
                     subscription.restart()
                 with self._moved:
                     self._moved.notify_all()

@@ -15,7 +15,7 @@ import traitlets
 from tidegate.clients.live.live import Live
 from tidegate.clients.replica import Changes, Row
 
-MODULES = ("client/json.js", "client/replica.js", "adapters/notebook.js")
+MODULES = ("client/json.js", "client/order.js", "client/replica.js", "adapters/notebook.js")
 LOOK_S = 1.0  # how often the connection is looked at: its loss is no event
 IMPORT_OR_EXPORT = re.compile(r"^(?:import .*;$|export (?!default))", re.MULTILINE)
 

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from tidegate.clients.live.request import LiveRequest
-from tidegate.clients.replica import Changes, RecordId, Replica, Row, comes_again, in_order
+from tidegate.clients.order import in_order
+from tidegate.clients.replica import Changes, RecordId, Replica, Row, comes_again
+from tidegate.clients.retry import Trouble
 from tidegate.clients.sse import Event
 
 if TYPE_CHECKING:
@@ -94,7 +96,7 @@ class Records(Mapping[Any, Any]):
             return list(self._replica.rows.values())
 
     def in_order(self) -> list[Row]:
-        """Return the records by `order_by`, ties by key."""
+        """Return the records as the gateway sorts them by `order_by`, ties by text of the key."""
         return in_order(self.rows(), self.request.order_by or "")
 
     def to_arrow(self) -> pyarrow.Table:
@@ -127,13 +129,18 @@ class Records(Mapping[Any, Any]):
 
         return to_polars([row.value for row in self.in_order()])
 
-    def _take(self, event: Event) -> bool:
-        """Apply an event; return False if the subscription has to begin again."""
+    def _take(self, event: Event, report: Trouble) -> bool:
+        """Apply an event; return False if the subscription has to begin again.
+
+        `report` is called with a sentence for each record that cannot be read.
+        """
         with self._lock:
             taken = self._replica.take(event)
             for reader in self._readers:
                 reader.pending.join(taken.changes)
             self._follow(event)
+        for sentence in taken.unreadable:
+            report(sentence)
         return taken.is_whole and not comes_again(event)
 
     def _follow(self, event: Event) -> None:

@@ -63,7 +63,7 @@ def records() -> Records:
     rows = [{"topic": "px", "op": "publish", "key": [n], "value": {"n": n}} for n in (2, 1)]
     import json
 
-    made._take(Event("message", json.dumps({"topic": "px", "rows": rows})))
+    made._take(Event("message", json.dumps({"topic": "px", "rows": rows})), print)
     return made
 
 

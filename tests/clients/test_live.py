@@ -118,7 +118,7 @@ def _feed(live: Live, chunk: bytes) -> None:
     from tidegate.clients.sse import Parser
 
     for each in Parser().feed(chunk):
-        assert live._take(each)
+        assert live._take(each, print)
 
 
 def test_changes_end_after_their_time_and_with_the_subscription(hang: threading.Event) -> None:
@@ -231,3 +231,20 @@ def test_it_is_the_state_of_the_world_of_a_real_gateway(deltas: bool) -> None:
             for _ in live.changes(HANGS_S):
                 pass
             assert (dict(live), live.end) == ({}, "UNSUBSCRIBED")
+
+
+def test_a_record_that_cannot_be_read_is_reported_and_the_dict_lives_on(
+    hang: threading.Event,
+) -> None:
+    told: list[str] = []
+    bad = batch(2, ("publish", ["a"], "BEYOND")).replace(b'"BEYOND"', b'{"v":1e400}')
+    rows = ((["a"], {"v": 1}), (["b"], {"v": 1}))
+    later = batch(3, ("publish", ["b"], {"v": 2}))
+    with (
+        scripted(stream(hello(), snapshot(1, *rows), bad, later, then_hang=hang)) as fake,
+        Gateway(fake.address) as gateway,
+        gateway.live("px", trouble=told.append) as live,
+    ):
+        await_until(live, lambda live: dict(live) == {"b": {"v": 2}})
+        assert told == ['record ["a"] of px cannot be read: Number out of range']
+        assert live.end == ""

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tidegate.clients.errors import AnswerInvalid
-from tidegate.clients.replica import Changes, Replica, Row, Taken, in_order, patched
+from tidegate.clients.replica import Changes, Replica, Row, Taken, patched
 from tidegate.clients.sse import Event
 
 
@@ -157,14 +157,62 @@ def test_changes_that_are_joined_have_their_net_effect() -> None:
     assert [(each.value, each.previous) for each in returned.changed] == [(5, 0)]
 
 
-def test_the_order_is_the_gateways() -> None:
+def raw(*rows: str) -> Event:
+    """A batch whose rows are JSON texts."""
+    return Event("message", f'{{"sub":"s1","topic":"px","rows":[{",".join(rows)}]}}')
+
+
+def text_of(key: str, value: str, op: str = "publish") -> str:
+    return f'{{"topic":"px","op":"{op}","key":["{key}"],"value":{value}}}'
+
+
+BEYOND = '{"v":1e400}'
+
+
+def test_a_row_that_cannot_be_read_costs_its_record_and_no_other() -> None:
     replica = Replica()
-    for key, value in (("a", 2), ("b", "x"), ("c", None), ("d", 10), ("e", 2)):
-        taken(replica, row("publish", {"v": value}, [key]))
-    rows = list(replica.rows.values())
-    names = [each.key and each.key[0] for each in in_order(rows, "/v DESC")]
-    assert names == ["b", "d", "a", "e", "c"]
-    assert [each.value["v"] for each in in_order(rows, "/v TEXT")] == [None, 10, 2, 2, "x"]
+    taken(replica, row("publish", {"v": 1}), row("publish", {"v": 1}, ["b"]))
+    found = replica.take(raw(text_of("a", BEYOND), text_of("b", '{"v":2}')))
+    assert found.is_whole
+    assert [each.key for each in found.rows] == [["b"]]
+    assert [(each.key, each.reason, each.previous) for each in found.changes.removed] == [
+        (["a"], "unreadable", {"v": 1})
+    ]
+    assert found.unreadable == ['record ["a"] of px cannot be read: Number out of range']
+    assert replica.values == {("px", '["b"]'): {"v": 2}}
+
+
+def test_a_record_is_reported_once_until_it_can_be_read_again() -> None:
+    replica = Replica()
+    assert len(replica.take(raw(text_of("a", "9" * 4_301))).unreadable) == 1
+    again = replica.take(Event("message", text_of("a", BEYOND)))
+    assert (list(again.unreadable), len(again.changes)) == ([], 0)
+    # A delta of it builds on what is not known, and is no reason to begin again.
+    delta = replica.take(raw(text_of("a", '{"w":1}', "delta")))
+    assert (delta.rows, delta.is_whole) == ([], True)
+    assert values(replica.take(raw(text_of("a", '{"v":3}'))).changes.added) == [{"v": 3}]
+    unreadable = replica.take(raw(text_of("a", BEYOND, "delta")))
+    assert (len(unreadable.unreadable), replica.values) == (1, {})
+    removed = replica.take(raw(text_of("a", BEYOND, "oof")))
+    assert [(each.op, each.value) for each in removed.rows] == [("oof", None)]
+    assert not replica.take(raw(text_of("a", "{}", "delta"))).is_whole
+
+
+def test_a_snapshot_leaves_out_what_cannot_be_read_and_goes_on() -> None:
+    replica = Replica()
+    taken(replica, row("publish", 1), row("publish", 2, ["b"]))
+    group = '{"sub":"s1","topic":"px","rows":2}'
+    replica.take(Event("group_begin", group))
+    middle = replica.take(raw(text_of("a", "[1e999]", "snapshot"), text_of("b", "2", "snapshot")))
+    end = replica.take(Event("group_end", group))
+    assert [each.reason for each in middle.changes.removed] == ["unreadable"]
+    assert (len(end.changes), replica.values) == (0, {("px", '["b"]'): 2})
+
+
+def test_what_is_no_envelope_at_all_ends_it() -> None:
+    for text in ("7", "{", '{"rows":[7e999]}', '{"rows":[{"topic":"px","key":1e999}]}'):
+        with pytest.raises(AnswerInvalid):
+            Replica().take(Event("message", text))
 
 
 # The table of RFC 7396, appendix A.

@@ -142,3 +142,19 @@ async def test_for_an_event_loop_it_is_the_same(address: str) -> None:
         with pytest.raises(GatewayProblem) as refused:
             await gateway.administration.delete_topic("nowhere")
         assert refused.value.code == "topic-unknown"
+
+
+def test_a_record_that_cannot_be_read_is_reported_and_the_session_goes_on() -> None:
+    row = '{"topic":"t","op":"publish","key":[1],"value":1e400}'
+    bad = f'id: abc-1\ndata: {{"sub":"s1","topic":"t","rows":[{row}]}}\n\n'.encode()
+    events = stream(HELLO, bad, batch(2, "s1", put(2, {"v": 2})), GOODBYE)
+    told: list[str] = []
+    with (
+        scripted(plain(201, OPENED, JSON), events) as fake,
+        Gateway(fake.address) as gateway,
+    ):
+        session = gateway.open_session(trouble=told.append)
+        heard = list(session)
+    assert told == ["record [1] of t cannot be read: Number out of range"]
+    assert [len(each.unreadable) for each in heard if each.event.name == "message"] == [1, 0]
+    assert list(session.replicas["s1"].values.values()) == [{"v": 2}]

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { equal, lineOf, parse, patched, stringify } from "../../clients/js/client/json.js";
+import { equal, lineOf, parse, parseEvent, patched, stringify } from "../../clients/js/client/json.js";
 
 test("integers beyond 2^53 are exact, and others are numbers", () => {
   assert.deepEqual(parse('{"a":9007199254740991,"b":9007199254740992,"c":-9007199254740993}'), {
@@ -17,12 +17,22 @@ test("they are text or rounded by choice", () => {
 });
 
 test("decimals and exponents are numbers, however long", () => {
-  assert.deepEqual(parse("[0.12345678901234567,1e400,12345678901234567890.5,1234567890123456789012e2]"), [
+  assert.deepEqual(parse("[0.12345678901234567,12345678901234567890.5,1234567890123456789012e2]"), [
     0.12345678901234567,
-    Infinity,
     12345678901234567890.5,
     1234567890123456789012e2,
   ]);
+});
+
+test("a number beyond a double is refused, and costs an event its row alone", () => {
+  for (const text of ["1e400", '{"a":[-1E+309]}', `${"9".repeat(250)}e60`]) assert.throws(() => parse(text), RangeError, text);
+  assert.throws(() => parse("9".repeat(309), "number"), RangeError);
+  assert.equal(parse("9".repeat(309)), BigInt("9".repeat(309)));
+  assert.deepEqual(parse('["1e400",1e308,5e-324,0e999]'), ["1e400", 1e308, 5e-324, 0]);
+  const { rows } = parseEvent('{"rows":[{"key":[1],"value":{"v":1e400}},{"key":[2],"value":"1e400"}]}');
+  assert.deepEqual(rows, [{ key: [1], value: undefined, unreadable: "a number beyond a double" }, { key: [2], value: "1e400" }]);
+  assert.equal(parseEvent('{"op":"publish","value":1e400}').unreadable, "a number beyond a double");
+  assert.equal(parseEvent('{"op":"publish","value":1e308}').unreadable, undefined);
 });
 
 test("the exact reader reads every kind of value as JSON.parse does", () => {
@@ -31,6 +41,11 @@ test("the exact reader reads every kind of value as JSON.parse does", () => {
   assert.equal(value.big, 12345678901234567890n);
   delete value.big;
   assert.deepEqual(value, JSON.parse(`{${rest}}`));
+});
+
+test("as many levels are read as a message may have", () => {
+  const text = `${"[".repeat(64)}12345678901234567890${"]".repeat(64)}`;
+  assert.equal(stringify(parse(text)), text);
 });
 
 test("a member named __proto__ is a member", () => {

@@ -1,8 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
+import { parseEvent } from "../../clients/js/client/json.js";
 import { Reader } from "../../clients/js/client/reader.js";
-import { Changes, ordering, RecordMissing, Replica } from "../../clients/js/client/replica.js";
+import { Changes, RecordMissing, Replica } from "../../clients/js/client/replica.js";
+import { Subscription } from "../../clients/js/client/subscription.js";
 
 const row = (key, value, op = "publish", more = {}) => ({ topic: "px", op, key: [key], bookmark: "e-1", value, ...more });
 const batch = (...rows) => ({ sub: "s1", topic: "px", rows });
@@ -111,14 +113,30 @@ test("changes that a reader has not read yet become their net effect", () => {
   assert.deepEqual(all.added[0].value, { v: 2 });
 });
 
-test("an order is that of the gateway: null, numbers, strings, ties by key", () => {
-  const values = { a: { v: 2 }, b: {}, c: { v: "x" }, d: { v: 10n }, e: { v: "" }, f: { v: 2 }, g: { v: [3, 1] } };
-  const rows = () => [...filled(...Object.entries(values).map(([key, value]) => row(key, value))).rows.values()];
-  const keys = (text) => rows().sort(ordering(text)).map(({ key }) => key[0]).join("");
-  assert.equal(keys("/v"), "beafgdc");
-  assert.equal(keys("/v DESC"), "cdgafbe");
-  assert.equal(keys("/v TEXT"), "bedafgc");
-  assert.equal(keys(""), "abcdefg");
+test("a row that cannot be read costs its record and no other", () => {
+  const replica = filled(row("a", { v: 1 }), row("b", { v: 1 }));
+  const bad = (op = "publish") => ({ topic: "px", op, key: ["a"], bookmark: "e-1", unreadable: "a number beyond a double" });
+  const first = replica.take("message", batch(bad(), row("b", { v: 2 })));
+  assert.deepEqual(shown(first.changes), { added: [], changed: ['["b"]'], removed: ['["a"]'] });
+  assert.equal(first.changes.removed[0].reason, "unreadable");
+  assert.equal(first.unreadable.length, 1);
+  // Once, until it can be read again; a delta of it builds on what is not known.
+  const again = replica.take("message", batch(bad(), row("a", { w: 1 }, "delta")));
+  assert.deepEqual([again.unreadable, again.rows, again.missing], [[], [], null]);
+  assert.deepEqual(ids(replica.take("message", batch(row("a", { v: 3 }))).changes.added), ['["a"]']);
+  assert.equal(replica.take("message", batch(bad("delta"))).unreadable.length, 1);
+  assert.equal(replica.take("message", batch(bad("oof"))).rows[0].op, "oof");
+  assert.ok(replica.take("message", batch(row("a", {}, "delta"))).missing);
+});
+
+test("a subscription tells of a record that cannot be read", () => {
+  const subscription = new Subscription({ add() {} }, "px", {});
+  const told = [];
+  subscription.addEventListener("unreadable", ({ detail }) => told.push(detail));
+  const text = '{"topic":"px","rows":[{"topic":"px","op":"publish","key":["a"],"value":{"v":[1e400]}}]}';
+  subscription.take("message", parseEvent(text), "s-1~e-1");
+  assert.deepEqual(told, [{ topic: "px", key: ["a"], reason: "a number beyond a double" }]);
+  assert.equal(subscription.rows.size, 0);
 });
 
 test("a reader that waits can be ended, and one that is behind gets one change", async () => {

@@ -13,7 +13,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from tidegate.clients.replica import RecordId, Replica, Row, in_order, sorted_by
+from tidegate.clients.order import by_field, in_order
+from tidegate.clients.replica import RecordId, Replica, Row
 from tidegate.clients.sse import Event
 
 FRAMES_PER_SECOND = 8
@@ -93,7 +94,7 @@ class LiveTable:
                     self._first = max(0, self._first + step)
 
     def note(self, sentence: str) -> None:
-        """Show a sentence beneath the table until the connection is back."""
+        """Show a sentence beneath the table until the next one, or the next connection."""
         self._note = sentence
 
     def render(self) -> RenderableType:
@@ -102,7 +103,10 @@ class LiveTable:
             return self._render()
 
     def _take(self, event: Event) -> None:
-        self._count(self._replica.take(event).rows)
+        taken = self._replica.take(event)
+        self._count(taken.rows)
+        if taken.unreadable:
+            self._note = taken.unreadable[-1]
         if event.name == "hello":
             granted = [each["options"] for each in json.loads(event.text)["subscriptions"]]
             self._granted = granted[0] if granted else "no topic yet"
@@ -141,7 +145,7 @@ class LiveTable:
         rows = sorted(self._replica.rows.values(), key=self._name)
         if self._column > 0:
             name = self._columns[self._column - 1]
-            return sorted_by(rows, [name], descending=self._is_reversed)
+            return by_field(rows, name, descending=self._is_reversed)
         if self._order_by:
             rows = in_order(rows, self._order_by)
         return rows[::-1] if self._is_reversed else rows

@@ -8,7 +8,8 @@
  */
 
 import { parse } from "../client/json.js";
-import { ordering, Replica } from "../client/replica.js";
+import { inOrder } from "../client/order.js";
+import { Replica } from "../client/replica.js";
 
 /** @typedef {import("../client/replica.js").Row} Row */
 
@@ -106,7 +107,7 @@ class View {
   #draw() {
     this.#frame = 0;
     this.say();
-    const rows = [...this.#replica.rows.values()].sort(ordering(this.#model.get("order_by")));
+    const rows = inOrder(this.#replica.rows.values(), this.#model.get("order_by"));
     const shown = rows.slice(0, this.#model.get("rows_max"));
     this.#drawTable(shown, rows.length - shown.length);
     this.#drawChart(shown.slice(0, LINES_MAX));

@@ -5,7 +5,7 @@
  */
 
 const HIDDEN = "5s";
-const UNITS = new Map([["ns", 1e-6], ["us", 1e-3], ["ms", 1], ["s", 1e3], ["m", 6e4], ["h", 36e5], ["d", 864e5]]);
+const UNITS = new Map([["ns", 1e-6], ["us", 1e-3], ["ms", 1], ["s", 1e3], ["m", 6e4], ["h", 36e5], ["d", 864e5], ["w", 6048e5]]);
 
 /**
  * Return the interval in granted options; empty where there is none.

@@ -13,6 +13,8 @@
 // costs time and nothing else. Decimals such as 0.30000000000000004 must not match: prices are full
 // of them, and the exact reader is some twenty times slower than `JSON.parse`.
 const LONG_INTEGER = /(?:^|[[:,\s])-?\d{16,}(?![\d.eE])/;
+// What a text has in which a number may be beyond a double; it matches inside of strings, too.
+const MAY_EXCEED_DOUBLE = /[eE][+\d]\d\d|\d{200}/;
 const NUMBER = /-?\d+(\.\d+)?([eE][+-]?\d+)?/y;
 
 /**
@@ -22,12 +24,53 @@ const NUMBER = /-?\d+(\.\d+)?([eE][+-]?\d+)?/y;
  * @param {Integers} [integers] `bigint` (the default), `text`, or `number`, which rounds.
  * @returns {any}
  * @throws {SyntaxError} The text is not JSON.
+ * @throws {RangeError} It has a number beyond a double, such as `1e400`, which `JSON.parse` takes for infinity.
  */
 export function parse(text, integers = "bigint") {
+  const value = read(text, integers);
+  if (MAY_EXCEED_DOUBLE.test(text) && !isReadable(value)) throw new RangeError("a number beyond a double");
+  return value;
+}
+
+/**
+ * Return the fields of an event. A row with a number beyond a double has `unreadable`, the reason, and
+ * no value: it must not cost the other rows.
+ *
+ * @param {string} text
+ * @param {Integers} [integers]
+ * @returns {any}
+ * @throws {SyntaxError} The text is not JSON.
+ */
+export function parseEvent(text, integers = "bigint") {
+  const fields = read(text, integers);
+  if (!MAY_EXCEED_DOUBLE.test(text) || !isObject(fields)) return fields;
+  for (const row of fields.rows ?? [fields]) {
+    if (isObject(row) && !isReadable(row.value)) Object.assign(row, { value: undefined, unreadable: "a number beyond a double" });
+  }
+  return fields;
+}
+
+/**
+ * @param {string} text
+ * @param {Integers} integers
+ * @returns {any}
+ */
+function read(text, integers) {
   // Also where the exact reader follows: it reads valid texts only, and stays simple.
   const value = JSON.parse(text);
   if (integers === "number" || !LONG_INTEGER.test(text)) return value;
   return new ExactReader(text, integers === "text" ? String : BigInt).value();
+}
+
+/**
+ * Return true if all numbers of a value are finite.
+ *
+ * @param {any} value
+ * @returns {boolean}
+ */
+function isReadable(value) {
+  if (typeof value === "number") return Number.isFinite(value);
+  return value === null || typeof value !== "object" || Object.values(value).every(isReadable);
 }
 
 /** Reads a text that is known to be valid JSON. */

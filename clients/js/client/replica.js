@@ -4,7 +4,7 @@
  * @module
  */
 
-import { equal, isObject, patched, stringify } from "./json.js";
+import { equal, patched, stringify } from "./json.js";
 
 /**
  * A record as it is now, or a removed one as it last was.
@@ -17,8 +17,8 @@ import { equal, isObject, patched, stringify } from "./json.js";
  * @property {string} op `snapshot`, `publish`, `delta` or `oof`.
  * @property {string} bookmark Of the first message that the row stands for.
  * @property {any} [previous] The value before; not on a new record.
- * @property {string} [reason] Of a removal: `deleted`, `expired`, `match`, or `missed` for a record
- *   that was removed while the stream was lost.
+ * @property {string} [reason] Of a removal: `deleted`, `expired`, `match`, `missed` for a record that
+ *   was removed while the stream was lost, or `unreadable` for one whose newest value cannot be read.
  * @property {number} [timestamp] In ms, with the option `timestamp`.
  * @property {number} [conflated] How many messages the row stands for, with the option `receipt`.
  * @property {string} [first] The bookmark of the first of them.
@@ -104,7 +104,12 @@ function withoutPrevious({ previous, ...row }) {
 /** A delta came for a record that is not held: the subscription has to begin again. */
 export class RecordMissing extends Error {}
 
-/** The newest value of each key, from the events of a subscription in format `batch` or `envelope`. */
+/**
+ * The newest value of each key, from the events of a subscription in format `batch` or `envelope`.
+ *
+ * A record whose value cannot be read, such as `1e400` from a store of an earlier version, is not held
+ * until it has another one: an older value would pass for the newest.
+ */
 export class Replica {
   /** @param {boolean} [hasManyTopics] True for a pattern: two topics may have the same key. */
   constructor(hasManyTopics = false) {
@@ -120,6 +125,8 @@ export class Replica {
   #topics = new Set();
   /** @type {Map<string, Set<string>>} Of each topic in a snapshot: the records that it has not shown yet. */
   #unseen = new Map();
+  /** @type {Set<string>} */
+  #unreadable = new Set();
 
   /** @returns {ReadonlyMap<string, Row>} The records by id, in the order of their arrival. */
   get rows() {
@@ -141,19 +148,30 @@ export class Replica {
    * Apply one event; return its rows and what they changed.
    *
    * `missing` is the error of a delta without its record; the other rows are applied all the same.
+   * `unreadable` has the rows of records whose values cannot be read from now on.
    *
    * @param {string} name
    * @param {Record<string, any>} fields
-   * @returns {{ rows: Row[], changes: Changes, missing: RecordMissing | null }}
+   * @returns {{ rows: Row[], changes: Changes, missing: RecordMissing | null, unreadable: any[] }}
    */
   take(name, fields) {
     const changes = new Changes();
     /** @type {Row[]} */
     const rows = [];
+    /** @type {any[]} */
+    const unreadable = [];
     let missing = null;
     if (name === "message") {
       for (const given of fields.rows ?? [fields]) {
-        const row = this.#apply(given, changes);
+        const id = this.idOf(given.key, given.topic);
+        if (given.unreadable && given.op !== "oof") {
+          if (this.#lose(id, changes)) unreadable.push(given);
+          continue;
+        }
+        // Without its record a delta of an unreadable one means nothing.
+        if (given.op === "delta" && this.#unreadable.has(id)) continue;
+        this.#unreadable.delete(id);
+        const row = this.#apply(id, given, changes);
         if (row) rows.push(row);
         else missing = new RecordMissing(`a delta came for a record of ${given.topic} that is not held`);
       }
@@ -168,7 +186,7 @@ export class Replica {
       for (const id of this.#idsOf(fields.topic)) this.#drop(id, "deleted", changes);
       this.#topics.delete(fields.topic);
     }
-    return { rows, changes, missing };
+    return { rows, changes, missing, unreadable };
   }
 
   /**
@@ -187,12 +205,25 @@ export class Replica {
   }
 
   /**
+   * Give up a record whose value cannot be read; return true if it could be before.
+   *
+   * @param {string} id
+   * @param {Changes} changes
+   */
+  #lose(id, changes) {
+    this.#drop(id, "unreadable", changes);
+    const isNew = !this.#unreadable.has(id);
+    this.#unreadable.add(id);
+    return isNew;
+  }
+
+  /**
+   * @param {string} id
    * @param {Record<string, any>} given
    * @param {Changes} changes
    * @returns {Row | null} Null for a delta without its record.
    */
-  #apply(given, changes) {
-    const id = this.idOf(given.key, given.topic);
+  #apply(id, given, changes) {
     const held = this.#rows.get(id);
     const row = /** @type {Row} */ ({ ...given, id, key: given.key ?? null });
     if (held) row.previous = held.value;
@@ -233,6 +264,7 @@ export class Replica {
   #delete(id, topic) {
     this.#rows.delete(id);
     this.#index.get(topic)?.delete(id);
+    this.#unseen.get(topic)?.delete(id);
   }
 
   /** @param {string} topic */
@@ -246,71 +278,4 @@ export class Replica {
     this.#index.set(topic, ids);
     return ids;
   }
-}
-
-/**
- * Return a comparison of rows by a text such as `/price DESC,/symbol`, as the gateway orders them:
- * null, numbers, strings; ties by key.
- *
- * @param {string} text
- * @returns {(one: Row, other: Row) => number}
- */
-export function ordering(text) {
-  const columns = text.split(",").map((part) => {
-    const [path, ...words] = part.trim().split(/\s+/);
-    const names = path.replace(/^\$\.|^\//, "").split(/[/.]/).filter(Boolean);
-    const upper = words.map((word) => word.toUpperCase());
-    return { names, sign: upper.includes("DESC") ? -1 : 1, asText: upper.includes("TEXT") };
-  });
-  return (one, other) => {
-    for (const { names, sign, asText } of columns) {
-      const order = compared(rank(fieldOf(one.value, names), asText), rank(fieldOf(other.value, names), asText));
-      if (order !== 0) return sign * order;
-    }
-    return comparedKeys(one.key ?? [], other.key ?? []);
-  };
-}
-
-/**
- * @param {any[]} one
- * @param {any[]} other
- */
-function comparedKeys(one, other) {
-  for (let at = 0; at < Math.min(one.length, other.length); at += 1) {
-    const order = compared(rank(one[at], false), rank(other[at], false));
-    if (order !== 0) return order;
-  }
-  return one.length - other.length;
-}
-
-/**
- * @param {any} value
- * @param {string[]} names
- */
-function fieldOf(value, names) {
-  for (const name of names) {
-    value = Array.isArray(value) ? value[0] : value;
-    value = isObject(value) && Object.hasOwn(value, name) ? value[name] : null;
-  }
-  return Array.isArray(value) ? value[0] : value;
-}
-
-/**
- * @param {any} value
- * @param {boolean} asText
- * @returns {[number, any]}
- */
-function rank(value, asText) {
-  if (value === null || value === undefined || value === "" || typeof value === "object") return [0, 0];
-  const isNumber = typeof value === "number" || typeof value === "bigint";
-  return isNumber && !asText ? [1, value] : [2, String(value)];
-}
-
-/**
- * @param {[number, any]} one
- * @param {[number, any]} other
- */
-function compared(one, other) {
-  if (one[0] !== other[0]) return one[0] - other[0];
-  return one[1] < other[1] ? -1 : Number(one[1] > other[1]);
 }

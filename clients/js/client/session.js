@@ -206,7 +206,7 @@ export class Session {
       open: (lastId, signal) => this.#transport.open(this.#path("/events"), lastId, signal),
       event: (event, fields) => this.#take(event, fields),
       lost: (reason) => this.#onState("lost", reason),
-      parsed: (text) => this.#transport.parsed(text),
+      parsed: (text) => this.#transport.parsedEvent(text),
     });
     return this.#stream.run();
   }

@@ -5,8 +5,9 @@
  */
 
 import { Problem } from "./errors.js";
+import { inOrder } from "./order.js";
 import { Reader } from "./reader.js";
-import { Changes, ordering, Replica } from "./replica.js";
+import { Changes, Replica } from "./replica.js";
 
 /** @typedef {import("./replica.js").Row} Row */
 
@@ -90,8 +91,8 @@ export class NoticeEvent extends Event {
  * A live copy of the records of a topic or a pattern.
  *
  * Events: `change` ({@link ChangeEvent}), `rows` ({@link RowsEvent}), `ended` with the reason in
- * `detail`, and the gateway's notices by their names, such as `resumed`, `late` and `conflation`
- * ({@link NoticeEvent}).
+ * `detail`, `unreadable` with `{ topic, key, reason }` of a record whose value cannot be read, and the
+ * gateway's notices by their names, such as `resumed`, `late` and `conflation` ({@link NoticeEvent}).
  *
  * `for await (const changes of subscription)` reads the same changes; a reader that is behind gets
  * several flushes as one, so it needs memory for its keys and no more.
@@ -165,7 +166,7 @@ export class Subscription extends EventTarget {
 
   /** Return the records by `orderBy`, ties by key. */
   inOrder() {
-    return [...this.rows.values()].sort(ordering(this.wish.orderBy ?? ""));
+    return inOrder(this.rows.values(), this.wish.orderBy ?? "");
   }
 
   /**
@@ -240,12 +241,15 @@ export class Subscription extends EventTarget {
    */
   take(name, fields, id) {
     if (this.end) return;
-    const { rows, changes, missing } = this.#replica.take(name, fields);
+    const { rows, changes, missing, unreadable } = this.#replica.take(name, fields);
     this.place = placeAfter(this.place, name, fields, id);
     if (rows.length > 0) this.dispatchEvent(new RowsEvent(rows));
     if (changes.size > 0) this.dispatchEvent(new ChangeEvent(changes));
     for (const reader of this.#readers) reader.take(rows, changes);
     if (name !== "message") this.dispatchEvent(new NoticeEvent(name, fields));
+    for (const { topic, key = null, unreadable: reason } of unreadable) {
+      this.dispatchEvent(new NoticeEvent("unreadable", { topic, key, reason }));
+    }
     if (missing) throw missing;
   }
 

@@ -5,7 +5,7 @@
  */
 
 import { Problem, Unreachable } from "./errors.js";
-import { parse, stringify } from "./json.js";
+import { parse, parseEvent, stringify } from "./json.js";
 
 /** @typedef {import("./json.js").Integers} Integers */
 
@@ -142,16 +142,22 @@ export class Transport {
   }
 
   /**
-   * Return the value of a text that the gateway sent.
+   * Return the value of an answer.
+   *
+   * @param {string} text
+   * @throws {RangeError} It has a number beyond a double.
+   */
+  parsed(text) {
+    return readable(() => parse(text, this.integers));
+  }
+
+  /**
+   * Return the fields of an event.
    *
    * @param {string} text
    */
-  parsed(text) {
-    try {
-      return parse(text, this.integers);
-    } catch {
-      throw new Unreachable("the answer is not JSON");
-    }
+  parsedEvent(text) {
+    return readable(() => parseEvent(text, this.integers));
   }
 
   /**
@@ -245,6 +251,19 @@ export class Transport {
   #unreachable(error) {
     const cause = error instanceof Error ? (/** @type {any} */ (error.cause)?.code ?? error.message) : String(error);
     return new Unreachable(`Cannot reach the gateway at ${this.address || "this page's address"}: ${cause}`, error);
+  }
+}
+
+/**
+ * @template T
+ * @param {() => T} read
+ */
+function readable(read) {
+  try {
+    return read();
+  } catch (error) {
+    if (!(error instanceof SyntaxError)) throw error;
+    throw new Unreachable("the answer is not JSON");
   }
 }
 

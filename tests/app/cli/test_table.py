@@ -177,3 +177,13 @@ def test_what_rises_is_green_and_what_falls_is_red(
     [row] = table._replica.rows.values()
     assert table._styles(row, 0.0) == {"up": UP, "down": DOWN, "text": CHANGED}
     assert table._styles(row, module.FRESH_S) == {}
+
+
+def test_a_row_that_cannot_be_read_is_named_beneath_the_table(console: Console) -> None:
+    table = LiveTable("t", console)
+    table.take(batch((["a"], {"price": 1.5}), (["b"], {"price": 2.5})))
+    rows = '{"topic":"t","op":"publish","key":["a"],"value":{"price":1e400}}'
+    table.take(Event("message", f'{{"topic":"t","rows":[{rows}]}}'))
+    text = drawn(table, console)
+    assert 'record ["a"] of t cannot be read' in text
+    assert ("1.5" in text, "2.5" in text) == (False, True)

@@ -25,8 +25,10 @@ from tests.support.buses import BusServer
 from tests.support.commands import address_of, start
 from tests.support.deadlines import HANGS_S
 from tests.support.ports import lasting_port
+from tests.support.rules import rule
 from tests.support.tokens import claims, grant, public_jwk, signed, write_keys
 from tidegate.app.access.tokens import SKEW_S
+from tidegate.clients.errors import GatewayProblem
 from tidegate.clients.gateway import Gateway
 
 pytestmark = pytest.mark.system
@@ -140,6 +142,39 @@ def test_the_dict_is_the_state_of_the_world(connect: Connect, admin: Gateway, de
     remove(admin, "k1")
     assert await_last(client, admin) == world(admin)
     client.await_removed(lambda keys: "k1" in keys)
+
+
+DEEP = 60  # a message may have 64 levels, and what the drivers bring of it has some around it
+AWKWARD = [
+    *("1.7976931348623157e308", "1.7976931348623158e308", "-1.7976931348623157E+308", "5e-324"),
+    *("1e-400", "0e999", "-0", "-0.0", "1.0", "9007199254740993", "12345678901234567890"),
+    *("-98765432109876543210", "0.1234567890123456789", "1" + "0" * 308, "9" * 250 + "e-60"),
+    *('"\\u0000"', '"\\u2028\u2028\u2029"', '"\\ud83d\\ude00"', '"\x7f\ufeff\uffff"', '"\\/\\""'),
+    *('"1e400, 9"', '{"":1}', '{"a":1,"a":2}', '{"__proto__":{"x":1}}', '{"constructor":null}'),
+    *('{"toJSON":1}', '{"1":1,"0":2}', "[]", "[[],{}]", "null", "[" * DEEP + "]" * DEEP),
+    '{"a":' * DEEP + "1" + "}" * DEEP,
+]
+REFUSED = [
+    *("1e309", "-1e400", "9" * 309, "9" * 4_301, "1.7976931348623159e308", "9" * 250 + "e60"),
+    *('"\\ud800"', '"\\udc00\\ud800"', "NaN", "Infinity", "-", "01", "[" * 64 + "]" * 64),
+]
+
+
+@rule("key-3")
+def test_what_a_message_may_hold_every_client_reads(connect: Connect, admin: Gateway) -> None:
+    """A value is refused when it is published, or read by all clients alike."""
+    for text in REFUSED:
+        with pytest.raises(GatewayProblem, match="message-invalid"):
+            admin.publish("px", [b'{"id":0,"v":%s}' % text.encode()])
+    lines = [f'{{"id":{at},"v":{text}}}'.encode() for at, text in enumerate(AWKWARD)]
+    admin.publish("px", lines[::2])
+    client = connect(admin.base_url)
+    client.follow("px", options=QUICK)
+    admin.publish("px", lines[1::2])
+    held = client.await_held(lambda held: len(held) == len(AWKWARD))
+    found = {record["id"]: record["v"] for record in held}
+    for at, text in enumerate(AWKWARD):
+        assert found[at] == json.loads(text), text
 
 
 @pytest.mark.nightly
