@@ -156,6 +156,8 @@ ODD = {
     "too deep, among flat lines": [b'{"t":1}'] * 70 + [b'{"o":' + b"[" * 64 + b"]" * 64 + b"}"],
     "a value after the value": [b'{"t":1} {"t":2}'],
     "a number that JSON lacks": [b'{"o":NaN}'],
+    "a number beyond a double": [b'{"t":1}', b'{"o":[1,-1.5E+400]}'],
+    "309 digits": [b'{"o":' + b"9" * 309 + b"}"],
     "a control character": [b'{"o":"\t"}'],
     "a time of another type": [b'{"t":"1"}'],
     "no object": [b"1"],
@@ -186,3 +188,12 @@ def test_many_lines_are_read_in_pieces_and_put_together(count: int) -> None:
     assert times_ns == [n * 1_000_000 for n in range(count)]
     assert keys == [f'["x",{n % 7}]' for n in range(count)]
     assert short == [re.sub('"x",', "", key) for key in keys]
+
+
+def test_text_that_looks_like_a_number_beyond_a_double_is_decoded_at_once() -> None:
+    decoder = LineDecoder.of({"t": int})
+    assert decoder is not None
+    lines = [b'{"t":1,"o":"5e4001a"}', b'{"t":2,"o":1.5e99}', b'{"t":3,"o":"7e400"}']
+    fields = decoder.decode(pa.array(lines, pa.binary()))
+    assert fields is not None
+    assert fields.column("t") == [1, 2, 3]
