@@ -25,7 +25,7 @@ from tidegate.pipeline.intervals import Column
 
 # Objects of so few lines stay in a core's cache until they are columns, at two thirds of the cost.
 LINES_AT_ONCE = 6_000
-LINE_BREAK, BRACE, BRACKET, ZERO, SMALL_E = b"\n{[0e"
+LINE_BREAK, RETURN, BRACE, CLOSING, BRACKET, ZERO, SMALL_E = b"\n\r{}[0e"
 LOWER_CASE = 0x20
 
 
@@ -95,8 +95,8 @@ class LineDecoder:
             records = self._decode(text)
         except (msgspec.MsgspecError, UnicodeError, RecursionError):
             return None
-        # A value may go on in the next line, which makes fewer values than lines; two values on a
-        # line are an error. So as many values as lines means one value on each.
+        # Values may follow each other on a line, but none goes on in the next (`checked_text`). So
+        # as many values as lines means one value on each.
         return Fields(records, self._attributes) if len(records) == count else None
 
 
@@ -110,12 +110,15 @@ class Text(NamedTuple):
 def checked_text(lines: pa.Array) -> Text | None:
     """Return lines as one text that a decoder may have; None where one is none.
 
-    It is UTF-8, no line may be deeper than 64 levels, and no number is beyond a double.
+    It is UTF-8, no value goes on in the next line, no line may be deeper than 64 levels, and no
+    number is beyond a double.
     """
     text = _text(lines)
     if text is None:
         return None
-    is_sound = _is_utf8(text.content) and _is_flat(text) and _is_in_range(text.content)
+    is_sound = (
+        _is_utf8(text.content) and _is_whole(text) and _is_flat(text) and _is_in_range(text.content)
+    )
     return text if is_sound else None
 
 
@@ -150,6 +153,24 @@ def _is_utf8(text: pa.Buffer) -> bool:
     except UnicodeDecodeError:
         return False
     return True
+
+
+def _is_whole(text: Text) -> bool:
+    """Return whether each line begins and ends with a brace.
+
+    No value goes on over `}`, a line break and `{`. Otherwise the second of two values on a line
+    could end on the next, and make up for a line that has none.
+    """
+    content, ends = np.frombuffer(text.content, np.uint8), text.ends
+    if not len(ends):
+        return True
+    starts = np.append(0, ends[:-1])
+    if starts[-1] == content.size:  # an empty line at the end
+        return False
+    last = ends - 1
+    for break_ in (LINE_BREAK, RETURN):
+        last = last - (content[last] == break_)
+    return bool((content[starts] == BRACE).all() and (content[last] == CLOSING).all())
 
 
 def _is_in_range(text: pa.Buffer) -> bool:

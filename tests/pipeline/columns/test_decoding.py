@@ -197,3 +197,30 @@ def test_text_that_looks_like_a_number_beyond_a_double_is_decoded_at_once() -> N
     fields = decoder.decode(pa.array(lines, pa.binary()))
     assert fields is not None
     assert fields.column("t") == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        [b'{"k":1} {"k":2', b"}"],
+        [b'{"k":1}{"k":', b'{"n":1}}'],
+        [b'{"k":1}{"k":2', b',"n":1}'],
+        [b'{"k":1}', b""],
+        [b"", b'{"k":1}'],
+        [b'{"k":1}\n', b"\n"],
+    ],
+)
+def test_no_value_makes_up_for_a_line_without_one(written: list[bytes]) -> None:
+    decoder = LineDecoder.of({"k": Any})
+    assert decoder is not None
+    assert decoder.decode(pa.array(written, pa.binary())) is None
+
+
+@pytest.mark.parametrize("end", [b"", b"\n", b"\r\n"])
+def test_lines_are_decoded_at_once_whatever_ends_them(end: bytes) -> None:
+    decoder = LineDecoder.of({"k": Any})
+    assert decoder is not None
+    written = [b'{"k":1}' + end, b'{"k":2}' + end]
+    found = decoder.decode(pa.array(written, pa.binary()))
+    assert found is not None
+    assert found.column("k") == [1, 2]
