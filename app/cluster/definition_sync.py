@@ -204,7 +204,13 @@ class DefinitionSync:
             if known.document != record.document:
                 await self._remote_changes.redefine(known, record.document)
             if known.record.epoch != record.epoch:
-                self._restart_topic(record, await self._store.load_as(record))
+                restored = await self._store.load_as(record)
+                # Redis may be in another life by now, and what was loaded of that one.
+                if await self._store.is_current(record):
+                    self._restart_topic(record, restored)
+                else:
+                    record = replace(record, epoch=known.record.epoch)
+                    self._store.on_suspect(name)
             self._store.set_record(name, record)
         self._append_waiters.notify(name)
 

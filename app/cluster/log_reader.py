@@ -253,6 +253,10 @@ class TopicLogReader:
         elif not has_gap:
             return
         restored = await self._store.load(name)
+        # Redis may have begun another life meanwhile, and what was loaded may be of that one.
+        if not await self._store.is_current(record):
+            self.suspect(name, has_gap=has_gap)
+            return
         logger.warning("%s restarts in epoch %s", name, epoch)
         self._store.set_record(name, record)
         self._catalog.renew(record, restored)

@@ -226,6 +226,15 @@ class RedisStore:
         with translate_errors():
             return await self._log(record).load()
 
+    async def is_current(self, record: TopicRecord) -> bool:
+        """Return whether a topic is in the epoch of a record, in the present life of the server.
+
+        What was loaded before is then of that epoch.
+        """
+        with translate_errors():
+            epoch, _ = await self._run(scripts.HEAD, self._log(record).keys[:1], [])
+        return bool((epoch or b"").decode() == record.epoch)
+
     async def put_topic(self, record: Stored) -> None:
         """Create a topic or replace its document; a new epoch starts at offset 1.
 

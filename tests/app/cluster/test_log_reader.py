@@ -20,6 +20,8 @@ from tests.support.rules import rule
 from tidegate.app.cluster.connection import BusConnection
 from tidegate.app.cluster.log_reader import TopicLogReader
 from tidegate.app.stores.items import Message, pack
+from tidegate.app.stores.store import TopicRecord
+from tidegate.conflation.frame import RestoredTopic
 
 pytestmark = [pytest.mark.redis, pytest.mark.system, rule("cluster-2", "cluster-3", "cluster-4")]
 
@@ -261,3 +263,41 @@ async def flush(server: BusServer) -> None:
     connection = BusConnection(server.url)
     await connection.execute("FLUSHALL")
     await connection.aclose()
+
+
+@rule("cluster-16")
+async def test_what_is_read_in_another_life_of_redis_is_no_history_of_the_epoch_before(
+    server: BusServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Redis dies between the start of an epoch and the reading of what it holds."""
+    older = server.folder / "older"
+    async with running_gateway(redis=server.url) as gateway:
+        await gateway.topic()
+        await gateway.publish(A1)
+        shutil.copytree(server.folder / "appendonlydir", older)
+        await gateway.publish(B2)
+        bus = gateway.gateway.bus
+        assert bus is not None
+        load, renew = bus.store.load, gateway.gateway.catalog.renew
+        loaded, renewed = list[str](), list[str]()
+
+        async def load_late(name: str) -> RestoredTopic:
+            loaded.append(name)
+            if name == "px" and loaded.count(name) == 1:
+                server.kill()
+                shutil.rmtree(server.folder / "appendonlydir")
+                older.rename(server.folder / "appendonlydir")
+                server.start()
+            return await load(name)
+
+        def renew_noted(record: TopicRecord, kept: RestoredTopic) -> None:
+            if record.name == "px":
+                renewed.append(record.epoch)
+            renew(record, kept)
+
+        monkeypatch.setattr(bus.store, "load", load_late)
+        monkeypatch.setattr(gateway.gateway.catalog, "renew", renew_noted)
+        server.kill()
+        server.start()
+        last = await published(gateway, B2)
+        assert renewed == [last]
