@@ -288,6 +288,7 @@ async def test_what_is_read_in_another_life_of_redis_is_no_history_of_the_epoch_
                 shutil.rmtree(server.folder / "appendonlydir")
                 older.rename(server.folder / "appendonlydir")
                 server.start()
+                await bus.connection.writer.connection_pool.disconnect()
             return await load(name)
 
         def renew_noted(record: TopicRecord, kept: RestoredTopic) -> None:
