@@ -11,7 +11,7 @@ from tests.campaign.campaign import Campaign, Result
 from tests.campaign.report import story, table
 from tests.faults.setups.gateway import CannotRun
 
-PACE_S = 3.0
+PACE_S = 5.0
 
 
 def main(words: list[str]) -> int:
@@ -47,7 +47,7 @@ def _arguments(words: list[str]) -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=120, help="of faults in each (120)")
     parser.add_argument("--fsync", choices=("everysec", "always"), default="everysec")
     parser.add_argument(
-        "--pace", type=float, default=PACE_S, help="mean seconds between faults of a lane (3)"
+        "--pace", type=float, default=PACE_S, help="mean seconds between faults of a lane (5)"
     )
     return parser.parse_args(words)
 

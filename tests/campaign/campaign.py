@@ -8,7 +8,7 @@ import random
 import time
 import traceback
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,10 +23,9 @@ from tests.campaign.reader import Reader, Return
 from tests.campaign.testimony import differences, judge_positions, judge_reader
 from tests.campaign.writer import Mark, Writer
 from tests.faults.setups.gateway import CannotRun
-from tests.faults.setups.waiting import happens
 
 RATE_PER_S = 3.0
-REST_S_MAX = 90.0
+REST_S_MAX, REST_LOOK_S = 90.0, 0.3
 START_S_MAX = 180.0
 END_S_MAX = 900.0
 SAMPLE_S = 0.5
@@ -220,7 +219,7 @@ class Campaign:
             server = Position(*await self._server(found, topic))
             return all(each.head == server for each in read)
 
-        if not await happens(are_at_rest, REST_S_MAX):
+        if not await _comes_to(are_at_rest):
             what = "the gateways do not come to the head of Redis"
             self._found(Finding(Kind.ENDED, what, time.monotonic(), topic))
             read[:] = [await held(http, topic) for http in found.clients]
@@ -229,10 +228,10 @@ class Campaign:
     async def _judge_readers(self, topic: str, case: Case) -> None:
         readers = [reader for reader in self._readers if reader.topic == topic]
 
-        def hold_the_same() -> bool:
+        async def hold_the_same() -> bool:
             return not any(differences(reader, case.held) for reader in readers)
 
-        if not await happens(hold_the_same, REST_S_MAX):
+        if not await _comes_to(hold_the_same):
             for reader in readers:
                 for key in differences(reader, case.held):
                     what = f"{reader.name} does not hold {case.held.world.get(key)}"
@@ -296,6 +295,16 @@ class Campaign:
         sums["rows read"] = sum(len(reader.seen) for reader in self._readers)
         sums["epochs"] = sum(lineage.epochs for lineage in found.lineages.values())
         sums["starts of gateways"] = sum(gateway.starts for gateway in found.gateways)
+
+
+async def _comes_to(condition: Callable[[], Awaitable[bool]]) -> bool:
+    """Wait until a condition holds; return False if it does not. Each look reads everything."""
+    until_s = time.monotonic() + REST_S_MAX
+    while not await condition():
+        if time.monotonic() > until_s:
+            return False
+        await asyncio.sleep(REST_LOOK_S)
+    return True
 
 
 @contextlib.asynccontextmanager

@@ -11,8 +11,8 @@ from tests.campaign.report import story
 from tests.support.outside import require
 from tests.support.profiles import SEED
 
-SHORT_S, SHORT_PACE_S = 8.0, 1.0
-LONG_S, LONG_PACE_S = 120.0, 3.0
+SHORT_S, SHORT_PACE_S = 5.0, 0.8
+LONG_S, LONG_PACE_S = 120.0, 5.0
 
 
 async def run(seed: int, seconds: float, fsync: str, pace_s: float) -> Result:
