@@ -21,7 +21,7 @@ SETTINGS_SEEN_S = 3.0
 
 BAD_CONFIGURATION = 78
 PUBLISH = b"EVALSHA"
-FRESH_FILE_S = 2.0
+FRESH_FILE_S = 5.0
 """How long a fresh replica takes to write its first file."""
 
 SLOW_SYNC_S = {"everysec": 1.5, "always": 0.05}
@@ -337,7 +337,7 @@ class Faults:
         cluster.lead()
         ended_at = time.monotonic()
         self._tell(f"{cluster.primary.name} began with {kept}")
-        await asyncio.sleep(self.chance.uniform(0.5, 1.5) * FRESH_FILE_S)
+        await asyncio.sleep(self.chance.uniform(0.3, 1.2) * FRESH_FILE_S)
         self._note("redis kills", f"{cluster.primary.name} is killed")
         await self._restart_primary(0)
         left = await self._heads()
