@@ -237,3 +237,14 @@ async def test_where_there_is_no_server_a_caller_is_reset() -> None:
         with pytest.raises(ConnectionResetError):
             async with calling(alone) as caller:
                 await caller.ask(b"anybody?")
+
+
+async def test_a_connection_is_cut_after_some_bytes_of_an_answer() -> None:
+    async with echoing() as (echo, proxy), calling(proxy) as caller:
+        proxy.carry(down=Line(cut_after_bytes=10))
+        assert await caller.ask(b"seven b") == b"seven b"
+        caller.writer.write(b"more than three")
+        async with asyncio.timeout(HANGS_S):
+            with pytest.raises(ConnectionResetError):
+                await caller.reader.readexactly(100)
+        assert echo.heard == b"seven bmore than three"
