@@ -25,7 +25,7 @@ GATEWAYS = 3
 KEPT, BRIEF = "kept", "brief"
 """A topic whose whole journal is kept, and one that is trimmed to its newest messages."""
 
-TOPICS = {KEPT: 1_000_000, BRIEF: 300}
+TOPICS = {KEPT: 1_000_000, BRIEF: 80}
 HEARTBEAT = "1s"
 HEALED_S_MAX = 120.0
 FOLLOWS_S_MAX = 20.0
