@@ -20,6 +20,7 @@ USAGE = 2
 UNREACHABLE = 3
 CONFIGURATION = 78  # EX_CONFIG of sysexits.h
 INTERRUPTED = 130  # 128 + SIGINT, as shells report it
+TERMINATED = 143  # 128 + SIGTERM
 
 # Characters shown around a fault: a line of a terminal, with more of what was already parsed.
 BEFORE_MAX = 50
