@@ -55,13 +55,15 @@ class Definition:
     """A topic as the engine needs it.
 
     With an empty `key_spec` it keeps no records, unless `retains`: then the newest message is the
-    one record. `merge`, `match` and `replaces` (`placement=replace`) are the defaults of its
+    one record. A topic that keeps no records may have an `unkept_key`, by which intervals and
+    queues conflate. `merge`, `match` and `replaces` (`placement=replace`) are the defaults of its
     subscriptions. A record that is not published again for `expiration_ns` is removed. `tidies`:
     what is queued for a subscription is dropped with it (`tidy_on_unsubscribe`).
     """
 
     history: History
     key_spec: KeySpec = field(default_factory=KeySpec)
+    unkept_key: KeySpec = field(default_factory=KeySpec, kw_only=True)
     policy: QueuePolicy = QueuePolicy.CONFLATE
     kind: Kind = Kind.JSON
     retains: bool = False
@@ -82,6 +84,11 @@ class Definition:
     def keeps_records(self) -> bool:
         """True if the topic has a state of the world."""
         return bool(self.key_spec) or self.retains
+
+    @property
+    def conflation_key(self) -> KeySpec:
+        """The key by which an interval conflates where a request names none."""
+        return self.key_spec or self.unkept_key
 
 
 def effective_lane(
@@ -124,6 +131,9 @@ def merge_of(definition: Definition) -> Reduce | Merger | None:
 def match_of(definition: Definition, key_spec: KeySpec) -> KeySpec | Matcher | None:
     """Return the topic's `match`; None where it asks for key fields, which are equal already."""
     match = definition.match
+    # Queues of a topic that keeps no records have no key: its messages are told apart by `match`.
+    if match is None and definition.unkept_key:
+        match = definition.unkept_key
     if isinstance(match, KeySpec) and set(match.paths) <= set(key_spec.paths):
         return None
     return match

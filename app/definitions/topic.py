@@ -242,23 +242,21 @@ class TopicDefinition(Strict):
     def definition(self, messages_max: int, bytes_max: int) -> Definition:
         """Return what the engine needs of it; the arguments bound a journal by default.
 
-        To the engine a topic that keeps no records is one without a key; its queues are
-        conflated by the key all the same.
+        To the engine a topic that keeps no records has no key of records; intervals and queues
+        conflate by its key all the same.
         """
-        # A topic that retains nothing still conflates its queues by key, so the key travels as
-        # `match`.
-        match = self.key_spec if self.key_spec and not self.retains else None
         return Definition(
             self.history.kept(messages_max, bytes_max)
             if self.history
             else conflation_definition.History(messages_max, bytes_max),
             self.key_spec if self.retains else KeySpec(),
             self.policy,
+            unkept_key=KeySpec() if self.retains else self.key_spec,
             kind=self.kind,
             retains=self.retains,
             values_only=self.values_only,
             merge=self.merge,
-            match=match if self.match is None else self.match,
+            match=self.match,
             replaces=self.placement is Placement.REPLACE,
             # Only records expire: without them there is nothing to remove.
             expiration_ns=self.expiration_ns if self.retains else None,

@@ -11,7 +11,6 @@ from pydantic import ConfigDict, Field
 from tidegate.app.access.entitlement import entitlement_of, narrowed
 from tidegate.app.access.grants import Grants, Subject
 from tidegate.app.access.limits.quota import Quotas
-from tidegate.app.definitions.topic import TopicDefinition
 from tidegate.app.delivery.driver import Driver
 from tidegate.app.delivery.encoding import Format
 from tidegate.app.delivery.notices import Outage
@@ -254,7 +253,7 @@ def granted_to(
         name,
         definition,
         request.options,
-        defaults=request.earlier.over(Options.parse(_defaults(entry.document))),
+        defaults=request.earlier.over(Options.parse(entry.document.options)),
         command=request.command,
         filter_text=request.filter_text,
         order_text=request.order_text,
@@ -309,16 +308,6 @@ def granted_again(
     )
     subscription = grant(grant_request).subscription
     return subscription if entitlement is None else narrowed(subscription, entitlement, definition)
-
-
-def _defaults(document: TopicDefinition) -> str:
-    """Return the topic's own options."""
-    # A key that keeps no records is still what an interval conflates by.
-    if document.retains or not document.key_spec:
-        return document.options
-    if Options.parse(document.options).conflation_key is not None:
-        return document.options
-    return ",".join(filter(None, (document.options, f"conflation_key={document.key_spec}")))
 
 
 def _format_named(text: str | None) -> Format | None:

@@ -264,15 +264,14 @@ def _has_rows_of_records(definition: Definition, feed: FeedId) -> bool:
 
 def _key_spec(resolved: Resolved) -> KeySpec:
     """Choose the key of rows: a conflation key counts only where something is conflated."""
-    options, sow_spec = resolved.options, resolved.definition.key_spec
+    options, definition = resolved.options, resolved.definition
     if options.projection is not None:
         return options.projection.grouping
-    asked = options.conflation_key
-    # The SOW key in another order is the SOW key: its subscribers share a board.
-    one_shot = resolved.command is Command.SOW
-    if asked is None or one_shot or set(asked.paths) == set(sow_spec.paths):
-        return sow_spec
-    return asked
+    if not resolved.interval_ns:
+        return definition.key_spec
+    asked, own = options.conflation_key, definition.conflation_key
+    # The topic's key in another order is the topic's key: its subscribers share a board.
+    return own if asked is None or set(asked.paths) == set(own.paths) else asked
 
 
 def _shape(options: Options, order: Order | None) -> Window | Projection | None:

@@ -54,8 +54,11 @@ class Case:
     @property
     def reduces_a_key(self) -> bool:
         """True if a reducer writes to a field of the topic's key or the conflation key."""
-        key_spec = self.definition.key_spec
-        keys = (key_spec, self.given.get("conflation_key", key_spec))
+        definition = self.definition
+        keys = (
+            definition.key_spec,
+            self.given.get("conflation_key", definition.conflation_key),
+        )
         return any(self.given["reduce"].writes_to(spec.paths) for spec in keys)
 
     @property
@@ -140,7 +143,7 @@ class Rule(Enum):
         "the topic has no key, so an interval needs conflation_key=[...] beside it",
         lambda case: (
             not (case.has_interval and case.definition.has_fields)
-            or bool(case.definition.key_spec)
+            or bool(case.definition.conflation_key)
             or "conflation_key" in case.given
         ),
     )

@@ -16,7 +16,7 @@ from tidegate.app.definitions.mergers import Mergers
 from tidegate.app.definitions.schema import Schema
 from tidegate.app.definitions.topic import TopicDefinition
 from tidegate.app.http.problems import Problem
-from tidegate.conflation.definition import History, Kind, Priority, QueuePolicy
+from tidegate.conflation.definition import History, Kind, Priority, QueuePolicy, match_of
 from tidegate.keys.filter import Filter
 from tidegate.keys.merging import Matcher, Merger
 from tidegate.keys.projection import Projection
@@ -114,9 +114,10 @@ def test_to_the_engine_a_topic_that_keeps_nothing_has_no_key() -> None:
     """It is still what its queues are conflated by."""
     definition = parse({"key": ["/k"], "retain": False}).definition(MESSAGES_MAX, BYTES_MAX)
     assert (definition.key_spec, definition.retains) == (KeySpec(), False)
-    assert definition.match == KeySpec.of(["/k"])
+    assert definition.conflation_key == match_of(definition, KeySpec()) == KeySpec.of(["/k"])
     kept = parse({"key": ["/k"]}).definition(MESSAGES_MAX, BYTES_MAX)
-    assert (kept.key_spec, kept.retains, kept.match) == (KeySpec.of(["/k"]), True, None)
+    assert (kept.key_spec, kept.retains) == (KeySpec.of(["/k"]), True)
+    assert (kept.unkept_key, match_of(kept, kept.key_spec)) == (KeySpec(), None)
 
 
 def test_the_engine_gets_what_it_needs() -> None:

@@ -55,6 +55,15 @@ async def test_who_shares_the_lane_is_counted() -> None:
         assert shown["options"] == subscriptions[0]["options"]
 
 
+async def test_the_key_of_a_topic_without_records_is_no_option() -> None:
+    async with running_gateway() as running:
+        await running.topic(retain=False)
+        every = await explanation(running)
+        assert (every["options"], every["warnings"]) == ("conflation=none", ())
+        timed = await explanation(running, options="conflation=1s")
+        assert timed["options"] == "conflation=1s,conflation_key=[/k],pace=batch"
+
+
 @pytest.mark.parametrize(
     ("topic", "options", "mode"),
     [

@@ -206,6 +206,32 @@ def test_what_a_topic_s_options_cannot_have_is_left_out() -> None:
     assert granted(keyed) == "conflation=1s,conflation_key=[/a],pace=batch"
 
 
+@rule("topic-1", "option-3")
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", "conflation=none"),
+        ("conflation=1s", "conflation=1s,conflation_key=[/a,/b],pace=batch"),
+        ("conflation=1s,conflation_key=[/b,/a]", "conflation=1s,conflation_key=[/a,/b],pace=batch"),
+        ("conflation=1s,conflation_key=[/c]", "conflation=1s,conflation_key=[/c],pace=batch"),
+    ],
+)
+def test_the_key_of_a_topic_without_records_is_what_intervals_conflate_by(
+    text: str, expected: str
+) -> None:
+    """It is no option of the topic: nothing leaves it out, and no warning speaks of it."""
+    definition = Definition(History(1), unkept_key=KeySpec.parse("[/a,/b]"))
+    answer = grant(Request("px", definition, Options.parse(text)))
+    assert (granted(answer.subscription), answer.warnings) == (expected, ())
+
+
+@rule("merge-8")
+def test_a_reducer_may_not_write_to_the_key_of_a_topic_without_records() -> None:
+    definition = Definition(History(1), unkept_key=KeySpec.parse("[/q]"))
+    with pytest.raises(OptionsInvalid, match="may not write to a field of the key"):
+        decided("conflation=1s,reduce=[/q:sum]", definition)
+
+
 NO_DELTAS = "this topic has no deltas, so delta_subscribe is answered as subscribe"
 ONE_SHOT = [
     "a sow is one snapshot, so nothing of it is conflated",

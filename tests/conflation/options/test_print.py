@@ -26,6 +26,7 @@ TOPICS = (
     Definition(History(1), KEY, merge=Reduce.parse("[/q:sum]"), replaces=True),
     Definition(History(1), KEY, merge=Merger("shop:merge", max), match=KeySpec.parse("[/c]")),
     Definition(History(1)),
+    Definition(History(1), unkept_key=KEY),
     Definition(History(1), retains=True),
     Definition(History(1), kind=Kind.TEXT),
 )
