@@ -206,7 +206,8 @@ class Subscription:
 
     `resume` is an id that was seen before (CONTRACT 4.2), `replay` AMPS's bookmark. `order` is
     that of snapshot rows, of which `batch_size` are sent at a time. `topic` may be a pattern.
-    `counted`: receipts of rows are shown.
+    `counted`: receipts of rows are shown. `defaults` names the topic's own options, those that
+    were left out too.
     """
 
     topic: str
@@ -219,3 +220,4 @@ class Subscription:
     paused: bool = False
     shown: Shown = Shown()
     counted: bool = False
+    defaults: frozenset[str] = frozenset()

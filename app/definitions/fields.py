@@ -83,7 +83,10 @@ def _options(text: str) -> str:
     """Check options by reading them; the text is kept as it is written."""
     try:
         # Parsed here for its errors only: which options are granted depends on the subscription.
-        Options.parse(text)
+        options = Options.parse(text)
+        if options.no_defaults:
+            detail = "no_defaults: only in a request, where it leaves out the topic's own options"
+            raise OptionsInvalid(detail, options.positions["no_defaults"])
     except OptionsInvalid as error:
         raise invalid(error.code, f"{error.detail}.", position=error.position) from None
     return text

@@ -72,7 +72,10 @@ class TopicDefinition(Strict):
         ),
         # Overridden for a series by `_default_policy`.
     ] = QueuePolicy.CONFLATE
-    options: Annotated[OptionsText, Field(description="Default options of its subscriptions")] = ""
+    options: Annotated[
+        OptionsText,
+        Field(description="Default options of its subscriptions; no_defaults leaves them out"),
+    ] = ""
     placement: Annotated[
         Word[Placement], Field(description="Which position in a queue a merged message takes")
     ] = Placement.APPEND

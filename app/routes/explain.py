@@ -77,7 +77,9 @@ def _defaults(normal: str, asked: Explaining, command: Command) -> dict[str, obj
     # By name and not by text: a granted value may be spelled in another way than it was asked for.
     options = Options.parse(asked.options or "")
     named = {} if asked.command is not None else {"command": str(command)}
-    parts = [part for part in assignments(normal) if part.name not in options.positions]
+    # `no_defaults` says which options do not hold.
+    skipped = {*options.positions, Options.no_defaults.name}
+    parts = [part for part in assignments(normal) if part.name not in skipped]
     return named | {part.name: True if part.value is None else part.value for part in parts}
 
 

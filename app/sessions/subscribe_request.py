@@ -253,7 +253,7 @@ def granted_to(
         name,
         definition,
         request.options,
-        defaults=request.earlier.over(Options.parse(entry.document.options)),
+        defaults=Options.parse(entry.document.options),
         command=request.command,
         filter_text=request.filter_text,
         order_text=request.order_text,
@@ -262,6 +262,7 @@ def granted_to(
         # An envelope names the first message of a row, and max_age watches its time.
         counted=form not in {None, Format.VALUE},
         by_pattern=by_pattern,
+        earlier=request.earlier,
     )
     granted = grant(grant_request)
     shown = granted.subscription.shown
@@ -286,20 +287,22 @@ def granted_again(
 ) -> Subscription:
     """Grant again what was granted before, by its normalised options.
 
-    No default can change it any more.
+    No default can change it anymore.
 
     Raises:
         Problem, EngineError, KeysError: the topic is not there, or not as it was.
     """
     if request.grants is not None:
         request.grants.required(name)
-    context.catalog.get(name)
+    entry = context.catalog.get(name)
     definition = context.driver.engine.topic(name).definition
     entitlement = entitlement_of(request.grants, definition, name)
     grant_request = Request(
         name,
         definition,
-        Options.parse(options_text),
+        # The topic may have been given other options since: what was granted stays.
+        Options.parse(options_text).over(Options.of(no_defaults=True)),
+        defaults=Options.parse(entry.document.options),
         command=command,
         filter_text=request.filter_text,
         order_text=request.order_text,

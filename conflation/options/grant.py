@@ -40,9 +40,9 @@ TEXTS_KEPT = 1_024
 class Request:
     """A subscriber's request for one topic; filter and order are still texts.
 
-    `defaults` are the topic's own options, of a change also the earlier ones. `counted`: the
-    format shows the first message that a row stands for. `resume` is an id that was seen before.
-    `by_pattern`: the topic is one of those that a pattern takes.
+    `defaults` are the topic's own options, `earlier` those that a change is laid over. `counted`:
+    the format shows the first message that a row stands for. `resume` is an id that was seen
+    before. `by_pattern`: the topic is one of those that a pattern takes.
     """
 
     topic: str
@@ -56,6 +56,7 @@ class Request:
     resume: Bookmark | None = None
     counted: bool = False
     by_pattern: bool = False
+    earlier: Options = field(default_factory=Options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +140,7 @@ class Resolved:
 
 
 def grant(request: Request) -> Grant:
-    """Decide a request: its own options win over the topic's, one by one.
+    """Decide a request: its own options win over the topic's, one by one (`no_defaults`: alone).
 
     Requests that ask for the same in different words get equal lanes.
 
@@ -166,13 +167,16 @@ def grant(request: Request) -> Grant:
         paused=options.pause,
         shown=_shown(resolved),
         counted=is_counted,
+        defaults=frozenset(request.defaults.said),
     )
     return Grant(subscription, (*left_out, *_warnings(resolved, subscription)))
 
 
 def _resolve(request: Request) -> tuple[Resolved, list[str]]:
     """Resolve conflicts: a topic's option gives way to what the request says, with a warning."""
-    options, left_out = request.options.over(request.defaults), list[str]()
+    options, left_out = request.options.over(request.earlier), list[str]()
+    if not options.no_defaults:
+        options = options.over(request.defaults)
     definition, is_change = request.definition, request.options.is_change
     # Each option that is left out may resolve other conflicts, or change the command: begin again.
     while True:
@@ -182,13 +186,13 @@ def _resolve(request: Request) -> tuple[Resolved, list[str]]:
         if conflict is None:
             return Resolved(definition, options, command), left_out
         # The request is never changed: only what it did not say itself gives way.
-        topics_own = [name for name in conflict.names if name not in request.options.positions]
-        if not topics_own:
+        others = [name for name in conflict.names if name not in request.options.positions]
+        if not others:
             name = conflict.names[0]
             raise OptionsInvalid(conflict.detail, request.options.positions.get(name))
-        options = options.without(topics_own[0])
-        whose = "the earlier" if is_change else "the topic's own"
-        left_out.append(f"{whose} {topics_own[0]} is left out: {conflict.detail}")
+        options = options.without(others[0])
+        whose = "the earlier" if others[0] in request.earlier.said else "the topic's own"
+        left_out.append(f"{whose} {others[0]} is left out: {conflict.detail}")
 
 
 # Pairs, so that a request looks only at the rules of its own options.
@@ -362,8 +366,9 @@ def granted(subscription: Subscription) -> str:
     """Return the normalised form: what was granted, as options that ask for exactly this.
 
     Only values equal to the table's default are left out. A value that a setting or the topic could
-    change is shown even where it is the usual one. With the same command, filter and order, parsing
-    and deciding it again gives an equal subscription.
+    change is shown even where it is the usual one, and `no_defaults` where the topic has an option
+    that this form does not name. With the same command, filter and order, parsing and deciding it
+    again gives an equal subscription.
     """
     # A place is no option, and each client that returns has its own.
     if subscription.resume is not None:
@@ -380,9 +385,8 @@ def _granted_text(subscription: Subscription) -> str:
 
 def _granted(subscription: Subscription) -> Iterator[str]:
     for option in TABLE.values():
-        value = option.granted(subscription)
-        if value is not None and value != option.default:
-            yield option.text(value)
+        if (text := option.granted_text(subscription)) is not None:
+            yield text
 
 
 @lru_cache(TEXTS_KEPT)

@@ -17,7 +17,14 @@ from tidegate.conflation.errors import OptionsInvalid
 from tidegate.conflation.options import syntax
 from tidegate.conflation.options.rules import Rule
 from tidegate.conflation.options.syntax import NOW, Syntax, one_of, refused, whole_number
-from tidegate.conflation.subscription import AUTO, BATCH_SIZE, NotFound, Subscription, Window
+from tidegate.conflation.subscription import (
+    AUTO,
+    BATCH_SIZE,
+    Command,
+    NotFound,
+    Subscription,
+    Window,
+)
 from tidegate.keys.projection import Projection
 from tidegate.keys.reducers import Reduce
 from tidegate.keys.text.bookmark import START
@@ -94,6 +101,11 @@ class Option(Generic[Value]):
         except ValueError as error:
             raise refused(self.name, error, position) from None
 
+    def granted_text(self, subscription: Subscription) -> str | None:
+        """Return the option as a subscription has it; None where that is the table's default."""
+        value = self.granted(subscription)
+        return None if value is None or value == self.default else self.text(value)
+
     def text(self, value: Any) -> str:
         """Return the option with this value, in canonical spelling."""
         # `oof=true` would suggest that `oof=false` switches off a topic's own (rule option-1).
@@ -109,10 +121,16 @@ def _window(given: Subscription) -> Window | None:
     return shape if isinstance(shape, Window) else None
 
 
+def _begins_paused(given: Subscription) -> bool:
+    # A change can pause any subscription. Only one that may have a bookmark can begin paused.
+    may_replay = given.command is Command.SUBSCRIBE and not given.lane_id.oof
+    return given.paused and may_replay
+
+
 def _start(given: Subscription) -> object:
     if given.replay is None:
         # From now on there is nothing to replay, but `pause` needs a bookmark beside it.
-        return NOW if given.paused else None
+        return NOW if _begins_paused(given) else None
     return START if given.replay.start is None else given.replay.start
 
 
@@ -317,6 +335,15 @@ class Options:
         ),
         source=DIFFUSION,
     )
+    # A text that names all of the topic's own options is complete: none of them is added to it. Any
+    # other one would get those back that were left out.
+    no_defaults = _flag(
+        "leaves out the topic's own options",
+        granted=lambda given: any(
+            TABLE[name].granted_text(given) is None for name in given.defaults
+        ),
+        source=TIDEGATE,
+    )
     # Without effect, but accepted: options strings that were written for AMPS work here.
     live = _flag(
         "no effect: a message is delivered once it is stored",
@@ -324,7 +351,7 @@ class Options:
     )
     pause = _flag(
         "begins paused",
-        granted=lambda given: given.paused,
+        granted=_begins_paused,
         rules=(Rule.BOOKMARK_OR_CHANGE, Rule.NO_RESUME),
     )
     resume = _flag("ends a pause", only_in_change=True)

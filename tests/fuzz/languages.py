@@ -65,8 +65,8 @@ VALUES: Final[dict[str, Sequence[str]]] = {
 }
 NAMES: Final = (*Options.parse("").said, *VALUES, "conflation_key", "never", "flush_on", "select",
                 "projection", "grouping", "reduce", "timestamp", "receipt", "oof", "no_empties",
-                "send_keys", "no_sowkey", "progress", "live", "pause", "resume", "replace",
-                "non_regex_topic")  # fmt: skip
+                "send_keys", "no_sowkey", "progress", "no_defaults", "live", "pause", "resume",
+                "replace", "non_regex_topic")  # fmt: skip
 PIECES: Final = (
     *CHARACTERS, *NUMBERS, *PATHS, *DURATIONS, *FILTERS, *NAMES, "conflation=", "[/a,/b]", "sum",
     "last", "max@b", "count", "avg", "append", "union", "AS", "DESC", "ASC", "TEXT", "SUM(/a)",

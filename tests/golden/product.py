@@ -191,8 +191,7 @@ class Product:
         announced = asked["announced"]
         cut = self._engine.subscribe(session, name, subscription, now, announced=announced)
         yield f"cut {cut}"
-        earlier = options.over(request.defaults)
-        self._asked[session, name, topic] = Asked(replace(request, resume=None), earlier)
+        self._asked[session, name, topic] = Asked(replace(request, resume=None), options)
 
     def change(self, session: str, name: str, topic: str, asked: dict[str, Any], now: int) -> Lines:
         """As a PATCH does: the earlier options hold where the new ones are silent."""
@@ -205,7 +204,7 @@ class Product:
             before.request,
             definition=self._engine.topic(topic).definition,
             options=options,
-            defaults=before.options,
+            earlier=before.options,
             filter_text=asked.get("filter", before.request.filter_text),
             order_text=asked.get("order_by", before.request.order_text),
         )

@@ -65,7 +65,7 @@ class Explained(TypedDict):
 
     topic: str
     command: Command
-    options: Annotated[str, Field(description="As granted")]
+    options: Annotated[str, Field(description="As granted; asking for these grants the same")]
     filter: str | None
     order_by: str | None
     defaults: Annotated[dict[str, Any], Field(description="Options that hold by default")]

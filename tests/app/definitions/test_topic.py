@@ -217,6 +217,7 @@ REFUSED: list[tuple[object, str, str | None]] = [
     ({"description": 1}, "topic-invalid", "/description"),
     ({"description": "x" * 4_097}, "topic-invalid", "/description"),
     ({"options": "conflation=soon"}, "options-invalid", "/options"),
+    ({"options": "oof,no_defaults"}, "options-invalid", "/options"),
     ({"options": 1}, "options-invalid", "/options"),
     ({"options": None}, "options-invalid", "/options"),
     ({"placement": "prepend"}, "topic-invalid", "/placement"),

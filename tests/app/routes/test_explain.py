@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.support.gateways import Running, running_gateway
+from tests.support.rules import rule
 from tidegate.app.routes import explain
 from tidegate.app.routes.explain import explained
 from tidegate.app.routes.models.sessions import Explaining
@@ -53,6 +54,22 @@ async def test_who_shares_the_lane_is_counted() -> None:
         assert shown["subscribers"] == 2
         assert shown["lane"] == subscriptions[0]["lane"] == subscriptions[1]["lane"]
         assert shown["options"] == subscriptions[0]["options"]
+
+
+@rule("option-9")
+async def test_what_is_granted_is_granted_to_those_who_ask_for_it() -> None:
+    """Explained, and on a stream: neither brings back what was left out of the topic's own."""
+    async with running_gateway() as running:
+        await running.topic(options="conflation=700ms,oof,pace=key")
+        shown = await explanation(running, options="bookmark=now")
+        granted = "conflation=700ms,conflation_key=[/k],pace=key,no_defaults"
+        assert (shown["command"], shown["options"]) == ("subscribe", granted)
+        assert "no_defaults" not in shown["defaults"]
+        again = await explanation(running, options=granted, command="subscribe")
+        assert (again["options"], again["lane"]) == (granted, shown["lane"])
+        assert (again["defaults"], again["warnings"]) == ({}, ())
+        async with running.subscribe(granted, command="subscribe"):
+            assert running.hellos[-1]["subscriptions"][0]["options"] == granted
 
 
 async def test_the_key_of_a_topic_without_records_is_no_option() -> None:

@@ -36,7 +36,7 @@ async def test_what_is_granted_is_sent_and_shown() -> None:
         granted = answer.json()
         assert answer.headers["location"] == f"/v1/sessions/{session}/subscriptions/s1"
         assert granted == {
-            "sub": "s1", "topic": "px", "options": "conflation=none", "format": "batch",
+            "sub": "s1", "topic": "px", "options": "conflation=none,no_defaults", "format": "batch",
             "lane": "conflation=none&filter=/k > 0", "warnings": [
                 "the topic's own max_age is left out: max_age needs a conflation interval beside it"
             ],

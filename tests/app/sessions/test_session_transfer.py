@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -16,6 +17,7 @@ from tidegate.app.sessions.session import Session
 from tidegate.app.sessions.session_transfer import deserialize, serialize
 from tidegate.app.sessions.view import session_view
 from tidegate.conflation.errors import LimitReached
+from tidegate.conflation.options.grant import granted
 from tidegate.conflation.options.table import Options
 from tidegate.conflation.outputs import CloseReason
 from tidegate.conflation.sessions.session import QueueLimits
@@ -86,7 +88,9 @@ async def test_a_topic_s_new_defaults_change_nothing_of_what_was_granted() -> No
         before = session.asked["s1"].topics["px"].subscription
         await here.topic(options="conflation=5s,oof,max_age=10s")
         there = moved(here, session)
-        assert there.asked["s1"].topics["px"].subscription == before
+        after = there.asked["s1"].topics["px"].subscription
+        assert replace(after, defaults=before.defaults) == before
+        assert granted(after) == f"{granted(before)},no_defaults"
 
 
 async def test_a_reader_goes_on_behind_its_last_number() -> None:

@@ -155,20 +155,25 @@ def test_a_running_subscription_is_paused_without_a_bookmark() -> None:
         (
             "conflation=1s,conflation_key=[/x],pace=key,reduce=[/q:sum],max_age=2s",
             "conflation=none",
-            "conflation=none",
+            "conflation=none,no_defaults",
             ["conflation_key", "pace", "max_age", "reduce"],
         ),
-        ("conflation=auto,min=1s", "conflation=2s", f"conflation=2s,{BY_KEY}", ["min"]),
-        ("conflation=1s,max_age=2s", "conflation=5s", f"conflation=5s,{BY_KEY}", ["max_age"]),
-        ("conflation=1s,edge=leading", "pace=batch", f"conflation=1s,{BY_KEY}", ["edge"]),
+        ("conflation=auto,min=1s", "conflation=2s", f"conflation=2s,{BY_KEY},no_defaults", ["min"]),
+        ("conflation=1s,max_age=2s", "conflation=5s",
+         f"conflation=5s,{BY_KEY},no_defaults", ["max_age"]),
+        ("conflation=1s,edge=leading", "pace=batch",
+         f"conflation=1s,{BY_KEY},no_defaults", ["edge"]),
         ("conflation=1s,pace=batch", "edge=leading",
          "conflation=1s,conflation_key=[/k],pace=key,edge=leading", ["pace"]),
         ("oof", "conflation=1s,conflation_key=[/x]",
-         "conflation=1s,conflation_key=[/x],pace=batch", ["oof"]),
-        ("oof", "bookmark=epoch", "conflation=none,bookmark=epoch", ["oof"]),
-        ("no_empties", "", "conflation=none", ["no_empties"]),
+         "conflation=1s,conflation_key=[/x],pace=batch,no_defaults", ["oof"]),
+        ("oof", "bookmark=epoch", "conflation=none,bookmark=epoch,no_defaults", ["oof"]),
+        ("no_empties", "", "conflation=none,no_defaults", ["no_empties"]),
         ("select=[-/a]", "projection=[/b],grouping=[/b]",
-         "conflation=none,projection=[/b],grouping=[/b]", ["select"]),
+         "conflation=none,projection=[/b],grouping=[/b],no_defaults", ["select"]),
+        ("conflation=1s,oof", "no_defaults", "conflation=none,no_defaults", []),
+        ("conflation=1s,pace=key", "no_defaults,conflation=2s,pace=key",
+         "conflation=2s,conflation_key=[/k],pace=key", []),
         ("timestamp,batch_size=7", "receipt", "conflation=none,timestamp,receipt,batch_size=7", []),
     ],
 )  # fmt: skip
@@ -200,10 +205,36 @@ def test_what_a_topic_s_options_cannot_have_is_left_out() -> None:
     """The conflation key may still be the request's."""
     topics = Options.parse("conflation=1s,oof")
     bare = grant(Request("px", PLAIN, Options(), topics))
-    assert granted(bare.subscription) == "conflation=none"
+    assert granted(bare.subscription) == "conflation=none,no_defaults"
     assert [warning.split()[3] for warning in bare.warnings] == ["oof", "conflation"]
     keyed = decide("px", PLAIN, Options.parse("conflation_key=[/a]"), defaults=topics)
-    assert granted(keyed) == "conflation=1s,conflation_key=[/a],pace=batch"
+    assert granted(keyed) == "conflation=1s,conflation_key=[/a],pace=batch,no_defaults"
+
+
+@rule("option-9")
+def test_a_change_without_the_topic_s_own_options_keeps_the_earlier_ones() -> None:
+    request = Request(
+        "px",
+        KEYED,
+        Options.parse("no_defaults,pause", is_change=True),
+        Options.parse("oof,progress"),
+        earlier=Options.parse("conflation=1s"),
+    )
+    assert granted(grant(request).subscription) == f"conflation=1s,{BY_KEY},no_defaults"
+
+
+def test_a_warning_says_whose_option_is_left_out() -> None:
+    request = Request(
+        "px",
+        KEYED,
+        Options.parse("conflation=none", is_change=True),
+        Options.parse("max_age=10s"),
+        earlier=Options.parse("conflation=1s,pace=key"),
+    )
+    assert [warning.partition(" is")[0] for warning in grant(request).warnings] == [
+        "the earlier pace",
+        "the topic's own max_age",
+    ]
 
 
 @rule("topic-1", "option-3")
@@ -212,6 +243,7 @@ def test_what_a_topic_s_options_cannot_have_is_left_out() -> None:
     [
         ("", "conflation=none"),
         ("conflation=1s", "conflation=1s,conflation_key=[/a,/b],pace=batch"),
+        ("no_defaults,conflation=1s", "conflation=1s,conflation_key=[/a,/b],pace=batch"),
         ("conflation=1s,conflation_key=[/b,/a]", "conflation=1s,conflation_key=[/a,/b],pace=batch"),
         ("conflation=1s,conflation_key=[/c]", "conflation=1s,conflation_key=[/c],pace=batch"),
     ],

@@ -63,6 +63,7 @@ EVERY_SECOND = LaneId(FeedId(KEY), SECOND)
         "select=[+/a]",
         "batch_size=5",
         "non_regex_topic",
+        "no_defaults",
         "live",
     ],
 )

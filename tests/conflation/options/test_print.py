@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -112,12 +114,61 @@ def test_asking_for_what_was_granted_gives_the_same(
     assert granted(decided(normal, str(first.command))) == normal
 
 
-@pytest.mark.parametrize("topics", ["conflation=1s,pace=key,oof", "conflation=auto,max_age=2s"])
-@pytest.mark.parametrize("own", ["", "conflation=none", "conflation=5s", "pace=batch"])
-def test_what_was_granted_also_holds_against_the_topic_s_own(topics: str, own: str) -> None:
-    first = decide("px", TOPICS[0], Options.parse(own), defaults=Options.parse(topics))
-    again = decide("px", TOPICS[0], Options.parse(granted(first)), defaults=Options.parse(topics))
-    assert again == first
+def again(first: Subscription, definition: Definition, defaults: Options) -> Subscription:
+    """What is granted to those who ask for what was granted."""
+    asked = Options.parse(granted(first))
+    return decide("px", definition, asked, defaults=defaults, command=str(first.command))
+
+
+@rule("option-9")
+@examples(300)
+@given(
+    st.sampled_from(TOPICS),
+    option_texts(),
+    option_texts().filter(lambda text: "no_defaults" not in text),  # refused in a definition
+    st.sampled_from(COMMANDS),
+)
+def test_the_topic_s_own_options_add_nothing_to_what_was_granted(
+    definition: Definition, text: str, topics: str, command: str | None
+) -> None:
+    try:
+        defaults = Options.parse(topics)
+        first = decide("px", definition, Options.parse(text), defaults=defaults, command=command)
+    except (EngineError, ValueError):
+        return
+    assert again(first, definition, defaults) == first
+    # A change may pause any subscription, also those that cannot begin paused.
+    other = replace(first, paused=not first.paused)
+    assert replace(again(other, definition, defaults), paused=other.paused) == other
+
+
+@rule("option-9")
+@pytest.mark.parametrize(
+    ("topics", "own", "expected"),
+    [
+        ("conflation=700ms,oof,pace=key", "bookmark=now",
+         "conflation=700ms,conflation_key=[/a,/b],pace=key,no_defaults"),
+        ("conflation=700ms,oof,pace=key", "",
+         "conflation=700ms,conflation_key=[/a,/b],pace=key,oof"),
+        ("bookmark=epoch", "bookmark=now", "conflation=none,no_defaults"),
+        ("bookmark=now,pause", "", "conflation=none,bookmark=now,pause"),
+    ],
+)  # fmt: skip
+def test_what_was_left_out_of_the_topic_s_own_does_not_come_back(
+    topics: str, own: str, expected: str
+) -> None:
+    defaults = Options.parse(topics)
+    first = decide("px", TOPICS[0], Options.parse(own), defaults=defaults)
+    assert granted(first) == expected
+    assert again(first, TOPICS[0], defaults) == first
+
+
+@rule("option-9")
+def test_what_is_left_out_may_change_while_the_subscription_runs() -> None:
+    defaults = Options.parse("bookmark=now,pause")
+    resumed = replace(decide("px", TOPICS[0], Options(), defaults=defaults), paused=False)
+    assert granted(resumed) == "conflation=none,no_defaults"
+    assert again(resumed, TOPICS[0], defaults) == resumed
 
 
 @pytest.mark.parametrize(

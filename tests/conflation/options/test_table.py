@@ -121,6 +121,7 @@ GRANTED = [
     Row("no_empties", "conflation=none,no_empties", command=DELTA),
     Row("no_empties,conflation=1s", f"conflation=1s,{BY_KEY},no_empties", command=DELTA),
     Row("non_regex_topic", "conflation=none"),
+    Row("no_defaults", "conflation=none"),
     Row("live", "conflation=none"),
     Row("bookmark=epoch,live", "conflation=none,bookmark=epoch"),
     # select
