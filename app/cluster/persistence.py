@@ -142,6 +142,29 @@ class LogState:
         return self.waiting_bytes == 0 or self.written_bytes >= end
 
 
+class AppendOnlyFile:
+    """Waits for what Redis has acknowledged before its file has it."""
+
+    def __init__(self, connection: BusConnection) -> None:
+        self._connection = connection
+        self._whole_life = ""  # in which the file was seen whole, so a rewrite has one to replace
+
+    async def wait(self, life: str, *, is_unwritten: bool) -> None:
+        """Wait for what a script has written in a life, where it says that this is to be done.
+
+        Raises:
+            Problem: as `wait_until_written`.
+        """
+        if is_unwritten:
+            is_whole = self._whole_life == life
+            await wait_until_written(self._connection, life, is_whole=is_whole)
+        self._whole_life = life
+
+    def forget(self) -> None:
+        """Take the file for another one, as Redis begins with `appendonly yes` at run time."""
+        self._whole_life = ""
+
+
 async def wait_until_written(connection: BusConnection, life: str, *, is_whole: bool) -> None:
     """Wait until Redis has written everything that it has acknowledged so far in a life.
 

@@ -27,7 +27,6 @@ from tidegate.app.cluster.persistence import (
     read_settings,
     rejection_reason,
     wait_for_replicas,
-    wait_until_written,
 )
 from tidegate.app.cluster.topic_log import TopicLog, read_head, topic_keys
 from tidegate.app.delivery.timers import Backoff
@@ -95,7 +94,6 @@ class RedisStore:
         self._survives_power = settings.durability == "power"
         self._replicas = settings.redis_replicas
         self._settings_fault = ""
-        self._whole_life = ""  # in which the file was seen whole, so a rewrite has one to replace
         self._records: dict[str, Stored] = {}
         self._logs: dict[str, TopicLog] = {}
 
@@ -140,7 +138,7 @@ class RedisStore:
         settings = await read_settings(self._connection)
         self._settings_fault = persistence_fault(settings, survives_power=self._survives_power)
         if self._settings_fault:
-            self._whole_life = ""  # with `appendonly yes` again Redis begins another file
+            self.definitions.file.forget()
 
     async def reopen(self) -> None:
         """Adopt the current state of a Redis that has lost data.
@@ -291,7 +289,7 @@ class RedisStore:
             reply = await self._run(scripts.APPEND, log.append_keys(publication), arguments)
         match reply:
             case [b"new" | b"again" | b"known" as outcome, first, last, life, unwritten]:
-                await self._wait_until_kept(life.decode(), is_written=not unwritten)
+                await self._wait_until_kept(life.decode(), is_unwritten=unwritten)
                 if outcome == b"known":
                     return Appended(0, 0, duplicate=True, highest=int(last))
                 return Appended(first, last, duplicate=outcome == b"again")
@@ -331,7 +329,8 @@ class RedisStore:
             Problem: bus-unavailable.
         """
         with translate_errors():
-            await self.definitions.put(record)
+            # Nobody was promised it: without it, another one begins.
+            await self.definitions.put(record, is_promised=False)
 
     async def find_suspects(self, names: Iterable[str], seen: Callable[[str], int]) -> list[str]:
         """Return the topics whose head or epoch in Redis is not what this gateway has seen."""
@@ -403,12 +402,9 @@ class RedisStore:
         """Close all connections."""
         await self._connection.aclose()
 
-    async def _wait_until_kept(self, life: str, *, is_written: bool) -> None:
+    async def _wait_until_kept(self, life: str, *, is_unwritten: bool) -> None:
         """Wait for what a persisted message survives: the death of Redis, and of its primary."""
-        if not is_written:
-            is_whole = self._whole_life == life
-            await wait_until_written(self._connection, life, is_whole=is_whole)
-        self._whole_life = life
+        await self.definitions.file.wait(life, is_unwritten=is_unwritten)
         if self._replicas:
             await wait_for_replicas(
                 self._connection, life, self._replicas, to_disk=self._survives_power

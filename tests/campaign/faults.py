@@ -50,9 +50,10 @@ class Loss:
         """Return whether it can have taken a request along, which was at this offset if known."""
         if request.sent_at_s > self.ended_at_s:
             return False
-        if self.unsafe_until_s and not (
-            self.began_at_s <= request.answered_at_s <= self.unsafe_until_s
-        ):
+        # A removal that found nothing has written nothing: an earlier one may be lost.
+        is_written = request.writes or request.deleted or request.last is not None
+        until_s = self.unsafe_until_s if is_written else self.ended_at_s
+        if self.unsafe_until_s and not self.began_at_s <= request.answered_at_s <= until_s:
             return False
         return offset is None or offset > self.kept.get(request.topic, 0)
 

@@ -163,10 +163,15 @@ async def test_what_was_acknowledged_while_redis_begins_its_file_survives_its_de
         else:
             await admin.execute("CONFIG SET", "appendonly", "no")
             await admin.execute("CONFIG SET", "appendonly", "yes")
+        assert (await admin.execute("INFO"))["aof_rewrite_in_progress"]
         store = store_on(connection := BusConnection(server.url))
         await store.open()
         await store.put_topic(TopicRecord("t", TopicDefinition(), "e1"))
-        assert (await admin.execute("INFO"))["aof_rewrite_in_progress"]
+        if not is_promoted:  # what makes the topic waits for the file, too
+            await admin.execute("CONFIG SET", "appendonly", "no")
+            await store.check_settings()
+            await admin.execute("CONFIG SET", "appendonly", "yes")
+            await store.check_settings()
         last = (await store.append("t", Publication([Message(b"1")], 0))).last
         server.kill()
         for client in (admin, connection):
@@ -195,3 +200,33 @@ async def test_the_size_of_another_file_says_nothing_of_what_was_to_be_written()
     shown = ReportingBus((100, 50, 1), (900, 50, 0), (920, 30, 0), (950, 10, 0))
     await wait_until_written(shown, LIVES, is_whole=True)
     assert shown.states == [(950, 10, 0)]
+
+
+@pytest.mark.redis
+@pytest.mark.parametrize("is_deleted", [False, True])
+async def test_a_definition_that_was_acknowledged_on_a_slow_disk_survives_the_death_of_redis(
+    *, is_deleted: bool
+) -> None:
+    with bus_server() as server:
+        server.kill()
+        server.start("--appendfsync", "everysec", before=on_a_slow_disk(SYNC_S))
+        connection = BusConnection(server.url)
+        store = store_on(connection)
+        await store.open()
+        before = TopicRecord("t", TopicDefinition(description="before"), "e1")
+        after = TopicRecord("t", TopicDefinition(description="after"), "e1")
+        await store.put_topic(before)
+        while not await is_syncing(connection):
+            await store.append("t", Publication([Message(b"1")], 0))
+        if is_deleted:
+            await store.delete_topic("t")
+        else:
+            await store.put_topic(after)
+        server.kill()
+        await connection.aclose()
+        server.start()
+        connection = BusConnection(server.url)
+        store = store_on(connection)
+        await store.open()
+        assert await store.records() == ([] if is_deleted else [after])
+        await connection.aclose()
