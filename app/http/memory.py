@@ -66,8 +66,12 @@ def freeze_survivors() -> None:
 
 
 def undo_ring(transport: asyncio.BaseTransport) -> None:
-    """Undo asyncio's ring of a lost transport and its own method: no collection would find it."""
-    getattr(transport, "__dict__", {}).pop("_read_ready_cb", None)
+    """Undo asyncio's rings of a lost transport and its own methods: no collection would find them.
+
+    Python 3.12 and later have the second one, and keep it where a closed transport is lost.
+    """
+    for name in ("_read_ready_cb", "_write_ready"):
+        getattr(transport, "__dict__", {}).pop(name, None)
 
 
 def _keep_survivors(phase: str, info: dict[str, int]) -> None:

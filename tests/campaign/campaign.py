@@ -8,7 +8,7 @@ import random
 import time
 import traceback
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -285,7 +285,7 @@ class Campaign:
             lines = gateway.logged.splitlines()
             for number, line in enumerate(lines):
                 if any(mark in line for mark in TROUBLE):
-                    text = " / ".join(lines[number : number + 40])[-1_500:]
+                    text = " / ".join(_entry(lines[number:]))
                     self._found(Finding(Kind.ENDED, f"the log of gateway {at}: {text}"))
                     break
 
@@ -305,6 +305,12 @@ async def _comes_to(condition: Callable[[], Awaitable[bool]]) -> bool:
             return False
         await asyncio.sleep(REST_LOOK_S)
     return True
+
+
+def _entry(lines: Sequence[str]) -> list[str]:
+    """Return the first entry of a log: up to the next line that begins with a date."""
+    end = next((at for at, line in enumerate(lines) if at and line[:2] == "20"), len(lines))
+    return [*lines[: min(end, 8)], *lines[max(end - 30, 8) : end]]
 
 
 @contextlib.asynccontextmanager
