@@ -13,13 +13,14 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from redis.asyncio import BlockingConnectionPool, Redis
-from redis.asyncio.connection import parse_url
+from redis.asyncio.connection import Connection, parse_url
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.commands.core import AsyncScript
 from redis.exceptions import RedisError
 
 from tidegate.app.cluster.sentinel import is_sentinel_url, primary_pool
+from tidegate.app.cluster.writing import failing_at_write
 from tidegate.app.http.problems import Problem
 
 WRITER_CONNECTIONS_MAX = 16
@@ -173,6 +174,7 @@ def _client(url: str, connections_max: int, *, reply_s_max: float | None) -> Red
     given = {**parse_url(url), **options}
     if "path" in given:  # a Unix socket rejects TCP options
         del given["socket_keepalive"], given["socket_connect_timeout"]
+    given["connection_class"] = failing_at_write(given.get("connection_class", Connection))
     return Redis.from_pool(BlockingConnectionPool(connections_max, REPLY_S_MAX, **given))
 
 

@@ -8,8 +8,15 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 from redis.asyncio import BlockingConnectionPool
 from redis.asyncio.connection import SSLConnection, parse_url
 from redis.asyncio.retry import Retry
-from redis.asyncio.sentinel import Sentinel, SentinelConnectionPool
+from redis.asyncio.sentinel import (
+    Sentinel,
+    SentinelConnectionPool,
+    SentinelManagedConnection,
+    SentinelManagedSSLConnection,
+)
 from redis.backoff import NoBackoff
+
+from tidegate.app.cluster.writing import failing_at_write
 
 SCHEMES = {"redis+sentinel": "redis", "rediss+sentinel": "rediss"}
 PORT = 26_379
@@ -74,8 +81,10 @@ def primary_pool(url: str, connections_max: int, timeout_s: float, **options: An
             **login,
         },
     )
+    connection = SentinelManagedSSLConnection if has_tls else SentinelManagedConnection
+    given["connection_class"] = failing_at_write(connection)
     return PrimaryPool(  # type: ignore[no-untyped-call]
-        service, sentinels, ssl=has_tls, max_connections=connections_max, timeout=timeout_s, **given
+        service, sentinels, max_connections=connections_max, timeout=timeout_s, **given
     )
 
 
