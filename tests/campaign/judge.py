@@ -1,11 +1,10 @@
 """The judge: ledger, gateways and readers held against each other when all is at rest.
 
 What it can find, each seen with a product that was broken on purpose: an answer that does not wait
-for Redis to write (`lost`); a position taken for an identity, so that an epoch is not bound to one
-life of Redis (`two histories`, `lost`, `differs`); a removal that is forgotten on its way to a
-gateway or not decided at the head of the log (`removal`, `world`, `differs`); an epoch that does
-not change after a failover (`silent`, `lost`); a repeated request that is published again
-(`doubled`); a reader who is taken back by a gateway that is behind (`backward`).
+for Redis to write (`lost`); an epoch that is not bound to one life of Redis, so that a position is
+taken for an identity (`two histories`, `backward`, `gap`, `value`); an epoch that says to continue
+what it lacks (`differs`, `two histories`, `reader`, `reset`); a removal that is answered and not
+written (`removal`, `world`), and one that leaves the record in Redis (`backward`).
 """
 
 from __future__ import annotations
