@@ -111,16 +111,15 @@ class Testimony:
         before = self.versions.get(seen.key)
         if before is None or seen.at.offset >= before.offset:
             return
-        through = self.lineage.through(seen.at.epoch, before.epoch)
-        if through is not None and before.offset <= through:
+        # Where servers split, a gateway may know nothing of the other's epoch, and be behind it.
+        if self.lineage.continues(seen.at.epoch, before):
             yield self._finding(Kind.BACKWARD, f"{seen.mode} {seen.at} follows {before}", seen)
 
     def _order(self, seen: Seen) -> Iterator[Finding]:
         if self.last is None:
             return
         if seen.at.offset <= self.last.offset:
-            through = self.lineage.through(seen.at.epoch, self.last.epoch)
-            if through is not None and self.last.offset <= through:
+            if self.lineage.continues(seen.at.epoch, self.last):
                 yield self._finding(Kind.TWICE, f"{seen.at} follows {self.last}", seen)
             return
         if not self.lineage.has(self.held.head.epoch, seen.at):
