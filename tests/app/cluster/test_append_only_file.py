@@ -42,7 +42,7 @@ async def is_syncing(connection: BusConnection) -> bool:
 
 @pytest.mark.redis
 @pytest.mark.parametrize("kind", ["redis", pytest.param("valkey", marks=pytest.mark.nightly)])
-@pytest.mark.parametrize("is_again", [False, True])
+@pytest.mark.parametrize("is_again", [False, pytest.param(True, marks=pytest.mark.nightly)])
 async def test_what_was_acknowledged_on_a_slow_disk_survives_the_death_of_redis(
     kind: str, *, is_again: bool
 ) -> None:
@@ -139,8 +139,8 @@ async def test_a_file_of_another_life_says_nothing_of_what_was_to_be_written() -
 @pytest.mark.parametrize(
     ("kind", "is_promoted"),
     [
-        ("redis", False),
         ("redis", True),
+        pytest.param("redis", False, marks=pytest.mark.nightly),
         pytest.param("valkey", False, marks=pytest.mark.nightly),
     ],
 )
@@ -203,7 +203,7 @@ async def test_the_size_of_another_file_says_nothing_of_what_was_to_be_written()
 
 
 @pytest.mark.redis
-@pytest.mark.parametrize("is_deleted", [False, True])
+@pytest.mark.parametrize("is_deleted", [True, pytest.param(False, marks=pytest.mark.nightly)])
 async def test_a_definition_that_was_acknowledged_on_a_slow_disk_survives_the_death_of_redis(
     *, is_deleted: bool
 ) -> None:
