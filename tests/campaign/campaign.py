@@ -23,6 +23,7 @@ from tests.campaign.reader import Reader, Return
 from tests.campaign.testimony import differences, judge_positions, judge_reader
 from tests.campaign.writer import Mark, Writer
 from tests.faults.setups.gateway import CannotRun
+from tidegate.app.cluster.connection import raise_if_cancelled
 
 RATE_PER_S = 3.0
 REST_S_MAX, REST_LOOK_S = 90.0, 0.3
@@ -171,6 +172,7 @@ class Campaign:
         """Note epochs as they come, and tell how far it is."""
         told_at = time.monotonic()
         while True:
+            raise_if_cancelled()
             await found.note_epochs()
             if time.monotonic() - told_at >= 10:
                 told_at = time.monotonic()
