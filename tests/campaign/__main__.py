@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import secrets
+import signal
 import sys
 
 from tests.campaign.campaign import Campaign, Result
@@ -17,6 +18,8 @@ PACE_S = 5.0
 def main(words: list[str]) -> int:
     """Run what is asked for; return 1 if anything was found wrong."""
     given = _arguments(words)
+    # As for Ctrl-C: the processes and folders of a campaign are gone when it ends.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     seed = secrets.randbelow(1 << 31) if given.seed is None else given.seed
     results: list[Result] = []
     try:
