@@ -1,10 +1,11 @@
 """The judge: ledger, gateways and readers held against each other when all is at rest.
 
 What it can find, each seen with a product that was broken on purpose: an answer that does not wait
-for Redis to write, or for its first whole file (`lost`, `world`); an epoch that is not bound to one life of Redis, so that a position is
-taken for an identity (`two histories`, `backward`, `gap`, `value`); an epoch that says to continue
-what it lacks (`differs`, `two histories`, `reader`, `reset`); a removal that is answered and not
-written (`removal`, `world`), and one that leaves the record in Redis (`backward`).
+for Redis to write, or for its first whole file (`lost`, `world`); an epoch that is not bound to
+one life of Redis, so that a position is taken for an identity (`two histories`, `backward`, `gap`,
+`value`); an epoch that says to continue what it lacks (`differs`, `two histories`, `reader`,
+`reset`); a removal that is answered and not written (`removal`, `world`), and one that leaves the
+record in Redis (`backward`).
 """
 
 from __future__ import annotations
