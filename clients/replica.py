@@ -207,9 +207,7 @@ class Replica:
             if not {"topic", "op", "value"} <= given.keys():
                 raise AnswerInvalid("a message of the stream is no envelope")
             id_ = _id_of(given)
-            # Without its record a delta of an unreadable one means nothing.
-            if given["op"] == "delta" and id_ in self._unreadable:
-                continue
+            # A delta of a record that could not be read finds none: the subscription begins again.
             self._unreadable.discard(id_)
             row = self._apply(id_, given, taken.changes)
             if row is None:

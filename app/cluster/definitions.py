@@ -8,7 +8,6 @@ import secrets
 from collections.abc import Iterable, Mapping, Sequence
 
 from tidegate.app.cluster.connection import BusConnection
-from tidegate.app.cluster.persistence import AppendOnlyFile
 from tidegate.app.cluster.scripts import CLEAR_CHANGES, DEFINE, OPEN
 from tidegate.app.definitions.mergers import Mergers
 from tidegate.app.definitions.topic import Unusable
@@ -39,7 +38,6 @@ class Definitions:
     def __init__(self, connection: BusConnection, mergers: Mergers) -> None:
         self.life = ""
         self.version = 0
-        self.file = AppendOnlyFile(connection)
         self._connection = connection
         self._mergers = mergers
         parts = ("epochs", "documents", "life", "changes")
@@ -128,39 +126,29 @@ class Definitions:
         """Treat Redis as an unknown one until all definitions are read again."""
         self.life = ""
 
-    async def put(self, stored: Stored, *, is_promised: bool = True) -> None:
+    async def put(self, stored: Stored) -> None:
         """Write a definition, its epoch with it.
-
-        Args:
-            stored: the definition.
-            is_promised: return only when Redis keeps it.
 
         Raises:
             DefinitionsMoved: Redis has a change that this gateway has not seen.
-            Problem: bus-unavailable; Redis has it, and may not keep it.
         """
         # An unusable definition is written as it was read: another version may understand it.
         text = stored.text if isinstance(stored, Unusable) else encode_definition(stored.document)
-        await self._write(stored.name, stored.epoch, text, is_promised=is_promised)
+        await self._write(stored.name, stored.epoch, text)
 
     async def delete(self, name: str) -> None:
         """Delete a topic's definition.
 
         Raises:
             DefinitionsMoved: Redis has a change that this gateway has not seen.
-            Problem: bus-unavailable; Redis has it, and may not keep it.
         """
-        await self._write(name, "", b"", is_promised=True)
+        await self._write(name, "", b"")
 
-    async def _write(self, name: str, epoch: str, document: bytes, *, is_promised: bool) -> None:
+    async def _write(self, name: str, epoch: str, document: bytes) -> None:
         arguments = [self.life, self.version, name, epoch, document]
-        version, *written = await self._connection.run_script(DEFINE, self._keys, arguments)
+        version = await self._connection.run_script(DEFINE, self._keys, arguments)
         if not version:
             raise DefinitionsMoved
-        life, is_unwritten = written
-        if is_promised:
-            # Before the change counts as seen: if this fails, it is applied as one of another.
-            await self.file.wait(life.decode(), is_unwritten=is_unwritten)
         self.mark_seen(version)
 
     def _parse_change(self, version: int, fields: dict[bytes, bytes]) -> Change | None:

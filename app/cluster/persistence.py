@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Self
+from typing import NamedTuple, Self
 
 from redis.exceptions import OutOfMemoryError, ReadOnlyError, ResponseError
 
@@ -142,29 +142,6 @@ class LogState:
         return self.waiting_bytes == 0 or self.written_bytes >= end
 
 
-class AppendOnlyFile:
-    """Waits for what Redis has acknowledged before its file has it."""
-
-    def __init__(self, connection: BusConnection) -> None:
-        self._connection = connection
-        self._whole_life = ""  # in which the file was seen whole, so a rewrite has one to replace
-
-    async def wait(self, life: str, *, is_unwritten: bool) -> None:
-        """Wait for what a script has written in a life, where it says that this is to be done.
-
-        Raises:
-            Problem: as `wait_until_written`.
-        """
-        if is_unwritten:
-            is_whole = self._whole_life == life
-            await wait_until_written(self._connection, life, is_whole=is_whole)
-        self._whole_life = life
-
-    def forget(self) -> None:
-        """Take the file for another one, as Redis begins with `appendonly yes` at run time."""
-        self._whole_life = ""
-
-
 async def wait_until_written(connection: BusConnection, life: str, *, is_whole: bool) -> None:
     """Wait until Redis has written everything that it has acknowledged so far in a life.
 
@@ -180,8 +157,7 @@ async def wait_until_written(connection: BusConnection, life: str, *, is_whole: 
         async with asyncio.timeout(WRITE_S_MAX):
             while True:
                 if last.life != life:
-                    detail = "The bus died before it had written the messages; they may be missing."
-                    raise bus_unavailable(detail)
+                    raise bus_unavailable("The bus died before it had written the change.")
                 if (is_whole or not last.is_rewritten) and last.has_written(begun):
                     return
                 await backoff.pause()
@@ -190,7 +166,7 @@ async def wait_until_written(connection: BusConnection, life: str, *, is_whole: 
                 if is_another or last.written_bytes < before.written_bytes:
                     begun = last  # a rewrite reset the size: compare with the new file
     except TimeoutError:
-        detail = "The messages are stored, but the bus has not written them to its file yet."
+        detail = "The change is stored, but the bus has not written it to its file yet."
         raise bus_unavailable(detail) from None
 
 
@@ -205,39 +181,100 @@ REPLICAS_S_MAX = 4.0
 """Shorter than the time limit of a command."""
 
 
-async def wait_for_replicas(
-    connection: BusConnection, life: str, replicas: int, *, to_disk: bool
-) -> None:
-    """Wait until replicas have everything that Redis has acknowledged so far in a life.
+class Durability:
+    """Waits until what was written survives the death of Redis, or also of its primary."""
 
-    Args:
-        connection: to the primary.
-        life: of the server that acknowledged.
-        replicas: how many.
-        to_disk: whether they must have synced it to their disks (`WAITAOF`), and the primary too.
+    def __init__(self, connection: BusConnection, replicas: int, *, survives_power: bool) -> None:
+        """Wait for nothing yet.
 
-    Raises:
-        Problem: bus-unavailable; the data is stored, but would be lost if the primary died now, or
-            Redis has died and whether it is stored is not known.
-    """
-    waiting_ms = round(REPLICAS_S_MAX * 1_000)
-    with translate_errors():
-        # On one connection: Redis waits for what that connection has written last.
-        async with connection.writer.pipeline(transaction=False) as step:
-            step.set(probe_key(connection), "", px=PROBE_MS)
-            step.info()
-            if to_disk:
-                step.execute_command("WAITAOF", 1, replicas, waiting_ms)
-            else:
-                step.execute_command("WAIT", replicas, waiting_ms)
-            _, info, reached = await step.execute()
-    if LogState.parse(info).life != life:
-        detail = "The bus died before its replicas had the messages; they may be missing."
-        raise bus_unavailable(detail)
-    count = int(reached[1] if to_disk else reached)
-    if count < replicas:
-        detail = f"The messages are stored, but {count} of {replicas} replicas have them."
-        raise bus_unavailable(detail)
+        Args:
+            connection: to the primary.
+            replicas: how many replicas must have what was written.
+            survives_power: whether they must have it on their disks (`WAITAOF`), the primary too.
+        """
+        self._connection = connection
+        self._replicas = replicas
+        self._survives_power = survives_power
+        self._whole_life = ""  # in which the file was seen whole, so a rewrite has one to replace
+        self._forgotten = 0
+        self._round: asyncio.Task[Reached] | None = None
+        self._next_round: asyncio.Task[Reached] | None = None
+
+    def forget(self) -> None:
+        """Take the file for another one, as Redis begins with `appendonly yes` at run time."""
+        self._whole_life = ""
+        self._forgotten += 1
+
+    async def wait(self, life: str, *, is_unwritten: bool = True) -> None:
+        """Wait for everything that Redis has acknowledged so far in a life.
+
+        Args:
+            life: of the server that acknowledged.
+            is_unwritten: False if its file is known to have everything.
+
+        Raises:
+            Problem: bus-unavailable; the data is stored, but would be lost if Redis died now, or
+                Redis has died and whether it is stored is not known.
+        """
+        forgotten = self._forgotten
+        if is_unwritten:
+            is_whole = self._whole_life == life
+            await wait_until_written(self._connection, life, is_whole=is_whole)
+        if forgotten == self._forgotten:
+            self._whole_life = life
+        if self._replicas:
+            await self._wait_for_replicas(life)
+
+    async def _wait_for_replicas(self, life: str) -> None:
+        # All that come while a round runs share the next one: each occupies a connection.
+        if self._next_round is None:
+            self._next_round = asyncio.create_task(self._reach(self._round))
+            self._next_round.add_done_callback(_retrieve)
+        reached = await asyncio.shield(self._next_round)
+        if reached.life != life:
+            raise bus_unavailable("The bus died before its replicas had the change.")
+        if reached.replicas < self._replicas:
+            counts = f"{reached.replicas} of {self._replicas} replicas have"
+            raise bus_unavailable(f"The change is stored, but {counts} it.")
+
+    async def _reach(self, before: asyncio.Task[Reached] | None) -> Reached:
+        if before is not None:
+            await asyncio.wait([before])
+        self._round, self._next_round = self._next_round, None
+        waiting_ms = round(REPLICAS_S_MAX * 1_000)
+        with translate_errors():
+            # On one connection: Redis waits for what that connection has written last.
+            async with self._connection.writer.pipeline(transaction=False) as step:
+                step.set(probe_key(self._connection), "", px=PROBE_MS)
+                step.info()
+                if self._survives_power:
+                    step.execute_command("WAITAOF", 1, self._replicas, waiting_ms)
+                else:
+                    step.execute_command("WAIT", self._replicas, waiting_ms)
+                _, info, reached = await step.execute()
+        count = reached[1] if self._survives_power else reached
+        return Reached(LogState.parse(info).life, int(count))
+
+
+class Reached(NamedTuple):
+    """How many replicas have what was written in a life."""
+
+    life: str
+    replicas: int
+
+
+def _retrieve(round_: asyncio.Task[Reached]) -> None:
+    # Those who waited may have gone: the error of a round is then nobody's.
+    if not round_.cancelled():
+        round_.exception()
+
+
+async def replicas_missing(connection: BusConnection, replicas: int) -> str:
+    """Return what is wrong with the number of replicas that are connected, "" if nothing is."""
+    found = int((await connection.execute("INFO", "replication"))["connected_slaves"])
+    if found >= replicas:
+        return ""
+    return f"the bus has {found} replicas, and redis_replicas asks for {replicas}"
 
 
 def probe_key(connection: BusConnection) -> str:

@@ -21,12 +21,13 @@ from tidegate.app.cluster.connection import BusConnection, bus_unavailable, tran
 from tidegate.app.cluster.definitions import Definitions
 from tidegate.app.cluster.persistence import (
     PROBE_MS,
+    Durability,
     check_server,
     persistence_fault,
     probe_key,
     read_settings,
     rejection_reason,
-    wait_for_replicas,
+    replicas_missing,
 )
 from tidegate.app.cluster.topic_log import TopicLog, read_head, topic_keys
 from tidegate.app.delivery.timers import Backoff
@@ -93,7 +94,11 @@ class RedisStore:
         self._limits = Bounds.of(settings)
         self._survives_power = settings.durability == "power"
         self._replicas = settings.redis_replicas
+        self._durability = Durability(
+            connection, settings.redis_replicas, survives_power=self._survives_power
+        )
         self._settings_fault = ""
+        self._replicas_fault = ""
         self._records: dict[str, Stored] = {}
         self._logs: dict[str, TopicLog] = {}
 
@@ -138,7 +143,9 @@ class RedisStore:
         settings = await read_settings(self._connection)
         self._settings_fault = persistence_fault(settings, survives_power=self._survives_power)
         if self._settings_fault:
-            self.definitions.file.forget()
+            self._durability.forget()
+        if self._replicas:
+            self._replicas_fault = await replicas_missing(self._connection, self._replicas)
 
     async def reopen(self) -> None:
         """Adopt the current state of a Redis that has lost data.
@@ -243,6 +250,7 @@ class RedisStore:
             HeadMoved: the identity would change, and the topic holds messages.
             Problem: bus-unavailable.
         """
+        self._check_promises()
         known = self._records.get(record.name)
         with translate_errors():
             # The same life of the topic: its messages stay, and only the definition is written.
@@ -264,11 +272,24 @@ class RedisStore:
         known = self._records.get(name)
         if known is None:
             raise TopicUnknown("the topic was deleted")
+        self._check_promises()
         with translate_errors():
             # The definition first: keys without a definition are harmless, the reverse is not.
             await self.definitions.delete(name)
             await self._run(scripts.DROP, topic_keys(self._connection, name), [known.epoch])
         self.set_record(name, None)
+
+    async def settle(self) -> None:
+        """Wait until the definitions written so far are kept as messages are.
+
+        Raises:
+            Problem: bus-unavailable; they are written, and may not be kept.
+        """
+        with translate_errors():
+            life: bytes = await self._run(scripts.LIFE, [], [])
+            if not await self.definitions.is_intact():
+                raise bus_unavailable("The bus may have lost the change.")
+        await self._durability.wait(life.decode())
 
     async def append(self, topic: str, publication: Publication) -> Appended:
         """Assign offsets and store items atomically with the state of their sender.
@@ -282,14 +303,13 @@ class RedisStore:
         # Fail at once: a publisher would otherwise wait for the time limit of each attempt.
         if self.is_unavailable():
             raise bus_unavailable()
-        if self._settings_fault:
-            raise bus_unavailable(f"Nothing is stored: {self._settings_fault}.")
+        self._check_promises()
         arguments = log.append_arguments(publication, self.head_seen(topic))
         with translate_errors():
             reply = await self._run(scripts.APPEND, log.append_keys(publication), arguments)
         match reply:
             case [b"new" | b"again" | b"known" as outcome, first, last, life, unwritten]:
-                await self._wait_until_kept(life.decode(), is_unwritten=unwritten)
+                await self._durability.wait(life.decode(), is_unwritten=bool(unwritten))
                 if outcome == b"known":
                     return Appended(0, 0, duplicate=True, highest=int(last))
                 return Appended(first, last, duplicate=outcome == b"again")
@@ -329,8 +349,7 @@ class RedisStore:
             Problem: bus-unavailable.
         """
         with translate_errors():
-            # Nobody was promised it: without it, another one begins.
-            await self.definitions.put(record, is_promised=False)
+            await self.definitions.put(record)
 
     async def find_suspects(self, names: Iterable[str], seen: Callable[[str], int]) -> list[str]:
         """Return the topics whose head or epoch in Redis is not what this gateway has seen."""
@@ -356,6 +375,7 @@ class RedisStore:
             EpochMoved: the topic has restarted in another epoch.
             Problem: limit-reached, bus-unavailable.
         """
+        self._check_promises()
         log, value = self.log(topic), _pack_stage((now_ms, pack(items)))
         limits = [self._limits.stages_max, self._limits.staged_bytes_max]
         with translate_errors():
@@ -396,19 +416,16 @@ class RedisStore:
             return f"the bus takes no writes: {rejection_reason(error)}"
         except (RedisError, OSError):
             return "the bus does not answer"
-        return self._settings_fault or None
+        return self._settings_fault or self._replicas_fault or None
 
     async def aclose(self) -> None:
         """Close all connections."""
         await self._connection.aclose()
 
-    async def _wait_until_kept(self, life: str, *, is_unwritten: bool) -> None:
-        """Wait for what a persisted message survives: the death of Redis, and of its primary."""
-        await self.definitions.file.wait(life, is_unwritten=is_unwritten)
-        if self._replicas:
-            await wait_for_replicas(
-                self._connection, life, self._replicas, to_disk=self._survives_power
-            )
+    def _check_promises(self) -> None:
+        """Refuse a write while Redis does not keep what the gateway would acknowledge."""
+        if fault := self._settings_fault or self._replicas_fault:
+            raise bus_unavailable(f"Nothing is stored: {fault}.")
 
     async def _create(self, record: Stored) -> None:
         """Create a topic's keys before its definition: whoever sees the topic can append."""
@@ -417,7 +434,8 @@ class RedisStore:
         found = await self._run(scripts.CREATE, keys, [epoch, ""])
         try:
             await self.definitions.put(record)
-        except BaseException:
+        except DefinitionsMoved:
+            # After any other error the definition may be there, and others may use the keys.
             await self._run(scripts.DROP, keys, [epoch])
             raise
         # The definition is won, so keys of another epoch that were found are leftovers.

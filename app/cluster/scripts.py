@@ -302,16 +302,13 @@ return ARGV[2]
 
 # Write a definition if its writer has seen all earlier changes. Foreign entries that block the
 # stream are deleted with it; gateways that miss changes then read all definitions.
-# Returns the version, 0 if others are missing; the life of the server; and as APPEND does whether
-# it is still to be written.
 # KEYS epochs documents life changes; ARGV id version name epoch document ('' epoch: deleted)
 DEFINE: Final = (
     _LIFE
-    + _UNWRITTEN
     + _IN_THE_WAY
     + """
-local known, here = redis.call('HMGET', KEYS[3], 'id', 'version', 'server'), life()
-if known[1] ~= ARGV[1] or (known[2] or '0') ~= ARGV[2] or known[3] ~= here then return {0} end
+local known = redis.call('HMGET', KEYS[3], 'id', 'version', 'server')
+if known[1] ~= ARGV[1] or (known[2] or '0') ~= ARGV[2] or known[3] ~= life() then return 0 end
 local version = tonumber(known[2] or '0') + 1
 local function add(run)
     return run('XADD', KEYS[4], 'MAXLEN', '~', '10000', string.format('%d-0', version),
@@ -330,7 +327,7 @@ else
     redis.call('HSET', KEYS[1], ARGV[3], ARGV[4])
     redis.call('HSET', KEYS[2], ARGV[3], ARGV[5])
 end
-return {redis.call('HINCRBY', KEYS[3], 'version', 1), here, unwritten()}
+return redis.call('HINCRBY', KEYS[3], 'version', 1)
 """
 )
 

@@ -122,6 +122,8 @@ async def put_topic(
     entry, is_new = await gateway.catalog.put(topic, document, match.precondition())
     if is_new:
         gateway.quotas.note_topic(subject, topic)
+    # Also where nothing has changed: the request may repeat one that was refused here.
+    await gateway.store.settle()
     return _answer(description(gateway, entry), 201 if is_new else 200, entry)
 
 
@@ -152,6 +154,7 @@ async def patch_topic(
         return found
 
     entry = await gateway.catalog.patch(topic, patched, match.precondition())
+    await gateway.store.settle()
     return _answer(description(gateway, entry), 200, entry)
 
 
@@ -185,7 +188,9 @@ async def delete_topic(
     request: Request, topic: WritableTopicPath, match: Annotated[Match, Header()]
 ) -> Response:
     """Delete a topic; 204. Its subscriptions end with REMOVED."""
-    await gateway_of(request).catalog.delete(topic, match.precondition())
+    gateway = gateway_of(request)
+    await gateway.catalog.delete(topic, match.precondition())
+    await gateway.store.settle()
     return Response(status_code=204)
 
 

@@ -78,6 +78,9 @@ class MemoryStore:
         """Delete a topic with its senders' state."""
         del self._topics[name]
 
+    async def settle(self) -> None:
+        """Do nothing: there is nothing safer than this memory."""
+
     async def append(self, topic: str, publication: Publication) -> Appended:
         """Assign offsets and record the sender's state in one step.
 

@@ -126,6 +126,9 @@ class SqliteStore:
 
         await self._run(work)
 
+    async def settle(self) -> None:
+        """Do nothing: each definition was committed before its writer went on."""
+
     async def append(self, topic: str, publication: Publication) -> Appended:
         """Assign offsets and store items atomically with the state of their sender.
 

@@ -154,6 +154,9 @@ class Store(Protocol):
     async def delete_topic(self, name: str) -> None:
         """Delete a topic with its messages and its producers' numbers."""
 
+    async def settle(self) -> None:
+        """Wait until the definitions written so far are as safe as a persisted message."""
+
     async def append(self, topic: str, publication: Publication) -> Appended:
         """Assign offsets and store all items or none, atomically with the state of their sender.
 

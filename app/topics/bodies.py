@@ -122,7 +122,8 @@ async def merged(
     yields to the loop; the caller holds `entry.writing`, so that the board does not change.
 
     Raises:
-        Problem: message-too-large, key-invalid or schema-violation, of the record that comes out.
+        Problem: message-too-large, key-invalid, schema-violation, or message-invalid for a number
+            beyond a double that was stored before such were refused; of the record that comes out.
     """
     newest: dict[str, bytes] = {}
     records: list[Message] = []
@@ -153,6 +154,11 @@ def _check(entry: CatalogTopic, delta: Delta, record: bytes, bytes_max: int) -> 
     if entry.key_of is not None and entry.key_of(record) != delta.record_key:
         raise Problem("key-invalid", "The delta changes its record's key.", line=delta.line)
     entry.check_schema(record, delta.line)
+    try:
+        check_range(record)
+    except JsonInvalid as error:
+        detail = f"The record that the delta makes has {error.detail}."
+        raise Problem("message-invalid", detail, line=delta.line) from None
 
 
 def _record(board: Board, record_key: str) -> bytes:

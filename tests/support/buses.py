@@ -39,6 +39,11 @@ class BusServer:
         self._server: subprocess.Popen[bytes] | None = None
 
     @property
+    def is_running(self) -> bool:
+        """Whether it was started and not killed."""
+        return self._server is not None
+
+    @property
     def pid(self) -> int:
         """The process that runs."""
         assert self._server is not None

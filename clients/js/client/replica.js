@@ -168,8 +168,7 @@ export class Replica {
           if (this.#lose(id, changes)) unreadable.push(given);
           continue;
         }
-        // Without its record a delta of an unreadable one means nothing.
-        if (given.op === "delta" && this.#unreadable.has(id)) continue;
+        // A delta of a record that could not be read finds none: the subscription begins again.
         this.#unreadable.delete(id);
         const row = this.#apply(id, given, changes);
         if (row) rows.push(row);

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from redis.exceptions import ConnectionError as ConnectionLost
 
 from tests.support.buses import BusServer, bus_server, on_a_slow_disk
 from tests.support.ports import lasting_port
@@ -23,7 +24,7 @@ from tidegate.app.definitions.topic import TopicDefinition
 from tidegate.app.http.problems import Problem
 from tidegate.app.settings.settings import Settings
 from tidegate.app.stores.items import Message
-from tidegate.app.stores.store import Publication, Retry, TopicRecord
+from tidegate.app.stores.store import Publication, Retry, Stored, TopicRecord
 
 pytestmark = rule("publish-2")
 
@@ -131,7 +132,7 @@ async def test_a_bus_that_does_not_write_is_reported(monkeypatch: pytest.MonkeyP
 
 @rule("cluster-4")
 async def test_a_file_of_another_life_says_nothing_of_what_was_to_be_written() -> None:
-    with pytest.raises(Problem, match="may be missing"):
+    with pytest.raises(Problem, match="died before it had written"):
         await wait_until_written(ReportingBus((100, 0), run_id="another"), LIVES, is_whole=True)
 
 
@@ -203,6 +204,29 @@ async def test_the_size_of_another_file_says_nothing_of_what_was_to_be_written()
 
 
 @pytest.mark.redis
+async def test_a_definition_whose_answer_was_lost_keeps_its_messages(redis_bus: BusServer) -> None:
+    """Another gateway may use the topic by then."""
+    connection = BusConnection(redis_bus.url, "answer-lost")
+    store, other = store_on(connection), store_on(connection)
+    for each in (store, other):
+        await each.open()
+    put = store.definitions.put
+
+    async def lost(stored: Stored) -> None:
+        await put(stored)
+        for change in await other.changes():
+            other.set_record(change.name, change.record)
+        await other.append("t", Publication([Message(b"1")], 0))
+        raise ConnectionLost("the answer was lost")
+
+    store.definitions.put = lost  # type: ignore[method-assign]
+    with pytest.raises(Problem, match="bus-unavailable"):
+        await store.put_topic(TopicRecord("t", TopicDefinition(), "e1"))
+    assert (await other.load("t")).head == 1
+    await connection.aclose()
+
+
+@pytest.mark.redis
 @pytest.mark.parametrize("is_deleted", [True, pytest.param(False, marks=pytest.mark.nightly)])
 async def test_a_definition_that_was_acknowledged_on_a_slow_disk_survives_the_death_of_redis(
     *, is_deleted: bool
@@ -222,6 +246,7 @@ async def test_a_definition_that_was_acknowledged_on_a_slow_disk_survives_the_de
             await store.delete_topic("t")
         else:
             await store.put_topic(after)
+        await store.settle()
         server.kill()
         await connection.aclose()
         server.start()

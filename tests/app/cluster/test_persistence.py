@@ -94,6 +94,14 @@ async def test_a_server_that_promises_less_while_it_runs_gets_no_writes(
             refused = await gateway.http.post("/v1/topics/px/messages", json={"k": 1})
             assert (refused.status_code, refused.json()["code"]) == (503, "bus-unavailable")
             assert f"set {setting} {right} in Redis" in refused.json()["detail"]
+            staged = await gateway.http.post(
+                "/v1/topics/px/messages", json={"k": 1}, headers={"Tidegate-Stage": "s"}
+            )
+            document = {"key": ["/k"], "description": "changed"}
+            changed = await gateway.http.put("/v1/topics/px", json=document)
+            made = await gateway.http.put("/v1/topics/new", json=document)
+            deleted = await gateway.http.delete("/v1/topics/px")
+            assert {each.status_code for each in (staged, changed, made, deleted)} == {503}
             assert setting in (await gateway.http.get("/readyz")).json()["detail"]
             await admin.execute("CONFIG SET", setting, right)
             await answers(gateway, 200)

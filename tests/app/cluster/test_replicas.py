@@ -20,8 +20,9 @@ from tests.support.gateways import Running, running_gateway
 from tests.support.ports import lasting_port
 from tests.support.rules import rule
 from tidegate.app.cluster import persistence
-from tidegate.app.cluster.connection import BusConnection
-from tidegate.app.cluster.persistence import check_server, wait_for_replicas
+from tidegate.app.cluster.connection import WRITER_CONNECTIONS_MAX, BusConnection
+from tidegate.app.cluster.persistence import Durability, check_server
+from tidegate.app.cluster.scripts import LIFE
 from tidegate.app.cluster.sentinel import primary_pool
 from tidegate.app.http.problems import Problem
 from tidegate.app.stores.store import StoreUnusable
@@ -69,7 +70,8 @@ async def pair(kind: str = "redis", *flags: str) -> AsyncIterator[Pair]:
         try:
             yield servers
         finally:
-            os.kill(replica.pid, signal.SIGCONT)
+            if replica.is_running:
+                os.kill(replica.pid, signal.SIGCONT)
 
 
 @contextlib.contextmanager
@@ -136,13 +138,17 @@ async def test_what_a_replica_lacks_is_not_acknowledged(
             redis=servers.primary.url, redis_replicas=1, durability=durability
         ) as gateway,
     ):
-        await gateway.topic()
+        await gateway.http.put("/v1/topics/px", json={"key": ["/k"]})
         await posted(gateway, 1)  # a new replica writes its file first
         servers.pause_replica(is_paused=True)
+        changed = {"key": ["/k"], "description": "changed"}
+        for _ in range(2):  # a change that is there already is not acknowledged either
+            unkept = await gateway.http.put("/v1/topics/px", json=changed)
+            assert "stored, but 0 of 1 replicas have it" in unkept.json()["detail"]
         for _ in range(2):  # a duplicate is not acknowledged either
             refused = await post(gateway, 2)
             assert (refused.status_code, refused.json()["code"]) == (503, "bus-unavailable")
-            assert "stored, but 0 of 1 replicas have them" in refused.json()["detail"]
+            assert "stored, but 0 of 1 replicas have it" in refused.json()["detail"]
         servers.pause_replica(is_paused=False)
         await posted(gateway, 2)
         assert await gateway.sow() == [{"k": 1}, {"k": 2}]
@@ -150,11 +156,45 @@ async def test_what_a_replica_lacks_is_not_acknowledged(
 
 @pytest.mark.redis
 @rule("publish-2")
-async def test_what_replicas_of_another_life_have_says_nothing(redis_bus: BusServer) -> None:
-    connection = BusConnection(redis_bus.url)
-    with pytest.raises(Problem, match="may be missing"):
-        await wait_for_replicas(connection, "another life", 0, to_disk=False)
-    await connection.aclose()
+async def test_waits_share_a_connection_and_leave_the_others_to_the_gateway(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(persistence, "REPLICAS_S_MAX", 0.5)
+    async with pair() as servers:
+        connection = BusConnection(servers.primary.url)
+        life = (await connection.run_script(LIFE, [], [])).decode()
+        durability = Durability(connection, 1, survives_power=False)
+        servers.pause_replica(is_paused=True)
+        waits = [
+            asyncio.create_task(durability.wait(life, is_unwritten=False))
+            for _ in range(3 * WRITER_CONNECTIONS_MAX)
+        ]
+        await asyncio.sleep(0.1)
+        async with asyncio.timeout(0.3):
+            await connection.execute("PING")
+        ended = await asyncio.gather(*waits, return_exceptions=True)
+        assert all("0 of 1 replicas have it" in str(error) for error in ended)
+        servers.pause_replica(is_paused=False)
+        await durability.wait(life)
+        with pytest.raises(Problem, match="The bus died before its replicas"):
+            await durability.wait("another life", is_unwritten=False)
+        await connection.aclose()
+
+
+@pytest.mark.redis
+async def test_a_replica_that_is_gone_is_told_before_anything_is_written() -> None:
+    async with (
+        pair() as servers,
+        running_gateway(redis=servers.primary.url, redis_replicas=1) as gateway,
+    ):
+        await gateway.topic()
+        servers.replica.kill()
+        async with asyncio.timeout(HANGS_S):
+            while (await gateway.http.get("/readyz")).status_code != 503:
+                await asyncio.sleep(0.05)
+        assert "0 replicas" in (await gateway.http.get("/readyz")).json()["detail"]
+        assert "0 replicas" in (await post(gateway, 1)).json()["detail"]
+        assert await gateway.sow() == []
 
 
 async def test_an_old_redis_cannot_sync_replicas(monkeypatch: pytest.MonkeyPatch) -> None:
