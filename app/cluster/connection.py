@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Iterator, Sequence
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -156,7 +156,12 @@ def bus_unavailable(detail: str = "The bus is unavailable; try again.") -> Probl
 
 
 def _client(url: str, connections_max: int, *, reply_s_max: float | None) -> Redis:
-    # Ours win over the query of the address, which redis-py would prefer.
+    """Return a client of an address, without connecting.
+
+    Raises:
+        ValueError: the address is malformed, or its query has a word that redis-py does not know.
+    """
+    # These options win over the query of the address, which redis-py would prefer.
     options: dict[str, Any] = {
         "protocol": 2,
         "decode_responses": False,
@@ -168,14 +173,23 @@ def _client(url: str, connections_max: int, *, reply_s_max: float | None) -> Red
         "retry_on_timeout": False,
         "retry_on_error": [],
         "health_check_interval": 0,
+        "max_connections": connections_max,
+        "timeout": REPLY_S_MAX,
     }
-    if is_sentinel_url(url):
-        return Redis.from_pool(primary_pool(url, connections_max, REPLY_S_MAX, **options))
+    try:
+        pool = primary_pool(url, **options) if is_sentinel_url(url) else _pool(url, options)
+        pool.make_connection()  # type: ignore[no-untyped-call]  # it would fail at the first use
+    except TypeError:
+        raise ValueError("the query of the address has a word that is not known") from None
+    return Redis.from_pool(pool)
+
+
+def _pool(url: str, options: Mapping[str, Any]) -> BlockingConnectionPool:
     given = {**parse_url(url), **options}
     if "path" in given:  # a Unix socket rejects TCP options
         del given["socket_keepalive"], given["socket_connect_timeout"]
     given["connection_class"] = failing_at_write(given.get("connection_class", Connection))
-    return Redis.from_pool(BlockingConnectionPool(connections_max, REPLY_S_MAX, **given))
+    return BlockingConnectionPool(**given)
 
 
 def raise_if_cancelled() -> None:

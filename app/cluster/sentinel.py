@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
 from redis.asyncio import BlockingConnectionPool
 from redis.asyncio.connection import SSLConnection, parse_url
 from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import (
+    MasterNotFoundError,
     Sentinel,
     SentinelConnectionPool,
     SentinelManagedConnection,
     SentinelManagedSSLConnection,
 )
 from redis.backoff import NoBackoff
+from redis.exceptions import ConnectionError as ConnectionLost
 
 from tidegate.app.cluster.writing import failing_at_write
 
@@ -30,6 +32,17 @@ class PrimaryPool(SentinelConnectionPool, BlockingConnectionPool):
     that they make a replica, so that clients ask again.
     """
 
+    async def get_master_address(self) -> Any:
+        """Return host and port of the primary, as the Sentinels say.
+
+        Raises:
+            ConnectionError: of redis-py, in a few words.
+        """
+        try:
+            return await super().get_master_address()  # type: ignore[no-untyped-call]
+        except MasterNotFoundError:
+            raise ConnectionLost(f"no Sentinel names a primary of {self.service_name}") from None
+
     async def aclose(self) -> None:
         """Close all connections, those to the Sentinels too."""
         await super().aclose()
@@ -41,7 +54,7 @@ def is_sentinel_url(url: str) -> bool:
     return urlsplit(url).scheme in SCHEMES
 
 
-def primary_pool(url: str, connections_max: int, timeout_s: float, **options: Any) -> PrimaryPool:
+def primary_pool(url: str, *, timeout: float, **options: Any) -> PrimaryPool:
     """Return the pool of an address, without connecting.
 
     Args:
@@ -49,20 +62,29 @@ def primary_pool(url: str, connections_max: int, timeout_s: float, **options: An
             with TLS to the Sentinels and the primary. User, password and the query are those of
             `redis://` and for the primary; `sentinel_username` and `sentinel_password` are for the
             Sentinels.
-        connections_max: the limit of the pool.
-        timeout_s: how long a caller waits at the limit, and for a Sentinel.
-        options: of the connections, over those of the address.
+        timeout: seconds that a caller waits at the limit of the pool, and for a Sentinel.
+        options: of the pool and its connections, over those of the address.
 
     Raises:
         ValueError: malformed.
+        TypeError: redis-py does not know a word of the query.
     """
     parts = urlsplit(url)
     credentials, at, hosts = parts.netloc.rpartition("@")
-    service, _, database = parts.path.removeprefix("/").partition("/")
+    if "@" in credentials:
+        raise ValueError("user and password stand once, before the first Sentinel, with %40 for @")
+    service, _, database = unquote(parts.path).removeprefix("/").partition("/")
     if not service:
         raise ValueError("the address of Sentinels ends with the name of the service, /mymaster")
-    query = dict(parse_qsl(parts.query))
+    if database and not database.isdecimal():
+        raise ValueError("what follows the name of the service is the number of a database")
+    query = dict(parse_qsl(parts.query, keep_blank_values=True))
     login = {word: query.pop(name) for name, word in _SENTINEL_WORDS.items() if name in query}
+    for name in query:
+        if not name.startswith("ssl_"):
+            raise ValueError(
+                f"the query has no {name[:40]}, but {', '.join(_SENTINEL_WORDS)}, ssl_…"
+            )
     url_of_primary = urlunsplit(
         (SCHEMES[parts.scheme], f"{credentials}{at}primary", database, urlencode(query), "")
     )
@@ -73,8 +95,8 @@ def primary_pool(url: str, connections_max: int, timeout_s: float, **options: An
     sentinels = Sentinel(  # type: ignore[no-untyped-call]  # redis-py's
         [_address(host) for host in hosts.split(",")],
         sentinel_kwargs={
-            "socket_timeout": timeout_s,
-            "socket_connect_timeout": timeout_s,
+            "socket_timeout": timeout,
+            "socket_connect_timeout": timeout,
             "retry": Retry(NoBackoff(), 0),  # the next Sentinel is asked instead
             "ssl": has_tls,
             **tls,
@@ -83,9 +105,7 @@ def primary_pool(url: str, connections_max: int, timeout_s: float, **options: An
     )
     connection = SentinelManagedSSLConnection if has_tls else SentinelManagedConnection
     given["connection_class"] = failing_at_write(connection)
-    return PrimaryPool(  # type: ignore[no-untyped-call]
-        service, sentinels, max_connections=connections_max, timeout=timeout_s, **given
-    )
+    return PrimaryPool(service, sentinels, timeout=timeout, **given)  # type: ignore[no-untyped-call]
 
 
 def _address(host: str) -> tuple[str, int]:
@@ -95,6 +115,6 @@ def _address(host: str) -> tuple[str, int]:
         ValueError: malformed.
     """
     parts = urlsplit(f"//{host}")
-    if not parts.hostname:
+    if not parts.hostname or any(map(str.isspace, host)) or parts.port == 0:
         raise ValueError("the address of Sentinels begins with theirs, HOST:PORT,HOST:PORT")
     return parts.hostname, parts.port or PORT

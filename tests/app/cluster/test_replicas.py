@@ -13,6 +13,7 @@ from pathlib import Path
 import httpx2
 import pytest
 from redis.asyncio.connection import SSLConnection
+from redis.exceptions import ConnectionError as ConnectionLost
 
 from tests.support.buses import BusServer, bus_server
 from tests.support.deadlines import HANGS_S
@@ -216,24 +217,42 @@ async def test_an_old_redis_cannot_sync_replicas(monkeypatch: pytest.MonkeyPatch
         ("redis+sentinel:///px", "begins with theirs"),
         ("redis+sentinel://one,,two/px", "begins with theirs"),
         ("redis+sentinel://one:port/px", "port"),
+        ("redis+sentinel://one:0/px", "begins with theirs"),
+        ("redis+sentinel://one, two/px", "begins with theirs"),
+        ("redis+sentinel://me:p@one,me:p@two/px", "stand once"),
+        ("redis+sentinel://one/px/first", "the number of a database"),
+        ("redis+sentinel://one/px/1/2", "the number of a database"),
+        ("redis+sentinel://one/px?sentinel_passwrd=x", "the query has no sentinel_passwrd"),
+        ("redis+sentinel://one/px?max_connections=5", "the query has no max_connections"),
+        ("rediss+sentinel://one/px?ssl_ca_cert=x", "a word that is not known"),
+        ("redis://one?passwrd=x", "a word that is not known"),
     ],
 )
-def test_a_malformed_address_of_sentinels_is_refused(url: str, said: str) -> None:
+def test_a_malformed_address_is_refused(url: str, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         BusConnection(url)
 
 
+@pytest.mark.redis
+async def test_sentinels_that_are_away_are_one_sentence() -> None:
+    connection = BusConnection(f"redis+sentinel://127.0.0.1:{lasting_port()}/px")
+    with pytest.raises(ConnectionLost, match=r"^no Sentinel names a primary of px$"):
+        await connection.execute("PING")
+    await connection.aclose()
+
+
 def test_an_address_tells_primary_and_sentinels_apart() -> None:
     url = (
-        "rediss+sentinel://me:p%2F@one,[::1]:7/px/3"
+        "rediss+sentinel://me:p%2F@one,[::1]:7/p%78/3"
         "?ssl_ca_certs=/ca&sentinel_username=watch&sentinel_password=w"
     )
-    pool = primary_pool(url, 5, 2.0, protocol=2)
+    pool = primary_pool(url, timeout=2.0, max_connections=5, protocol=2)
     given = pool.connection_kwargs
     assert (given["username"], given["password"], given["db"]) == ("me", "p/", 3)
     assert given["ssl_ca_certs"] == "/ca"
     assert issubclass(pool.connection_class, SSLConnection)
     assert "sentinel_username" not in given
+    assert pool.service_name == "px"
     sentinels = [
         client.connection_pool.connection_kwargs for client in pool.sentinel_manager.sentinels
     ]

@@ -94,3 +94,11 @@ async def test_the_records_of_a_request_count_together_and_not_the_patches() -> 
     with pytest.raises(Problem) as refused:
         await merged(KEYED, board, deltas, 1_000, 2_000)
     assert (refused.value.code, refused.value.line) == ("message-too-large", 4)
+
+
+async def test_a_delta_that_leaves_a_number_beyond_a_double_is_refused() -> None:
+    """Such a number may be in a record that an earlier version stored."""
+    board = board_of(b'{"k":1,"n":1e400}')
+    with pytest.raises(Problem, match="has a number beyond a double"):
+        await records(board, b'{"k":1,"m":2}')
+    assert await records(board, b'{"k":1,"n":null}') == [b'{"k":1}']
