@@ -116,8 +116,9 @@ async def patch_subscription(
     wanted = asked.request.changed(change.options, change.filter_text, change.order_text)
     # One call for interval, options, filter and pause: the subscription changes whole or not at
     # all.
-    warnings = found.change(asked.name, wanted, paused=change.paused)
-    return json_answer(answer(asked, warnings))
+    warnings = found.change(sub, wanted, paused=change.paused)
+    # Looked up again: the first change of a plain stream gives it a subscription of its own.
+    return json_answer(answer(found.subscription(sub), warnings))
 
 
 @router.delete(

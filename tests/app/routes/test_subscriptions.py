@@ -276,7 +276,8 @@ async def test_the_session_of_a_plain_get_can_be_looked_at_and_changed_but_not_a
             session = running.hellos[-1]["session"]
             assert (await shown(running, session))["topic"] == "px"
             await running.publish({"k": 1})
-            await patched(running, session, conflation="50ms")
+            changed = await patched(running, session, conflation="50ms")
+            assert changed["options"] == "conflation=50ms,conflation_key=[/k],pace=batch"
             assert (await stream.next()).name == "conflation"
             assert await stream.values(1) == [{"k": 1}]
             path = f"/v1/sessions/{session}/subscriptions"
