@@ -118,7 +118,7 @@ def handles_sigterm(process: psutil.Process) -> bool:
     return bool(int(caught.split()[1], 16) >> (signal.SIGTERM - 1) & 1)
 
 
-@pytest.mark.system
+@pytest.mark.nightly  # a container may not permit PID namespaces
 def test_sigterm_ends_process_1_while_it_waits_for_redis() -> None:
     """`docker stop` of a gateway that still starts; without a handler it would take ten seconds."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
