@@ -51,7 +51,7 @@ class PrimaryPool(SentinelConnectionPool, BlockingConnectionPool):
 
 def is_sentinel_url(url: str) -> bool:
     """Return whether an address names Sentinels, and not a server itself."""
-    return urlsplit(url).scheme in SCHEMES
+    return url.partition("://")[0].lower() in SCHEMES
 
 
 def primary_pool(url: str, *, timeout: float, **options: Any) -> PrimaryPool:
@@ -69,16 +69,19 @@ def primary_pool(url: str, *, timeout: float, **options: Any) -> PrimaryPool:
         ValueError: malformed.
         TypeError: redis-py does not know a word of the query.
     """
-    parts = urlsplit(url)
-    credentials, at, hosts = parts.netloc.rpartition("@")
+    # Not `urlsplit`, which takes brackets for one address of IPv6 and refuses a list.
+    scheme, _, rest = url.partition("://")
+    place, _, words = rest.partition("?")
+    servers, _, path = place.partition("/")
+    credentials, at, hosts = servers.rpartition("@")
     if "@" in credentials:
         raise ValueError("user and password stand once, before the first Sentinel, with %40 for @")
-    service, _, database = unquote(parts.path).removeprefix("/").partition("/")
+    service, _, database = unquote(path).partition("/")
     if not service:
         raise ValueError("the address of Sentinels ends with the name of the service, /mymaster")
     if database and not database.isdecimal():
         raise ValueError("what follows the name of the service is the number of a database")
-    query = dict(parse_qsl(parts.query, keep_blank_values=True))
+    query = dict(parse_qsl(words, keep_blank_values=True))
     login = {word: query.pop(name) for name, word in _SENTINEL_WORDS.items() if name in query}
     for name in query:
         if not name.startswith("ssl_"):
@@ -86,7 +89,7 @@ def primary_pool(url: str, *, timeout: float, **options: Any) -> PrimaryPool:
                 f"the query has no {name[:40]}, but {', '.join(_SENTINEL_WORDS)}, ssl_…"
             )
     url_of_primary = urlunsplit(
-        (SCHEMES[parts.scheme], f"{credentials}{at}primary", database, urlencode(query), "")
+        (SCHEMES[scheme.lower()], f"{credentials}{at}primary", database, urlencode(query), "")
     )
     given = {**parse_url(url_of_primary), **options}
     del given["host"]

@@ -36,6 +36,8 @@ async def run_shielded(work: Coroutine[Any, Any, Answer]) -> Answer:
         except asyncio.CancelledError as error:
             cancelled = error
     if cancelled is not None:
+        if not task.cancelled():
+            task.exception()  # nobody is left to be told
         raise cancelled
     return task.result()
 

@@ -69,7 +69,7 @@ async def test_foreign_changes_are_cleared_away_and_definitions_go_on(
         assert await readiness(one) == {"status": "ready"}
         assert one.gateway.catalog.served("x") is None, "it was never defined"
     assert not any(record.exc_info for record in caplog.records)
-    assert len(caplog.records) <= 2
+    assert sum(record.name == "tidegate.bus" for record in caplog.records) <= 2
 
 
 async def test_a_foreign_entry_in_a_topics_stream_has_it_begin_anew_once(

@@ -176,6 +176,8 @@ async def test_waits_share_a_connection_and_leave_the_others_to_the_gateway(
         ended = await asyncio.gather(*waits, return_exceptions=True)
         assert all("0 of 1 replicas have it" in str(error) for error in ended)
         servers.pause_replica(is_paused=False)
+        await servers.in_step()
+        monkeypatch.setattr(persistence, "REPLICAS_S_MAX", 4.0)
         await durability.wait(life)
         with pytest.raises(Problem, match="The bus died before its replicas"):
             await durability.wait("another life", is_unwritten=False)
