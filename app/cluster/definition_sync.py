@@ -159,11 +159,11 @@ class DefinitionSync:
             logger.warning("the bus has lost %d topics; they restart empty", count, extra=fields)
         for each in unusable:
             renewed = replace(each, epoch=new_epoch())
-            await self._store.put_topic(renewed)
+            await self._store.restore_topic(renewed)
             self._catalog.set_aside(renewed)
         for entry in lost:
             record = TopicRecord(entry.record.name, entry.document, new_epoch())
-            await self._store.put_topic(record)
+            await self._store.restore_topic(record)
             self._restart_topic(record, RestoredTopic())
         for name in deleted:
             await self._apply(name, None)

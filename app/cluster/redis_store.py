@@ -243,14 +243,22 @@ class RedisStore:
     async def put_topic(self, record: Stored) -> None:
         """Create a topic or replace its document; a new epoch starts at offset 1.
 
-        An unusable definition is written unchanged, to restore one that Redis has lost.
-
         Raises:
             DefinitionsMoved: another gateway has changed a topic since.
             HeadMoved: the identity would change, and the topic holds messages.
             Problem: bus-unavailable.
         """
         self._check_promises()
+        await self.restore_topic(record)
+
+    async def restore_topic(self, record: Stored) -> None:
+        """Write a definition as `put_topic` does, whatever Redis promises: nobody is answered.
+
+        An unusable definition is written unchanged, to restore one that Redis has lost.
+
+        Raises:
+            DefinitionsMoved, HeadMoved, Problem: as `put_topic`.
+        """
         known = self._records.get(record.name)
         with translate_errors():
             # The same life of the topic: its messages stay, and only the definition is written.

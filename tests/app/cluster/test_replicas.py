@@ -185,7 +185,9 @@ async def test_waits_share_a_connection_and_leave_the_others_to_the_gateway(
 
 
 @pytest.mark.redis
-async def test_a_replica_that_is_gone_is_told_before_anything_is_written() -> None:
+async def test_a_replica_that_is_gone_is_told_before_anything_is_written(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async with (
         pair() as servers,
         running_gateway(redis=servers.primary.url, redis_replicas=1) as gateway,
@@ -198,6 +200,13 @@ async def test_a_replica_that_is_gone_is_told_before_anything_is_written() -> No
         assert "0 replicas" in (await gateway.http.get("/readyz")).json()["detail"]
         assert "0 replicas" in (await post(gateway, 1)).json()["detail"]
         assert await gateway.sow() == []
+        # As after a failover to the only replica: what was lost comes back, and reads go on.
+        admin = BusConnection(servers.primary.url)
+        await admin.execute("FLUSHALL")
+        await admin.aclose()
+        async with asyncio.timeout(HANGS_S):
+            while "lost" not in caplog.text or gateway.gateway.outage.is_on:
+                await asyncio.sleep(0.05)
 
 
 async def test_an_old_redis_cannot_sync_replicas(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -146,14 +146,20 @@ def test_the_topic_s_own_options_add_nothing_to_what_was_granted(
 @pytest.mark.parametrize(
     ("topics", "own", "expected"),
     [
-        ("conflation=700ms,oof,pace=key", "bookmark=now",
-         "conflation=700ms,conflation_key=[/a,/b],pace=key,no_defaults"),
-        ("conflation=700ms,oof,pace=key", "",
-         "conflation=700ms,conflation_key=[/a,/b],pace=key,oof"),
+        (
+            "conflation=700ms,oof,pace=key",
+            "bookmark=now",
+            "conflation=700ms,conflation_key=[/a,/b],pace=key,no_defaults",
+        ),
+        (
+            "conflation=700ms,oof,pace=key",
+            "",
+            "conflation=700ms,conflation_key=[/a,/b],pace=key,oof",
+        ),
         ("bookmark=epoch", "bookmark=now", "conflation=none,no_defaults"),
         ("bookmark=now,pause", "", "conflation=none,bookmark=now,pause"),
     ],
-)  # fmt: skip
+)
 def test_what_was_left_out_of_the_topic_s_own_does_not_come_back(
     topics: str, own: str, expected: str
 ) -> None:
