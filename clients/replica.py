@@ -151,7 +151,8 @@ class Replica:
     at its end, so that a record that it repeats is no change.
 
     A record whose value this client cannot read, such as `1e400` from a store of an earlier
-    version, is not held until it has another one: an older value would pass for the newest.
+    version, is not held until it has another one: an older value would pass for the newest. One
+    whose key has such a number is never held.
     """
 
     def __init__(self) -> None:
@@ -316,13 +317,7 @@ class _Rows(msgspec.Struct):
     rows: list[msgspec.Raw] | None = None
 
 
-class _Envelope(msgspec.Struct):
-    """An envelope without its value."""
-
-    topic: str
-    op: str
-    key: Any = None
-    reason: str | None = None
+_Fields = dict[str, msgspec.Raw]
 
 
 def _rows_of(event: Event) -> list[Mapping[str, Any] | Unreadable]:
@@ -342,16 +337,31 @@ def _rows_of(event: Event) -> list[Mapping[str, Any] | Unreadable]:
 
 
 def _row_of(text: bytes | msgspec.Raw) -> Mapping[str, Any] | Unreadable:
-    try:
-        return msgspec.json.decode(text, type=dict[str, Any])
-    except msgspec.DecodeError as error:
-        known = _as(_Envelope, text)
-        id_ = RecordId(known.topic, msgspec.json.encode(known.key).decode())
-        if known.op == "oof":  # its last value does not matter
-            return {**msgspec.to_builtins(known), "value": None}
-        named = "the record" if known.key is None else f"record {id_.key_text}"
-        reason = str(error).partition(" - at ")[0]
-        return Unreadable(id_, f"{named} of {known.topic} cannot be read: {reason}")
+    """Return a row field by field, as its value or its key may be one that cannot be read.
+
+    Raises:
+        AnswerInvalid: it is no envelope.
+    """
+    given: dict[str, Any] = {}
+    reasons: dict[str, str] = {}
+    fields = _as(_Fields, text)
+    for name, field_text in fields.items():
+        try:
+            given[name] = msgspec.json.decode(field_text)
+        except msgspec.DecodeError as error:
+            reasons[name] = str(error).partition(" - at ")[0]
+    if given.get("op") == "oof" and reasons.keys() == {"value"}:
+        return {**given, "value": None}  # its last value does not matter
+    if not reasons:
+        return given
+    if not isinstance(given.get("topic"), str) or "op" not in given:
+        raise AnswerInvalid("a message of the stream is no envelope")
+    # Of a key that cannot be read its own text: no record is held under it.
+    key_text = bytes(fields["key"]).decode() if "key" in reasons else _key_text(given.get("key"))
+    named = "the record" if key_text == "null" else f"record {key_text}"
+    reason = next(iter(reasons.values()))
+    sentence = f"{named} of {given['topic']} cannot be read: {reason}"
+    return Unreadable(RecordId(given["topic"], key_text), sentence)
 
 
 def _as(kind: type[_Known], text: bytes | msgspec.Raw) -> _Known:
@@ -362,8 +372,12 @@ def _as(kind: type[_Known], text: bytes | msgspec.Raw) -> _Known:
 
 
 def _id_of(given: Mapping[str, Any]) -> RecordId:
+    return RecordId(given["topic"], _key_text(given.get("key")))
+
+
+def _key_text(key: Any) -> str:
     # JSON text, as a key may hold lists, which no dict takes as a key; and 1 is not true.
-    return RecordId(given["topic"], msgspec.json.encode(given.get("key")).decode())
+    return msgspec.json.encode(key).decode()
 
 
 def _decoded(event: Event) -> dict[str, Any]:

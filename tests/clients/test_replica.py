@@ -198,6 +198,24 @@ def test_a_record_is_reported_once_until_it_can_be_read_again() -> None:
     assert not replica.take(raw(text_of("a", "{}", "delta"))).is_whole
 
 
+def test_a_key_that_cannot_be_read_costs_its_record_and_no_other() -> None:
+    replica = Replica()
+    far = '{"topic":"px","op":"%s","key":[%s],"value":{"v":1}}'
+    for key in ("1e400", "-1e400", "1e400"):
+        found = replica.take(raw(far % ("publish", key), text_of("b", "2")))
+        assert [each.key for each in found.rows] == [["b"]]
+    assert not found.unreadable  # reported once
+    assert not replica.take(raw(far % ("oof", "1e400"))).changes.removed
+    assert replica.values == {("px", '["b"]'): 2}
+
+
+def test_a_removal_keeps_its_bookmark_where_the_last_value_cannot_be_read() -> None:
+    replica = Replica()
+    text = '{"bookmark":"e-7","topic":"px","op":"oof","key":["a"],"value":1e400,"reason":"deleted"}'
+    [removed] = replica.take(raw(text)).rows
+    assert (removed.reason, removed.envelope["bookmark"]) == ("deleted", "e-7")
+
+
 def test_a_snapshot_leaves_out_what_cannot_be_read_and_goes_on() -> None:
     replica = Replica()
     taken(replica, row("publish", 1), row("publish", 2, ["b"]))

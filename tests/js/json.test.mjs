@@ -33,6 +33,10 @@ test("a number beyond a double is refused, and costs an event its row alone", ()
   assert.deepEqual(rows, [{ key: [1], value: undefined, unreadable: "a number beyond a double" }, { key: [2], value: "1e400" }]);
   assert.equal(parseEvent('{"op":"publish","value":1e400}').unreadable, "a number beyond a double");
   assert.equal(parseEvent('{"op":"publish","value":1e308}').unreadable, undefined);
+  assert.deepEqual(parseEvent('{"op":"oof","value":1e400}'), { op: "oof", value: undefined });
+  const [far, near] = parseEvent('{"rows":[{"key":[1e400],"value":1},{"key":[-1e400],"value":1}]}').rows;
+  assert.deepEqual([far.key, near.key, far.unreadable], ["Infinity", "-Infinity", "a number beyond a double"]);
+  assert.deepEqual(parseEvent('{"rows":7,"value":1e300}'), { rows: 7, value: 1e300 });
 });
 
 test("the exact reader reads every kind of value as JSON.parse does", () => {

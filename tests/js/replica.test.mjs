@@ -127,8 +127,18 @@ test("a row that cannot be read costs its record and no other", () => {
   assert.ok(delta.missing);
   assert.deepEqual(ids(replica.take("message", batch(row("a", { v: 3 }))).changes.added), ['["a"]']);
   assert.equal(replica.take("message", batch(bad("delta"))).unreadable.length, 1);
-  assert.equal(replica.take("message", batch(bad("oof"))).rows[0].op, "oof");
+  const oof = { topic: "px", op: "oof", key: ["a"], bookmark: "e-1" };
+  assert.equal(replica.take("message", batch(oof)).rows[0].op, "oof");
   assert.ok(replica.take("message", batch(row("a", {}, "delta"))).missing);
+});
+
+test("a key that cannot be read is no other record's", () => {
+  const replica = new Replica();
+  const text = (key) => parseEvent(`{"topic":"px","op":"publish","key":[${key}],"value":{"v":1e2}}`);
+  assert.deepEqual(ids(replica.take("message", text("null")).rows), ["[null]"]);
+  for (const key of ["1e400", "-1e400"]) assert.equal(replica.take("message", text(key)).unreadable.length, 1);
+  assert.equal(replica.take("message", text("1e400")).unreadable.length, 0);
+  assert.deepEqual([...replica.rows.keys()], ["[null]"]);
 });
 
 test("a subscription tells of a record that cannot be read", () => {

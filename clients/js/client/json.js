@@ -15,6 +15,7 @@
 const LONG_INTEGER = /(?:^|[[:,\s])-?\d{16,}(?![\d.eE])/;
 // What a text has in which a number may be beyond a double; it matches inside of strings, too.
 const MAY_EXCEED_DOUBLE = /[eE][+\d]\d\d|\d{200}/;
+const BEYOND_DOUBLE = "a number beyond a double";
 const NUMBER = /-?\d+(\.\d+)?([eE][+-]?\d+)?/y;
 
 /**
@@ -28,13 +29,13 @@ const NUMBER = /-?\d+(\.\d+)?([eE][+-]?\d+)?/y;
  */
 export function parse(text, integers = "bigint") {
   const value = read(text, integers);
-  if (MAY_EXCEED_DOUBLE.test(text) && !isReadable(value)) throw new RangeError("a number beyond a double");
+  if (MAY_EXCEED_DOUBLE.test(text) && !isReadable(value)) throw new RangeError(BEYOND_DOUBLE);
   return value;
 }
 
 /**
  * Return the fields of an event. A row with a number beyond a double has `unreadable`, the reason, and
- * no value: it must not cost the other rows.
+ * no value: it must not cost the other rows. Such a key is given as its text, so that it is no record's.
  *
  * @param {string} text
  * @param {Integers} [integers]
@@ -44,10 +45,24 @@ export function parse(text, integers = "bigint") {
 export function parseEvent(text, integers = "bigint") {
   const fields = read(text, integers);
   if (!MAY_EXCEED_DOUBLE.test(text) || !isObject(fields)) return fields;
-  for (const row of fields.rows ?? [fields]) {
-    if (isObject(row) && !isReadable(row.value)) Object.assign(row, { value: undefined, unreadable: "a number beyond a double" });
+  for (const row of rowsOf(fields)) {
+    if (!isObject(row)) continue;
+    if (!isReadable(row.key)) Object.assign(row, { key: String(row.key), unreadable: BEYOND_DOUBLE });
+    if (isReadable(row.value)) continue;
+    row.value = undefined;
+    if (row.op !== "oof") row.unreadable = BEYOND_DOUBLE; // the last value of a removed record does not matter
   }
   return fields;
+}
+
+/**
+ * Return the rows of a message: format `batch` has many in an event, `envelope` is one itself.
+ *
+ * @param {Record<string, any>} fields
+ * @returns {any[]}
+ */
+export function rowsOf(fields) {
+  return Array.isArray(fields.rows) ? fields.rows : [fields];
 }
 
 /**

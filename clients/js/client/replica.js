@@ -4,7 +4,7 @@
  * @module
  */
 
-import { equal, patched, stringify } from "./json.js";
+import { equal, patched, rowsOf, stringify } from "./json.js";
 
 /**
  * A record as it is now, or a removed one as it last was.
@@ -108,7 +108,8 @@ export class RecordMissing extends Error {}
  * The newest value of each key, from the events of a subscription in format `batch` or `envelope`.
  *
  * A record whose value cannot be read, such as `1e400` from a store of an earlier version, is not held
- * until it has another one: an older value would pass for the newest.
+ * until it has another one: an older value would pass for the newest. One whose key has such a number is
+ * never held.
  */
 export class Replica {
   /** @param {boolean} [hasManyTopics] True for a pattern: two topics may have the same key. */
@@ -162,9 +163,9 @@ export class Replica {
     const unreadable = [];
     let missing = null;
     if (name === "message") {
-      for (const given of fields.rows ?? [fields]) {
+      for (const given of rowsOf(fields)) {
         const id = this.idOf(given.key, given.topic);
-        if (given.unreadable && given.op !== "oof") {
+        if (given.unreadable) {
           if (this.#lose(id, changes)) unreadable.push(given);
           continue;
         }
