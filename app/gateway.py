@@ -23,8 +23,8 @@ from tidegate.app.delivery.driver import Driver
 from tidegate.app.delivery.group_send import GroupSend
 from tidegate.app.delivery.notices import Outage
 from tidegate.app.delivery.timers import wall_ms
-from tidegate.app.http.problems import Problem
 from tidegate.app.http.requests import TopicPattern
+from tidegate.app.refusals import Refused, Unavailable
 from tidegate.app.sessions.registry import Sessions
 from tidegate.app.sessions.session import Session
 from tidegate.app.sessions.subscribe_request import SessionContext
@@ -44,6 +44,7 @@ from tidegate.conflation.engine import Engine
 from tidegate.conflation.errors import EngineError
 from tidegate.conflation.outputs import CloseReason
 from tidegate.conflation.sessions.session import QueueLimits
+from tidegate.keys.errors import Refusal
 from tidegate.keys.text.bookmark import Bookmark
 from tidegate.keys.text.duration import Instant
 
@@ -207,10 +208,10 @@ class Gateway:
             return
         try:
             await self._open()
-        except Problem as problem:  # a page of the file is damaged, or the bus has gone away
-            with contextlib.suppress(Problem):
+        except Refused as refusal:  # a page of the file is damaged, or the bus has gone away
+            with contextlib.suppress(Refused):
                 await self.store.aclose()
-            raise StoreUnusable(problem.detail) from None
+            raise StoreUnusable(refusal.detail) from None
 
     async def _open(self) -> None:
         expiry = Expiry(self.catalog, self.driver, self.writer, self.leadership)
@@ -295,11 +296,11 @@ class Gateway:
         """Return a session that has not ended.
 
         Raises:
-            Problem: session-unknown.
+            Refused: session-unknown.
         """
         found = self.sessions.get(session_id)
         if found.has_ended:  # it is kept for a while, so that clients can read why it ended
-            raise Problem("session-unknown", "The session has ended.")
+            raise Refused("session-unknown", "The session has ended.")
         return found
 
     async def seek(self, target: str | TopicPattern, place: object, *, by: Subject | None) -> None:
@@ -308,7 +309,7 @@ class Gateway:
         A pattern takes what is there, and later what comes.
 
         Raises:
-            Problem: bus-unavailable, as nothing is known of the topic then.
+            Refused: bus-unavailable, as nothing is known of the topic then.
         """
         if isinstance(target, str):
             await self.catalog.seek(target)
@@ -348,7 +349,7 @@ class Gateway:
         Return False for a reader whose stream ended with REPLACED: it is not let in again.
 
         Raises:
-            Problem: bus-unavailable, limit-reached.
+            Refused: bus-unavailable, limit-reached.
         """
         if self.peers is None or self.peers.has(session_id):
             return True
@@ -371,18 +372,18 @@ class Gateway:
         topic: it restarts the topic.
 
         Raises:
-            Problem: bus-unavailable; only the bus has what the reader has seen, so a snapshot would
+            Refused: bus-unavailable; only the bus has what the reader has seen, so a snapshot would
                 take the reader back.
         """
         if self.bus is not None:
-            with contextlib.suppress(TimeoutError, Problem, EngineError):
+            with contextlib.suppress(TimeoutError, Refused, EngineError):
                 async with asyncio.timeout(CATCH_UP_S_MAX):
                     await self.arrivals.wait_reached(topic, seen.epoch, seen.offset)
             await self._refuse_if_behind(topic, seen)
             return
         if by is not None and not (by.grants.may(WRITE, topic) or by.grants.may(ADMIN, topic)):
             return
-        with contextlib.suppress(Problem, EngineError):  # the topic is gone, or the store is out
+        with contextlib.suppress(Refusal):  # the topic is gone, or the store is out
             await self.catalog.check_bookmark(topic, seen)
 
     async def _refuse_if_behind(self, name: str, seen: Bookmark) -> None:
@@ -398,7 +399,7 @@ class Gateway:
         except EngineError:
             return  # the topic is gone
         detail = "This gateway is behind what the reader has seen; try again or at another gateway."
-        raise Problem("bus-unavailable", detail, headers={"Retry-After": "1"})
+        raise Unavailable(detail)
 
 
 def _bus(settings: Settings, mergers: Mergers) -> Cluster | None:

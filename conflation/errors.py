@@ -11,17 +11,11 @@ EngineError
 
 from __future__ import annotations
 
+from tidegate.keys.errors import Refusal
 
-class EngineError(ValueError):
+
+class EngineError(Refusal, ValueError):
     """Base of everything that the engine raises for a caller's mistake."""
-
-    # An error without a code of its own reaches users as a fault of the gateway, which it then is.
-    code = "internal"
-
-    def __init__(self, detail: str, position: int | None = None) -> None:
-        super().__init__(detail)
-        self.detail = detail
-        self.position = position
 
 
 class OptionsInvalid(EngineError):

@@ -9,8 +9,8 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tidegate.app.http.problems import PROBLEMS
 from tidegate.app.main import create_app
+from tidegate.app.refusals import CODES
 from tidegate.app.settings.settings import Settings
 
 MARKER = re.compile(r"<!-- generated: (\w+) -->")
@@ -73,7 +73,7 @@ def problems() -> Iterator[str]:
             if status not in EVERYWHERE:
                 for code in re.findall(r"[a-z]+(?:-[a-z]+)+|forbidden|csrf", answer["description"]):
                     declared.setdefault(code, []).append(f"`{method.upper()} {path}`")
-    for code, (status, title) in PROBLEMS.items():
+    for code, (status, title) in CODES.items():
         places = dict.fromkeys(declared.get(code, []))
         shown = ", ".join(places) if 0 < len(places) <= PLACES_MAX else "many requests"
         yield f"| `{code}` | {status} | {title} | {shown} |"

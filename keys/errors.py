@@ -1,27 +1,41 @@
 """Errors in paths, keys, JSON texts, filters and values that people write.
 
-KeysError
-|- PathInvalid   a path or key spec that cannot be parsed, with its position
-|- KeyMissing    a message without a field of its topic's key
-|- KeyInvalid    a key field that is not a scalar within 64 bits
-|- JsonInvalid   text that is not strict JSON, with the byte where it breaks
-|- FilterInvalid a filter or expression that cannot be parsed, with its position
-`- TextInvalid   a malformed duration, size, time or rate, with its position
-   `- BookmarkInvalid  a malformed bookmark
+Refusal        what a caller is refused with, here and in every part above
+`- KeysError
+   |- PathInvalid   a path or key spec that cannot be parsed, with its position
+   |- KeyMissing    a message without a field of its topic's key
+   |- KeyInvalid    a key field that is not a scalar within 64 bits
+   |- JsonInvalid   text that is not strict JSON, with the byte where it breaks
+   |- FilterInvalid a filter or expression that cannot be parsed, with its position
+   `- TextInvalid   a malformed duration, size, time or rate, with its position
+      `- BookmarkInvalid  a malformed bookmark
 """
 
 from __future__ import annotations
 
 
-class KeysError(ValueError):
-    """Base of everything `keys` raises; `code` is the stable problem code."""
+class Refusal(Exception):
+    """What a caller is refused with.
 
-    code = "message-invalid"
+    Attributes:
+        code: the stable code that users see.
+        detail: what is wrong, for a person.
+        position: 0-based character or byte of the text at fault; None where there is no such text.
+    """
+
+    # One without a code of its own reaches users as a fault of the gateway, which it then is.
+    code = "internal"
 
     def __init__(self, detail: str, position: int | None = None) -> None:
         super().__init__(detail)
         self.detail = detail
         self.position = position
+
+
+class KeysError(Refusal, ValueError):
+    """Base of everything `keys` raises."""
+
+    code = "message-invalid"
 
 
 class PathInvalid(KeysError):

@@ -27,13 +27,13 @@ from tidegate.app.access.tokens import (
     KeyUnknown,
     TokenInvalid,
     Verifier,
-    refused,
+    token_refused,
     unauthenticated,
 )
 from tidegate.app.delivery.timers import wall_ms
 from tidegate.app.http.connection import ClientCertificate
-from tidegate.app.http.problems import Problem
 from tidegate.app.http.telemetry import event
+from tidegate.app.refusals import Refused
 from tidegate.app.settings.settings import Settings, SettingsInvalid
 from tidegate.conflation.outputs import CloseReason
 
@@ -115,26 +115,26 @@ class Access:
         `is_login`: it is of a login, and may be an ID token.
 
         Raises:
-            Problem: unauthenticated; not-ready while no keys could be had yet.
+            Refused: unauthenticated; not-ready while no keys could be had yet.
         """
         verifier = self._login_verifier if is_login else self._verifier
         try:
             return self._verified(token, verifier)
         except KeyUnknown as error:
             if not self._keys.is_remote:
-                raise refused(error) from None
+                raise token_refused(error) from None
         except TokenInvalid as error:
-            raise refused(error) from None
+            raise token_refused(error) from None
         # The issuer may have a new key. One that anybody makes up is asked for now and then only.
         if await self._keys.refresh(is_wanted=True):
             self._forget("keys")
         if not self._keys.keys.keys:
             detail = "The keys of the issuer cannot be had yet."
-            raise Problem("not-ready", detail, headers={"Retry-After": str(ASK_AGAIN_S)})
+            raise Refused("not-ready", detail, retry_after_s=ASK_AGAIN_S)
         try:
             return self._verified(token, verifier)
         except TokenInvalid as error:
-            raise refused(error) from None
+            raise token_refused(error) from None
 
     def _verified(self, token: str, verifier: Verifier) -> Subject:
         found = verifier.subject(token, self._keys.keys, self._policy.policy, self.now_ms())
@@ -146,7 +146,7 @@ class Access:
         """Return the subject of a certificate that TLS has verified; None if no policy names it.
 
         Raises:
-            Problem: unauthenticated; it is revoked, or has expired since the connection began.
+            Refused: unauthenticated; it is revoked, or has expired since the connection began.
         """
         policy = self._policy.policy
         if certificate.name not in policy.certificates:
@@ -197,12 +197,12 @@ class Access:
         """Return the subject of a ticket, as the policy has it now; its issuer is asked for it.
 
         Raises:
-            Problem: unauthenticated; bus-unavailable, where the issuer cannot be asked.
+            Refused: unauthenticated; bus-unavailable, where the issuer cannot be asked.
         """
         try:
             found = self.current(await self._issued_to(ticket, target))
         except TokenInvalid as error:
-            raise refused(error) from None
+            raise token_refused(error) from None
         if found is None:
             raise unauthenticated("The token behind the ticket is revoked.")
         return found
@@ -242,12 +242,12 @@ class Access:
         """Void the token of a login at every gateway; None for one that opens nothing anyway.
 
         Raises:
-            Problem: not-ready, bus-unavailable; the token may still hold.
+            Refused: not-ready, bus-unavailable; the token may still hold.
         """
         try:
             subject = await self.subject_of(token, is_login=True)
-        except Problem as problem:
-            if problem.code != "unauthenticated":
+        except Refused as refusal:
+            if refusal.code != "unauthenticated":
                 raise
             return None
         if self._revocations is not None:
@@ -313,7 +313,7 @@ class Access:
             await asyncio.sleep(LOOK_EVERY_S)
             try:
                 await revocations.remove_expired(self.now_ms())
-            except Problem:
+            except Refused:
                 # The store is out, which is logged elsewhere, and records may stay longer.
                 continue
             except Exception:

@@ -22,9 +22,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from tidegate.app.access.grants import Subject
 from tidegate.app.access.rules import LOGIN, SESSION, TOPIC, rule_of
 from tidegate.app.http.internal_call import MARK
-from tidegate.app.http.problems import PROBLEMS, STREAMS
+from tidegate.app.http.problems import STREAMS
 from tidegate.app.http.requests import REVOKED, SESSIONS_PATH, TOPIC_NAME, TOPICS_PATH, raw_path
 from tidegate.app.http.telemetry import event, shown_id
+from tidegate.app.refusals import CODES
 from tidegate.app.settings.settings import SettingsInvalid
 
 logger = logging.getLogger("tidegate.audit")
@@ -62,7 +63,7 @@ REFUSALS: Final = frozenset(
     {"unauthenticated", "forbidden", "csrf", "host-not-allowed", "origin-not-allowed",
      "limit-reached"}
 )  # fmt: skip
-STATUSES: Final = frozenset(PROBLEMS[code][0] for code in REFUSALS)
+STATUSES: Final = frozenset(CODES[code][0] for code in REFUSALS)
 
 
 class Kind(NamedTuple):

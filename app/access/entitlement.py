@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from tidegate.app.access.grants import Entitlement, Grants
-from tidegate.app.http.problems import Problem
+from tidegate.app.refusals import Refused
 from tidegate.conflation.definition import Definition, Kind, merge_of
 from tidegate.conflation.subscription import Subscription
 from tidegate.keys.filter import Filter, conjunction
@@ -31,7 +31,7 @@ def entitlement_of(grants: Grants | None, definition: Definition, topic: str) ->
     """Return what may be seen of a topic if that is not all of it.
 
     Raises:
-        Problem: forbidden, also for a topic whose rows and fields cannot be narrowed.
+        Refused: forbidden, also for a topic whose rows and fields cannot be narrowed.
     """
     if grants is None:
         return None
@@ -57,7 +57,7 @@ def narrowed(
     """Return the subscription with the rows and fields of the entitlement alone.
 
     Raises:
-        Problem: forbidden, for options that could show others.
+        Refused: forbidden, for options that could show others.
     """
     lane = subscription.lane_id
     feed = lane.feed
@@ -92,7 +92,7 @@ def narrowed_query(
     """Return the filter and the fields of a query of records, as `narrowed` does.
 
     Raises:
-        Problem: forbidden, for a filter or an order by hidden fields.
+        Refused: forbidden, for a filter or an order by hidden fields.
     """
     if entitlement.select is not None:
         _check_filters(entitlement.select, wanted)
@@ -146,5 +146,5 @@ def _shows(granted: Select, place: tuple[str, ...]) -> bool:
     return any(it.keep and meet(it.steps, place) for it in granted.directives)
 
 
-def _refused(detail: str) -> Problem:
-    return Problem("forbidden", detail)
+def _refused(detail: str) -> Refused:
+    return Refused("forbidden", detail)

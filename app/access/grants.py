@@ -9,8 +9,8 @@ from typing import Final
 
 from starlette.types import Scope
 
-from tidegate.app.http.problems import Problem
 from tidegate.app.http.requests import OWN_PREFIX, TopicPattern
+from tidegate.app.refusals import Refused
 from tidegate.keys.errors import KeysError
 from tidegate.keys.filter import Filter, disjunction
 from tidegate.keys.select import Select
@@ -183,7 +183,7 @@ class Grants:
         """Return what may be seen of a topic.
 
         Raises:
-            Problem: forbidden, where that is nothing.
+            Refused: forbidden, where that is nothing.
         """
         entitlement = self.reading(topic)
         if entitlement is None:
@@ -194,7 +194,7 @@ class Grants:
         """Refuse what no grant gives.
 
         Raises:
-            Problem: forbidden. It is the same for a topic that does not exist, which must not be
+            Refused: forbidden. It is the same for a topic that does not exist, which must not be
                 known either.
         """
         if not self.may(verb, topic):
@@ -204,11 +204,11 @@ class Grants:
         """Refuse what would show hidden rows or fields of a topic.
 
         Raises:
-            Problem: forbidden.
+            Refused: forbidden.
         """
         if not self.required(topic).is_whole:
             detail = "This needs all rows and fields of the topic, and the token hides some."
-            raise Problem("forbidden", detail)
+            raise Refused("forbidden", detail)
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,9 +233,9 @@ class Subject:
     limits: Mapping[str, int] | None = field(default=None, compare=False)
 
 
-def forbidden(missing: str) -> Problem:
-    """Return the problem of a subject that lacks a grant."""
-    return Problem("forbidden", f"The token does not grant {missing}.")
+def forbidden(missing: str) -> Refused:
+    """Return the refusal of a subject that lacks a grant."""
+    return Refused("forbidden", f"The token does not grant {missing}.")
 
 
 def subject_in(scope: Scope) -> Subject | None:
@@ -254,7 +254,7 @@ def check_reading(grants: Grants | None, target: str | TopicPattern) -> None:
     """Refuse to read a topic that is not granted, and a pattern where nothing is.
 
     Raises:
-        Problem: forbidden.
+        Refused: forbidden.
     """
     if grants is None:
         return
@@ -268,15 +268,15 @@ def check_owner(subject: Subject | None, owner: str | None) -> None:
     """Refuse a session of somebody else as if it did not exist.
 
     Raises:
-        Problem: session-unknown.
+        Refused: session-unknown.
     """
     if subject is not None and owner is not None and owner != subject.sub:
         raise session_unknown()
 
 
-def session_unknown() -> Problem:
+def session_unknown() -> Refused:
     """Return the answer for a session of somebody else: as for one that does not exist."""
-    return Problem("session-unknown", "There is no such session, or not any more.")
+    return Refused("session-unknown", "There is no such session, or not any more.")
 
 
 @lru_cache(maxsize=4_096)
@@ -301,8 +301,8 @@ _FIELDS = ("topics", "can", "filter", "select")
 def _pattern(value: object) -> TopicPattern:
     try:
         return TopicPattern.parse(_text(value, "topics"))
-    except Problem as problem:
-        raise GrantInvalid(f"topics: {problem.detail}") from None
+    except Refused as refusal:
+        raise GrantInvalid(f"topics: {refusal.detail}") from None
 
 
 def _filter(value: object) -> Filter:

@@ -26,10 +26,10 @@ from tidegate.app.access.grants import (
 )
 from tidegate.app.access.login.cookies import SESSION, cookies
 from tidegate.app.access.rules import Need, methods_of, rule_of
-from tidegate.app.access.tokens import TokenInvalid, refused, unauthenticated
+from tidegate.app.access.tokens import TokenInvalid, token_refused, unauthenticated
 from tidegate.app.http.internal_call import MARK, certificate_of
 from tidegate.app.http.middleware import SAFE_METHODS
-from tidegate.app.http.problems import DETAILS, STREAMS, Problem
+from tidegate.app.http.problems import DETAILS, STREAMS, HttpRefused
 from tidegate.app.http.requests import (
     SESSIONS_PATH,
     raw_path,
@@ -37,6 +37,7 @@ from tidegate.app.http.requests import (
     topic_name,
     topic_or_pattern,
 )
+from tidegate.app.refusals import Refused, TokenRefused
 
 CSRF_HEADER: Final = b"tidegate-csrf"
 TICKET: Final = b"ticket="
@@ -60,7 +61,7 @@ class Guard:
         """Run the app for a request that its subject may make.
 
         Raises:
-            Problem: unauthenticated, forbidden, csrf or not-found.
+            Refused: unauthenticated, forbidden, csrf or not-found.
         """
         if scope["type"] == "http":
             path = raw_path(scope).decode("latin-1")
@@ -98,9 +99,9 @@ class Guard:
         match need:
             # A route without a rule is no route: it is refused, whatever it would answer.
             case None if methods := methods_of(path):
-                raise Problem("method-not-allowed", DETAILS[405], headers={"Allow": methods})
+                raise HttpRefused("method-not-allowed", DETAILS[405], headers={"Allow": methods})
             case None:
-                raise Problem("not-found", DETAILS[404])
+                raise Refused("not-found", DETAILS[404])
             case Need.OBSERVE:
                 if not grants.may_anywhere(OBSERVE):
                     raise forbidden(OBSERVE)
@@ -139,7 +140,7 @@ class OwnerGuard:
         """Run the app for a request about a session that its subject may see or change.
 
         Raises:
-            Problem: session-unknown.
+            Refused: session-unknown.
         """
         # Most requests are about topics: they do not pay for a second look at the rules.
         if scope["type"] == "http" and raw_path(scope).startswith(SESSIONS_PATH):
@@ -174,11 +175,11 @@ def token_in(scope: Scope) -> tuple[str, bool]:
     """Return the token of a request, and whether it is the cookie's; a header goes first.
 
     Raises:
-        Problem: unauthenticated.
+        Refused: unauthenticated.
     """
     given = [value for name, value in scope["headers"] if name == b"authorization"]
     if len(given) > 1:
-        raise unauthenticated("A request has one Authorization header.", 'error="invalid_request"')
+        raise TokenRefused("A request has one Authorization header.", "invalid_request")
     if given:
         scheme, _, token = given[0].decode("latin-1").strip().partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
@@ -186,7 +187,7 @@ def token_in(scope: Scope) -> tuple[str, bool]:
         return token.strip(), False
     found = list(cookies(scope, SESSION))
     if len(found) > 1:
-        raise refused(TokenInvalid("the cookie comes twice"))
+        raise token_refused(TokenInvalid("the cookie comes twice"))
     if not found:
         raise unauthenticated("The request needs a token: Authorization: Bearer …")
     return found[0], True
@@ -196,7 +197,7 @@ def _check_proof(scope: Scope, token: str) -> None:
     given = [value for name, value in scope["headers"] if name == CSRF_HEADER]
     if len(given) != 1 or not hmac.compare_digest(given[0], csrf_proof(token).encode()):
         detail = "A change with the cookie needs the header Tidegate-CSRF, as the login gave it."
-        raise Problem("csrf", detail)
+        raise Refused("csrf", detail)
 
 
 def _ticket(scope: Scope) -> tuple[str | None, bytes]:
@@ -210,6 +211,6 @@ def _ticket(scope: Scope) -> tuple[str | None, bytes]:
     if not tickets:
         return None, query
     if len(tickets) > 1:
-        raise refused(TokenInvalid("the ticket is not valid"))
+        raise token_refused(TokenInvalid("the ticket is not valid"))
     rest = b"&".join(pair for pair in pairs if not pair.startswith(TICKET))
     return tickets[0].decode("latin-1"), rest

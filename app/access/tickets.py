@@ -10,7 +10,7 @@ import msgspec
 
 from tidegate.app.access.grants import Grants, Subject, parse_grants
 from tidegate.app.access.tokens import TokenInvalid
-from tidegate.app.http.problems import RETRY_LATER, Problem
+from tidegate.app.refusals import RETRY_LATER_S, Refused
 
 LIFE_MS: Final = 30_000
 TICKETS_MAX: Final = 10_000
@@ -65,13 +65,13 @@ class Tickets:
         """Return a new ticket of a subject, and the time at which it is void unless used.
 
         Raises:
-            Problem: limit-reached.
+            Refused: limit-reached.
         """
         self._forget(now_ms)
         held = sum(it.subject.sub == subject.sub for it in self._unused.values())
         if len(self._unused) >= TICKETS_MAX or held >= TICKETS_PER_SUBJECT_MAX:
             detail = f"A subject has at most {TICKETS_PER_SUBJECT_MAX} unused tickets at once."
-            raise Problem("limit-reached", detail, headers=RETRY_LATER)
+            raise Refused("limit-reached", detail, retry_after_s=RETRY_LATER_S)
         text = f"{self.gateway}." * bool(self.gateway) + secrets.token_urlsafe(24)
         until_ms = min(now_ms + LIFE_MS, subject.expires_ms)
         self._unused[text] = Ticket(subject, until_ms)

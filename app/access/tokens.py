@@ -21,7 +21,7 @@ from tidegate.app.access.grants import (
 )
 from tidegate.app.access.keys import KeySet
 from tidegate.app.access.policy import Policy
-from tidegate.app.http.problems import Problem
+from tidegate.app.refusals import Refused, TokenRefused
 
 CLAIM: Final = "tidegate"
 REQUIRED: Final = ("exp", "iss", "aud", "sub")
@@ -183,12 +183,11 @@ def _subject(claims: dict[str, Any], key_id: str, name: str, policy: Policy) -> 
     )
 
 
-def refused(error: TokenInvalid) -> Problem:
-    """Return the problem of a token that proves nothing."""
-    return unauthenticated(f"The token is not taken: {error}.", 'error="invalid_token"')
+def token_refused(error: TokenInvalid) -> TokenRefused:
+    """Return the refusal of a token that proves nothing."""
+    return TokenRefused(f"The token is not taken: {error}.")
 
 
-def unauthenticated(detail: str, reason: str = "") -> Problem:
-    """Return the problem of a request without a subject (RFC 6750, 3)."""
-    challenge = 'Bearer realm="tidegate"' + (f", {reason}" if reason else "")
-    return Problem("unauthenticated", detail, headers={"WWW-Authenticate": challenge})
+def unauthenticated(detail: str) -> Refused:
+    """Return the refusal of a request without a subject."""
+    return Refused("unauthenticated", detail)

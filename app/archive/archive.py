@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TypeVar
 
 from tidegate.app.delivery.driver import Driver
-from tidegate.app.http.problems import Problem
 from tidegate.app.settings.settings import SettingsInvalid
 from tidegate.app.topics.registry import TopicRegistry
 from tidegate.conflation.definition import Kind
@@ -22,6 +21,7 @@ from tidegate.conflation.frame import Frame
 from tidegate.conflation.outputs import HistoryWanted
 from tidegate.conflation.topics.topic import Archived, Topic
 from tidegate.keys.archived import Part, reach, topic_folder
+from tidegate.keys.errors import Refusal
 
 REFRESH_S = 5.0
 THREADS = 2
@@ -146,7 +146,7 @@ class Archive:
             kind = self._catalog.get(name).document.kind
             # Only what the journal has dropped: the engine continues from its journal by itself.
             through = self._driver.engine.topic(name).journal.dropped_through
-        except (EngineError, Problem):
+        except Refusal:
             return  # the subscriber already got the topic's deletion
         piece = await self.piece(name, wanted.epoch, wanted.after, through, kind)
         self._driver.engine.supply_history(wanted, piece, self._driver.now())

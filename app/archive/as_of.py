@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from tidegate.app.archive.archive import TRIES, Archive
 from tidegate.app.delivery.timers import in_turns
-from tidegate.app.http.problems import Problem
+from tidegate.app.refusals import Refused
 from tidegate.conflation.definition import Kind
 from tidegate.conflation.errors import BookmarkExpired
 from tidegate.conflation.frame import Frame
@@ -36,12 +36,12 @@ def time_of(text: str) -> int:
     """Parse milliseconds since the epoch, or an ISO 8601 time.
 
     Raises:
-        Problem: options-invalid.
+        Refused: options-invalid.
     """
     try:
         return parse_time(text)
     except ValueError as error:
-        raise Problem("options-invalid", f"as_of takes a time, or milliseconds: {error}.") from None
+        raise Refused("options-invalid", f"as_of takes a time, or milliseconds: {error}.") from None
 
 
 async def records_as_of(

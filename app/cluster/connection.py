@@ -21,7 +21,7 @@ from redis.exceptions import RedisError
 
 from tidegate.app.cluster.sentinel import is_sentinel_url, primary_pool
 from tidegate.app.cluster.writing import failing_at_write
-from tidegate.app.http.problems import Problem
+from tidegate.app.refusals import Unavailable
 
 WRITER_CONNECTIONS_MAX = 16
 READER_CONNECTIONS_MAX = 8
@@ -139,20 +139,15 @@ async def with_timeout(reply: Awaitable[Result], blocking_s: float = 0.0) -> Res
 
 @contextmanager
 def translate_errors() -> Iterator[None]:
-    """Translate Redis and socket errors in the block into the problem `bus-unavailable`.
+    """Translate Redis and socket errors in the block into `Unavailable`.
 
     Raises:
-        Problem: bus-unavailable.
+        Refused: bus-unavailable.
     """
     try:
         yield
     except (RedisError, OSError) as error:
-        raise bus_unavailable("The bus did not accept the request; try again.") from error
-
-
-def bus_unavailable(detail: str = "The bus is unavailable; try again.") -> Problem:
-    """Return the problem of a request that may succeed in a moment."""
-    return Problem("bus-unavailable", detail, headers={"Retry-After": "1"})
+        raise Unavailable("The bus did not accept the request; try again.") from error
 
 
 def _client(url: str, connections_max: int, *, reply_s_max: float | None) -> Redis:

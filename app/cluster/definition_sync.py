@@ -9,7 +9,6 @@ from redis.exceptions import RedisError
 
 from tidegate.app.cluster.connection import (
     BusConnection,
-    bus_unavailable,
     id_after,
     raise_if_cancelled,
     with_timeout,
@@ -17,8 +16,8 @@ from tidegate.app.cluster.connection import (
 from tidegate.app.cluster.redis_store import RedisStore, new_epoch
 from tidegate.app.definitions.topic import TopicDefinition, Unusable
 from tidegate.app.delivery.timers import Backoff
-from tidegate.app.http.problems import Problem
 from tidegate.app.http.telemetry import event
+from tidegate.app.refusals import Refused, Unavailable
 from tidegate.app.stores.store import DefinitionsMoved, Stored, TopicRecord
 from tidegate.app.topics.catalog import Catalog
 from tidegate.app.topics.registry import CatalogTopic
@@ -95,7 +94,7 @@ class DefinitionSync:
                 if await self._wait_for_change():
                     await self.sync()
                 continue
-            except (RedisError, OSError, Problem) as error:
+            except (RedisError, OSError, Refused) as error:
                 # The log reader has warned of the outage already: both use the same Redis.
                 logger.debug("reading definitions failed: %s", error)
             except Exception:  # a defect in one definition must not end the task for all others
@@ -106,7 +105,7 @@ class DefinitionSync:
         """Apply everything that other gateways have written so far.
 
         Raises:
-            Problem: bus-unavailable.
+            Refused: bus-unavailable.
         """
         async with self._catalog.changing:
             for change in await self._store.changes():
@@ -117,10 +116,10 @@ class DefinitionSync:
         """Apply all changes for a waiting caller; fail at once while Redis is unavailable.
 
         Raises:
-            Problem: bus-unavailable.
+            Refused: bus-unavailable.
         """
         if self._store.is_unavailable():
-            raise bus_unavailable()
+            raise Unavailable
         await self.sync()
 
     async def restore(self) -> None:
@@ -131,7 +130,7 @@ class DefinitionSync:
         everything that was acknowledged.
 
         Raises:
-            Problem: bus-unavailable.
+            Refused: bus-unavailable.
         """
         async with self._catalog.changing:
             while True:

@@ -8,7 +8,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tidegate.app.cluster.peers import Peers
 from tidegate.app.http.internal_call import MARK, Call, Reply
-from tidegate.app.http.problems import Problem
 from tidegate.app.http.requests import (
     REQUEST_BYTES_MAX,
     SESSIONS_PATH,
@@ -16,6 +15,7 @@ from tidegate.app.http.requests import (
     read_body,
     session_id,
 )
+from tidegate.app.refusals import Refused
 
 OPERATIONS = frozenset(("/healthz", "/readyz", "/metrics"))
 
@@ -40,7 +40,7 @@ class ForwardToOwner:
         """Handle the request here or forward it.
 
         Raises:
-            Problem: bus-unavailable; session-unknown for a trace at another gateway.
+            Refused: bus-unavailable; session-unknown for a trace at another gateway.
         """
         # Behind one address a probe cannot tell otherwise which gateway is not ready.
         if scope["type"] == "http" and scope["path"] in OPERATIONS:
@@ -76,7 +76,7 @@ class ForwardToOwner:
     async def _refuse_trace(self, session: str) -> None:
         if await self._peers.is_elsewhere(session):
             detail = "The session's stream is at another gateway, and only that one can trace it."
-            raise Problem("session-unknown", detail)
+            raise Refused("session-unknown", detail)
 
 
 def _session_of(scope: Scope) -> str | None:
@@ -87,8 +87,8 @@ def _session_of(scope: Scope) -> str | None:
         return None
     try:
         return session_id(scope)
-    except Problem:
-        return None  # its route reports the problem
+    except Refused:
+        return None  # its route says why
 
 
 def _response(reply: Reply) -> Response:

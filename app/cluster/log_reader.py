@@ -24,7 +24,7 @@ from tidegate.app.cluster.topic_log import ForeignEntry, parse_entry
 from tidegate.app.delivery.driver import Driver
 from tidegate.app.delivery.notices import Outage
 from tidegate.app.delivery.timers import Backoff
-from tidegate.app.http.problems import Problem
+from tidegate.app.refusals import Refused
 from tidegate.app.stores.store import DefinitionsMoved, TopicRecord
 from tidegate.app.topics.catalog import Catalog
 from tidegate.app.topics.writer import AppendWaiters
@@ -99,7 +99,7 @@ class TopicLogReader:
                     raise_if_cancelled()
                     await self._step()
                     backoff.succeeded()
-            except (RedisError, OSError, Problem) as error:
+            except (RedisError, OSError, Refused) as error:
                 self._outage.began(type(error).__name__)
             except Exception:
                 logger.exception("reading topics from the bus failed; retrying")
@@ -110,7 +110,7 @@ class TopicLogReader:
 
         If Redis is unavailable, `run` does the same as soon as Redis is back.
         """
-        with contextlib.suppress(RedisError, OSError, Problem):
+        with contextlib.suppress(RedisError, OSError, Refused):
             await self._check(self._names())
             await self._repair_suspects()
 

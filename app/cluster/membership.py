@@ -13,7 +13,7 @@ from redis.exceptions import ResponseError
 from tidegate.app.cluster.connection import BusConnection, raise_if_cancelled, translate_errors
 from tidegate.app.cluster.scripts import ACQUIRE_LEASE, EXTEND_LEASE
 from tidegate.app.delivery.timers import Backoff
-from tidegate.app.http.problems import Problem
+from tidegate.app.refusals import Refused
 
 LEADER_LEASE = "duties"
 """The name of the only lease: its holder runs expiry, derived topics and clean-up for all."""
@@ -89,7 +89,7 @@ class Lease:
                     self._valid_until_s = sent_s + self._term_s
                 else:
                     self._valid_until_s = 0.0
-        except Problem:
+        except Refused:
             pass  # Redis is unavailable: the lease stays valid for the rest of the term
         if self.number is not None and self._clock() >= self._valid_until_s:
             await self._lose()
@@ -102,7 +102,7 @@ class Lease:
         try:
             with translate_errors():
                 await self._connection.run_script(EXTEND_LEASE, self._keys[:1], [self._holder, 0])
-        except Problem:
+        except Refused:
             pass  # then the lease expires by itself
 
     async def _acquire(self, sent_s: float, term_ms: int) -> None:
@@ -187,7 +187,7 @@ class Membership:
         """Return whether a gateway is alive; send a heartbeat first if the gateway is unknown.
 
         Raises:
-            Problem: bus-unavailable.
+            Refused: bus-unavailable.
         """
         if gateway not in self._members:
             await self.heartbeat()
@@ -202,7 +202,7 @@ class Membership:
         """Send a heartbeat and read the members.
 
         Raises:
-            Problem: bus-unavailable.
+            Refused: bus-unavailable.
         """
         began_ms = _wall_ms()
         try:
@@ -210,7 +210,7 @@ class Membership:
                 now_ms, members = await self._bus.run_script(
                     _HEARTBEAT, [self._name], [self.gateway, round(DEAD_S * 1_000)]
                 )
-        except Problem:
+        except Refused:
             self._connected_since_s = float("inf")
             raise
         self._connected_since_s = min(self._connected_since_s, _now_s())
@@ -223,7 +223,7 @@ class Membership:
         """Remove gateways that died since their last heartbeat.
 
         Raises:
-            Problem: bus-unavailable.
+            Refused: bus-unavailable.
         """
         keys = [self._name, lease_key(self._bus, LEADER_LEASE)]
         silent = {name: self._members[name] for name in self.others if self._is_silent(name)}
@@ -236,9 +236,9 @@ class Membership:
                     if _client_name(gateway) not in names:
                         await self._bus.run_script(_REMOVE_DEAD, keys, [gateway, expires_ms])
                         self._set_members({k: v for k, v in self._members.items() if k != gateway})
-        except Problem as problem:
+        except Refused as refusal:
             # Without permission for CLIENT LIST, a dead gateway expires after DEAD_S.
-            if not isinstance(problem.__cause__, ResponseError):
+            if not isinstance(refusal.__cause__, ResponseError):
                 raise
 
     async def run(self) -> None:
@@ -251,15 +251,15 @@ class Membership:
                 await self.remove_dead()
                 backoff.succeeded()
                 pause_s = HEARTBEAT_S
-            except Problem as problem:
-                logger.log(backoff.level, "the heartbeat failed: %s", problem.detail)
+            except Refused as refusal:
+                logger.log(backoff.level, "the heartbeat failed: %s", refusal.detail)
                 pause_s = backoff.next_s()
             raise_if_cancelled()
             await asyncio.sleep(pause_s)
 
     async def leave(self) -> None:
         """Remove this gateway at once; if Redis is unavailable, the others detect it later."""
-        with contextlib.suppress(Problem), translate_errors():
+        with contextlib.suppress(Refused), translate_errors():
             await self._bus.execute("ZREM", self._name, self.gateway)
 
     def _set_members(self, members: dict[str, bytes]) -> None:

@@ -13,14 +13,13 @@ from redis.exceptions import RedisError
 
 from tidegate.app.cluster.connection import (
     BusConnection,
-    bus_unavailable,
     raise_if_cancelled,
     translate_errors,
     with_timeout,
 )
 from tidegate.app.cluster.membership import Membership
 from tidegate.app.delivery.timers import Backoff
-from tidegate.app.http.problems import Problem
+from tidegate.app.refusals import Refused, Unavailable
 
 REPLY_S_MAX = 5.0
 INBOX_MAX = 10_000
@@ -92,7 +91,7 @@ class PeerMessages:
         """Send a request to another gateway and return the reply.
 
         Raises:
-            Problem: bus-unavailable; the other gateway may have handled the request.
+            Refused: bus-unavailable; the other gateway may have handled the request.
         """
         request_id = f"{self._membership.gateway}-{next(self._ids)}"
         due_ms = self._membership.now_ms() + round(timeout_s * 1_000)
@@ -104,7 +103,7 @@ class PeerMessages:
                 raise_if_cancelled()
                 return bytes(await reply)
         except TimeoutError:
-            raise bus_unavailable("The session's gateway did not reply in time.") from None
+            raise Unavailable("The session's gateway did not reply in time.") from None
         finally:
             del self._pending[request_id]
 
@@ -132,10 +131,10 @@ class PeerMessages:
     async def _send(self, gateway: str, message: PeerMessage) -> None:
         try:
             is_enqueued = await self._enqueue(gateway, message)
-        except Problem:  # it may have arrived: the receiver ignores a repeated id
+        except Refused:  # it may have arrived: the receiver ignores a repeated id
             is_enqueued = await self._enqueue(gateway, message)
         if not is_enqueued:
-            raise bus_unavailable("The session's gateway is overloaded.")
+            raise Unavailable("The session's gateway is overloaded.")
 
     async def _enqueue(self, gateway: str, message: PeerMessage) -> bool:
         arguments = [msgspec.msgpack.encode(message), INBOX_MAX, INBOX_MS]
@@ -194,8 +193,8 @@ class PeerMessages:
                 message.request_id, self._membership.gateway, "", body, message.due_ms
             )
             await self._send(message.sender, reply)
-        except Problem as problem:
-            logger.warning("a %s request of a gateway failed: %s", message.subject, problem.detail)
+        except Refused as refusal:
+            logger.warning("a %s request of a gateway failed: %s", message.subject, refusal.detail)
         except Exception:
             logger.exception("a %s request of a gateway failed", message.subject)
 

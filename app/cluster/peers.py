@@ -16,13 +16,13 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from tidegate.app.cluster.connection import BusConnection, bus_unavailable, raise_if_cancelled
+from tidegate.app.cluster.connection import BusConnection, raise_if_cancelled
 from tidegate.app.cluster.membership import HEARTBEAT_S, Membership
 from tidegate.app.cluster.peer_messages import PeerMessages, PeerService
 from tidegate.app.cluster.session_locations import REFRESH_MS, DeadPeerCleanup, SessionLocations
 from tidegate.app.delivery.timers import Backoff
 from tidegate.app.http.internal_call import Call, Reply
-from tidegate.app.http.problems import Problem
+from tidegate.app.refusals import Refused, Unavailable
 from tidegate.app.sessions.registry import Sessions
 from tidegate.app.sessions.session import Session
 from tidegate.app.sessions.session_transfer import deserialize, serialize
@@ -108,7 +108,7 @@ class Peers:
         """Return the answer of a gateway; it is empty if that is not there.
 
         Raises:
-            Problem: bus-unavailable.
+            Refused: bus-unavailable.
         """
         if gateway not in self.membership.others:  # whoever asks may have made up the name
             return b""
@@ -118,7 +118,7 @@ class Peers:
         """Join the cluster and start to answer other gateways.
 
         Raises:
-            Problem: bus-unavailable.
+            Refused: bus-unavailable.
         """
         await self.membership.heartbeat()
         self._start(self.membership.run(), "send heartbeats")
@@ -148,7 +148,7 @@ class Peers:
         Return False if another reader has replaced this one, which must not take it back.
 
         Raises:
-            Problem: bus-unavailable, limit-reached.
+            Refused: bus-unavailable, limit-reached.
         """
         asked_in_vain = None
         async with self._lock(session):
@@ -169,7 +169,7 @@ class Peers:
         """Forward a request to the session's gateway; None if the session is here or nowhere.
 
         Raises:
-            Problem: bus-unavailable.
+            Refused: bus-unavailable.
         """
         asked_in_vain = None
         text = msgspec.msgpack.encode((session, call))
@@ -192,7 +192,7 @@ class Peers:
         """Return whether another gateway has a session.
 
         Raises:
-            Problem: bus-unavailable.
+            Refused: bus-unavailable.
         """
         async with self._lock(session):
             return await self._owner(session) is not None
@@ -202,7 +202,7 @@ class Peers:
 
         A heartbeat first finds gateways that joined a moment ago; a list would lack them silently.
         """
-        with contextlib.suppress(Problem, TimeoutError):  # then use the members known last
+        with contextlib.suppress(Refused, TimeoutError):  # then use the members known last
             async with asyncio.timeout(HEARTBEAT_S_MAX):
                 await self.membership.heartbeat()
         others = self.membership.others
@@ -211,7 +211,7 @@ class Peers:
         async def ask(gateway: str) -> Reply | None:
             try:
                 answer = await self._messages.request(gateway, CALL, text, BROADCAST_S_MAX)
-            except Problem:
+            except Refused:
                 return None
             return _REPLIES.decode(answer)
 
@@ -221,7 +221,7 @@ class Peers:
         """Send a request and return the reply, empty if the other gateway dies meanwhile.
 
         Raises:
-            Problem: bus-unavailable; the other gateway may have handled the request.
+            Refused: bus-unavailable; the other gateway may have handled the request.
         """
         request = asyncio.create_task(
             self._messages.request(gateway, subject, body), name="send a request to a gateway"
@@ -264,20 +264,18 @@ class Peers:
         except LimitReached as error:
             # Another gateway may have room for the session.
             await self.locations.store(session, transfer, self._kept_ms)
-            raise Problem(
-                "limit-reached", f"{error.detail}.", headers={"Retry-After": "60"}
-            ) from error
+            raise Refused("limit-reached", f"{error.detail}.", retry_after_s=60) from error
         except ValueError as error:
             logger.warning("session %s: %s", session, error)
             return
-        with contextlib.suppress(Problem):  # `_refresh_locations` repeats this in time
+        with contextlib.suppress(Refused):  # `_refresh_locations` repeats this in time
             await self.locations.confirm(session)
 
     async def _wait_for_hand_over(self, session: str) -> None:
         """Wait while a session moves away.
 
         Raises:
-            Problem: bus-unavailable; the session is still moving.
+            Refused: bus-unavailable; the session is still moving.
         """
         leaving = self._leaving.get(session)
         if leaving is not None:
@@ -291,7 +289,7 @@ class Peers:
             await asyncio.sleep(REFRESH_MS / 1_000)
             for session in self._sessions.movable():
                 if _opened_by(session.id) != self.gateway and session.id not in self._leaving:
-                    with contextlib.suppress(Problem):
+                    with contextlib.suppress(Refused):
                         await self.locations.confirm(session.id)
                     raise_if_cancelled()
 
@@ -337,7 +335,7 @@ class Peers:
             raise_if_cancelled()
             try:
                 await self.locations.store(session.id, transfer, self._kept_ms)
-            except Problem:
+            except Refused:
                 await backoff.pause()
             else:
                 break
@@ -371,5 +369,5 @@ def _opened_by(session: str) -> str:
     return gateway if dot else ""
 
 
-def _moving() -> Problem:
-    return bus_unavailable("The session is moving to another gateway; try again.")
+def _moving() -> Refused:
+    return Unavailable("The session is moving to another gateway; try again.")

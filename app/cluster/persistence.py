@@ -9,8 +9,9 @@ from typing import NamedTuple, Self
 
 from redis.exceptions import OutOfMemoryError, ReadOnlyError, ResponseError
 
-from tidegate.app.cluster.connection import BusConnection, bus_unavailable, translate_errors
+from tidegate.app.cluster.connection import BusConnection, translate_errors
 from tidegate.app.delivery.timers import Backoff
+from tidegate.app.refusals import Unavailable
 from tidegate.app.stores.store import StoreUnusable
 
 EVICTION_NONE = "noeviction"
@@ -157,7 +158,7 @@ async def wait_until_written(connection: BusConnection, life: str, *, is_whole: 
         async with asyncio.timeout(WRITE_S_MAX):
             while True:
                 if last.life != life:
-                    raise bus_unavailable("The bus died before it had written the change.")
+                    raise Unavailable("The bus died before it had written the change.")
                 if (is_whole or not last.is_rewritten) and last.has_written(begun):
                     return
                 await backoff.pause()
@@ -167,7 +168,7 @@ async def wait_until_written(connection: BusConnection, life: str, *, is_whole: 
                     begun = last  # a rewrite reset the size: compare with the new file
     except TimeoutError:
         detail = "The change is stored, but the bus has not written it to its file yet."
-        raise bus_unavailable(detail) from None
+        raise Unavailable(detail) from None
 
 
 async def _log_state(connection: BusConnection) -> LogState:
@@ -232,10 +233,10 @@ class Durability:
             self._next_round.add_done_callback(_retrieve)
         reached = await asyncio.shield(self._next_round)
         if reached.life != life:
-            raise bus_unavailable("The bus died before its replicas had the change.")
+            raise Unavailable("The bus died before its replicas had the change.")
         if reached.replicas < self._replicas:
             counts = f"{reached.replicas} of {self._replicas} replicas have"
-            raise bus_unavailable(f"The change is stored, but {counts} it.")
+            raise Unavailable(f"The change is stored, but {counts} it.")
 
     async def _reach(self, before: asyncio.Task[Reached] | None) -> Reached:
         if before is not None:

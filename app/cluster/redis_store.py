@@ -17,7 +17,7 @@ from redis import exceptions as redis_errors
 from redis.exceptions import AuthenticationError, RedisError, ResponseError
 
 from tidegate.app.cluster import scripts
-from tidegate.app.cluster.connection import BusConnection, bus_unavailable, translate_errors
+from tidegate.app.cluster.connection import BusConnection, translate_errors
 from tidegate.app.cluster.definitions import Definitions
 from tidegate.app.cluster.persistence import (
     PROBE_MS,
@@ -31,7 +31,7 @@ from tidegate.app.cluster.persistence import (
 )
 from tidegate.app.cluster.topic_log import TopicLog, read_head, topic_keys
 from tidegate.app.delivery.timers import Backoff
-from tidegate.app.http.problems import Problem
+from tidegate.app.refusals import Refused, Unavailable
 from tidegate.app.settings.settings import Settings
 from tidegate.app.stores.items import Item, pack, unpack
 from tidegate.app.stores.memory import STAGE_MS
@@ -151,7 +151,7 @@ class RedisStore:
         """Adopt the current state of a Redis that has lost data.
 
         Raises:
-            Problem: bus-unavailable.
+            Refused: bus-unavailable.
         """
         with translate_errors():
             await self.definitions.open()
@@ -210,11 +210,11 @@ class RedisStore:
         Raises:
             TopicUnknown: the topic was deleted.
             EpochMoved: the topic has restarted in another epoch.
-            Problem: bus-unavailable.
+            Refused: bus-unavailable.
         """
         log = self.log(name)
         if self.is_unavailable():
-            raise bus_unavailable()
+            raise Unavailable
         with translate_errors():
             epoch, head = await self._run(scripts.HEAD, log.keys[:1], [])
         if epoch.decode() != log.record.epoch:
@@ -246,7 +246,7 @@ class RedisStore:
         Raises:
             DefinitionsMoved: another gateway has changed a topic since.
             HeadMoved: the identity would change, and the topic holds messages.
-            Problem: bus-unavailable.
+            Refused: bus-unavailable.
         """
         self._check_promises()
         await self.restore_topic(record)
@@ -257,7 +257,7 @@ class RedisStore:
         An unusable definition is written unchanged, to restore one that Redis has lost.
 
         Raises:
-            DefinitionsMoved, HeadMoved, Problem: as `put_topic`.
+            DefinitionsMoved, HeadMoved, Refused: as `put_topic`.
         """
         known = self._records.get(record.name)
         with translate_errors():
@@ -275,7 +275,7 @@ class RedisStore:
 
         Raises:
             DefinitionsMoved: another gateway has changed a topic since.
-            Problem: bus-unavailable.
+            Refused: bus-unavailable.
         """
         known = self._records.get(name)
         if known is None:
@@ -291,12 +291,12 @@ class RedisStore:
         """Wait until the definitions written so far are kept as messages are.
 
         Raises:
-            Problem: bus-unavailable; they are written, and may not be kept.
+            Refused: bus-unavailable; they are written, and may not be kept.
         """
         with translate_errors():
             life: bytes = await self._run(scripts.LIFE, [], [])
             if not await self.definitions.is_intact():
-                raise bus_unavailable("The bus may have lost the change.")
+                raise Unavailable("The bus may have lost the change.")
         await self._durability.wait(life.decode())
 
     async def append(self, topic: str, publication: Publication) -> Appended:
@@ -305,12 +305,12 @@ class RedisStore:
         Raises:
             HeadMoved: `expected_head` is not the topic's last offset.
             EpochMoved: the topic has restarted in another epoch.
-            Problem: producer-fenced, idempotency-conflict, limit-reached, bus-unavailable.
+            Refused: producer-fenced, idempotency-conflict, limit-reached, bus-unavailable.
         """
         log = self.log(topic)
         # Fail at once: a publisher would otherwise wait for the time limit of each attempt.
         if self.is_unavailable():
-            raise bus_unavailable()
+            raise Unavailable
         self._check_promises()
         arguments = log.append_arguments(publication, self.head_seen(topic))
         with translate_errors():
@@ -325,15 +325,15 @@ class RedisStore:
                 raise HeadMoved
             case [b"conflict"]:
                 detail = "The Idempotency-Key was used for another request."
-                raise Problem("idempotency-conflict", detail)
+                raise Refused("idempotency-conflict", detail)
             case [b"full", b"retries"]:
                 raise no_room_for_retry_keys()
             case [b"full", _]:
                 raise no_room_for_producers()
             case [b"fenced"]:
-                raise Problem("producer-fenced", "A newer run of this producer has committed.")
+                raise Refused("producer-fenced", "A newer run of this producer has committed.")
             case [b"superseded"]:
-                raise Problem("producer-fenced", "Another gateway is the leader now.")
+                raise Refused("producer-fenced", "Another gateway is the leader now.")
             case _:  # of another epoch: nothing was written, and the topic is to be checked
                 self.on_suspect(topic)
                 raise EpochMoved
@@ -354,7 +354,7 @@ class RedisStore:
 
         Raises:
             DefinitionsMoved: another gateway may have announced one.
-            Problem: bus-unavailable.
+            Refused: bus-unavailable.
         """
         with translate_errors():
             await self.definitions.put(record)
@@ -381,7 +381,7 @@ class RedisStore:
 
         Raises:
             EpochMoved: the topic has restarted in another epoch.
-            Problem: limit-reached, bus-unavailable.
+            Refused: limit-reached, bus-unavailable.
         """
         self._check_promises()
         log, value = self.log(topic), _pack_stage((now_ms, pack(items)))
@@ -433,7 +433,7 @@ class RedisStore:
     def _check_promises(self) -> None:
         """Refuse a write while Redis does not keep what the gateway would acknowledge."""
         if fault := self._settings_fault or self._replicas_fault:
-            raise bus_unavailable(f"Nothing is stored: {fault}.")
+            raise Unavailable(f"Nothing is stored: {fault}.")
 
     async def _create(self, record: Stored) -> None:
         """Create a topic's keys before its definition: whoever sees the topic can append."""

@@ -1,6 +1,6 @@
 """Types of a definition's fields: how each is written in JSON, read, and written again.
 
-A reader raises `ValueError`; `http.bodies` makes a problem of it, with the field's code and place.
+A reader raises `ValueError`; `http.bodies` makes a refusal of it, with the field's code and place.
 """
 
 from __future__ import annotations

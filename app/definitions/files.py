@@ -16,8 +16,8 @@ from typing import Any, NoReturn
 
 from tidegate.app.definitions.mergers import Mergers
 from tidegate.app.definitions.topic import FIELDS, TopicDefinition
-from tidegate.app.http.problems import Problem
 from tidegate.app.http.requests import OWN_PREFIX, TOPIC_NAME
+from tidegate.app.refusals import Refused
 
 TABLE = "topics"
 NAME_SHOWN_MAX = 80
@@ -43,18 +43,18 @@ class Declared:
         """
         try:
             self.document.check_options(characters_max)
-        except Problem as problem:
-            self.refuse(problem)
+        except Refused as refusal:
+            self.refuse(refusal)
 
-    def refuse(self, problem: Problem) -> NoReturn:
-        """Raise the error that names the file and the topic of a problem.
+    def refuse(self, refusal: Refused) -> NoReturn:
+        """Raise the error that names the file and the topic of a refusal.
 
         Raises:
             TopicFilesInvalid: always.
         """
-        field = "" if problem.pointer is None else f", field {problem.pointer.lstrip('/')}"
-        where = "" if problem.position is None else f", position {problem.position}"
-        raise _invalid(self.file, f"topic {self.name}{field}{where}: {problem.detail}")
+        field = "" if refusal.pointer is None else f", field {refusal.pointer.lstrip('/')}"
+        where = "" if refusal.position is None else f", position {refusal.position}"
+        raise _invalid(self.file, f"topic {self.name}{field}{where}: {refusal.detail}")
 
 
 def read_topic_files(folder: Path, mergers: Mergers) -> list[Declared]:
@@ -94,7 +94,7 @@ def _behind_sources(topic: Declared, declared: Mapping[str, Declared]) -> dict[s
     while found is not None:
         if found.name in chain:
             detail = "The topic would be filled from itself."
-            found.refuse(Problem("source-cycle", detail, pointer="/source/topic"))
+            found.refuse(Refused("source-cycle", detail, pointer="/source/topic"))
         chain[found.name] = found
         source = found.document.source
         found = None if source is None else declared.get(source.topic)
@@ -143,8 +143,8 @@ def _declared(file: str, name: str, fields: object, mergers: Mergers) -> Declare
         raise _invalid(file, f"topic {name}: JSON has no dates, no inf and no nan") from None
     try:
         return Declared(name, TopicDefinition.parse(body, mergers), file)
-    except Problem as problem:
-        Declared(name, TopicDefinition(), file).refuse(problem)
+    except Refused as refusal:
+        Declared(name, TopicDefinition(), file).refuse(refusal)
 
 
 def _unknown(field: str, value: object) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from tidegate.app.definitions.topic import TopicDefinition, Unusable
-from tidegate.app.http.problems import Problem
+from tidegate.app.refusals import Refused
 
 Find = Callable[[str], TopicDefinition | None]
 """None: there is no such topic. One that is there and cannot be used is refused by the call."""
@@ -18,19 +18,19 @@ def resolved(name: str, document: TopicDefinition, find: Find) -> TopicDefinitio
     """Return the document with the key that its source gives it; `find` returns other topics.
 
     Raises:
-        Problem: source-cycle, topic-unknown for a source that is not there, topic-invalid.
+        Refused: source-cycle, topic-unknown for a source that is not there, topic-invalid.
     """
     # The whole chain is walked: a cycle closes at any topic after this one.
     source, seen = document.source, {name}
     while source is not None:
         if source.topic in seen:
             detail = "The topic would be filled from itself."
-            raise Problem("source-cycle", detail, pointer="/source/topic")
+            raise Refused("source-cycle", detail, pointer="/source/topic")
         seen.add(source.topic)
         found = find(source.topic)
         if found is None:
             detail = "The source topic is not there."
-            raise Problem("topic-unknown", detail, pointer="/source/topic")
+            raise Refused("topic-unknown", detail, pointer="/source/topic")
         source = found.source
     filled_from = document.source and find(document.source.topic)
     return document.filled_from(filled_from) if filled_from else document
@@ -48,7 +48,7 @@ def check_identity(
     """Refuse another key or type for a topic with messages or with derived topics.
 
     Raises:
-        Problem: topic-conflict once it has messages, topic-in-use while another is filled from it.
+        Refused: topic-conflict once it has messages, topic-in-use while another is filled from it.
     """
     pairs = zip(_IDENTITY, before.identity, after.identity, strict=True)
     pointer = next((pointer for pointer, old, new in pairs if old != new), None)
@@ -56,9 +56,9 @@ def check_identity(
         return
     if has_messages:
         detail = "Key, type and retain of a topic that holds messages stay; delete it first."
-        raise Problem("topic-conflict", detail, pointer=pointer)
+        raise Refused("topic-conflict", detail, pointer=pointer)
     if is_used:
-        raise Problem("topic-in-use", "Another topic is filled from this one.", pointer=pointer)
+        raise Refused("topic-in-use", "Another topic is filled from this one.", pointer=pointer)
 
 
 def keeps_messages(
@@ -67,7 +67,7 @@ def keeps_messages(
     """Return True if a usable definition can keep the topic's messages; else start it empty.
 
     Raises:
-        Problem: topic-conflict where it holds messages that are of another key, type or source.
+        Refused: topic-conflict where it holds messages that are of another key, type or source.
     """
     # Stored messages fit any definition of the same identity, whatever else was wrong with it.
     if unusable.identity == document.identity:
@@ -77,9 +77,9 @@ def keeps_messages(
         return True
     if has_messages:
         detail = "The topic holds messages of another key, type or retain; delete it first."
-        raise Problem("topic-conflict", detail)
+        raise Refused("topic-conflict", detail)
     if is_used:
-        raise Problem("topic-in-use", "Another topic is filled from this one.")
+        raise Refused("topic-in-use", "Another topic is filled from this one.")
     return False
 
 
@@ -92,12 +92,12 @@ def check_source(before: TopicDefinition, after: TopicDefinition, *, has_message
     """Refuse a source for a topic with messages that it has not brought: they would be removed.
 
     Raises:
-        Problem: topic-conflict where it has messages that no source has brought.
+        Refused: topic-conflict where it has messages that no source has brought.
     """
     if has_messages and becomes_derived(before, after):
         raise _not_brought()
 
 
-def _not_brought() -> Problem:
+def _not_brought() -> Refused:
     detail = "The topic holds messages that its source has not brought; delete it first."
-    return Problem("topic-conflict", detail, pointer="/source")
+    return Refused("topic-conflict", detail, pointer="/source")

@@ -25,7 +25,7 @@ from tidegate.app.definitions.fields import (
 from tidegate.app.definitions.mergers import NO_MERGERS, Mergers
 from tidegate.app.definitions.schema import Schema, SchemaField
 from tidegate.app.http.bodies import Strict, invalid, read
-from tidegate.app.http.problems import Problem
+from tidegate.app.refusals import Refused
 from tidegate.conflation import definition as conflation_definition
 from tidegate.conflation.definition import CONFLATING, Definition, Kind, Priority, QueuePolicy
 from tidegate.conflation.options.table import Options
@@ -132,7 +132,7 @@ class TopicDefinition(Strict):
         """Parse strict JSON; `mergers` are those that `merge` and `match` may name.
 
         Raises:
-            Problem: topic-invalid, key-invalid, policy-invalid, options-invalid or
+            Refused: topic-invalid, key-invalid, policy-invalid, options-invalid or
                 filter-invalid, with a pointer to the field.
         """
         return read(cls, body, mergers=mergers)
@@ -198,7 +198,7 @@ class TopicDefinition(Strict):
             detail = "A series is never conflated; conflation is off or unsubscribe."
             raise invalid("policy-invalid", detail, "/conflation")
         options = Options.parse(self.options)
-        # The position in the options text is known only here, so it goes into the problem by hand.
+        # The position in the options text is known only here, so it goes into the refusal by hand.
         if "conflation" in options.positions:
             position = options.positions["conflation"]
             detail = "A series is never conflated."
@@ -210,11 +210,11 @@ class TopicDefinition(Strict):
         Not a part of `parse`: a definition that is stored stays usable under a lower setting.
 
         Raises:
-            Problem: options-invalid.
+            Refused: options-invalid.
         """
         if len(self.options) > characters_max:
             detail = f"options has at most {characters_max} characters."
-            raise Problem("options-invalid", detail, pointer="/options")
+            raise Refused("options-invalid", detail, pointer="/options")
 
     @property
     def retains(self) -> bool:
@@ -273,7 +273,7 @@ class TopicDefinition(Strict):
         A stream of the pipeline may have a key of its own; a view has that of its grouping.
 
         Raises:
-            Problem: topic-invalid, if the source cannot be conflated, or the key is another one.
+            Refused: topic-invalid, if the source cannot be conflated, or the key is another one.
         """
         given = self.source
         assert given is not None, "only what is filled takes over a key"
@@ -308,8 +308,8 @@ def etag_of(epoch: str, fields: Mapping[str, Any]) -> str:
     return '"' + hashlib.blake2b(text, digest_size=8).hexdigest() + '"'
 
 
-def _source_invalid(detail: str, pointer: str) -> Problem:
-    return Problem("topic-invalid", detail, pointer=pointer)
+def _source_invalid(detail: str, pointer: str) -> Refused:
+    return Refused("topic-invalid", detail, pointer=pointer)
 
 
 # A stored topic that cannot be used.
@@ -318,7 +318,7 @@ def _source_invalid(detail: str, pointer: str) -> Problem:
 _OF_IDENTITY = ("key", "type", "retain")
 
 
-class TopicNotUsable(Problem):
+class TopicNotUsable(Refused):
     """`not-ready` of one topic: its stored definition cannot be used here."""
 
     def __init__(self, reason: str) -> None:
@@ -338,8 +338,8 @@ class Unusable:
     epoch: str
     reason: str
 
-    def problem(self) -> Problem:
-        """Return the problem that answers every use of the topic."""
+    def refusal(self) -> Refused:
+        """Return the refusal that answers every use of the topic."""
         return TopicNotUsable(self.reason)
 
     @property
@@ -369,7 +369,7 @@ class Unusable:
         known = {name: fields[name] for name in _OF_IDENTITY if name in fields}
         try:
             return TopicDefinition.of(known).identity
-        except Problem:
+        except Refused:
             return None
 
     @property

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, ValidationErro
 from pydantic_core import CoreSchema, ErrorDetails, PydanticCustomError, core_schema
 from starlette.responses import Response
 
-from tidegate.app.http.problems import PROBLEMS, Problem, reference_token, unknown_field
+from tidegate.app.refusals import CODES, Refused, reference_token, unknown_field
 from tidegate.keys.errors import JsonInvalid
 from tidegate.keys.jsontext import check_json, decoded
 
@@ -63,7 +63,7 @@ class Strict(BaseModel):
         """Check decoded JSON; validators find `context` in their info.
 
         Raises:
-            Problem: with the pointer to what does not fit.
+            Refused: with the pointer to what does not fit.
         """
         try:
             return cls.model_validate(document, context=context)
@@ -130,14 +130,14 @@ def read(model: type[Document], body: bytes, **context: Any) -> Document:
     """Return a document from a request's body; validators find `context` in their info.
 
     Raises:
-        Problem: with the position of what is no JSON, or the pointer to what does not fit.
+        Refused: with the position of what is no JSON, or the pointer to what does not fit.
     """
     try:
         # Pydantic's own parser of JSON would take lone surrogates, and any depth.
         check_json(body)
         document = decoded(body)
     except JsonInvalid as error:
-        raise Problem(model.code, f"{error.detail}.", position=error.position) from None
+        raise Refused(model.code, f"{error.detail}.", position=error.position) from None
     return model.of(document, **context)
 
 
@@ -173,13 +173,13 @@ def nullable(schema: dict[str, Any]) -> None:
         schema["properties"][name] = {"anyOf": [*options, *null], **described}
 
 
-def _problem(error: ErrorDetails, model: type[Strict]) -> Problem:
+def _problem(error: ErrorDetails, model: type[Strict]) -> Refused:
     """Return the problem of one of pydantic's errors; it never repeats what the client sent."""
     path, context = error["loc"], error.get("ctx", {})
     pointer = "".join(f"/{reference_token(part)}" for part in path)
-    if error["type"] in PROBLEMS:
+    if error["type"] in CODES:
         at, position = pointer + context["pointer"], context["position"]
-        return Problem(error["type"], context["detail"], pointer=at or None, position=position)
+        return Refused(error["type"], context["detail"], pointer=at or None, position=position)
     name = path[-1] if isinstance(path[-1], str) else f"item {path[-1]}"
     if error["type"] == "value_error":
         cause = context["error"]
@@ -190,4 +190,4 @@ def _problem(error: ErrorDetails, model: type[Strict]) -> Problem:
         reason = _REASONS.get(kind, f"does not fit: {kind.replace('_', ' ')}")
         # The words of an enumeration come in quotes.
         sentence = f"{name} {reason.format(**context)}".replace("'", "")
-    return Problem(model.codes.get(name, model.code), f"{sentence}.", pointer=pointer)
+    return Refused(model.codes.get(name, model.code), f"{sentence}.", pointer=pointer)

@@ -8,7 +8,7 @@ import msgspec
 from starlette.types import ASGIApp, Message, Scope
 
 from tidegate.app.http.connection import CERTIFICATE_FIELD, ClientCertificate, connection_of
-from tidegate.app.http.problems import problem_of
+from tidegate.app.http.problems import body_of, headers_of, refusal_of
 
 MARK = "tidegate.inner"
 """Marks the scope of an internal call: it is answered here, whichever gateway owns its session."""
@@ -90,9 +90,9 @@ async def perform(app: ASGIApp, call: Call) -> Reply:
     except Exception as error:
         # The caller is another gateway, not a server: nobody else would turn the exception into an
         # answer.
-        problem = problem_of(error)
-        headers = {"content-type": "application/problem+json", **problem.headers}
-        return Reply(problem.status, _encoded(headers), problem.body())
+        problem = refusal_of(error)
+        headers = {"content-type": "application/problem+json", **headers_of(problem)}
+        return Reply(problem.status, _encoded(headers), body_of(problem))
     return answer.reply()
 
 

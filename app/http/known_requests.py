@@ -219,7 +219,7 @@ class KnownRoutes:
         """Let the route answer, or the application.
 
         Raises:
-            Problem, EngineError, KeysError: as the route.
+            Refusal: as the route.
         """
         known = self.known.find(scope) if scope["type"] == "http" else None
         if known is None:

@@ -17,7 +17,13 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tidegate.app.http.problems import STREAMS, TRANSPORT_EXTENSION, Problem, problem_of
+from tidegate.app.http.problems import (
+    STREAMS,
+    TRANSPORT_EXTENSION,
+    HttpRefused,
+    refusal_of,
+    response_of,
+)
 from tidegate.app.http.requests import TOPICS_PATH, raw_path, topic_name, topic_or_pattern
 from tidegate.app.http.telemetry import AccessLog
 from tidegate.app.http.transport.proxies import FORWARDED, Forwarded
@@ -28,9 +34,9 @@ from tidegate.app.http.wire import (
     event,
     jittered_retry_ms,
 )
+from tidegate.app.refusals import Refused
 from tidegate.app.settings.settings import Settings
-from tidegate.conflation.errors import EngineError
-from tidegate.keys.errors import KeysError
+from tidegate.keys.errors import Refusal
 from tidegate.keys.text.duration import Duration
 
 logger = logging.getLogger("tidegate.problems")
@@ -170,7 +176,7 @@ class Cors(CORSMiddleware):
         if answer.status_code == http.HTTPStatus.OK:
             return answer
         detail = "A page of this origin may not send such a request."
-        return Problem("origin-not-allowed", detail, headers={"Vary": "Origin"}).response()
+        return response_of(HttpRefused("origin-not-allowed", detail, headers={"Vary": "Origin"}))
 
 
 class ProblemMiddleware:
@@ -212,7 +218,7 @@ class ProblemMiddleware:
 
 def _answer_to(error: Exception, scope: Scope, *, has_started: bool) -> Response:
     """Return the answer to an exception, and log one that nobody expected."""
-    problem = problem_of(error)
+    problem = refusal_of(error)
     if problem.code == "internal" or has_started:
         route = getattr(scope.get("route"), "path", "no route")
         logger.error("unexpected error in %s %s", scope["method"], route, exc_info=error)
@@ -227,26 +233,27 @@ def _abort(scope: Scope) -> None:
 
 def install_problems(app: FastAPI) -> None:
     """Answer every refusal and every error of `app` as a problem."""
-    for refusal in (Problem, EngineError, KeysError, HTTPException, RequestValidationError):
+    for refusal in (Refusal, HTTPException, RequestValidationError):
         app.add_exception_handler(refusal, _answer)
     app.add_middleware(ProblemMiddleware)
 
 
 async def _answer(request: Request, error: Exception) -> Response:
-    problem = problem_of(error)
-    if problem.status == http.HTTPStatus.METHOD_NOT_ALLOWED:
-        problem.headers = {**problem.headers, "Allow": allowed_methods(request)}
+    problem = refusal_of(error)
+    if problem.code == "method-not-allowed":
+        headers = {"Allow": allowed_methods(request)}
+        problem = HttpRefused(problem.code, problem.detail, headers=headers)
     return _response(problem, request.scope)
 
 
-def _response(problem: Problem, scope: Scope) -> Response:
+def _response(problem: Refused, scope: Scope) -> Response:
     """Return a problem; one that passes is an event to whoever wants a stream of events.
 
     EventSource never comes back after another status than 200, and knows no `Retry-After`.
     """
     is_stream = scope["method"] == "GET" and scope["path"].endswith(SUBSCRIBER_STREAMS)
-    if not is_stream or "Retry-After" not in problem.headers:
-        return problem.response()
+    if not is_stream or problem.retry_after_s is None:
+        return response_of(problem)
     body = event("refused", problem.document(), retry_ms=jittered_retry_ms())
     return Response(body, media_type=EVENT_STREAM)
 
@@ -283,7 +290,7 @@ class RequestChecks:
         """Run the app for a request that may be routed.
 
         Raises:
-            Problem: host-not-allowed, origin-not-allowed, topic-invalid or not-found.
+            Refused: host-not-allowed, origin-not-allowed, topic-invalid or not-found.
         """
         if scope["type"] == "http":
             self._check_host(scope)
@@ -294,20 +301,20 @@ class RequestChecks:
     def _check_host(self, scope: Scope) -> None:
         named = _values(scope, b"host")
         if len(named) != 1:
-            raise Problem("host-not-allowed", "A request has one Host header.", status=400)
+            raise HttpRefused("host-not-allowed", "A request has one Host header.", status=400)
         # Both of a proxy's: a page may have written X-Forwarded-Host itself, past a proxy that
         # leaves it alone.
         said: Forwarded | None = scope.get(FORWARDED)
         named += [] if said is None or said.host is None else [said.host]
         if not all(map(self.is_host_allowed, named)):
-            raise Problem("host-not-allowed", "The gateway does not answer to this host name.")
+            raise Refused("host-not-allowed", "The gateway does not answer to this host name.")
 
 
 def check_path(scope: Scope) -> None:
     """Refuse what decoding would send to another route than the one that was written.
 
     Raises:
-        Problem: topic-invalid for a name that is none, not-found for other encoded paths.
+        Refused: topic-invalid for a name that is none, not-found for other encoded paths.
     """
     path = raw_path(scope)
     is_tricky = b"%" in path
@@ -320,7 +327,7 @@ def check_path(scope: Scope) -> None:
         # Only a record's key is text of any kind.
         is_tricky = b"%" in b"/".join(rest) and rest[0] != b"sow"
     if is_tricky:
-        raise Problem("not-found", "There is nothing under this path.")
+        raise Refused("not-found", "There is nothing under this path.")
 
 
 def host_rule(allowed: tuple[str, ...]) -> Callable[[str], bool]:
@@ -346,7 +353,7 @@ def check_origin(scope: Scope, allowed: frozenset[str]) -> None:
         allowed: origins beside the one that Host names, such as `https://desk.example`.
 
     Raises:
-        Problem: origin-not-allowed.
+        Refused: origin-not-allowed.
     """
     is_stream = scope["path"].endswith(STREAMS) and scope["method"] != "OPTIONS"
     if scope["method"] in SAFE_METHODS and not is_stream:
@@ -356,9 +363,9 @@ def check_origin(scope: Scope, allowed: frozenset[str]) -> None:
     if ANY_ORIGIN not in allowed and any(
         origin not in allowed and not _is_own(scope, origin) for origin in origins
     ):
-        raise Problem("origin-not-allowed", "A page of another origin may do nothing here.")
+        raise Refused("origin-not-allowed", "A page of another origin may do nothing here.")
     if not origins and not OTHER_SITES.isdisjoint(_values(scope, b"sec-fetch-site")):
-        raise Problem("origin-not-allowed", "A page of another site may do nothing here.")
+        raise Refused("origin-not-allowed", "A page of another site may do nothing here.")
 
 
 def _is_own(scope: Scope, origin: str) -> bool:

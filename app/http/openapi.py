@@ -17,8 +17,9 @@ from pydantic import Field, TypeAdapter
 from pydantic.json_schema import JsonSchemaMode
 from typing_extensions import TypedDict
 
-from tidegate.app.http.problems import MEDIA_TYPE, PROBLEMS
+from tidegate.app.http.problems import MEDIA_TYPE
 from tidegate.app.http.requests import JSON, NDJSON
+from tidegate.app.refusals import CODES
 
 Responses = dict[int | str, dict[str, Any]]
 Content = dict[str, Any]
@@ -37,7 +38,7 @@ class Problem(TypedDict):
     title: Annotated[str, Field(description="What the code means")]
     status: Annotated[int, Field(description="The HTTP status")]
     detail: Annotated[str, Field(description="One sentence for a person")]
-    code: Annotated[str, Field(description="Stable", json_schema_extra={"enum": [*PROBLEMS]})]
+    code: Annotated[str, Field(description="Stable", json_schema_extra={"enum": [*CODES]})]
     position: NotRequired[
         Annotated[int, Field(ge=0, description="0-based character in the text at fault")]
     ]
@@ -123,7 +124,7 @@ def problems(*codes: str) -> Responses:
     # OpenAPI has one answer a status, and several codes share one.
     by_status: dict[int, list[str]] = {}
     for code in dict.fromkeys((*codes, *EVERYWHERE)):
-        by_status.setdefault(PROBLEMS[code][0], []).append(code)
+        by_status.setdefault(CODES[code][0], []).append(code)
     found: Responses = {
         status: {
             "description": f"{http.HTTPStatus(status).phrase}: {', '.join(each)}",

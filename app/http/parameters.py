@@ -20,7 +20,6 @@ from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaH
 from pydantic_core import CoreSchema, core_schema
 from starlette.types import Scope
 
-from tidegate.app.http.problems import Problem, unknown_field
 from tidegate.app.http.requests import (
     OWN_PREFIX,
     SESSION_ID,
@@ -39,6 +38,7 @@ from tidegate.app.http.requests import (
     query_values,
     raw_path,
 )
+from tidegate.app.refusals import Refused, unknown_field
 from tidegate.keys.errors import JsonInvalid
 from tidegate.keys.jsontext import check_json, decoded
 
@@ -62,7 +62,7 @@ class Read:
         self, source: object, inner: GetCoreSchemaHandler
     ) -> CoreSchema:
         """Let the reader alone decide."""
-        # Pydantic wraps a ValueError only: a `Problem` reaches the client as it was raised.
+        # Pydantic wraps a ValueError only: a `Refused` reaches the client as it was raised.
         return core_schema.no_info_plain_validator_function(self.reader)
 
     def __get_pydantic_json_schema__(
@@ -95,7 +95,7 @@ class Parameters(BaseModel):
         """Read the query of a request whose route FastAPI does not read parameters for.
 
         Raises:
-            Problem: an unknown, repeated or malformed parameter.
+            Refused: an unknown, repeated or malformed parameter.
         """
         return cls.model_validate(query_values(scope, cls.codes))
 
@@ -104,7 +104,7 @@ class Parameters(BaseModel):
         """Read the parameters from a request's body, a strict JSON object of texts.
 
         Raises:
-            Problem: options-invalid, a parameter's own code with a pointer to it, or what stands
+            Refused: options-invalid, a parameter's own code with a pointer to it, or what stands
                 against reading the body at all.
         """
         # Texts as in a query, so that one reader serves GET and POST.
@@ -112,7 +112,7 @@ class Parameters(BaseModel):
         # Checked here: pydantic's own error has no code and no pointer.
         for name, field in cls.model_fields.items():
             if field.is_required() and name not in texts:
-                raise Problem(cls.codes[name], f"{name} is missing.", pointer=f"/{name}")
+                raise Refused(cls.codes[name], f"{name} is missing.", pointer=f"/{name}")
         return cls.model_validate(texts)
 
     def given(self) -> dict[str, Any]:
@@ -128,20 +128,20 @@ def texts_of(body: bytes, parameters: Mapping[str, str]) -> dict[str, str]:
         parameters: name of each field -> code of the problem when it is no text.
 
     Raises:
-        Problem: options-invalid, or a field's own code with a pointer to it.
+        Refused: options-invalid, or a field's own code with a pointer to it.
     """
     try:
         check_json(body)
         document = decoded(body)
     except JsonInvalid as error:
-        raise Problem("options-invalid", f"{error.detail}.", position=error.position) from None
+        raise Refused("options-invalid", f"{error.detail}.", position=error.position) from None
     if not isinstance(document, dict):
-        raise Problem("options-invalid", "The request is a JSON object.")
+        raise Refused("options-invalid", "The request is a JSON object.")
     for name, value in document.items():
         if name not in parameters:
             raise unknown_field("options-invalid", document, parameters)
         if not isinstance(value, str):
-            raise Problem(parameters[name], f"{name} is a text.", pointer=f"/{name}")
+            raise Refused(parameters[name], f"{name} is a text.", pointer=f"/{name}")
     return document
 
 
@@ -159,7 +159,7 @@ class Headers(Parameters):
         """Read the headers of a request whose route FastAPI does not read parameters for.
 
         Raises:
-            Problem: a repeated or malformed header.
+            Refused: a repeated or malformed header.
         """
         return cls.model_validate(cls.texts(scope))
 
@@ -168,7 +168,7 @@ class Headers(Parameters):
         """Return the headers that there are, each once and of printable ASCII.
 
         Raises:
-            Problem: one is not.
+            Refused: one is not.
         """
         found = {
             name: header_value(scope, name.lower(), each.code, expected=each.expected)
@@ -244,7 +244,7 @@ _EVENT_ID_SCHEMA: dict[str, Any] = {"type": "string", "pattern": f"^{_EVENT_ID.p
 
 def _checked_event_id(value: str) -> str:
     if not _EVENT_ID.fullmatch(value):
-        raise Problem("bookmark-invalid", "An event id is at most 128 of A-Z a-z 0-9 . _ ~ -.")
+        raise Refused("bookmark-invalid", "An event id is at most 128 of A-Z a-z 0-9 . _ ~ -.")
     return value
 
 
@@ -259,7 +259,7 @@ async def record_key_in_path(
     """Return the key in the path of a record, from the path as the client sent it.
 
     Raises:
-        Problem: key-invalid.
+        Refused: key-invalid.
     """
     return record_key_text(request.scope)
 
@@ -268,21 +268,21 @@ def record_key_text(scope: Scope) -> str:
     """Return what follows `/v1/topics/{topic}/sow/`, decoded once and strictly.
 
     Raises:
-        Problem: key-invalid when it is no UTF-8.
+        Refused: key-invalid when it is no UTF-8.
     """
     # From the raw path: the server's decoding turns %2F of a key into a separator.
     encoded = raw_path(scope).removeprefix(TOPICS_PATH).split(b"/", 2)[2:]
     try:
         return unquote_to_bytes(encoded[0]).decode("utf-8") if encoded else ""
     except UnicodeDecodeError:
-        raise Problem("key-invalid", "The key in the path is not valid UTF-8.") from None
+        raise Refused("key-invalid", "The key in the path is not valid UTF-8.") from None
 
 
 async def strict_request(request: Request) -> None:
     """Refuse parameters that the route does not declare, that come twice or are no UTF-8.
 
     Raises:
-        Problem: options-invalid, or the code of the parameter.
+        Refused: options-invalid, or the code of the parameter.
     """
     # FastAPI hands over the last of two equal parameters, and nothing of an unknown one.
     query, headers = _known(request.scope["route"])

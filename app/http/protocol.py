@@ -24,18 +24,19 @@ from tidegate.app.http.connection import (
     without_chunks,
 )
 from tidegate.app.http.known_requests import Key, KnownRequests, may_wait
-from tidegate.app.http.problems import STREAMS, TRANSPORT_EXTENSION, Problem
+from tidegate.app.http.problems import STREAMS, TRANSPORT_EXTENSION
 from tidegate.app.http.telemetry import ConnectionFigures
 from tidegate.app.http.transport.proxies import TrustedProxies
 from tidegate.app.http.transport.uvicorn_pin import new_parser, require_known_uvicorn
 from tidegate.app.http.wire import (
-    Refused,
     RequestBounds,
     Stage,
+    Stopped,
     head_problem,
     problem_bytes,
     without_upgrade,
 )
+from tidegate.app.refusals import Refused
 from tidegate.app.settings.settings import Settings
 
 PROTOCOL_EXTENSION: Final = "tidegate.protocol"
@@ -47,7 +48,7 @@ require_known_uvicorn()
 LINGER_S: Final = 1.0
 LINGER_BYTES_MAX: Final = 1 << 20
 
-NOT_VALID: Final = Problem("message-invalid", "Not a valid HTTP request.")
+NOT_VALID: Final = Refused("message-invalid", "Not a valid HTTP request.")
 
 
 class GatewayProtocol(HttpToolsProtocol):
@@ -142,7 +143,7 @@ class GatewayProtocol(HttpToolsProtocol):
             if self._stage is Stage.HEAD or self._stage is Stage.BODY:
                 self._stop_for(self._bounds.silence_problem())
                 self._watch_stage()
-        except (httptools.HttpParserError, Refused):
+        except (httptools.HttpParserError, Stopped):
             self._refuse(self._refusal or problem_bytes(NOT_VALID))
         finally:
             self._is_feeding = False
@@ -244,7 +245,7 @@ class GatewayProtocol(HttpToolsProtocol):
             allowed = self.settings.allowed_origins
             self._refusal = self._limits.refusal(self.connection, self.url, self.headers, allowed)
             if self._refusal:
-                raise Refused
+                raise Stopped
         self.scope["extensions"] = {
             TRANSPORT_EXTENSION: self.connection,  # type: ignore[dict-item]  # ASGI allows any value, uvicorn's type a dict
             FIGURES_EXTENSION: self._figures,  # type: ignore[dict-item]  # uvicorn's type wants a dict
@@ -281,11 +282,11 @@ class GatewayProtocol(HttpToolsProtocol):
 
     # Limits and deadlines
 
-    def _stop_for(self, problem: Problem | None) -> None:
+    def _stop_for(self, problem: Refused | None) -> None:
         """Stop the parser if there is a problem."""
         if problem is not None:
             self._refusal = problem_bytes(problem)
-            raise Refused
+            raise Stopped
 
     def _enter(self, stage: Stage) -> None:
         if self._stage is not Stage.IDLE:  # the deadline of a first header began at accept
@@ -305,7 +306,7 @@ class GatewayProtocol(HttpToolsProtocol):
         elif self.flow.read_paused:  # we are the slow side
             self._watch_stage()
         else:
-            late = Problem("request-timeout", f"The {self._stage.value} took too long.")
+            late = Refused("request-timeout", f"The {self._stage.value} took too long.")
             self._refuse(problem_bytes(late))
 
     # Refusals

@@ -14,7 +14,7 @@ from urllib.parse import unquote_to_bytes
 from fastapi import Request
 from starlette.types import Scope
 
-from tidegate.app.http.problems import Problem
+from tidegate.app.refusals import Refused
 
 NDJSON = "application/x-ndjson"
 JSON = "application/json"
@@ -49,10 +49,10 @@ def checked_topic_name(name: str) -> str:
     """Return a name that is a topic's.
 
     Raises:
-        Problem: topic-invalid.
+        Refused: topic-invalid.
     """
     if not TOPIC_NAME.fullmatch(name):
-        raise Problem(
+        raise Refused(
             "topic-invalid",
             "A topic's name is 1 to 255 of A-Z a-z 0-9 . _ - and starts with a letter or digit.",
         )
@@ -63,7 +63,7 @@ def topic_name(scope: Scope) -> str:
     """Return the topic in the path `/v1/topics/{topic}/…`, read before percent-decoding.
 
     Raises:
-        Problem: topic-invalid.
+        Refused: topic-invalid.
     """
     # A name needs no percent sign, so one is a trick: %2f would be a slash to another server.
     tail = raw_path(scope).removeprefix(TOPICS_PATH)
@@ -85,14 +85,14 @@ class TopicPattern:
         """Parse a pattern.
 
         Raises:
-            Problem: topic-invalid.
+            Refused: topic-invalid.
         """
         *leading, last = text.split(".")
         parts = [_part(part) for part in leading]
         # `.+` and not `.*`: `px.>` is everything below px, and not px itself.
         parts.append(".+" if last == ">" else _part(last))
         if len(text) > PATTERN_LENGTH_MAX:
-            raise Problem(
+            raise Refused(
                 "topic-invalid", f"A pattern has at most {PATTERN_LENGTH_MAX} characters."
             )
         return cls(text, re.compile(r"\.".join(parts), re.ASCII))
@@ -115,7 +115,7 @@ def topic_or_pattern(scope: Scope) -> str | TopicPattern:
     """Parse the topic of the path `/v1/topics/{topic}/…`; `*` and `>` may be percent-encoded.
 
     Raises:
-        Problem: topic-invalid.
+        Refused: topic-invalid.
     """
     part = raw_path(scope).removeprefix(TOPICS_PATH).split(b"/", 1)[0]
     text = _ENCODED.sub(lambda code: b"*" if code[1].lower() == b"2a" else b">", part)
@@ -129,7 +129,7 @@ def _part(part: str) -> str:
     if part == "*":
         return r"[^.]+"
     if not _LITERAL.fullmatch(part):
-        raise Problem(
+        raise Refused(
             "topic-invalid", "In a pattern * is one whole part between dots, > the last one."
         )
     return re.escape(part)
@@ -139,7 +139,7 @@ def writable_topic_name(scope: Scope) -> str:
     """Return the topic in the path of a request that changes something.
 
     Raises:
-        Problem: topic-invalid, or topic-read-only for the gateway's own topics.
+        Refused: topic-invalid, or topic-read-only for the gateway's own topics.
     """
     return checked_writable_name(topic_name(scope))
 
@@ -148,10 +148,10 @@ def checked_writable_name(name: str) -> str:
     """Return a name that is that of a topic which clients may change.
 
     Raises:
-        Problem: topic-invalid or topic-read-only.
+        Refused: topic-invalid or topic-read-only.
     """
     if checked_topic_name(name).startswith(OWN_PREFIX):
-        raise Problem("topic-read-only", "Topics whose name starts with tidegate. are read-only.")
+        raise Refused("topic-read-only", "Topics whose name starts with tidegate. are read-only.")
     return name
 
 
@@ -159,7 +159,7 @@ def session_id(scope: Scope) -> str:
     """Return the session in the path `/v1/sessions/{session}/…`.
 
     Raises:
-        Problem: session-unknown, as no session has such an id.
+        Refused: session-unknown, as no session has such an id.
     """
     name = raw_path(scope).removeprefix(SESSIONS_PATH).split(b"/", 1)[0].decode("latin-1")
     return checked_session_id(name, "session-unknown", "There is no such session.")
@@ -169,17 +169,17 @@ def checked_subscription_name(name: str) -> str:
     """Return a name that a subscription may have.
 
     Raises:
-        Problem: subscription-unknown.
+        Refused: subscription-unknown.
     """
     if not _SUBSCRIPTION_NAME.fullmatch(name):
-        raise Problem("subscription-unknown", "The session has no such subscription.")
+        raise Refused("subscription-unknown", "The session has no such subscription.")
     return name
 
 
 def checked_session_id(text: str, code: str, detail: str) -> str:
     """Return a text that may be the id of a session; raise a problem with `code` for another."""
     if not _SESSION_ID.fullmatch(text):
-        raise Problem(code, detail)
+        raise Refused(code, detail)
     return text
 
 
@@ -198,7 +198,7 @@ def query_values(scope: Scope, allowed: Mapping[str, str]) -> dict[str, str]:
         allowed: name of each parameter -> code of the problem when its value cannot be read.
 
     Raises:
-        Problem: options-invalid for an unknown parameter; the parameter's own code when it
+        Refused: options-invalid for an unknown parameter; the parameter's own code when it
             comes twice or is no UTF-8.
     """
     values: dict[str, str] = {}
@@ -208,9 +208,9 @@ def query_values(scope: Scope, allowed: Mapping[str, str]) -> dict[str, str]:
         raw_name, _, raw_value = pair.partition(b"=")
         name = _decoded(raw_name, "options-invalid", "A query parameter's name")
         if name not in allowed:
-            raise Problem("options-invalid", f"Unknown query parameter; known: {_list(allowed)}.")
+            raise Refused("options-invalid", f"Unknown query parameter; known: {_list(allowed)}.")
         if name in values:
-            raise Problem(allowed[name], f"The query parameter {name} may be given once.")
+            raise Refused(allowed[name], f"The query parameter {name} may be given once.")
         values[name] = _decoded(raw_value, allowed[name], f"The query parameter {name}")
     return values
 
@@ -228,17 +228,17 @@ def header_value(
         expected: the sentence of the refusal, where less than any printable ASCII is right.
 
     Raises:
-        Problem: with `code`.
+        Refused: with `code`.
     """
     found = [value for key, value in scope["headers"] if key == name.encode("ascii")]
     if not found:
         return None
     value: bytes = found[0].strip(b" \t")  # space around it is none of it (RFC 9110, 5.5)
     if len(found) > 1:
-        raise Problem(code, f"The header {name} may be given once.")
+        raise Refused(code, f"The header {name} may be given once.")
     if len(value) > characters_max or not all(0x20 <= byte < 0x7F for byte in value):
         detail = f"The header {name} takes at most {characters_max} of printable ASCII."
-        raise Problem(code, expected or detail)
+        raise Refused(code, expected or detail)
     return value.decode("ascii")
 
 
@@ -246,7 +246,7 @@ def checked_characters(text: str, characters_max: int, code: str, what: str) -> 
     """Return a text of at most `characters_max`; raise a problem with `code` for a longer one."""
     if len(text) > characters_max:
         detail = f"{what} has at most {characters_max} characters."
-        raise Problem(code, detail, position=characters_max)
+        raise Refused(code, detail, position=characters_max)
     return text
 
 
@@ -254,21 +254,21 @@ def integer(text: str, *, least: int, most: int, code: str, what: str) -> int:
     """Return a whole number within bounds; raise a problem with `code` for anything else."""
     # int() would take `1_000`, ` 5` and digits of other scripts.
     if not _INTEGER.fullmatch(text) or not least <= int(text) <= most:
-        raise Problem(code, f"{what} is a whole number from {least} to {most}.")
+        raise Refused(code, f"{what} is a whole number from {least} to {most}.")
     return int(text)
 
 
 def boolean(text: str, *, code: str, what: str) -> bool:
     """Return the value of `true` or `false`; raise a problem with `code` for anything else."""
     if text not in {"true", "false"}:
-        raise Problem(code, f"{what} is true or false.")
+        raise Refused(code, f"{what} is true or false.")
     return text == "true"
 
 
 def one_of(text: str, choices: tuple[str, ...], *, code: str, what: str) -> str:
     """Return a text that is one of `choices`; raise a problem with `code` for another."""
     if text not in choices:
-        raise Problem(code, f"{what} is one of {_list(choices)}.")
+        raise Refused(code, f"{what} is one of {_list(choices)}.")
     return text
 
 
@@ -276,11 +276,11 @@ def require_accept(scope: Scope, *media_types: str) -> None:
     """Check that the client takes one of the media types; no Accept header takes everything.
 
     Raises:
-        Problem: not-acceptable.
+        Refused: not-acceptable.
     """
     if not any(accepts(scope, media_type) for media_type in media_types):
         names = " or ".join(media_types)
-        raise Problem("not-acceptable", f"The answer is {names}, which Accept leaves out.")
+        raise Refused("not-acceptable", f"The answer is {names}, which Accept leaves out.")
 
 
 def accepts(scope: Scope, media_type: str) -> bool:
@@ -316,14 +316,14 @@ def content_type(scope: Scope, taken: tuple[str, ...]) -> str:
     """Return the request's media type, which is one of `taken`, in UTF-8 and not encoded.
 
     Raises:
-        Problem: unsupported-media-type or unsupported-encoding.
+        Refused: unsupported-media-type or unsupported-encoding.
     """
     found = [value for key, value in scope["headers"] if key == b"content-type"]
     name, *parameters = (p.strip().lower() for p in b",".join(found).decode("latin-1").split(";"))
     charsets = [p for p in parameters if p.startswith("charset")]
     is_utf8 = all(p in {"charset=utf-8", 'charset="utf-8"'} for p in charsets)
     if name not in taken or not is_utf8:
-        raise Problem("unsupported-media-type", f"Content-Type is {_list(taken)}, in UTF-8.")
+        raise Refused("unsupported-media-type", f"Content-Type is {_list(taken)}, in UTF-8.")
     require_no_encoding(scope)
     return name
 
@@ -332,12 +332,12 @@ def require_no_encoding(scope: Scope) -> None:
     """Refuse a compressed body.
 
     Raises:
-        Problem: unsupported-encoding.
+        Refused: unsupported-encoding.
     """
     # A body that is never inflated can never be a decompression bomb.
     for key, value in scope["headers"]:
         if key == b"content-encoding" and value.strip().lower() != b"identity":
-            raise Problem("unsupported-encoding", "A request's body comes without encoding.")
+            raise Refused("unsupported-encoding", "A request's body comes without encoding.")
 
 
 async def read_body(
@@ -346,7 +346,7 @@ async def read_body(
     """Return the whole body; refuse it once it is larger than `bytes_max`, or `check` does.
 
     Raises:
-        Problem: message-too-large; and what `check` raises.
+        Refused: message-too-large; and what `check` raises.
     """
     # A body may come in chunks, with no length declared, so what arrives is counted as well.
     lengths = (value for name, value in request.scope["headers"] if name == b"content-length")
@@ -365,15 +365,15 @@ async def read_body(
     return b"".join(chunks)
 
 
-def _too_large(bytes_max: int) -> Problem:
-    return Problem("message-too-large", f"The body has at most {bytes_max} bytes.")
+def _too_large(bytes_max: int) -> Refused:
+    return Refused("message-too-large", f"The body has at most {bytes_max} bytes.")
 
 
 def _decoded(raw: bytes, code: str, what: str) -> str:
     try:
         return unquote_to_bytes(raw.replace(b"+", b" ")).decode("utf-8")
     except UnicodeDecodeError:
-        raise Problem(code, f"{what} is not valid UTF-8.") from None
+        raise Refused(code, f"{what} is not valid UTF-8.") from None
 
 
 def _list(names: Mapping[str, str] | tuple[str, ...]) -> str:
@@ -386,7 +386,7 @@ async def posted_body(
     """Return a request's JSON body, not yet parsed.
 
     Raises:
-        Problem: it cannot be read, its type is another one, or the query has parameters.
+        Refused: it cannot be read, its type is another one, or the query has parameters.
     """
     query_values(request.scope, {})
     if not may_be_empty:

@@ -13,7 +13,8 @@ from typing import Final
 
 import msgspec
 
-from tidegate.app.http.problems import MEDIA_TYPE, STREAMS, Problem
+from tidegate.app.http.problems import MEDIA_TYPE, STREAMS, HttpRefused, body_of, headers_of
+from tidegate.app.refusals import Refused
 from tidegate.app.settings.settings import Settings
 
 Fields = Sequence[tuple[bytes, bytes]]
@@ -70,7 +71,7 @@ def too_many_connections(
     detail = f"There are as many connections as may be ({setting})."
     # Whole seconds, rounded up: a client that comes early would be refused again.
     headers = {"Retry-After": str(-(-retry_ms // 1_000)), **(cors or {})}
-    problem = Problem("limit-reached", detail, headers=headers)
+    problem = HttpRefused("limit-reached", detail, headers=headers)
     wants_stream = any(EVENT_STREAM.encode() in value.lower() for value in accepts)
     if not wants_stream and not path.endswith(STREAM_ENDINGS):
         return problem_bytes(problem)
@@ -95,10 +96,10 @@ def cors_fields(allowed: Sequence[str], request: Fields) -> dict[str, str]:
     return fields
 
 
-def problem_bytes(problem: Problem) -> bytes:
+def problem_bytes(problem: Refused) -> bytes:
     """Return a whole HTTP/1.1 answer that closes the connection, for use below ASGI."""
-    body = problem.body()
-    headers = {"content-length": str(len(body)), **problem.headers}
+    body = body_of(problem)
+    headers = {"content-length": str(len(body)), **headers_of(problem)}
     return answer_bytes(problem.status, MEDIA_TYPE, body, headers)
 
 
@@ -125,7 +126,7 @@ class Stage(Enum):
     REFUSED = "nothing that we read"
 
 
-class Refused(Exception):
+class Stopped(Exception):
     """Stops the parser from inside one of its callbacks; the problem waits in the protocol."""
 
 
@@ -158,14 +159,14 @@ class RequestBounds:
         """Count silent bytes from here: a header begins, or a piece of a body came."""
         self._silent_bytes = 0
 
-    def target_problem(self, target: bytes) -> Problem | None:
+    def target_problem(self, target: bytes) -> Refused | None:
         """Return the problem of a target that is too long; checked as its pieces come."""
         if len(target) <= self._settings.uri_bytes_max:
             return None
         detail = f"The target has at most {self._settings.uri_bytes_max} bytes."
-        return Problem("uri-too-long", detail)
+        return Refused("uri-too-long", detail)
 
-    def field_problem(self, name: bytes, value: bytes, fields_before: int) -> Problem | None:
+    def field_problem(self, name: bytes, value: bytes, fields_before: int) -> Refused | None:
         """Count a field; return the problem of a header with too many fields or bytes."""
         self._header_bytes += len(name) + len(value) + len(b": \r\n")
         # Both are bounded: ten thousand empty fields cost more memory than their bytes say.
@@ -176,13 +177,13 @@ class RequestBounds:
             return self._too_large()
         return None
 
-    def pipeline_problem(self, waiting: int) -> Problem | None:
+    def pipeline_problem(self, waiting: int) -> Refused | None:
         """Return the problem of one more request, while so many wait for their turn."""
         if waiting < PIPELINE_MAX:
             return None
-        return Problem("limit-reached", "Too many requests at once on one connection.")
+        return Refused("limit-reached", "Too many requests at once on one connection.")
 
-    def silence_problem(self) -> Problem | None:
+    def silence_problem(self) -> Refused | None:
         """Return the problem of bytes that the parser swallows: endless fields, endless trailers.
 
         httptools calls back for a field once it is whole, so one without an end would grow unseen.
@@ -191,31 +192,31 @@ class RequestBounds:
         is_within = self._silent_bytes <= bytes_max + REQUEST_LINE_REST_BYTES
         return None if is_within else self._too_large()
 
-    def _too_large(self) -> Problem:
-        return Problem(
+    def _too_large(self) -> Refused:
+        return Refused(
             "headers-too-large",
             f"The header has at most {self._settings.header_count_max} fields "
             f"and {self._settings.header_bytes_max} bytes.",
         )
 
 
-def head_problem(version: str, target: bytes, fields: Fields) -> Problem | None:
+def head_problem(version: str, target: bytes, fields: Fields) -> Refused | None:
     """Return the problem of a request's header, if any; names of `fields` are lower-case."""
     names = [name for name, _ in fields]
     codings = [value.lower() for name, value in fields if name == b"transfer-encoding"]
     if version not in {"1.0", "1.1"}:
-        return Problem("message-invalid", "The gateway speaks HTTP/1.1.")
+        return Refused("message-invalid", "The gateway speaks HTTP/1.1.")
     if names.count(b"host") != 1:
-        return Problem("host-not-allowed", "A request has one Host header.", status=400)
+        return HttpRefused("host-not-allowed", "A request has one Host header.", status=400)
     # A length and a coding at once may be read in two ways (RFC 9112, 6.1): request smuggling.
     if codings not in ([], [b"chunked"]) or (codings and b"content-length" in names):
-        return Problem("message-invalid", "A body has a length or is chunked, nothing else.")
+        return Refused("message-invalid", "A body has a length or is chunked, nothing else.")
     # A proxy of HTTP/1.0 knows no codings, and would take the chunks for the next request.
     if codings and version == "1.0":
-        return Problem("message-invalid", "A body of HTTP/1.0 has a length.")
+        return Refused("message-invalid", "A body of HTTP/1.0 has a length.")
     # A browser keeps it to itself. A proxy may read a path with one otherwise than we do.
     if b"#" in target:
-        return Problem("message-invalid", "The request's target has no fragment.")
+        return Refused("message-invalid", "The request's target has no fragment.")
     if not target.startswith(b"/"):
         return _absolute_target_problem(target, fields)
     return None
@@ -231,12 +232,12 @@ def without_upgrade(method: bytes, target: bytes, version: str, fields: Fields) 
     return b"\r\n".join([*lines, b"", b""])
 
 
-def _absolute_target_problem(target: bytes, fields: Fields) -> Problem | None:
+def _absolute_target_problem(target: bytes, fields: Fields) -> Refused | None:
     """Refuse a whole URL (proxies send one) that names another host than the Host header."""
     scheme, _, rest = target.partition(b"://")
     host = next(value for name, value in fields if name == b"host")
     if scheme.lower() not in {b"http", b"https"}:
-        return Problem("message-invalid", "The request's target is no path.")
+        return Refused("message-invalid", "The request's target is no path.")
     if rest.partition(b"/")[0].lower() != host.lower():
-        return Problem("host-not-allowed", "The target names another host.", status=400)
+        return HttpRefused("host-not-allowed", "The target names another host.", status=400)
     return None

@@ -22,7 +22,7 @@ from prometheus_client.registry import Collector
 
 from tidegate.app.cluster.workers import WorkerGroup
 from tidegate.app.http.internal_call import Call, Reply
-from tidegate.app.http.problems import Problem
+from tidegate.app.refusals import Refused
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 NUMBER = "tidegate-worker"
@@ -68,11 +68,11 @@ def check_worker_group(group: WorkerGroup | None, query: bytes) -> dict[str, str
     """Return the headers that identify a worker to another worker of its group.
 
     Raises:
-        Problem: not-found for any other caller.
+        Refused: not-found for any other caller.
     """
     # All gateways of a bus get the question, also those at another address.
     if group is None or parse_qs(query).get(b"crew") != [group.id.encode()]:
-        raise Problem("not-found", "This worker belongs to another group.")
+        raise Refused("not-found", "This worker belongs to another group.")
     return {NUMBER: str(group.number)}
 
 

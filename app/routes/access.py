@@ -13,8 +13,8 @@ from tidegate.app.access.login.cookies import SESSION, check_size, cookies, set_
 from tidegate.app.http.bodies import json_answer, read
 from tidegate.app.http.openapi import answer, json_body, name_of, problems, ref
 from tidegate.app.http.parameters import STRICT
-from tidegate.app.http.problems import Problem
 from tidegate.app.http.requests import posted_body
+from tidegate.app.refusals import Refused
 from tidegate.app.routes.models.access import IssuedTicket, Login, LoginAnswer
 from tidegate.app.settings.checks import is_loopback
 
@@ -29,11 +29,11 @@ def access_of(request: Request) -> Access:
     """Return the access of this gateway.
 
     Raises:
-        Problem: not-found; nobody logs in where nobody has to.
+        Refused: not-found; nobody logs in where nobody has to.
     """
     found = request.app.state.access
     if found is None:
-        raise Problem("not-found", "The gateway asks for no tokens.")
+        raise Refused("not-found", "The gateway asks for no tokens.")
     return cast("Access", found)
 
 
@@ -119,7 +119,7 @@ async def end_login(request: Request, but: str = "") -> Subject | None:
     """Void the tokens in the cookie of a request, but one, and return whose they were.
 
     Raises:
-        Problem: not-found; not-ready or bus-unavailable, where one may still hold.
+        Refused: not-found; not-ready or bus-unavailable, where one may still hold.
     """
     access, found = access_of(request), None
     for token in cookies(request.scope, SESSION):

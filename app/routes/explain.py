@@ -48,7 +48,7 @@ async def explained(
     """Return the answer of `POST /v1/explain`.
 
     Raises:
-        Problem, EngineError, KeysError: what subscribing would raise.
+        Refusal: what subscribing would raise.
     """
     # The same call as in subscribing, so an explanation cannot differ from what a stream gets.
     context = gateway.sessions.context

@@ -11,8 +11,9 @@ from fastapi import APIRouter, Request, Response
 from tidegate.app.access.audit import note_code, note_subject
 from tidegate.app.access.login.cookies import PENDING, SESSION, check_size, cookies, set_cookie
 from tidegate.app.http.openapi import answer, header, name_of, problems
-from tidegate.app.http.problems import Problem
+from tidegate.app.http.problems import headers_of, response_of
 from tidegate.app.http.requests import query_values
+from tidegate.app.refusals import Refused
 from tidegate.app.routes.access import access_of, end_login, public_origin
 
 if TYPE_CHECKING:  # without authentication its libraries are not loaded
@@ -45,11 +46,11 @@ def _login_of(request: Request) -> tuple[Access, Provider]:
     """Return the access of this gateway, and the place to log in.
 
     Raises:
-        Problem: not-found, where there is none.
+        Refused: not-found, where there is none.
     """
     access = access_of(request)
     if access.provider is None:
-        raise Problem("not-found", "The gateway has no identity provider to log in at.")
+        raise Refused("not-found", "The gateway has no identity provider to log in at.")
     return access, access.provider
 
 
@@ -86,7 +87,7 @@ async def start_login(request: Request) -> Response:
         # Here and not when the browser is back: it keeps the Strict cookie to itself then, and the
         # token of the login before would live on.
         await end_login(request)
-    except Problem as problem:
+    except Refused as problem:
         return _refusal(request, problem)
     # Lax: the provider's page leads back here, and Strict cookies do not come along from there.
     cookie = set_cookie(PENDING, login.cookie(), LOGIN_S_MAX, same_site="Lax")
@@ -108,7 +109,7 @@ async def finish_login(request: Request) -> Response:
     over = set_cookie(PENDING, "", 0, same_site="Lax")
     try:
         cookie, path = await _finished(request)
-    except Problem as problem:
+    except Refused as problem:
         found = _refusal(request, problem)
     else:
         found = _going_on(path)
@@ -121,7 +122,7 @@ async def _finished(request: Request) -> tuple[str, str]:
     """Return the cookie of the login, and the path to go on to.
 
     Raises:
-        Problem: whatever refuses the login.
+        Refused: whatever refuses the login.
     """
     access, provider = _login_of(request)
     from tidegate.app.access.login.oidc import PendingLogin
@@ -145,16 +146,16 @@ def _answer_in(request: Request) -> dict[str, str]:
     """Return what the provider had the browser bring.
 
     Raises:
-        Problem: options-invalid.
+        Refused: options-invalid.
     """
     try:
         query = request.scope["query_string"].decode("ascii")
         pairs = parse_qsl(query, keep_blank_values=True, errors="strict", max_num_fields=32)
     except ValueError:
-        raise Problem("options-invalid", "The provider's answer cannot be read.") from None
+        raise Refused("options-invalid", "The provider's answer cannot be read.") from None
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise Problem("options-invalid", "The provider's answer has a parameter twice.")
+        raise Refused("options-invalid", "The provider's answer has a parameter twice.")
     return found
 
 
@@ -177,10 +178,10 @@ def _going_on(path: str) -> Response:
     return Response(page, media_type=HTML)
 
 
-def _refusal(request: Request, problem: Problem) -> Response:
+def _refusal(request: Request, problem: Refused) -> Response:
     """Return a problem; as a page to a browser, which shows it to a person."""
     if HTML not in request.headers.get("accept", ""):
-        return problem.response()
+        return response_of(problem)
     note_code(request.scope, problem.code)
     page = _PAGE.format(
         title=escape(problem.title),
@@ -189,4 +190,4 @@ def _refusal(request: Request, problem: Problem) -> Response:
         link_text="Log in again",
         refresh="",
     )
-    return Response(page, problem.status, problem.headers, HTML)
+    return Response(page, problem.status, headers_of(problem), HTML)

@@ -38,7 +38,6 @@ from tidegate.app.http.parameters import (
     text,
     whole,
 )
-from tidegate.app.http.problems import Problem
 from tidegate.app.http.requests import (
     BYTES,
     JSON,
@@ -49,6 +48,7 @@ from tidegate.app.http.requests import (
     content_type,
     read_body,
 )
+from tidegate.app.refusals import Refused
 from tidegate.app.routes.models.messages import (
     Envelope,
     Message,
@@ -73,11 +73,10 @@ from tidegate.app.topics.publish_request import (
 from tidegate.app.topics.registry import CatalogTopic, check_filler, is_pipeline
 from tidegate.app.topics.system_topics import publishable_topic_name
 from tidegate.conflation.definition import Kind
-from tidegate.conflation.errors import EngineError
 from tidegate.conflation.frame import Frame
 from tidegate.conflation.subscription import Shown
 from tidegate.conflation.topics.topic import Topic
-from tidegate.keys.errors import KeysError
+from tidegate.keys.errors import Refusal
 from tidegate.keys.text.bookmark import START, Bookmark
 
 JOURNAL_LIMIT = 1_000
@@ -138,7 +137,7 @@ async def publish(request: Request) -> Response:
     # A topic that a pipeline fills was declared, or made by it: if it is gone, it stays so.
     may_make = gateway.settings.auto_create_topics and not is_pipeline(asked.producer)
     if entry is None and not may_make:
-        raise Problem("topic-unknown", "There is no topic of this name.")
+        raise Refused("topic-unknown", "There is no topic of this name.")
     if entry is None:  # nothing is made for a request that is refused
         _check_taken(Kind.JSON, asked.media_type)
         await gateway.ingest.check_plain(payload, form)
@@ -199,7 +198,7 @@ def _published_at_once(
     try:
         gateway.quotas.check_publish(subject)
         items = gateway.ingest.check_at_once(entry, payload, form)
-    except (Problem, EngineError, KeysError):
+    except Refusal:
         return None  # the route will say why
     if not items:
         return None
@@ -216,7 +215,7 @@ def _granted_form(form: Form, scope: Scope, topic: str) -> Form:
     """Return the form without removals if the subject may not remove records of the topic.
 
     Raises:
-        Problem: forbidden, for deltas of a subject that may not read all of the topic.
+        Refused: forbidden, for deltas of a subject that may not read all of the topic.
     """
     grants = grants_in(scope)
     if grants is None:
@@ -371,11 +370,11 @@ def _check_taken(kind: Kind, media_type: str) -> None:
     """Refuse a media type that topics of this type do not take.
 
     Raises:
-        Problem: unsupported-media-type.
+        Refused: unsupported-media-type.
     """
     if media_type not in _TAKEN[kind]:
         taken = ", ".join(_TAKEN[kind])
-        raise Problem("unsupported-media-type", f"A topic of type {kind} takes {taken}.")
+        raise Refused("unsupported-media-type", f"A topic of type {kind} takes {taken}.")
 
 
 @router.post(

@@ -20,7 +20,6 @@ from tidegate.app.http.connection import figures_of
 from tidegate.app.http.internal_call import MARK
 from tidegate.app.http.openapi import answer, name_of, problems, ref
 from tidegate.app.http.parameters import STRICT, TOPIC_TEXT, Parameters
-from tidegate.app.http.problems import Problem
 from tidegate.app.http.telemetry import ConnectionFigures
 from tidegate.app.metrics.exposition import (
     CONTENT_TYPE,
@@ -36,6 +35,7 @@ from tidegate.app.metrics.families import (
     store_families,
 )
 from tidegate.app.metrics.topics import topic_families, topic_table
+from tidegate.app.refusals import Refused
 from tidegate.app.routes.models.operations import Alive, Lanes, Ready
 from tidegate.conflation.lanes.lane import Lane
 from tidegate.conflation.options.grant import lane_text
@@ -70,7 +70,7 @@ async def readyz(request: Request) -> Response:
     gateway = gateway_of(request)
     reason = await gateway.unready()
     if reason is not None:
-        raise Problem("not-ready", f"The gateway is not ready: {reason}.")
+        raise Refused("not-ready", f"The gateway is not ready: {reason}.")
     state: dict[str, Any] = {"status": "ready"}
     # Ready all the same: one topic at fault must not take the traffic of all others away.
     found = gateway.catalog.faults()
@@ -104,7 +104,7 @@ async def _asker(request: Request) -> tuple[bool, Grants]:
     try:
         token, _ = token_in(request.scope)
         return False, (await access.subject_of(token)).grants
-    except Problem:
+    except Refused:
         return False, Grants()
 
 

@@ -23,7 +23,6 @@ from tidegate.app.http.internal_call import MARK, Call
 from tidegate.app.http.openapi import LOCATION, SUBSCRIBING, json_body, name_of, problems, ref
 from tidegate.app.http.openapi import answer as answered
 from tidegate.app.http.parameters import EVENT_ID, STRICT, Parameters, Read, SessionPath, whole
-from tidegate.app.http.problems import RETRY_LATER, Problem
 from tidegate.app.http.requests import (
     CHANGES,
     SESSION_ID,
@@ -31,6 +30,7 @@ from tidegate.app.http.requests import (
     posted_body,
     require_accept,
 )
+from tidegate.app.refusals import RETRY_LATER_S, Refused
 from tidegate.app.routes.models.events import STREAM
 from tidegate.app.routes.models.sessions import Continued, OpenedSession, Sessions
 from tidegate.app.routes.models.sessions import Session as SessionView
@@ -102,7 +102,7 @@ async def open_session(request: Request) -> Response:
     body = await posted_body(request, may_be_empty=True)
     # The streams are being closed; a client is better sent to another gateway at once.
     if gateway.stopping:
-        raise Problem("not-ready", "The gateway is shutting down.")
+        raise Refused("not-ready", "The gateway is shutting down.")
     characters_max = gateway.settings.options_characters_max
     opening = await in_turns(opening_of(body, gateway.driver.limits, characters_max))
     with pointing("/subscriptions"):
@@ -218,7 +218,7 @@ async def events(
     subject = subject_in(request.scope)
     try:
         is_let_in = await gateway_of(request).bring(session, number, subject)
-    except Problem as problem:  # it passes, and a browser would never retry
+    except Refused as problem:  # it passes, and a browser would never retry
         return refusal_stream(problem)
     if not is_let_in:
         return Response(status_code=204)
@@ -228,13 +228,13 @@ async def events(
     # Its ids are bookmarks of one topic and say nothing of a session.
     if found.cursor is None:
         detail = "The stream of a plain GET is resumed at its own address."
-        raise Problem("session-unknown", detail)
+        raise Refused("session-unknown", detail)
     if number in found.cursor.replaced:
         return Response(status_code=204)  # its place is taken, as its stream has said
     try:
         return await session_stream(found, number, is_stopping=gateway_of(request).stopping)
     except LimitReached as error:
-        return refusal_stream(Problem("limit-reached", f"{error.detail}."))
+        return refusal_stream(Refused("limit-reached", f"{error.detail}."))
 
 
 async def _opened(
@@ -250,7 +250,7 @@ async def _opened(
             subject=subject,
         )
     except LimitReached as error:
-        raise Problem("limit-reached", f"{error.detail}.", headers=RETRY_LATER) from None
+        raise Refused("limit-reached", f"{error.detail}.", retry_after_s=RETRY_LATER_S) from None
     answers: list[dict[str, Any]] = []
     try:
         for number, target in enumerate(opening.subscriptions):
@@ -274,9 +274,9 @@ def _number(session: str, last_id: str) -> int:
     """Return where a reader stands by its last event's id, which is one of this session's.
 
     Raises:
-        Problem: session-unknown.
+        Refused: session-unknown.
     """
     found = parse_cursor(last_id)
     if found is None or found[0] != session:
-        raise Problem("session-unknown", "The event is not of this session.")
+        raise Refused("session-unknown", "The event is not of this session.")
     return found[1]

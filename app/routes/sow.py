@@ -26,7 +26,6 @@ from tidegate.app.http.parameters import (
     text,
     word,
 )
-from tidegate.app.http.problems import Problem
 from tidegate.app.http.requests import (
     JSON,
     NDJSON,
@@ -34,6 +33,7 @@ from tidegate.app.http.requests import (
     prefers,
     require_accept,
 )
+from tidegate.app.refusals import Refused
 from tidegate.app.routes.models.messages import ROW, Deleted, Envelope
 from tidegate.app.topics.publish_request import refuse_retry_key
 from tidegate.app.topics.query import SowQuery, matching
@@ -174,7 +174,7 @@ async def read_record(
     frame = board.get(key_of(record_key.encode()))
     # One that may not be seen is not there.
     if frame is None or not await query.rows([frame], held.name):
-        raise Problem("record-unknown", "There is no record of this key.")
+        raise Refused("record-unknown", "There is no record of this key.")
     # Of the record and not of the topic: a client may hold several records, each of its own age.
     headers = {"Tidegate-Bookmark": str(held.bookmark(frame.offset))}
     return Response(write(frame), media_type=JSON, headers=headers)
@@ -197,7 +197,7 @@ async def delete_records(
     values = asked.given()
     refuse_retry_key(request.scope, "a removal goes in several steps")
     if len(values) != 1:
-        raise Problem("options-invalid", "Either filter or key says what to delete.")
+        raise Refused("options-invalid", "Either filter or key says what to delete.")
     gateway, entry = await _entry(request, topic)
 
     # Tried again by a definition that another gateway has just changed: the key may be another.
@@ -217,10 +217,10 @@ async def _named(
     """Return the records that a key or a filter names.
 
     Raises:
-        Problem, KeysError: topic-read-only, key-invalid, filter-invalid.
+        Refusal: topic-read-only, key-invalid, filter-invalid.
     """
     if entry.document.source is not None:
-        raise Problem("topic-read-only", "The topic is filled from another; delete there.")
+        raise Refused("topic-read-only", "The topic is filled from another; delete there.")
     topic, board = _records(gateway, entry)
     if "key" in values:
         found = board.get(_whole_key(entry, values["key"]))
@@ -229,7 +229,7 @@ async def _named(
     wanted = SowQuery.read(values, kind, characters_max).filter
     # An empty filter elsewhere matches all; here it is more likely a slip, and deletes.
     if wanted is None:
-        raise Problem("filter-invalid", "The filter is empty; TRUE matches all.", position=0)
+        raise Refused("filter-invalid", "The filter is empty; TRUE matches all.", position=0)
     return await matching(board.frames(), wanted, topic.name)
 
 
@@ -237,7 +237,7 @@ def _whole_key(entry: CatalogTopic, text: str) -> str:
     # A key of another width matches no record: 0 deleted would hide the slip.
     found, width = canonical_key(text.encode()), len(entry.document.key_spec.paths)
     if width and len(msgspec.json.decode(found)) != width:
-        raise Problem("key-invalid", f"The topic's key has {width} field{'s' * (width > 1)}.")
+        raise Refused("key-invalid", f"The topic's key has {width} field{'s' * (width > 1)}.")
     return found
 
 
@@ -251,7 +251,7 @@ def _records(gateway: Gateway, entry: CatalogTopic) -> tuple[Topic, Board]:
     topic = gateway.driver.engine.topic(entry.record.name)
     # Not 404: the topic is there, and only the query does not fit it.
     if topic.sow is None:
-        raise Problem("options-invalid", "The topic keeps no records: it has no key.")
+        raise Refused("options-invalid", "The topic keeps no records: it has no key.")
     return topic, topic.sow.board
 
 

@@ -18,9 +18,9 @@ from tidegate.app.gateway import Gateway, gateway_of
 from tidegate.app.http.known_requests import Begin, KnownRequests
 from tidegate.app.http.openapi import SUBSCRIBING, json_body, name_of, problems
 from tidegate.app.http.parameters import STRICT, text
-from tidegate.app.http.problems import Problem
 from tidegate.app.http.requests import TopicPattern, require_accept, topic_or_pattern
 from tidegate.app.http.wire import EVENT_STREAM
+from tidegate.app.refusals import Refused
 from tidegate.app.routes.models.events import STREAM
 from tidegate.app.routes.models.sessions import Continued, Subscribing
 from tidegate.app.routes.subscribe_plan import SubscribePlan
@@ -42,10 +42,10 @@ from tidegate.app.sessions.subscribe_request import (
     places_of,
 )
 from tidegate.app.sessions.subscriptions import FIRST, decided_in_turns, end_reason
-from tidegate.conflation.errors import EngineError, LimitReached
+from tidegate.conflation.errors import LimitReached
 from tidegate.conflation.outputs import CloseReason, Unsubscribed
 from tidegate.conflation.subscription import Command
-from tidegate.keys.errors import KeysError
+from tidegate.keys.errors import Refusal
 from tidegate.keys.text.bookmark import Bookmark
 
 router = APIRouter(tags=["subscribing"], dependencies=STRICT, generate_unique_id_function=name_of)
@@ -131,7 +131,7 @@ async def stream(
     """Return the stream of a request; `last_event_id`: from the header.
 
     Raises:
-        Problem, EngineError, KeysError: a refusal that a client should not repeat.
+        Refusal: a refusal that a client should not repeat.
     """
     # A browser that reconnects repeats its address; only the header knows what came since.
     last_id = last_event_id or plan.asked.last_event_id or None
@@ -140,7 +140,7 @@ async def stream(
             return await _pattern_stream(gateway, subject, plan.target, plan, last_id)
         return await _topic_stream(gateway, subject, plan.target, plan, last_id)
     except LimitReached as error:
-        return refusal_stream(Problem("limit-reached", f"{error.detail}."))
+        return refusal_stream(Refused("limit-reached", f"{error.detail}."))
     except TopicNotUsable as problem:
         if last_id is None:
             raise
@@ -151,7 +151,7 @@ async def _topic_stream(
     gateway: Gateway, subject: Subject | None, name: str, plan: SubscribePlan, last_id: str | None
 ) -> Response:
     if plan.asked.bookmarks is not None:
-        raise Problem("bookmark-invalid", "bookmarks are for patterns; a topic has last_event_id.")
+        raise Refused("bookmark-invalid", "bookmarks are for patterns; a topic has last_event_id.")
     resume = None if last_id is None else place_of(last_id)
     # The topic may have just been made at another gateway, and not be known here yet.
     is_gone = await gateway.catalog.seek(name) is None
@@ -197,7 +197,7 @@ def _streamed_at_once(gateway: Gateway, plan: SubscribePlan, body: bytes) -> Beg
         wanted = plan.request(gateway.settings)
         decision = plan.granted(gateway.sessions.context, name, wanted, None)
         opened = _opened(gateway, None, name, plan, wanted, decision)
-    except (Problem, EngineError, KeysError):
+    except Refusal:
         return None  # the route will say why
     return opened.begin
 
@@ -241,12 +241,12 @@ async def _places(
     """Return the places of a reader whose session is gone, once what it has is here, too.
 
     Raises:
-        Problem: bookmark-invalid, options-invalid, bus-unavailable.
+        Refused: bookmark-invalid, options-invalid, bus-unavailable.
     """
     if not asked.bookmarks:
         return None
     if wanted.command == Command.SOW:
-        raise Problem("options-invalid", "bookmarks continue a subscription; a sow has an end.")
+        raise Refused("options-invalid", "bookmarks continue a subscription; a sow has an end.")
     named = await in_turns(places_of(asked.bookmarks))
     places = {topic: place for topic, place in named.items() if pattern.matches(topic)}
     for number, (topic, place) in enumerate(places.items()):
@@ -265,7 +265,7 @@ async def _pattern_again(
     if session_id:
         try:
             is_let_in = await gateway.bring(session_id, number, subject)
-        except Problem as problem:  # it passes, and a browser would never retry
+        except Refused as problem:  # it passes, and a browser would never retry
             return refusal_stream(problem)
         if not is_let_in:
             return Response(status_code=204)
@@ -278,7 +278,7 @@ async def _pattern_again(
         or session.pattern != pattern.text
         or not (is_whole or number == cursor.number)
     ):
-        raise Problem("session-unknown", "There is no such session, or not any more.")
+        raise Refused("session-unknown", "There is no such session, or not any more.")
     return await session_stream(session, number, is_stopping=gateway.stopping)
 
 
@@ -287,6 +287,6 @@ def _begun(
 ) -> EventStream:
     try:
         return EventStream(session, *attach())
-    except (Problem, EngineError, KeysError):
+    except Refusal:
         gateway.sessions.discard(session)
         raise

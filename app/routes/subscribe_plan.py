@@ -43,7 +43,7 @@ class SubscribePlan:
         """Return the request with its options parsed.
 
         Raises:
-            Problem, EngineError: as `SubscribeRequest.parse`.
+            Refusal: as `SubscribeRequest.parse`.
         """
         if self._wanted is None:
             many = isinstance(self.target, TopicPattern)
@@ -70,7 +70,7 @@ class SubscribePlan:
         `wanted`: the plan's own, with the grants of who asks. What depends on those is not shared.
 
         Raises:
-            Problem, EngineError, KeysError: as `granted_to`.
+            Refusal: as `granted_to`.
         """
         if wanted.grants is not None:
             return granted_to(context, topic, wanted, resume)

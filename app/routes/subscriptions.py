@@ -13,8 +13,8 @@ from tidegate.app.http.bodies import json_answer
 from tidegate.app.http.openapi import LOCATION, SUBSCRIBING, json_body, name_of, problems, ref
 from tidegate.app.http.openapi import answer as answered
 from tidegate.app.http.parameters import STRICT, SessionPath, SubscriptionPath
-from tidegate.app.http.problems import Problem
 from tidegate.app.http.requests import CHANGES, posted_body
+from tidegate.app.refusals import Refused
 from tidegate.app.routes.models.sessions import Auto, SubscriptionFigures, Subscriptions
 from tidegate.app.routes.models.sessions import Subscription as SubscriptionView
 from tidegate.app.sessions.documents import (
@@ -51,7 +51,7 @@ async def add_subscription(request: Request, session: SessionPath) -> Response:
     # The ids of such a stream have no room for a second topic.
     if found.cursor is None or found.pattern:
         detail = "The session of a plain GET has one subscription; open one with POST for more."
-        raise Problem("options-invalid", detail)
+        raise Refused("options-invalid", detail)
     check_reading(grants_in(request.scope), target.topic)
     subject = subject_in(request.scope)
     await gateway_of(request).seek(target.topic, target.request.options.bookmark, by=subject)

@@ -29,12 +29,12 @@ from tidegate.app.http.parameters import (
     text,
     whole,
 )
-from tidegate.app.http.problems import Problem
 from tidegate.app.http.requests import (
     CHANGES,
     content_type,
     read_body,
 )
+from tidegate.app.refusals import Refused
 from tidegate.app.routes.models.topics import (
     Topic,
     TopicPatch,
@@ -283,7 +283,7 @@ def _check_source(grants: Grants | None, document: TopicDefinition) -> None:
     """Refuse to fill a topic from one that is not granted whole: it would show what that hides.
 
     Raises:
-        Problem: forbidden.
+        Refused: forbidden.
     """
     if grants is not None and document.source is not None:
         grants.require_whole(document.source.topic)
@@ -294,7 +294,7 @@ async def _json_body(request: Request) -> bytes:
     try:
         check_json(body)
     except JsonInvalid as error:
-        raise Problem("topic-invalid", f"{error.detail}.", position=error.position) from None
+        raise Refused("topic-invalid", f"{error.detail}.", position=error.position) from None
     return body
 
 

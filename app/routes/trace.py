@@ -20,9 +20,9 @@ from tidegate.app.delivery.notices import Heartbeat
 from tidegate.app.gateway import Gateway, gateway_of
 from tidegate.app.http.openapi import name_of, problems
 from tidegate.app.http.parameters import STRICT, Parameters, SessionPath, SubscriptionPath, text
-from tidegate.app.http.problems import RETRY_LATER, Problem
 from tidegate.app.http.requests import require_accept
 from tidegate.app.http.wire import HEARTBEAT, event
+from tidegate.app.refusals import RETRY_LATER_S, Refused
 from tidegate.app.routes.models.events import TRACE
 from tidegate.conflation.definition import Kind
 from tidegate.conflation.errors import LimitReached, SessionUnknown
@@ -279,7 +279,7 @@ async def trace(
     # A trace is of one board and lane, hence of one topic.
     topics = [topic for topic in asked.topics if wanted.topic in (None, topic)]
     if len(topics) != 1:
-        raise Problem("topic-unknown", "Say with ?topic= which topic of the subscription is meant.")
+        raise Refused("topic-unknown", "Say with ?topic= which topic of the subscription is meant.")
     if (grants := grants_in(request.scope)) is not None:
         # A trace shows every message of the topic, those that the subscriber may not see, too.
         grants.require_whole(topics[0])
@@ -293,7 +293,7 @@ async def trace(
     try:
         return TraceStream(gateway, subscriber, _ending_of(request))
     except LimitReached as error:
-        raise Problem("limit-reached", f"{error.detail}.", headers=RETRY_LATER) from error
+        raise Refused("limit-reached", f"{error.detail}.", retry_after_s=RETRY_LATER_S) from error
 
 
 def _ending_of(request: Request) -> Ending | None:

@@ -9,7 +9,6 @@ from dataclasses import replace
 
 from tidegate.app.access.grants import Subject, check_owner
 from tidegate.app.delivery.timers import in_turns
-from tidegate.app.http.problems import Problem
 from tidegate.app.http.requests import TopicPattern
 from tidegate.app.sessions.cursor import Cursor, Mark
 from tidegate.app.sessions.reader import Reader
@@ -34,7 +33,6 @@ from tidegate.app.sessions.subscriptions import (
 from tidegate.conflation.definition import QueuePolicy
 from tidegate.conflation.errors import (
     BookmarkExpired,
-    EngineError,
     LimitReached,
     SessionUnknown,
 )
@@ -43,7 +41,7 @@ from tidegate.conflation.sessions.backfill import overflows
 from tidegate.conflation.sessions.subscriber import SubscriberId
 from tidegate.conflation.steps import Steps, finished
 from tidegate.conflation.subscription import Subscription
-from tidegate.keys.errors import KeysError
+from tidegate.keys.errors import Refusal
 
 AUTHORIZATION = "AUTHORIZATION"
 """Why a subscription ends in a topic that its subject may not read any more."""
@@ -60,7 +58,7 @@ def attach_new(
     """Attach the reader of a GET, with its one subscription; return it and the hello.
 
     Raises:
-        Problem, EngineError, KeysError: the session is of no use.
+        Refusal: the session is of no use.
     """
     reader = session.open_reader()
     asked, _ = session.subscribe(target, request, decisions, announced=False)
@@ -120,7 +118,7 @@ def admit_reader(session: Session, subject: Subject | None) -> None:
     by a snapshot.
 
     Raises:
-        Problem: session-unknown, for a session of another subject.
+        Refused: session-unknown, for a session of another subject.
     """
     if subject is None:
         return
@@ -137,7 +135,7 @@ def _entitle(session: Session, asked: SessionSubscription, topic: str) -> None:
     before = asked.topics[topic]
     try:
         decision = granted_to(session.context, topic, asked.request, by_pattern=asked.by_pattern)
-    except (Problem, EngineError, KeysError) as error:
+    except Refusal as error:
         if error.code == "forbidden":
             session.drop(asked.name, topic)
             session.note_end(Unsubscribed(asked.name, topic, AUTHORIZATION))
@@ -278,7 +276,7 @@ class Attachment:
             return found
         try:
             return self._session.regrant(asked, topic)
-        except (Problem, EngineError, KeysError):
+        except Refusal:
             return None
 
     def _mark(self, subscriber: SubscriberId, found: GrantedSubscription) -> Mark:

@@ -18,15 +18,14 @@ from pydantic import (
 
 from tidegate.app.delivery.encoding import Format
 from tidegate.app.http.bodies import Document, Strict, nullable, read
-from tidegate.app.http.problems import Problem, problem_of
 from tidegate.app.http.requests import TopicPattern, checked_topic_name
+from tidegate.app.refusals import Refused, refused
 from tidegate.app.sessions.subscribe_request import SubscribeRequest, SubscriptionParameters
-from tidegate.conflation.errors import EngineError
 from tidegate.conflation.options.table import Options
 from tidegate.conflation.sessions.session import QueueLimits
 from tidegate.conflation.steps import Steps, in_pieces
 from tidegate.conflation.subscription import Command
-from tidegate.keys.errors import KeysError
+from tidegate.keys.errors import Refusal
 from tidegate.keys.text.size import parse_size
 
 PERCENT_MAX = 100
@@ -79,13 +78,13 @@ class LimitsDocument(Strict):
         """Return the limits that hold then: what is not named stays, null is the gateway's own.
 
         Raises:
-            Problem: options-invalid, as lower would be above upper.
+            Refused: options-invalid, as lower would be above upper.
         """
         named = {name: getattr(self, name) for name in self.model_fields_set}
         own = {name: getattr(most, name) for name, value in named.items() if value is None}
         limits = replace(now, **(named | own))
         if limits.lower_percent > limits.upper_percent:
-            raise Problem("options-invalid", "lower is above upper.", pointer="/limits/lower")
+            raise Refused("options-invalid", "lower is above upper.", pointer="/limits/lower")
         return limits
 
 
@@ -200,7 +199,7 @@ def opening_of(body: bytes, most: QueueLimits, characters_max: int) -> Steps[Ses
     """Parse the body of `POST /v1/sessions`, in steps; an empty one asks for nothing special.
 
     Raises:
-        Problem: with the pointer to what is wrong.
+        Refused: with the pointer to what is wrong.
     """
     asked = read(SessionOpening, body or b"{}", most=most, characters_max=characters_max)
 
@@ -217,7 +216,7 @@ def tuning_of(body: bytes, now: Tuning, most: QueueLimits) -> Tuning:
     """Parse the body of `PATCH /v1/sessions/{id}`: what is not named stays, null is the gateway's.
 
     Raises:
-        Problem: with the pointer to what is wrong.
+        Refused: with the pointer to what is wrong.
     """
     # What is named counts, and not what differs from None: null has a meaning of its own.
     asked = _changed(read(SessionTuning, body, most=most))
@@ -233,7 +232,7 @@ def target_of(body: bytes, characters_max: int) -> Target:
     """Parse the body of `POST /v1/sessions/{id}/subscriptions`.
 
     Raises:
-        Problem, EngineError: with the pointer to what is wrong.
+        Refused, EngineError: with the pointer to what is wrong.
     """
     return _target(
         read(SubscriptionRequest, body, characters_max=characters_max), characters_max, ""
@@ -247,33 +246,33 @@ def change_of(body: bytes, characters_max: int) -> Change:
     `conflation` null is refused, as the topic's options need not have been asked for.
 
     Raises:
-        Problem, EngineError: with the pointer to what is wrong.
+        Refused, EngineError: with the pointer to what is wrong.
     """
     asked = _changed(read(SubscriptionChange, body, characters_max=characters_max))
     named = {name: getattr(asked, name) for name in asked.model_fields_set}
     said = {name: _UNSAID[name] if it is None else it for name, it in named.items()}
     if "options" in said and "conflation" in said:
         detail = "conflation stands in options, or beside them, not in both."
-        raise Problem("options-invalid", detail, pointer="/conflation")
+        raise Refused("options-invalid", detail, pointer="/conflation")
     options_text = said.get("options")
     if "conflation" in said:
         options_text = f"conflation={_one(said['conflation'])}"
     options = None if options_text is None else Options.parse(options_text, is_change=True)
     if options is not None and options.bookmark is not None:
         detail = "bookmark: only where a subscription begins."
-        raise Problem("options-invalid", detail, position=options.positions.get("bookmark"))
+        raise Refused("options-invalid", detail, position=options.positions.get("bookmark"))
     paused = said.get("paused")
     if options is not None and (options.pause or options.resume):
         if paused is not None or (options.pause and options.resume):
             detail = "The subscription is to be paused, or to go on: say one of them once."
-            raise Problem("options-invalid", detail, pointer="/paused")
+            raise Refused("options-invalid", detail, pointer="/paused")
         paused = options.pause
     return Change(options, said.get("filter"), said.get("order_by"), paused)
 
 
 def _one(conflation: str) -> str:
     if "," in conflation:
-        raise Problem("options-invalid", "conflation is one value.", pointer="/conflation")
+        raise Refused("options-invalid", "conflation is one value.", pointer="/conflation")
     return conflation
 
 
@@ -292,19 +291,19 @@ def pointing(pointer: str) -> Iterator[None]:
     """Give each refusal of the block the pointer to this place of the body; "" is the whole of it.
 
     Raises:
-        Problem: with the pointer.
+        Refused: with the pointer.
     """
     try:
         yield
-    except (Problem, EngineError, KeysError) as error:
-        problem = problem_of(error)
-        problem.pointer = problem.pointer or pointer or None
-        raise problem from None
+    except Refusal as error:
+        refusal = refused(error)
+        refusal.pointer = refusal.pointer or pointer or None
+        raise refusal from None
 
 
 def _changed(document: Document) -> Document:
     # An empty patch would do nothing, so it is a slip.
     if not document.model_fields_set:
         known = ", ".join(document.names())
-        raise Problem("options-invalid", f"There is nothing to change: {known}.")
+        raise Refused("options-invalid", f"There is nothing to change: {known}.")
     return document

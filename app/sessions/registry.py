@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tidegate.app.access.entitlement import entitlement_of
 from tidegate.app.access.grants import Subject
-from tidegate.app.http.problems import Problem
+from tidegate.app.refusals import Refused
 from tidegate.app.sessions.session import Session, State
 from tidegate.app.sessions.subscribe_request import SessionContext
 from tidegate.app.topics.system_topics import SessionsTopic
@@ -96,11 +96,11 @@ class Sessions:
         """Return the session of this id, even one that has ended.
 
         Raises:
-            Problem: session-unknown.
+            Refused: session-unknown.
         """
         found = self._sessions.get(session_id)
         if found is None:
-            raise Problem("session-unknown", "There is no such session, or not any more.")
+            raise Refused("session-unknown", "There is no such session, or not any more.")
         return found
 
     def owner_of(self, session_id: str) -> str | None:
@@ -280,7 +280,7 @@ class Sessions:
             if any(topic in asked.topics for asked in session.asked.values()):
                 try:
                     entitlement_of(subject.grants, definition, topic)
-                except Problem:
+                except Refused:
                     self._send_away(session, CloseReason.REVOKED)
 
     def _send_away(self, session: Session, reason: CloseReason) -> None:

@@ -13,8 +13,8 @@ from types import MappingProxyType
 from tidegate.app.access.grants import Subject
 from tidegate.app.delivery.auto import at_interval
 from tidegate.app.delivery.encoding import goodbye, unsubscribed
-from tidegate.app.http.problems import Problem
 from tidegate.app.http.requests import TopicPattern
+from tidegate.app.refusals import Refused
 from tidegate.app.sessions.cursor import Cursor
 from tidegate.app.sessions.reader import Reader
 from tidegate.app.sessions.subscribe_request import (
@@ -37,12 +37,11 @@ from tidegate.app.sessions.subscriptions import (
     passed_over,
     warnings_of,
 )
-from tidegate.conflation.errors import EngineError
 from tidegate.conflation.outputs import CloseReason, Unsubscribed
 from tidegate.conflation.sessions.session import QueueLimits
 from tidegate.conflation.sessions.subscriber import SubscriberId
 from tidegate.conflation.subscription import Command
-from tidegate.keys.errors import KeysError
+from tidegate.keys.errors import Refusal
 
 BACK_PRESSURE = "BACK_PRESSURE"
 NONE_EVICTED: Mapping[SubscriberId, SessionSubscription] = MappingProxyType({})
@@ -169,7 +168,7 @@ class Session:
         `subscribed`.
 
         Raises:
-            Problem, EngineError, KeysError: nothing was added.
+            Refusal: nothing was added.
         """
         request = request.by(self.subject)
         if decisions is None:
@@ -219,7 +218,7 @@ class Session:
         """Change a subscription's request, in all of its topics or in none.
 
         Raises:
-            Problem, EngineError, KeysError: nothing was changed.
+            Refusal: nothing was changed.
         """
         self.own()  # what is changed below is no other session's
         asked = self.subscription(name)
@@ -241,7 +240,7 @@ class Session:
         """End a subscription; its reader gets `unsubscribed`, now or when it comes back.
 
         Raises:
-            Problem: subscription-unknown.
+            Refused: subscription-unknown.
         """
         own, asked = self.own(), self.subscription(name)
         topics = list(asked.topics)
@@ -257,11 +256,11 @@ class Session:
         """Return the subscription of this name.
 
         Raises:
-            Problem: subscription-unknown.
+            Refused: subscription-unknown.
         """
         found = self.asked.get(name)
         if found is None:
-            raise Problem("subscription-unknown", "The session has no such subscription.")
+            raise Refused("subscription-unknown", "The session has no such subscription.")
         return found
 
     def tune(self, limits: QueueLimits, *, conflated: bool) -> None:
@@ -318,7 +317,7 @@ class Session:
         """Decide again what a subscription gets of a topic that is new, or was created again.
 
         Raises:
-            Problem, EngineError, KeysError: it does not fit the topic.
+            Refusal: it does not fit the topic.
         """
         decision = self._decided(asked, topic, asked.request)
         self.usage.check(self.subject, lanes_of({topic: decision}), topic not in asked.topics)
@@ -347,7 +346,7 @@ class Session:
             found = self.regrant(asked, topic)
             if self.is_read and self.reader is not None:
                 self.reader.subscribe(asked.name, found.subscription, found.form, announced=True)
-        except (Problem, EngineError, KeysError) as error:
+        except Refusal as error:
             asked.topics.drop(topic)
             if self.reader is not None:
                 self.reader.consumer.send(passed_over(asked.name, topic, error))
@@ -361,7 +360,7 @@ class Session:
         """Refuse more subscriptions, each topic of a pattern being one, than a session may have.
 
         Raises:
-            Problem: limit-reached.
+            Refused: limit-reached.
         """
         most = self.context.settings.session_subscriptions_max
         if (count := self._count()) + more > most:

@@ -14,7 +14,6 @@ import msgspec
 from tidegate.app.access.grants import GrantInvalid, Grants, Subject, parse_grants
 from tidegate.app.delivery.auto import AutoInterval, at_interval
 from tidegate.app.delivery.encoding import Format
-from tidegate.app.http.problems import Problem
 from tidegate.app.http.requests import TopicPattern
 from tidegate.app.sessions.cursor import Cursor, PackedCursor
 from tidegate.app.sessions.session import Session
@@ -32,7 +31,7 @@ from tidegate.conflation.options.table import Options
 from tidegate.conflation.outputs import CloseReason, Unsubscribed
 from tidegate.conflation.sessions.session import QueueLimits
 from tidegate.conflation.subscription import Command
-from tidegate.keys.errors import KeysError
+from tidegate.keys.errors import KeysError, Refusal
 from tidegate.keys.text.bookmark import Bookmark
 
 FORM = 2
@@ -215,7 +214,7 @@ def _unpack_asked(session: Session, packed: PackedSubscription) -> None:
     for each in packed.topics:
         try:
             asked.topics[each.topic] = _granted(session.context, asked, each)
-        except (Problem, EngineError, KeysError):
+        except Refusal:
             # The topic changed or went while the session travelled: it ends there, and only there.
             end = end_reason(session.context, each.topic)
             session.note_end(Unsubscribed(packed.name, each.topic, end))
@@ -249,7 +248,7 @@ def _readmit(session: Session, asked: SessionSubscription, topic: str) -> None:
     try:
         session.check_room(1)
         found = session.regrant(asked, topic)
-    except (Problem, EngineError, KeysError):
+    except Refusal:
         asked.topics.drop(topic)
         return
     subscriber = asked.name, topic

@@ -23,10 +23,10 @@ from tidegate.app.delivery.compression import (
 from tidegate.app.delivery.notices import Heartbeat
 from tidegate.app.http.connection import Connection, connection_of
 from tidegate.app.http.known_requests import HandOver, forget_answer
-from tidegate.app.http.problems import Problem
 from tidegate.app.http.protocol import GatewayProtocol, protocol_of
 from tidegate.app.http.telemetry import logged_when_over, not_logged
 from tidegate.app.http.wire import event, jittered_retry_ms
+from tidegate.app.refusals import Refused
 from tidegate.app.sessions.attach import attach_existing
 from tidegate.app.sessions.event_writer import EventWriter
 from tidegate.app.sessions.reader import Reader
@@ -205,13 +205,13 @@ async def session_stream(session: Session, number: int | None, *, is_stopping: b
 
 def stopping_stream() -> EventSourceResponse:
     """Return the stream for a reader that comes while the gateway shuts down."""
-    return refusal_stream(Problem("not-ready", "The gateway is shutting down."))
+    return refusal_stream(Refused("not-ready", "The gateway is shutting down."))
 
 
-def refusal_stream(problem: Problem) -> EventSourceResponse:
+def refusal_stream(refused: Refused) -> EventSourceResponse:
     """Return a transient problem as a stream: a browser never retries after a 503."""
 
     async def refusal() -> AsyncIterator[bytes]:
-        yield event("refused", problem.document(), retry_ms=jittered_retry_ms())
+        yield event("refused", refused.document(), retry_ms=jittered_retry_ms())
 
     return EventSourceResponse(refusal(), ping=0, sep="\n", headers={"Cache-Control": "no-store"})

@@ -15,8 +15,8 @@ from tidegate.app.delivery.driver import Driver
 from tidegate.app.delivery.encoding import Format
 from tidegate.app.delivery.notices import Outage
 from tidegate.app.http.parameters import Parameters, text
-from tidegate.app.http.problems import Problem
 from tidegate.app.http.requests import checked_characters, checked_topic_name, one_of
+from tidegate.app.refusals import Refused
 from tidegate.app.settings.settings import Settings
 from tidegate.app.topics.registry import TopicRegistry
 from tidegate.conflation.options.grant import Request, grant
@@ -39,7 +39,7 @@ def places_of(text: str) -> Steps[dict[str, Bookmark]]:
     In steps: ten thousand take 30 ms.
 
     Raises:
-        Problem: bookmark-invalid.
+        Refused: bookmark-invalid.
     """
     parts = text.split(",")
     if len(parts) > PLACES_MAX:
@@ -74,12 +74,12 @@ def place_in(places: Mapping[str, Bookmark], topic: str, epoch: str) -> Bookmark
 def _checked(name: str) -> str:
     try:
         return checked_topic_name(name)
-    except Problem as problem:
-        raise _invalid("a topic's name before =") from problem
+    except Refused as refusal:
+        raise _invalid("a topic's name before =") from refusal
 
 
-def _invalid(expected: str) -> Problem:
-    return Problem("bookmark-invalid", f"bookmarks: {expected}.")
+def _invalid(expected: str) -> Refused:
+    return Refused("bookmark-invalid", f"bookmarks: {expected}.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,7 @@ class SubscribeRequest:
         """Parse the texts of a request, each of at most `characters_max` characters.
 
         Raises:
-            Problem, EngineError: options-invalid, or filter-invalid for a filter that is too long.
+            Refused, EngineError: options-invalid, or filter-invalid for a filter that is too long.
         """
         texts = {name: getattr(asked, name) or "" for name in ("options", "filter", "order_by")}
         for name, given in texts.items():
@@ -218,7 +218,7 @@ def decided(
     Subscribing and explaining both ask here, so that they cannot disagree.
 
     Raises:
-        Problem, EngineError, KeysError: forbidden, topic-unknown, options-invalid, filter-invalid.
+        Refusal: forbidden, topic-unknown, options-invalid, filter-invalid.
     """
     if grants is not None:
         grants.required(name)
@@ -239,7 +239,7 @@ def granted_to(
     """Decide what a request gets of one topic; it may be decided again, for other topics too.
 
     Raises:
-        Problem, EngineError, KeysError: forbidden, topic-unknown, options-invalid, filter-invalid.
+        Refusal: forbidden, topic-unknown, options-invalid, filter-invalid.
     """
     if request.grants is not None:  # first: a topic that may not be read must not be known either
         request.grants.required(name)
@@ -290,7 +290,7 @@ def granted_again(
     No default can change it anymore.
 
     Raises:
-        Problem, EngineError, KeysError: the topic is not there, or not as it was.
+        Refusal: the topic is not there, or not as it was.
     """
     if request.grants is not None:
         request.grants.required(name)

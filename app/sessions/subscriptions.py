@@ -14,9 +14,9 @@ from tidegate.app.access.limits.quota import Usage
 from tidegate.app.delivery.auto import AutoInterval, at_interval
 from tidegate.app.delivery.encoding import Format, Style, Styles
 from tidegate.app.delivery.timers import in_turns
-from tidegate.app.http.problems import Problem, problem_of
 from tidegate.app.http.requests import OWN_PREFIX, TopicPattern
 from tidegate.app.http.wire import event
+from tidegate.app.refusals import Refused, refused
 from tidegate.app.sessions.cursor import Mark
 from tidegate.app.sessions.subscribe_request import (
     RequestedSubscription,
@@ -25,12 +25,11 @@ from tidegate.app.sessions.subscribe_request import (
     granted_to,
     place_in,
 )
-from tidegate.conflation.errors import EngineError
 from tidegate.conflation.sessions.backfill import replay_start
 from tidegate.conflation.steps import Steps, finished, in_pieces
 from tidegate.conflation.subscription import Command, Subscription
 from tidegate.conflation.topics.topic import Topic
-from tidegate.keys.errors import KeysError
+from tidegate.keys.errors import Refusal
 from tidegate.keys.text.bookmark import Bookmark
 
 DECIDED_AT_ONCE = 20  # topics of a pattern: with a long filter each costs half a millisecond
@@ -187,10 +186,10 @@ async def decided_in_turns(
     """Decide as `decide_target`, in turn with all else that the loop does.
 
     Raises:
-        Problem, EngineError, KeysError: one of them does not fit.
+        Refusal: one of them does not fit.
     """
     before = context.catalog.revision
-    with contextlib.suppress(Problem, EngineError, KeysError):
+    with contextlib.suppress(Refusal):
         decisions = await in_turns(_deciding(context, target, request, places))
         if context.catalog.revision == before:
             return decisions
@@ -207,7 +206,7 @@ def decide_target(
     """Decide a request for each topic of the target; `places`: the reader's bookmarks.
 
     Raises:
-        Problem, EngineError, KeysError: one of them does not fit.
+        Refusal: one of them does not fit.
     """
     return finished(_deciding(context, target, request, places))
 
@@ -334,14 +333,14 @@ def check_count(count: int, most: int) -> None:
     """Refuse more subscriptions than a session may have.
 
     Raises:
-        Problem: limit-reached.
+        Refused: limit-reached.
     """
     if count > most:
         detail = (
             f"A session has at most {most} subscriptions, each topic of a pattern being one "
             "(session_subscriptions_max)."
         )
-        raise Problem("limit-reached", detail, headers={"Retry-After": "60"})
+        raise Refused("limit-reached", detail, retry_after_s=60)
 
 
 def warnings_of(decisions: Iterable[RequestedSubscription]) -> tuple[str, ...]:
@@ -349,6 +348,6 @@ def warnings_of(decisions: Iterable[RequestedSubscription]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(text for each in decisions for text in each.warnings))
 
 
-def passed_over(name: str, topic: str, error: Problem | EngineError | KeysError) -> bytes:
+def passed_over(name: str, topic: str, error: Refusal) -> bytes:
     """Encode the notice that a topic of a pattern is left out, and why."""
-    return event("refused", {"sub": name, "topic": topic, **problem_of(error).document()})
+    return event("refused", {"sub": name, "topic": topic, **refused(error).document()})

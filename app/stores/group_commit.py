@@ -17,14 +17,13 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar, cast
 
-from tidegate.app.http.problems import Problem
 from tidegate.app.http.telemetry import event
+from tidegate.app.refusals import Refused, Unavailable
 from tidegate.app.stores.store import HeadMoved
 
 # Bounds how long the first caller of a group waits for the last one.
 GROUP_MAX = 1_000
 PROBE_BYTES = 64 << 10  # a typical request
-RETRY_AFTER_S = "1"
 # A look at the files costs 10 us, a tenth of a commit. What was written before they went is gone as
 # well, so it matters little that a few more commits are.
 LOOK_EVERY_S = 0.1
@@ -44,7 +43,7 @@ class _Call:
 class GroupCommit:
     """Runs work with a connection in its own thread, in the order of the calls.
 
-    Work must raise `Problem` or `HeadMoved` before it writes anything. `on_rollback` is called in
+    Work must raise `Refused` or `HeadMoved` before it writes anything. `on_rollback` is called in
     that thread after a rollback. `missing` returns the name of a file that is gone, from any
     thread; without it nothing is committed. `commits` counts transactions.
     """
@@ -76,7 +75,7 @@ class GroupCommit:
         """Run work and commit it.
 
         Raises:
-            Problem: bus-unavailable, or the problem that the work raised.
+            Refused: bus-unavailable, or the refusal that the work raised.
             HeadMoved: from the work.
         """
         call = _Call(work, asyncio.get_running_loop().create_future())
@@ -87,7 +86,7 @@ class GroupCommit:
         """Return why writes fail, or None; retry first if the last write failed."""
         if self._is_failing or self._missing():
             self._look_at_s = 0.0
-            with contextlib.suppress(Problem):  # it is the fault that is asked for
+            with contextlib.suppress(Refused):  # it is the fault that is asked for
                 await self.run(_nothing)  # its commit looks for the files, and runs the probe
         return f"the store cannot be written: {self._reason}" if self._is_failing else None
 
@@ -148,7 +147,7 @@ class GroupCommit:
         try:
             return work(self._connection)
         # An answer, not a failure: the rest of the group is committed.
-        except (Problem, HeadMoved) as rejection:
+        except (Refused, HeadMoved) as rejection:
             return rejection
 
     def _roll_back(self) -> None:
@@ -157,12 +156,12 @@ class GroupCommit:
                 self._connection.execute("ROLLBACK")
         self._on_rollback()
 
-    def _fail(self, error: sqlite3.Error) -> Problem:
+    def _fail(self, error: sqlite3.Error) -> Refused:
         if not self._is_failing:
             logger.error("the store is out: %s", error, extra=event("store-out"))
         self._is_failing, self._reason = True, str(error)
         detail = f"The store cannot be written: {error}."
-        return Problem("bus-unavailable", detail, headers={"Retry-After": RETRY_AFTER_S})
+        return Unavailable(detail)
 
     def _recover(self) -> None:
         """Clear the fault once a typical request fits; a tiny one may fit on a full disk."""

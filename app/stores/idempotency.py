@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 
-from tidegate.app.http.problems import Problem
+from tidegate.app.refusals import Refused
 from tidegate.app.stores.items import Item, pack, unpack
 from tidegate.app.stores.memory import RETRY_MS, STAGE_MS
 from tidegate.app.stores.rows import StoredTopic
@@ -20,7 +20,7 @@ def earlier_result(
     For a new request nothing is written.
 
     Raises:
-        Problem: producer-fenced, idempotency-conflict; nothing was written.
+        Refused: producer-fenced, idempotency-conflict; nothing was written.
     """
     if publication.retry is not None:
         appended = _earlier_retry(connection, topic, publication.retry, publication.timestamp_ms)
@@ -44,7 +44,7 @@ def check_limits(
     between a cached upper bound is enough.
 
     Raises:
-        Problem: limit-reached.
+        Refused: limit-reached.
     """
     if publication.retry is not None:
         if stored.retries is None or stored.retries >= limits.retry_keys_max:
@@ -102,7 +102,7 @@ def stage(
     """Store a stage, and delete expired ones.
 
     Raises:
-        Problem: limit-reached; nothing was written.
+        Refused: limit-reached; nothing was written.
     """
     # Packed before the limits are checked: they count what is stored.
     packed = pack(items)
@@ -154,7 +154,7 @@ def _earlier_retry(
     digest, first, last = row
     if digest != retry.digest:
         detail = "The Idempotency-Key was used for another request."
-        raise Problem("idempotency-conflict", detail)
+        raise Refused("idempotency-conflict", detail)
     return Appended(first, last, duplicate=True)
 
 
@@ -167,7 +167,7 @@ def _known(connection: sqlite3.Connection, topic: int, producer: Producer) -> in
         return None
     run, highest = row
     if producer.run < run:
-        raise Problem("producer-fenced", "A newer run of this producer has committed.")
+        raise Refused("producer-fenced", "A newer run of this producer has committed.")
     if producer.sequence > highest:
         return None
     # Noted for a duplicate as well: from now on requests of older runs are fenced.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from tidegate.app.http.problems import Problem
+from tidegate.app.refusals import Refused
 from tidegate.app.stores.items import Item
 from tidegate.app.stores.store import (
     Appended,
@@ -86,7 +86,7 @@ class MemoryStore:
 
         Raises:
             HeadMoved: `expected_head` is not the topic's last offset.
-            Problem: producer-fenced, idempotency-conflict, limit-reached.
+            Refused: producer-fenced, idempotency-conflict, limit-reached.
         """
         appended = self._topics[topic].append(publication)
         self._commits += not appended.duplicate
@@ -100,7 +100,7 @@ class MemoryStore:
         """Store a stage, in place of an earlier one of that name.
 
         Raises:
-            Problem: limit-reached.
+            Refused: limit-reached.
         """
         stages = self._topics[topic].stages
         stage = _Stage(now_ms, items, sum(len(item.payload) for item in items))
@@ -204,7 +204,7 @@ class _Topic:
         first, _, appended = self.retries[retry.name]
         if first.digest != retry.digest:
             detail = "The Idempotency-Key was used for another request."
-            raise Problem("idempotency-conflict", detail)
+            raise Refused("idempotency-conflict", detail)
         return Appended(appended.first, appended.last, duplicate=True)
 
     def _is_new(self, producer: Producer) -> bool:
@@ -213,7 +213,7 @@ class _Topic:
         if highest is None:
             return True
         if producer.run < highest.run:
-            raise Problem("producer-fenced", "A newer run of this producer has committed.")
+            raise Refused("producer-fenced", "A newer run of this producer has committed.")
         if producer.sequence > highest.sequence:
             return True
         # Noted for a duplicate as well: from now on requests of older runs are fenced.

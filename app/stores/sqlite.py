@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tidegate.app.definitions.mergers import NO_MERGERS, Mergers
-from tidegate.app.http.problems import Problem
 from tidegate.app.http.requests import OWN_PREFIX, REVOKED
+from tidegate.app.refusals import Refused, Unavailable
 from tidegate.app.stores import generation, idempotency, rows
 from tidegate.app.stores.group_commit import GroupCommit, Result, Work
 from tidegate.app.stores.items import Item
@@ -77,9 +77,9 @@ class SqliteStore:
             # Delete before reading: `records` must not report topics of the previous process.
             await self._run(_forget_own)
             await self.records()
-        except Problem as problem:
+        except Refused as refusal:
             await self.aclose()
-            raise StoreUnusable(problem.detail) from None
+            raise StoreUnusable(refusal.detail) from None
         except StoreUnusable:
             await self.aclose()
             raise
@@ -134,7 +134,7 @@ class SqliteStore:
 
         Raises:
             HeadMoved: `expected_head` is not the topic's last offset.
-            Problem: producer-fenced; idempotency-conflict; limit-reached; bus-unavailable.
+            Refused: producer-fenced; idempotency-conflict; limit-reached; bus-unavailable.
         """
 
         def work(connection: sqlite3.Connection) -> Appended:
@@ -167,7 +167,7 @@ class SqliteStore:
         """Store a stage for an hour, in place of an earlier one of that name.
 
         Raises:
-            Problem: limit-reached; bus-unavailable.
+            Refused: limit-reached; bus-unavailable.
         """
         await self._run(
             lambda connection: idempotency.stage(
@@ -218,7 +218,7 @@ class SqliteStore:
 
     async def _run(self, work: Work[Result]) -> Result:
         if self._commits is None:
-            raise Problem("bus-unavailable", "The store is closed.")
+            raise Unavailable("The store is closed.")
         return await self._commits.run(work)
 
     def _topic(self, connection: sqlite3.Connection, name: str) -> StoredTopic:

@@ -14,7 +14,7 @@ import msgspec
 
 from tidegate.app.definitions.mergers import Mergers
 from tidegate.app.definitions.topic import Identity, TopicDefinition, Unusable
-from tidegate.app.http.problems import Problem
+from tidegate.app.refusals import RETRY_LATER_S, Refused, Unavailable
 from tidegate.app.settings.settings import Settings
 from tidegate.app.stores.items import Item
 from tidegate.conflation.frame import Frame, RestoredTopic
@@ -119,8 +119,8 @@ class HeadMoved(Exception):
 class Store(Protocol):
     """The interface of a store; calls for one topic come one at a time.
 
-    While the store is unreachable or cannot write, each call raises the problem `bus-unavailable`
-    and has no visible effect.
+    While the store is unreachable or cannot write, each call raises `Unavailable` and
+    has no visible effect.
     """
 
     survives_process: bool
@@ -162,7 +162,7 @@ class Store(Protocol):
 
         Raises:
             HeadMoved: `expected_head` is not the topic's last offset.
-            Problem: producer-fenced; idempotency-conflict; bus-unavailable.
+            Refused: producer-fenced; idempotency-conflict; bus-unavailable.
         """
 
     async def confirm_epoch(self, name: str, seen: int) -> str:
@@ -207,15 +207,15 @@ class DefinitionsMoved(Exception):
     """Another gateway has changed a definition meanwhile; the caller must decide again."""
 
 
-class EpochMoved(Problem):
+class EpochMoved(Unavailable):
     """The topic has restarted, perhaps under another definition; the write had no effect.
 
-    It is a `bus-unavailable` problem by default; a caller that can decide again catches it.
+    It is `Unavailable` by default; a caller that can decide again catches it.
     """
 
     def __init__(self) -> None:
         detail = "The topic's history is being checked; try again."
-        super().__init__("bus-unavailable", detail, headers={"Retry-After": "1"})
+        super().__init__(detail)
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,9 +244,6 @@ class MeasuredStore(Protocol):
         """Return the current figures."""
 
 
-RETRY_AFTER = {"Retry-After": "60"}
-
-
 @dataclass(frozen=True, slots=True)
 class Bounds:
     """Limits per topic: stages, `Idempotency-Key`s of 24 hours, producers; and bytes of stages.
@@ -273,7 +270,7 @@ class Bounds:
         """Check the number and bytes of stages.
 
         Raises:
-            Problem: limit-reached.
+            Refused: limit-reached.
         """
         if count > self.stages_max or size_bytes > self.staged_bytes_max:
             raise no_room_for_stages()
@@ -282,7 +279,7 @@ class Bounds:
         """Check the number of `Idempotency-Key`s.
 
         Raises:
-            Problem: limit-reached.
+            Refused: limit-reached.
         """
         if count > self.retry_keys_max:
             raise no_room_for_retry_keys()
@@ -291,28 +288,28 @@ class Bounds:
         """Check the number of producers.
 
         Raises:
-            Problem: limit-reached.
+            Refused: limit-reached.
         """
         if count > self.producers_max:
             raise no_room_for_producers()
 
 
-def no_room_for_stages() -> Problem:
-    """Return the problem of a stage beyond the limits."""
+def no_room_for_stages() -> Refused:
+    """Return the refusal of a stage beyond the limits."""
     detail = "Stages have reached their limit in number or bytes; commit some."
-    return Problem("limit-reached", detail, headers=RETRY_AFTER)
+    return Refused("limit-reached", detail, retry_after_s=RETRY_LATER_S)
 
 
-def no_room_for_retry_keys() -> Problem:
-    """Return the problem of an `Idempotency-Key` beyond the limit."""
+def no_room_for_retry_keys() -> Refused:
+    """Return the refusal of an `Idempotency-Key` beyond the limit."""
     detail = "The topic has reached its limit of Idempotency-Keys in 24 hours."
-    return Problem("limit-reached", detail, headers=RETRY_AFTER)
+    return Refused("limit-reached", detail, retry_after_s=RETRY_LATER_S)
 
 
-def no_room_for_producers() -> Problem:
-    """Return the problem of a producer beyond the limit."""
+def no_room_for_producers() -> Refused:
+    """Return the refusal of a producer beyond the limit."""
     detail = "The topic has reached its limit of numbered producers, whose names never expire."
-    return Problem("limit-reached", detail, headers=RETRY_AFTER)
+    return Refused("limit-reached", detail, retry_after_s=RETRY_LATER_S)
 
 
 def encode_definition(document: TopicDefinition) -> bytes:
@@ -331,9 +328,9 @@ def parse_stored(name: str, text: bytes, epoch: str, mergers: Mergers) -> Stored
         return TopicRecord(name, TopicDefinition.parse(text, mergers), epoch)
     except JsonInvalid as error:
         return Unusable(name, text, epoch, f"Its definition cannot be read: {error.detail}.")
-    except Problem as problem:
-        field = "" if problem.pointer is None else f" (field {problem.pointer.lstrip('/')})"
-        return Unusable(name, text, epoch, f"{problem.detail.removesuffix('.')}{field}.")
+    except Refused as refusal:
+        field = "" if refusal.pointer is None else f" (field {refusal.pointer.lstrip('/')})"
+        return Unusable(name, text, epoch, f"{refusal.detail.removesuffix('.')}{field}.")
     except Exception as error:  # a parser bug must not keep the other topics from starting
         return Unusable(
             name, text, epoch, f"Its definition cannot be read: {type(error).__name__}."
@@ -344,19 +341,19 @@ def check_readable(document: TopicDefinition, mergers: Mergers, settings: Settin
     """Check that a start can read this definition again and build a topic from it.
 
     Raises:
-        Problem: topic-invalid.
+        Refused: topic-invalid.
     """
     # Through the text and back, as a start does it: what cannot be read is never stored.
     text = encode_definition(document)
     again = parse_stored("", text, "", mergers)
     if isinstance(again, Unusable):
-        raise Problem("topic-invalid", f"The definition could not be read again: {again.reason}")
+        raise Refused("topic-invalid", f"The definition could not be read again: {again.reason}")
     if again.document != document or encode_definition(again.document) != text:
-        raise Problem("topic-invalid", "The definition would be read back as a different one.")
+        raise Refused("topic-invalid", "The definition would be read back as a different one.")
     try:
         again.document.definition(settings.journal_messages_max, settings.journal_bytes_max)
         if again.document.key_spec:
             record_key(again.document.key_spec)
     except ValueError as error:
         detail = f"The definition gives no valid topic: {error}."
-        raise Problem("topic-invalid", detail) from None
+        raise Refused("topic-invalid", detail) from None

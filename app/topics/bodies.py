@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from tidegate.app.http.problems import Problem
+from tidegate.app.refusals import Refused
 from tidegate.app.stores.items import Message
 from tidegate.app.topics.registry import CatalogTopic
 from tidegate.conflation.boards.board import THE_RECORD, Board
@@ -122,7 +122,7 @@ async def merged(
     yields to the loop; the caller holds `entry.writing`, so that the board does not change.
 
     Raises:
-        Problem: message-too-large, key-invalid, schema-violation, or message-invalid for a number
+        Refused: message-too-large, key-invalid, schema-violation, or message-invalid for a number
             beyond a double that was stored before such were refused; of the record that comes out.
     """
     newest: dict[str, bytes] = {}
@@ -136,7 +136,7 @@ async def merged(
         total_bytes += len(record)
         if total_bytes > total_bytes_max:
             detail = f"The records that the deltas make have more than {total_bytes_max} bytes."
-            raise Problem("message-too-large", detail, line=delta.line)
+            raise Refused("message-too-large", detail, line=delta.line)
         await entry.yield_after_work()
         newest[delta.record_key] = record
         records.append(Message(record, delta.record_key, delta.exempt))
@@ -149,16 +149,16 @@ def _check(entry: CatalogTopic, delta: Delta, record: bytes, bytes_max: int) -> 
     """Refuse a merged record that the topic does not take."""
     if len(record) > bytes_max:
         detail = f"The record that the delta makes has more than {bytes_max} bytes."
-        raise Problem("message-too-large", detail, line=delta.line)
+        raise Refused("message-too-large", detail, line=delta.line)
     # Else the merged record would take the place of another one.
     if entry.key_of is not None and entry.key_of(record) != delta.record_key:
-        raise Problem("key-invalid", "The delta changes its record's key.", line=delta.line)
+        raise Refused("key-invalid", "The delta changes its record's key.", line=delta.line)
     entry.check_schema(record, delta.line)
     try:
         check_range(record)
     except JsonInvalid as error:
         detail = f"The record that the delta makes has {error.detail}."
-        raise Problem("message-invalid", detail, line=delta.line) from None
+        raise Refused("message-invalid", detail, line=delta.line) from None
 
 
 def _record(board: Board, record_key: str) -> bytes:

@@ -13,8 +13,8 @@ from tidegate.app.definitions.graph import check_identity, check_source, keeps_m
 from tidegate.app.definitions.mergers import NO_MERGERS, Mergers
 from tidegate.app.definitions.topic import TopicDefinition, Unusable
 from tidegate.app.delivery.driver import Driver
-from tidegate.app.http.problems import Problem
 from tidegate.app.http.requests import OWN_PREFIX
+from tidegate.app.refusals import Refused, Unavailable
 from tidegate.app.settings.settings import Settings
 from tidegate.app.stores.store import (
     DefinitionsMoved,
@@ -93,7 +93,7 @@ class Catalog(TopicRegistry):
         """Read a topic's stored state; set it aside and return None if that is unreadable."""
         try:
             return await self._store.load(record.name)
-        except Problem:  # the store is out, which is no fault of the topic
+        except Refused:  # the store is out, which is no fault of the topic
             raise
         except Exception as error:
             self._set_aside_for(error, record)
@@ -127,7 +127,7 @@ class Catalog(TopicRegistry):
         """Return the topic of this name, even one that another gateway has just created.
 
         Raises:
-            Problem: bus-unavailable; whether it is there is not known. not-ready: it is there, and
+            Refused: bus-unavailable; whether it is there is not known. not-ready: it is there, and
                 cannot be used here.
         """
         if self.served(name) is None and self.catch_up is not None:
@@ -166,17 +166,17 @@ class Catalog(TopicRegistry):
         An act that is refused by a definition which another gateway has just changed is repeated.
 
         Raises:
-            TopicUnknown, KeysError, Problem: as the act.
+            TopicUnknown, KeysError, Refused: as the act.
         """
         while True:
             record = entry.record
             try:
                 return await act(entry)
-            except (TopicRecreated, KeysError, Problem) as refusal:
+            except (TopicRecreated, KeysError, Refused) as refusal:
                 if _may_have_effect(refusal):
                     raise
                 if self.catch_up is not None:
-                    with contextlib.suppress(Problem):  # while the bus is out what is known holds
+                    with contextlib.suppress(Refused):  # while the bus is out what is known holds
                         await self.catch_up()
                 found = self.served(record.name)
                 if found is None or found.record == record:
@@ -191,7 +191,7 @@ class Catalog(TopicRegistry):
         The same definition twice changes nothing.
 
         Raises:
-            Problem: topic-conflict for another key or a source while it holds messages,
+            Refused: topic-conflict for another key or a source while it holds messages,
                 source-cycle, topic-unknown for a source that is not there, limit-reached,
                 precondition-failed, not-ready for a source that cannot be used here, topic-invalid
                 for what could not be read again.
@@ -221,7 +221,7 @@ class Catalog(TopicRegistry):
         """Replace a definition by what `change` makes of it, with no other change in between.
 
         Raises:
-            Problem: topic-unknown, as `put`, or what `change` raises.
+            Refused: topic-unknown, as `put`, or what `change` raises.
         """
 
         async def decide() -> CatalogTopic:
@@ -236,13 +236,13 @@ class Catalog(TopicRegistry):
         """Return the topic of this name; create a plain one where settings allow.
 
         Raises:
-            Problem: topic-unknown, limit-reached.
+            Refused: topic-unknown, limit-reached.
         """
         found = self.find(name)
         if found is not None:
             return found
         if not self._settings.auto_create_topics:
-            raise Problem("topic-unknown", "There is no topic of this name.")
+            raise Refused("topic-unknown", "There is no topic of this name.")
 
         async def decide() -> CatalogTopic:  # it may be there by now, with a definition of its own
             return self.find(name) or await self._create(name, TopicDefinition())
@@ -253,7 +253,7 @@ class Catalog(TopicRegistry):
         """Delete a topic; its subscriptions end with REMOVED.
 
         Raises:
-            Problem: topic-unknown, topic-in-use, precondition-failed.
+            Refused: topic-unknown, topic-in-use, precondition-failed.
         """
 
         async def decide() -> None:
@@ -262,7 +262,7 @@ class Catalog(TopicRegistry):
             if expected is not None:
                 expected.check(entry or unusable)
             if self.is_source(name):
-                raise Problem("topic-in-use", "Another topic is filled from this one.")
+                raise Refused("topic-in-use", "Another topic is filled from this one.")
             if unusable is not None:
                 await self._store.delete_topic(name)
                 self.drop_unusable(unusable)
@@ -287,7 +287,7 @@ class Catalog(TopicRegistry):
                     return await decide()
             except DefinitionsMoved:
                 pass
-            except Problem as refusal:
+            except Refused as refusal:
                 if not may_look or _may_have_effect(refusal):
                     raise
                 # A second refusal counts: it was decided by the newest definitions.
@@ -297,10 +297,10 @@ class Catalog(TopicRegistry):
 
     async def _create(self, name: str, document: TopicDefinition) -> CatalogTopic:
         if not name.startswith(OWN_PREFIX) and not self.has_room():
-            raise Problem(
+            raise Refused(
                 "limit-reached",
                 f"There are {self._settings.topics_max} topics already (topics_max).",
-                headers={"Retry-After": "60"},
+                retry_after_s=60,
             )
         # Subscribe first: a source that refuses the subscription must refuse the topic as well.
         self.filling.prepare(name, document)
@@ -320,7 +320,7 @@ class Catalog(TopicRegistry):
         """Return the definition as stored, checked that the next start can read it.
 
         Raises:
-            Problem: as `put`.
+            Refused: as `put`.
         """
         wanted = resolved(name, document, self.document)
         check_readable(wanted, self._mergers, self._settings)
@@ -384,9 +384,7 @@ class Catalog(TopicRegistry):
 def _may_have_effect(refusal: Exception) -> bool:
     """Return True if a refused change may have been written nevertheless."""
     # An answer that was lost may stand for a write; every other refusal was decided before one.
-    if not isinstance(refusal, Problem) or isinstance(refusal, EpochMoved):
-        return False
-    return refusal.code == "bus-unavailable"
+    return isinstance(refusal, Unavailable) and not isinstance(refusal, EpochMoved)
 
 
 def _new_epoch() -> str:

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Iterator
 
 from tidegate.app.delivery.driver import Driver
-from tidegate.app.http.problems import Problem
+from tidegate.app.refusals import Refused
 from tidegate.app.stores.store import Checkpoint, Store
 from tidegate.app.topics.registry import CatalogTopic, TopicRegistry
 from tidegate.conflation.topics.topic import Topic
@@ -56,8 +56,8 @@ class Checkpoints:
                 await asyncio.gather(*(self._write(entry) for entry in entries))
             if messages_min <= 1:  # only a round over all topics proves that nothing is left
                 self._driver.figures.checkpointed_ms = began_ms
-        except Problem as problem:
-            logger.warning("checkpoints wait: %s", problem.detail)
+        except Refused as refusal:
+            logger.warning("checkpoints wait: %s", refusal.detail)
 
     def _due(self, messages_min: int) -> Iterator[list[CatalogTopic]]:
         """Yield due topics in small groups: a group shares a commit, and does not hold the loop."""

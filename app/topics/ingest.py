@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from tidegate.app.definitions.topic import TopicDefinition
 from tidegate.app.delivery.driver import Driver
-from tidegate.app.http.problems import Problem
+from tidegate.app.refusals import Refused
 from tidegate.app.settings.settings import Settings
 from tidegate.app.stores.items import Item, Message, MessageBlock, Removal
 from tidegate.app.stores.store import Appended, Producer, Retry, TopicRecord
@@ -17,7 +17,7 @@ from tidegate.app.topics.bodies import Delta, Envelope, merged, read_envelope
 from tidegate.app.topics.registry import CatalogTopic, check_filler, check_newest
 from tidegate.app.topics.writer import Writer
 from tidegate.conflation.definition import Kind
-from tidegate.keys.errors import KeyInvalid, KeysError
+from tidegate.keys.errors import KeyInvalid, KeysError, Refusal
 from tidegate.keys.jsontext import check_json, decoded, one_line
 
 CHECKED_BYTES_AT_ONCE = 16 << 10
@@ -30,7 +30,7 @@ JSON_SPACE = b" \t\r\n"
 class Form:
     """The form of a publish request's body.
 
-    `lined`: NDJSON, and a problem names the line. `delta`: merge patches. `exempt`: messages that
+    `lined`: NDJSON, and a refusal names the line. `delta`: merge patches. `exempt`: messages that
     must never be conflated. `enveloped`: messages and removals in envelopes. `may_remove`: removals
     among them are allowed.
     """
@@ -58,12 +58,12 @@ class Ingest:
         """Check every message of a request; a large one leaves the loop room to breathe.
 
         Raises:
-            Problem: message-invalid, message-too-large, key-missing, key-invalid,
+            Refused: message-invalid, message-too-large, key-missing, key-invalid,
                 schema-violation, or forbidden for a removal.
         """
         if form.delta and not entry.document.retains:
             detail = "The topic keeps no records, so there is nothing to merge a delta into."
-            raise Problem("message-invalid", detail)
+            raise Refused("message-invalid", detail)
         if entry.document.kind in (Kind.TEXT, Kind.BINARY):
             return [self._as_it_is(entry, body, form)]
         if form.lined:
@@ -90,7 +90,7 @@ class Ingest:
         A retry gets the first answer, even if the topic would refuse the request by now.
 
         Raises:
-            TopicUnknown, Problem: as `check` and `publish`.
+            TopicUnknown, Refused: as `check` and `publish`.
         """
         try:
             while True:
@@ -98,7 +98,7 @@ class Ingest:
                 messages = await self.check(entry, body, form)
                 with contextlib.suppress(Redefined):
                     return await self.publish(entry, messages, producer, retry, record)
-        except (Problem, KeysError):
+        except Refusal:
             if retry is None:
                 raise
             # Only the store knows whether this is a repetition, which gets the first answer even
@@ -113,7 +113,7 @@ class Ingest:
         """Check a request of plain JSON in one step; return None where `take` has to decide.
 
         Raises:
-            Problem: as `check`.
+            Refused: as `check`.
         """
         document = entry.document
         if (
@@ -148,7 +148,7 @@ class Ingest:
         Raises:
             Redefined: it has, and they are to be checked anew.
             TopicUnknown: it was deleted meanwhile.
-            Problem: topic-read-only, limit-reached, producer-fenced, idempotency-conflict;
+            Refused: topic-read-only, limit-reached, producer-fenced, idempotency-conflict;
                 of deltas also what their records are refused for.
         """
         check_filler(entry, None if producer is None else producer.name)
@@ -178,7 +178,7 @@ class Ingest:
 
         Raises:
             TopicUnknown: it was deleted meanwhile.
-            Problem: topic-read-only.
+            Refused: topic-read-only.
         """
         check_filler(entry, producer)
         async with entry.writing:
@@ -191,7 +191,7 @@ class Ingest:
 
         Raises:
             TopicUnknown: it was deleted meanwhile.
-            Problem: precondition-failed, a stage is not there; producer-fenced, limit-reached,
+            Refused: precondition-failed, a stage is not there; producer-fenced, limit-reached,
                 message-too-large, topic-read-only, schema-violation (the schema may have
                 changed since they were staged). Then the stages stay.
         """
@@ -208,7 +208,7 @@ class Ingest:
                 if earlier is not None:
                     return earlier
                 detail = "One of the stages is not there: never was, is used up, or too old."
-                raise Problem("precondition-failed", detail, pointer="/stages")
+                raise Refused("precondition-failed", detail, pointer="/stages")
             self._check_commit(items)
             await self._check_room(entry, items)
             await _check_schema(entry, items)
@@ -234,16 +234,16 @@ class Ingest:
                 messages.extend(await self._checked_by_line(entry, piece, line, form))
             if len(messages) > self._settings.request_messages_max:
                 limit = self._settings.request_messages_max
-                raise Problem("message-too-large", f"A request has at most {limit} messages.")
+                raise Refused("message-too-large", f"A request has at most {limit} messages.")
             await asyncio.sleep(0)  # between pieces streams write
         if not messages:
-            raise Problem("message-invalid", "The request holds no message.")
+            raise Refused("message-invalid", "The request holds no message.")
         return messages
 
     async def _checked_by_line(
         self, entry: CatalogTopic, piece: bytes, first_line: int, form: Form
     ) -> list[Item]:
-        """Check lines one by one; only here does a bad one get its problem."""
+        """Check lines one by one; only here does a bad one get its refusal."""
         messages: list[Item] = []
         # Many empty lines would take as long to look at as full ones.
         for line, text in enumerate(
@@ -264,7 +264,7 @@ class Ingest:
             payload = one_line(text)
             record_key = entry.key_of(payload) if entry.key_of else ""
         except KeysError as error:
-            raise Problem(
+            raise Refused(
                 error.code, f"{error.detail}.", line=line, position=error.position
             ) from None
         if form.delta:
@@ -279,7 +279,7 @@ class Ingest:
             # Before anything that depends on the topic, whose definition may be hidden.
             if not form.may_remove:
                 detail = "A removal needs read of the whole topic, too, which the token lacks."
-                raise Problem("forbidden", detail, line=line)
+                raise Refused("forbidden", detail, line=line)
             return self._removal(entry, envelope, line)
         self._check_size(entry, envelope.value, line)
         record_key = entry.key_of(envelope.value) if entry.key_of else ""
@@ -307,7 +307,7 @@ class Ingest:
             try:
                 body.decode()
             except UnicodeDecodeError as error:
-                raise Problem(
+                raise Refused(
                     "message-invalid", "The text is not valid UTF-8.", position=error.start
                 ) from None
         return Message(body, "", form.exempt)
@@ -317,7 +317,7 @@ class Ingest:
         is_filled = entry.document.source is not None
         if len(text) > self._settings.message_bytes_max and not is_filled:
             limit = self._settings.message_bytes_max
-            raise Problem("message-too-large", f"A message has at most {limit} bytes.", line=line)
+            raise Refused("message-too-large", f"A message has at most {limit} bytes.", line=line)
 
     async def _records(self, entry: CatalogTopic, messages: Sequence[Item]) -> Sequence[Item]:
         """Return deltas as the records that they make, other messages unchanged."""
@@ -335,7 +335,7 @@ class Ingest:
         limit = max(self._settings.topic_keys_max, self._settings.request_messages_max)
         if len(items) > limit:
             detail = f"A commit has at most {limit} messages."
-            raise Problem("message-too-large", detail, pointer="/stages")
+            raise Refused("message-too-large", detail, pointer="/stages")
 
     async def _check_room(self, entry: CatalogTopic, items: Sequence[Item]) -> None:
         sow = self._driver.engine.topic(entry.record.name).sow
@@ -355,9 +355,9 @@ class Ingest:
             await asyncio.sleep(0)
         # Known keys always fit, also where the limit was lowered since (rule topic-17).
         if new and len(sow.board) + len(new) > keys_max:
-            raise Problem(
+            raise Refused(
                 "limit-reached", f"A topic has at most {keys_max} keys (topic_keys_max).",
-                headers={"Retry-After": "60"},
+                retry_after_s=60,
             )  # fmt: skip
 
 
@@ -365,7 +365,7 @@ async def _check_schema(entry: CatalogTopic, items: Sequence[Item]) -> None:
     """Check staged messages by the present schema; many yield to the loop.
 
     Raises:
-        Problem: schema-violation.
+        Refused: schema-violation.
     """
     for number, item in enumerate(items if entry.schema else (), 1):
         if isinstance(item, Message):

@@ -16,8 +16,8 @@ from tidegate.app.definitions.graph import (
 )
 from tidegate.app.definitions.mergers import Mergers
 from tidegate.app.definitions.topic import TopicDefinition, Unusable
-from tidegate.app.http.problems import Problem
 from tidegate.app.http.requests import OWN_PREFIX
+from tidegate.app.refusals import Refused
 from tidegate.app.settings.settings import Settings
 from tidegate.app.stores.store import Store, check_readable
 from tidegate.app.topics.catalog import Catalog
@@ -92,7 +92,7 @@ async def plan(
     def find(name: str) -> TopicDefinition | None:
         found = OWN_TOPICS.get(name) or there.get(name)
         if isinstance(found, Unusable):
-            raise found.problem()
+            raise found.refusal()
         return found
 
     for each in declared:
@@ -102,11 +102,11 @@ async def plan(
             # A plan refuses what the next start could not use.
             check_readable(after, mergers, settings)
             if before is None and len(there) >= settings.topics_max:
-                raise Problem("limit-reached", f"There are {settings.topics_max} topics already.")
+                raise Refused("limit-reached", f"There are {settings.topics_max} topics already.")
             if before is not None:
                 await _check_change(each.name, before, after, there, has_messages)
-        except Problem as problem:
-            each.refuse(problem)
+        except Refused as refusal:
+            each.refuse(refusal)
         there[each.name] = after  # later topics of the folder may be filled from this one
         steps.append(Step(each, before, after))
     return steps
@@ -122,7 +122,7 @@ async def _check_change(
     """Refuse a definition that an existing topic may not get.
 
     Raises:
-        Problem: topic-conflict, topic-in-use.
+        Refused: topic-conflict, topic-in-use.
     """
     # Also by topics that the same folder declares before this one.
     is_used = any(_source_of(each) == name for each in there.values())
@@ -148,7 +148,7 @@ async def plan_beside(
 
     Raises:
         TopicFilesInvalid: the first that would be refused.
-        Problem: bus-unavailable.
+        Refused: bus-unavailable.
     """
 
     async def has_messages(name: str) -> bool:
@@ -166,10 +166,10 @@ async def carry_out(steps: Sequence[Step], catalog: Catalog) -> None:
 
     Raises:
         TopicFilesInvalid: what no plan can foresee, such as too many sessions to fill topics.
-        Problem: bus-unavailable.
+        Refused: bus-unavailable.
     """
     for step in steps:
         try:
             await catalog.put(step.declared.name, step.declared.document)
         except EngineError as error:
-            step.declared.refuse(Problem(error.code, f"{error.detail}."))
+            step.declared.refuse(Refused(error.code, f"{error.detail}."))

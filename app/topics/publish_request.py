@@ -14,7 +14,6 @@ from starlette.types import Scope
 
 from tidegate.app.http.bodies import Strict, invalid, read
 from tidegate.app.http.parameters import Headers, Parameters, Read, flag, line, word
-from tidegate.app.http.problems import Problem
 from tidegate.app.http.requests import (
     BYTES,
     JSON,
@@ -26,6 +25,7 @@ from tidegate.app.http.requests import (
     header_value,
     integer,
 )
+from tidegate.app.refusals import Refused
 from tidegate.app.stores.store import Producer, Retry, Store
 from tidegate.app.topics.ingest import Form
 
@@ -40,7 +40,7 @@ _PRODUCER = re.compile(r"[!-~](?:[ -~]{0,253}[!-~])?", re.ASCII)
 def _is_name(header: str) -> Callable[[str], str]:
     def read(text: str) -> str:
         if not is_name(text):
-            raise Problem("message-invalid", _expected(header))
+            raise Refused("message-invalid", _expected(header))
         return text
 
     return read
@@ -64,7 +64,7 @@ def _sequence(text: str) -> int:
 
 def _never(text: str) -> str:
     if text != "never":
-        raise Problem("message-invalid", "Tidegate-Conflate is never.")
+        raise Refused("message-invalid", "Tidegate-Conflate is never.")
     return text
 
 
@@ -83,10 +83,10 @@ class Ack(Parameters):
         An answered message is stored as safely as the store can, and processed, by either `ack`.
 
         Raises:
-            Problem: options-invalid.
+            Refused: options-invalid.
         """
         if self.ack == "persisted" and not store.survives_process:
-            raise Problem("options-invalid", "This gateway keeps nothing, so ack is processed.")
+            raise Refused("options-invalid", "This gateway keeps nothing, so ack is processed.")
 
 
 class PublishQuery(Ack):
@@ -158,7 +158,7 @@ class PublishRequest:
         """Read the head of a publish; `store` decides which `ack` there is.
 
         Raises:
-            Problem: unsupported-media-type, options-invalid or message-invalid.
+            Refused: unsupported-media-type, options-invalid or message-invalid.
         """
         media_type = content_type(scope, MEDIA_TYPES)
         # Most requests have no parameters at all: an answer that is known costs nothing.
@@ -170,10 +170,10 @@ class PublishRequest:
         stage, retry_key = headers.tidegate_stage, headers.idempotency_key
         # A stage replaces itself, so that a retry needs no key; one would promise more than that.
         if stage is not None and retry_key is not None:
-            raise Problem("message-invalid", "A stage may be sent again without Idempotency-Key.")
+            raise Refused("message-invalid", "A stage may be sent again without Idempotency-Key.")
         if stage is not None and delta:
             detail = "A stage has whole messages: records may change until its commit."
-            raise Problem("message-invalid", detail)
+            raise Refused("message-invalid", detail)
         enveloped = _is_enveloped(query.format, media_type, delta=delta)
         form = Form(media_type == NDJSON, delta, headers.tidegate_conflate is not None, enveloped)
         producer, sequence = _producer(headers, is_stage=stage is not None)
@@ -239,10 +239,10 @@ def refuse_retry_key(scope: Scope, because: str) -> None:
     """Refuse an `Idempotency-Key` where it would have no effect.
 
     Raises:
-        Problem: message-invalid.
+        Refused: message-invalid.
     """
     if header_value(scope, "idempotency-key", "message-invalid") is not None:
-        raise Problem("message-invalid", f"Idempotency-Key is for publishing: {because}.")
+        raise Refused("message-invalid", f"Idempotency-Key is for publishing: {because}.")
 
 
 def _is_delta(asked: bool | None, media_type: str) -> bool:
@@ -251,9 +251,9 @@ def _is_delta(asked: bool | None, media_type: str) -> bool:
     delta = is_patch if asked is None else asked
     # A contradiction is refused, not guessed at.
     if is_patch and not delta:
-        raise Problem(code, "A merge patch is a delta.")
+        raise Refused(code, "A merge patch is a delta.")
     if delta and media_type in (TEXT, BYTES):
-        raise Problem(code, "Text and bytes have no deltas.")
+        raise Refused(code, "Text and bytes have no deltas.")
     return delta
 
 
@@ -261,7 +261,7 @@ def _is_enveloped(asked: str, media_type: str, *, delta: bool) -> bool:
     if asked == "value":
         return False
     if delta or media_type not in (JSON, NDJSON):
-        raise Problem("options-invalid", "Envelopes are JSON or NDJSON, and have whole messages.")
+        raise Refused("options-invalid", "Envelopes are JSON or NDJSON, and have whole messages.")
     return True
 
 
@@ -270,12 +270,12 @@ def _producer(headers: PublishHeaders, *, is_stage: bool) -> tuple[str | None, i
     # The number of a stage is that of its commit.
     name, number = headers.tidegate_producer, headers.tidegate_sequence
     if is_stage and number is not None:
-        raise Problem("message-invalid", "Tidegate-Sequence is not for a stage, but its commit.")
+        raise Refused("message-invalid", "Tidegate-Sequence is not for a stage, but its commit.")
     if not is_stage and (name is None) != (number is None):
-        raise Problem("message-invalid", "Tidegate-Producer and Tidegate-Sequence come together.")
+        raise Refused("message-invalid", "Tidegate-Producer and Tidegate-Sequence come together.")
     if name is not None and not is_producer(name):
         detail = f"Tidegate-Producer is a name of at most {NAME_CHARACTERS_MAX} characters."
-        raise Problem("message-invalid", detail)
+        raise Refused("message-invalid", detail)
     return name, number
 
 
@@ -342,7 +342,7 @@ def commit_of(body: bytes, sub: str | None = None) -> Commit:
     """Parse the body of `POST /v1/topics/{topic}/commits`, whose names are the subject's own.
 
     Raises:
-        Problem: message-invalid, with the pointer to what is wrong.
+        Refused: message-invalid, with the pointer to what is wrong.
     """
     asked = read(CommitDocument, body)
     producer = Producer(own_name(sub, asked.producer), asked.sequence, asked.run)

@@ -12,8 +12,8 @@ import msgspec
 from tidegate.app.access.entitlement import narrowed_query
 from tidegate.app.access.grants import Entitlement
 from tidegate.app.delivery.timers import in_turns
-from tidegate.app.http.problems import Problem
 from tidegate.app.http.requests import checked_characters, integer
+from tidegate.app.refusals import Refused
 from tidegate.conflation.definition import Kind
 from tidegate.conflation.frame import Frame
 from tidegate.conflation.options.syntax import SKIP_N_MAX, TOP_N_MAX
@@ -55,15 +55,15 @@ class SowQuery:
         """Parse the query parameters, which are a subscription's.
 
         Raises:
-            Problem: filter-invalid or options-invalid, with the position in the parameter.
+            Refused: filter-invalid or options-invalid, with the position in the parameter.
         """
         for name in ("filter", "order_by", "select"):
             checked_characters(values.get(name, ""), characters_max, PARAMETERS[name], name)
             # Refused and not ignored: the answer would look as if it had been filtered.
             if values.get(name) and kind in (Kind.TEXT, Kind.BINARY):
-                raise Problem(PARAMETERS[name], f"{name} needs messages with fields.", position=0)
+                raise Refused(PARAMETERS[name], f"{name} needs messages with fields.", position=0)
         if "skip_n" in values and "top_n" not in values:
-            raise Problem("options-invalid", "skip_n needs top_n beside it.")
+            raise Refused("options-invalid", "skip_n needs top_n beside it.")
         return cls(
             _parsed(values, "filter", Filter.parse),
             _parsed(values, "order_by", Order.parse),
@@ -76,7 +76,7 @@ class SowQuery:
         """Return the query with the rows and fields of an entitlement alone; None is all of them.
 
         Raises:
-            Problem: forbidden.
+            Refused: forbidden.
         """
         if entitlement is None:
             return self
@@ -160,7 +160,7 @@ def _parsed(values: Mapping[str, str], name: str, parse: Callable[[str], T]) -> 
     try:
         return parse(text)
     except KeysError as error:
-        raise Problem(PARAMETERS[name], f"{error.detail}.", position=error.position) from None
+        raise Refused(PARAMETERS[name], f"{error.detail}.", position=error.position) from None
 
 
 def _count(values: Mapping[str, str], name: str, least: int, most: int) -> int | None:

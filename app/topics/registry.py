@@ -15,8 +15,8 @@ from tidegate.app.definitions.graph import is_source
 from tidegate.app.definitions.schema import WORK_MAX, Schema, SchemaViolation, SchemaWork
 from tidegate.app.definitions.topic import TopicDefinition, Unusable
 from tidegate.app.delivery.driver import Driver
-from tidegate.app.http.problems import Problem
 from tidegate.app.http.requests import OWN_PREFIX
+from tidegate.app.refusals import Refused
 from tidegate.app.settings.settings import Settings
 from tidegate.app.stores.store import Producer, TopicRecord
 from tidegate.conflation.definition import Definition
@@ -83,7 +83,7 @@ class CatalogTopic:
         """Check a message, a JSON text, by the topic's schema.
 
         Raises:
-            Problem: schema-violation, with the pointer to what does not fit; message-too-large,
+            Refused: schema-violation, with the pointer to what does not fit; message-too-large,
                 it could take too long to find out.
         """
         if self.schema is None:
@@ -92,12 +92,12 @@ class CatalogTopic:
             self._work += self.schema.check(payload)
         except SchemaViolation as violation:
             detail = f"The message breaks {violation.keyword[:64]} of the topic's schema."
-            raise Problem(
+            raise Refused(
                 "schema-violation", detail, line=line, pointer=violation.pointer
             ) from None
         except SchemaWork as most:
             detail = f"The topic's schema could take {most.work} steps, of at most {WORK_MAX}."
-            raise Problem("message-too-large", detail, line=line) from None
+            raise Refused("message-too-large", detail, line=line) from None
 
     async def yield_after_work(self) -> None:
         """Let other tasks run after checks that have held the loop for some milliseconds."""
@@ -123,16 +123,16 @@ class Precondition:
         """Refuse a change that the headers rule out; an unusable topic counts as existing.
 
         Raises:
-            Problem: precondition-failed, also for a header that is neither `*` nor a list.
+            Refused: precondition-failed, also for a header that is neither `*` nor a list.
         """
         if self.if_match is not None:
             tags = _tags(self.if_match)
             if entry is None or not (tags == [ANY] or entry.etag in tags):
-                raise Problem("precondition-failed", "The topic is not what If-Match names.")
+                raise Refused("precondition-failed", "The topic is not what If-Match names.")
         if self.if_none_match is not None:
             tags = [tag.removeprefix("W/") for tag in _tags(self.if_none_match)]
             if entry is not None and (tags == [ANY] or entry.etag in tags):
-                raise Problem("precondition-failed", "The topic is there already.")
+                raise Refused("precondition-failed", "The topic is there already.")
 
 
 def _tags(header: str) -> list[str]:
@@ -144,7 +144,7 @@ def _tags(header: str) -> list[str]:
         return [ANY]
     if _TAGS.fullmatch(header) is None:
         detail = "If-Match and If-None-Match are * or a list of entity tags in quotes."
-        raise Problem("precondition-failed", detail)
+        raise Refused("precondition-failed", detail)
     return re.findall(_TAG, header)
 
 
@@ -194,22 +194,22 @@ class TopicRegistry:
         """Return the topic of this name.
 
         Raises:
-            Problem: topic-unknown; not-ready, if it cannot be used here.
+            Refused: topic-unknown; not-ready, if it cannot be used here.
         """
         found = self.find(name)
         if found is None:
-            raise Problem("topic-unknown", "There is no topic of this name.")
+            raise Refused("topic-unknown", "There is no topic of this name.")
         return found
 
     def find(self, name: str) -> CatalogTopic | None:
         """Return the topic of this name; None if it does not exist.
 
         Raises:
-            Problem: not-ready. There is one, and it cannot be used here: that is never None.
+            Refused: not-ready. There is one, and it cannot be used here: that is never None.
         """
         unusable = self._unusable.get(name)
         if unusable is not None:
-            raise unusable.problem()
+            raise unusable.refusal()
         return self._entries.get(name)
 
     def served(self, name: str) -> CatalogTopic | None:
@@ -256,7 +256,7 @@ class TopicRegistry:
         """Return the definition of a topic; None if it does not exist.
 
         Raises:
-            Problem: not-ready, if it cannot be used here.
+            Refused: not-ready, if it cannot be used here.
         """
         found = self.find(name)
         return None if found is None else found.document
@@ -370,23 +370,23 @@ def check_filler(entry: CatalogTopic, producer: str | None) -> None:
     """Refuse clients' messages to a derived topic: only its filler may publish.
 
     Raises:
-        Problem: topic-read-only.
+        Refused: topic-read-only.
     """
     source = entry.document.source
     if source is None:
         return
     if source.engine is not FilledBy.SPARK or not is_pipeline(producer):
-        raise Problem("topic-read-only", "The topic is filled from another; publish there.")
+        raise Refused("topic-read-only", "The topic is filled from another; publish there.")
 
 
 def check_newest(entry: CatalogTopic, producer: Producer) -> None:
     """Refuse an older stream: of several that fill a topic the newest counts (rule pipeline-14).
 
     Raises:
-        Problem: producer-fenced.
+        Refused: producer-fenced.
     """
     if entry.document.source is None:
         return
     if producer.run < entry.filler_run:
-        raise Problem("producer-fenced", "A stream that was started later fills this topic.")
+        raise Refused("producer-fenced", "A stream that was started later fills this topic.")
     entry.filler_run = producer.run

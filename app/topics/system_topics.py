@@ -15,13 +15,13 @@ from starlette.types import Scope
 from tidegate.app.access.grants import subject_in
 from tidegate.app.definitions.topic import TopicDefinition
 from tidegate.app.delivery.timers import Backoff
-from tidegate.app.http.problems import Problem
 from tidegate.app.http.requests import (
     REVOKED,
     header_value,
     topic_name,
     writable_topic_name,
 )
+from tidegate.app.refusals import Refused, Unavailable
 from tidegate.app.stores.items import Item, Message, Removal
 from tidegate.app.topics.catalog import Catalog
 from tidegate.app.topics.derived import Leadership
@@ -87,9 +87,9 @@ class EventTopic:
                 await self._write_some()
                 backoff.succeeded()
                 await asyncio.sleep(TOGETHER_S)
-            except Problem as problem:
+            except Refused as refusal:
                 level = backoff.level
-                logger.log(level, "%s is behind; tried again: %s", self._name, problem.detail)
+                logger.log(level, "%s is behind; tried again: %s", self._name, refusal.detail)
                 await backoff.pause()
             except Exception:
                 logger.exception("%s is behind; tried again", self._name)
@@ -99,7 +99,7 @@ class EventTopic:
 
     async def aclose(self) -> None:
         """Write what still waits, unless the store is out."""
-        with contextlib.suppress(Problem):
+        with contextlib.suppress(Refused):
             while self._pending:
                 await self._write_some()
 
@@ -183,7 +183,7 @@ class RevokedTopic:
         """Write a record, and wait until it counts here.
 
         Raises:
-            Problem: bus-unavailable, not-ready.
+            Refused: bus-unavailable, not-ready.
         """
         entry = self._catalog.get(REVOKED)
         async with entry.writing:
@@ -193,7 +193,7 @@ class RevokedTopic:
         """Remove records that have not changed since; the leader does it for all gateways.
 
         Raises:
-            Problem: bus-unavailable, not-ready.
+            Refused: bus-unavailable, not-ready.
         """
         if self._leadership.is_held:
             entry, fence = self._catalog.get(REVOKED), self._leadership.fence
@@ -256,18 +256,18 @@ async def open_own(catalog: Catalog, *, asks_for_tokens: bool = False) -> None:
     `asks_for_tokens`: only then somebody can be revoked.
 
     Raises:
-        Problem: bus-unavailable.
+        Refused: bus-unavailable.
     """
     # Each by itself: one that another version has defined must not keep the rest from serving.
     own = {**OWN_TOPICS, **({REVOKED: _REVOKED_DOCUMENT} if asks_for_tokens else {})}
     for name, document in own.items():
         try:
             await catalog.put(name, document)
-        except Problem as problem:
-            if problem.code == "bus-unavailable":
-                raise
+        except Unavailable:
+            raise
+        except Refused as refusal:
             topics_logger.error(
-                "%s differs from this gateway's definition: %s", name, problem.detail
+                "%s differs from this gateway's definition: %s", name, refusal.detail
             )
 
 
@@ -275,7 +275,7 @@ def publishable_topic_name(scope: Scope) -> str:
     """Check a name like `writable_topic_name`, but allow the topics that clients write.
 
     Raises:
-        Problem: topic-invalid, topic-read-only, or message-invalid for a header given twice.
+        Refused: topic-invalid, topic-read-only, or message-invalid for a header given twice.
     """
     # By the name of the producer, as the topic is open to pipelines alone.
     producer = header_value(scope, "tidegate-producer", "message-invalid") or ""
@@ -288,7 +288,7 @@ def removable_topic_name(scope: Scope) -> str:
     """Check a name like `writable_topic_name`, but allow to revoke, and to take that back.
 
     Raises:
-        Problem: topic-invalid or topic-read-only.
+        Refused: topic-invalid or topic-read-only.
     """
     if subject_in(scope) is not None and topic_name(scope) == REVOKED:
         return REVOKED

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from tidegate.app.delivery.driver import Driver
-from tidegate.app.http.problems import Problem
+from tidegate.app.refusals import Unavailable
 from tidegate.app.stores.items import Item, Message, MessageBlock, Removal, to_frames
 from tidegate.app.stores.store import Appended, HeadMoved, Producer, Publication, Retry, Store
 from tidegate.app.topics.registry import CatalogTopic, TopicRecreated
@@ -81,7 +81,7 @@ class AppendWaiters:
 
         Raises:
             TopicUnknown: the topic was deleted meanwhile.
-            Problem: bus-unavailable, where it takes too long or the topic began again meanwhile:
+            Refused: bus-unavailable, where it takes too long or the topic began again meanwhile:
                 whether the messages are there is not known.
         """
         waiter = _Waiter(epoch, offset, asyncio.get_running_loop().create_future())
@@ -92,7 +92,7 @@ class AppendWaiters:
             async with asyncio.timeout(PATIENCE_S):
                 await waiter.arrived
         except TimeoutError:
-            raise _unknown("It is stored, but has not come back from the bus yet.") from None
+            raise Unavailable("It is stored, but has not come back from the bus yet.") from None
         finally:
             self._forget(topic, waiter)
 
@@ -126,7 +126,7 @@ class AppendWaiters:
             waiter.arrived.set_exception(TopicUnknown("the topic was deleted"))
         elif found.place(Bookmark(waiter.epoch, waiter.offset)).epoch != found.epoch:
             detail = "The topic began again meanwhile; what was sent may be missing."
-            waiter.arrived.set_exception(_unknown(detail))
+            waiter.arrived.set_exception(Unavailable(detail))
         elif found.head >= waiter.offset:
             waiter.arrived.set_result(None)
 
@@ -140,10 +140,6 @@ class AppendWaiters:
 async def _no_shared_head(topic: str) -> int:
     """Return the head of a topic without a bus: there is nothing to wait for."""
     return 0
-
-
-def _unknown(detail: str) -> Problem:
-    return Problem("bus-unavailable", detail, headers={"Retry-After": "1"})
 
 
 # A slice holds `writing`, and publishers wait for no more than that.
@@ -182,7 +178,7 @@ class Writer:
         Raises:
             TopicUnknown: the topic was deleted meanwhile.
             HeadMoved: there is more than the expected head.
-            Problem: producer-fenced, idempotency-conflict, bus-unavailable.
+            Refused: producer-fenced, idempotency-conflict, bus-unavailable.
         """
         name = self._current_name(entry)
         # The value travels with its removal, because a replay has no board to look it up on.
@@ -221,7 +217,7 @@ class Writer:
         Where other gateways write too, the decision is repeated until no write came in between.
 
         Raises:
-            TopicUnknown, Problem: as `write`, and what `decide` raises.
+            TopicUnknown, Refused: as `write`, and what `decide` raises.
         """
         while True:
             name = self._current_name(entry)
@@ -251,7 +247,7 @@ class Writer:
 
         Raises:
             TopicUnknown: the topic was deleted meanwhile.
-            Problem: bus-unavailable.
+            Refused: bus-unavailable.
         """
         name = entry.record.name
         if self._arrivals is None:
@@ -274,7 +270,7 @@ class Writer:
 
         Raises:
             TopicUnknown: the topic was deleted meanwhile.
-            Problem: producer-fenced, idempotency-conflict, bus-unavailable.
+            Refused: producer-fenced, idempotency-conflict, bus-unavailable.
         """
         name, now_ms = self._current_name(entry), self._driver.wall_ms()
         asked = Publication((), now_ms, producer, retry, stages, expected_head=NO_HEAD)
@@ -290,7 +286,7 @@ class Writer:
 
         Raises:
             TopicUnknown: the topic was deleted meanwhile.
-            Problem: bus-unavailable.
+            Refused: bus-unavailable.
         """
         await self._store.stage(self._current_name(entry), stage, items, self._driver.wall_ms())
 
@@ -299,7 +295,7 @@ class Writer:
 
         Raises:
             TopicUnknown: the topic was deleted meanwhile.
-            Problem: bus-unavailable.
+            Refused: bus-unavailable.
         """
         return await self._store.staged(self._current_name(entry), stages, self._driver.wall_ms())
 
@@ -308,8 +304,8 @@ class Writer:
         figures, began = self._driver.figures, self._driver.now()
         try:
             return await self._store.append(name, publication)
-        except Problem as problem:
-            figures.store_failures += problem.code == "bus-unavailable"
+        except Unavailable:
+            figures.store_failures += 1
             raise
         finally:
             figures.append.note_ns(self._driver.now() - began)

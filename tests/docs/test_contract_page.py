@@ -8,7 +8,7 @@ from tidegate.app.cli.pipeline import pipeline
 from tidegate.app.definitions.topic import FIELDS
 from tidegate.app.delivery.encoding import Format, Op
 from tidegate.app.delivery.notices import Cause
-from tidegate.app.http.problems import PROBLEMS
+from tidegate.app.refusals import CODES
 from tidegate.app.routes.models.events import EVENTS, TRACE_EVENTS
 from tidegate.app.routes.models.sessions import Subscribing
 from tidegate.conflation.outputs import CloseReason, ResumeMode
@@ -31,7 +31,7 @@ CODE = re.findall(r"`([^`\n]+)`", PAGE)
 
 
 def test_problem_codes_stand_with_their_status() -> None:
-    rows = {code: f"| `{code}` | {problem[0]} |" for code, problem in PROBLEMS.items()}
+    rows = {code: f"| `{code}` | {problem[0]} |" for code, problem in CODES.items()}
     assert [code for code, row in rows.items() if row not in PAGE] == []
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.docs.site import DOCS, build, faults, unlinked
-from tidegate.app.http.problems import PROBLEMS
 from tidegate.app.main import create_app
+from tidegate.app.refusals import CODES
 from tidegate.app.settings.settings import Settings
 
 pytestmark = pytest.mark.nightly
@@ -43,7 +43,7 @@ def test_the_reference_has_what_the_code_has(site: Path) -> None:
     for path, methods in create_app(Settings()).openapi()["paths"].items():
         assert [it for it in methods if f"### `{it.upper()} {path}`" not in routes] == []
     problems = (site / "problems.md").read_text("utf-8")
-    assert [code for code in PROBLEMS if f"| `{code}` |" not in problems] == []
+    assert [code for code in CODES if f"| `{code}` |" not in problems] == []
 
 
 def test_llms_txt_has_each_page_in_a_line(site: Path) -> None:

@@ -26,8 +26,9 @@ from tests.fuzz.target import Target
 from tests.support.servers import edge_settings
 from tidegate.app.definitions.topic import TopicDefinition
 from tidegate.app.http.parameters import texts_of
-from tidegate.app.http.problems import PROBLEMS, problem_of
+from tidegate.app.http.problems import body_of, refusal_of
 from tidegate.app.main import create_app
+from tidegate.app.refusals import CODES
 from tidegate.app.routes.models.sessions import Explaining, Subscribing
 from tidegate.app.sessions.documents import Tuning, change_of, opening_of, target_of, tuning_of
 from tidegate.app.topics.bodies import read_envelope
@@ -124,7 +125,7 @@ def check_keys(data: bytes) -> bool:
         try:
             key = read(data)
         except KeysError as error:
-            assert error.code in PROBLEMS
+            assert error.code in CODES
             continue
         accepted = True
         assert read(key.encode()) == key
@@ -265,10 +266,10 @@ _DECLARED = Draft202012Validator(
 
 def refusal(error: Exception) -> None:
     """A refusal is a problem with a code, and one that can be sent."""
-    problem = problem_of(error)
+    problem = refusal_of(error)
     assert problem.code != "internal", error
     assert problem.status < 500
-    document = json.loads(problem.body())
+    document = json.loads(body_of(problem))
     assert document["detail"]
     assert "zzq" not in document["detail"].lower(), document
     pointer = document.get("pointer")
@@ -379,7 +380,7 @@ def check_envelope(data: bytes) -> bool:
     try:
         found = read_envelope(data)
     except KeysError as error:
-        assert error.code in PROBLEMS
+        assert error.code in CODES
         return False
     assert strict(data) is not Refused, data
     if found.reason is None:

@@ -18,11 +18,11 @@ from tests.fuzz.mutating import chunks, mutated
 from tests.fuzz.target import Target
 from tests.support.servers import edge_settings
 from tidegate.app.http.known_requests import KnownRequests
-from tidegate.app.http.problems import PROBLEMS, Problem
 from tidegate.app.http.protocol import GatewayProtocol
 from tidegate.app.http.requests import accepts, content_type, query_values
 from tidegate.app.http.server import protocol_factory
 from tidegate.app.http.telemetry import ConnectionFigures
+from tidegate.app.refusals import CODES, Refused
 
 PIECES: Final = (
     b"\r\n", b"\n", b"\r", b"\r\n\r\n", b" ", b"\t", b"\0", b":", b",", b";", b"0\r\n\r\n",
@@ -303,8 +303,8 @@ def check_query(query: bytes) -> bool:
         expected = None
     try:
         found: dict[str, str] | None = query_values(scope, ALLOWED)
-    except Problem as problem:
-        assert problem.status == PROBLEMS[problem.code][0] == 400
+    except Refused as problem:
+        assert problem.status == CODES[problem.code][0] == 400
         found = None
     assert found == expected, (found, expected)
     return found is not None
@@ -327,7 +327,7 @@ def check_fields(headers: list[tuple[bytes, bytes]]) -> bool:
     accepts(scope, "text/event-stream")
     try:
         found = content_type(scope, ("application/json",))
-    except Problem as problem:
+    except Refused as problem:
         assert problem.code in ("unsupported-media-type", "unsupported-encoding")
         return False
     given = [value for name, value in headers if name == b"content-type"]

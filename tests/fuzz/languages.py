@@ -10,7 +10,7 @@ from tests.fuzz.mutating import CHARACTERS, NUMBERS, mutated
 from tests.fuzz.target import Target
 from tests.keys.filter.oracle.filters import FilterWriter
 from tests.keys.filter.oracle.messages import random_message
-from tidegate.app.http.problems import PROBLEMS
+from tidegate.app.refusals import CODES
 from tidegate.conflation.definition import Definition, History, Kind, QueuePolicy
 from tidegate.conflation.errors import EngineError
 from tidegate.conflation.options.grant import Request, grant, granted
@@ -90,7 +90,7 @@ COMMANDS: Final = (None, "subscribe", "sow_and_subscribe", "sow", "delta_subscri
 
 def refusal(error: KeysError | EngineError, *texts: str) -> None:
     """A refusal has a code that clients know, a sentence, and a position inside a text."""
-    assert error.code in PROBLEMS
+    assert error.code in CODES
     assert error.code != "internal"
     assert error.detail
     if error.position is not None:

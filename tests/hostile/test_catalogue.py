@@ -22,7 +22,7 @@ from tests.support.gateways import Running, running_gateway
 from tests.support.sessions import opened
 from tests.support.tokens import public_jwk, token_of, write_keys
 from tests.support.wire import Answer, connected, parse_answer
-from tidegate.app.http.problems import PROBLEMS
+from tidegate.app.refusals import CODES
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -114,7 +114,7 @@ def fault(case: Hostile, answer: Answer) -> str | None:
     code, status = problem["code"], answer.status
     if code not in case.codes:
         return f"{status} {code}, not {sorted(case.codes)}: {problem['detail']}"
-    if status != PROBLEMS[code][0] and (code, status) not in SECOND_STATUS:
+    if status != CODES[code][0] and (code, status) not in SECOND_STATUS:
         return f"{code} with status {status}"
     if status == 405 and not answer.headers.get("allow"):
         return "405 without Allow"

@@ -22,8 +22,8 @@ from tests.support.servers import edge_settings
 from tidegate.app.definitions.mergers import Mergers
 from tidegate.app.definitions.topic import TopicDefinition
 from tidegate.app.gateway import Gateway
-from tidegate.app.http.problems import Problem
 from tidegate.app.main import create_app
+from tidegate.app.refusals import Refused
 from tidegate.app.topics.ingest import Form
 from tidegate.conflation.errors import EngineError
 from tidegate.conflation.frame import Frame, RemovalReason
@@ -170,7 +170,7 @@ class Simulation:
     async def _publish_all(self, publisher: PublisherPlan) -> None:
         for act in publisher.acts:
             await asyncio.sleep(act.wait_ns / SECOND)
-            with contextlib.suppress(EngineError, Problem):  # the topic is away
+            with contextlib.suppress(EngineError, Refused):  # the topic is away
                 await self._act(publisher.topic, act)
 
     async def _act(self, topic: str, act: Step) -> None:

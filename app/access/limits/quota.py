@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from tidegate.app.access.limits.lanes import LaneUse, Wanted
 from tidegate.app.access.limits.memory import MemoryBound
-from tidegate.app.http.problems import RETRY_LATER, Problem
+from tidegate.app.refusals import RETRY_LATER_S, Refused
 from tidegate.conflation.errors import LimitReached
 from tidegate.keys.text.duration import SECOND, Instant
 
@@ -214,7 +214,7 @@ class Quotas:
         """Refuse one more topic of a subject.
 
         Raises:
-            Problem, LimitReached: it has as many as it may have, or there is no memory for it.
+            Refused, LimitReached: it has as many as it may have, or there is no memory for it.
         """
         self.memory.check()
         if subject is None:
@@ -224,7 +224,7 @@ class Quotas:
             usage.topics = {name for name in usage.topics if is_there(name)}
         if most and len(usage.topics) >= most:
             detail = f"A subject has at most {most} topics of its own (subject_topics_max)."
-            raise Problem("limit-reached", detail, headers=RETRY_LATER)
+            raise Refused("limit-reached", detail, retry_after_s=RETRY_LATER_S)
 
     def note_topic(self, subject: Subject | None, name: str) -> None:
         """Count a topic that a subject has created, if its topics are limited."""
@@ -238,7 +238,7 @@ class Quotas:
         """Refuse to publish before the rates allow it again; what was sent is noted afterwards.
 
         Raises:
-            Problem, LimitReached: with the seconds to wait; there is no memory for more.
+            Refused, LimitReached: with the seconds to wait; there is no memory for more.
         """
         self.memory.check()
         settings, now = self._settings, self._now()
@@ -253,7 +253,7 @@ class Quotas:
         for name, bucket, rate in asked:
             if wait_s := bucket.wait_s(rate, now):
                 detail = f"No more than {rate} a second are published ({name})."
-                raise Problem("limit-reached", detail, headers={"Retry-After": str(wait_s)})
+                raise Refused("limit-reached", detail, retry_after_s=wait_s)
 
     def note_publish(self, subject: Subject | None, messages: int, size_bytes: int) -> None:
         """Count what was sent to be published."""
@@ -271,7 +271,7 @@ class Quotas:
         """Count an answer with a journal while the block runs.
 
         Raises:
-            Problem: limit-reached.
+            Refused: limit-reached.
         """
         most = self._settings.journal_reads_max
         if self._reads >= most:
@@ -307,6 +307,6 @@ def _at_limit(name: str, most: int, what: str) -> LimitReached:
     return LimitReached(f"there are at most {most} {what} ({name})")
 
 
-def _reading(most: int, name: str) -> Problem:
+def _reading(most: int, name: str) -> Refused:
     detail = f"At most {most} journals are read at once ({name})."
-    return Problem("limit-reached", detail, headers={"Retry-After": "1"})
+    return Refused("limit-reached", detail, retry_after_s=1)

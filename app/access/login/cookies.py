@@ -7,7 +7,7 @@ from typing import Final
 
 from starlette.types import Scope
 
-from tidegate.app.http.problems import Problem
+from tidegate.app.refusals import Refused
 
 SESSION: Final = "__Host-tidegate"
 """Holds the token. Browsers take this prefix from a secure origin only, and for no other host."""
@@ -44,8 +44,8 @@ def check_size(token: str) -> None:
     """Refuse a token that browsers would not keep: its login would end at once, without a reason.
 
     Raises:
-        Problem: message-too-large.
+        Refused: message-too-large.
     """
     if len(SESSION) + len(token) > BYTES_MAX:
         detail = f"Browsers keep cookies of {BYTES_MAX} bytes, and the token is longer; have the "
-        raise Problem("message-too-large", detail + "identity provider put fewer claims into it.")
+        raise Refused("message-too-large", detail + "identity provider put fewer claims into it.")

@@ -28,8 +28,8 @@ import msgspec
 from tidegate.app.access.keys import KeysInvalid, read_file
 from tidegate.app.access.outbound import Unreachable, fetch, is_safe
 from tidegate.app.access.tokens import unauthenticated
-from tidegate.app.http.problems import RETRY_LATER, Problem
 from tidegate.app.http.telemetry import event
+from tidegate.app.refusals import RETRY_LATER_S, Refused
 from tidegate.app.settings.settings import Settings
 
 logger = logging.getLogger("tidegate.access")
@@ -70,10 +70,10 @@ class PendingLogin:
         """Return a new login, which ends at this path.
 
         Raises:
-            Problem: options-invalid, for what is no path of this origin.
+            Refused: options-invalid, for what is no path of this origin.
         """
         if not is_own_path(return_to):
-            raise Problem("options-invalid", "return is a path of this gateway, such as /docs.")
+            raise Refused("options-invalid", "return is a path of this gateway, such as /docs.")
         return cls(secrets.token_urlsafe(32), return_to)
 
     @classmethod
@@ -136,7 +136,7 @@ class Provider:
         """Return where the browser goes to log in.
 
         Raises:
-            Problem: not-ready, while the issuer cannot be asked.
+            Refused: not-ready, while the issuer cannot be asked.
         """
         endpoint = (await self._discovered())["authorization_endpoint"]
         query = {
@@ -157,7 +157,7 @@ class Provider:
             return None
         try:
             endpoint = (await self._discovered()).get("end_session_endpoint")
-        except Problem:
+        except Refused:
             return None  # a logout here needs nobody else
         if not isinstance(endpoint, str) or not is_safe(endpoint):
             return None
@@ -173,7 +173,7 @@ class Provider:
             answer: the query that the issuer had it bring.
 
         Raises:
-            Problem: unauthenticated; not-ready, while the issuer cannot be asked.
+            Refused: unauthenticated; not-ready, while the issuer cannot be asked.
         """
         given, wanted = answer.get("state", ""), login.state
         if not hmac.compare_digest(given.encode(), wanted.encode()):
@@ -196,7 +196,7 @@ class Provider:
         """Return the ID token for a code; its signature and its claims are still to be verified.
 
         Raises:
-            Problem: unauthenticated, for a code that is not taken; limit-reached; not-ready.
+            Refused: unauthenticated, for a code that is not taken; limit-reached; not-ready.
         """
         form = {
             "grant_type": "authorization_code",
@@ -209,7 +209,7 @@ class Provider:
         if credentials is None:
             form["client_id"] = self.client_id
         if self._exchanging >= EXCHANGES_MAX:
-            raise Problem("limit-reached", "Too many logins at once.", headers=RETRY_LATER)
+            raise Refused("limit-reached", "Too many logins at once.", retry_after_s=RETRY_LATER_S)
         self._exchanging += 1
         try:
             status, body = await fetch(endpoint, form, credentials)
@@ -235,7 +235,7 @@ class Provider:
             token: whose signature, issuer and times have been verified.
 
         Raises:
-            Problem: unauthenticated.
+            Refused: unauthenticated.
         """
         claims = jwt.decode(token, options={"verify_signature": False})
         audience = claims.get("aud")
@@ -259,7 +259,7 @@ class Provider:
             secret = read_secret(self._secret_file)
         except KeysInvalid as error:
             logger.error("auth_oidc_secret_file: %s", error, extra=event("login-refused"))
-            raise Problem("not-ready", "The gateway's own secret cannot be read.") from None
+            raise Refused("not-ready", "The gateway's own secret cannot be read.") from None
         # RFC 6749, 2.3.1: both are encoded as in a form before they are put together.
         return quote_plus(self.client_id), quote_plus(secret)
 
@@ -267,7 +267,7 @@ class Provider:
         """Return what the issuer publishes about itself; the last good one while it is out.
 
         Raises:
-            Problem: not-ready.
+            Refused: not-ready.
         """
         # One asks, and the others wait for its answer.
         async with self._asking:
@@ -315,8 +315,8 @@ def read_secret(path: str) -> str:
     return secret
 
 
-def _out(reason: str) -> Problem:
-    return Problem("not-ready", f"The identity provider does not answer: {reason}.")
+def _out(reason: str) -> Refused:
+    return Refused("not-ready", f"The identity provider does not answer: {reason}.")
 
 
 def _object(body: bytes) -> dict[str, Any]:

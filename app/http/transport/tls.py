@@ -18,15 +18,15 @@ from typing import Any, Final
 
 from tidegate.app.http.connection import ClientCertificate
 from tidegate.app.http.memory import undo_ring
-from tidegate.app.http.problems import Problem
 from tidegate.app.http.transport.certificates import Certificates
 from tidegate.app.http.wire import problem_bytes
+from tidegate.app.refusals import Refused
 
 logger = logging.getLogger("tidegate.tls")
 
 HANDSHAKE_RECORD: Final = 0x16  # the first byte of every TLS connection
 READ_BYTES: Final = 16 << 10  # the most of one record
-NOT_TLS: Final = Problem("message-invalid", "This port speaks TLS: its address begins with https.")
+NOT_TLS: Final = Refused("message-invalid", "This port speaks TLS: its address begins with https.")
 
 # Connections in a handshake are not counted as connections yet, and need a bound of their own.
 HANDSHAKES_MAX: Final = 512

@@ -22,7 +22,7 @@ from tidegate.app.access.tickets import (
     Tickets,
 )
 from tidegate.app.access.tokens import TokenInvalid
-from tidegate.app.http.problems import Problem
+from tidegate.app.refusals import Refused
 
 TOKEN = signed(claims("ann", grant("read,write,admin prices.>")))
 
@@ -173,7 +173,7 @@ def test_tickets_of_one_subject_are_few() -> None:
     tickets = Tickets()
     for _ in range(TICKETS_PER_SUBJECT_MAX):
         tickets.issue(subject(), 0)
-    with pytest.raises(Problem, match="limit-reached"):
+    with pytest.raises(Refused, match="limit-reached"):
         tickets.issue(subject(), 0)
     tickets.issue(subject("bob"), 0)
     tickets.issue(subject(), LIFE_MS)  # the others are void by now
@@ -186,7 +186,7 @@ def test_used_tickets_do_not_count() -> None:
     tickets.redeem(texts[0], b"/a?", 0)
     tickets.issue(subject(), 0)
     tickets.redeem(texts[0], b"/a?", 0)  # again: it counts no more than once
-    with pytest.raises(Problem, match="limit-reached"):
+    with pytest.raises(Refused, match="limit-reached"):
         tickets.issue(subject(), 0)
 
 

@@ -18,7 +18,7 @@ from tests.support.rules import rule
 from tests.support.tokens import grant, token_of
 from tidegate.app.access.entitlement import both, entitlement_of
 from tidegate.app.access.grants import Grant, Grants
-from tidegate.app.http.problems import Problem
+from tidegate.app.refusals import Refused
 from tidegate.conflation.definition import Definition, History
 from tidegate.keys.merging import Merger
 from tidegate.keys.path import FieldPath
@@ -368,6 +368,6 @@ def test_a_registered_merger_sees_everything_and_may_tell_it() -> None:
     grants = Grants((Grant.parse(grant("read px", select="[-/,+/k]")),))
     key = KeySpec((FieldPath.parse("/k"),))
     merger = Merger("m:f", lambda current, new: new)
-    with pytest.raises(Problem, match="merges whole messages"):
+    with pytest.raises(Refused, match="merges whole messages"):
         entitlement_of(grants, Definition(History(1), key, merge=merger), "px")
     assert entitlement_of(grants, Definition(History(1), key), "px") is not None

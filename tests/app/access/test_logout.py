@@ -20,8 +20,8 @@ from tests.support.rules import rule
 from tests.support.subject_streams import AT, SOON_S, ends, stream_of
 from tests.support.tokens import bearer, claims, grant, public_jwk, signed, write_keys
 from tidegate.app.access.tokens import SKEW_S
-from tidegate.app.cluster.connection import bus_unavailable
 from tidegate.app.definitions.topic import TopicDefinition
+from tidegate.app.refusals import Unavailable
 from tidegate.app.topics import system_topics
 
 REVOKED = "/v1/topics/tidegate.revoked/sow"
@@ -129,7 +129,7 @@ async def test_a_logout_that_cannot_be_kept_is_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def out(*_: object) -> None:
-        raise bus_unavailable()
+        raise Unavailable
 
     token = token_for()
     async with guarded(tmp_path) as running:

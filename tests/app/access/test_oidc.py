@@ -20,7 +20,7 @@ from tidegate.app.access.access import Access
 from tidegate.app.access.login import oidc
 from tidegate.app.access.login.oidc import EXCHANGES_MAX, PendingLogin, Provider
 from tidegate.app.access.outbound import Unreachable, is_safe
-from tidegate.app.http.problems import Problem
+from tidegate.app.refusals import Refused
 from tidegate.app.settings.settings import SettingsInvalid
 
 ISSUER = "https://id.example/realms/desk"
@@ -102,7 +102,7 @@ async def test_the_last_good_configuration_stays(
         fake.metadata = broken
         assert await asking.login_address(login, BACK) == first
         monkeypatch.setattr(oidc, "RETRY_S", -1.0)
-        with pytest.raises(Problem, match="not-ready"):
+        with pytest.raises(Refused, match="not-ready"):
             await provider(tmp_path).login_address(login, BACK)
     assert len(fake.asked) == 11
 
@@ -119,7 +119,7 @@ async def test_name_and_secret_are_encoded_as_in_a_form(tmp_path: Path, fake: Fa
     assert "client_id" not in form
     for text in (b"", b"a\nb", b"\xff"):
         secret.write_bytes(text)
-        with pytest.raises(Problem, match="not-ready"):
+        with pytest.raises(Refused, match="not-ready"):
             await asking.exchange(login, "code", BACK)
     public = provider(tmp_path)
     await public.exchange(login, "code", BACK)
@@ -134,7 +134,7 @@ async def test_few_codes_are_exchanged_at_once(tmp_path: Path, fake: Fake) -> No
         for _ in range(EXCHANGES_MAX):
             tasks.create_task(asking.exchange(login, "code", BACK))
         await asyncio.sleep(0.01)
-        with pytest.raises(Problem, match="limit-reached"):
+        with pytest.raises(Refused, match="limit-reached"):
             await asking.exchange(login, "code", BACK)
         fake.may_answer.set()
     assert await asking.exchange(login, "code", BACK) == "a.b.c"
@@ -149,7 +149,7 @@ async def test_states_that_were_used_are_few(
     answers = [{"state": each.state, "code": "c"} for each in logins]
     for login, answer in zip(logins, answers, strict=True):
         assert await asking.code_in(login, answer) == "c"
-    with pytest.raises(Problem, match="unauthenticated"):
+    with pytest.raises(Refused, match="unauthenticated"):
         await asking.code_in(logins[2], answers[2])
     # The oldest is forgotten; the provider knows its code as used.
     assert await asking.code_in(logins[0], answers[0]) == "c"
@@ -158,12 +158,12 @@ async def test_states_that_were_used_are_few(
 async def test_another_issuer_in_the_answer_is_refused(tmp_path: Path, fake: Fake) -> None:
     login = PendingLogin.begin("/")
     answer = {"state": login.state, "code": "c"}
-    with pytest.raises(Problem, match="unauthenticated"):
+    with pytest.raises(Refused, match="unauthenticated"):
         await provider(tmp_path).code_in(login, {**answer, "iss": "https://evil.example"})
     assert await provider(tmp_path).code_in(login, answer) == "c"
     # An issuer that gives its name always: without it the answer is another's (RFC 9207, 2.4).
     fake.metadata = {**METADATA, "authorization_response_iss_parameter_supported": True}
-    with pytest.raises(Problem, match="unauthenticated"):
+    with pytest.raises(Refused, match="unauthenticated"):
         await provider(tmp_path).code_in(login, answer)
     assert await provider(tmp_path).code_in(login, {**answer, "iss": ISSUER}) == "c"
 

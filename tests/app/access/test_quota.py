@@ -14,7 +14,7 @@ from tidegate.app.access.limits.memory import (
 )
 from tidegate.app.access.limits.quota import Bucket, Limits, Quotas, parse_limits, widest
 from tidegate.app.access.policy import Policy, PolicyInvalid
-from tidegate.app.http.problems import Problem
+from tidegate.app.refusals import Refused
 from tidegate.app.settings.settings import Settings
 from tidegate.conflation.definition import Definition, History
 from tidegate.conflation.errors import LimitReached
@@ -170,12 +170,12 @@ def test_publishing_waits_for_the_rate_of_the_subject_and_of_all() -> None:
     subject = ann()
     quotas.check_publish(subject)
     quotas.note_publish(subject, 25, 50)
-    with pytest.raises(Problem, match="subject_publish_messages_max") as refused:
+    with pytest.raises(Refused, match="subject_publish_messages_max") as refused:
         quotas.check_publish(subject)
-    assert refused.value.headers == {"Retry-After": "2"}
+    assert refused.value.retry_after_s == 2
     quotas.check_publish(Subject("bob", 0, Grants()))
     quotas.note_publish(None, 1, 60)
-    with pytest.raises(Problem, match="publish_bytes_max"):
+    with pytest.raises(Refused, match="publish_bytes_max"):
         quotas.check_publish(None)
     now = 3 * SECOND
     quotas.check_publish(subject)
@@ -184,9 +184,9 @@ def test_publishing_waits_for_the_rate_of_the_subject_and_of_all() -> None:
 def test_journals_are_let_go_also_when_reading_fails() -> None:
     quotas = Quotas(Settings(journal_reads_max=2, subject_journal_reads_max=1), lambda: 0)
     with quotas.reading(ann()):
-        with pytest.raises(Problem, match="subject_journal_reads_max"), quotas.reading(ann()):
+        with pytest.raises(Refused, match="subject_journal_reads_max"), quotas.reading(ann()):
             pass
-        all_taken = pytest.raises(Problem, match=r"\(journal_reads_max\)")
+        all_taken = pytest.raises(Refused, match=r"\(journal_reads_max\)")
         with quotas.reading(None), all_taken, quotas.reading(None):
             pass
     with pytest.raises(ZeroDivisionError), quotas.reading(ann()):
@@ -201,7 +201,7 @@ def test_topics_of_a_subject_count_until_they_are_gone() -> None:
     for name in sorted(there):
         quotas.check_topic(ann(), there.__contains__)
         quotas.note_topic(ann(), name)
-    with pytest.raises(Problem, match="subject_topics_max"):
+    with pytest.raises(Refused, match="subject_topics_max"):
         quotas.check_topic(ann(), there.__contains__)
     quotas.check_topic(None, there.__contains__)
     there.remove("a")

@@ -15,7 +15,7 @@ from tests.app.archive.archived import keep
 from tests.support.gateways import Running, running_gateway
 from tests.support.rules import rule
 from tidegate.app.archive.as_of import time_of
-from tidegate.app.http.problems import Problem
+from tidegate.app.refusals import Refused
 from tidegate.keys.archived import Part
 from tidegate.pipeline.archive.folder import TopicFolder, compact
 
@@ -273,5 +273,5 @@ def test_times_are_iso_or_milliseconds(text: str, time_ms: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "now", "-1", "12"])
 def test_other_texts_are_no_times(text: str) -> None:
-    with pytest.raises(Problem):
+    with pytest.raises(Refused):
         time_of(text)

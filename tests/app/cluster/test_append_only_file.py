@@ -21,7 +21,7 @@ from tidegate.app.cluster.redis_store import RedisStore
 from tidegate.app.cluster.scripts import LIFE
 from tidegate.app.definitions.mergers import Mergers
 from tidegate.app.definitions.topic import TopicDefinition
-from tidegate.app.http.problems import Problem
+from tidegate.app.refusals import Refused
 from tidegate.app.settings.settings import Settings
 from tidegate.app.stores.items import Message
 from tidegate.app.stores.store import Publication, Retry, Stored, TopicRecord
@@ -125,14 +125,14 @@ async def test_a_file_that_is_rewritten_counts_anew() -> None:
 
 async def test_a_bus_that_does_not_write_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "WRITE_S_MAX", 0.05)
-    with pytest.raises(Problem, match="bus-unavailable"):
+    with pytest.raises(Refused, match="bus-unavailable"):
         await wait_until_written(ReportingBus((100, 50)), LIVES, is_whole=True)
     assert LogState.parse({}) == LogState("", 0, 0)
 
 
 @rule("cluster-4")
 async def test_a_file_of_another_life_says_nothing_of_what_was_to_be_written() -> None:
-    with pytest.raises(Problem, match="died before it had written"):
+    with pytest.raises(Refused, match="died before it had written"):
         await wait_until_written(ReportingBus((100, 0), run_id="another"), LIVES, is_whole=True)
 
 
@@ -220,7 +220,7 @@ async def test_a_definition_whose_answer_was_lost_keeps_its_messages(redis_bus: 
         raise ConnectionLost("the answer was lost")
 
     store.definitions.put = lost  # type: ignore[method-assign]
-    with pytest.raises(Problem, match="bus-unavailable"):
+    with pytest.raises(Refused, match="bus-unavailable"):
         await store.put_topic(TopicRecord("t", TopicDefinition(), "e1"))
     assert (await other.load("t")).head == 1
     await connection.aclose()

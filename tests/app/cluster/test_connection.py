@@ -9,7 +9,7 @@ import pytest
 from redis.crc import key_slot
 
 from tidegate.app.cluster.connection import BusConnection, translate_errors, with_timeout
-from tidegate.app.http.problems import Problem
+from tidegate.app.refusals import Refused
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ async def test_a_write_whose_answer_was_lost_is_not_repeated() -> None:
     server = await asyncio.start_server(lose, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     connection = BusConnection(f"redis://127.0.0.1:{port}")
-    with pytest.raises(Problem, match="bus-unavailable"), translate_errors():
+    with pytest.raises(Refused, match="bus-unavailable"), translate_errors():
         await connection.writer.xadd("stream", {"a": 1})
     assert writes == 1
     await connection.aclose()
@@ -78,6 +78,6 @@ async def test_a_write_whose_answer_was_lost_is_not_repeated() -> None:
 
 async def test_a_bus_that_is_not_there_is_out() -> None:
     connection = BusConnection("unix:///nowhere/redis.sock")
-    with pytest.raises(Problem, match="bus-unavailable"), translate_errors():
+    with pytest.raises(Refused, match="bus-unavailable"), translate_errors():
         await connection.writer.ping()
     await connection.aclose()

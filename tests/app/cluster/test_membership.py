@@ -11,7 +11,7 @@ from tests.support.rules import rule
 from tidegate.app.cluster import membership as rolls
 from tidegate.app.cluster.connection import BusConnection
 from tidegate.app.cluster.membership import LEADER_LEASE, Lease, Membership, lease_key
-from tidegate.app.http.problems import Problem
+from tidegate.app.refusals import Refused
 
 pytestmark = pytest.mark.redis
 
@@ -137,7 +137,7 @@ async def test_who_was_not_heard_of_himself_strikes_nobody_off(
     await one.heartbeat()
     lost = BusConnection("unix:///nowhere/bus.sock")
     monkeypatch.setattr(one, "_bus", lost)
-    with pytest.raises(Problem):
+    with pytest.raises(Refused):
         await one.heartbeat()
     assert not one.is_connected_for(0.0)
     await lost.aclose()
@@ -170,7 +170,7 @@ async def test_all_go_by_the_bus_s_clock(
 
 async def test_without_a_bus_what_was_known_holds() -> None:
     roll = Membership(BusConnection("unix:///nowhere/bus.sock"), "one")
-    with pytest.raises(Problem, match="bus-unavailable"):
+    with pytest.raises(Refused, match="bus-unavailable"):
         await roll.heartbeat()
     await roll.leave()
     assert roll.others == []

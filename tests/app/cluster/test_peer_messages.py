@@ -18,7 +18,7 @@ from tidegate.app.cluster import peer_messages as posts
 from tidegate.app.cluster.connection import BusConnection
 from tidegate.app.cluster.membership import Membership
 from tidegate.app.cluster.peer_messages import PeerMessage, PeerMessages, PeerService
-from tidegate.app.http.problems import Problem
+from tidegate.app.refusals import Refused, Unavailable
 
 pytestmark = pytest.mark.redis
 runs = itertools.count()
@@ -99,7 +99,7 @@ async def test_a_letter_whose_fate_is_unknown_is_sent_again(
         async def lossy(gateway: str, letter: PeerMessage) -> bool:
             taken = await put(gateway, letter)
             if losses and losses.pop():
-                raise Problem("bus-unavailable", "The answer is lost.")
+                raise Unavailable("The answer is lost.")
             return taken
 
         monkeypatch.setattr(one.post, "_enqueue", lossy)
@@ -120,7 +120,7 @@ async def test_whose_time_is_up_is_not_heeded(bus: BusConnection) -> None:
 @pytest.mark.parametrize("whom", ["three", "two"])
 async def test_nobody_waits_for_ever(bus: BusConnection, whom: str) -> None:
     async with gateways(bus, "one", "two") as (one, _):
-        with pytest.raises(Problem, match="bus-unavailable"):
+        with pytest.raises(Refused, match="bus-unavailable"):
             await one.post.request(whom, "fail", b"", timeout_s=0.05)
         assert await one.post.request("two", "echo", b"then") == b"<then>"
 
@@ -130,9 +130,9 @@ async def test_an_inbox_is_bounded(bus: BusConnection, monkeypatch: pytest.Monke
     inbox = bus.shared_key("inbox", "gone")
     async with gateways(bus, "one") as [one]:
         while await bus.execute("LLEN", inbox) < 2:  # one that is not sent in time is not there
-            with pytest.raises(Problem, match="in time"):
+            with pytest.raises(Refused, match="in time"):
                 await one.post.request("gone", "echo", b"", timeout_s=0.01)
-        with pytest.raises(Problem, match="overloaded"):
+        with pytest.raises(Refused, match="overloaded"):
             await one.post.request("gone", "echo", b"", HANGS_S)
         assert await bus.execute("LLEN", inbox) == 2
         assert 0 < await bus.execute("PTTL", inbox) <= posts.INBOX_MS
@@ -147,7 +147,7 @@ async def test_no_more_is_answered_at_once_than_may_be(
         first = asyncio.create_task(one.post.request("two", "echo", b"first", HANGS_S))
         while not two.asked:
             await asyncio.sleep(0)
-        with pytest.raises(Problem, match="in time"):
+        with pytest.raises(Refused, match="in time"):
             await one.post.request("two", "echo", b"second", timeout_s=0.1)
         # The clock of the sender names the moment; that of the receiver may differ from it by half
         # a round trip to Redis.
@@ -184,5 +184,5 @@ def tries(caplog: pytest.LogCaptureFixture, words: str) -> int:
 
 async def test_without_a_bus_a_request_fails_at_once() -> None:
     lost = BusConnection("unix:///nowhere/bus.sock")
-    with pytest.raises(Problem, match="bus-unavailable"):
+    with pytest.raises(Refused, match="bus-unavailable"):
         await PeerMessages(lost, Membership(lost, "one"), {}).request("two", "echo", b"")

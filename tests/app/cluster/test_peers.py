@@ -22,8 +22,8 @@ from tidegate.app.cluster.connection import BusConnection
 from tidegate.app.cluster.peers import Peers
 from tidegate.app.gateway import Gateway
 from tidegate.app.http.internal_call import Call, Reply
-from tidegate.app.http.problems import Problem
 from tidegate.app.main import create_app
+from tidegate.app.refusals import Refused, Unavailable
 from tidegate.app.sessions.session import Session, State
 
 pytestmark = pytest.mark.redis
@@ -161,7 +161,7 @@ async def test_many_that_look_at_once_find_one(redis_url: str) -> None:
         asking = [each.asks(session.id) for each in (one, two, three) * 5]
         shown = await asyncio.gather(*looking, *asking, return_exceptions=True)
         problems = [each for each in shown if isinstance(each, BaseException)]
-        assert all(isinstance(each, Problem) for each in problems), problems
+        assert all(isinstance(each, Refused) for each in problems), problems
         homes = [each for each in (one, two, three) if session.id in each.gateway.sessions]
         assert len(homes) == 1
         reply = await one.asks(session.id)
@@ -187,7 +187,7 @@ async def test_who_is_full_leaves_it_to_others(redis_url: str) -> None:
     async with nodes(redis_url, 3, sessions_max=1) as (one, two, three):
         session = one.kept()
         two.kept()
-        with pytest.raises(Problem, match="limit-reached"):
+        with pytest.raises(Refused, match="limit-reached"):
             await brought(two, session)
         assert await brought(three, session)
         assert session.id in three.gateway.sessions
@@ -208,10 +208,10 @@ async def test_on_its_way_it_is_nobody_s(redis_url: str, monkeypatch: pytest.Mon
         moving = asyncio.create_task(brought(two, session))
         while one.peers.has(session.id):
             await asyncio.sleep(0)
-        with pytest.raises(Problem, match="moving"):
+        with pytest.raises(Refused, match="moving"):
             await one.asks(session.id)
         call = Call("GET", f"/v1/sessions/{session.id}".encode(), b"", [])
-        with pytest.raises(Problem, match="moving"):  # what it changed would be lost
+        with pytest.raises(Refused, match="moving"):  # what it changed would be lost
             await one.peers._handle_call(msgspec.msgpack.encode((session.id, call)))
         held.set()
         assert await moving
@@ -304,7 +304,7 @@ async def test_lists_are_of_those_known_last_while_the_bus_is_out(
     redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def out() -> None:
-        raise Problem("bus-unavailable", "The bus is out.")
+        raise Unavailable("The bus is out.")
 
     async with nodes(redis_url) as (one, two):
         monkeypatch.setattr(one.peers.membership, "heartbeat", out)

@@ -19,7 +19,7 @@ from tidegate.app.cluster.definitions import Definitions
 from tidegate.app.cluster.redis_store import RedisStore
 from tidegate.app.definitions.mergers import Mergers
 from tidegate.app.definitions.topic import TopicDefinition
-from tidegate.app.http.problems import Problem
+from tidegate.app.refusals import Refused
 from tidegate.app.settings.settings import Settings
 from tidegate.app.stores.items import Message, Removal
 from tidegate.app.stores.store import (
@@ -143,7 +143,7 @@ async def test_a_writer_whose_lease_was_taken_over_is_refused(shared: Shared) ->
     await store.put_topic(TopicRecord("t", TopicDefinition(), "e1"))
     for fence in (3, 3, None, 5):
         await store.append("t", Publication([Message(b"1")], 0, fence=fence))
-    with pytest.raises(Problem, match="producer-fenced"):
+    with pytest.raises(Refused, match="producer-fenced"):
         await store.append("t", Publication([Message(b"1")], 0, fence=4))
     assert (await store.append("t", Publication([Message(b"1")], 0, fence=5))).first == 5
 
@@ -168,7 +168,7 @@ async def test_what_was_behind_is_not_written_upon(shared: Shared) -> None:
     await store.put_topic(TopicRecord("t", TopicDefinition(), "e1"))
     await store.append("t", Publication([Message(b"1")], 0))
     store.head_seen = lambda name: 2
-    with pytest.raises(Problem, match="bus-unavailable"):
+    with pytest.raises(Refused, match="bus-unavailable"):
         await store.append("t", Publication([Message(b"1")], 0))
     assert doubts == ["t"]
     assert await store.find_suspects(["t"], store.head_seen) == ["t"]
@@ -184,7 +184,7 @@ async def test_all_who_doubt_get_one_other_epoch(shared: Shared) -> None:
     epoch = await one.confirm_epoch("t", seen=2)
     assert epoch != "e1"
     assert await other.confirm_epoch("t", seen=1) == epoch
-    with pytest.raises(Problem, match="bus-unavailable"):
+    with pytest.raises(Refused, match="bus-unavailable"):
         await other.append("t", Publication([Message(b"2")], 0))
     renewed = TopicRecord("t", TopicDefinition(), epoch)
     await one.put_epoch(renewed)
@@ -246,7 +246,7 @@ async def test_what_went_with_its_stream_is_published_when_it_is_sent_again(
     store.set_record("px", TopicRecord("px", KEYED, epoch))
     assert await store.append("px", keyed) == Appended(3, 3)
     assert await store.append("px", numbered) == Appended(4, 4)
-    with pytest.raises(Problem, match="producer-fenced"):
+    with pytest.raises(Refused, match="producer-fenced"):
         await store.append("px", Publication([Message(b"3")], 1_000, Producer("p", 8, run=1)))
 
 
@@ -260,7 +260,7 @@ async def test_another_life_of_the_server_takes_nothing_in_the_epoch_before(fsyn
         await store.append("t", Publication([Message(b"1")], 0))
         server.kill()
         server.start("--appendfsync", fsync)
-        with pytest.raises(Problem, match="bus-unavailable"):
+        with pytest.raises(Refused, match="bus-unavailable"):
             await store.append("t", Publication([Message(b"2")], 0))  # of a broken connection
         for connection in shared.connections:
             await connection.writer.connection_pool.disconnect()
@@ -293,7 +293,7 @@ async def test_while_the_bus_is_out_nobody_is_kept_waiting(shared: Shared) -> No
     store = await shared.store()
     await store.put_topic(TopicRecord("t", TopicDefinition(), "e1"))
     store.is_unavailable = lambda: True
-    with pytest.raises(Problem, match="bus-unavailable"):
+    with pytest.raises(Refused, match="bus-unavailable"):
         await store.append("t", Publication([Message(b"1")], 0))
     store.is_unavailable = lambda: False
     assert (await store.append("t", Publication([Message(b"1")], 0))).first == 1

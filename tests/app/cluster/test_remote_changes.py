@@ -9,7 +9,7 @@ from tests.support.place import Place, parsed
 from tests.support.rules import rule
 from tidegate.app.cluster.definition_sync import RemoteChanges
 from tidegate.app.definitions.topic import Unusable
-from tidegate.app.http.problems import Problem
+from tidegate.app.refusals import Refused
 from tidegate.app.stores.store import TopicRecord
 from tidegate.conflation.frame import RestoredTopic
 
@@ -71,13 +71,13 @@ async def test_a_topic_that_cannot_be_used_any_more_leaves_the_others_alone() ->
     async with place.catalog.changing:
         await RemoteChanges(place.catalog).set_aside(unusable)
     for use in (place.catalog.get, place.catalog.find, place.catalog.document):
-        with pytest.raises(Problem, match="not-ready"):
+        with pytest.raises(Refused, match="not-ready"):
             use("px")
-    with pytest.raises(Problem, match="not-ready"):
+    with pytest.raises(Refused, match="not-ready"):
         await place.catalog.get_or_create("px")
-    with pytest.raises(Problem, match="not-ready"):
+    with pytest.raises(Refused, match="not-ready"):
         await place.put("other", source={"topic": "px", "interval": "1s"})
-    with pytest.raises(Problem, match="topic-in-use"):
+    with pytest.raises(Refused, match="topic-in-use"):
         await place.catalog.delete("px")
     assert place.catalog.served("slow") is not None
     assert place.catalog.filling.reasons == {"slow": "its source px is not served here"}

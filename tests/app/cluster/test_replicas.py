@@ -25,7 +25,7 @@ from tidegate.app.cluster.connection import WRITER_CONNECTIONS_MAX, BusConnectio
 from tidegate.app.cluster.persistence import Durability, check_server
 from tidegate.app.cluster.scripts import LIFE
 from tidegate.app.cluster.sentinel import primary_pool
-from tidegate.app.http.problems import Problem
+from tidegate.app.refusals import Refused
 from tidegate.app.stores.store import StoreUnusable
 
 DOWN_MS = 300
@@ -179,7 +179,7 @@ async def test_waits_share_a_connection_and_leave_the_others_to_the_gateway(
         await servers.in_step()
         monkeypatch.setattr(persistence, "REPLICAS_S_MAX", 4.0)
         await durability.wait(life)
-        with pytest.raises(Problem, match="The bus died before its replicas"):
+        with pytest.raises(Refused, match="The bus died before its replicas"):
             await durability.wait("another life", is_unwritten=False)
         await connection.aclose()
 

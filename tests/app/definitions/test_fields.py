@@ -9,7 +9,7 @@ import pytest
 from tidegate.app.definitions.fields import Placement
 from tidegate.app.definitions.mergers import Mergers
 from tidegate.app.definitions.topic import TopicDefinition
-from tidegate.app.http.problems import Problem
+from tidegate.app.refusals import Refused
 from tidegate.keys.reducers import Reduce
 from tidegate.keys.spec import KeySpec
 from tidegate.keys.text.duration import SECOND
@@ -55,7 +55,7 @@ def test_reducers_are_those_of_the_options() -> None:
 
 def test_options_are_kept_as_they_are_written() -> None:
     assert written(options=" conflation = 1S,")["options"] == " conflation = 1S,"
-    with pytest.raises(Problem) as refused:
+    with pytest.raises(Refused) as refused:
         defined(options="oof,oof")
     assert (refused.value.code, refused.value.position) == ("options-invalid", 4)
 
@@ -64,7 +64,7 @@ def test_an_expiration_has_a_unit() -> None:
     assert defined(expiration="2s").expiration_ns == 2 * SECOND
     assert defined(expiration=None).expiration_ns is None
     for wrong in (2, "2", "0ms"):
-        with pytest.raises(Problem):
+        with pytest.raises(Refused):
             defined(expiration=wrong)
 
 
@@ -72,7 +72,7 @@ def test_a_history_is_kept_as_it_is_written() -> None:
     history = {"messages": (1 << 53), "age": "90m", "bytes": "1024KiB"}
     assert written(history=history)["history"] == history
     for wrong in ({"messages": (1 << 53) + 1}, {"messages": None}, {"age": None}):
-        with pytest.raises(Problem):
+        with pytest.raises(Refused):
             defined(history=wrong)
 
 
@@ -80,7 +80,7 @@ def test_words_and_flags_are_taken_exactly() -> None:
     assert defined(placement="replace").placement is Placement.REPLACE
     assert defined(values_only=False).values_only is False
     for wrong in ({"placement": "Replace"}, {"values_only": 1}, {"values_only": "true"}):
-        with pytest.raises(Problem):
+        with pytest.raises(Refused):
             defined(**wrong)
 
 
@@ -89,7 +89,7 @@ def test_a_schema_is_compiled_or_refused() -> None:
     schema = defined(schema={"type": "object"}).message_schema
     assert schema is not None
     schema.check(b"{}")
-    with pytest.raises(Problem) as refused:
+    with pytest.raises(Refused) as refused:
         defined(schema={"properties": {"a": 1}})
     assert refused.value.pointer == "/schema/properties/a"
 
@@ -113,6 +113,6 @@ SENTENCES: list[tuple[dict[str, object], str]] = [
 
 @pytest.mark.parametrize(("fields", "sentence"), SENTENCES, ids=lambda each: str(each)[:60])
 def test_a_refusal_is_a_sentence(fields: dict[str, object], sentence: str) -> None:
-    with pytest.raises(Problem) as refused:
+    with pytest.raises(Refused) as refused:
         defined(**fields)
     assert refused.value.detail.startswith(sentence)

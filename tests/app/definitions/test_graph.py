@@ -9,7 +9,7 @@ import pytest
 from tests.support.place import parsed
 from tests.support.rules import rule
 from tidegate.app.definitions.graph import check_identity, check_source, is_source, resolved
-from tidegate.app.http.problems import Problem
+from tidegate.app.refusals import Refused
 from tidegate.keys.spec import KeySpec
 
 
@@ -35,7 +35,7 @@ TOPICS = {
     ],
 )
 def test_a_source_that_cannot_be_one(document: dict[str, Any], code: str) -> None:
-    with pytest.raises(Problem) as refused:
+    with pytest.raises(Refused) as refused:
         resolved("px", parsed(**document), TOPICS.get)
     assert refused.value.code == code
 
@@ -61,7 +61,7 @@ def test_a_stream_of_the_pipeline_may_have_a_key_of_its_own_and_a_view_that_of_i
         parsed(source={**by_spark["source"], "topic": "plain"}),
         parsed(source={"topic": "plain", "interval": "1s", "engine": "spark"}),
     ):
-        with pytest.raises(Problem) as refused:
+        with pytest.raises(Refused) as refused:
             resolved("new", wrong, TOPICS.get)
         assert refused.value.code == "topic-invalid"
 
@@ -83,7 +83,7 @@ def test_a_key_stays_with_messages_and_while_others_rely_on_it(
     if code is None:
         check_identity(before, after, has_messages=has_messages, is_used=is_used)
         return
-    with pytest.raises(Problem) as refused:
+    with pytest.raises(Refused) as refused:
         check_identity(before, after, has_messages=has_messages, is_used=is_used)
     assert (refused.value.code, refused.value.pointer) == (code, "/key")
 
@@ -98,6 +98,6 @@ def test_messages_that_no_source_has_brought_stand_against_one() -> None:
         (view, plain, True),
     ):  # fmt: skip
         check_source(before, after, has_messages=has_messages)
-    with pytest.raises(Problem) as refused:
+    with pytest.raises(Refused) as refused:
         check_source(plain, view, has_messages=True)
     assert (refused.value.code, refused.value.pointer) == ("topic-conflict", "/source")

@@ -7,7 +7,7 @@ import pytest
 from tests.support.rules import rule
 from tidegate.app.definitions.fields import FilledBy, TopicSource
 from tidegate.app.definitions.topic import TopicDefinition
-from tidegate.app.http.problems import Problem
+from tidegate.app.refusals import Refused
 from tidegate.keys.filter import Filter
 from tidegate.keys.projection import Projection
 from tidegate.keys.text.duration import SECOND
@@ -44,7 +44,7 @@ def test_of_spark_it_is_from_a_millisecond_to_a_day(interval: str) -> None:
 
 def test_no_interval_is_guessed() -> None:
     """AMPS takes 5 s."""
-    with pytest.raises(Problem, match="interval is missing"):
+    with pytest.raises(Refused, match="interval is missing"):
         source_of({"topic": "px"})
 
 
@@ -113,12 +113,12 @@ REFUSED: list[tuple[object, str, str]] = [
 def test_what_is_no_source_is_refused_where_it_stands(
     source: object, code: str, pointer: str
 ) -> None:
-    with pytest.raises(Problem) as refused:
+    with pytest.raises(Refused) as refused:
         source_of(source)
     assert (refused.value.code, refused.value.pointer) == (code, pointer)
 
 
 def test_a_bad_filter_is_refused_with_its_position() -> None:
-    with pytest.raises(Problem) as refused:
+    with pytest.raises(Refused) as refused:
         source_of({**PX, "filter": "/a >"})
     assert refused.value.position == 4

@@ -15,7 +15,7 @@ from tidegate.app.definitions.fields import FilledBy, Placement
 from tidegate.app.definitions.mergers import Mergers
 from tidegate.app.definitions.schema import Schema
 from tidegate.app.definitions.topic import TopicDefinition
-from tidegate.app.http.problems import Problem
+from tidegate.app.refusals import Refused
 from tidegate.conflation.definition import History, Kind, Priority, QueuePolicy, match_of
 from tidegate.keys.filter import Filter
 from tidegate.keys.merging import Matcher, Merger
@@ -181,7 +181,7 @@ UNFILLED = [
 def test_what_cannot_be_filled_so_is_refused(
     document: dict[str, object], source: dict[str, object], pointer: str
 ) -> None:
-    with pytest.raises(Problem) as refused:
+    with pytest.raises(Refused) as refused:
         parse(document).filled_from(parse(source))
     assert (refused.value.code, refused.value.pointer) == ("topic-invalid", pointer)
 
@@ -262,7 +262,7 @@ REFUSED: list[tuple[object, str, str | None]] = [
 def test_what_does_not_fit_is_refused_where_it_stands(
     document: object, code: str, pointer: str | None
 ) -> None:
-    with pytest.raises(Problem) as refused:
+    with pytest.raises(Refused) as refused:
         parse(document)
     assert (refused.value.code, refused.value.pointer) == (code, pointer)
 
@@ -272,7 +272,7 @@ def test_a_bad_text_is_refused_with_its_position() -> None:
         ({"options": "oof,conflation=soon"}, 15),
         ({"type": "series", "options": "oof,conflation=1s"}, 4),
     ):
-        with pytest.raises(Problem) as refused:
+        with pytest.raises(Refused) as refused:
             parse(document)
         assert refused.value.position == position
 
@@ -281,7 +281,7 @@ def test_a_series_is_off_or_unsubscribes() -> None:
     for policy in ("off", "unsubscribe"):
         assert parse({"type": "series", "conflation": policy}).policy == policy
     for policy in ("conflate", "always"):
-        with pytest.raises(Problem, match="off or unsubscribe") as refused:
+        with pytest.raises(Refused, match="off or unsubscribe") as refused:
             parse({"type": "series", "conflation": policy})
         assert refused.value.code == "policy-invalid"
 

@@ -51,6 +51,6 @@ def test_whose_source_it_is_is_known() -> None:
 
 
 def test_its_problem_says_why() -> None:
-    problem = unusable(b"{}").problem()
+    problem = unusable(b"{}").refusal()
     assert (problem.code, problem.status) == ("not-ready", 503)
     assert "No such merger." in problem.detail

@@ -8,7 +8,7 @@ import pytest
 from pydantic import AfterValidator, ConfigDict, Field
 
 from tidegate.app.http.bodies import Strict, invalid, nullable, read
-from tidegate.app.http.problems import Problem
+from tidegate.app.refusals import Refused
 from tidegate.keys.errors import PathInvalid
 from tidegate.keys.jsontext import DEPTH_MAX
 
@@ -53,8 +53,8 @@ class Outer(Strict):
     any_: Annotated[Any, Field(alias="any")] = None
 
 
-def refused(body: bytes) -> Problem:
-    with pytest.raises(Problem) as raised:
+def refused(body: bytes) -> Refused:
+    with pytest.raises(Refused) as raised:
         read(Outer, body)
     return raised.value
 

@@ -12,7 +12,7 @@ from tests.support.network.edge_app import edge_app
 from tests.support.servers import edge_settings, running_server
 from tests.support.wire import connected, exchange, request
 from tidegate.app.http.middleware import check_path, host_rule
-from tidegate.app.http.problems import Problem
+from tidegate.app.refusals import Refused
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -143,7 +143,7 @@ async def test_a_bad_topic_name_never_reaches_another_route(
     ],
 )
 async def test_an_encoded_path_is_no_other_path(path: str, code: str) -> None:
-    with pytest.raises(Problem) as raised:
+    with pytest.raises(Refused) as raised:
         check_path(asked(path))
     assert raised.value.code == code
 

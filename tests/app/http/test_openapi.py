@@ -10,8 +10,8 @@ import pytest
 from jsonschema_rs import Draft202012Validator
 
 from tidegate.app.definitions.topic import FIELDS, TopicDefinition
-from tidegate.app.http.problems import PROBLEMS, Problem
 from tidegate.app.main import create_app
+from tidegate.app.refusals import CODES, Refused
 from tidegate.app.settings.settings import Settings
 
 DOCUMENT = create_app(Settings()).openapi()
@@ -21,7 +21,7 @@ OPERATIONS = {
     for method, operation in methods.items()
 }
 NO_CONTENT = {"204", "303", "304"}
-PROBLEM = {"schema": {"$ref": "#/components/schemas/Problem"}}
+PROBLEM = {"schema": {"$ref": "#/components/schemas/Refused"}}
 WITH_BODY = {
     "put_topic", "patch_topic", "publish", "commit", "subscribe_by_post", "open_session",
     "patch_session", "add_subscription", "patch_subscription", "explain", "login",
@@ -86,8 +86,8 @@ def test_every_answer_has_a_schema(name: str) -> None:
 
 
 def test_a_refusal_is_a_problem_with_a_code() -> None:
-    schema = DOCUMENT["components"]["schemas"]["Problem"]
-    assert set(schema["properties"]["code"]["enum"]) == set(PROBLEMS)
+    schema = DOCUMENT["components"]["schemas"]["Refused"]
+    assert set(schema["properties"]["code"]["enum"]) == set(CODES)
     assert set(schema["required"]) == {"type", "title", "status", "detail", "code"}
 
 
@@ -166,7 +166,7 @@ UNREADABLE = [{"zzq": 1}, {"key": "/k"}, {"type": "zzq"}, {"history": {}}, {"sou
 
 @pytest.mark.parametrize("document", UNREADABLE)
 def test_a_definition_that_is_refused_is_not_as_declared(document: dict[str, Any]) -> None:
-    with pytest.raises(Problem):
+    with pytest.raises(Refused):
         TopicDefinition.parse(json.dumps(document).encode())
     schema = {"$ref": "#/components/schemas/TopicDefinition", "components": DOCUMENT["components"]}
     assert not Draft202012Validator(schema).is_valid(document)

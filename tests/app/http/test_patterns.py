@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tidegate.app.http.problems import Problem
 from tidegate.app.http.requests import TopicPattern, topic_or_pattern
+from tidegate.app.refusals import Refused
 
 TAKEN = [
     ("px.*", "px.eur", True),
@@ -38,13 +38,13 @@ def test_a_pattern_takes(pattern: str, topic: str, taken: bool) -> None:
 
 @pytest.mark.parametrize("text", ["px*", "px.a*", "px.>.a", ">x", "**", "px.* ", "é.*", "*.%20"])
 def test_no_pattern(text: str) -> None:
-    with pytest.raises(Problem) as refused:
+    with pytest.raises(Refused) as refused:
         TopicPattern.parse(text)
     assert refused.value.code == "topic-invalid"
 
 
 def test_a_pattern_has_a_length() -> None:
-    with pytest.raises(Problem):
+    with pytest.raises(Refused):
         TopicPattern.parse("*." + "x" * 254)
 
 
@@ -67,7 +67,7 @@ def test_a_path_has_a_name() -> None:
 
 @pytest.mark.parametrize("part", ["p%78", "p%252A", "", ".px"])
 def test_anything_else_in_a_name_is_a_trick(part: str) -> None:
-    with pytest.raises(Problem):
+    with pytest.raises(Refused):
         topic_or_pattern(scope(part))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tidegate.app.http.parameters import texts_of
-from tidegate.app.http.problems import Problem
+from tidegate.app.refusals import Refused
 
 PARAMETERS = {"options": "options-invalid", "filter": "filter-invalid"}
 
@@ -33,7 +33,7 @@ def test_fields_are_texts() -> None:
 def test_what_is_none_is_refused(
     body: bytes, code: str, position: int | None, pointer: str | None
 ) -> None:
-    with pytest.raises(Problem) as refused:
+    with pytest.raises(Refused) as refused:
         texts_of(body, PARAMETERS)
     problem = refused.value
     assert (problem.code, problem.position, problem.pointer) == (code, position, pointer)

@@ -14,13 +14,9 @@ from tests.support.rules import rule
 from tests.support.servers import edge_settings, running_server
 from tests.support.wire import connected, exchange, parse_answer, request
 from tidegate.app.http.middleware import install_middleware
-from tidegate.app.http.problems import (
-    CODE_OF_STATUS,
-    PROBLEMS,
-    Problem,
-    unknown_field,
-)
+from tidegate.app.http.problems import CODE_OF_STATUS, body_of
 from tidegate.app.http.wire import problem_bytes
+from tidegate.app.refusals import CODES, Refused, unknown_field
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -61,17 +57,17 @@ async def address_fixture() -> AsyncIterator[str]:
 
 
 async def test_every_code_of_the_contract_has_a_status_and_a_title() -> None:
-    assert set(PROBLEMS) == {*CONTRACT_CODES.split(), "internal"}
-    for code, (status, title) in PROBLEMS.items():
+    assert set(CODES) == {*CONTRACT_CODES.split(), "internal"}
+    for code, (status, title) in CODES.items():
         is_ours = code in {"internal", "bus-unavailable", "not-ready"}
         assert status in (range(500, 504) if is_ours else range(400, 500)), code
         assert title
-    assert set(CODE_OF_STATUS.values()) <= set(PROBLEMS)
+    assert set(CODE_OF_STATUS.values()) <= set(CODES)
 
 
 async def test_a_problem_says_where_it_found_what() -> None:
-    problem = Problem("options-invalid", "Expected ].", position=0, line=3, pointer="/a~1b")
-    assert json.loads(problem.body()) == {
+    problem = Refused("options-invalid", "Expected ].", position=0, line=3, pointer="/a~1b")
+    assert json.loads(body_of(problem)) == {
         "type": "urn:tidegate:problem:options-invalid",
         "title": "Not valid options",
         "status": 400,
@@ -96,19 +92,17 @@ async def test_the_pointer_to_an_unknown_field_names_it_shortened() -> None:
 
 async def test_a_code_that_does_not_exist_is_our_mistake() -> None:
     with pytest.raises(KeyError):
-        Problem("no-such-code", "")
+        Refused("no-such-code", "")
 
 
 async def test_a_surrogate_in_a_detail_can_be_written() -> None:
     """B51: no encoder takes one."""
-    document = json.loads(Problem("key-invalid", "\ud800", pointer="/\udfff").body())
+    document = json.loads(body_of(Refused("key-invalid", "\ud800", pointer="/\udfff")))
     assert (document["detail"], document["pointer"]) == ("\\ud800", "/\\udfff")
 
 
 async def test_a_whole_answer_below_the_application() -> None:
-    answer = parse_answer(
-        problem_bytes(Problem("limit-reached", "x", headers={"Retry-After": "1"}))
-    )
+    answer = parse_answer(problem_bytes(Refused("limit-reached", "x", retry_after_s=1)))
     assert (answer.status, answer.code) == (429, "limit-reached")
     assert answer.headers["retry-after"] == "1"
     assert answer.headers["connection"] == "close"

@@ -8,7 +8,6 @@ from starlette.requests import Request
 from starlette.types import Message, Scope
 
 from tidegate.app.http.parameters import record_key_text
-from tidegate.app.http.problems import Problem
 from tidegate.app.http.requests import (
     boolean,
     checked_characters,
@@ -24,6 +23,7 @@ from tidegate.app.http.requests import (
     topic_name,
     writable_topic_name,
 )
+from tidegate.app.refusals import Refused
 
 ALLOWED = {"options": "options-invalid", "last_event_id": "bookmark-invalid"}
 
@@ -41,7 +41,7 @@ def asked(path: str = "/", query: bytes = b"", **headers: str | list[str]) -> Sc
 
 def code_of(call: Callable[[], Any]) -> str:
     """The code of the problem that `call` raises."""
-    with pytest.raises(Problem) as raised:
+    with pytest.raises(Refused) as raised:
         call()
     return raised.value.code
 
@@ -178,7 +178,7 @@ def test_query_parameters_are_known_single_and_text(query: bytes, code: str | No
 
 
 def test_a_problem_of_a_parameter_does_not_repeat_it() -> None:
-    with pytest.raises(Problem) as raised:
+    with pytest.raises(Refused) as raised:
         query_values(asked(query=b"secret=1"), ALLOWED)
     assert "secret" not in raised.value.detail
 
@@ -230,7 +230,7 @@ def test_a_choice_and_a_length() -> None:
         == "options-invalid"
     )
     assert checked_characters("abc", 3, "filter-invalid", "filter") == "abc"
-    with pytest.raises(Problem) as raised:
+    with pytest.raises(Refused) as raised:
         checked_characters("abcd", 3, "filter-invalid", "filter")
     assert (raised.value.code, raised.value.position) == ("filter-invalid", 3)
 
@@ -350,10 +350,10 @@ async def test_a_length_may_have_space_around_it() -> None:
 
 async def test_the_rest_of_a_body_can_be_refused_piece_by_piece() -> None:
     def refuse() -> None:
-        raise Problem("limit-reached", "It is full.")
+        raise Refused("limit-reached", "It is full.")
 
     request, left = body_of(b"a", b"b", b"c")
-    with pytest.raises(Problem, match="It is full"):
+    with pytest.raises(Refused, match="It is full"):
         await read_body(request, 4, refuse)
     assert left == [b"c"]
     whole, _ = body_of(b"abc")
@@ -362,7 +362,7 @@ async def test_the_rest_of_a_body_can_be_refused_piece_by_piece() -> None:
 
 async def test_a_body_above_the_limit_is_refused_before_it_is_read() -> None:
     request, left = body_of(b"abcde", declared=5)
-    with pytest.raises(Problem) as raised:
+    with pytest.raises(Refused) as raised:
         await read_body(request, 4)
     assert (raised.value.code, raised.value.status) == ("message-too-large", 413)
     assert left
@@ -371,7 +371,7 @@ async def test_a_body_above_the_limit_is_refused_before_it_is_read() -> None:
 async def test_a_body_of_unknown_length_is_refused_where_it_passes_the_limit() -> None:
     """B55: and no further piece of it is asked for."""
     request, left = body_of(b"abc", b"de", b"f")
-    with pytest.raises(Problem) as raised:
+    with pytest.raises(Refused) as raised:
         await read_body(request, 4)
     assert raised.value.code == "message-too-large"
     assert left == [b"f"]

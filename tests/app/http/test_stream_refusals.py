@@ -9,8 +9,8 @@ import pytest
 
 from tests.support.gateways import Running, running_gateway
 from tests.support.tokens import token_of
-from tidegate.app.cluster.connection import bus_unavailable
 from tidegate.app.http.wire import RETRY_MS
+from tidegate.app.refusals import Unavailable
 from tidegate.clients.sse import Parser
 
 AT = "/v1/topics/px/subscribe"
@@ -37,7 +37,7 @@ async def test_while_the_store_is_out_a_stream_is_asked_to_come_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def out(name: str) -> None:
-        raise bus_unavailable()
+        raise Unavailable
 
     async with running_gateway() as running:
         await running.topic()

@@ -8,7 +8,6 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.app.metrics.samples import page, samples
 from tests.support.gateways import eventually, running_gateway
-from tidegate.app.http.problems import Problem
 from tidegate.app.http.telemetry import Counters, Histogram
 from tidegate.app.metrics.families import (
     counter,
@@ -18,6 +17,7 @@ from tidegate.app.metrics.families import (
     histogram,
     store_families,
 )
+from tidegate.app.refusals import Unavailable
 from tidegate.app.stores.memory import MemoryStore
 from tidegate.app.stores.store import Appended, Publication, StoreFigures
 
@@ -210,7 +210,7 @@ async def test_appends_are_timed_and_failures_counted() -> None:
 
 
 async def _refused(topic: str, publication: Publication) -> Appended:
-    raise Problem("bus-unavailable", "The store is out.")
+    raise Unavailable("The store is out.")
 
 
 async def test_connections_are_counted() -> None:

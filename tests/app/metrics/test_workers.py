@@ -12,8 +12,8 @@ from tests.support.buses import BusServer, gateways
 from tests.support.gateways import Running
 from tests.support.rules import rule
 from tidegate.app.cluster.workers import WorkerGroup
-from tidegate.app.http.problems import Problem
 from tidegate.app.metrics.exposition import check_worker_group, merge_pages
+from tidegate.app.refusals import Refused
 
 pytestmark = rule("cluster-11")
 
@@ -59,7 +59,7 @@ def test_pages_become_one_that_prometheus_reads() -> None:
 )
 def test_only_its_own_crew_is_answered(crew: WorkerGroup | None, query: bytes) -> None:
     assert check_worker_group(CREW, b"crew=c1") == {"tidegate-worker": "2"}
-    with pytest.raises(Problem, match="not-found"):
+    with pytest.raises(Refused, match="not-found"):
         check_worker_group(crew, query)
 
 

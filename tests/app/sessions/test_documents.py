@@ -9,8 +9,8 @@ import pytest
 
 from tests.support.rules import rule
 from tidegate.app.delivery.encoding import Format
-from tidegate.app.http.problems import Problem
 from tidegate.app.http.requests import TopicPattern
+from tidegate.app.refusals import Refused
 from tidegate.app.sessions.documents import (
     PARSED_AT_ONCE,
     Tuning,
@@ -70,15 +70,15 @@ LIMITS = [
 
 @pytest.mark.parametrize(("limits", "pointer"), LIMITS)
 def test_limits_that_are_none_or_more_than_the_gateways(limits: object, pointer: str) -> None:
-    with pytest.raises(Problem) as refused:
+    with pytest.raises(Refused) as refused:
         opening({"limits": limits})
     assert (refused.value.code, refused.value.pointer) == ("options-invalid", pointer)
 
 
 def test_bytes_are_refused_in_the_words_in_which_they_are_taken() -> None:
-    with pytest.raises(Problem, match='from 1 to 8388608, or a size such as "1MiB"'):
+    with pytest.raises(Refused, match='from 1 to 8388608, or a size such as "1MiB"'):
         opening({"limits": {"bytes": "9MiB"}})
-    with pytest.raises(Problem, match=r"from 1 to 10000\."):
+    with pytest.raises(Refused, match=r"from 1 to 10000\."):
         opening({"limits": {"messages": 0}})
 
 
@@ -97,7 +97,7 @@ SUBSCRIPTIONS = [
 
 @pytest.mark.parametrize(("document", "code", "pointer"), SUBSCRIPTIONS)
 def test_a_subscription_that_is_none(document: object, code: str, pointer: str) -> None:
-    with pytest.raises(Problem) as refused:
+    with pytest.raises(Refused) as refused:
         opening({"subscriptions": [document]})
     assert (refused.value.code, refused.value.pointer) == (code, pointer)
     assert "zzq" not in refused.value.detail
@@ -108,14 +108,14 @@ BODIES: list[Any] = [{"zzq": 1}, [], {"conflated": 1}, {"conflated": None}, {"su
 
 @pytest.mark.parametrize("document", BODIES)
 def test_a_body_that_is_none(document: object) -> None:
-    with pytest.raises(Problem) as refused:
+    with pytest.raises(Refused) as refused:
         opening(document)
     assert refused.value.code == "options-invalid"
 
 
 @pytest.mark.parametrize("body", [b"{", b'{"a":NaN}', b"\xff", b'{"conflated":true}x'])
 def test_what_is_no_json(body: bytes) -> None:
-    with pytest.raises(Problem) as refused:
+    with pytest.raises(Refused) as refused:
         finished(opening_of(body, MOST, CHARACTERS_MAX))
     assert refused.value.position is not None
 
@@ -139,7 +139,7 @@ def test_tuning_leaves_what_it_does_not_name() -> None:
     )
     assert tuning_of(b'{"conflated":true}', now, MOST) == Tuning(now.limits, conflated=True)
     for body in (b"", b"{}", b'{"limits":{"lower":71}}'):
-        with pytest.raises(Problem):
+        with pytest.raises(Refused):
             tuning_of(body, now, MOST)
 
 
@@ -190,5 +190,5 @@ NO_CHANGE = [
 
 @pytest.mark.parametrize("document", NO_CHANGE)
 def test_a_change_that_is_none(document: object) -> None:
-    with pytest.raises((Problem, KeysError)):
+    with pytest.raises((Refused, KeysError)):
         change_of(json.dumps(document).encode(), CHARACTERS_MAX)

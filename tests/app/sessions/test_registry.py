@@ -10,7 +10,7 @@ import pytest
 from tests.support.gateways import eventually, running_gateway
 from tests.support.rooms import Room, room
 from tests.support.rules import rule
-from tidegate.app.http.problems import Problem
+from tidegate.app.refusals import Refused
 from tidegate.app.sessions.session import State
 from tidegate.app.topics.system_topics import SESSIONS
 from tidegate.conflation.errors import LimitReached
@@ -40,7 +40,7 @@ async def test_a_session_waits_so_long_for_a_reader_and_no_longer() -> None:
         reader.close()
         assert session.state is State.AWAY
         await eventually(lambda: session.has_ended, "nobody comes")
-        with pytest.raises(Problem, match="session-unknown"):
+        with pytest.raises(Refused, match="session-unknown"):
             here.gateway.sessions.get(session.id)
         await eventually(lambda: records(here) == 0, "its record goes")
         assert events(here) == [
@@ -134,7 +134,7 @@ async def test_what_was_opened_in_vain_is_not_known() -> None:
         reader, _ = here.read(session)
         here.gateway.sessions.discard(session)
         reader.close()
-        with pytest.raises(Problem, match="session-unknown"):
+        with pytest.raises(Refused, match="session-unknown"):
             here.gateway.sessions.get(session.id)
 
 

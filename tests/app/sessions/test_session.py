@@ -6,8 +6,8 @@ import pytest
 
 from tests.support.rooms import room
 from tests.support.rules import rule
-from tidegate.app.http.problems import Problem
 from tidegate.app.http.requests import TopicPattern
+from tidegate.app.refusals import Refused
 from tidegate.app.sessions import subscriptions
 from tidegate.app.sessions.session import State
 from tidegate.conflation.errors import OptionsInvalid
@@ -48,7 +48,7 @@ async def test_names_are_never_used_twice() -> None:
         assert [here.ask(session), here.ask(session)] == ["s1", "s2"]
         session.unsubscribe("s2")
         assert here.ask(session) == "s3"
-        with pytest.raises(Problem) as refused:
+        with pytest.raises(Refused) as refused:
             session.unsubscribe("s2")
         assert refused.value.code == "subscription-unknown"
 
@@ -124,7 +124,7 @@ async def test_a_pattern_of_too_many_topics_is_refused_before_they_are_decided(
             await here.topic(f"px.{number}")
         decided: list[object] = []
         monkeypatch.setattr(subscriptions, "granted_to", lambda *of, **_: decided.append(of))
-        with pytest.raises(Problem, match="limit-reached"):
+        with pytest.raises(Refused, match="limit-reached"):
             here.ask(here.kept(), TopicPattern.parse("px.*"))
         assert decided == []
 
@@ -136,7 +136,7 @@ async def test_a_query_makes_room_once_its_reader_has_it_all() -> None:
         reader, _ = here.read(session)
         for _ in range(3):
             here.ask(session, command="sow")
-        with pytest.raises(Problem, match="limit-reached"):
+        with pytest.raises(Refused, match="limit-reached"):
             here.ask(session)
         here.take(reader)
         reader.confirm()

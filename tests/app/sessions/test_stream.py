@@ -14,8 +14,8 @@ from tests.support.deadlines import HANGS_S, LOOPS_S
 from tests.support.gateways import Running, eventually, names, running_gateway
 from tests.support.servers import edge_settings, running_server
 from tests.support.wire import Wire, connected, exchange, request
-from tidegate.app.http.problems import Problem
 from tidegate.app.http.wire import RETRY_MS, jittered_retry_ms
+from tidegate.app.refusals import Refused
 from tidegate.app.sessions.stream import refusal_stream
 from tidegate.clients.sse import Parser
 
@@ -186,13 +186,13 @@ async def test_one_session_too_many_is_told_in_a_stream() -> None:
 
 async def test_a_refusal_is_a_problem_in_an_event() -> None:
     app = FastAPI(openapi_url=None)
-    app.add_api_route("/", lambda: refusal_stream(Problem("limit-reached", "Full.")))
+    app.add_api_route("/", lambda: refusal_stream(Refused("limit-reached", "Full.")))
     async with running_server(app, edge_settings()) as address:
         answer = await exchange(address, request())
     assert answer.headers["content-type"].startswith("text/event-stream")
     parser = Parser()
     [refused] = parser.feed(answer.body)
-    document = Problem("limit-reached", "Full.").document()
+    document = Refused("limit-reached", "Full.").document()
     assert (refused.name, json.loads(refused.text)) == ("refused", document)
     assert parser.retry_ms is not None
 

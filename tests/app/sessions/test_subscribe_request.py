@@ -10,7 +10,7 @@ from tests.support.servers import edge_settings
 from tidegate.app.definitions.topic import TopicDefinition
 from tidegate.app.delivery.encoding import Format
 from tidegate.app.gateway import Gateway
-from tidegate.app.http.problems import Problem
+from tidegate.app.refusals import Refused
 from tidegate.app.sessions.subscribe_request import (
     RequestedSubscription,
     SubscriptionParameters,
@@ -102,12 +102,12 @@ async def test_what_is_wrong_has_its_position() -> None:
     with pytest.raises(OptionsInvalid):
         await wished(values={"command": "zzq"})
     for values in ({"format": "zzq"}, {"filter": "/v = 1" * 1_000}):
-        with pytest.raises(Problem):
+        with pytest.raises(Refused):
             await wished(values=values)
 
 
 async def test_a_topic_that_is_not_there() -> None:
     gateway = Gateway.build(edge_settings())
-    with pytest.raises(Problem) as refused:
+    with pytest.raises(Refused) as refused:
         decided(gateway.sessions.context, "px", SubscriptionParameters(), Bookmark("e1", 1))
     assert refused.value.code == "topic-unknown"

@@ -11,7 +11,7 @@ import pytest
 from tests.support.gateways import running_gateway
 from tests.support.rules import rule
 from tests.support.wire import connected, get
-from tidegate.app.http.problems import Problem
+from tidegate.app.refusals import Refused
 from tidegate.app.sessions.subscribe_request import (
     PLACES_AT_ONCE,
     PLACES_MAX,
@@ -39,7 +39,7 @@ def test_what_is_no_bookmark_is_a_place_that_nobody_knows() -> None:
              ",".join(f"t{at}=e1-1" for at in range(PLACES_MAX + 1))]
 )  # fmt: skip
 def test_what_is_no_list_of_places_is_refused(text: str) -> None:
-    with pytest.raises(Problem) as refused:
+    with pytest.raises(Refused) as refused:
         finished(places_of(text))
     assert refused.value.code == "bookmark-invalid"
 

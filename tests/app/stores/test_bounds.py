@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.support.rules import rule
-from tidegate.app.http.problems import Problem
+from tidegate.app.refusals import Refused
 from tidegate.app.settings.settings import Settings
 from tidegate.app.stores.store import Bounds
 
@@ -28,9 +28,9 @@ def test_beyond_the_bounds_the_answer_says_when_to_retry(
     check: Callable[..., None], most: tuple[int, ...], beyond: tuple[int, ...]
 ) -> None:
     check(*most)
-    with pytest.raises(Problem, match="limit-reached") as refused:
+    with pytest.raises(Refused, match="limit-reached") as refused:
         check(*beyond)
-    assert refused.value.headers["Retry-After"]
+    assert refused.value.retry_after_s
 
 
 def test_settings_have_them() -> None:

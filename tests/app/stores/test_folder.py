@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tidegate.app.definitions.topic import TopicDefinition
-from tidegate.app.http.problems import Problem
+from tidegate.app.refusals import Refused
 from tidegate.app.stores.schema import Folder
 from tidegate.app.stores.sqlite import SqliteStore
 from tidegate.app.stores.store import StoreUnusable, TopicRecord
@@ -54,7 +54,7 @@ async def test_a_file_that_goes_while_it_is_open_is_missed(
         if how == "replaced":
             shutil.copy(tmp_path / "aside", file)
         assert f"tidegate.{end} was removed or replaced" in str(await store.fault())
-        with pytest.raises(Problem, match="removed or replaced") as refused:
+        with pytest.raises(Refused, match="removed or replaced") as refused:
             await store.put_topic(TopicRecord("py", TopicDefinition(), "e2"))
         assert refused.value.code == "bus-unavailable"
         (tmp_path / "aside").rename(file)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.rules import rule
-from tidegate.app.http.problems import Problem
+from tidegate.app.refusals import Refused
 from tidegate.app.stores import idempotency as senders
 from tidegate.app.stores.items import Message
 from tidegate.app.stores.memory import RETRY_MS, STAGE_MS
@@ -65,11 +65,11 @@ def test_senders_are_counted_again_only_where_there_may_be_no_room(
         return sum("count(*)" in statement for statement in statements)
 
     assert [ask("r1", "p1"), ask("r2", "p1")] == [2, 0]
-    with pytest.raises(Problem, match="limit-reached"):
+    with pytest.raises(Refused, match="limit-reached"):
         ask("r3", "p1")
     assert ask("r3", "p1", NOW_MS + RETRY_MS) == 2
     assert ask("r4", "p2", NOW_MS + RETRY_MS) == 0
-    with pytest.raises(Problem, match="limit-reached"):
+    with pytest.raises(Refused, match="limit-reached"):
         ask("r5", "p3", NOW_MS + 2 * RETRY_MS)
     assert names(connection, "producers") == ["p1", "p2"]
 

@@ -13,7 +13,7 @@ import pytest
 from tests.app.stores.test_store import NOW_MS, PLAIN, append
 from tidegate.app.definitions.mergers import Mergers
 from tidegate.app.definitions.topic import TopicDefinition, Unusable
-from tidegate.app.http.problems import Problem
+from tidegate.app.refusals import Refused
 from tidegate.app.stores import sqlite
 from tidegate.app.stores.items import Message
 from tidegate.app.stores.schema import DATABASE, open_database
@@ -117,7 +117,7 @@ async def test_a_full_disk_is_a_problem_until_there_is_room(
     await append(store, "a", [Message(b"1")])
     fill_disk(connections[0])
     for _ in range(2):
-        with pytest.raises(Problem, match="bus-unavailable") as out:
+        with pytest.raises(Refused, match="bus-unavailable") as out:
             await append(store, "a", [Message(b"x" * 1_000_000)])
         assert "full" in out.value.detail
     free_disk(connections[0])
@@ -130,7 +130,7 @@ async def test_a_read_only_file_is_a_problem_until_it_can_be_written(
 ) -> None:
     [connection] = connections
     connection.execute("PRAGMA query_only = 1")
-    with pytest.raises(Problem, match="bus-unavailable") as out:
+    with pytest.raises(Refused, match="bus-unavailable") as out:
         await append(store, "a", [Message(b"1")])
     assert "readonly" in out.value.detail
     connection.execute("PRAGMA query_only = 0")
@@ -148,7 +148,7 @@ async def test_numbers_have_no_holes_where_others_had_no_room(
         return_exceptions=True,
     )
     assert answers[0] == Appended(1, 1)
-    assert isinstance(answers[1], Problem)
+    assert isinstance(answers[1], Refused)
     free_disk(connections[0])
     assert await append(store, "a", [Message(b"2")]) == Appended(2, 2)
     assert await append(store, "b", [Message(b"1")]) == Appended(1, 1)
@@ -181,5 +181,5 @@ async def test_the_gateways_own_topics_are_forgotten_at_a_start(tmp_path: Path) 
 
 async def test_a_store_that_is_closed_says_so(store: SqliteStore) -> None:
     await store.aclose()
-    with pytest.raises(Problem, match="bus-unavailable"):
+    with pytest.raises(Refused, match="bus-unavailable"):
         await store.append("a", Publication([Message(b"1")], NOW_MS))

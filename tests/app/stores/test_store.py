@@ -15,7 +15,7 @@ from tidegate.app.cluster.definitions import Definitions
 from tidegate.app.cluster.redis_store import RedisStore
 from tidegate.app.definitions.mergers import Mergers
 from tidegate.app.definitions.topic import TopicDefinition
-from tidegate.app.http.problems import Problem
+from tidegate.app.refusals import Refused
 from tidegate.app.settings.settings import Settings
 from tidegate.app.stores.items import Item, Message, Removal
 from tidegate.app.stores.memory import STAGE_MS, MemoryStore
@@ -168,10 +168,10 @@ async def test_numbers_are_compared_exactly(store: Store, highest: int) -> None:
     assert not (
         await append(store, "a", [Message(b"2")], Producer("p", highest + 1, highest))
     ).duplicate
-    with pytest.raises(Problem, match="producer-fenced"):
+    with pytest.raises(Refused, match="producer-fenced"):
         await append(store, "a", [Message(b"x")], Producer("p", highest + 1, highest - 1))
     assert (await append(store, "a", [Message(b"3")], Producer("p", 1, highest + 1))).duplicate
-    with pytest.raises(Problem, match="producer-fenced"):
+    with pytest.raises(Refused, match="producer-fenced"):
         await append(store, "a", [Message(b"x")], Producer("p", highest + 1, highest))
 
 
@@ -195,7 +195,7 @@ async def test_a_retry_is_told_what_the_first_was_told(store: Store) -> None:
 async def test_a_retry_that_asks_for_something_else_is_refused(store: Store) -> None:
     await store.put_topic(TopicRecord("a", PLAIN, "e1"))
     await store.append("a", Publication([Message(b"1")], NOW_MS, retry=Retry("r", b"one")))
-    with pytest.raises(Problem, match="idempotency-conflict"):
+    with pytest.raises(Refused, match="idempotency-conflict"):
         await store.append("a", Publication([Message(b"2")], NOW_MS, retry=Retry("r", b"two")))
     assert await append(store, "a", [Message(b"3")]) == Appended(2, 2)
 
@@ -211,7 +211,7 @@ async def test_what_an_older_run_sends_is_refused(store: Store) -> None:
     await store.put_topic(TopicRecord("a", PLAIN, "e1"))
     assert await append(store, "a", [Message(b"1")], Producer("p", 5, run=1)) == Appended(1, 1)
     assert (await append(store, "a", [Message(b"1")], Producer("p", 5, run=2))).duplicate
-    with pytest.raises(Problem, match="producer-fenced"):
+    with pytest.raises(Refused, match="producer-fenced"):
         await append(store, "a", [Message(b"2")], Producer("p", 6, run=1))
     assert await append(store, "a", [Message(b"2")], Producer("p", 6, run=2)) == Appended(2, 2)
 
@@ -282,9 +282,9 @@ async def test_what_is_known_is_known_wherever_the_head_is(store: Store) -> None
 async def test_there_are_only_so_many_stages_and_bytes_in_them(narrow: Store) -> None:
     for name in ("s1", "s2", "s2"):  # the same again takes no more room
         await narrow.stage("a", name, [Message(b"x" * 300)], NOW_MS)
-    with pytest.raises(Problem, match="limit-reached"):
+    with pytest.raises(Refused, match="limit-reached"):
         await narrow.stage("a", "s3", [Message(b"x")], NOW_MS)
-    with pytest.raises(Problem, match="limit-reached"):
+    with pytest.raises(Refused, match="limit-reached"):
         await narrow.stage("a", "s2", [Message(b"x" * 800)], NOW_MS)
     assert await narrow.staged("a", ["s2"], NOW_MS) == [Message(b"x" * 300)], "it stays"
     await narrow.append("a", Publication([Message(b"1")], NOW_MS, stages=["s1", "s2"]))
@@ -293,7 +293,7 @@ async def test_there_are_only_so_many_stages_and_bytes_in_them(narrow: Store) ->
     later_ms = NOW_MS + HOUR_MS
     for name in ("s5", "s6"):  # what has waited for an hour takes no room
         await narrow.stage("a", name, [Message(b"x" * 300)], later_ms)
-    with pytest.raises(Problem, match="limit-reached"):
+    with pytest.raises(Refused, match="limit-reached"):
         await narrow.stage("a", "s7", [Message(b"x")], later_ms)
 
 
@@ -306,7 +306,7 @@ async def test_there_are_only_so_many_requests_that_may_come_again(narrow: Store
 
     for name in ("r1", "r2"):
         await ask(name)
-    with pytest.raises(Problem, match="limit-reached"):
+    with pytest.raises(Refused, match="limit-reached"):
         await ask("r3")
     assert (await ask("r2")).duplicate
     assert (await append(narrow, "a", [Message(b"1")])).first == 3, "nothing was published"
@@ -318,7 +318,7 @@ async def test_there_are_only_so_many_producers(narrow: Store) -> None:
     for number in range(1, 4):
         for name in ("p1", "p2"):
             await append(narrow, "a", [Message(b"1")], Producer(name, number))
-    with pytest.raises(Problem, match="limit-reached"):
+    with pytest.raises(Refused, match="limit-reached"):
         await append(narrow, "a", [Message(b"1")], Producer("p3", 1))
     assert (await append(narrow, "a", [Message(b"1")], Producer("p1", 3))).duplicate
     assert (await append(narrow, "a", [Message(b"1")], Producer("p1", 4))).first == 7
@@ -347,7 +347,7 @@ async def test_stages_of_all_topics_share_their_bytes(tmp_path: Path) -> None:
             await store.put_topic(TopicRecord(name, PLAIN, f"of-{name}"))
         half = [Message(b"x" * 600)]
         await store.stage("a", "one", half, 0)
-        with pytest.raises(Problem, match="limit-reached"):
+        with pytest.raises(Refused, match="limit-reached"):
             await store.stage("b", "two", half, 0)
         # A stage makes room for itself, and one that is over for all.
         await store.stage("a", "one", half, 0)

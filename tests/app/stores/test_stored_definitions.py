@@ -15,7 +15,7 @@ from tests.support.servers import edge_settings
 from tidegate.app.definitions.fields import History
 from tidegate.app.definitions.mergers import NO_MERGERS
 from tidegate.app.definitions.topic import TopicDefinition, Unusable
-from tidegate.app.http.problems import Problem
+from tidegate.app.refusals import Refused
 from tidegate.app.stores.store import TopicRecord, check_readable, encode_definition, parse_stored
 from tidegate.keys.merging import Merger
 from tidegate.keys.text.duration import DURATION_MAX
@@ -52,7 +52,7 @@ def test_what_parses_is_read_again(document: TopicDefinition) -> None:
     ],
 )
 def test_what_would_not_be_is_refused(document: TopicDefinition) -> None:
-    with pytest.raises(Problem, match="topic-invalid"):
+    with pytest.raises(Refused, match="topic-invalid"):
         check_readable(document, NO_MERGERS, edge_settings())
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tidegate.app.definitions.topic import TopicDefinition
-from tidegate.app.http.problems import Problem
+from tidegate.app.refusals import Refused
 from tidegate.app.stores.items import Item, Message, Removal
 from tidegate.app.stores.sqlite import SqliteStore
 from tidegate.app.stores.store import (
@@ -178,7 +178,7 @@ async def test_producers_are_known(store: Store, again: Again) -> None:
     await append(store, [Message(b"1")], Producer("p", 5, run=2))
     async with again() as later:
         assert (await append(later, [Message(b"1")], Producer("p", 5, run=2))).duplicate
-        with pytest.raises(Problem, match="producer-fenced"):
+        with pytest.raises(Refused, match="producer-fenced"):
             await append(later, [Message(b"1")], Producer("p", 6, run=1))
         assert await append(later, [Message(b"2")], Producer("p", 6, run=2)) == Appended(2, 2)
 

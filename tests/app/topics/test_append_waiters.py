@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from tests.support.place import Place
-from tidegate.app.http.problems import Problem
+from tidegate.app.refusals import Refused
 from tidegate.app.topics.writer import AppendWaiters
 from tidegate.conflation.errors import TopicUnknown
 from tidegate.conflation.frame import Frame, RestoredTopic
@@ -40,7 +40,7 @@ async def test_a_topic_that_began_again_leaves_it_unknown() -> None:
     await asyncio.sleep(0)
     place.driver.engine.restart_topic("t", "e2", RestoredTopic(), place.driver.now(), 0)
     arrivals.notify("t")
-    with pytest.raises(Problem, match="bus-unavailable"):
+    with pytest.raises(Refused, match="bus-unavailable"):
         await waiting
 
 
@@ -61,7 +61,7 @@ async def test_what_was_stored_is_there_if_the_next_epoch_continues_it(
     if is_there:
         await waiting
     else:
-        with pytest.raises(Problem, match="bus-unavailable"):
+        with pytest.raises(Refused, match="bus-unavailable"):
             await waiting
 
 
@@ -78,5 +78,5 @@ async def test_nobody_waits_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tidegate.app.topics.writer.PATIENCE_S", 0)
     place = Place()
     entry, _ = await place.put("t")
-    with pytest.raises(Problem, match="bus-unavailable"):
+    with pytest.raises(Refused, match="bus-unavailable"):
         await AppendWaiters(place.driver).wait_reached("t", entry.record.epoch, 1)

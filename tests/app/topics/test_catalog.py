@@ -10,7 +10,7 @@ import pytest
 from tests.support.place import Place, parsed
 from tests.support.rules import rule
 from tidegate.app.definitions.topic import TopicDefinition
-from tidegate.app.http.problems import Problem
+from tidegate.app.refusals import Refused
 from tidegate.app.stores.memory import MemoryStore
 from tidegate.app.stores.store import TopicRecord
 from tidegate.app.topics.registry import Precondition
@@ -31,11 +31,11 @@ class SlowStore(MemoryStore):
         await super().put_topic(record)
 
 
-def refused(code: str, pointer: str | None = None) -> pytest.RaisesExc[Problem]:
-    def fits(problem: Problem) -> bool:
+def refused(code: str, pointer: str | None = None) -> pytest.RaisesExc[Refused]:
+    def fits(problem: Refused) -> bool:
         return (problem.code, problem.pointer) == (code, pointer)
 
-    return pytest.RaisesExc(Problem, check=fits)
+    return pytest.RaisesExc(Refused, check=fits)
 
 
 def spark(topic: str) -> dict[str, object]:
@@ -108,7 +108,7 @@ async def test_there_are_only_so_many_topics() -> None:
     await place.put("a")
     with refused("limit-reached") as error:
         await place.put("b")
-    assert error.value.headers["Retry-After"]
+    assert error.value.retry_after_s
     await place.catalog.delete("a")
     await place.put("b")
 

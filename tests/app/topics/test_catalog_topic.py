@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.place import parsed
-from tidegate.app.http.problems import Problem
+from tidegate.app.refusals import Refused
 from tidegate.app.stores.store import TopicRecord
 from tidegate.app.topics.registry import CatalogTopic
 
@@ -23,7 +23,7 @@ def test_a_new_definition_brings_its_key_and_schema() -> None:
     assert entry.key_of is not None
     assert entry.key_of(b'{"k":1.0}') == "[1]"
     assert entry.etag != before
-    with pytest.raises(Problem) as refused:
+    with pytest.raises(Refused) as refused:
         entry.check_schema(b'{"k":1}', 7)
     assert (refused.value.code, refused.value.line) == ("schema-violation", 7)
     assert (refused.value.pointer, "required" in refused.value.detail) == ("", True)

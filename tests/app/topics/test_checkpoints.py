@@ -17,7 +17,7 @@ import pytest
 
 from tests.support.gateways import Running, running_gateway
 from tests.support.place import Place
-from tidegate.app.http.problems import Problem
+from tidegate.app.refusals import Unavailable
 from tidegate.app.stores.memory import MemoryStore
 from tidegate.app.stores.sqlite import SqliteStore
 from tidegate.app.stores.store import Checkpoint
@@ -38,7 +38,7 @@ class Shelf(MemoryStore):
 
     async def checkpoint(self, topic: str, checkpoint: Checkpoint) -> None:
         if self.is_out:
-            raise Problem("bus-unavailable", "out")
+            raise Unavailable("out")
         self.at_once += 1
         self.at_once_max = max(self.at_once, self.at_once_max)
         await asyncio.sleep(0)

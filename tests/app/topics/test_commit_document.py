@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tidegate.app.http.problems import Problem
+from tidegate.app.refusals import Refused
 from tidegate.app.stores.store import Producer
 from tidegate.app.topics.publish_request import STAGES_MAX, Commit, commit_of
 
@@ -39,7 +39,7 @@ def test_as_many_stages_as_a_large_batch_has() -> None:
     ],
 )
 def test_what_does_not_fit_is_pointed_at(changed: dict[str, Any], pointer: str | None) -> None:
-    with pytest.raises(Problem) as refused:
+    with pytest.raises(Refused) as refused:
         commit_of(json.dumps(SOUND | changed).encode())
     assert (refused.value.code, refused.value.pointer) == ("message-invalid", pointer)
 
@@ -47,6 +47,6 @@ def test_what_does_not_fit_is_pointed_at(changed: dict[str, Any], pointer: str |
 @pytest.mark.parametrize("name", SOUND)
 def test_nothing_may_be_missing(name: str) -> None:
     document = {field: value for field, value in SOUND.items() if field != name}
-    with pytest.raises(Problem) as refused:
+    with pytest.raises(Refused) as refused:
         commit_of(json.dumps(document).encode())
     assert refused.value.pointer == f"/{name}"

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.place import parsed
 from tests.support.rules import rule
-from tidegate.app.http.problems import Problem
+from tidegate.app.refusals import Refused
 from tidegate.app.stores.items import Message
 from tidegate.app.stores.store import TopicRecord
 from tidegate.app.topics.bodies import MERGED_AT_ONCE, Delta, merged
@@ -71,7 +71,7 @@ async def test_who_is_exempt_stays_exempt() -> None:
 
 async def test_a_record_that_grows_too_large_is_refused_with_the_line() -> None:
     board = board_of(b'{"k":1,"a":"xxxxxxxxxx"}')
-    with pytest.raises(Problem) as refused:
+    with pytest.raises(Refused) as refused:
         await merged(KEYED, board, [Delta(b'{"k":1,"b":2}', "[1]", line=3)], 25, 100)
     assert (refused.value.code, refused.value.line) == ("message-too-large", 3)
 
@@ -91,7 +91,7 @@ async def test_the_records_of_a_request_count_together_and_not_the_patches() -> 
     board = board_of(b'{"k":1,"b":"%s"}' % (b"x" * 500))
     deltas = [Delta(b'{"k":1,"a":%d}' % n, "[1]", line=n) for n in range(1, 20)]
     assert len(await merged(KEYED, board, deltas[:3], 1_000, 2_000)) == 3
-    with pytest.raises(Problem) as refused:
+    with pytest.raises(Refused) as refused:
         await merged(KEYED, board, deltas, 1_000, 2_000)
     assert (refused.value.code, refused.value.line) == ("message-too-large", 4)
 
@@ -99,6 +99,6 @@ async def test_the_records_of_a_request_count_together_and_not_the_patches() -> 
 async def test_a_delta_that_leaves_a_number_beyond_a_double_is_refused() -> None:
     """Such a number may be in a record that an earlier version stored."""
     board = board_of(b'{"k":1,"n":1e400}')
-    with pytest.raises(Problem, match="has a number beyond a double"):
+    with pytest.raises(Refused, match="has a number beyond a double"):
         await records(board, b'{"k":1,"m":2}')
     assert await records(board, b'{"k":1,"n":null}') == [b'{"k":1}']

@@ -12,7 +12,7 @@ import pytest
 from tests.support.clocks.manual import Clock
 from tests.support.place import Place
 from tests.support.rules import rule
-from tidegate.app.http.problems import Problem
+from tidegate.app.refusals import Refused, Unavailable
 from tidegate.app.stores.items import Message
 from tidegate.app.stores.memory import MemoryStore
 from tidegate.app.stores.store import Appended, Publication, Store, TopicRecord
@@ -193,7 +193,7 @@ async def test_a_topic_that_has_a_source_no_more_stays_as_it_is() -> None:
 
 async def test_a_filled_topic_takes_no_other_message() -> None:
     async with filled(source=PX) as place:
-        with pytest.raises(Problem) as refused:
+        with pytest.raises(Refused) as refused:
             await place.say("slow", {"k": 1})
         assert refused.value.code == "topic-read-only"
 
@@ -274,7 +274,7 @@ class Refusing(MemoryStore):
 
     def _answer(self) -> None:
         if self.is_out:
-            raise Problem("bus-unavailable", "The store is out.")
+            raise Unavailable("The store is out.")
 
 
 @rule("topic-11")
@@ -299,7 +299,7 @@ async def test_a_change_that_is_not_stored_leaves_the_topic_filled_as_it_was(
         before = place.catalog.get("slow").document
         store.is_out = True
         changing = place.put("slow", **change) if change else place.catalog.delete("slow")
-        with pytest.raises(Problem):
+        with pytest.raises(Refused):
             await changing
         store.is_out = False
         assert place.catalog.get("slow").document == before
@@ -313,7 +313,7 @@ async def test_a_source_that_cannot_be_asked_is_refused_and_nothing_else_changes
     async with filled(source=PX) as place:
         wrong = {**PX, "projection": ["SUM(/v) AS /sum", "/k"], "grouping": ["/k"], "filter": "/v"}
         for more in ({"source": {**PX, "topic": "none"}}, {"source": wrong, "key": ["/other"]}):
-            with pytest.raises(Problem):
+            with pytest.raises(Refused):
                 await place.put("slow", description="other", **more)
         await place.say("px", {"k": 1, "v": 1})
         await place.pass_time()

@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.place import LINES, Place, keyed
 from tests.support.rules import rule
-from tidegate.app.http.problems import Problem
+from tidegate.app.refusals import Refused
 from tidegate.app.stores.items import Item, Message
 from tidegate.app.stores.store import Appended, Producer, Retry
 from tidegate.app.topics.ingest import COUNTED_AT_ONCE, Form
@@ -62,7 +62,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("body", "code", "line"), REFUSED, ids=lambda given: str(given)[:40])
 async def test_one_bad_line_refuses_the_request(body: bytes, code: str, line: int) -> None:
-    with pytest.raises(Problem) as refused:
+    with pytest.raises(Refused) as refused:
         await check(await keyed(), body)
     assert (refused.value.code, refused.value.line) == (code, line)
 
@@ -85,7 +85,7 @@ async def test_a_number_beyond_a_double_is_refused_wherever_a_message_enters(
     body: bytes, form: Form, line: int | None, position: int
 ) -> None:
     place = await keyed()
-    with pytest.raises(Problem, match="beyond a double") as refused:
+    with pytest.raises(Refused, match="beyond a double") as refused:
         await place.ingest.check(place.catalog.get("px"), body, form)
     problem = refused.value
     assert (problem.code, problem.line, problem.position) == ("message-invalid", line, position)
@@ -98,7 +98,7 @@ async def test_text_that_looks_like_such_a_number_is_text() -> None:
 
 @pytest.mark.parametrize("good", [b'{"k":1}', b"", b'{"k":"' + b"x" * 2_000 + b'"}'])
 async def test_lines_are_counted_over_the_pieces_of_a_large_request(good: bytes) -> None:
-    with pytest.raises(Problem) as refused:
+    with pytest.raises(Refused) as refused:
         await check(await keyed(), (good + b"\n") * 9_999 + b"?")
     assert refused.value.line == 10_000
 
@@ -107,7 +107,7 @@ async def test_lines_are_counted_where_some_are_read_together_and_some_are_not()
     together, one_by_one = b'{"k":"a"}\n' * 5_000, b'\n{"k":1.5}\n' * 4_000
     body = together + one_by_one + together
     assert len(await check(await keyed(), body)) == 14_000
-    with pytest.raises(Problem) as refused:
+    with pytest.raises(Refused) as refused:
         await check(await keyed(), body + b'{"k":}')
     assert refused.value.line == 18_001
 
@@ -121,7 +121,7 @@ async def test_exempt_lines_are_exempt() -> None:
 
 
 async def test_a_single_message_has_no_line() -> None:
-    with pytest.raises(Problem) as refused:
+    with pytest.raises(Refused) as refused:
         await check(await keyed(), b'\n{"k":}', lined=False)
     assert refused.value.line is None
     assert refused.value.position is not None
@@ -130,7 +130,7 @@ async def test_a_single_message_has_no_line() -> None:
 @pytest.mark.parametrize("body", [b"", b"\n\n \r\n"])
 async def test_a_request_holds_a_message(body: bytes) -> None:
     for lined in (True, False):
-        with pytest.raises(Problem) as refused:
+        with pytest.raises(Refused) as refused:
             await check(await keyed(), body, lined=lined)
         assert refused.value.code == "message-invalid"
 
@@ -139,10 +139,10 @@ async def test_a_message_has_a_size_and_a_request_a_number_of_them() -> None:
     place = await keyed(message_bytes_max=1_024, request_messages_max=2)
     at_limit = b'{"k":"' + b"x" * (1_024 - 8) + b'"}'
     assert len(await check(place, at_limit + b"\n" + at_limit)) == 2
-    with pytest.raises(Problem) as too_large:
+    with pytest.raises(Refused) as too_large:
         await check(place, b'{"k":1}\n' + at_limit.replace(b"xx", b"xxx", 1))
     assert (too_large.value.code, too_large.value.line) == ("message-too-large", 2)
-    with pytest.raises(Problem) as too_many:
+    with pytest.raises(Refused) as too_many:
         await check(place, b'{"k":1}\n' * 3)
     assert too_many.value.code == "message-too-large"
 
@@ -153,7 +153,7 @@ async def test_others_get_their_turn_while_a_large_request_is_checked(body: byte
     await place.put("px")
     with_turns, turns = await turns_during(place.ingest.check_plain(body, LINES))
     assert turns > len(body) / (64 << 10)
-    assert isinstance(with_turns, Problem | None)
+    assert isinstance(with_turns, Refused | None)
 
 
 async def turns_during(call: Coroutine[Any, Any, object]) -> tuple[BaseException | None, int]:
@@ -191,7 +191,7 @@ async def test_a_filled_topic_is_written_by_its_filler_alone() -> None:
     place = await keyed()
     await place.put("slow", key=["/k"], source=SPARK)
     for producer in (None, Producer("p", 1), Producer("tidegate.pipelines", 1)):
-        with pytest.raises(Problem) as refused:
+        with pytest.raises(Refused) as refused:
             await place.say("slow", {"k": 1}, producer=producer)
         assert refused.value.code == "topic-read-only"
     assert place.driver.engine.topic("slow").head == 0
@@ -212,7 +212,7 @@ async def test_of_two_streams_that_fill_a_topic_the_later_one_does() -> None:
 
     assert await commit("of-a-file", 5, 0) == Appended(1, 1)
     assert await commit("of-topics", 7, 0) == Appended(2, 2)
-    with pytest.raises(Problem) as refused:
+    with pytest.raises(Refused) as refused:
         await commit("of-a-file", 5, 1)
     assert refused.value.code == "producer-fenced"
     assert await commit("of-topics", 7, 1) == Appended(3, 3)
@@ -247,7 +247,7 @@ async def test_a_message_fits_its_topics_schema_or_is_refused_with_its_line() ->
     place = Place()
     await place.put("px", key=["/k"], schema={"properties": {"v": {"type": "number"}}})
     assert len(await check(place, b'{"k":1,"v":1e300}\n{"k":2}')) == 2
-    with pytest.raises(Problem) as refused:
+    with pytest.raises(Refused) as refused:
         await check(place, b'{"k":1}\n\n{"k":2,"v":"zzq"}')
     problem = refused.value
     assert (problem.code, problem.line, problem.pointer) == ("schema-violation", 3, "/v")
@@ -259,7 +259,7 @@ async def test_a_message_whose_check_could_take_too_long_is_refused_with_its_lin
     place = Place()
     await place.put("px", schema={"items": {"anyOf": [{"const": n} for n in range(500)]}})
     body = json.dumps([499] * 5_000).encode()
-    with pytest.raises(Problem) as refused:
+    with pytest.raises(Refused) as refused:
         await check(place, b"1\n" + body)
     problem = refused.value
     assert (problem.code, problem.line) == ("message-too-large", 2)
@@ -269,7 +269,7 @@ async def test_a_message_whose_check_could_take_too_long_is_refused_with_its_lin
 async def test_a_schema_that_could_take_too_long_is_no_definition() -> None:
     place = Place()
     level = {f"a{n}": {"allOf": [{"$ref": f"#/$defs/a{n + 1}"}] * 2} for n in range(60)}
-    with pytest.raises(Problem) as refused:
+    with pytest.raises(Refused) as refused:
         await place.put("px", schema={"$defs": {**level, "a60": {}}, "$ref": "#/$defs/a0"})
     problem = refused.value
     assert problem.code == "topic-invalid"
@@ -301,7 +301,7 @@ async def test_a_schema_may_change_while_there_are_messages() -> None:
     await place.say("px", {"k": 1, "v": "x"})
     await place.put("px", key=["/k"], schema={"properties": {"v": {"type": "number"}}})
     assert place.catalog.get("px") is entry
-    with pytest.raises(Problem):
+    with pytest.raises(Refused):
         await place.say("px", {"k": 1, "v": "x"})
 
 
@@ -316,7 +316,7 @@ async def test_a_text_is_taken_as_it_is(payload: bytes) -> None:
 async def test_a_text_is_utf_8_and_bytes_are_anything() -> None:
     place = Place()
     await place.put("px", type="text")
-    with pytest.raises(Problem) as refused:
+    with pytest.raises(Refused) as refused:
         await check(place, b"ab\xff", lined=False)
     assert (refused.value.code, refused.value.position) == ("message-invalid", 2)
     await place.catalog.delete("px")
@@ -328,7 +328,7 @@ async def test_a_text_is_utf_8_and_bytes_are_anything() -> None:
 async def test_a_text_and_bytes_have_a_size_too(kind: str) -> None:
     place = Place(message_bytes_max=1_024)
     await place.put("px", type=kind)
-    with pytest.raises(Problem) as refused:
+    with pytest.raises(Refused) as refused:
         await check(place, b"x" * 1_025, lined=False)
     assert refused.value.code == "message-too-large"
 
@@ -357,7 +357,7 @@ async def test_a_delta_is_published_as_the_record_that_it_makes() -> None:
 async def test_a_topic_without_records_takes_no_delta() -> None:
     place = Place()
     await place.put("px")
-    with pytest.raises(Problem) as refused:
+    with pytest.raises(Refused) as refused:
         await place.say("px", {"v": 1}, form=DELTAS)
     assert refused.value.code == "message-invalid"
 
@@ -380,7 +380,7 @@ async def test_a_bad_delta_refuses_the_request() -> None:
         ({"k": 1, "v": "1"}, "schema-violation", "/v"),
         ({"k": 1, "more": "x" * 200}, "message-too-large", None),
     ):
-        with pytest.raises(Problem) as refused:
+        with pytest.raises(Refused) as refused:
             await place.say("px", {"k": 2, "v": 1}, delta, form=DELTAS)
         problem = refused.value
         assert (problem.code, problem.line, problem.pointer) == (code, 2, pointer)
@@ -403,7 +403,7 @@ async def test_what_came_before_is_answered_again_whatever_refuses_it_now(code: 
     again = await place.ingest.take(entry, body, LINES, None, retry)
     assert again == Appended(first.first, first.last, duplicate=True)
     for other in (None, Retry("another", b"digest")):
-        with pytest.raises(Problem) as refused:
+        with pytest.raises(Refused) as refused:
             await place.ingest.take(entry, body, LINES, None, other)
         assert refused.value.code == code
 
@@ -416,6 +416,6 @@ async def test_others_get_their_turn_while_the_keys_of_many_stages_are_counted()
         await place.ingest.stage(entry, await check(place, lines), name, None)
     committing = place.ingest.commit(entry, Producer("p", 1, run=1), ["a", "b", "c"])
     refused, turns = await turns_during(committing)
-    assert isinstance(refused, Problem)
+    assert isinstance(refused, Refused)
     assert refused.code == "limit-reached"
     assert turns >= 3

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.place import Place, keyed
 from tests.support.rules import rule
-from tidegate.app.http.problems import Problem
+from tidegate.app.refusals import Refused
 from tidegate.app.stores.items import Message, Removal
 from tidegate.app.topics.ingest import Form
 from tidegate.conflation.frame import RemovalReason
@@ -42,7 +42,7 @@ async def test_envelopes_become_messages_and_removals() -> None:
 async def test_a_bad_envelope_is_refused_with_its_line(line: bytes, code: str) -> None:
     place = await keyed(message_bytes_max=1_024)
     body = b'{"value":{"k":1}}\n' + line
-    with pytest.raises(Problem) as refused:
+    with pytest.raises(Refused) as refused:
         await place.ingest.check(place.catalog.get("px"), body, ENVELOPES)
     assert (refused.value.code, refused.value.line) == (code, 2)
 
@@ -52,5 +52,5 @@ async def test_only_records_by_key_can_be_removed(document: dict[str, Any]) -> N
     place = Place()
     await place.put("px", **document)
     body = b'{"key":[1],"reason":"deleted"}'
-    with pytest.raises(Problem, match="keeps no records by key"):
+    with pytest.raises(Refused, match="keeps no records by key"):
         await place.ingest.check(place.catalog.get("px"), body, ENVELOPES)

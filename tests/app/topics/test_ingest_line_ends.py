@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.place import LINES, keyed
-from tidegate.app.http.problems import Problem
+from tidegate.app.refusals import Refused
 from tidegate.app.topics.ingest import Form
 
 
@@ -14,7 +14,7 @@ async def test_a_line_ends_before_its_return(form: Form) -> None:
     place = await keyed()
     found = []
     for end in (b"\n", b"\r\n"):
-        with pytest.raises(Problem) as refused:
+        with pytest.raises(Refused) as refused:
             await place.ingest.check(place.catalog.get("px"), b'{"value":{"k":' + end, form)
         found.append((refused.value.line, refused.value.position))
     assert found == [(1, len(b'{"value":{"k":'))] * 2

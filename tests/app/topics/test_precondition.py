@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.place import parsed
-from tidegate.app.http.problems import Problem
+from tidegate.app.refusals import Refused
 from tidegate.app.stores.store import TopicRecord
 from tidegate.app.topics.registry import CatalogTopic, Precondition
 
@@ -49,5 +49,5 @@ def test_the_change_may_go_on(expected: Precondition, entry: CatalogTopic | None
     ],
 )
 def test_the_change_is_refused(expected: Precondition, entry: CatalogTopic | None) -> None:
-    with pytest.raises(Problem, match="precondition-failed"):
+    with pytest.raises(Refused, match="precondition-failed"):
         expected.check(entry)

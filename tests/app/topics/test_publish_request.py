@@ -8,7 +8,7 @@ import pytest
 from starlette.types import Scope
 
 from tests.support.rules import rule
-from tidegate.app.http.problems import Problem
+from tidegate.app.refusals import Refused
 from tidegate.app.stores.memory import MemoryStore
 from tidegate.app.stores.store import Producer
 from tidegate.app.topics.ingest import Form
@@ -55,14 +55,14 @@ def test_a_stage_has_its_producer_without_a_number() -> None:
     asked = read(JSON, ("Tidegate-Stage", "s/1"), ("Tidegate-Producer", "p"))
     assert (asked.stage, asked.producer, asked.numbered()) == ("s/1", "p", None)
     for other in (("Tidegate-Sequence", "1"), ("Idempotency-Key", "k")):
-        with pytest.raises(Problem):
+        with pytest.raises(Refused):
             read(JSON, ("Tidegate-Stage", "s"), ("Tidegate-Producer", "p"), other)
-    with pytest.raises(Problem, match="whole messages"):
+    with pytest.raises(Refused, match="whole messages"):
         read(JSON, ("Tidegate-Stage", "s"), query="delta=true")
 
 
 def test_ack_is_what_the_store_can_promise() -> None:
-    with pytest.raises(Problem) as refused:
+    with pytest.raises(Refused) as refused:
         read(JSON, query="ack=persisted")
     assert refused.value.code == "options-invalid"
     for query in ("", "ack=persisted", "ack=processed"):
@@ -126,14 +126,14 @@ def test_envelopes_are_json_and_whole() -> None:
         (("Content-Type", "application/merge-patch+json"), "format=envelope"),
         (("Content-Type", "text/plain"), "format=envelope"),
     ):
-        with pytest.raises(Problem) as refused:
+        with pytest.raises(Refused) as refused:
             read(header, query=query)
         assert refused.value.code == "options-invalid"
 
 
 @pytest.mark.parametrize("name", ["a\tb:c", "a b", "x" * 256, ""])
 def test_a_name_is_refused_in_one_sentence(name: str) -> None:
-    with pytest.raises(Problem, match="idempotency-key is 1 to 255 of printable ASCII without"):
+    with pytest.raises(Refused, match="idempotency-key is 1 to 255 of printable ASCII without"):
         read(JSON, ("Idempotency-Key", name))
 
 

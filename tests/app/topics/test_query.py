@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 
 from tests.support.rules import rule
-from tidegate.app.http.problems import Problem
+from tidegate.app.refusals import Refused
 from tidegate.app.topics.query import (
     LOOKED_AT_FIRST,
     LOOKED_AT_ONCE,
@@ -73,7 +73,7 @@ REFUSED = [
 def test_what_cannot_be_read_is_refused(
     values: dict[str, str], code: str, position: int | None
 ) -> None:
-    with pytest.raises(Problem) as refused:
+    with pytest.raises(Refused) as refused:
         SowQuery.read(values, Kind.JSON, 4_096)
     assert (refused.value.code, refused.value.position) == (code, position)
 
@@ -81,7 +81,7 @@ def test_what_cannot_be_read_is_refused(
 @pytest.mark.parametrize("kind", [Kind.TEXT, Kind.BINARY])
 @pytest.mark.parametrize("name", ["filter", "order_by", "select"])
 def test_a_text_has_no_fields_to_ask_for(kind: Kind, name: str) -> None:
-    with pytest.raises(Problem):
+    with pytest.raises(Refused):
         SowQuery.read({name: "TRUE"}, kind, 4_096)
 
 

@@ -13,7 +13,7 @@ from tests.support.deadlines import HANGS_S
 from tests.support.gateways import eventually
 from tests.support.place import Place
 from tests.support.rules import rule
-from tidegate.app.http.problems import Problem
+from tidegate.app.refusals import Unavailable
 from tidegate.app.stores.memory import MemoryStore
 from tidegate.app.stores.store import Appended, Publication
 from tidegate.app.topics import system_topics as own_topics
@@ -109,7 +109,7 @@ async def test_a_store_that_is_out_is_one_line(
 ) -> None:
     monkeypatch.setattr(own_topics, "RETRY_S", 0.01)
     store = Reluctant()
-    store.error = Problem("bus-unavailable", "The bus is out.")
+    store.error = Unavailable("The bus is out.")
     place = Place(store)
     async with writing(place) as topic:
         for name in ("a", "b"):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.support.profiles import examples
 from tests.support.rules import rule
 from tidegate.app.archive.as_of import time_of
-from tidegate.app.http.problems import Problem
+from tidegate.app.refusals import Refused
 from tidegate.conflation.errors import OptionsInvalid
 from tidegate.conflation.options.table import TABLE
 from tidegate.keys.errors import TextInvalid
@@ -130,7 +130,7 @@ def _bookmark(text: str) -> int | None:
 
 
 def _as_of(text: str) -> int | None:
-    with contextlib.suppress(Problem):
+    with contextlib.suppress(Refused):
         return time_of(text)
     return None
 

@@ -14,9 +14,9 @@ from starlette.types import Receive, Scope, Send
 from tidegate.app.cli.settings import load_settings
 from tidegate.app.http.connection import connection_of
 from tidegate.app.http.middleware import install_middleware
-from tidegate.app.http.problems import Problem
 from tidegate.app.http.requests import read_body
 from tidegate.app.http.server import serve
+from tidegate.app.refusals import Refused
 from tidegate.app.settings.settings import Settings
 
 PIECE = b"x" * 1000
@@ -116,7 +116,7 @@ def edge_app(settings: Settings, streams: Streams | None = None) -> FastAPI:
 
     @app.get("/refused")
     async def refused() -> None:
-        raise Problem("limit-reached", "Too many.", headers={"Retry-After": "3"})
+        raise Refused("limit-reached", "Too many.", retry_after_s=3)
 
     @app.get("/broken")
     async def broken() -> None:
