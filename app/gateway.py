@@ -23,7 +23,7 @@ from tidegate.app.delivery.driver import Driver
 from tidegate.app.delivery.group_send import GroupSend
 from tidegate.app.delivery.notices import Outage
 from tidegate.app.delivery.timers import wall_ms
-from tidegate.app.http.requests import TopicPattern
+from tidegate.app.names import TopicPattern
 from tidegate.app.refusals import Refused, Unavailable
 from tidegate.app.sessions.registry import Sessions
 from tidegate.app.sessions.session import Session

@@ -32,7 +32,7 @@ from tidegate.app.access.tokens import (
 )
 from tidegate.app.delivery.timers import wall_ms
 from tidegate.app.http.connection import ClientCertificate
-from tidegate.app.http.telemetry import event
+from tidegate.app.logs import event
 from tidegate.app.refusals import Refused
 from tidegate.app.settings.settings import Settings, SettingsInvalid
 from tidegate.conflation.outputs import CloseReason

@@ -23,8 +23,9 @@ from tidegate.app.access.grants import Subject
 from tidegate.app.access.rules import LOGIN, SESSION, TOPIC, rule_of
 from tidegate.app.http.internal_call import MARK
 from tidegate.app.http.problems import STREAMS
-from tidegate.app.http.requests import REVOKED, SESSIONS_PATH, TOPIC_NAME, TOPICS_PATH, raw_path
-from tidegate.app.http.telemetry import event, shown_id
+from tidegate.app.http.requests import SESSIONS_PATH, TOPICS_PATH, raw_path
+from tidegate.app.logs import event, shown_id
+from tidegate.app.names import REVOKED, TOPIC_NAME
 from tidegate.app.refusals import CODES
 from tidegate.app.settings.settings import SettingsInvalid
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from starlette.types import Scope
 
-from tidegate.app.http.requests import OWN_PREFIX, TopicPattern
+from tidegate.app.names import OWN_PREFIX, TopicPattern
 from tidegate.app.refusals import Refused
 from tidegate.keys.errors import KeysError
 from tidegate.keys.filter import Filter, disjunction

@@ -21,7 +21,7 @@ from jwt import PyJWK
 from jwt.exceptions import PyJWTError
 
 from tidegate.app.access.outbound import ANSWER_BYTES_MAX, Unreachable, fetch, is_safe
-from tidegate.app.http.telemetry import event
+from tidegate.app.logs import event
 
 logger = logging.getLogger("tidegate.access")
 

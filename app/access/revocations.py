@@ -14,7 +14,7 @@ import msgspec
 
 from tidegate.app.access.grants import Subject
 from tidegate.app.access.tokens import SKEW_S
-from tidegate.app.http.requests import REVOKED
+from tidegate.app.names import REVOKED
 from tidegate.conflation.engine import Engine
 from tidegate.conflation.errors import TopicUnknown
 from tidegate.conflation.frame import Frame

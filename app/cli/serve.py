@@ -134,8 +134,8 @@ def _serve(settings: Settings, line: ParentLink | None = None, crew_id: str = ""
 def _serve_by_workers(settings: Settings) -> int:
     """Run several gateways, each a process, at one address that this process holds."""
     from tidegate.app.cluster.workers import Workers
-    from tidegate.app.http.telemetry import configure_logging
     from tidegate.app.http.transport.listener import CannotListen, base_url, hold_address
+    from tidegate.app.logs import configure_logging
 
     configure_logging(settings.log_level, settings.log_format)
     try:

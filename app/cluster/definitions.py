@@ -11,7 +11,7 @@ from tidegate.app.cluster.connection import BusConnection
 from tidegate.app.cluster.scripts import CLEAR_CHANGES, DEFINE, OPEN
 from tidegate.app.definitions.mergers import Mergers
 from tidegate.app.definitions.topic import Unusable
-from tidegate.app.http.requests import TOPIC_NAME
+from tidegate.app.names import TOPIC_NAME
 from tidegate.app.stores.store import (
     Change,
     DefinitionsMoved,

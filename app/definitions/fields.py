@@ -1,6 +1,6 @@
 """Types of a definition's fields: how each is written in JSON, read, and written again.
 
-A reader raises `ValueError`; `http.bodies` makes a refusal of it, with the field's code and place.
+A reader raises `ValueError`; `documents` makes a refusal of it, with the field's code and place.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from pydantic import (
 )
 
 from tidegate.app.definitions.mergers import NO_MERGERS, Mergers
-from tidegate.app.http.bodies import Strict, WrittenAs, invalid
-from tidegate.app.http.requests import TOPIC_NAME
+from tidegate.app.documents import Strict, WrittenAs, invalid
+from tidegate.app.names import TOPIC_NAME
 from tidegate.conflation import definition as engine
 from tidegate.conflation.errors import OptionsInvalid
 from tidegate.conflation.options.table import Options

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 from tidegate.app.definitions.mergers import Mergers
 from tidegate.app.definitions.topic import FIELDS, TopicDefinition
-from tidegate.app.http.requests import OWN_PREFIX, TOPIC_NAME
+from tidegate.app.names import OWN_PREFIX, TOPIC_NAME
 from tidegate.app.refusals import Refused
 
 TABLE = "topics"

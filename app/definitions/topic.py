@@ -24,7 +24,7 @@ from tidegate.app.definitions.fields import (
 )
 from tidegate.app.definitions.mergers import NO_MERGERS, Mergers
 from tidegate.app.definitions.schema import Schema, SchemaField
-from tidegate.app.http.bodies import Strict, invalid, read
+from tidegate.app.documents import Strict, invalid, read
 from tidegate.app.refusals import Refused
 from tidegate.conflation import definition as conflation_definition
 from tidegate.conflation.definition import CONFLATING, Definition, Kind, Priority, QueuePolicy

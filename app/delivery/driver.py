@@ -23,8 +23,9 @@ from tidegate.app.delivery.group_send import GroupSend
 from tidegate.app.delivery.notices import WriteContext
 from tidegate.app.delivery.scheduler import StreamScheduler, Wakeup
 from tidegate.app.delivery.timers import IdleTask, Timer, wall_ms
-from tidegate.app.http.telemetry import Counters, shown_id
-from tidegate.app.http.telemetry import event as log_event
+from tidegate.app.figures import Counters
+from tidegate.app.logs import event as log_event
+from tidegate.app.logs import shown_id
 from tidegate.conflation.definition import Definition
 from tidegate.conflation.engine import Engine
 from tidegate.conflation.errors import SessionUnknown

@@ -25,7 +25,7 @@ from collections.abc import Sequence
 from itertools import repeat
 from typing import Final
 
-from tidegate.app.http.telemetry import event as log_event
+from tidegate.app.logs import event as log_event
 
 ENTRIES: Final = 256  # sends in one call, a power of two
 # For fewer sockets the work around the one call costs more than their own calls.

@@ -10,8 +10,8 @@ from enum import StrEnum
 from types import MappingProxyType
 
 from tidegate.app.delivery.encoding import EventIds, Styles
-from tidegate.app.http.telemetry import event as log_event
 from tidegate.app.http.wire import event
+from tidegate.app.logs import event as log_event
 from tidegate.conflation.frame import receipt_of
 from tidegate.conflation.outputs import GroupEnd, Output, Rows
 from tidegate.conflation.sessions.subscriber import SubscriberId

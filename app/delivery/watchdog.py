@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from types import FrameType, TracebackType
 from typing import Any, Final, Self
 
-from tidegate.app.http.telemetry import LoopFigures, event
+from tidegate.app.figures import LoopFigures
 from tidegate.app.http.transport.turn_loop import TurnLoop
+from tidegate.app.logs import event
 
 # A loop that is always held would fill the log; those between are counted.
 REPORT_EVERY_S: Final = 10.0

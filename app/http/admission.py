@@ -14,9 +14,9 @@ from typing import Any, Final, NamedTuple
 
 import httptools
 
+from tidegate.app.figures import ConnectionFigures
 from tidegate.app.http.connection import Connection, WriteWatch
 from tidegate.app.http.problems import STREAMS
-from tidegate.app.http.telemetry import ConnectionFigures
 from tidegate.app.http.wire import Fields, cors_fields, too_many_connections
 
 # A limit that refused connections outright would refuse health checks too. So this many beyond it

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from starlette.types import Message, Receive, Scope, Send
 
+from tidegate.app.figures import ConnectionFigures
 from tidegate.app.http.memory import undo_ring
 from tidegate.app.http.problems import TRANSPORT_EXTENSION
-from tidegate.app.http.telemetry import ConnectionFigures
 
 if TYPE_CHECKING:
     from uvicorn.protocols.http.httptools_impl import RequestResponseCycle

@@ -17,6 +17,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from tidegate.app.http.access_log import AccessLog
 from tidegate.app.http.problems import (
     STREAMS,
     TRANSPORT_EXTENSION,
@@ -25,7 +26,6 @@ from tidegate.app.http.problems import (
     response_of,
 )
 from tidegate.app.http.requests import TOPICS_PATH, raw_path, topic_name, topic_or_pattern
-from tidegate.app.http.telemetry import AccessLog
 from tidegate.app.http.transport.proxies import FORWARDED, Forwarded
 from tidegate.app.http.wire import (
     ANY_ORIGIN,

@@ -9,115 +9,63 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, Self, TypeVar
 from urllib.parse import unquote_to_bytes
 
 from fastapi import Depends, Path, Request
 from fastapi.routing import APIRoute
-from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler
-from pydantic_core import CoreSchema, core_schema
+from pydantic import ConfigDict
 from starlette.types import Scope
 
 from tidegate.app.http.requests import (
-    OWN_PREFIX,
-    SESSION_ID,
-    SUBSCRIPTION_NAME,
-    TOPIC_NAME,
     TOPICS_PATH,
-    boolean,
-    checked_session_id,
-    checked_subscription_name,
-    checked_topic_name,
-    checked_writable_name,
     header_value,
-    integer,
-    one_of,
     posted_body,
     query_values,
     raw_path,
 )
+from tidegate.app.names import (
+    OWN_PREFIX,
+    SESSION_ID,
+    SUBSCRIPTION_NAME,
+    TOPIC_NAME,
+    checked_session_id,
+    checked_subscription_name,
+    checked_topic_name,
+    checked_writable_name,
+)
+from tidegate.app.parameters import Parameters, Read, line, text
 from tidegate.app.refusals import Refused, unknown_field
 from tidegate.keys.errors import JsonInvalid
 from tidegate.keys.jsontext import check_json, decoded
 
-INVALID = "options-invalid"
+Model = TypeVar("Model", bound=Parameters)
 
 
-@dataclass(frozen=True, slots=True)
-class Read:
-    """The reading of a parameter: from text to value, in place of FastAPI's own rules.
+def query_of(model: type[Model], scope: Scope) -> Model:
+    """Read the query of a request whose route FastAPI does not read parameters for.
 
-    `schema`: its description in /openapi.json. `code`: of the problem if it cannot be read at all;
-    `expected`: a sentence for a header that holds something else than a short printable text.
+    Raises:
+        Refused: an unknown, repeated or malformed parameter.
     """
-
-    reader: Callable[[str], Any]
-    schema: Mapping[str, Any]
-    code: str = INVALID
-    expected: str | None = None
-
-    def __get_pydantic_core_schema__(
-        self, source: object, inner: GetCoreSchemaHandler
-    ) -> CoreSchema:
-        """Let the reader alone decide."""
-        # Pydantic wraps a ValueError only: a `Refused` reaches the client as it was raised.
-        return core_schema.no_info_plain_validator_function(self.reader)
-
-    def __get_pydantic_json_schema__(
-        self, schema: CoreSchema, inner: GetJsonSchemaHandler
-    ) -> dict[str, Any]:
-        """Return the declared schema."""
-        return dict(self.schema)
+    return model.model_validate(query_values(scope, model.codes))
 
 
-class Parameters(BaseModel):
-    """The query parameters, or the headers, of one operation."""
+async def posted_parameters(model: type[Model], request: Request) -> Model:
+    """Read the parameters from a request's body, a strict JSON object of texts.
 
-    model_config = ConfigDict(frozen=True)
-
-    reads: ClassVar[Mapping[str, Read]] = {}
-    codes: ClassVar[Mapping[str, str]] = {}
-    """By the names that the client knows: how each is read, and the code where it cannot be."""
-
-    @classmethod
-    def __pydantic_init_subclass__(cls, **options: Any) -> None:
-        """Note how each field is read."""
-        cls.reads = {
-            info.alias or name: next(part for part in info.metadata if isinstance(part, Read))
-            for name, info in cls.model_fields.items()
-        }
-        cls.codes = {name: each.code for name, each in cls.reads.items()}
-
-    @classmethod
-    def read(cls, scope: Scope) -> Self:
-        """Read the query of a request whose route FastAPI does not read parameters for.
-
-        Raises:
-            Refused: an unknown, repeated or malformed parameter.
-        """
-        return cls.model_validate(query_values(scope, cls.codes))
-
-    @classmethod
-    async def posted(cls, request: Request) -> Self:
-        """Read the parameters from a request's body, a strict JSON object of texts.
-
-        Raises:
-            Refused: options-invalid, a parameter's own code with a pointer to it, or what stands
-                against reading the body at all.
-        """
-        # Texts as in a query, so that one reader serves GET and POST.
-        texts = texts_of(await posted_body(request), cls.codes)
-        # Checked here: pydantic's own error has no code and no pointer.
-        for name, field in cls.model_fields.items():
-            if field.is_required() and name not in texts:
-                raise Refused(cls.codes[name], f"{name} is missing.", pointer=f"/{name}")
-        return cls.model_validate(texts)
-
-    def given(self) -> dict[str, Any]:
-        """Return the values that the request named, by the names that the client knows."""
-        return self.model_dump(by_alias=True, exclude_unset=True)
+    Raises:
+        Refused: options-invalid, a parameter's own code with a pointer to it, or what stands
+            against reading the body at all.
+    """
+    # Texts as in a query, so that one reader serves GET and POST.
+    texts = texts_of(await posted_body(request), model.codes)
+    # Checked here: pydantic's own error has no code and no pointer.
+    for name, field in model.model_fields.items():
+        if field.is_required() and name not in texts:
+            raise Refused(model.codes[name], f"{name} is missing.", pointer=f"/{name}")
+    return model.model_validate(texts)
 
 
 def texts_of(body: bytes, parameters: Mapping[str, str]) -> dict[str, str]:
@@ -125,7 +73,7 @@ def texts_of(body: bytes, parameters: Mapping[str, str]) -> dict[str, str]:
 
     Args:
         body: the request's body.
-        parameters: name of each field -> code of the problem when it is no text.
+        parameters: name of each field -> code of the refusal when it is no text.
 
     Raises:
         Refused: options-invalid, or a field's own code with a pointer to it.
@@ -175,44 +123,6 @@ class Headers(Parameters):
             for name, each in cls.reads.items()
         }
         return {name: value for name, value in found.items() if value is not None}
-
-
-def text(code: str = INVALID, expected: str | None = None, **schema: Any) -> Read:
-    """Take any text; what uses the parameter checks it."""
-    return Read(str, {"type": "string"} | schema, code, expected)
-
-
-def line(
-    code: str = INVALID,
-    expected: str | None = None,
-    reader: Callable[[str], Any] = str,
-    **schema: Any,
-) -> Read:
-    """Take a header, without the space around its value (RFC 9110, 5.5)."""
-
-    def read(value: str) -> Any:
-        # The space is no part of the value, though FastAPI hands it over.
-        return reader(value.strip(" \t"))
-
-    return Read(read, {"type": "string"} | schema, code, expected)
-
-
-def word(name: str, choices: Sequence[str], code: str = INVALID) -> Read:
-    """Take one of a few words."""
-    # Not an enumeration of pydantic's, whose errors repeat what the client sent.
-    reader = partial(one_of, choices=tuple(choices), code=code, what=name)
-    return Read(reader, {"type": "string", "enum": [str(choice) for choice in choices]}, code)
-
-
-def whole(name: str, least: int, most: int, code: str = INVALID) -> Read:
-    """Take a whole number in plain digits."""
-    reader = partial(integer, least=least, most=most, code=code, what=name)
-    return Read(reader, {"type": "integer", "minimum": least, "maximum": most}, code)
-
-
-def flag(name: str, code: str = INVALID) -> Read:
-    """Take `true` or `false`."""
-    return Read(partial(boolean, code=code, what=name), {"type": "boolean"}, code)
 
 
 _NAME: dict[str, Any] = {"type": "string", "pattern": f"^{TOPIC_NAME.pattern}$"}

@@ -15,6 +15,7 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
+from tidegate.app.figures import ConnectionFigures
 from tidegate.app.http.admission import BufferedTransport, ConnectionLimits, HandedOver, Paces
 from tidegate.app.http.connection import (
     FIGURES_EXTENSION,
@@ -25,7 +26,6 @@ from tidegate.app.http.connection import (
 )
 from tidegate.app.http.known_requests import Key, KnownRequests, may_wait
 from tidegate.app.http.problems import STREAMS, TRANSPORT_EXTENSION
-from tidegate.app.http.telemetry import ConnectionFigures
 from tidegate.app.http.transport.proxies import TrustedProxies
 from tidegate.app.http.transport.uvicorn_pin import new_parser, require_known_uvicorn
 from tidegate.app.http.wire import (

@@ -8,12 +8,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from urllib.parse import unquote_to_bytes
 
 from fastapi import Request
 from starlette.types import Scope
 
+from tidegate.app.names import (
+    TopicPattern,
+    checked_session_id,
+    checked_topic_name,
+    checked_writable_name,
+)
+from tidegate.app.parameters import listed
 from tidegate.app.refusals import Refused
 
 NDJSON = "application/x-ndjson"
@@ -26,37 +32,9 @@ REQUEST_BYTES_MAX = 64 << 10
 CHANGES = (MERGE_PATCH, JSON)
 """Media types of a PATCH."""
 
-TOPIC_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}", re.ASCII)
 TOPICS_PATH = b"/v1/topics/"
 SESSIONS_PATH = b"/v1/sessions/"
-OWN_PREFIX = "tidegate."
-REVOKED = OWN_PREFIX + "revoked"
-"""The topic of revoked subjects and tokens: the only own one that outlives its gateway."""
-
-_INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,18})", re.ASCII)
-SESSION_ID = r"(?:[A-Za-z0-9_-]{1,32}\.)?[A-Za-z0-9_-]{1,64}"
-"""Where gateways share a bus, a session's id begins with that of the gateway that opened it."""
-
-_SESSION_ID = re.compile(SESSION_ID, re.ASCII)
-SUBSCRIPTION_NAME = r"[A-Za-z0-9_-]{1,64}"
-_SUBSCRIPTION_NAME = re.compile(SUBSCRIPTION_NAME, re.ASCII)
-PATTERN_LENGTH_MAX = 255
-_LITERAL = re.compile(r"[A-Za-z0-9._-]*", re.ASCII)
 _ENCODED = re.compile(rb"%(2a|3e)", re.IGNORECASE)
-
-
-def checked_topic_name(name: str) -> str:
-    """Return a name that is a topic's.
-
-    Raises:
-        Refused: topic-invalid.
-    """
-    if not TOPIC_NAME.fullmatch(name):
-        raise Refused(
-            "topic-invalid",
-            "A topic's name is 1 to 255 of A-Z a-z 0-9 . _ - and starts with a letter or digit.",
-        )
-    return name
 
 
 def topic_name(scope: Scope) -> str:
@@ -68,47 +46,6 @@ def topic_name(scope: Scope) -> str:
     # A name needs no percent sign, so one is a trick: %2f would be a slash to another server.
     tail = raw_path(scope).removeprefix(TOPICS_PATH)
     return checked_topic_name(tail.split(b"/", 1)[0].decode("latin-1"))
-
-
-@dataclass(frozen=True, slots=True)
-class TopicPattern:
-    """Matches the topics of a subscription, present ones and later ones.
-
-    The gateway's own topics match only a pattern that begins with their prefix.
-    """
-
-    text: str
-    expression: re.Pattern[str]
-
-    @classmethod
-    def parse(cls, text: str) -> TopicPattern:
-        """Parse a pattern.
-
-        Raises:
-            Refused: topic-invalid.
-        """
-        *leading, last = text.split(".")
-        parts = [_part(part) for part in leading]
-        # `.+` and not `.*`: `px.>` is everything below px, and not px itself.
-        parts.append(".+" if last == ">" else _part(last))
-        if len(text) > PATTERN_LENGTH_MAX:
-            raise Refused(
-                "topic-invalid", f"A pattern has at most {PATTERN_LENGTH_MAX} characters."
-            )
-        return cls(text, re.compile(r"\.".join(parts), re.ASCII))
-
-    def matches(self, topic: str) -> bool:
-        """Return True if the pattern matches the topic."""
-        # A subscriber to `>` wants the publishers' topics; the gateway's own would loop its reports
-        # back.
-        if topic.startswith(OWN_PREFIX) and not self.text.startswith(OWN_PREFIX):
-            return False
-        return self.expression.fullmatch(topic) is not None
-
-    def covers(self, other: str) -> bool:
-        """Return True if every topic of another pattern, or of a name, is one of this pattern."""
-        # Only a wildcard matches a wildcard, and `*` one part, which `>` is not.
-        return self.matches(other) and (not other.endswith(">") or self.text.endswith(">"))
 
 
 def topic_or_pattern(scope: Scope) -> str | TopicPattern:
@@ -125,16 +62,6 @@ def topic_or_pattern(scope: Scope) -> str | TopicPattern:
     return checked_topic_name(name)
 
 
-def _part(part: str) -> str:
-    if part == "*":
-        return r"[^.]+"
-    if not _LITERAL.fullmatch(part):
-        raise Refused(
-            "topic-invalid", "In a pattern * is one whole part between dots, > the last one."
-        )
-    return re.escape(part)
-
-
 def writable_topic_name(scope: Scope) -> str:
     """Return the topic in the path of a request that changes something.
 
@@ -142,17 +69,6 @@ def writable_topic_name(scope: Scope) -> str:
         Refused: topic-invalid, or topic-read-only for the gateway's own topics.
     """
     return checked_writable_name(topic_name(scope))
-
-
-def checked_writable_name(name: str) -> str:
-    """Return a name that is that of a topic which clients may change.
-
-    Raises:
-        Refused: topic-invalid or topic-read-only.
-    """
-    if checked_topic_name(name).startswith(OWN_PREFIX):
-        raise Refused("topic-read-only", "Topics whose name starts with tidegate. are read-only.")
-    return name
 
 
 def session_id(scope: Scope) -> str:
@@ -163,24 +79,6 @@ def session_id(scope: Scope) -> str:
     """
     name = raw_path(scope).removeprefix(SESSIONS_PATH).split(b"/", 1)[0].decode("latin-1")
     return checked_session_id(name, "session-unknown", "There is no such session.")
-
-
-def checked_subscription_name(name: str) -> str:
-    """Return a name that a subscription may have.
-
-    Raises:
-        Refused: subscription-unknown.
-    """
-    if not _SUBSCRIPTION_NAME.fullmatch(name):
-        raise Refused("subscription-unknown", "The session has no such subscription.")
-    return name
-
-
-def checked_session_id(text: str, code: str, detail: str) -> str:
-    """Return a text that may be the id of a session; raise a problem with `code` for another."""
-    if not _SESSION_ID.fullmatch(text):
-        raise Refused(code, detail)
-    return text
 
 
 def raw_path(scope: Scope) -> bytes:
@@ -208,7 +106,7 @@ def query_values(scope: Scope, allowed: Mapping[str, str]) -> dict[str, str]:
         raw_name, _, raw_value = pair.partition(b"=")
         name = _decoded(raw_name, "options-invalid", "A query parameter's name")
         if name not in allowed:
-            raise Refused("options-invalid", f"Unknown query parameter; known: {_list(allowed)}.")
+            raise Refused("options-invalid", f"Unknown query parameter; known: {listed(allowed)}.")
         if name in values:
             raise Refused(allowed[name], f"The query parameter {name} may be given once.")
         values[name] = _decoded(raw_value, allowed[name], f"The query parameter {name}")
@@ -240,36 +138,6 @@ def header_value(
         detail = f"The header {name} takes at most {characters_max} of printable ASCII."
         raise Refused(code, expected or detail)
     return value.decode("ascii")
-
-
-def checked_characters(text: str, characters_max: int, code: str, what: str) -> str:
-    """Return a text of at most `characters_max`; raise a problem with `code` for a longer one."""
-    if len(text) > characters_max:
-        detail = f"{what} has at most {characters_max} characters."
-        raise Refused(code, detail, position=characters_max)
-    return text
-
-
-def integer(text: str, *, least: int, most: int, code: str, what: str) -> int:
-    """Return a whole number within bounds; raise a problem with `code` for anything else."""
-    # int() would take `1_000`, ` 5` and digits of other scripts.
-    if not _INTEGER.fullmatch(text) or not least <= int(text) <= most:
-        raise Refused(code, f"{what} is a whole number from {least} to {most}.")
-    return int(text)
-
-
-def boolean(text: str, *, code: str, what: str) -> bool:
-    """Return the value of `true` or `false`; raise a problem with `code` for anything else."""
-    if text not in {"true", "false"}:
-        raise Refused(code, f"{what} is true or false.")
-    return text == "true"
-
-
-def one_of(text: str, choices: tuple[str, ...], *, code: str, what: str) -> str:
-    """Return a text that is one of `choices`; raise a problem with `code` for another."""
-    if text not in choices:
-        raise Refused(code, f"{what} is one of {_list(choices)}.")
-    return text
 
 
 def require_accept(scope: Scope, *media_types: str) -> None:
@@ -323,7 +191,7 @@ def content_type(scope: Scope, taken: tuple[str, ...]) -> str:
     charsets = [p for p in parameters if p.startswith("charset")]
     is_utf8 = all(p in {"charset=utf-8", 'charset="utf-8"'} for p in charsets)
     if name not in taken or not is_utf8:
-        raise Refused("unsupported-media-type", f"Content-Type is {_list(taken)}, in UTF-8.")
+        raise Refused("unsupported-media-type", f"Content-Type is {listed(taken)}, in UTF-8.")
     require_no_encoding(scope)
     return name
 
@@ -374,10 +242,6 @@ def _decoded(raw: bytes, code: str, what: str) -> str:
         return unquote_to_bytes(raw.replace(b"+", b" ")).decode("utf-8")
     except UnicodeDecodeError:
         raise Refused(code, f"{what} is not valid UTF-8.") from None
-
-
-def _list(names: Mapping[str, str] | tuple[str, ...]) -> str:
-    return ", ".join(names) or "none"
 
 
 async def posted_body(

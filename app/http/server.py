@@ -21,18 +21,12 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
+from tidegate.app.figures import ConnectionFigures, Histogram, LoopFigures
 from tidegate.app.http.admission import ConnectionLimits, Paces
 from tidegate.app.http.connection import WriteWatch
 from tidegate.app.http.known_requests import KnownRequests
 from tidegate.app.http.memory import FreedMemory, freeze_survivors
 from tidegate.app.http.protocol import GatewayProtocol
-from tidegate.app.http.telemetry import (
-    ConnectionFigures,
-    Histogram,
-    LoopFigures,
-    configure_logging,
-    event,
-)
 from tidegate.app.http.transport.certificates import Certificates
 from tidegate.app.http.transport.listener import (
     Acceptor,
@@ -44,6 +38,7 @@ from tidegate.app.http.transport.listener import (
 from tidegate.app.http.transport.proxies import TrustedProxies
 from tidegate.app.http.transport.tls import HANDSHAKES_MAX, tls_factory
 from tidegate.app.http.transport.turn_loop import TurnLoop
+from tidegate.app.logs import configure_logging, event
 from tidegate.app.settings.settings import Settings
 
 LOOK_EVERY_S = 0.5  # each look wakes an idle gateway, which costs it more than the look

@@ -19,8 +19,8 @@ from prometheus_client.core import (
 
 from tidegate.app.definitions.mergers import Mergers
 from tidegate.app.delivery.driver import Driver
+from tidegate.app.figures import ConnectionFigures, Counters, Histogram
 from tidegate.app.http.admission import ADDRESS, CONNECTIONS
-from tidegate.app.http.telemetry import ConnectionFigures, Counters, Histogram
 from tidegate.app.sessions.session import State
 from tidegate.app.settings.settings import Settings
 from tidegate.app.stores.store import MeasuredStore, Store, StoreFigures

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import Metric
 
+from tidegate.app.figures import ConnectionFigures, Counters
 from tidegate.app.gateway import Gateway
-from tidegate.app.http.telemetry import ConnectionFigures, Counters
 from tidegate.app.metrics.families import (
     gateway_families,
     measured_families,

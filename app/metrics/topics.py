@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from prometheus_client.core import CounterMetricFamily, Metric
 
 from tidegate.app.delivery.driver import Driver
-from tidegate.app.http.requests import OWN_PREFIX
 from tidegate.app.metrics.families import PREFIX, counters, gauges
+from tidegate.app.names import OWN_PREFIX
 from tidegate.app.topics.registry import TopicRegistry
 from tidegate.conflation.errors import TopicUnknown
 from tidegate.conflation.sessions.accounting import TopicStats

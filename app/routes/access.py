@@ -10,7 +10,8 @@ from fastapi import APIRouter, Request, Response
 from tidegate.app.access.audit import note_subject
 from tidegate.app.access.grants import Subject, subject_in
 from tidegate.app.access.login.cookies import SESSION, check_size, cookies, set_cookie
-from tidegate.app.http.bodies import json_answer, read
+from tidegate.app.documents import read
+from tidegate.app.http.answers import json_answer
 from tidegate.app.http.openapi import answer, json_body, name_of, problems, ref
 from tidegate.app.http.parameters import STRICT
 from tidegate.app.http.requests import posted_body

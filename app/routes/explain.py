@@ -10,9 +10,9 @@ from fastapi import APIRouter, Request, Response
 
 from tidegate.app.access.grants import Grants, check_reading, grants_in
 from tidegate.app.gateway import Gateway, gateway_of
-from tidegate.app.http.bodies import json_answer
+from tidegate.app.http.answers import json_answer
 from tidegate.app.http.openapi import answer, json_body, name_of, problems, ref
-from tidegate.app.http.parameters import STRICT
+from tidegate.app.http.parameters import STRICT, posted_parameters
 from tidegate.app.routes.models.operations import Explained
 from tidegate.app.routes.models.sessions import Explaining
 from tidegate.app.sessions.subscribe_request import decided
@@ -145,7 +145,7 @@ router = APIRouter(tags=["subscribing"], dependencies=STRICT, generate_unique_id
 )
 async def explain(request: Request) -> Response:
     """Explain the parameters of a subscription and its `topic`, a JSON object of texts."""
-    asked = await Explaining.posted(request)
+    asked = await posted_parameters(Explaining, request)
     gateway, grants = gateway_of(request), grants_in(request.scope)
     check_reading(grants, asked.topic)
     # As subscribing does: the topic may have just been made at another gateway. Raises unless it

@@ -18,7 +18,7 @@ from tidegate.app.access.grants import Subject, grants_in, subject_in
 from tidegate.app.archive.archive import begun
 from tidegate.app.delivery.encoding import EnvelopeWriter
 from tidegate.app.gateway import Gateway, gateway_of
-from tidegate.app.http.bodies import in_pieces
+from tidegate.app.http.answers import in_pieces
 from tidegate.app.http.openapi import (
     BOOKMARK,
     answer,
@@ -29,25 +29,18 @@ from tidegate.app.http.openapi import (
     problems,
     ref,
 )
-from tidegate.app.http.parameters import (
-    STRICT,
-    Parameters,
-    TopicPath,
-    WritableTopicPath,
-    described,
-    text,
-    whole,
-)
+from tidegate.app.http.parameters import STRICT, TopicPath, WritableTopicPath, described
 from tidegate.app.http.requests import (
     BYTES,
     JSON,
     MERGE_PATCH,
     NDJSON,
-    REVOKED,
     TEXT,
     content_type,
     read_body,
 )
+from tidegate.app.names import REVOKED
+from tidegate.app.parameters import Parameters, text, whole
 from tidegate.app.refusals import Refused
 from tidegate.app.routes.models.messages import (
     Envelope,

@@ -14,13 +14,13 @@ from pydantic import Field
 
 from tidegate.app.access.grants import OBSERVE, Grants, forbidden, grants_in
 from tidegate.app.delivery.timers import in_turns
+from tidegate.app.figures import ConnectionFigures
 from tidegate.app.gateway import Gateway, gateway_of
-from tidegate.app.http.bodies import json_answer
+from tidegate.app.http.answers import json_answer
 from tidegate.app.http.connection import figures_of
 from tidegate.app.http.internal_call import MARK
 from tidegate.app.http.openapi import answer, name_of, problems, ref
-from tidegate.app.http.parameters import STRICT, TOPIC_TEXT, Parameters
-from tidegate.app.http.telemetry import ConnectionFigures
+from tidegate.app.http.parameters import STRICT, TOPIC_TEXT
 from tidegate.app.metrics.exposition import (
     CONTENT_TYPE,
     call_of,
@@ -35,6 +35,7 @@ from tidegate.app.metrics.families import (
     store_families,
 )
 from tidegate.app.metrics.topics import topic_families, topic_table
+from tidegate.app.parameters import Parameters
 from tidegate.app.refusals import Refused
 from tidegate.app.routes.models.operations import Alive, Lanes, Ready
 from tidegate.conflation.lanes.lane import Lane

@@ -18,18 +18,14 @@ from tidegate.app.access.grants import (
 )
 from tidegate.app.delivery.timers import in_turns
 from tidegate.app.gateway import Gateway, gateway_of
-from tidegate.app.http.bodies import json_answer
+from tidegate.app.http.answers import json_answer
 from tidegate.app.http.internal_call import MARK, Call
 from tidegate.app.http.openapi import LOCATION, SUBSCRIBING, json_body, name_of, problems, ref
 from tidegate.app.http.openapi import answer as answered
-from tidegate.app.http.parameters import EVENT_ID, STRICT, Parameters, Read, SessionPath, whole
-from tidegate.app.http.requests import (
-    CHANGES,
-    SESSION_ID,
-    checked_session_id,
-    posted_body,
-    require_accept,
-)
+from tidegate.app.http.parameters import EVENT_ID, STRICT, SessionPath
+from tidegate.app.http.requests import CHANGES, posted_body, require_accept
+from tidegate.app.names import SESSION_ID, checked_session_id
+from tidegate.app.parameters import Parameters, Read, whole
 from tidegate.app.refusals import RETRY_LATER_S, Refused
 from tidegate.app.routes.models.events import STREAM
 from tidegate.app.routes.models.sessions import Continued, OpenedSession, Sessions

@@ -16,16 +16,9 @@ from tidegate.app.access.grants import grants_in
 from tidegate.app.archive.as_of import PastRecords, records_as_of, time_of
 from tidegate.app.delivery.encoding import EnvelopeWriter, json_value
 from tidegate.app.gateway import Gateway, gateway_of
-from tidegate.app.http.bodies import in_pieces, json_answer
+from tidegate.app.http.answers import in_pieces, json_answer
 from tidegate.app.http.openapi import BOOKMARK, answer, lines_of, name_of, problems, ref
-from tidegate.app.http.parameters import (
-    STRICT,
-    Parameters,
-    TopicPath,
-    record_key_in_path,
-    text,
-    word,
-)
+from tidegate.app.http.parameters import STRICT, TopicPath, record_key_in_path
 from tidegate.app.http.requests import (
     JSON,
     NDJSON,
@@ -33,6 +26,7 @@ from tidegate.app.http.requests import (
     prefers,
     require_accept,
 )
+from tidegate.app.parameters import Parameters, text, word
 from tidegate.app.refusals import Refused
 from tidegate.app.routes.models.messages import ROW, Deleted, Envelope
 from tidegate.app.topics.publish_request import refuse_retry_key

@@ -17,9 +17,11 @@ from tidegate.app.delivery.timers import in_turns
 from tidegate.app.gateway import Gateway, gateway_of
 from tidegate.app.http.known_requests import Begin, KnownRequests
 from tidegate.app.http.openapi import SUBSCRIBING, json_body, name_of, problems
-from tidegate.app.http.parameters import STRICT, text
-from tidegate.app.http.requests import TopicPattern, require_accept, topic_or_pattern
+from tidegate.app.http.parameters import STRICT, posted_parameters
+from tidegate.app.http.requests import require_accept, topic_or_pattern
 from tidegate.app.http.wire import EVENT_STREAM
+from tidegate.app.names import TopicPattern
+from tidegate.app.parameters import text
 from tidegate.app.refusals import Refused
 from tidegate.app.routes.models.events import STREAM
 from tidegate.app.routes.models.sessions import Continued, Subscribing
@@ -103,7 +105,7 @@ async def subscribe_by_post(
 ) -> Response:
     """Stream one subscription; the parameters are a JSON object of texts."""
     require_accept(request.scope, EVENT_STREAM)
-    plan = SubscribePlan(wanted, await Subscribing.posted(request))
+    plan = SubscribePlan(wanted, await posted_parameters(Subscribing, request))
     gateway, subject = gateway_of(request), subject_in(request.scope)
     return await stream(gateway, subject, plan, continued.last_event_id)
 

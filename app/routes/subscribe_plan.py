@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tidegate.app.http.requests import TopicPattern
+from tidegate.app.names import TopicPattern
 from tidegate.app.routes.models.sessions import Subscribing
 from tidegate.app.sessions.subscribe_request import (
     RequestedSubscription,

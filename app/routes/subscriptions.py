@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request, Response
 from tidegate.app.access.grants import check_reading, grants_in, subject_in
 from tidegate.app.delivery.auto import bounds_of
 from tidegate.app.gateway import gateway_of
-from tidegate.app.http.bodies import json_answer
+from tidegate.app.http.answers import json_answer
 from tidegate.app.http.openapi import LOCATION, SUBSCRIBING, json_body, name_of, problems, ref
 from tidegate.app.http.openapi import answer as answered
 from tidegate.app.http.parameters import STRICT, SessionPath, SubscriptionPath

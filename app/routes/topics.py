@@ -16,24 +16,15 @@ from tidegate.app.access.grants import Grants, grants_in, subject_in
 from tidegate.app.definitions.topic import TopicDefinition, TopicNotUsable, Unusable
 from tidegate.app.delivery.timers import in_turns
 from tidegate.app.gateway import Gateway, gateway_of
-from tidegate.app.http.bodies import json_answer
+from tidegate.app.http.answers import json_answer
 from tidegate.app.http.openapi import ETAG, answer, json_body, name_of, problems, ref
-from tidegate.app.http.parameters import (
-    STRICT,
-    TOPIC_TEXT,
-    Headers,
-    Parameters,
-    TopicPath,
-    WritableTopicPath,
-    line,
-    text,
-    whole,
-)
+from tidegate.app.http.parameters import STRICT, TOPIC_TEXT, Headers, TopicPath, WritableTopicPath
 from tidegate.app.http.requests import (
     CHANGES,
     content_type,
     read_body,
 )
+from tidegate.app.parameters import Parameters, line, text, whole
 from tidegate.app.refusals import Refused
 from tidegate.app.routes.models.topics import (
     Topic,

@@ -19,9 +19,10 @@ from tidegate.app.delivery.encoding import json_value
 from tidegate.app.delivery.notices import Heartbeat
 from tidegate.app.gateway import Gateway, gateway_of
 from tidegate.app.http.openapi import name_of, problems
-from tidegate.app.http.parameters import STRICT, Parameters, SessionPath, SubscriptionPath, text
+from tidegate.app.http.parameters import STRICT, SessionPath, SubscriptionPath
 from tidegate.app.http.requests import require_accept
 from tidegate.app.http.wire import HEARTBEAT, event
+from tidegate.app.parameters import Parameters, text
 from tidegate.app.refusals import RETRY_LATER_S, Refused
 from tidegate.app.routes.models.events import TRACE
 from tidegate.conflation.definition import Kind

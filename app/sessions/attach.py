@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from tidegate.app.access.grants import Subject, check_owner
 from tidegate.app.delivery.timers import in_turns
-from tidegate.app.http.requests import TopicPattern
+from tidegate.app.names import TopicPattern
 from tidegate.app.sessions.cursor import Cursor, Mark
 from tidegate.app.sessions.reader import Reader
 from tidegate.app.sessions.session import BACK_PRESSURE, Session

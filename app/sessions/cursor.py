@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from tidegate.app.http.requests import SESSION_ID
+from tidegate.app.names import SESSION_ID
 from tidegate.conflation.outputs import Unsubscribed
 from tidegate.conflation.sessions.subscriber import SubscriberId
 from tidegate.keys.text.bookmark import Bookmark

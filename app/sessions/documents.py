@@ -17,8 +17,8 @@ from pydantic import (
 )
 
 from tidegate.app.delivery.encoding import Format
-from tidegate.app.http.bodies import Document, Strict, nullable, read
-from tidegate.app.http.requests import TopicPattern, checked_topic_name
+from tidegate.app.documents import Document, Strict, nullable, read
+from tidegate.app.names import TopicPattern, checked_topic_name
 from tidegate.app.refusals import Refused, refused
 from tidegate.app.sessions.subscribe_request import SubscribeRequest, SubscriptionParameters
 from tidegate.conflation.options.table import Options

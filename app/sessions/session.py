@@ -13,7 +13,7 @@ from types import MappingProxyType
 from tidegate.app.access.grants import Subject
 from tidegate.app.delivery.auto import at_interval
 from tidegate.app.delivery.encoding import goodbye, unsubscribed
-from tidegate.app.http.requests import TopicPattern
+from tidegate.app.names import TopicPattern
 from tidegate.app.refusals import Refused
 from tidegate.app.sessions.cursor import Cursor
 from tidegate.app.sessions.reader import Reader

@@ -14,7 +14,7 @@ import msgspec
 from tidegate.app.access.grants import GrantInvalid, Grants, Subject, parse_grants
 from tidegate.app.delivery.auto import AutoInterval, at_interval
 from tidegate.app.delivery.encoding import Format
-from tidegate.app.http.requests import TopicPattern
+from tidegate.app.names import TopicPattern
 from tidegate.app.sessions.cursor import Cursor, PackedCursor
 from tidegate.app.sessions.session import Session
 from tidegate.app.sessions.subscribe_request import SessionContext, SubscribeRequest, granted_again

@@ -21,10 +21,10 @@ from tidegate.app.delivery.compression import (
     negotiate,
 )
 from tidegate.app.delivery.notices import Heartbeat
+from tidegate.app.http.access_log import logged_when_over, not_logged
 from tidegate.app.http.connection import Connection, connection_of
 from tidegate.app.http.known_requests import HandOver, forget_answer
 from tidegate.app.http.protocol import GatewayProtocol, protocol_of
-from tidegate.app.http.telemetry import logged_when_over, not_logged
 from tidegate.app.http.wire import event, jittered_retry_ms
 from tidegate.app.refusals import Refused
 from tidegate.app.sessions.attach import attach_existing

@@ -14,8 +14,8 @@ from tidegate.app.access.limits.quota import Quotas
 from tidegate.app.delivery.driver import Driver
 from tidegate.app.delivery.encoding import Format
 from tidegate.app.delivery.notices import Outage
-from tidegate.app.http.parameters import Parameters, text
-from tidegate.app.http.requests import checked_characters, checked_topic_name, one_of
+from tidegate.app.names import checked_topic_name
+from tidegate.app.parameters import Parameters, checked_characters, one_of, text
 from tidegate.app.refusals import Refused
 from tidegate.app.settings.settings import Settings
 from tidegate.app.topics.registry import TopicRegistry

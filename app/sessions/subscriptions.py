@@ -14,8 +14,8 @@ from tidegate.app.access.limits.quota import Usage
 from tidegate.app.delivery.auto import AutoInterval, at_interval
 from tidegate.app.delivery.encoding import Format, Style, Styles
 from tidegate.app.delivery.timers import in_turns
-from tidegate.app.http.requests import OWN_PREFIX, TopicPattern
 from tidegate.app.http.wire import event
+from tidegate.app.names import OWN_PREFIX, TopicPattern
 from tidegate.app.refusals import Refused, refused
 from tidegate.app.sessions.cursor import Mark
 from tidegate.app.sessions.subscribe_request import (

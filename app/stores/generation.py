@@ -13,7 +13,7 @@ import secrets
 import sqlite3
 from pathlib import Path
 
-from tidegate.app.http.telemetry import event
+from tidegate.app.logs import event
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar, cast
 
-from tidegate.app.http.telemetry import event
+from tidegate.app.logs import event
 from tidegate.app.refusals import Refused, Unavailable
 from tidegate.app.stores.store import HeadMoved
 

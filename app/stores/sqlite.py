@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tidegate.app.definitions.mergers import NO_MERGERS, Mergers
-from tidegate.app.http.requests import OWN_PREFIX, REVOKED
+from tidegate.app.names import OWN_PREFIX, REVOKED
 from tidegate.app.refusals import Refused, Unavailable
 from tidegate.app.stores import generation, idempotency, rows
 from tidegate.app.stores.group_commit import GroupCommit, Result, Work

@@ -13,7 +13,7 @@ from tidegate.app.definitions.graph import check_identity, check_source, keeps_m
 from tidegate.app.definitions.mergers import NO_MERGERS, Mergers
 from tidegate.app.definitions.topic import TopicDefinition, Unusable
 from tidegate.app.delivery.driver import Driver
-from tidegate.app.http.requests import OWN_PREFIX
+from tidegate.app.names import OWN_PREFIX
 from tidegate.app.refusals import Refused, Unavailable
 from tidegate.app.settings.settings import Settings
 from tidegate.app.stores.store import (

@@ -16,7 +16,7 @@ from tidegate.app.definitions.graph import (
 )
 from tidegate.app.definitions.mergers import Mergers
 from tidegate.app.definitions.topic import TopicDefinition, Unusable
-from tidegate.app.http.requests import OWN_PREFIX
+from tidegate.app.names import OWN_PREFIX
 from tidegate.app.refusals import Refused
 from tidegate.app.settings.settings import Settings
 from tidegate.app.stores.store import Store, check_readable

@@ -12,8 +12,8 @@ from typing import Annotated, NamedTuple
 from pydantic import AfterValidator, FailFast, Field, WithJsonSchema, field_validator
 from starlette.types import Scope
 
-from tidegate.app.http.bodies import Strict, invalid, read
-from tidegate.app.http.parameters import Headers, Parameters, Read, flag, line, word
+from tidegate.app.documents import Strict, invalid, read
+from tidegate.app.http.parameters import Headers, query_of
 from tidegate.app.http.requests import (
     BYTES,
     JSON,
@@ -23,8 +23,8 @@ from tidegate.app.http.requests import (
     TEXT,
     content_type,
     header_value,
-    integer,
 )
+from tidegate.app.parameters import Parameters, Read, flag, integer, line, word
 from tidegate.app.refusals import Refused
 from tidegate.app.stores.store import Producer, Retry, Store
 from tidegate.app.topics.ingest import Form
@@ -162,7 +162,7 @@ class PublishRequest:
         """
         media_type = content_type(scope, MEDIA_TYPES)
         # Most requests have no parameters at all: an answer that is known costs nothing.
-        query = PublishQuery.read(scope) if scope["query_string"] else _NO_QUERY
+        query = query_of(PublishQuery, scope) if scope["query_string"] else _NO_QUERY
         is_plain = _HEADER_NAMES.isdisjoint(name for name, _ in scope["headers"])
         headers = _NO_HEADERS if is_plain else PublishHeaders.read(scope)
         delta = _is_delta(query.delta, media_type)

@@ -12,7 +12,7 @@ import msgspec
 from tidegate.app.access.entitlement import narrowed_query
 from tidegate.app.access.grants import Entitlement
 from tidegate.app.delivery.timers import in_turns
-from tidegate.app.http.requests import checked_characters, integer
+from tidegate.app.parameters import checked_characters, integer
 from tidegate.app.refusals import Refused
 from tidegate.conflation.definition import Kind
 from tidegate.conflation.frame import Frame

@@ -15,12 +15,8 @@ from starlette.types import Scope
 from tidegate.app.access.grants import subject_in
 from tidegate.app.definitions.topic import TopicDefinition
 from tidegate.app.delivery.timers import Backoff
-from tidegate.app.http.requests import (
-    REVOKED,
-    header_value,
-    topic_name,
-    writable_topic_name,
-)
+from tidegate.app.http.requests import header_value, topic_name, writable_topic_name
+from tidegate.app.names import REVOKED
 from tidegate.app.refusals import Refused, Unavailable
 from tidegate.app.stores.items import Item, Message, Removal
 from tidegate.app.topics.catalog import Catalog

@@ -6,7 +6,7 @@ import re
 
 from dev import ROOT
 from tests.architecture.rules import modules
-from tidegate.app.http.telemetry import UNNAMED
+from tidegate.app.logs import UNNAMED
 from tidegate.app.settings.settings import SETTINGS
 
 PAGE = (ROOT / "docs" / "operations.md").read_text("utf-8")

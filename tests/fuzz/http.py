@@ -17,11 +17,11 @@ from uvicorn.server import ServerState
 from tests.fuzz.mutating import chunks, mutated
 from tests.fuzz.target import Target
 from tests.support.servers import edge_settings
+from tidegate.app.figures import ConnectionFigures
 from tidegate.app.http.known_requests import KnownRequests
 from tidegate.app.http.protocol import GatewayProtocol
 from tidegate.app.http.requests import accepts, content_type, query_values
 from tidegate.app.http.server import protocol_factory
-from tidegate.app.http.telemetry import ConnectionFigures
 from tidegate.app.refusals import CODES, Refused
 
 PIECES: Final = (

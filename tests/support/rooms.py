@@ -11,7 +11,7 @@ from typing import Any
 from tests.support.servers import edge_settings
 from tidegate.app.definitions.topic import TopicDefinition
 from tidegate.app.gateway import Gateway
-from tidegate.app.http.requests import TopicPattern
+from tidegate.app.names import TopicPattern
 from tidegate.app.sessions.attach import attach_existing
 from tidegate.app.sessions.reader import Reader
 from tidegate.app.sessions.session import Session

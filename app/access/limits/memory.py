@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from tidegate.app.http.memory import give_back_free_pages
-from tidegate.app.http.telemetry import event
+from tidegate.app.logs import event
 from tidegate.conflation.errors import LimitReached
 from tidegate.keys.text.duration import MILLISECOND, SECOND, Instant
 

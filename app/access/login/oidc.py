@@ -28,7 +28,7 @@ import msgspec
 from tidegate.app.access.keys import KeysInvalid, read_file
 from tidegate.app.access.outbound import Unreachable, fetch, is_safe
 from tidegate.app.access.tokens import unauthenticated
-from tidegate.app.http.telemetry import event
+from tidegate.app.logs import event
 from tidegate.app.refusals import RETRY_LATER_S, Refused
 from tidegate.app.settings.settings import Settings
 

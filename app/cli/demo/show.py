@@ -114,7 +114,7 @@ class Show:
     async def _gateway(self) -> AsyncIterator[None]:
         """Run the gateway in this loop; streams get a goodbye at the end."""
         from tidegate.app.http.server import Server
-        from tidegate.app.http.telemetry import configure_logging
+        from tidegate.app.logs import configure_logging
 
         configure_logging(self._settings.log_level, self._settings.log_format)
         app = self._make_app(self._settings)

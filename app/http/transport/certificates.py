@@ -7,7 +7,7 @@ import ssl
 from pathlib import Path
 from typing import Final
 
-from tidegate.app.http.telemetry import event
+from tidegate.app.logs import event
 from tidegate.app.settings.settings import Settings, SettingsInvalid
 
 logger = logging.getLogger("tidegate.tls")

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from tidegate.app.http.admission import WAITING_CONNECTIONS_MAX
-from tidegate.app.http.telemetry import event
+from tidegate.app.logs import event
 from tidegate.app.settings.settings import Settings
 from tidegate.keys.text.duration import Duration
 

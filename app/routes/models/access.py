@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, NotRequired
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from tidegate.app.http.bodies import Strict
+from tidegate.app.documents import Strict
 
 TOKEN_CHARACTERS_MAX = 8192
 

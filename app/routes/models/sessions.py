@@ -8,13 +8,8 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from tidegate.app.delivery.encoding import Format
-from tidegate.app.http.parameters import (
-    EVENT_ID,
-    LAST_EVENT_ID,
-    TOPIC_TEXT,
-    Headers,
-    text,
-)
+from tidegate.app.http.parameters import EVENT_ID, LAST_EVENT_ID, TOPIC_TEXT, Headers
+from tidegate.app.parameters import text
 from tidegate.app.sessions.documents import (
     SessionOpening,
     SessionTuning,

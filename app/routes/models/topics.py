@@ -9,7 +9,7 @@ from typing_extensions import TypedDict
 
 from tidegate.app.definitions.fields import TopicName
 from tidegate.app.definitions.topic import TopicDefinition
-from tidegate.app.http.bodies import nullable
+from tidegate.app.documents import nullable
 
 
 class TopicPatch(TopicDefinition):

@@ -25,9 +25,9 @@ from tidegate.app.delivery.fanout import (
 )
 from tidegate.app.delivery.group_send import GroupSend
 from tidegate.app.delivery.scheduler import StreamScheduler, Wakeup
+from tidegate.app.figures import ConnectionFigures
 from tidegate.app.http.admission import ConnectionLimits, HandedOver
 from tidegate.app.http.connection import Connection, WriteWatch
-from tidegate.app.http.telemetry import ConnectionFigures
 from tidegate.app.http.wire import HEARTBEAT
 from tidegate.conflation.frame import Batch, Frame
 from tidegate.conflation.lanes.cohort import Cohort

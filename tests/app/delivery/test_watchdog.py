@@ -15,7 +15,7 @@ from tests.support.deadlines import HANGS_S
 from tests.support.manual_driver import ManualDriver
 from tidegate.app.delivery import watchdog as module
 from tidegate.app.delivery.watchdog import Watchdog, work_of
-from tidegate.app.http.telemetry import FIGURES
+from tidegate.app.logs import FIGURES
 from tidegate.conflation.topics.topic import Topic
 
 BOUND_S = 0.02

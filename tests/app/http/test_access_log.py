@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.gateways import eventually, running_gateway
-from tidegate.app.http.telemetry import EVENT, FIGURES
+from tidegate.app.logs import EVENT, FIGURES
 
 SECRET = "do-not-log-me"
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar
 import pytest
 from pydantic import AfterValidator, ConfigDict, Field
 
-from tidegate.app.http.bodies import Strict, invalid, nullable, read
+from tidegate.app.documents import Strict, invalid, nullable, read
 from tidegate.app.refusals import Refused
 from tidegate.keys.errors import PathInvalid
 from tidegate.keys.jsontext import DEPTH_MAX

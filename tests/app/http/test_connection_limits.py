@@ -1,8 +1,8 @@
 """Who is let in, who waits at the door, and who is cut there."""
 
+from tidegate.app.figures import ConnectionFigures
 from tidegate.app.http.admission import WAITING_CONNECTIONS_MAX, ConnectionLimits
 from tidegate.app.http.connection import Connection
-from tidegate.app.http.telemetry import ConnectionFigures
 
 
 class Guest(Connection):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import inf
 
-from tidegate.app.http.telemetry import BYTES, SECONDS, Histogram
+from tidegate.app.figures import BYTES, SECONDS, Histogram
 
 
 def test_a_value_counts_at_and_above_its_bound() -> None:

@@ -7,7 +7,7 @@ from datetime import datetime
 
 import pytest
 
-from tidegate.app.http.telemetry import (
+from tidegate.app.logs import (
     LIBRARY_LEVELS,
     JsonFormatter,
     OneLineFormatter,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from tests.support.clocks.jumping_loop import JumpingLoop
+from tidegate.app.figures import Histogram
 from tidegate.app.http.server import LOOK_EVERY_S, LoopLag
-from tidegate.app.http.telemetry import Histogram
 
 
 async def test_a_loop_that_is_blocked_is_late() -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tidegate.app.http.requests import TopicPattern, topic_or_pattern
+from tidegate.app.http.requests import topic_or_pattern
+from tidegate.app.names import TopicPattern
 from tidegate.app.refusals import Refused
 
 TAKEN = [

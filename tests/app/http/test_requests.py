@@ -9,13 +9,8 @@ from starlette.types import Message, Scope
 
 from tidegate.app.http.parameters import record_key_text
 from tidegate.app.http.requests import (
-    boolean,
-    checked_characters,
-    checked_subscription_name,
     content_type,
     header_value,
-    integer,
-    one_of,
     query_values,
     read_body,
     require_accept,
@@ -23,6 +18,8 @@ from tidegate.app.http.requests import (
     topic_name,
     writable_topic_name,
 )
+from tidegate.app.names import checked_subscription_name
+from tidegate.app.parameters import boolean, checked_characters, integer, one_of
 from tidegate.app.refusals import Refused
 
 ALLOWED = {"options": "options-invalid", "last_event_id": "bookmark-invalid"}

@@ -13,9 +13,9 @@ import pytest
 from tests.support.clocks.jumping_loop import JumpingLoop
 from tests.support.deadlines import HANGS_S
 from tests.support.network.memory import MemorySocket
+from tidegate.app.figures import ConnectionFigures
 from tidegate.app.http import connection as watched
 from tidegate.app.http.connection import Connection, WriteWatch
-from tidegate.app.http.telemetry import ConnectionFigures
 
 pytestmark = pytest.mark.usefixtures("steady")
 

@@ -8,7 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.app.metrics.samples import page, samples
 from tests.support.gateways import eventually, running_gateway
-from tidegate.app.http.telemetry import Counters, Histogram
+from tidegate.app.figures import Counters, Histogram
 from tidegate.app.metrics.families import (
     counter,
     counters,

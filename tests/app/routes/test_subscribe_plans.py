@@ -13,7 +13,7 @@ import pytest_asyncio
 from tests.support.gateways import Running, eventually, names, running_gateway
 from tests.support.wire import connected, parse_head
 from tidegate.app.http.known_requests import KnownRequests
-from tidegate.app.http.telemetry import EVENT, FIGURES
+from tidegate.app.logs import EVENT, FIGURES
 from tidegate.app.routes import subscribe
 
 PATH = "/v1/topics/px/subscribe"

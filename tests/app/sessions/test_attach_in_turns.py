@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.rooms import Room, room
 from tests.support.rules import rule
-from tidegate.app.http.requests import TopicPattern
+from tidegate.app.names import TopicPattern
 from tidegate.app.sessions.attach import ATTACHED_AT_ONCE, Attachment, attach_existing
 from tidegate.app.sessions.session import Session
 from tidegate.clients.sse import Parser

@@ -15,7 +15,7 @@ from tests.support.rules import rule
 from tests.support.servers import edge_settings
 from tidegate.app.gateway import Gateway
 from tidegate.app.http.connection import Connection
-from tidegate.app.http.requests import TopicPattern
+from tidegate.app.names import TopicPattern
 from tidegate.app.sessions.auto_watch import AutoWatch
 from tidegate.app.sessions.reader import Reader
 from tidegate.app.sessions.session import Session

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.rules import rule
 from tidegate.app.delivery.encoding import Format
-from tidegate.app.http.requests import TopicPattern
+from tidegate.app.names import TopicPattern
 from tidegate.app.refusals import Refused
 from tidegate.app.sessions.documents import (
     PARSED_AT_ONCE,

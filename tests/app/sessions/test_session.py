@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.rooms import room
 from tests.support.rules import rule
-from tidegate.app.http.requests import TopicPattern
+from tidegate.app.names import TopicPattern
 from tidegate.app.refusals import Refused
 from tidegate.app.sessions import subscriptions
 from tidegate.app.sessions.session import State

@@ -12,7 +12,7 @@ import pytest
 from tests.support.rooms import RETRY_MS, Room, room
 from tests.support.rules import rule
 from tidegate.app.delivery.auto import AutoInterval
-from tidegate.app.http.requests import TopicPattern
+from tidegate.app.names import TopicPattern
 from tidegate.app.sessions.session import Session
 from tidegate.app.sessions.session_transfer import deserialize, serialize
 from tidegate.app.sessions.view import session_view

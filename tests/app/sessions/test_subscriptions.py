@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.rooms import Room, room
 from tests.support.rules import rule
-from tidegate.app.http.requests import TopicPattern
+from tidegate.app.names import TopicPattern
 from tidegate.app.sessions import subscriptions
 from tidegate.app.sessions.subscribe_request import granted_to
 from tidegate.app.sessions.subscriptions import (

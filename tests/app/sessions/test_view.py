@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.support.rooms import room
-from tidegate.app.http.requests import TopicPattern
+from tidegate.app.names import TopicPattern
 from tidegate.app.sessions.view import answer, session_view, subscription_view
 from tidegate.conflation.outputs import CloseReason
 

@@ -1,29 +1,22 @@
-"""Bodies: strict JSON in as a checked model, or a problem with its place; JSON out.
+"""Documents: strict JSON as a checked model, or a refusal with its place.
 
 One declaration parses, checks, gives defaults, prints, and describes itself in /openapi.json.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self, TypeVar
 
-import msgspec
 from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, ValidationError, model_validator
 from pydantic_core import CoreSchema, ErrorDetails, PydanticCustomError, core_schema
-from starlette.responses import Response
 
 from tidegate.app.refusals import CODES, Refused, reference_token, unknown_field
 from tidegate.keys.errors import JsonInvalid
 from tidegate.keys.jsontext import check_json, decoded
 
 DEFAULT_CODE = "options-invalid"
-ROWS_AT_ONCE = 500
-
-Headers = Mapping[str, str]
-Row = TypeVar("Row")
 
 # Type of pydantic's error -> the rest of the sentence that begins with the field's name.
 _REASONS: Mapping[str, str] = {
@@ -45,7 +38,7 @@ _REASONS: Mapping[str, str] = {
 class Strict(BaseModel):
     """A JSON object with these fields and no others, each of its own type.
 
-    `code`: of the problem about it and its fields; `codes`: of fields with one of their own.
+    `code`: of the refusal about it and its fields; `codes`: of fields with one of their own.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
@@ -68,9 +61,9 @@ class Strict(BaseModel):
         try:
             return cls.model_validate(document, context=context)
         except ValidationError as error:
-            # Pydantic reports all that is wrong; a problem has room for one place.
+            # Pydantic reports all that is wrong; a refusal has room for one place.
             found = error.errors(include_url=False, include_input=False)[0]
-            raise _problem(found, cls) from None
+            raise _refusal(found, cls) from None
 
     @model_validator(mode="before")
     @classmethod
@@ -80,8 +73,8 @@ class Strict(BaseModel):
             raise invalid(cls.code, "A JSON object is wanted.")
         # Pydantic would report an unknown field after all others, and call it by a long name.
         if document.keys() - cls.names():
-            problem = unknown_field(cls.code, document, cls.names())
-            raise invalid(cls.code, problem.detail, problem.pointer or "")
+            found = unknown_field(cls.code, document, cls.names())
+            raise invalid(cls.code, found.detail, found.pointer or "")
         return document
 
 
@@ -117,7 +110,7 @@ class WrittenAs:
 def invalid(
     code: str, detail: str, pointer: str = "", position: int | None = None
 ) -> PydanticCustomError:
-    """Return what a validator raises: a problem at its field, or at `pointer` below it.
+    """Return what a validator raises: a refusal at its field, or at `pointer` below it.
 
     A `ValueError` will do where the code is the field's own: its `detail`, or else the field's name
     and the error's text, is the sentence, and its `pointer`, if any, leads on from the field.
@@ -141,25 +134,6 @@ def read(model: type[Document], body: bytes, **context: Any) -> Document:
     return model.of(document, **context)
 
 
-def json_answer(document: object, status: int = 200, headers: Headers | None = None) -> Response:
-    """Return a document as a response."""
-    # FastAPI would walk through the document again before it encodes it.
-    return Response(msgspec.json.encode(document), status, headers, "application/json")
-
-
-async def in_pieces(
-    rows: Sequence[Row], text: Callable[[Sequence[Row]], bytes]
-) -> AsyncIterator[bytes]:
-    """Yield the text of some hundred rows at a time, in turn with all else that the loop does.
-
-    A write for each row would cost more than the row. A plain generator would run in threads of the
-    framework's, each with memory of its own, and the loop would wait for their turn to end.
-    """
-    for start in range(0, len(rows), ROWS_AT_ONCE):
-        yield text(rows[start : start + ROWS_AT_ONCE])
-        await asyncio.sleep(0)
-
-
 def nullable(schema: dict[str, Any]) -> None:
     """Make the schema of a document that of a merge patch on it: each field may be null.
 
@@ -173,8 +147,8 @@ def nullable(schema: dict[str, Any]) -> None:
         schema["properties"][name] = {"anyOf": [*options, *null], **described}
 
 
-def _problem(error: ErrorDetails, model: type[Strict]) -> Refused:
-    """Return the problem of one of pydantic's errors; it never repeats what the client sent."""
+def _refusal(error: ErrorDetails, model: type[Strict]) -> Refused:
+    """Return the refusal of one of pydantic's errors; it never repeats what the client sent."""
     path, context = error["loc"], error.get("ctx", {})
     pointer = "".join(f"/{reference_token(part)}" for part in path)
     if error["type"] in CODES:
