@@ -3,7 +3,7 @@
 
     python3 dev.py demo [--no-spark] [--for 30s]   the whole product at once
     python3 dev.py test                            linters, unit and system tests
-    python3 dev.py test --quick [ROOM ...]         unit tests of rooms such as app/routes
+    python3 dev.py test --quick [ROOM ...]         unit tests of rooms such as app/http
     python3 dev.py test --nightly                  everything, with fresh seeds
     python3 dev.py test [pytest arguments]         only some tests
     python3 dev.py setup                           only sets up

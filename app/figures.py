@@ -6,6 +6,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Upper bounds for times: from half a millisecond to the write time-out's default."""
@@ -101,6 +102,11 @@ class LoopFigures:
 
     turns: Histogram = field(default_factory=Histogram)
     held: int = 0
+
+
+CONNECTIONS: Final = "connections"
+ADDRESS: Final = "address"
+"""What there was no more room in for a connection that was turned away."""
 
 
 @dataclass(slots=True)

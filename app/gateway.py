@@ -9,9 +9,7 @@ import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
-
-from fastapi import Request
+from typing import TYPE_CHECKING, Any
 
 from tidegate.app.access.audit import AuditLog
 from tidegate.app.access.grants import ADMIN, WRITE, Subject
@@ -19,19 +17,19 @@ from tidegate.app.access.limits.quota import Quotas
 from tidegate.app.cluster.workers import WorkerGroup
 from tidegate.app.definitions.files import TopicFilesInvalid, read_topic_files
 from tidegate.app.definitions.mergers import Mergers, MergersInvalid
-from tidegate.app.delivery.driver import Driver
-from tidegate.app.delivery.group_send import GroupSend
-from tidegate.app.delivery.notices import Outage
-from tidegate.app.delivery.timers import wall_ms
 from tidegate.app.names import TopicPattern
 from tidegate.app.refusals import Refused, Unavailable
-from tidegate.app.sessions.registry import Sessions
-from tidegate.app.sessions.session import Session
-from tidegate.app.sessions.subscribe_request import SessionContext
 from tidegate.app.settings.settings import Settings, SettingsInvalid
 from tidegate.app.stores.memory import MemoryStore
 from tidegate.app.stores.sqlite import SqliteStore
 from tidegate.app.stores.store import Bounds, Store, StoreUnusable
+from tidegate.app.streams.driver import Driver
+from tidegate.app.streams.group_send import GroupSend
+from tidegate.app.streams.notices import Outage
+from tidegate.app.streams.registry import Sessions
+from tidegate.app.streams.session import Session
+from tidegate.app.streams.subscribe_request import SessionContext
+from tidegate.app.timers import wall_ms
 from tidegate.app.topics.catalog import Catalog
 from tidegate.app.topics.checkpoints import Checkpoints
 from tidegate.app.topics.derived import DerivedTopics, Leadership
@@ -91,6 +89,7 @@ class Gateway:
     quotas: Quotas = field(init=False)
     audit: AuditLog = field(init=False)
     audit_topic: EventTopic = field(init=False)
+    session_events: SessionsTopic = field(init=False)
     declared: list[Step] = field(default_factory=list)
     _is_store_open: bool = False
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
@@ -103,8 +102,10 @@ class Gateway:
         self.audit = AuditLog(*audited)
         self.outage = Outage("bus", self.driver.wall_ms, self._notify_streams)
         parts = self.settings, self.driver, self.catalog, self.outage, self.quotas
-        topic = SessionsTopic(self.catalog, self.writer)
-        self.sessions = Sessions(SessionContext(self.id, *parts), topic, self.new_session_id)
+        self.session_events = SessionsTopic(self.catalog, self.writer)
+        self.sessions = Sessions(
+            SessionContext(self.id, *parts), self.session_events, self.new_session_id
+        )
         self.quotas.memory.cut_stalled = self.sessions.cut_stalled
         if self.bus is not None:
             self.bus.attach(
@@ -230,7 +231,7 @@ class Gateway:
         self._start(self.checkpoints.run(), "checkpoints")
         if self.archive is not None:
             self._start(self.archive.run(), "look at the archive")
-        self._start(self.sessions.topic.run(), "publish session events")
+        self._start(self.session_events.run(), "publish session events")
         self._start(self.audit_topic.run(), "publish audit events")
         self._start(self.audit.run(), "write the audit log")
         if self.peers is not None:
@@ -250,7 +251,7 @@ class Gateway:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.audit.write()  # the last second of it
         await self.audit_topic.aclose()
-        await self.sessions.topic.aclose()
+        await self.session_events.aclose()
         if self.bus is not None:
             await self.bus.aclose()
         if self.archive is not None:
@@ -428,8 +429,3 @@ def _store(settings: Settings, mergers: Mergers) -> Store:
         Path(settings.store_dir), survives_power=settings.durability == "power",
         mergers=mergers, limits=Bounds.of(settings),
     )  # fmt: skip
-
-
-def gateway_of(request: Request) -> Gateway:
-    """Return the gateway that serves a request."""
-    return cast("Gateway", request.app.state.gateway)

@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 
 from dev import ROOT
-from tidegate.app.delivery.group_send import GroupSend
+from tidegate.app.streams.group_send import GroupSend
 
 PACKAGES = ("uvicorn", "starlette", "fastapi", "sse-starlette", "msgspec", "pydantic", "redis")
 QUIET_S = 1.0

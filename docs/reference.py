@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tidegate.app.main import create_app
+from tidegate.app.http.application import create_app
 from tidegate.app.refusals import CODES
 from tidegate.app.settings.settings import Settings
 

@@ -1,7 +1,7 @@
 """Runs the linters and the tests that one of the commands of `dev.py test` asks for.
 
     python3 dev.py test                    linters, unit and system tests
-    python3 dev.py test --quick [ROOM ...] unit tests of rooms, such as `keys` or `app/routes`
+    python3 dev.py test --quick [ROOM ...] unit tests of rooms, such as `keys` or `app/http`
     python3 dev.py test --nightly          everything, with fresh seeds
     python3 dev.py test --durations        as without arguments, then writes tests/durations.tsv
     python3 dev.py test ARGUMENTS          pytest with these arguments
@@ -148,7 +148,7 @@ def changed_rooms() -> list[str]:
 
 
 def room_of(path: str) -> str | None:
-    """Return the test folder for a changed file: `app/routes/sow.py` is tested in `app/routes`."""
+    """Return the test folder for a changed file: `app/http/wire.py` is tested in `app/http`."""
     parts = Path(path).parts
     if parts[:1] == ("tests",):
         parts = parts[1:]
@@ -163,7 +163,7 @@ def quick(rooms: list[str]) -> int:
     """Run the unit tests of some rooms, without the type checker."""
     unknown = [room for room in rooms if not (ROOT / "tests" / room).exists()]
     if unknown:
-        print(f"There is no tests/{unknown[0]}: name a folder below tests/, such as app/routes.")
+        print(f"There is no tests/{unknown[0]}: name a folder below tests/, such as app/http.")
         return 2
     run = Run()
     chosen = rooms or changed_rooms()

@@ -64,7 +64,7 @@ def test_durations_are_those_of_functions_with_the_slowest_first(tmp_path: Path)
     [
         ("conflation/boards/board.py", "conflation/boards"),
         ("conflation/engine.py", "conflation"),
-        ("app/routes/sow.py", "app/routes"),
+        ("app/http/routes/sow.py", "app/http"),
         ("tests/keys/test_path.py", "keys"),
         ("README.md", None),
     ],

@@ -14,6 +14,7 @@ from typing import Final, Protocol
 
 import msgspec
 
+from tidegate.app.access.certificate import ClientCertificate
 from tidegate.app.access.grants import CERTIFICATE_PREFIX, Grants, Subject
 from tidegate.app.access.keys import KeysInvalid, KeySource
 from tidegate.app.access.login.oidc import Provider
@@ -30,11 +31,10 @@ from tidegate.app.access.tokens import (
     token_refused,
     unauthenticated,
 )
-from tidegate.app.delivery.timers import wall_ms
-from tidegate.app.http.connection import ClientCertificate
 from tidegate.app.logs import event
 from tidegate.app.refusals import Refused
 from tidegate.app.settings.settings import Settings, SettingsInvalid
+from tidegate.app.timers import wall_ms
 from tidegate.conflation.outputs import CloseReason
 
 logger = logging.getLogger("tidegate.access")

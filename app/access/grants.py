@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
 
-from starlette.types import Scope
-
 from tidegate.app.names import OWN_PREFIX, TopicPattern
 from tidegate.app.refusals import Refused
 from tidegate.keys.errors import KeysError
@@ -21,8 +19,6 @@ ADMIN: Final = "admin"
 OBSERVE: Final = "observe"
 VERBS: Final = (READ, WRITE, ADMIN, OBSERVE)
 
-SUBJECT: Final = "tidegate.subject"
-"""The place of the subject in a request's scope, where the guard puts it."""
 
 CERTIFICATE_PREFIX: Final = "certificate:"
 """Begins the `sub` of whoever shows a certificate; of no token, which another issuer has named."""
@@ -236,18 +232,6 @@ class Subject:
 def forbidden(missing: str) -> Refused:
     """Return the refusal of a subject that lacks a grant."""
     return Refused("forbidden", f"The token does not grant {missing}.")
-
-
-def subject_in(scope: Scope) -> Subject | None:
-    """Return the subject of a request; None without authentication."""
-    found: Subject | None = scope.get(SUBJECT)
-    return found
-
-
-def grants_in(scope: Scope) -> Grants | None:
-    """Return the grants of a request's subject; None without authentication."""
-    found = subject_in(scope)
-    return None if found is None else found.grants
 
 
 def check_reading(grants: Grants | None, target: str | TopicPattern) -> None:

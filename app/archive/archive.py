@@ -12,8 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
-from tidegate.app.delivery.driver import Driver
 from tidegate.app.settings.settings import SettingsInvalid
+from tidegate.app.streams.driver import Driver
 from tidegate.app.topics.registry import TopicRegistry
 from tidegate.conflation.definition import Kind
 from tidegate.conflation.errors import BookmarkExpired, EngineError

@@ -91,10 +91,10 @@ def _serve(settings: Settings, line: ParentLink | None = None, crew_id: str = ""
     """Run one gateway; a worker has a line to its parent, and its parent's id for the group."""
     from tidegate.app.cluster.workers import WorkerGroup
     from tidegate.app.definitions.files import TopicFilesInvalid
-    from tidegate.app.delivery.watchdog import Watchdog
+    from tidegate.app.http.application import create_app
     from tidegate.app.http.server import StartFailed, serve
     from tidegate.app.http.transport.listener import CannotListen, open_listener
-    from tidegate.app.main import create_app
+    from tidegate.app.http.watchdog import Watchdog
     from tidegate.app.settings.settings import SettingsInvalid
     from tidegate.app.stores.store import StoreUnusable
 

@@ -14,9 +14,9 @@ from tidegate.app.cluster.log_reader import TopicLogReader
 from tidegate.app.cluster.membership import LEADER_LEASE, Lease
 from tidegate.app.cluster.redis_store import RedisStore
 from tidegate.app.definitions.mergers import Mergers
-from tidegate.app.delivery.driver import Driver
-from tidegate.app.delivery.notices import Outage
 from tidegate.app.settings.settings import Settings, SettingsInvalid
+from tidegate.app.streams.driver import Driver
+from tidegate.app.streams.notices import Outage
 from tidegate.app.topics.catalog import Catalog
 from tidegate.app.topics.derived import Leadership
 from tidegate.app.topics.writer import AppendWaiters

@@ -15,10 +15,10 @@ from tidegate.app.cluster.connection import (
 )
 from tidegate.app.cluster.redis_store import RedisStore, new_epoch
 from tidegate.app.definitions.topic import TopicDefinition, Unusable
-from tidegate.app.delivery.timers import Backoff
 from tidegate.app.logs import event
 from tidegate.app.refusals import Refused, Unavailable
 from tidegate.app.stores.store import DefinitionsMoved, Stored, TopicRecord
+from tidegate.app.timers import Backoff
 from tidegate.app.topics.catalog import Catalog
 from tidegate.app.topics.registry import CatalogTopic
 from tidegate.app.topics.writer import AppendWaiters

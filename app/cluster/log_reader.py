@@ -21,11 +21,11 @@ from tidegate.app.cluster.connection import (
 )
 from tidegate.app.cluster.redis_store import RedisStore
 from tidegate.app.cluster.topic_log import ForeignEntry, parse_entry
-from tidegate.app.delivery.driver import Driver
-from tidegate.app.delivery.notices import Outage
-from tidegate.app.delivery.timers import Backoff
 from tidegate.app.refusals import Refused
 from tidegate.app.stores.store import DefinitionsMoved, TopicRecord
+from tidegate.app.streams.driver import Driver
+from tidegate.app.streams.notices import Outage
+from tidegate.app.timers import Backoff
 from tidegate.app.topics.catalog import Catalog
 from tidegate.app.topics.writer import AppendWaiters
 from tidegate.conflation.errors import TopicUnknown

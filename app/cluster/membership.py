@@ -12,8 +12,8 @@ from redis.exceptions import ResponseError
 
 from tidegate.app.cluster.connection import BusConnection, raise_if_cancelled, translate_errors
 from tidegate.app.cluster.scripts import ACQUIRE_LEASE, EXTEND_LEASE
-from tidegate.app.delivery.timers import Backoff
 from tidegate.app.refusals import Refused
+from tidegate.app.timers import Backoff
 
 LEADER_LEASE = "duties"
 """The name of the only lease: its holder runs expiry, derived topics and clean-up for all."""

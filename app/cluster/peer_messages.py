@@ -18,8 +18,8 @@ from tidegate.app.cluster.connection import (
     with_timeout,
 )
 from tidegate.app.cluster.membership import Membership
-from tidegate.app.delivery.timers import Backoff
 from tidegate.app.refusals import Refused, Unavailable
+from tidegate.app.timers import Backoff
 
 REPLY_S_MAX = 5.0
 INBOX_MAX = 10_000

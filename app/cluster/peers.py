@@ -16,17 +16,17 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
+from tidegate.app.calls import Call, Reply
 from tidegate.app.cluster.connection import BusConnection, raise_if_cancelled
 from tidegate.app.cluster.membership import HEARTBEAT_S, Membership
 from tidegate.app.cluster.peer_messages import PeerMessages, PeerService
 from tidegate.app.cluster.session_locations import REFRESH_MS, DeadPeerCleanup, SessionLocations
-from tidegate.app.delivery.timers import Backoff
-from tidegate.app.http.internal_call import Call, Reply
 from tidegate.app.refusals import Refused, Unavailable
-from tidegate.app.sessions.registry import Sessions
-from tidegate.app.sessions.session import Session
-from tidegate.app.sessions.session_transfer import deserialize, serialize
 from tidegate.app.settings.settings import Settings
+from tidegate.app.streams.registry import Sessions
+from tidegate.app.streams.session import Session
+from tidegate.app.streams.session_transfer import deserialize, serialize
+from tidegate.app.timers import Backoff
 from tidegate.conflation.errors import LimitReached
 
 CALL = "call"

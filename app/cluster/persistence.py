@@ -10,9 +10,9 @@ from typing import NamedTuple, Self
 from redis.exceptions import OutOfMemoryError, ReadOnlyError, ResponseError
 
 from tidegate.app.cluster.connection import BusConnection, translate_errors
-from tidegate.app.delivery.timers import Backoff
 from tidegate.app.refusals import Unavailable
 from tidegate.app.stores.store import StoreUnusable
+from tidegate.app.timers import Backoff
 
 EVICTION_NONE = "noeviction"
 PROBE_MS = 10_000

@@ -30,7 +30,6 @@ from tidegate.app.cluster.persistence import (
     replicas_missing,
 )
 from tidegate.app.cluster.topic_log import TopicLog, read_head, topic_keys
-from tidegate.app.delivery.timers import Backoff
 from tidegate.app.refusals import Refused, Unavailable
 from tidegate.app.settings.settings import Settings
 from tidegate.app.stores.items import Item, pack, unpack
@@ -51,6 +50,7 @@ from tidegate.app.stores.store import (
     no_room_for_retry_keys,
     no_room_for_stages,
 )
+from tidegate.app.timers import Backoff
 from tidegate.conflation.errors import TopicUnknown
 from tidegate.conflation.frame import RestoredTopic
 

@@ -11,7 +11,7 @@ import msgspec
 
 from tidegate.app.cluster.connection import BusConnection, raise_if_cancelled, translate_errors
 from tidegate.app.cluster.membership import DEAD_S, Membership
-from tidegate.app.delivery.driver import Driver
+from tidegate.app.streams.driver import Driver
 from tidegate.app.topics.derived import Leadership
 from tidegate.app.topics.registry import TopicRegistry
 from tidegate.app.topics.system_topics import SESSIONS

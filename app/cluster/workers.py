@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import NoReturn
 
-from tidegate.app.delivery.timers import Backoff
 from tidegate.app.settings.settings import CONFIG_STATUS
+from tidegate.app.timers import Backoff
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 INTERRUPTED_STATUS = 130

@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-import socket
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from heapq import heappop, heappush
 from itertools import count
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import httptools
 
-from tidegate.app.figures import ConnectionFigures
-from tidegate.app.http.connection import Connection, WriteWatch
+from tidegate.app.figures import ADDRESS, CONNECTIONS, ConnectionFigures
 from tidegate.app.http.problems import STREAMS
 from tidegate.app.http.wire import Fields, cors_fields, too_many_connections
+from tidegate.app.streams.connection import Connection
 
 # A limit that refused connections outright would refuse health checks too. So this many beyond it
 # are read for one request: health checks are answered, others get a 429.
 WAITING_CONNECTIONS_MAX: Final = 32
 HEALTH_PATHS: Final = frozenset({b"/healthz", b"/readyz", b"/metrics"})
-CONNECTIONS: Final = "connections"
-ADDRESS: Final = "address"
 SETTING_OF: Final = {CONNECTIONS: "connections_max", ADDRESS: "connections_per_address_max"}
 IPV6_NETWORK_BITS: Final = 64  # what one customer has
 
@@ -137,42 +134,6 @@ def _origin(address: str) -> str:
         return address
     whole = int(ipaddress.IPv6Address(address.partition("%")[0]))
     return str(whole >> (128 - IPV6_NETWORK_BITS))
-
-
-class HandedOver(NamedTuple):
-    """A connection that a stream has taken over.
-
-    Args:
-        transport: what to write to; its buffer is full if `is_paused`.
-        connection: what is below the transport.
-        write_watch: needs a call after each write.
-        limits: count the connection until it is lost.
-        served: what the server calls at a shutdown, and waits for.
-    """
-
-    transport: asyncio.Transport
-    connection: Connection
-    write_watch: WriteWatch
-    limits: ConnectionLimits
-    served: set[Any]
-    is_paused: bool
-
-    @property
-    def plain_socket(self) -> socket.socket | None:
-        """The socket, to write to while nothing waits in the transport; None under TLS."""
-        is_plain = self.transport.get_extra_info("sslcontext") is None
-        return self.connection.socket if is_plain else None
-
-    def write(self, framed: bytes | memoryview) -> None:
-        """Hand bytes to the connection, under the watch."""
-        self.connection.write(framed)
-        self.write_watch.note_write(self.connection)
-
-    def leave(self, stream: asyncio.Protocol) -> None:
-        """Forget the connection: it is lost."""
-        self.limits.leave(self.connection)
-        self.write_watch.forget(self.connection)
-        self.served.discard(stream)
 
 
 class BufferedTransport:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import msgspec
 from starlette.types import ASGIApp, Message, Scope
 
-from tidegate.app.http.connection import CERTIFICATE_FIELD, ClientCertificate, connection_of
+from tidegate.app.access.certificate import CERTIFICATE_FIELD, ClientCertificate
+from tidegate.app.calls import Call, Headers, Reply
 from tidegate.app.http.problems import body_of, headers_of, refusal_of
+from tidegate.app.http.scope import connection_of
 
 MARK = "tidegate.inner"
 """Marks the scope of an internal call: it is answered here, whichever gateway owns its session."""
@@ -29,27 +30,15 @@ HEADERS_TAKEN = frozenset(
 HEADERS_LEFT = frozenset((b"content-length", b"connection", b"date", b"transfer-encoding"))
 HOST = (b"host", b"localhost")
 
-Headers = list[tuple[bytes, bytes]]
 
-
-class Call(msgspec.Struct, frozen=True, array_like=True):
-    """A request: method, path as sent, query, header, body."""
-
-    method: str
-    path: bytes
-    query: bytes
-    headers: Headers
-    body: bytes = b""
-
-    @classmethod
-    def of(cls, scope: Scope, body: bytes = b"") -> Call:
-        """Copy a request, with the header fields that matter."""
-        raw: bytes = scope.get("raw_path") or scope["path"].encode("utf-8")
-        headers = [pair for pair in scope["headers"] if pair[0] in HEADERS_TAKEN]
-        certificate = certificate_of(scope)
-        if certificate is not None:
-            headers.append(certificate.field())
-        return cls(scope["method"], raw.split(b"?", 1)[0], scope["query_string"], headers, body)
+def call_of(scope: Scope, body: bytes = b"") -> Call:
+    """Copy a request, with the header fields that matter."""
+    raw: bytes = scope.get("raw_path") or scope["path"].encode("utf-8")
+    headers = [pair for pair in scope["headers"] if pair[0] in HEADERS_TAKEN]
+    certificate = certificate_of(scope)
+    if certificate is not None:
+        headers.append(certificate.field())
+    return Call(scope["method"], raw.split(b"?", 1)[0], scope["query_string"], headers, body)
 
 
 def certificate_of(scope: Scope) -> ClientCertificate | None:
@@ -58,15 +47,10 @@ def certificate_of(scope: Scope) -> ClientCertificate | None:
         named = [value for name, value in scope["headers"] if name == CERTIFICATE_FIELD]
         return ClientCertificate.of_field(named[0]) if named else None
     connection = connection_of(scope)
-    return None if connection is None else connection.certificate
-
-
-class Reply(msgspec.Struct, frozen=True, array_like=True):
-    """An answer: status, header without what belongs to a connection, body."""
-
-    status: int
-    headers: Headers
-    body: bytes
+    if connection is None:
+        return None
+    found: ClientCertificate | None = connection.info("tidegate.certificate")
+    return found
 
 
 async def perform(app: ASGIApp, call: Call) -> Reply:

@@ -27,9 +27,9 @@ from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 from fastapi import Request, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tidegate.app.http.admission import HandedOver
 from tidegate.app.http.requests import TOPICS_PATH
 from tidegate.app.http.wire import Fields
+from tidegate.app.streams.connection import HandedOver
 
 if TYPE_CHECKING:
     from uvicorn.protocols.http.httptools_impl import RequestResponseCycle

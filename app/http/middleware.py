@@ -18,24 +18,14 @@ from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tidegate.app.http.access_log import AccessLog
-from tidegate.app.http.problems import (
-    STREAMS,
-    TRANSPORT_EXTENSION,
-    HttpRefused,
-    refusal_of,
-    response_of,
-)
+from tidegate.app.http.problems import STREAMS, HttpRefused, refusal_of, response_of
 from tidegate.app.http.requests import TOPICS_PATH, raw_path, topic_name, topic_or_pattern
+from tidegate.app.http.scope import TRANSPORT_EXTENSION
 from tidegate.app.http.transport.proxies import FORWARDED, Forwarded
-from tidegate.app.http.wire import (
-    ANY_ORIGIN,
-    EVENT_STREAM,
-    EXPOSED_HEADERS,
-    event,
-    jittered_retry_ms,
-)
+from tidegate.app.http.wire import ANY_ORIGIN, EXPOSED_HEADERS
 from tidegate.app.refusals import Refused
 from tidegate.app.settings.settings import Settings
+from tidegate.app.streams.sse import EVENT_STREAM, event, jittered_retry_ms
 from tidegate.keys.errors import Refusal
 from tidegate.keys.text.duration import Duration
 

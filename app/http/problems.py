@@ -16,7 +16,6 @@ from tidegate.keys.errors import Refusal
 
 STREAMS = ("/subscribe", "/events", "/trace")
 MEDIA_TYPE = "application/problem+json"
-TRANSPORT_EXTENSION = "tidegate.transport"
 CHALLENGE = 'Bearer realm="tidegate"'
 
 # Refusals of the framework, which have a status only.

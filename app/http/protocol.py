@@ -10,22 +10,16 @@ from functools import partial
 from typing import Any, Final
 
 import httptools
-from starlette.types import Scope
+from starlette.types import Message, Receive, Scope, Send
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
 from tidegate.app.figures import ConnectionFigures
-from tidegate.app.http.admission import BufferedTransport, ConnectionLimits, HandedOver, Paces
-from tidegate.app.http.connection import (
-    FIGURES_EXTENSION,
-    Connection,
-    Deadline,
-    WriteWatch,
-    without_chunks,
-)
+from tidegate.app.http.admission import BufferedTransport, ConnectionLimits, Paces
 from tidegate.app.http.known_requests import Key, KnownRequests, may_wait
-from tidegate.app.http.problems import STREAMS, TRANSPORT_EXTENSION
+from tidegate.app.http.problems import STREAMS
+from tidegate.app.http.scope import FIGURES_EXTENSION, TRANSPORT_EXTENSION
 from tidegate.app.http.transport.proxies import TrustedProxies
 from tidegate.app.http.transport.uvicorn_pin import new_parser, require_known_uvicorn
 from tidegate.app.http.wire import (
@@ -38,6 +32,7 @@ from tidegate.app.http.wire import (
 )
 from tidegate.app.refusals import Refused
 from tidegate.app.settings.settings import Settings
+from tidegate.app.streams.connection import Connection, Deadline, HandedOver, WriteWatch
 
 PROTOCOL_EXTENSION: Final = "tidegate.protocol"
 
@@ -204,7 +199,7 @@ class GatewayProtocol(HttpToolsProtocol):
         del self.parser, self.cycle, self.scope
         self._running = None
         return HandedOver(
-            self.transport, connection, self.write_watch, self._limits, connections,
+            self.transport, connection, self.write_watch, self._limits.leave, connections,
             is_paused=self.flow.write_paused,
         )  # fmt: skip
 
@@ -389,9 +384,9 @@ class GatewayProtocol(HttpToolsProtocol):
                 self.on_response_complete()
             if whole is not None:
                 return
-        app = self.write_watch.around(app, self.connection)
+        app = _watched(app, self.write_watch, self.connection)
         if scope["http_version"] == "1.0":
-            app = without_chunks(app, cycle)
+            app = _without_chunks(app, cycle)
         super()._start_asgi_task(cycle, self._known.noting(app, head))
 
 
@@ -399,3 +394,44 @@ def protocol_of(scope: Scope) -> GatewayProtocol | None:
     """Return the protocol that read a request; None under a server that is not ours."""
     protocol: GatewayProtocol | None = scope.get("extensions", {}).get(PROTOCOL_EXTENSION)
     return protocol
+
+
+def _watched(app: Any, watch: WriteWatch, connection: Connection) -> Any:
+    """Return the ASGI application with each of its sends under the watch."""
+
+    async def watched(scope: Scope, receive: Receive, send: Send) -> None:
+        async def watched_send(message: Message) -> None:
+            await send(message)
+            watch.note_write(connection)
+
+        await app(scope, receive, watched_send)
+
+    return watched
+
+
+def _without_chunks(app: Any, cycle: RequestResponseCycle) -> Any:
+    """Return the ASGI application with answers for HTTP/1.0, which has no chunks (RFC 9112, 7.1).
+
+    uvicorn writes each body of unknown length in chunks. Here such a body ends with the connection.
+    """
+    # It has no 100 either (RFC 9110, 15.2): its client would take that for the answer.
+    cycle.waiting_for_100_continue = False
+
+    async def unframed(scope: Scope, receive: Receive, send: Send) -> None:
+        is_open_ended = False
+
+        async def unframed_send(message: Message) -> None:
+            nonlocal is_open_ended
+            if message["type"] == "http.response.start":
+                names = [name.lower() for name, _ in message.get("headers", ())]
+                is_open_ended = b"content-length" not in names
+                if is_open_ended:
+                    cycle.chunked_encoding = False
+            elif is_open_ended:
+                # uvicorn counts a body that is not chunked down to nothing.
+                cycle.expected_content_length = len(message.get("body", b""))
+            await send(message)
+
+        await app(scope, receive, unframed_send)
+
+    return unframed

@@ -23,9 +23,7 @@ from starlette.types import ASGIApp
 
 from tidegate.app.figures import ConnectionFigures, Histogram, LoopFigures
 from tidegate.app.http.admission import ConnectionLimits, Paces
-from tidegate.app.http.connection import WriteWatch
 from tidegate.app.http.known_requests import KnownRequests
-from tidegate.app.http.memory import FreedMemory, freeze_survivors
 from tidegate.app.http.protocol import GatewayProtocol
 from tidegate.app.http.transport.certificates import Certificates
 from tidegate.app.http.transport.listener import (
@@ -39,7 +37,9 @@ from tidegate.app.http.transport.proxies import TrustedProxies
 from tidegate.app.http.transport.tls import HANDSHAKES_MAX, tls_factory
 from tidegate.app.http.transport.turn_loop import TurnLoop
 from tidegate.app.logs import configure_logging, event
+from tidegate.app.memory import FreedMemory, freeze_survivors
 from tidegate.app.settings.settings import Settings
+from tidegate.app.streams.connection import WriteWatch
 
 LOOK_EVERY_S = 0.5  # each look wakes an idle gateway, which costs it more than the look
 

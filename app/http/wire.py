@@ -1,31 +1,21 @@
-"""HTTP/1.1 and event streams as bytes: what stands below the application, and beside it.
-
-Request headers within their bounds, answers of refusals, and events.
-"""
+"""HTTP/1.1 as bytes, below the application: headers within their bounds, and refusals."""
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from http import HTTPStatus
 from typing import Final
 
-import msgspec
-
 from tidegate.app.http.problems import MEDIA_TYPE, STREAMS, HttpRefused, body_of, headers_of
 from tidegate.app.refusals import Refused
 from tidegate.app.settings.settings import Settings
+from tidegate.app.streams.sse import EVENT_STREAM, event, jittered_retry_ms
 
 Fields = Sequence[tuple[bytes, bytes]]
 
 REQUEST_LINE_REST_BYTES: Final = 64  # method, version and spaces around the target
 UPGRADE_FIELDS: Final = frozenset({b"connection", b"upgrade", b"http2-settings"})
-HEARTBEAT = b": heartbeat\n\n"
-FIELD, END = b"data: ", b"\n\n"
-# Wide enough to spread thousands of clients that were all cut at once.
-RETRY_MS = (1_000, 5_000)
-EVENT_STREAM = "text/event-stream"
 ANY_ORIGIN: Final = "*"
 EXPOSED_HEADERS: Final = (
     "ETag",
@@ -36,22 +26,6 @@ EXPOSED_HEADERS: Final = (
 )
 """Header fields of answers that pages of allowed origins may read."""
 STREAM_ENDINGS = tuple(ending.encode() for ending in STREAMS)
-
-
-def event(name: str, document: object, *, id_text: str = "", retry_ms: int | None = None) -> bytes:
-    """Encode a named event; the document is JSON on one line."""
-    lines = [b"event: " + name.encode()]
-    if id_text:
-        lines.append(b"id: " + id_text.encode())
-    if retry_ms is not None:
-        lines.append(b"retry: %d" % retry_ms)
-    lines.append(FIELD + msgspec.json.encode(document))
-    return b"\n".join(lines) + END
-
-
-def jittered_retry_ms() -> int:
-    """Return a random retry delay, so that clients do not come back all at once."""
-    return random.randint(*RETRY_MS)
 
 
 def too_many_connections(

@@ -20,8 +20,8 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
+from tidegate.app.calls import Call, Reply
 from tidegate.app.cluster.workers import WorkerGroup
-from tidegate.app.http.internal_call import Call, Reply
 from tidegate.app.refusals import Refused
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST

@@ -18,12 +18,11 @@ from prometheus_client.core import (
 )
 
 from tidegate.app.definitions.mergers import Mergers
-from tidegate.app.delivery.driver import Driver
-from tidegate.app.figures import ConnectionFigures, Counters, Histogram
-from tidegate.app.http.admission import ADDRESS, CONNECTIONS
-from tidegate.app.sessions.session import State
+from tidegate.app.figures import ADDRESS, CONNECTIONS, ConnectionFigures, Counters, Histogram
 from tidegate.app.settings.settings import Settings
 from tidegate.app.stores.store import MeasuredStore, Store, StoreFigures
+from tidegate.app.streams.driver import Driver
+from tidegate.app.streams.session import State
 from tidegate.conflation.outputs import CloseReason, ResumeMode
 from tidegate.conflation.sessions.registry import GONE
 

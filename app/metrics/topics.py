@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 
 from prometheus_client.core import CounterMetricFamily, Metric
 
-from tidegate.app.delivery.driver import Driver
 from tidegate.app.metrics.families import PREFIX, counters, gauges
 from tidegate.app.names import OWN_PREFIX
+from tidegate.app.streams.driver import Driver
 from tidegate.app.topics.registry import TopicRegistry
 from tidegate.conflation.errors import TopicUnknown
 from tidegate.conflation.sessions.accounting import TopicStats

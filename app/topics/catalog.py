@@ -12,7 +12,6 @@ from typing import TypeVar
 from tidegate.app.definitions.graph import check_identity, check_source, keeps_messages, resolved
 from tidegate.app.definitions.mergers import NO_MERGERS, Mergers
 from tidegate.app.definitions.topic import TopicDefinition, Unusable
-from tidegate.app.delivery.driver import Driver
 from tidegate.app.names import OWN_PREFIX
 from tidegate.app.refusals import Refused, Unavailable
 from tidegate.app.settings.settings import Settings
@@ -25,6 +24,7 @@ from tidegate.app.stores.store import (
     check_readable,
     encode_definition,
 )
+from tidegate.app.streams.driver import Driver
 from tidegate.app.topics.derived import DerivedTopics
 from tidegate.app.topics.registry import (
     CatalogTopic,

@@ -11,9 +11,9 @@ import itertools
 import logging
 from collections.abc import Iterator
 
-from tidegate.app.delivery.driver import Driver
 from tidegate.app.refusals import Refused
 from tidegate.app.stores.store import Checkpoint, Store
+from tidegate.app.streams.driver import Driver
 from tidegate.app.topics.registry import CatalogTopic, TopicRegistry
 from tidegate.conflation.topics.topic import Topic
 

@@ -14,9 +14,9 @@ from contextlib import asynccontextmanager
 
 from tidegate.app.definitions.fields import TopicSource
 from tidegate.app.definitions.topic import TopicDefinition
-from tidegate.app.delivery.driver import Consumer, Driver
-from tidegate.app.delivery.timers import Backoff
 from tidegate.app.stores.items import Item, Message, Removal
+from tidegate.app.streams.driver import Consumer, Driver
+from tidegate.app.timers import Backoff
 from tidegate.app.topics.registry import CatalogTopic
 from tidegate.conflation.boards.board import THE_RECORD, Board
 from tidegate.conflation.errors import EngineError, TopicUnknown

@@ -6,8 +6,8 @@ import asyncio
 import contextlib
 import logging
 
-from tidegate.app.delivery.driver import Driver
-from tidegate.app.delivery.timers import Backoff
+from tidegate.app.streams.driver import Driver
+from tidegate.app.timers import Backoff
 from tidegate.app.topics.derived import Leadership
 from tidegate.app.topics.registry import TopicRegistry
 from tidegate.app.topics.writer import Writer

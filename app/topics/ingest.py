@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tidegate.app.definitions.topic import TopicDefinition
-from tidegate.app.delivery.driver import Driver
 from tidegate.app.refusals import Refused
 from tidegate.app.settings.settings import Settings
 from tidegate.app.stores.items import Item, Message, MessageBlock, Removal
 from tidegate.app.stores.store import Appended, Producer, Retry, TopicRecord
+from tidegate.app.streams.driver import Driver
 from tidegate.app.topics.bodies import Delta, Envelope, merged, read_envelope
 from tidegate.app.topics.registry import CatalogTopic, check_filler, check_newest
 from tidegate.app.topics.writer import Writer

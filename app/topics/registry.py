@@ -14,11 +14,11 @@ from tidegate.app.definitions.fields import FilledBy
 from tidegate.app.definitions.graph import is_source
 from tidegate.app.definitions.schema import WORK_MAX, Schema, SchemaViolation, SchemaWork
 from tidegate.app.definitions.topic import TopicDefinition, Unusable
-from tidegate.app.delivery.driver import Driver
 from tidegate.app.names import OWN_PREFIX
 from tidegate.app.refusals import Refused
 from tidegate.app.settings.settings import Settings
 from tidegate.app.stores.store import Producer, TopicRecord
+from tidegate.app.streams.driver import Driver
 from tidegate.conflation.definition import Definition
 from tidegate.conflation.errors import TopicUnknown
 from tidegate.conflation.frame import RestoredTopic

@@ -10,18 +10,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
-from starlette.types import Scope
 
-from tidegate.app.access.grants import subject_in
 from tidegate.app.definitions.topic import TopicDefinition
-from tidegate.app.delivery.timers import Backoff
-from tidegate.app.http.requests import header_value, topic_name, writable_topic_name
 from tidegate.app.names import REVOKED
 from tidegate.app.refusals import Refused, Unavailable
 from tidegate.app.stores.items import Item, Message, Removal
+from tidegate.app.timers import Backoff
 from tidegate.app.topics.catalog import Catalog
 from tidegate.app.topics.derived import Leadership
-from tidegate.app.topics.registry import PIPELINE_PREFIX, TopicRegistry
+from tidegate.app.topics.registry import TopicRegistry
 from tidegate.app.topics.writer import Writer
 from tidegate.conflation.frame import Frame, RemovalReason
 from tidegate.keys.spec import record_key
@@ -265,27 +262,3 @@ async def open_own(catalog: Catalog, *, asks_for_tokens: bool = False) -> None:
             topics_logger.error(
                 "%s differs from this gateway's definition: %s", name, refusal.detail
             )
-
-
-def publishable_topic_name(scope: Scope) -> str:
-    """Check a name like `writable_topic_name`, but allow the topics that clients write.
-
-    Raises:
-        Refused: topic-invalid, topic-read-only, or message-invalid for a header given twice.
-    """
-    # By the name of the producer, as the topic is open to pipelines alone.
-    producer = header_value(scope, "tidegate-producer", "message-invalid") or ""
-    if producer.startswith(PIPELINE_PREFIX) and topic_name(scope) == PIPELINES:
-        return PIPELINES
-    return removable_topic_name(scope)
-
-
-def removable_topic_name(scope: Scope) -> str:
-    """Check a name like `writable_topic_name`, but allow to revoke, and to take that back.
-
-    Raises:
-        Refused: topic-invalid or topic-read-only.
-    """
-    if subject_in(scope) is not None and topic_name(scope) == REVOKED:
-        return REVOKED
-    return writable_topic_name(scope)

@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from tidegate.app.delivery.driver import Driver
 from tidegate.app.refusals import Unavailable
 from tidegate.app.stores.items import Item, Message, MessageBlock, Removal, to_frames
 from tidegate.app.stores.store import Appended, HeadMoved, Producer, Publication, Retry, Store
+from tidegate.app.streams.driver import Driver
 from tidegate.app.topics.registry import CatalogTopic, TopicRecreated
 from tidegate.conflation.boards.board import THE_RECORD
 from tidegate.conflation.errors import TopicUnknown
@@ -54,7 +54,7 @@ def run_at_once(work: Coroutine[Any, Any, Answer]) -> Answer:
 
 
 PATIENCE_S = 10.0
-"""Longer than back-pressure may delay a publish (`app/delivery/backpressure.py`)."""
+"""Longer than back-pressure may delay a publish (`app/streams/backpressure.py`)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -15,8 +15,8 @@ from pathlib import Path
 from types import FrameType
 
 from tidegate.app.cli.main import main
-from tidegate.app.delivery import watchdog
-from tidegate.app.delivery.watchdog import Watchdog, WatchedSelector
+from tidegate.app.http import watchdog
+from tidegate.app.http.watchdog import Watchdog, WatchedSelector
 from tidegate.app.http.transport.turn_loop import TurnLoop
 
 CALLS_SHOWN = 4

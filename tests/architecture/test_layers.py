@@ -43,6 +43,11 @@ VIOLATIONS: Final = [
     ("Spark stays in the pipeline", "tidegate.app.gateway", "pyspark"),
     ("the web framework stays in app", "tidegate.clients.gateway", "uvicorn"),
     ("in app, Redis is known to the bus", "tidegate.app.gateway", "redis"),
+    ("in app, HTTP is on top", "tidegate.app.stores.store", "tidegate.app.http.problems"),
+    ("in app, HTTP is on top", "tidegate.app.gateway", "tidegate.app.http.scope"),
+    ("in app, HTTP is on top", "tidegate.app.streams.session", "tidegate.app.topics.registry"),
+    ("below app.http nothing knows", "tidegate.app.streams.session", "starlette"),
+    ("below app.http nothing knows", "tidegate.app.refusals", "fastapi"),
 ]
 """The start of a contract's name, a module, and a module that the first one must not import."""
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.support.gateways import running_gateway
-from tidegate.app.main import create_app
+from tidegate.app.http.application import create_app
 from tidegate.app.settings.settings import Settings
 
 pytestmark = pytest.mark.nightly

@@ -6,11 +6,11 @@ from dev import ROOT
 from tidegate.app.cli.command import MODULES
 from tidegate.app.cli.pipeline import pipeline
 from tidegate.app.definitions.topic import FIELDS
-from tidegate.app.delivery.encoding import Format, Op
-from tidegate.app.delivery.notices import Cause
+from tidegate.app.http.routes.models.events import EVENTS, TRACE_EVENTS
+from tidegate.app.http.routes.models.sessions import Subscribing
 from tidegate.app.refusals import CODES
-from tidegate.app.routes.models.events import EVENTS, TRACE_EVENTS
-from tidegate.app.routes.models.sessions import Subscribing
+from tidegate.app.streams.encoding import Format, Op
+from tidegate.app.streams.notices import Cause
 from tidegate.conflation.outputs import CloseReason, ResumeMode
 from tidegate.conflation.subscription import Command
 from tidegate.conflation.tracing.decisions import DecisionKind

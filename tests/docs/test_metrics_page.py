@@ -8,9 +8,9 @@ from pathlib import Path
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.gateways import running_gateway
+from tidegate.app.http.routes.operations import families
 from tidegate.app.metrics.exposition import exposition
 from tidegate.app.metrics.page import metrics_page
-from tidegate.app.routes.operations import families
 
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
 

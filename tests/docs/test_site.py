@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.site import DOCS, build, faults, unlinked
-from tidegate.app.main import create_app
+from tidegate.app.http.application import create_app
 from tidegate.app.refusals import CODES
 from tidegate.app.settings.settings import Settings
 

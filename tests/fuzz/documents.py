@@ -25,14 +25,14 @@ from tests.fuzz.reference import Refused, as_numbers, patched, strict_json
 from tests.fuzz.target import Target
 from tests.support.servers import edge_settings
 from tidegate.app.definitions.topic import TopicDefinition
+from tidegate.app.http.application import create_app
 from tidegate.app.http.parameters import texts_of
 from tidegate.app.http.problems import body_of, refusal_of
-from tidegate.app.main import create_app
+from tidegate.app.http.publish_request import commit_of
+from tidegate.app.http.routes.models.sessions import Explaining, Subscribing
 from tidegate.app.refusals import CODES
-from tidegate.app.routes.models.sessions import Explaining, Subscribing
-from tidegate.app.sessions.documents import Tuning, change_of, opening_of, target_of, tuning_of
+from tidegate.app.streams.documents import Tuning, change_of, opening_of, target_of, tuning_of
 from tidegate.app.topics.bodies import read_envelope
-from tidegate.app.topics.publish_request import commit_of
 from tidegate.conflation.sessions.session import QueueLimits
 from tidegate.conflation.steps import finished
 from tidegate.keys.errors import JsonInvalid, KeysError

@@ -14,10 +14,10 @@ from tests.fuzz.mutating import BYTES, CHARACTERS, chunks, mutated
 from tests.fuzz.reference import Refused, events
 from tests.fuzz.target import Target
 from tests.support.compressed import Decoder, zstd_decompressed
-from tidegate.app.delivery.compression import Coding, block, encoder_of, negotiate
-from tidegate.app.delivery.encoding import EventIds, Format, Style, chunk, encode
-from tidegate.app.sessions.cursor import parse_cursor
-from tidegate.app.sessions.subscribe_request import place_of, places_of
+from tidegate.app.streams.compression import Coding, block, encoder_of, negotiate
+from tidegate.app.streams.cursor import parse_cursor
+from tidegate.app.streams.encoding import EventIds, Format, Style, chunk, encode
+from tidegate.app.streams.subscribe_request import place_of, places_of
 from tidegate.clients.errors import AnswerInvalid
 from tidegate.clients.sse import Parser
 from tidegate.conflation.definition import Kind

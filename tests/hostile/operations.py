@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any, Final
 
 from tests.support.servers import edge_settings
-from tidegate.app.main import create_app
+from tidegate.app.http.application import create_app
 
 JSON: Final = "application/json"
 NDJSON: Final = "application/x-ndjson"

@@ -17,7 +17,7 @@ from tests.support.rules import rule
 from tests.support.sessions import opened
 from tests.support.subject_streams import ends, soon, stream_of
 from tests.support.tokens import bearer, claims, grant, public_jwk, signed, token_of, write_keys
-from tidegate.app.http.connection import CERTIFICATE_FIELD
+from tidegate.app.access.certificate import CERTIFICATE_FIELD
 
 pytestmark = pytest.mark.redis
 

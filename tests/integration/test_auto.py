@@ -21,7 +21,7 @@ from tests.support.deadlines import LOOPS_S
 from tests.support.gateways import Running, running_gateway
 from tests.support.rules import rule
 from tidegate.app.gateway import Gateway
-from tidegate.app.sessions.session import Session
+from tidegate.app.streams.session import Session
 from tidegate.clients.sse import Event, Parser
 from tidegate.keys.text.duration import SECOND, parse_duration
 

@@ -19,8 +19,8 @@ from tests.support.certificates import Authority, Signed
 from tests.support.commands import Ended, call
 from tests.support.gateways import Running, Stream, client_of, eventually, running_gateway
 from tests.support.tokens import public_jwk, token_of, write_keys
+from tidegate.app.access.certificate import ClientCertificate
 from tidegate.app.access.policy import Policy, PolicyInvalid
-from tidegate.app.http.connection import ClientCertificate
 from tidegate.app.settings.settings import Settings
 
 POLICY = """

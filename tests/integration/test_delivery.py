@@ -56,7 +56,7 @@ async def test_one_large_request_costs_a_healthy_subscriber_nothing(
 ) -> None:
     """The queue holds a fiftieth of the request, and the topic does not conflate."""
     for patience in ("PATIENCE_S", "PATIENCE_S_PER_REQUEST"):  # a machine that is slow is no reason
-        monkeypatch.setattr(f"tidegate.app.delivery.backpressure.{patience}", HANGS_S)
+        monkeypatch.setattr(f"tidegate.app.streams.backpressure.{patience}", HANGS_S)
     async with running_gateway(queue_messages_max=200) as running:
         await running.topic(conflation="off")
         async with running.subscribe("conflation=none", command="subscribe") as stream:

@@ -15,9 +15,9 @@ import pytest
 
 from tests.support.gateways import Running, eventually, running_gateway
 from tests.support.wire import Wire, connected, request
-from tidegate.app.http.connection import Connection
 from tidegate.app.http.protocol import GatewayProtocol
-from tidegate.app.sessions.socket_stream import SocketStream
+from tidegate.app.streams.connection import Connection
+from tidegate.app.streams.socket_stream import SocketStream
 
 in_memory = pytest.mark.usefixtures("both_forms")
 """On the clock that jumps, over both forms of a stream."""

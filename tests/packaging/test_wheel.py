@@ -35,7 +35,8 @@ with Gateway(sys.argv[1]) as gateway:
 IMPORTS = """
 import importlib, sys
 sys.path.insert(0, sys.argv[1])
-for name in ("app.main", "app.cli.main", "clients.aio.gateway", "conflation.engine", "pipeline"):
+names = "app.http.application", "app.cli.main", "clients.aio.gateway", "conflation.engine"
+for name in (*names, "pipeline"):
     print(importlib.import_module(f"tidegate.{name}").__file__)
 """
 SPARK = """

@@ -13,7 +13,7 @@ from tests.simulation.events import EventParser, ReceivedEvent
 from tests.simulation.link import Link, Socket
 from tests.simulation.plan import ClientPlan
 from tests.support.clocks.virtual_loop import VirtualLoop
-from tidegate.app.http.problems import TRANSPORT_EXTENSION
+from tidegate.app.http.scope import TRANSPORT_EXTENSION
 
 Application = Callable[..., Any]
 

@@ -64,7 +64,7 @@ class Peer(Protocol):
 
 
 class Socket:
-    """`tidegate.app.http.connection.Connection` and the ASGI callables of one request."""
+    """`tidegate.app.streams.connection.Connection` and the ASGI callables of one request."""
 
     def __init__(self, loop: VirtualLoop, link: Link, high_bytes: int, peer: Peer) -> None:
         self.sents: list[Sent] = []

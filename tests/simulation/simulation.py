@@ -22,7 +22,7 @@ from tests.support.servers import edge_settings
 from tidegate.app.definitions.mergers import Mergers
 from tidegate.app.definitions.topic import TopicDefinition
 from tidegate.app.gateway import Gateway
-from tidegate.app.main import create_app
+from tidegate.app.http.application import create_app
 from tidegate.app.refusals import Refused
 from tidegate.app.topics.ingest import Form
 from tidegate.conflation.errors import EngineError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import zlib
 
-from tidegate.app.delivery.compression import Coding
+from tidegate.app.streams.compression import Coding
 
 if sys.version_info >= (3, 14):
     from compression.zstd import ZstdDecompressor, decompress

@@ -19,8 +19,8 @@ from tests.support.network.memory import transport_to
 from tests.support.servers import edge_settings, running
 from tests.support.wire import Wire, connected
 from tidegate.app.gateway import Gateway
+from tidegate.app.http.application import create_app
 from tidegate.app.http.server import Server
-from tidegate.app.main import create_app
 from tidegate.app.settings.settings import Settings
 from tidegate.clients.sse import Event, Parser
 

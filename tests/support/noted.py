@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidegate.app.delivery.encoding import EventIds
+from tidegate.app.streams.encoding import EventIds
 
 PLAIN_IDS = EventIds(
     move=lambda subscriber, bookmark: f"{subscriber[0]}-{bookmark.offset}",

@@ -10,9 +10,9 @@ from typing import Any
 from tests.support.servers import edge_settings
 from tidegate.app.definitions.mergers import Mergers
 from tidegate.app.definitions.topic import TopicDefinition
-from tidegate.app.delivery.driver import Driver
 from tidegate.app.stores.memory import MemoryStore
 from tidegate.app.stores.store import Appended, Producer, Store
+from tidegate.app.streams.driver import Driver
 from tidegate.app.topics.catalog import Catalog
 from tidegate.app.topics.derived import DerivedTopics, Leadership
 from tidegate.app.topics.ingest import Form, Ingest

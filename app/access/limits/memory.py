@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from tidegate.app.http.memory import give_back_free_pages
 from tidegate.app.logs import event
+from tidegate.app.memory import give_back_free_pages
 from tidegate.conflation.errors import LimitReached
 from tidegate.keys.text.duration import MILLISECOND, SECOND, Instant
 

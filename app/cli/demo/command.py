@@ -74,7 +74,9 @@ def _show(folder: str, no_spark: bool, seconds_max: float | None, port: int | No
 
 
 def _make_app(settings: Settings) -> FastAPI:
-    from tidegate.app.main import create_app  # takes a second, so the show calls it after Spark
+    from tidegate.app.http.application import (
+        create_app,  # takes a second, so the show calls it after Spark
+    )
 
     return create_app(settings)
 

@@ -16,10 +16,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
-from tidegate.app.http.connection import ClientCertificate
-from tidegate.app.http.memory import undo_ring
+from tidegate.app.access.certificate import ClientCertificate
 from tidegate.app.http.transport.certificates import Certificates
 from tidegate.app.http.wire import problem_bytes
+from tidegate.app.memory import undo_ring
 from tidegate.app.refusals import Refused
 
 logger = logging.getLogger("tidegate.tls")

@@ -16,7 +16,8 @@ from tests.support.deadlines import HANGS_S
 from tests.support.gateways import Running, running_gateway
 from tests.support.rules import rule
 from tests.support.tokens import public_jwk, token_of, write_keys
-from tidegate.app.access.audit import ACTIONS_MAX, REFUSALS_MAX, AuditLog, Kind, refused_code
+from tidegate.app.access.audit import ACTIONS_MAX, REFUSALS_MAX, AuditLog, Kind
+from tidegate.app.http.audited import refused_code
 from tidegate.app.settings.settings import SettingsInvalid
 from tidegate.app.topics.system_topics import AUDIT
 

@@ -14,7 +14,7 @@ from tests.support.rules import rule
 from tests.support.subject_streams import ends, stream_of
 from tests.support.tokens import token_of
 from tidegate.app.access.access import Access
-from tidegate.app.sessions.registry import Sessions
+from tidegate.app.streams.registry import Sessions
 from tidegate.conflation.outputs import CloseReason
 
 SHORT_S = 600

@@ -14,8 +14,8 @@ from tests.support.gateways import Running
 from tests.support.rules import rule
 from tests.support.servers import edge_settings
 from tests.support.tokens import bearer, claims, grant, signed, token_of, unsigned
+from tidegate.app.http.application import create_app
 from tidegate.app.http.problems import STREAMS
-from tidegate.app.main import create_app
 
 ALL = grant("read,write,admin,observe >")
 STRANGERS: Final[dict[str, dict[str, str]]] = {

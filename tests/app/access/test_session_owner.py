@@ -15,7 +15,7 @@ from tests.support.rules import rule
 from tests.support.servers import edge_settings, running
 from tests.support.tokens import public_jwk, token_of, write_keys
 from tidegate.app.cluster.connection import BusConnection
-from tidegate.app.main import create_app
+from tidegate.app.http.application import create_app
 
 pytestmark = pytest.mark.redis
 runs = itertools.count()

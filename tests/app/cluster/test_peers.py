@@ -16,15 +16,15 @@ from tests.support.deadlines import HANGS_S
 from tests.support.rooms import Room
 from tests.support.rules import rule
 from tests.support.servers import edge_settings
+from tidegate.app.calls import Call, Reply
 from tidegate.app.cluster import membership as rolls
 from tidegate.app.cluster import peers as module
 from tidegate.app.cluster.connection import BusConnection
 from tidegate.app.cluster.peers import Peers
 from tidegate.app.gateway import Gateway
-from tidegate.app.http.internal_call import Call, Reply
-from tidegate.app.main import create_app
+from tidegate.app.http.application import create_app
 from tidegate.app.refusals import Refused, Unavailable
-from tidegate.app.sessions.session import Session, State
+from tidegate.app.streams.session import Session, State
 
 pytestmark = pytest.mark.redis
 runs = itertools.count()

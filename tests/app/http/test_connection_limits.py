@@ -2,7 +2,7 @@
 
 from tidegate.app.figures import ConnectionFigures
 from tidegate.app.http.admission import WAITING_CONNECTIONS_MAX, ConnectionLimits
-from tidegate.app.http.connection import Connection
+from tidegate.app.streams.connection import Connection
 
 
 class Guest(Connection):

@@ -7,8 +7,9 @@ import pytest
 from starlette.types import Receive, Scope, Send
 
 from tests.support.servers import edge_settings
-from tidegate.app.http.internal_call import Call, Reply, perform
-from tidegate.app.main import create_app
+from tidegate.app.calls import Call, Reply
+from tidegate.app.http.application import create_app
+from tidegate.app.http.internal_call import call_of, perform
 
 BODY = b'{"subscriptions": []}'
 TYPED = [(b"content-type", b"application/json")]
@@ -22,7 +23,7 @@ def test_what_matters_of_a_request_is_taken_along() -> None:
         "query_string": b"x=1",
         "headers": [(b"host", b"evil"), (b"accept", b"*/*"), (b"content-length", b"3"), *TYPED],
     }
-    call = Call.of(scope, b"{}")
+    call = call_of(scope, b"{}")
     assert call == Call("PATCH", b"/v1/sessions/a", b"x=1", [(b"accept", b"*/*"), *TYPED], b"{}")
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(call), type=Call) == call
 

@@ -13,9 +13,9 @@ import pytest_asyncio
 
 from tests.support.gateways import Running, running_gateway
 from tests.support.wire import connected
-from tidegate.app.delivery.backpressure import SLICE_MESSAGES_MAX
 from tidegate.app.http import known_requests
 from tidegate.app.http.known_requests import BODY_BYTES_MAX, ImmediateAnswer, KnownRequests
+from tidegate.app.streams.backpressure import SLICE_MESSAGES_MAX
 from tidegate.conflation.errors import LimitReached
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -10,7 +10,7 @@ import pytest
 from jsonschema_rs import Draft202012Validator
 
 from tidegate.app.definitions.topic import FIELDS, TopicDefinition
-from tidegate.app.main import create_app
+from tidegate.app.http.application import create_app
 from tidegate.app.refusals import CODES, Refused
 from tidegate.app.settings.settings import Settings
 

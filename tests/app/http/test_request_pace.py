@@ -15,8 +15,8 @@ from tests.support.turns import ComputeTime, turn_by_turn
 from tests.support.wire import Wire, connected, get
 from tidegate.app.http import admission
 from tidegate.app.http.admission import REQUESTS_A_TURN_MAX, REST_TURNS, TURN_S, Paces
-from tidegate.app.http.connection import Connection
 from tidegate.app.http.wire import PIPELINE_MAX
+from tidegate.app.streams.connection import Connection
 
 MANY = 20
 LIST = get(first=b"GET /v1/topics HTTP/1.1")

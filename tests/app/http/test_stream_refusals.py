@@ -9,8 +9,8 @@ import pytest
 
 from tests.support.gateways import Running, running_gateway
 from tests.support.tokens import token_of
-from tidegate.app.http.wire import RETRY_MS
 from tidegate.app.refusals import Unavailable
+from tidegate.app.streams.sse import RETRY_MS
 from tidegate.clients.sse import Parser
 
 AT = "/v1/topics/px/subscribe"

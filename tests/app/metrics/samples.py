@@ -8,8 +8,8 @@ from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.gateways import Running
+from tidegate.app.http.routes.operations import families
 from tidegate.app.metrics.exposition import exposition
-from tidegate.app.routes.operations import families
 
 
 async def page(running: Running) -> bytes:

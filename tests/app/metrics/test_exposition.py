@@ -7,7 +7,7 @@ import pytest
 from tests.app.metrics.samples import figures, samples
 from tests.support.gateways import Running, eventually, running_gateway
 from tests.support.rules import rule
-from tidegate.app.routes.operations import families
+from tidegate.app.http.routes.operations import families
 
 
 async def identity(running: Running, topic: str = "px") -> tuple[float, float, float]:

@@ -13,7 +13,7 @@ import msgspec
 
 from tests.support.deadlines import HANGS_S
 from tests.support.servers import edge_settings, running_server
-from tidegate.app.main import create_app
+from tidegate.app.http.application import create_app
 
 
 class Served:

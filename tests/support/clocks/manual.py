@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidegate.app.delivery.driver import Driver
+from tidegate.app.streams.driver import Driver
 
 
 class Clock:

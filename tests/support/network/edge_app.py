@@ -12,9 +12,9 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from tidegate.app.cli.settings import load_settings
-from tidegate.app.http.connection import connection_of
 from tidegate.app.http.middleware import install_middleware
 from tidegate.app.http.requests import read_body
+from tidegate.app.http.scope import connection_of
 from tidegate.app.http.server import serve
 from tidegate.app.refusals import Refused
 from tidegate.app.settings.settings import Settings

@@ -1,0 +1,276 @@
+"""`/v1/topics/{topic}/sow`: the newest message of each key, as it is now."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import APIRouter, Depends, Query, Request, Response
+from pydantic import Field
+from starlette.responses import StreamingResponse
+from starlette.types import Scope
+
+from tidegate.app.access.entitlement import entitlement_of
+from tidegate.app.archive.as_of import PastRecords, records_as_of, time_of
+from tidegate.app.gateway import Gateway
+from tidegate.app.http.answers import in_pieces, json_answer
+from tidegate.app.http.openapi import BOOKMARK, answer, lines_of, name_of, problems, ref
+from tidegate.app.http.parameters import STRICT, TopicPath, record_key_in_path
+from tidegate.app.http.publish_request import refuse_retry_key, removable_topic_name
+from tidegate.app.http.requests import (
+    JSON,
+    NDJSON,
+    accepts,
+    prefers,
+    require_accept,
+)
+from tidegate.app.http.routes.models.messages import ROW, Deleted, Envelope
+from tidegate.app.http.scope import gateway_of, grants_in
+from tidegate.app.parameters import Parameters, text, word
+from tidegate.app.refusals import Refused
+from tidegate.app.streams.encoding import EnvelopeWriter, json_value
+from tidegate.app.topics.query import SowQuery, matching
+from tidegate.app.topics.registry import CatalogTopic
+from tidegate.conflation.boards.board import Board
+from tidegate.conflation.frame import Frame, RemovalReason
+from tidegate.conflation.options.syntax import SKIP_N_MAX, TOP_N_MAX
+from tidegate.conflation.topics.topic import Topic
+from tidegate.keys.spec import canonical_key, group_key
+from tidegate.keys.text.bookmark import Bookmark
+
+Text = Callable[[Frame], bytes]
+
+EVERYTHING = SowQuery()
+
+router = APIRouter(
+    tags=["state of the world"], dependencies=STRICT, generate_unique_id_function=name_of
+)
+
+
+def _count(least: int, most: int) -> dict[str, Any]:
+    """Describe a number that the query reads by itself."""
+    return {"type": "integer", "minimum": least, "maximum": most}
+
+
+class RecordForm(Parameters):
+    """The form of a record in the answer."""
+
+    form: Annotated[
+        str,
+        word("format", ("value", "envelope")),
+        Field(alias="format", description="Format of a row"),
+    ] = "value"
+
+
+class Asked(RecordForm):
+    """A choice of records, their order, and the time for which they are shown."""
+
+    filter: Annotated[
+        str | None, text("filter-invalid"), Field(description="Only records that match")
+    ] = None
+    order_by: Annotated[str | None, text(), Field(description="/a DESC,/b")] = None
+    top_n: Annotated[
+        str | None, text(**_count(1, TOP_N_MAX)), Field(description="At most this many records")
+    ] = None
+    skip_n: Annotated[
+        str | None, text(**_count(0, SKIP_N_MAX)), Field(description="Skip this many records first")
+    ] = None
+    select: Annotated[str | None, text(), Field(description="[-/,+/a]: only these fields")] = None
+    as_of: Annotated[
+        str | None,
+        text(),
+        Field(description="Records as of this time: ISO 8601, or milliseconds since 1970"),
+    ] = None
+
+
+class RecordsToDelete(Parameters):
+    """The records to delete: by filter or by key."""
+
+    filter: Annotated[
+        str | None, text("filter-invalid"), Field(description="Delete the records that match")
+    ] = None
+    key: Annotated[
+        str | None,
+        text("key-invalid"),
+        Field(description='Delete the record of this key: ["IBM",7]'),
+    ] = None
+
+
+_ROW = {"anyOf": [ref(Envelope), ROW]}
+_ROWS = {JSON: {"schema": {"type": "array", "items": _ROW}}, **lines_of(_ROW)}
+_READ = problems("topic-unknown", "topic-invalid", "options-invalid", "filter-invalid")
+
+
+@router.get(
+    "/v1/topics/{topic}/sow",
+    summary="The newest message of each key",
+    response_class=Response,
+    responses={
+        200: answer("NDJSON, or an array", headers=BOOKMARK, content=_ROWS),
+        **_READ,
+        **problems("bookmark-expired"),
+    },
+)
+async def read_sow(
+    request: Request, topic: TopicPath, asked: Annotated[Asked, Query()]
+) -> Response:
+    """Return rows as NDJSON, or a JSON array where Accept asks for application/json.
+
+    410 where neither journal nor archive reaches back to the time that is asked for.
+    """
+    require_accept(request.scope, NDJSON, JSON)
+    gateway, entry = await _entry(request, topic)
+    held, board = _records(gateway, entry)
+    kind, characters_max = entry.document.kind, gateway.settings.options_characters_max
+    query = SowQuery.read(asked.given(), kind, characters_max)
+    query = query.narrowed(entitlement_of(grants_in(request.scope), held.definition, topic))
+    # Taken in one step of the loop, so the rows are a state that the topic had, and the bookmark is
+    # its place: subscribing from there misses nothing.
+    past = PastRecords(held.bookmark(held.head), board.frames())
+    if asked.as_of is not None:
+        now_ms, archive = gateway.driver.wall_ms(), gateway.archive
+        past = await records_as_of(held, kind, time_of(asked.as_of), now_ms, archive)
+    write = _text_of(entry, past.bookmark, asked.form, query)
+    headers = {"Tidegate-Bookmark": str(past.bookmark)}
+    rows = await query.rows(past.records, held.name)
+    as_array = _wants_array(request.scope)
+    lines = _array(rows, write) if as_array else _lines(rows, write)
+    return StreamingResponse(lines, media_type=JSON if as_array else NDJSON, headers=headers)
+
+
+@router.get(
+    "/v1/topics/{topic}/sow/{record_key:path}",
+    summary="The newest message of one key",
+    response_class=Response,
+    responses={
+        200: answer("The record", _ROW, headers=BOOKMARK),
+        **_READ,
+        **problems("record-unknown", "key-invalid"),
+    },
+)
+async def read_record(
+    request: Request,
+    topic: TopicPath,
+    record_key: Annotated[str, Depends(record_key_in_path)],
+    asked: Annotated[RecordForm, Query()],
+) -> Response:
+    """Return the record whose key is the percent-encoded JSON array in the path."""
+    require_accept(request.scope, NDJSON, JSON)
+    gateway, entry = await _entry(request, topic)
+    held, board = _records(gateway, entry)
+    entitlement = entitlement_of(grants_in(request.scope), held.definition, topic)
+    query = EVERYTHING.narrowed(entitlement)
+    write = _text_of(entry, held.bookmark(held.head), asked.form, query)
+    # A view has groups, and any value may be a field of those.
+    key_of = canonical_key if entry.document.source is None else group_key
+    frame = board.get(key_of(record_key.encode()))
+    # One that may not be seen is not there.
+    if frame is None or not await query.rows([frame], held.name):
+        raise Refused("record-unknown", "There is no record of this key.")
+    # Of the record and not of the topic: a client may hold several records, each of its own age.
+    headers = {"Tidegate-Bookmark": str(held.bookmark(frame.offset))}
+    return Response(write(frame), media_type=JSON, headers=headers)
+
+
+@router.delete(
+    "/v1/topics/{topic}/sow",
+    summary="Delete records",
+    responses={
+        200: answer("How many", ref(Deleted)),
+        **_READ,
+        **problems("message-invalid", "filter-invalid", "key-invalid", "topic-read-only"),
+    },
+)
+async def delete_records(
+    request: Request, topic: TopicPath, asked: Annotated[RecordsToDelete, Query()]
+) -> Response:
+    """Delete records; answer `{"deleted": n}`. Each removal has an offset, as a message has."""
+    removable_topic_name(request.scope)
+    values = asked.given()
+    refuse_retry_key(request.scope, "a removal goes in several steps")
+    if len(values) != 1:
+        raise Refused("options-invalid", "Either filter or key says what to delete.")
+    gateway, entry = await _entry(request, topic)
+
+    # Tried again by a definition that another gateway has just changed: the key may be another.
+    async def removed(entry: CatalogTopic) -> int:
+        # A record that another gateway has just acknowledged may not be on the board here yet.
+        await gateway.writer.catch_up(entry)
+        records = await _named(gateway, entry, values)
+        return await gateway.writer.remove(entry, records, RemovalReason.DELETED)
+
+    deleted = await gateway.catalog.with_newest_definition(entry, removed)
+    return json_answer({"deleted": deleted})
+
+
+async def _named(
+    gateway: Gateway, entry: CatalogTopic, values: Mapping[str, str]
+) -> Sequence[Frame]:
+    """Return the records that a key or a filter names.
+
+    Raises:
+        Refusal: topic-read-only, key-invalid, filter-invalid.
+    """
+    if entry.document.source is not None:
+        raise Refused("topic-read-only", "The topic is filled from another; delete there.")
+    topic, board = _records(gateway, entry)
+    if "key" in values:
+        found = board.get(_whole_key(entry, values["key"]))
+        return [] if found is None else [found]
+    kind, characters_max = entry.document.kind, gateway.settings.options_characters_max
+    wanted = SowQuery.read(values, kind, characters_max).filter
+    # An empty filter elsewhere matches all; here it is more likely a slip, and deletes.
+    if wanted is None:
+        raise Refused("filter-invalid", "The filter is empty; TRUE matches all.", position=0)
+    return await matching(board.frames(), wanted, topic.name)
+
+
+def _whole_key(entry: CatalogTopic, text: str) -> str:
+    # A key of another width matches no record: 0 deleted would hide the slip.
+    found, width = canonical_key(text.encode()), len(entry.document.key_spec.paths)
+    if width and len(msgspec.json.decode(found)) != width:
+        raise Refused("key-invalid", f"The topic's key has {width} field{'s' * (width > 1)}.")
+    return found
+
+
+async def _entry(request: Request, name: str) -> tuple[Gateway, CatalogTopic]:
+    gateway = gateway_of(request)
+    await gateway.catalog.seek(name)
+    return gateway, gateway.catalog.get(name)
+
+
+def _records(gateway: Gateway, entry: CatalogTopic) -> tuple[Topic, Board]:
+    topic = gateway.driver.engine.topic(entry.record.name)
+    # Not 404: the topic is there, and only the query does not fit it.
+    if topic.sow is None:
+        raise Refused("options-invalid", "The topic keeps no records: it has no key.")
+    return topic, topic.sow.board
+
+
+def _text_of(entry: CatalogTopic, place: Bookmark, form: str, query: SowQuery = EVERYTHING) -> Text:
+    """Return the function that writes a row, by the parameters `format` and `select`."""
+    kind = entry.document.kind
+    if form == "value":
+        return lambda row: json_value(query.shown(row), kind)
+    writer = EnvelopeWriter(entry.record.name, place.epoch, "snapshot", kind=kind)
+    return lambda row: writer.envelope(query.shown(row))
+
+
+def _wants_array(scope: Scope) -> bool:
+    """Return True for a JSON array: where Accept names it and not NDJSON, or takes nothing else."""
+    # `*/*` of curl and of browsers gets NDJSON, which needs no end to be read.
+    prefers_json = prefers(scope, JSON) and not prefers(scope, NDJSON)
+    return accepts(scope, JSON) and (prefers_json or not accepts(scope, NDJSON))
+
+
+def _lines(rows: Sequence[Frame], text: Text) -> AsyncIterator[bytes]:
+    return in_pieces(rows, lambda piece: b"".join(text(frame) + b"\n" for frame in piece))
+
+
+async def _array(rows: Sequence[Frame], text: Text) -> AsyncIterator[bytes]:
+    lead = b"["
+    async for piece in in_pieces(rows, lambda piece: b",".join(map(text, piece))):
+        yield lead + piece
+        lead = b","
+    yield b"]" if rows else b"[]"

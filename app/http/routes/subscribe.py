@@ -1,0 +1,295 @@
+"""`/v1/topics/{topic}/subscribe`: a stream of server-sent events."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from functools import partial
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
+from starlette.types import Scope
+
+from tidegate.app.access.grants import Subject
+from tidegate.app.definitions.topic import TopicNotUsable
+from tidegate.app.gateway import Gateway
+from tidegate.app.http.event_stream import (
+    EventStream,
+    refusal_stream,
+    session_stream,
+    stopping_stream,
+)
+from tidegate.app.http.known_requests import Begin, KnownRequests
+from tidegate.app.http.openapi import SUBSCRIBING, json_body, name_of, problems
+from tidegate.app.http.parameters import STRICT, posted_parameters
+from tidegate.app.http.requests import require_accept, topic_or_pattern
+from tidegate.app.http.routes.models.events import STREAM
+from tidegate.app.http.routes.models.sessions import Continued, Subscribing
+from tidegate.app.http.routes.subscribe_plan import SubscribePlan
+from tidegate.app.http.scope import gateway_of, subject_in
+from tidegate.app.names import TopicPattern
+from tidegate.app.parameters import text
+from tidegate.app.refusals import Refused
+from tidegate.app.streams.attach import admit_reader, attach_new, attach_plain
+from tidegate.app.streams.cursor import parse_cursor
+from tidegate.app.streams.reader import Reader
+from tidegate.app.streams.session import Session
+from tidegate.app.streams.sse import EVENT_STREAM
+from tidegate.app.streams.subscribe_request import (
+    PLACES_AT_ONCE,
+    RequestedSubscription,
+    SubscribeRequest,
+    place_of,
+    places_of,
+)
+from tidegate.app.streams.subscriptions import FIRST, decided_in_turns, end_reason
+from tidegate.app.timers import in_turns
+from tidegate.conflation.errors import LimitReached
+from tidegate.conflation.outputs import CloseReason, Unsubscribed
+from tidegate.conflation.subscription import Command
+from tidegate.keys.errors import Refusal
+from tidegate.keys.text.bookmark import Bookmark
+
+router = APIRouter(tags=["subscribing"], dependencies=STRICT, generate_unique_id_function=name_of)
+_PATTERN = "Name of a topic, or a pattern with `*` (one part) and `>` (the rest)"
+
+_REFUSALS = problems(*SUBSCRIBING, "session-unknown")
+
+
+async def _wanted(
+    request: Request, topic: Annotated[str, text(), Path(description=_PATTERN)]
+) -> str | TopicPattern:
+    """Return the topic or the pattern in the path, as the client wrote it."""
+    return topic_or_pattern(request.scope)
+
+
+Wanted = Annotated[str | TopicPattern, Depends(_wanted)]
+
+
+@router.get(
+    "/v1/topics/{topic}/subscribe",
+    summary="Subscribe: a stream of server-sent events",
+    response_class=Response,
+    responses={**STREAM, **_REFUSALS},
+)
+async def subscribe(
+    request: Request,
+    wanted: Wanted,
+    asked: Annotated[Subscribing, Query()],
+    continued: Annotated[Continued, Header()],
+) -> Response:
+    """Stream one subscription; parameters in the query."""
+    require_accept(request.scope, EVENT_STREAM)
+    plan = SubscribePlan(wanted, asked)
+    gateway, subject = gateway_of(request), subject_in(request.scope)
+    answer = await stream(gateway, subject, plan, continued.last_event_id)
+    # Only now: the route answers whatever is refused, so that all refusals come from one place.
+    known: KnownRequests = request.app.state.known
+    is_new = subject is None and continued.last_event_id is None and plan.is_plain
+    # A refusal may be a stream, too.
+    is_plain = is_new and isinstance(answer, EventStream)
+    at_once = partial(_streamed_at_once, gateway, plan) if is_plain else None
+    known.note(request.scope, partial(_subscribed_again, plan), at_once)
+    return answer
+
+
+@router.post(
+    "/v1/topics/{topic}/subscribe",
+    summary="Subscribe, the parameters as a JSON object of texts",
+    response_class=Response,
+    responses={**STREAM, **_REFUSALS, **problems("unsupported-media-type")},
+    openapi_extra=json_body(Subscribing),
+)
+async def subscribe_by_post(
+    request: Request, wanted: Wanted, continued: Annotated[Continued, Header()]
+) -> Response:
+    """Stream one subscription; the parameters are a JSON object of texts."""
+    require_accept(request.scope, EVENT_STREAM)
+    plan = SubscribePlan(wanted, await posted_parameters(Subscribing, request))
+    gateway, subject = gateway_of(request), subject_in(request.scope)
+    return await stream(gateway, subject, plan, continued.last_event_id)
+
+
+async def _subscribed_again(plan: SubscribePlan, request: Request) -> Response:
+    """Stream one subscription for a request that equals an earlier one.
+
+    Only what differs is read: the id after which the client continues. A check that depends on more
+    than the request's address belongs into `stream`, which both share, or into a layer.
+    """
+    scope = request.scope
+    return await stream(gateway_of(request), subject_in(scope), plan, _last_event_id(scope))
+
+
+def _last_event_id(scope: Scope) -> str | None:
+    # The header is rare, and reading the model without it would cost more than this look.
+    if any(name == b"last-event-id" for name, _ in scope["headers"]):
+        return Continued.read(scope).last_event_id
+    return None
+
+
+async def stream(
+    gateway: Gateway, subject: Subject | None, plan: SubscribePlan, last_event_id: str | None
+) -> Response:
+    """Return the stream of a request; `last_event_id`: from the header.
+
+    Raises:
+        Refusal: a refusal that a client should not repeat.
+    """
+    # A browser that reconnects repeats its address; only the header knows what came since.
+    last_id = last_event_id or plan.asked.last_event_id or None
+    try:
+        if isinstance(plan.target, TopicPattern):
+            return await _pattern_stream(gateway, subject, plan.target, plan, last_id)
+        return await _topic_stream(gateway, subject, plan.target, plan, last_id)
+    except LimitReached as error:
+        return refusal_stream(Refused("limit-reached", f"{error.detail}."))
+    except TopicNotUsable as problem:
+        if last_id is None:
+            raise
+        return refusal_stream(problem)  # a reader that was served comes again, perhaps elsewhere
+
+
+async def _topic_stream(
+    gateway: Gateway, subject: Subject | None, name: str, plan: SubscribePlan, last_id: str | None
+) -> Response:
+    if plan.asked.bookmarks is not None:
+        raise Refused("bookmark-invalid", "bookmarks are for patterns; a topic has last_event_id.")
+    resume = None if last_id is None else place_of(last_id)
+    # The topic may have just been made at another gateway, and not be known here yet.
+    is_gone = await gateway.catalog.seek(name) is None
+    if is_gone and resume is not None and gateway.catalog.has_ended(resume.epoch):
+        return Response(status_code=204)  # as its stream has said
+    # Refuses a topic that is not there, before the parameters are looked at.
+    gateway.catalog.get(name)
+    wanted = plan.request(gateway.settings).by(subject)
+    await gateway.reach(name, resume, wanted.options.bookmark, by=subject)
+    decision = plan.granted(gateway.sessions.context, name, wanted, resume)
+    if decision.subscription.command is Command.SOW and resume is not None:
+        topic = gateway.driver.engine.topic(name)
+        if topic.place(resume).epoch == topic.epoch and resume.offset <= topic.head:
+            return Response(status_code=204)  # a finished sow: the browser need not come back
+    if gateway.stopping:
+        return stopping_stream()
+    return _opened(gateway, subject, name, plan, wanted, decision)
+
+
+def _opened(
+    gateway: Gateway,
+    subject: Subject | None,
+    name: str,
+    plan: SubscribePlan,
+    wanted: SubscribeRequest,
+    decision: RequestedSubscription,
+) -> EventStream:
+    plain = plan.plain(gateway.driver.engine.topic(name), wanted, decision)
+    session = gateway.sessions.open(subject=subject)
+    if plain.is_shared:
+        return _begun(gateway, session, lambda: attach_plain(session, plain))
+    return _begun(gateway, session, lambda: attach_new(session, name, wanted, {name: decision}))
+
+
+def _streamed_at_once(gateway: Gateway, plan: SubscribePlan, body: bytes) -> Begin | None:
+    """Open the stream of a plan whose topic is here; None where that has to wait, or is refused."""
+    name = plan.target
+    if isinstance(name, TopicPattern) or gateway.catalog.served(name) is None:
+        return None
+    if body or gateway.stopping:
+        return None
+    try:
+        wanted = plan.request(gateway.settings)
+        decision = plan.granted(gateway.sessions.context, name, wanted, None)
+        opened = _opened(gateway, None, name, plan, wanted, decision)
+    except Refusal:
+        return None  # the route will say why
+    return opened.begin
+
+
+async def _pattern_stream(
+    gateway: Gateway,
+    subject: Subject | None,
+    pattern: TopicPattern,
+    plan: SubscribePlan,
+    last_id: str | None,
+) -> Response:
+    """Stream all topics of a pattern; those that are made later join."""
+    # The session is kept, as the ids of its events mean nothing without it.
+    if last_id is not None:
+        return await _pattern_again(gateway, subject, pattern, last_id)
+    wanted = plan.request(gateway.settings).by(subject)
+    is_sow = wanted.command == Command.SOW
+    places = await _places(gateway, subject, pattern, wanted, plan.asked)
+    decisions = await decided_in_turns(gateway.sessions.context, pattern, wanted, places)
+    if gateway.stopping:
+        return stopping_stream()
+    session = gateway.sessions.open(kept=True, lasts=not is_sow, subject=subject)
+    answer = _begun(gateway, session, lambda: attach_new(session, pattern, wanted, decisions))
+    gone: dict[str, list[str]] = {}
+    for name in sorted((places or {}).keys() - decisions.keys()):
+        gone.setdefault(end_reason(gateway.sessions.context, name), []).append(name)
+    for reason, names in gone.items():  # as one: a session keeps what it has sent of each
+        session.send_end(Unsubscribed(FIRST, ",".join(names), reason))
+    if is_sow and not session.subscription("s1").topics:
+        answer.reader.consumer.give_up(CloseReason.UNSUBSCRIBED)
+    return answer
+
+
+async def _places(
+    gateway: Gateway,
+    subject: Subject | None,
+    pattern: TopicPattern,
+    wanted: SubscribeRequest,
+    asked: Subscribing,
+) -> dict[str, Bookmark] | None:
+    """Return the places of a reader whose session is gone, once what it has is here, too.
+
+    Raises:
+        Refused: bookmark-invalid, options-invalid, bus-unavailable.
+    """
+    if not asked.bookmarks:
+        return None
+    if wanted.command == Command.SOW:
+        raise Refused("options-invalid", "bookmarks continue a subscription; a sow has an end.")
+    named = await in_turns(places_of(asked.bookmarks))
+    places = {topic: place for topic, place in named.items() if pattern.matches(topic)}
+    for number, (topic, place) in enumerate(places.items()):
+        if number % PLACES_AT_ONCE == 0:
+            await asyncio.sleep(0)
+        with contextlib.suppress(TopicNotUsable):  # a `refused` event names it; the others go on
+            if await gateway.catalog.seek(topic) is not None:
+                await gateway.reach(topic, place, by=subject)
+    return places
+
+
+async def _pattern_again(
+    gateway: Gateway, subject: Subject | None, pattern: TopicPattern, last_id: str
+) -> Response:
+    session_id, number = parse_cursor(last_id) or ("", 0)
+    if session_id:
+        try:
+            is_let_in = await gateway.bring(session_id, number, subject)
+        except Refused as problem:  # it passes, and a browser would never retry
+            return refusal_stream(problem)
+        if not is_let_in:
+            return Response(status_code=204)
+    session = gateway.sessions.get(session_id)
+    admit_reader(session, subject)
+    cursor = session.cursor
+    is_whole = session.closed is not CloseReason.UNSUBSCRIBED
+    if (
+        cursor is None
+        or session.pattern != pattern.text
+        or not (is_whole or number == cursor.number)
+    ):
+        raise Refused("session-unknown", "There is no such session, or not any more.")
+    return await session_stream(session, number, is_stopping=gateway.stopping)
+
+
+def _begun(
+    gateway: Gateway, session: Session, attach: Callable[[], tuple[Reader, bytes]]
+) -> EventStream:
+    try:
+        return EventStream(session, *attach())
+    except Refusal:
+        gateway.sessions.discard(session)
+        raise

@@ -1,0 +1,378 @@
+"""The connection under a stream: its transport, and the time that its peer has to take bytes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import math
+import socket
+import struct
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any, Final, NamedTuple
+
+from tidegate.app.figures import ConnectionFigures
+from tidegate.app.memory import undo_ring
+
+if sys.platform == "linux":
+    import fcntl
+    import termios
+
+# A larger text goes to the transport in pieces, as the socket takes them: asyncio copies what
+# a socket does not take, and many streams have the same text.
+PIECE_BYTES: Final = 32 << 10
+
+# In Linux's struct tcp_info: tcpi_bytes_acked, a count since the connection began, and
+# tcpi_min_rtt in microseconds, all ones while unknown.
+BYTES_ACKED: Final = slice(120, 128)
+SHORTEST_ROUND_TRIP: Final = slice(148, 152)
+TCP_INFO_BYTES: Final = 152
+UNKNOWN_US: Final = (1 << 32) - 1
+NO_DESCRIPTOR: Final = -1
+
+# Close with a reset: otherwise the kernel keeps offering the rest to a peer that takes nothing.
+_RESET_AT_CLOSE: Final = struct.pack("ii", 1, 0)
+
+
+class Connection:
+    """The transport under a request, which ASGI has no words for.
+
+    Args:
+        transport: the connection's transport.
+        on_abort: ends the requests of the connection. The transport reports the loss
+            only in the loop's next turn; for a stream that returns before that, the server would
+            log an incomplete response.
+        figures: counts the connections that are given up.
+    """
+
+    __slots__ = (
+        "_figures", "_kept", "_kept_bytes", "_on_abort", "_transport", "has_rested", "is_given_up",
+        "place", "rests_since", "socket",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        transport: asyncio.Transport,
+        on_abort: Callable[[], None],
+        figures: ConnectionFigures,
+    ) -> None:
+        self.is_given_up = False
+        self.rests_since = 0  # in requests of all connections; `Paces` counts them
+        self.has_rested = False  # before the request that is read now
+        self.place: int | None = None  # among those that rested, for one more read
+        # What a stream has still to hand to the transport: parts of texts that others have too.
+        self._kept: list[memoryview] = []  # a deque would cost each idle connection 0.6 KiB
+        self._kept_bytes = 0
+        self._transport = transport
+        self._on_abort = on_abort
+        self._figures = figures
+        # Not its descriptor: the number is used again after the close. And not asyncio's view of
+        # it, which cannot write.
+        view = transport.get_extra_info("socket")
+        self.socket: socket.socket | None = getattr(view, "_sock", view)
+
+    def write(self, framed: bytes | memoryview) -> None:
+        """Hand bytes of a stream to the transport, as many as it takes; the others are kept.
+
+        Whoever is told that the transport has room again calls `write_kept`.
+        """
+        if len(framed) <= PIECE_BYTES and not self._kept:
+            self._transport.write(framed)
+            return
+        self._kept.append(memoryview(framed))
+        self._kept_bytes += len(framed)
+        self.write_kept()
+
+    @property
+    def has_kept(self) -> bool:
+        """True if some of what a stream has written is still to be handed to the transport."""
+        return bool(self._kept)
+
+    @property
+    def is_full(self) -> bool:
+        """True while the transport has told its stream to pause."""
+        transport = self._transport
+        return transport.get_write_buffer_size() > transport.get_write_buffer_limits()[1]
+
+    def write_kept(self) -> None:
+        """Hand on what was kept, while the transport has room."""
+        transport = self._transport
+        while self._kept and not self.is_full:
+            if transport.is_closing():
+                self._forget_kept()
+                break
+            piece, rest = self._kept[0][:PIECE_BYTES], self._kept[0][PIECE_BYTES:]
+            if rest:
+                self._kept[0] = rest
+            else:
+                del self._kept[0]
+            self._kept_bytes -= len(piece)
+            transport.write(piece)
+
+    def _forget_kept(self) -> None:
+        self._kept.clear()
+        self._kept_bytes = 0
+
+    def abort(self) -> None:
+        """Close the socket with a reset, and free what the kernel holds for it."""
+        if self.socket is not None:
+            with contextlib.suppress(OSError):  # it is gone already
+                self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_AT_CLOSE)
+        self._forget_kept()
+        self._transport.abort()
+        self._on_abort()
+
+    def release_requests(self) -> None:
+        """Forget the requests of the connection: a stream has taken it over."""
+        self._on_abort = _no_requests
+        # asyncio keeps the addresses of both ends as objects, 400 bytes that nobody asks for now.
+        getattr(self._transport, "_extra", {}).clear()
+
+    def free(self) -> None:
+        """Let the transport be freed at once, as it is lost."""
+        self._forget_kept()
+        undo_ring(self._transport)
+
+    def give_up(self) -> None:
+        """Abort and count a connection whose peer took nothing for too long."""
+        if not self.is_given_up:
+            self.is_given_up = True
+            self._figures.given_up += 1
+        self.abort()
+
+    def info(self, name: str) -> Any:
+        """Return what the transport knows under a name; None without that."""
+        return self._transport.get_extra_info(name)
+
+    @property
+    def is_closing(self) -> bool:
+        """True once the connection is closed or about to be."""
+        return self._transport.is_closing()
+
+    @property
+    def write_buffer_bytes(self) -> int:
+        """Bytes that the socket has not taken: in asyncio's buffer, and kept for it."""
+        return self._transport.get_write_buffer_size() + self._kept_bytes
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Bytes in asyncio's buffer and, on Linux, unacknowledged ones in the kernel's.
+
+        Costs a system call, about a microsecond. A closed connection has none: the kernel would go
+        on counting bytes that a peer which left can never acknowledge.
+        """
+        buffered_bytes = self.write_buffer_bytes
+        if not buffered_bytes and self._transport.is_closing():
+            return 0
+        return buffered_bytes + self._unacknowledged_bytes()
+
+    @property
+    def taken_mark(self) -> int:
+        """A number that changes whenever the peer has taken something; only compare for equality.
+
+        On Linux the bytes acknowledged so far; elsewhere what is left in asyncio's buffer.
+        """
+        acked_bytes = self._info(BYTES_ACKED)
+        return self.write_buffer_bytes if acked_bytes is None else acked_bytes
+
+    @property
+    def round_trip_ns(self) -> int:
+        """The shortest round trip of the last minutes on Linux; elsewhere 0."""
+        shortest_us = self._info(SHORTEST_ROUND_TRIP)
+        return 0 if shortest_us is None or shortest_us == UNKNOWN_US else shortest_us * 1_000
+
+    def _info(self, part: slice) -> int | None:
+        """Return a figure of the kernel's tcp_info; None where it has none."""
+        if sys.platform != "linux" or self.descriptor < 0:
+            return None
+        assert self.socket is not None
+        info = self.socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO_BYTES)
+        return int.from_bytes(info[part], sys.byteorder) if len(info) >= part.stop else None
+
+    def _unacknowledged_bytes(self) -> int:
+        number = self.descriptor
+        if sys.platform != "linux" or number < 0:
+            return 0
+        answer = fcntl.ioctl(number, termios.TIOCOUTQ, b"\0\0\0\0")  # SIOCOUTQ
+        return int.from_bytes(answer, sys.byteorder)
+
+    @property
+    def descriptor(self) -> int:
+        """The socket's number; none once it is closed."""
+        return NO_DESCRIPTOR if self.socket is None else self.socket.fileno()
+
+
+def _no_requests() -> None:
+    """Do nothing: no request waits."""
+
+
+LOOKS_PER_TIMEOUT: Final = 10  # a peer is cut at most two looks after its time
+LOOKED_AT_ONCE: Final = 100  # connections in one turn of the loop, a few us each
+
+logger = logging.getLogger("tidegate.connections")
+
+
+class Deadline:
+    """The time within which a connection must get something done, one at a time."""
+
+    __slots__ = ("_loop", "_timer")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._timer: asyncio.TimerHandle | None = None
+
+    def begin(self, seconds: float, passed: Callable[[], object]) -> None:
+        """Call `passed` after so many seconds, unless a deadline runs already."""
+        if self._timer is None:
+            self._timer = self._loop.call_later(seconds, self._pass, passed)
+
+    def end(self) -> None:
+        """Call nothing: it is done."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _pass(self, passed: Callable[[], object]) -> None:
+        self._timer = None
+        passed()
+
+
+class WriteDeadline:
+    """Decides when a peer is cut. Slow is not frozen: each byte taken starts the time again.
+
+    Args:
+        write_timeout_s: seconds without a byte taken.
+        mark: the connection's `taken_mark` as the wait begins.
+        now_s: the time then, in seconds that never go back.
+        farewell_s: seconds that a closed session has in all, to take what is under way and its
+            goodbye, however slowly.
+    """
+
+    __slots__ = ("_closed_at_s", "_farewell_s", "_mark", "_took_at_s", "_write_timeout_s")
+
+    def __init__(
+        self, write_timeout_s: float, mark: int, now_s: float, *, farewell_s: float = math.inf
+    ) -> None:
+        self._write_timeout_s = write_timeout_s
+        self._farewell_s = farewell_s
+        self._mark = mark
+        self._took_at_s = now_s
+        self._closed_at_s: float | None = None
+
+    def is_over(self, mark: int, now_s: float, *, is_closed: bool = False) -> bool:
+        """Return True once the peer is to be cut; `is_closed`: its session has been closed."""
+        if mark != self._mark:
+            self._mark, self._took_at_s = mark, now_s
+        if is_closed and self._closed_at_s is None:
+            self._closed_at_s = now_s
+        if self._closed_at_s is not None and now_s - self._closed_at_s >= self._farewell_s:
+            return True
+        return now_s - self._took_at_s >= self._write_timeout_s
+
+
+class WriteWatch:
+    """Cuts the connections of one server that are past their deadline.
+
+    A stream that waits to write checks its own deadline. The watch covers writes that no task waits
+    for: an answer handed to the socket whole, the rest of a connection that is being closed, the
+    last rows of a stream that has nothing new to send. A connection without unsent bytes costs
+    nothing.
+    """
+
+    def __init__(self, write_timeout_s: float) -> None:
+        self._write_timeout_s = write_timeout_s
+        self._written: set[Connection] = set()
+        self._written_groups: set[Callable[[], Iterable[Connection]]] = set()
+        # Connections with unsent bytes.
+        self._waiting: dict[Connection, WriteDeadline] = {}
+        self._next_look: asyncio.TimerHandle | None = None
+
+    def note_write(self, connection: Connection) -> None:
+        """Check the connection soon: bytes were written."""
+        self._written.add(connection)
+        if self._next_look is None:
+            self._arm(asyncio.get_running_loop())
+
+    def note_group(self, connections: Callable[[], Iterable[Connection]]) -> None:
+        """Check connections soon: bytes were written to all that the function returns."""
+        self._written_groups.add(connections)
+        if self._next_look is None:
+            self._arm(asyncio.get_running_loop())
+
+    def _arm(self, loop: asyncio.AbstractEventLoop) -> None:
+        wait_s = self._write_timeout_s / LOOKS_PER_TIMEOUT
+        self._next_look = loop.call_later(wait_s, self._look, loop)
+
+    def forget(self, connection: Connection) -> None:
+        """Check a connection no more, and free it: it is lost. A crowd would wait for the look."""
+        self._written.discard(connection)
+        self._waiting.pop(connection, None)
+        connection.free()
+
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        watched = self._written.union(self._waiting, *(each() for each in self._written_groups))
+        self._written.clear()
+        self._written_groups.clear()
+        before, self._waiting = self._waiting, {}
+        self._look_on(loop, [*watched], before)
+
+    def _look_on(
+        self, loop: asyncio.AbstractEventLoop, watched: list[Connection],
+        before: dict[Connection, WriteDeadline],
+    ) -> None:  # fmt: skip
+        """Check some, and the others in the next turns of the loop."""
+        now_s = loop.time()
+        for _ in range(min(LOOKED_AT_ONCE, len(watched))):
+            connection = watched.pop()
+            if not connection.unsent_bytes:  # all taken: watched again from its next write
+                continue
+            mark = connection.taken_mark
+            deadline = before.get(connection) or WriteDeadline(self._write_timeout_s, mark, now_s)
+            if deadline.is_over(mark, now_s):
+                logger.debug("a connection whose peer takes nothing was cut")
+                connection.give_up()
+            else:
+                self._waiting[connection] = deadline
+        if watched:
+            loop.call_soon(self._look_on, loop, watched, before)
+            return
+        self._next_look = None
+        if self._waiting or self._written or self._written_groups:
+            self._arm(loop)
+
+
+class HandedOver(NamedTuple):
+    """A connection that a stream has taken over.
+
+    Args:
+        transport: what to write to; its buffer is full if `is_paused`.
+        connection: what is below the transport.
+        write_watch: needs a call after each write.
+        on_lost: counts the connection no more.
+        served: what the server calls at a shutdown, and waits for.
+    """
+
+    transport: asyncio.Transport
+    connection: Connection
+    write_watch: WriteWatch
+    on_lost: Callable[[Connection], None]
+    served: set[Any]
+    is_paused: bool
+
+    @property
+    def plain_socket(self) -> socket.socket | None:
+        """The socket, to write to while nothing waits in the transport; None under TLS."""
+        is_plain = self.transport.get_extra_info("sslcontext") is None
+        return self.connection.socket if is_plain else None
+
+    def write(self, framed: bytes | memoryview) -> None:
+        """Hand bytes to the connection, under the watch."""
+        self.connection.write(framed)
+        self.write_watch.note_write(self.connection)
+
+    def leave(self, stream: asyncio.Protocol) -> None:
+        """Forget the connection: it is lost."""
+        self.on_lost(self.connection)
+        self.write_watch.forget(self.connection)
+        self.served.discard(stream)

@@ -1,0 +1,401 @@
+"""The driver: runs the engine on the event loop, with the only clock and timer."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from tidegate.app.figures import Counters
+from tidegate.app.logs import event as log_event
+from tidegate.app.logs import shown_id
+from tidegate.app.streams.backpressure import (
+    PATIENCE_S,
+    PATIENCE_S_PER_REQUEST,
+    PublishBackpressure,
+    is_one_slice,
+    split_publish,
+)
+from tidegate.app.streams.compression import coding_of
+from tidegate.app.streams.encoding import Style
+from tidegate.app.streams.fanout import CohortWriter, Recipient
+from tidegate.app.streams.group_send import GroupSend
+from tidegate.app.streams.notices import WriteContext
+from tidegate.app.streams.scheduler import StreamScheduler, Wakeup
+from tidegate.app.timers import IdleTask, Timer, wall_ms
+from tidegate.conflation.definition import Definition
+from tidegate.conflation.engine import Engine
+from tidegate.conflation.errors import SessionUnknown
+from tidegate.conflation.frame import Frame, RestoredTopic
+from tidegate.conflation.lanes.cohort import Cohort
+from tidegate.conflation.outputs import (
+    CloseReason,
+    CohortReady,
+    HistoryWanted,
+    Output,
+    QueueCrossed,
+    RecordsExpired,
+    Rows,
+    SessionClosed,
+    SessionReady,
+)
+from tidegate.conflation.sessions.registry import GONE
+from tidegate.conflation.sessions.session import QueueLimits
+from tidegate.conflation.sessions.subscriber import SubscriberId
+from tidegate.conflation.subscription import Subscription
+from tidegate.keys.text.bookmark import Bookmark
+from tidegate.keys.text.duration import Instant
+
+logger = logging.getLogger("tidegate.driver")
+
+
+class Driver:
+    """Owns the engine. Reads the clock once for each call, and re-arms one timer after each."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        limits: QueueLimits,
+        clock: Callable[[], Instant] = time.monotonic_ns,
+        wall_ms: Callable[[], int] = wall_ms,
+        group_send: GroupSend | None = None,
+    ) -> None:
+        self.engine = engine
+        self.limits = limits
+        self.closed_sessions: dict[str, int] = {}
+        self.figures = Counters()
+        self.on_expired: Callable[[RecordsExpired], None] | None = None
+        self.on_closed: Callable[[SessionClosed], None] | None = None
+        self.on_crossed: Callable[[QueueCrossed], None] | None = None
+        self.on_history_wanted: Callable[[HistoryWanted], None] | None = None
+        self._clock, self.wall_ms = clock, wall_ms
+        self.group_send = group_send or GroupSend(io_uring=False)
+        self._arrival_ages_ms: dict[str, int] = {}
+        # The engine's time never goes back, not even when a timer rings a little early.
+        self._latest: Instant = 0
+        self._consumers: dict[str, Consumer] = {}
+        self._cohorts: dict[Cohort, CohortWriter] = {}
+        self._backpressure = PublishBackpressure(engine, limits)
+        self.streams = StreamScheduler()
+        self._new_writer = partial(
+            CohortWriter, take=self._take_together, send=self.group_send,
+            wrote=self.figures.wrote_alike, scheduler=self.streams)  # fmt: skip
+        self._timer = Timer(self.now, self._advance)
+        self._idle = IdleTask(lambda: engine.has_long_queues, self._relieve)
+
+    def define_topic(self, name: str, definition: Definition, epoch: str) -> None:
+        """Define a topic in the engine, or give it a new definition."""
+        self.engine.define_topic(name, definition, epoch)
+        self.settle()
+
+    def restore_topic(self, name: str, kept: RestoredTopic) -> None:
+        """Load the stored state of a topic that has just been defined."""
+        self.engine.restore_topic(name, kept, self.now(), self.wall_ms())
+        self.settle()
+
+    def drop_topic(self, name: str, reason: str = "REMOVED") -> None:
+        """End a topic, and its subscriptions with this reason."""
+        self.engine.drop_topic(name, reason)
+        self._arrival_ages_ms.pop(name, None)
+        self.settle()
+
+    async def publish(self, topic: str, frames: Sequence[Frame]) -> None:
+        """Apply messages in slices; streams write between them, so that no queue overflows."""
+        if frames:
+            self._arrival_ages_ms[topic] = self.wall_ms() - frames[0].timestamp_ms
+        patience_s = PATIENCE_S_PER_REQUEST
+        looks = self._looks(topic, len(frames))
+        for piece in split_publish(frames, self._backpressure.least_limits(topic), looks):
+            now = self.now()
+            self.engine.publish(topic, piece, now)
+            if piece[-1] is frames[-1]:
+                self.settle()
+                self._idle.look()
+                return
+            # Flush what became due, else a large publish would hold every interval up.
+            self.engine.advance(now)
+            self.settle()
+            await asyncio.sleep(0)  # a turn of the loop, in which woken streams write
+            # What one slice has waited is missing for the next: a request has one patience in all.
+            patience_s -= await self._backpressure.wait(topic, min(patience_s, PATIENCE_S))
+
+    def publishes_at_once(self, topic: str, messages: int, size_bytes: int) -> bool:
+        """Return True if `publish` waits for nothing: messages of so many bytes are one slice."""
+        looks = self._looks(topic, messages)
+        return is_one_slice(messages, size_bytes, self._backpressure.least_limits(topic), looks)
+
+    def _looks(self, topic: str, messages: int) -> int:
+        # To ask thousands of boards for it would cost a single message more than to be published.
+        return self.engine.topic(topic).looks if messages > 1 else 1
+
+    def open(
+        self,
+        session: str,
+        limits: QueueLimits | None = None,
+        *,
+        lasts: bool = False,
+        conflated: bool = True,
+    ) -> Consumer:
+        """Open a session without subscriptions; one that `lasts` may stay so.
+
+        Raises:
+            LimitReached: nothing was opened.
+        """
+        limits = limits or self.limits
+        self.engine.open_session(session, limits, lasts=lasts, conflated=conflated)
+        self._backpressure.note_limits(session, limits)
+        consumer = self._consumers[session] = Consumer(self, session)
+        return consumer
+
+    def subscribe(
+        self, session: str, name: str, subscription: Subscription, *, announced: bool = False
+    ) -> Bookmark:
+        """Add a subscription; return its cut: rows after the opening are newer than this.
+
+        Raises:
+            SessionUnknown, TopicUnknown, LimitReached, BookmarkExpired: nothing was added.
+        """
+        cut = self.engine.subscribe(session, name, subscription, self.now(), announced=announced)
+        self.settle()
+        return cut
+
+    def unsubscribe(self, session: str, name: str) -> None:
+        """End a subscription.
+
+        Raises:
+            SessionUnknown, SubscriptionUnknown: nothing was ended.
+        """
+        self.engine.unsubscribe(session, name)
+        self.settle()
+
+    def change(self, session: str, name: str, subscription: Subscription) -> None:
+        """Give a running subscription another interval, filter or options.
+
+        Raises:
+            SessionUnknown, SubscriptionUnknown: nothing was changed.
+        """
+        self.engine.change(session, name, subscription, self.now())
+        self.settle()
+
+    def tune(self, session: str, limits: QueueLimits, *, conflated: bool) -> None:
+        """Set a session's limits, and switch its queue policies on or off.
+
+        Raises:
+            SessionUnknown: it has said goodbye already.
+        """
+        self.engine.set_session_limits(session, limits, conflated=conflated)
+        self._backpressure.note_limits(session, limits)
+        self.settle()
+
+    def note_unsent(self, session: str, unsent_bytes: int) -> None:
+        """Count the bytes that a session's socket holds and its peer has not acknowledged."""
+        with contextlib.suppress(SessionUnknown):  # it has said goodbye already
+            self.engine.note_unsent(session, unsent_bytes)
+        self.settle()
+
+    def part(self, session: str) -> None:
+        """Let a session take by itself: somebody watches what it is sent."""
+        self.engine.part(session)
+        self.settle()
+
+    def write_context(self, *, has_unsent: bool, is_behind: bool) -> WriteContext:
+        """Return what decides whether rows that are written now are late, and why."""
+        return WriteContext(self.wall_ms(), has_unsent, is_behind, self._arrival_ages_ms)
+
+    def close(self, session: str, reason: CloseReason | None = None) -> None:
+        """Close a session; with a reason it gets a goodbye first."""
+        with contextlib.suppress(SessionUnknown):  # it has said goodbye already
+            self.engine.close_session(session, reason)
+        # With a reason the stream still has a goodbye to take, and closes the session after that.
+        if reason is None:
+            self._consumers.pop(session, None)
+            self._backpressure.forget(session)
+        self.settle()
+
+    def close_all(self, reason: CloseReason) -> int:
+        """Close every session with a goodbye; return how many there were."""
+        for session in (sessions := list(self._consumers)):
+            self.close(session, reason)
+        return len(sessions)
+
+    def taken(self, session: str) -> None:
+        """Let publishers go on: a session has taken something, or all that it had."""
+        self._backpressure.taken(session)
+        self.settle()
+
+    def enter_cohort(
+        self, recipient: Recipient, style: Style, heartbeat_s: float
+    ) -> CohortWriter | None:
+        """Let a stream that has nothing to take be written to with others; None: it is unlike."""
+        coding = coding_of(recipient.encoder)
+        cohort = self.engine.gather(recipient.session, (style.variant, coding))
+        if cohort is None:
+            return None
+        if (writer := self._cohorts.get(cohort)) is None:
+            writer = self._new_writer(cohort, style, coding=coding, heartbeat_s=heartbeat_s)
+            self._cohorts[cohort] = writer
+        writer.enter(recipient)
+        return writer
+
+    def leave_cohort(self, recipient: Recipient, writer: CohortWriter) -> int:
+        """Let a stream write by itself; return the bytes that it got with its cohort."""
+        got_bytes = writer.leave(recipient)
+        self.engine.part(recipient.session)
+        if writer.is_empty:
+            del self._cohorts[writer.cohort]
+        self.settle()
+        return got_bytes
+
+    def _take_together(self, cohort: Cohort, bytes_max: int) -> Rows | None:
+        self._act()  # first: a session that has just left takes by itself
+        rows = self.engine.take_together(cohort, bytes_max)
+        self._backpressure.all_taken(cohort.members)
+        self.settle()
+        return rows
+
+    def settle(self) -> None:
+        """Act on the engine's announcements and re-arm the timer; follows each call into it."""
+        self._act()
+        if self.engine.has_openings:  # in turn with the streams, which write between two steps
+            self.streams.call_soon(self._open, behind=True)
+        if self.engine.schedule.left_since() is not None:  # so does what a timer had no time for
+            self.streams.call_soon(self._go_on, behind=True)
+        # After every call: any of them may have made an earlier deadline, or ended the earliest.
+        self._timer.set(self.engine.schedule.next_new())
+
+    def _act(self) -> None:
+        for event in self.engine.announcements():
+            match event:
+                case SessionReady():
+                    if (consumer := self._consumers.get(event.session)) is not None:
+                        consumer.wakeup.wake()
+                case CohortReady():
+                    if (writer := self._cohorts.get(event.cohort)) is not None:
+                        self.streams.call_soon(writer)
+                case SessionClosed():
+                    self._note_closed(event)
+                case RecordsExpired() if self.on_expired is not None:
+                    self.on_expired(event)
+                case QueueCrossed() if self.on_crossed is not None:
+                    self.on_crossed(event)
+                case HistoryWanted() if self.on_history_wanted is not None:
+                    self.on_history_wanted(event)
+
+    def _open(self) -> None:
+        self.engine.open_step(self.now())
+        self.settle()
+
+    def _note_closed(self, event: SessionClosed) -> None:
+        if (consumer := self._consumers.get(event.session)) is None and event.reason is not None:
+            return  # the peer left after its reason was noted
+        shown, reason = shown_id(event.session), event.reason or GONE
+        figures = log_event("session-closed", session=shown, reason=reason)
+        logger.info("session %s closed: %s", shown, reason, extra=figures)
+        if consumer is None or event.reason is None:
+            self.figures.left += 1
+            return
+        consumer.close_reason = event.reason
+        if self.on_closed is not None:
+            self.on_closed(event)
+        self.closed_sessions[event.reason] = self.closed_sessions.get(event.reason, 0) + 1
+
+    def _relieve(self) -> bool:
+        """Conflate a bounded part of a long queue; return False if no part could be."""
+        has_done = self.engine.conflate_idle(self.now())
+        self.settle()
+        return has_done
+
+    def _advance(self, due: Instant, *, left_first: bool = False) -> None:
+        # A loop may call a little early: what was promised for `due` happens at `due`.
+        self._latest = max(self.now(), due)
+        self.engine.advance(self._latest, left_first=left_first)
+        self.figures.flush_lateness.note_ns(self.now() - due)
+        self.streams.call_now(self.settle)
+
+    def _go_on(self) -> None:
+        if (due := self.engine.schedule.left_since()) is not None:
+            self._advance(due, left_first=True)
+
+    def now(self) -> Instant:
+        """Return the clock's time, never less than before."""
+        self._latest = max(self._latest, self._clock())
+        return self._latest
+
+
+class Consumer:
+    """A session's end at the driver: takes its outputs, and waits for more.
+
+    Attributes:
+        wakeup: how its stream learns that there is something to take.
+        is_over: another consumer has replaced this one, or the peer is gone; only the notices that
+            were sent before are left.
+        close_reason: why the engine closed the session.
+    """
+
+    __slots__ = ("_driver", "_notices", "close_reason", "is_over", "session", "wakeup")
+
+    def __init__(self, driver: Driver, session: str) -> None:
+        self.session = session
+        self.wakeup = Wakeup()
+        self.is_over = False
+        self.close_reason: CloseReason | None = None
+        self._driver = driver
+        self._notices: list[bytes] | None = None  # an idle stream has none
+
+    def take(self, bytes_max: int) -> list[Output]:
+        """Return the outputs to send now; empty: wait for more."""
+        if self.is_over:
+            return []
+        try:
+            outputs = self._driver.engine.take(self.session, bytes_max)
+        except SessionUnknown:
+            outputs = []
+        self._driver.taken(self.session)
+        return outputs
+
+    def send(self, notice: bytes) -> None:
+        """Send an event that is not the engine's, before the next outputs."""
+        if self._notices is None:
+            self._notices = []
+        self._notices.append(notice)
+        self.wakeup.wake()
+
+    def notices(self) -> bytes:
+        """Return the events sent since the last call."""
+        sent, self._notices = self._notices, None
+        return b"" if sent is None else b"".join(sent)
+
+    def caught_up(self) -> list[tuple[SubscriberId, Bookmark]]:
+        """Return the subscribers that have received everything, each with its bookmark."""
+        with contextlib.suppress(SessionUnknown):
+            if not self.is_over:
+                return self._driver.engine.session(self.session).caught_up()
+        return []
+
+    def write_context(self, *, has_unsent: bool, is_behind: bool) -> WriteContext:
+        """Return what decides whether rows that are written now are late, and why."""
+        return self._driver.write_context(has_unsent=has_unsent, is_behind=is_behind)
+
+    def note_unsent(self, unsent_bytes: int) -> None:
+        """Report the bytes that the peer has not acknowledged."""
+        if not self.is_over:
+            self._driver.note_unsent(self.session, unsent_bytes)
+
+    def give_up(self, reason: CloseReason) -> None:
+        """Close the session without a goodbye: the peer takes nothing."""
+        if not self.is_over:
+            self._driver.close(self.session, reason)
+
+    def close(self) -> None:
+        """Close the session: the peer is gone, or has received its goodbye."""
+        if not self.is_over:
+            self.is_over = True
+            self._driver.close(self.session)
+
+    def replace(self, goodbye: bytes) -> None:
+        """Make room for the session's next consumer; the stream ends with this event."""
+        self.close()
+        self.send(goodbye)

@@ -1,0 +1,305 @@
+"""Fan-out: one text to the sockets of a whole cohort."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from tidegate.app.streams.compression import Coding, StreamEncoder, block
+from tidegate.app.streams.connection import Connection, HandedOver, WriteWatch
+from tidegate.app.streams.encoding import Style, chunk, rows_text
+from tidegate.app.streams.group_send import ENTRIES, GroupSend
+from tidegate.app.streams.scheduler import INFINITY, StreamScheduler, Wakeup
+from tidegate.app.streams.sse import HEARTBEAT
+from tidegate.conflation.lanes.cohort import Cohort
+from tidegate.conflation.outputs import Rows
+
+# A cohort takes larger texts in parts: each slow peer would buffer a copy of the whole.
+FLUSH_BYTES_MAX: Final = 1 << 20
+# The most that one turn writes, in streams and in bytes: about 1.5 milliseconds of work.
+STREAMS_AT_ONCE: Final = ENTRIES
+BYTES_AT_ONCE: Final = 4 << 20
+# The most that a healthy socket has unsent. A peer with more is slow.
+SMALL_BUFFERS_BYTES: Final = 64 << 10
+# The index of a recipient that has left.
+LEFT: Final = -1
+# Stands for the socket of a recipient that has left or drains. A closed socket takes nothing.
+NOBODY: Final = socket.socket()
+NOBODY.close()
+
+
+class SharedChunk(NamedTuple):
+    """A text for many streams, framed once as a chunk of HTTP.
+
+    Args:
+        text: the text before compression.
+        framed: the bytes on the wire.
+        size_bytes: the size of the body in the frame.
+    """
+
+    text: bytes
+    framed: bytes
+    size_bytes: int
+
+
+def shared_chunk(text: bytes, coding: Coding) -> SharedChunk:
+    """Compress a text as its coding says, and frame it."""
+    body = block(text, coding)
+    return SharedChunk(text, chunk(body), len(body))
+
+
+class Recipient:
+    """A stream to which a cohort's writer writes.
+
+    Args:
+        session: the id of the stream's session.
+        line: the connection; its transport buffers nothing.
+        encoder: compresses the answer; None: the answer is not compressed.
+        wrote_s: the loop's time at the last write.
+        wakeup: wakes the stream when it has to write by itself again.
+    """
+
+    __slots__ = ("at", "encoder", "had_bytes", "line", "session", "wakeup", "wrote_s")
+
+    def __init__(
+        self,
+        session: str,
+        line: HandedOver,
+        encoder: StreamEncoder | None,
+        wrote_s: float,
+        wakeup: Wakeup,
+    ) -> None:
+        self.session = session
+        self.line = line
+        self.encoder = encoder
+        self.wrote_s = wrote_s
+        self.wakeup = wakeup
+        # Set by the writer: the index, and the writer's count of bytes when this stream came.
+        self.at = 0
+        self.had_bytes = 0
+
+
+class CohortWriter:
+    """Writes each text of a cohort to the sockets of all its streams, in one plain loop.
+
+    A stream costs one send: the loop calls no method of the stream and sets no timer for it. What
+    a stream was sent is the difference between two counters of the writer. A text goes out in turns
+    of `STREAMS_AT_ONCE`; the loop serves others between turns. The writer takes the next text when
+    all streams have this one. A stream whose socket takes only a part of a text stays in the cohort
+    if it has taken the rest by the next text.
+
+    Args:
+        cohort: the engine's members that share their progress.
+        style: the format of rows.
+        coding: the compression of the answers.
+        take: returns the next rows, of at most so many bytes; None: nothing is left.
+        send: sends a text to the sockets of a turn.
+        wrote: called after each turn with the number of streams, the bytes that each got, and the
+            seconds that the turn took.
+        scheduler: calls the writer.
+        heartbeat_s: the longest time without a write.
+    """
+
+    def __init__(
+        self,
+        cohort: Cohort,
+        style: Style,
+        *,
+        coding: Coding,
+        take: Callable[[Cohort, int], Rows | None],
+        send: GroupSend,
+        wrote: Callable[[int, int, float], None],
+        scheduler: StreamScheduler,
+        heartbeat_s: float,
+    ) -> None:
+        self.cohort = cohort
+        self._style = style
+        self._coding = coding
+        self._take = take
+        self._send = send
+        self._wrote = wrote
+        self._scheduler = scheduler
+        self._heartbeat_s = heartbeat_s
+        # Parallel lists. A stream that leaves is cleared in both, one that drains in the second.
+        self._recipients: list[Recipient | None] = []
+        self._sockets: list[socket.socket] = []
+        self._streams = 0
+        self._draining: list[Recipient] = []
+        self._write_watch: WriteWatch | None = None
+        # The round under way: streams before `_at` have its text already. Streams from `_end` on
+        # came later, and had it before they came.
+        self._chunk: SharedChunk | None = None
+        self._at = self._end = 0
+        self._asks_kernel = False
+        self._unasked_bytes = 0  # written since the kernel was asked what peers have taken
+        self._bytes = 0
+        self._wrote_s = asyncio.get_running_loop().time()
+        self._beat_s = INFINITY
+
+    @property
+    def is_empty(self) -> bool:
+        """True once all streams have left."""
+        return not self._streams
+
+    # --- Streams
+
+    def enter(self, recipient: Recipient) -> None:
+        """Write for a stream from here on; it has had all that its cohort has taken."""
+        recipient.at, recipient.had_bytes = len(self._recipients), self._bytes
+        self._recipients.append(recipient)
+        self._sockets.append(recipient.line.plain_socket or NOBODY)
+        self._streams += 1
+        self._write_watch = recipient.line.write_watch
+        # One heartbeat for all: it comes when it is due for whoever has been silent longest.
+        self._wrote_s = min(self._wrote_s, recipient.wrote_s)
+        self._await_beat()
+
+    def leave(self, recipient: Recipient) -> int:
+        """Let a stream write by itself; return the bytes that it got here.
+
+        A text that the round under way has not brought it yet is written now: for the engine it
+        has been taken.
+        """
+        owed = self._chunk if self._at <= recipient.at < self._end else None
+        self._strike_out(recipient)
+        if owed is not None and not recipient.line.connection.is_closing:
+            if recipient.encoder is not None:
+                recipient.encoder.note(owed.text)
+            recipient.line.write(owed.framed)
+        recipient.wrote_s = max(recipient.wrote_s, self._wrote_s)
+        return self._bytes - recipient.had_bytes
+
+    def connections(self) -> list[Connection]:
+        """Return the connections that it writes to, for the watch over their deadlines."""
+        return [it.line.connection for it in self._recipients if it is not None]
+
+    def _strike_out(self, recipient: Recipient) -> None:
+        self._recipients[recipient.at] = None
+        self._sockets[recipient.at] = NOBODY
+        recipient.at = LEFT
+        self._streams -= 1
+
+    def _close_ranks(self) -> None:
+        """Drop the entries of streams that have left, between two rounds."""
+        if len(self._recipients) < 2 * self._streams:
+            return
+        recipients = [recipient for recipient in self._recipients if recipient is not None]
+        for at, recipient in enumerate(recipients):
+            recipient.at = at
+        self._recipients = [*recipients]
+        self._sockets = [recipient.line.plain_socket or NOBODY for recipient in recipients]
+
+    # --- Rounds
+
+    def __call__(self) -> None:
+        """Write to the next streams; begin another round after the last of them."""
+        if self._at == self._end and not self._begin():
+            return
+        chunk, first = self._chunk, self._at
+        assert chunk is not None, "a round has begun"
+        streams_max = min(STREAMS_AT_ONCE, 1 + BYTES_AT_ONCE // len(chunk.framed))
+        end = min(first + streams_max, self._end)
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        self._at = end  # before the write: a stream that leaves during it has the text
+        if self._coding is Coding.GZIP:  # the only one with a checksum over all texts
+            for recipient in self._recipients[first:end]:
+                if recipient is not None and recipient.encoder is not None:
+                    recipient.encoder.note(chunk.text)
+        if self._asks_kernel:
+            self._send_slow_away(first, end, chunk)
+        streams = self._write(chunk.framed, first, end)
+        # One round is the usual case, and a look for another costs as much as thirty writes.
+        if end < self._end or not self.cohort.rests():
+            self._scheduler.call_soon(self)
+        else:
+            self._chunk = None
+        if streams:
+            self._wrote(streams, chunk.size_bytes, loop.time() - began_s)
+
+    def _begin(self) -> bool:
+        """Take the next rows and begin a round; return False if there are none."""
+        self._chunk = None
+        if self.cohort.has_rows:  # before they are taken: a stream sent away takes them by itself
+            self._end_draining()
+        self._close_ranks()
+        rows = self._take(self.cohort, FLUSH_BYTES_MAX) if self._streams else None
+        if rows is None:
+            return False
+        self._begin_round(rows_text(rows, self._style))
+        return True
+
+    def _begin_round(self, text: bytes) -> None:
+        self._chunk = shared_chunk(text, self._coding)
+        self._at, self._end = 0, len(self._recipients)
+        self._asks_kernel = self._unasked_bytes > SMALL_BUFFERS_BYTES
+        self._unasked_bytes = 0 if self._asks_kernel else self._unasked_bytes
+        self._unasked_bytes += self._chunk.size_bytes
+        self._bytes += self._chunk.size_bytes
+        self._wrote_s = asyncio.get_running_loop().time()
+        assert self._write_watch is not None, "a stream has entered"
+        self._write_watch.note_group(self.connections)
+
+    def _write(self, framed: bytes, first: int, end: int) -> int:
+        """Write to some streams; return their number."""
+        # Not through the transports: they buffer nothing, and their checks cost as much as a send.
+        # Where a socket takes nothing, the transport finds out why.
+        taken_bytes = self._send(self._sockets[first:end], framed)
+        streams = end - first
+        if taken_bytes.count(len(framed)) < streams:
+            for at, taken in enumerate(taken_bytes, first):
+                if self._recipients[at] is None:
+                    streams -= 1
+                elif taken < len(framed):
+                    self._drain(at, memoryview(framed)[taken:])
+        return streams
+
+    def _drain(self, at: int, rest: memoryview) -> None:
+        """Leave the rest to the connection, which has time until the next text."""
+        recipient = self._recipients[at]
+        assert recipient is not None, "it has not left"
+        recipient.line.write(rest)
+        if recipient.line.connection.write_buffer_bytes:
+            self._sockets[at] = NOBODY
+            self._draining.append(recipient)
+
+    def _end_draining(self) -> None:
+        """Take back streams whose transports are empty again, and send the others away."""
+        draining, self._draining = self._draining, []
+        for recipient in draining:
+            if recipient.at == LEFT:
+                continue
+            if recipient.line.connection.write_buffer_bytes:
+                recipient.wakeup.wake()
+            else:
+                self._sockets[recipient.at] = recipient.line.plain_socket or NOBODY
+
+    def _send_slow_away(self, first: int, end: int, chunk: SharedChunk) -> None:
+        """Send streams away whose peers have not taken earlier writes."""
+        for it in self._recipients[first:end]:
+            if it is not None and it.line.connection.unsent_bytes > SMALL_BUFFERS_BYTES:
+                it.line.write(chunk.framed)
+                it.wakeup.wake()
+
+    # --- Heartbeats
+
+    def _await_beat(self) -> None:
+        due_s = self._wrote_s + self._heartbeat_s
+        if due_s < self._beat_s:
+            self._beat_s = due_s
+            self._scheduler.call_at(due_s, self._beat)
+
+    def _beat(self) -> None:
+        """Send a heartbeat to all streams if nothing was written for so long."""
+        now_s = asyncio.get_running_loop().time()
+        if now_s < self._beat_s or self.is_empty:
+            return  # a later call is on its way, or nobody is left
+        self._beat_s = INFINITY
+        if now_s >= self._wrote_s + self._heartbeat_s:
+            self._end_draining()
+            if self._at == self._end and not self.is_empty:
+                self._begin_round(HEARTBEAT)
+            self._scheduler.call_soon(self)
+        self._await_beat()

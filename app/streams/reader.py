@@ -1,0 +1,298 @@
+"""A reader: attaches a session to one stream, and writes its outputs with its own ids."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+
+from tidegate.app.streams.auto import requested_document
+from tidegate.app.streams.connection import Connection
+from tidegate.app.streams.cursor import Cursor
+from tidegate.app.streams.driver import Consumer, Driver
+from tidegate.app.streams.encoding import EventIds, Format, Style, Styles, encode
+from tidegate.app.streams.fanout import SMALL_BUFFERS_BYTES
+from tidegate.app.streams.sse import event
+from tidegate.conflation.errors import SessionUnknown, SubscriptionUnknown
+from tidegate.conflation.outputs import CloseReason, Output, Unsubscribed
+from tidegate.conflation.sessions.session import QueueLimits
+from tidegate.conflation.sessions.subscriber import Subscriber, SubscriberId
+from tidegate.conflation.subscription import Subscription
+from tidegate.keys.text.bookmark import Bookmark
+
+NO_STYLES: Styles = MappingProxyType({})
+
+
+class Reader:
+    """Reads a session's outputs from the engine and writes them as events.
+
+    `revision` grows with each subscriber that begins or changes, so that an observer can find them
+    anew without being called from here.
+
+    Args:
+        driver: runs the engine.
+        consumer: the session's end at the driver.
+        heartbeat_ms: the longest silence, as the hello announces it.
+        cursor: makes the ids of a kept session's events; None: ids are the topic's bookmarks.
+        came_after: why the session's last reader was sent away.
+        on_closed: called once the peer is gone.
+        on_subscriber_left: for readers with a cursor; called when a topic left its subscription.
+        note_end: with a cursor; keeps the end of a subscription for later readers, and returns its
+            event's id.
+    """
+
+    __slots__ = (
+        "_cursor", "_cut_offset", "_encoded_number", "_heartbeat_ms", "_left", "_note_end",
+        "_on_closed", "_on_subscriber_left", "_turning", "_waiting_bytes", "came_after",
+        "connection", "consumer", "driver", "ids", "revision", "styles",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        driver: Driver,
+        consumer: Consumer,
+        cursor: Cursor | None,
+        *,
+        heartbeat_ms: int,
+        came_after: CloseReason | None,
+        on_closed: Callable[[], None],
+        on_subscriber_left: Callable[[Unsubscribed], None] | None = None,
+        note_end: Callable[[Unsubscribed], str] | None = None,
+    ) -> None:
+        self.consumer = consumer
+        self.revision = 0
+        self.came_after = came_after
+        # How the rows of each subscriber are written; those of equal plain GETs share it.
+        self.styles: Styles = NO_STYLES
+        # The cut of the one subscriber whose style is shared.
+        self._cut_offset = 0
+        self.connection: Connection | None = None
+        self.ids = None if cursor is None else EventIds(self._move_id, self._end_id)
+        self.driver = driver
+        self._heartbeat_ms = heartbeat_ms
+        self._cursor = cursor
+        self._on_subscriber_left = on_subscriber_left
+        self._note_end = note_end
+        self._on_closed = on_closed
+        # Subscribers that change to other rows: bookmarks of their old rows are no ids.
+        self._turning: Sequence[SubscriberId] = ()
+        # Subscribers that have ended; their styles go with the next call of `encoded`.
+        self._left: Sequence[SubscriberId] = ()
+        # The cursor as of the last encoded outputs, for `confirm`.
+        self._encoded_number = 0
+        self._waiting_bytes = 0
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Bytes in the socket that the peer has not acknowledged."""
+        return 0 if self.connection is None else self.connection.unsent_bytes
+
+    @property
+    def is_sent_away(self) -> bool:
+        """True once the session was closed early: the peer is owed a goodbye, and nothing else."""
+        return self.consumer.close_reason not in {None, CloseReason.UNSUBSCRIBED}
+
+    @property
+    def plain_style(self) -> Style | None:
+        """The style of a stream whose writes need no look: one subscription, no option that asks.
+
+        None for a session with ids of its own, and with `auto`, `max_age` or `progress`.
+        """
+        if self.ids is not None or len(self.styles) != 1:
+            return None
+        [style] = self.styles.values()
+        return style if style.is_plain else None
+
+    @property
+    def wants_progress(self) -> bool:
+        """Whether any subscription has the option `progress`."""
+        return any(style.subscription.shown.progress for style in self.styles.values())
+
+    @property
+    def watches_age(self) -> bool:
+        """Whether any subscription has the option `max_age`."""
+        return any(
+            style.subscription.shown.max_age_ns is not None for style in self.styles.values()
+        )
+
+    # Subscribers in the engine
+
+    def subscribe(
+        self, name: str, subscription: Subscription, form: Format, *, announced: bool = False
+    ) -> Style:
+        """Subscribe to one topic in the engine; `name` is the subscription's in its session.
+
+        Raises:
+            EngineError: no subscriber was taken.
+        """
+        session, topic = self.consumer.session, subscription.topic
+        if subscription.resume is not None:  # said as a place of the epoch that there is now
+            place = self.driver.engine.topic(topic).place(subscription.resume)
+            subscription = replace(subscription, resume=place)
+        cut = self.driver.subscribe(session, name, subscription, announced=announced)
+        kind = self.driver.engine.topic(topic).definition.kind
+        style = Style(form, kind, subscription, cut, ids=self._cursor is None)
+        self._own_styles()[name, topic] = style
+        self.revision += 1
+        return style
+
+    def subscribe_plain(self, name: str, subscription: Subscription, styles: Styles) -> None:
+        """Subscribe in the engine for a plain GET, whose style equal streams share.
+
+        Raises:
+            EngineError: no subscriber was taken.
+        """
+        cut = self.driver.subscribe(self.consumer.session, name, subscription)
+        self.styles, self._cut_offset = styles, cut.offset
+        self.revision += 1
+
+    def _own_styles(self) -> dict[SubscriberId, Style]:
+        """Return the styles to change; a copy of those that are shared takes their place."""
+        if isinstance(self.styles, dict):
+            return self.styles
+        own = self.styles = {
+            subscriber: replace(style, cut=Bookmark(style.cut.epoch, self._cut_offset))
+            for subscriber, style in self.styles.items()
+        }
+        return own
+
+    def change(self, name: str, subscription: Subscription, *, turns: bool) -> None:
+        """Change one topic's subscription in the engine; `turns`: to other rows or fields."""
+        subscriber = name, subscription.topic
+        with contextlib.suppress(SessionUnknown, SubscriptionUnknown):  # it has ended by itself
+            self.driver.change(self.consumer.session, name, subscription)
+        styles = self._own_styles()
+        if subscriber in styles:
+            styles[subscriber] = replace(styles[subscriber], subscription=subscription)
+        self.revision += 1
+        if turns and subscriber not in self._turning:
+            self._turning = (*self._turning, subscriber)
+
+    def unsubscribe(self, name: str) -> bool:
+        """End a subscription in the engine; return False if the engine has no subscriber of it."""
+        try:
+            self.driver.unsubscribe(self.consumer.session, name)
+        except (SessionUnknown, SubscriptionUnknown):
+            return False
+        return True
+
+    def send_interval(self, name: str, before: Subscription, after: Subscription) -> None:
+        """Send the new interval of a subscription, even one that was asked for."""
+        old, new = before.lane_id.interval_ns, after.lane_id.interval_ns
+        if old != new:
+            document = {"sub": name, "topic": after.topic, **requested_document(old, new)}
+            self.consumer.send(event("conflation", document))
+
+    def tune(self, limits: QueueLimits, *, conflated: bool) -> None:
+        """Set the session's limits in the engine."""
+        with contextlib.suppress(SessionUnknown):  # it has said goodbye
+            self.driver.tune(self.consumer.session, limits, conflated=conflated)
+
+    def hello(
+        self, *, id_text: str = "", entries: Sequence[Mapping[str, object]] | None = None
+    ) -> bytes:
+        """Encode the first event: the session and its subscribers; `entries`: what it says of them.
+
+        Only hundreds of entries are worth to be made before, in turns.
+        """
+        if entries is None:
+            entries = [style.entry(name) for (name, _), style in self.styles.items()]
+        epochs = {style.cut.epoch for style in self.styles.values() if style.ids}
+        document = {
+            "session": self.consumer.session,
+            "epoch": next(iter(epochs), None),
+            "heartbeat_ms": self._heartbeat_ms,
+            "subscriptions": entries,
+        }
+        return event("hello", document, id_text=id_text)
+
+    # Events
+
+    def encoded(self, outputs: Sequence[Output], retry_ms: int) -> bytes:
+        """Encode outputs, with the session's own ids.
+
+        Styles of subscribers that end here stay until the next call: last rows may come before.
+        """
+        for subscriber in self._left:
+            if self._engine_subscriber(subscriber) is None:
+                self._own_styles().pop(subscriber, None)
+        self._left = ()
+        text = encode(outputs, self.styles, retry_ms, ids=self.ids, closed=self.came_after)
+        if self._cursor is not None:
+            self._encoded_number = self._cursor.number
+        return text
+
+    def _move_id(self, subscriber: SubscriberId, bookmark: Bookmark) -> str:
+        """Note that no row up to the bookmark is still to come; return the event's id.
+
+        There is no id while the subscriber changes to other rows.
+        """
+        assert self._cursor is not None
+        if subscriber in self._turning:
+            found = self._engine_subscriber(subscriber)
+            if found is not None and found.is_changing:
+                return ""
+            self._turned(subscriber)
+        return self._cursor.move(subscriber, bookmark)
+
+    def _end_id(self, subscriber: SubscriberId, end: Unsubscribed) -> str:
+        """Note the end of a subscriber, and return its event's id.
+
+        If the topic was created again since, and the subscriber with it, only the end is noted.
+        """
+        assert self._cursor is not None
+        assert self._on_subscriber_left is not None
+        assert self._note_end is not None
+        if self._engine_subscriber(subscriber) is None:
+            self._cursor.end(subscriber)
+            self._on_subscriber_left(end)
+            self._left = (*self._left, subscriber)
+            self._turned(subscriber)
+        return self._note_end(end)
+
+    def _turned(self, subscriber: SubscriberId) -> None:
+        self._turning = tuple(each for each in self._turning if each != subscriber)
+
+    # The peer
+
+    def note_unsent(self) -> int:
+        """Count unacknowledged bytes beyond healthy socket buffers against the session's queue.
+
+        Returns:
+            All bytes that are not acknowledged.
+        """
+        unsent_bytes = self.unsent_bytes
+        waiting_bytes = max(0, unsent_bytes - SMALL_BUFFERS_BYTES)
+        if waiting_bytes != self._waiting_bytes:
+            self._waiting_bytes = waiting_bytes
+            self.consumer.note_unsent(waiting_bytes)
+        return unsent_bytes
+
+    def confirm(self) -> None:
+        """Mark what was written as received, if the peer has acknowledged all of it."""
+        cursor = self._cursor
+        is_there = self.connection is None or not self.connection.is_closing
+        if cursor is not None and is_there and not self.unsent_bytes:
+            cursor.confirmed = max(cursor.confirmed, self._encoded_number)
+
+    def close(self) -> None:
+        """Close the reader: the peer is gone, or has received its goodbye."""
+        if not self.consumer.is_over:
+            self.keep_endings()
+            self.consumer.close()
+            self._on_closed()
+
+    def _engine_subscriber(self, subscriber: SubscriberId) -> Subscriber | None:
+        with contextlib.suppress(SessionUnknown):
+            session = self.driver.engine.session(self.consumer.session)
+            return session.subscribers.get(subscriber)
+        return None
+
+    def keep_endings(self) -> None:
+        """Keep the ends of subscriptions that the stream has not sent, for the next reader."""
+        if self._cursor is None:
+            return
+        with contextlib.suppress(SessionUnknown):  # then everything was sent
+            for end in self.driver.engine.session(self.consumer.session).unsent_endings():
+                self._end_id((end.name, end.topic), end)

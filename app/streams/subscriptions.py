@@ -1,0 +1,353 @@
+"""The subscriptions of a session, each with what each topic granted."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import NamedTuple, Self
+
+from tidegate.app.access.grants import Grants
+from tidegate.app.access.limits.lanes import Wanted
+from tidegate.app.access.limits.quota import Usage
+from tidegate.app.names import OWN_PREFIX, TopicPattern
+from tidegate.app.refusals import Refused, refused
+from tidegate.app.streams.auto import AutoInterval, at_interval
+from tidegate.app.streams.cursor import Mark
+from tidegate.app.streams.encoding import Format, Style, Styles
+from tidegate.app.streams.sse import event
+from tidegate.app.streams.subscribe_request import (
+    RequestedSubscription,
+    SessionContext,
+    SubscribeRequest,
+    granted_to,
+    place_in,
+)
+from tidegate.app.timers import in_turns
+from tidegate.conflation.sessions.backfill import replay_start
+from tidegate.conflation.steps import Steps, finished, in_pieces
+from tidegate.conflation.subscription import Command, Subscription
+from tidegate.conflation.topics.topic import Topic
+from tidegate.keys.errors import Refusal
+from tidegate.keys.text.bookmark import Bookmark
+
+DECIDED_AT_ONCE = 20  # topics of a pattern: with a long filter each costs half a millisecond
+
+FIRST = "s1"
+"""The name of a session's first subscription, and of the only one of a plain GET."""
+
+
+class GrantedSubscription(NamedTuple):
+    """What a subscription was granted in one epoch of a topic.
+
+    `start`: where a reader without a bookmark begins; None: with the request's snapshot or replay.
+    Only a session that is kept has a second reader, so that of a plain GET has none.
+    """
+
+    subscription: Subscription
+    form: Format
+    epoch: str
+    start: Mark
+
+    def is_over(self, mark: Mark) -> bool:
+        """Return True if a reader with this mark has everything that will ever come."""
+        return self.subscription.command is Command.SOW and mark is not None
+
+
+class GrantedTopics(dict[str, GrantedSubscription]):
+    """What each topic granted to a subscription; counts as used by who owns the session."""
+
+    __slots__ = ("_usage",)
+
+    def __init__(
+        self, usage: Usage | None = None, grants: Mapping[str, GrantedSubscription] | None = None
+    ) -> None:
+        self._usage = usage
+        for topic, found in (grants or {}).items():
+            self[topic] = found
+
+    def __setitem__(self, topic: str, found: GrantedSubscription) -> None:
+        if self._usage is not None:
+            # Held before the old one goes: a lane that stays is not counted anew.
+            self._usage.hold(topic, found.subscription.lane_id)
+            self._let_go(topic)
+        super().__setitem__(topic, found)
+
+    def drop(self, topic: str) -> None:
+        """Forget a topic, if it is there."""
+        self._let_go(topic)
+        self.pop(topic, None)
+
+    def drop_all(self) -> None:
+        """Forget all topics."""
+        for topic in list(self):
+            self.drop(topic)
+
+    def _let_go(self, topic: str) -> None:
+        found = self.get(topic)
+        if found is not None and self._usage is not None:
+            self._usage.release(topic, found.subscription.lane_id)
+
+
+@dataclass(slots=True, eq=False)
+class SessionSubscription:
+    """One subscription of a session, to a topic or to all that a pattern takes.
+
+    `unlisten`: stops a pattern's listening for topics that are made later. `auto`: its interval,
+    if that follows the connection and a reader has come.
+    """
+
+    name: str
+    target: str | TopicPattern
+    request: SubscribeRequest
+    topics: GrantedTopics = field(default_factory=GrantedTopics)
+    unlisten: Callable[[], None] | None = None
+    auto: AutoInterval | None = None
+
+    @property
+    def by_pattern(self) -> bool:
+        """True for a pattern, which may have several topics."""
+        return isinstance(self.target, TopicPattern)
+
+    @property
+    def text(self) -> str:
+        """The topic or the pattern."""
+        return self.target.text if isinstance(self.target, TopicPattern) else self.target
+
+    def takes(self, topic: str) -> bool:
+        """Return True for a new topic that its pattern matches and that may be read.
+
+        One that may not be read is not even refused, as that would name it.
+        """
+        grants = self.request.grants
+        is_matched = isinstance(self.target, TopicPattern) and self.target.matches(topic)
+        return is_matched and (grants is None or grants.may_read(topic))
+
+    @property
+    def may_be_auto(self) -> bool:
+        """True if its interval follows the connection, or did before a change."""
+        found = self.topics.values()
+        return self.auto is not None or any(it.subscription.shown.auto for it in found)
+
+    def copy(self, usage: Usage) -> SessionSubscription:
+        """Return one to change, which counts as used."""
+        return replace(self, topics=GrantedTopics(usage, self.topics))
+
+    def end(self) -> None:
+        """Release the topics, and stop listening for new ones."""
+        self.topics.drop_all()
+        if self.unlisten is not None:
+            self.unlisten()
+            self.unlisten = None
+
+
+class PlainSubscription(NamedTuple):
+    """The one subscription of a plain GET, and its style: one for all sessions of equal requests.
+
+    It would be a fifth of what an idle stream keeps. The mappings are read-only, so that no change
+    reaches another session by mistake: whoever changes something copies it first.
+
+    Args:
+        decided: what the requests got; a topic that is defined anew makes another one.
+        epoch: the topic's epoch.
+        asked: the subscription, by name. It counts nothing as used, as each session does.
+        styles: its style. The cut in it is of the first session: each has its own.
+    """
+
+    decided: RequestedSubscription
+    epoch: str
+    asked: Mapping[str, SessionSubscription]
+    styles: Styles
+
+    @classmethod
+    def of(cls, topic: Topic, request: SubscribeRequest, decided: RequestedSubscription) -> Self:
+        """Return what the sessions of a request share."""
+        subscription, form, _ = decided
+        grants = {topic.name: GrantedSubscription(subscription, form, topic.epoch, None)}
+        asked = SessionSubscription(FIRST, topic.name, request, GrantedTopics(grants=grants))
+        style = Style(form, topic.definition.kind, subscription, topic.bookmark(topic.head))
+        styles = {(FIRST, topic.name): style}
+        own = MappingProxyType({FIRST: asked}), MappingProxyType(styles)
+        return cls(decided, topic.epoch, *own)
+
+    @property
+    def is_shared(self) -> bool:
+        """False if an option looks at each write: what it sees belongs to one stream."""
+        return all(style.is_plain for style in self.styles.values())
+
+
+async def decided_in_turns(
+    context: SessionContext,
+    target: str | TopicPattern,
+    request: SubscribeRequest,
+    places: Mapping[str, Bookmark] | None = None,
+) -> dict[str, RequestedSubscription]:
+    """Decide as `decide_target`, in turn with all else that the loop does.
+
+    Raises:
+        Refusal: one of them does not fit.
+    """
+    before = context.catalog.revision
+    with contextlib.suppress(Refusal):
+        decisions = await in_turns(_deciding(context, target, request, places))
+        if context.catalog.revision == before:
+            return decisions
+    # At once: where topics change all the time, none of many turns would do.
+    return decide_target(context, target, request, places)
+
+
+def decide_target(
+    context: SessionContext,
+    target: str | TopicPattern,
+    request: SubscribeRequest,
+    places: Mapping[str, Bookmark] | None = None,
+) -> dict[str, RequestedSubscription]:
+    """Decide a request for each topic of the target; `places`: the reader's bookmarks.
+
+    Raises:
+        Refusal: one of them does not fit.
+    """
+    return finished(_deciding(context, target, request, places))
+
+
+def _deciding(
+    context: SessionContext,
+    target: str | TopicPattern,
+    request: SubscribeRequest,
+    places: Mapping[str, Bookmark] | None,
+) -> Steps[dict[str, RequestedSubscription]]:
+    by_pattern = isinstance(target, TopicPattern)
+    topics = _topics_of(context, target, request.grants)
+    if by_pattern:
+        yield  # it has looked at each name
+    # First: to decide ten thousand topics only to refuse them would take a second.
+    check_count(len(topics), context.settings.session_subscriptions_max)
+
+    def decide(piece: Sequence[str]) -> Iterable[tuple[str, RequestedSubscription]]:
+        for topic in piece:
+            resume = None
+            if places is not None:
+                resume = place_in(places, topic, context.driver.engine.topic(topic).epoch)
+            yield topic, granted_to(context, topic, request, resume, by_pattern=by_pattern)
+
+    return dict((yield from in_pieces(topics, DECIDED_AT_ONCE, decide)))
+
+
+def declined(context: SessionContext, asked: SessionSubscription) -> dict[str, str]:
+    """Return the topics that a pattern matches and the subscription has not, with their epochs."""
+    if isinstance(asked.target, str):
+        return {}
+    names = _topics_of(context, asked.target, asked.request.grants)
+    return {
+        name: context.catalog.get(name).record.epoch for name in names if name not in asked.topics
+    }
+
+
+def lanes_of(decisions: Mapping[str, RequestedSubscription]) -> list[Wanted]:
+    """Return the lane that each topic grants."""
+    return [(topic, each.subscription.lane_id) for topic, each in decisions.items()]
+
+
+def lanes_held(asked: Mapping[str, SessionSubscription]) -> list[Wanted]:
+    """Return the lane of each topic that subscriptions have."""
+    return [
+        (topic, found.subscription.lane_id)
+        for each in asked.values()
+        for topic, found in each.topics.items()
+    ]
+
+
+def end_reason(context: SessionContext, topic: str) -> str:
+    """Return why a subscription ended in a topic: REMOVED, or UNUSABLE here."""
+    return "REMOVED" if context.catalog.unusable(topic) is None else "UNUSABLE"
+
+
+def _topics_of(
+    context: SessionContext, target: str | TopicPattern, grants: Grants | None
+) -> list[str]:
+    if isinstance(target, str):
+        return [target]
+    # The gateway's own topics are listed only for a prefix that names them.
+    prefix = OWN_PREFIX if target.text.startswith(OWN_PREFIX) else ""
+    entries = context.catalog.listed(prefix, "", context.settings.topics_max)
+    names = (entry.record.name for entry in entries)
+    found = [name for name in names if target.matches(name)]
+    return found if grants is None else [name for name in found if grants.may_read(name)]
+
+
+def granted(topic: Topic, decided: RequestedSubscription) -> GrantedSubscription:
+    """Grant what was decided, from now on.
+
+    Raises:
+        BookmarkExpired: it is to begin where the journal does not reach.
+    """
+    subscription = decided.subscription
+    start = start_of(topic, subscription)
+    return GrantedSubscription(subscription, decided.form, topic.epoch, start)
+
+
+def start_of(topic: Topic, subscription: Subscription) -> Mark:
+    """Return where a subscription begins that is granted now; None: with a snapshot or replay.
+
+    Raises:
+        BookmarkExpired: it is to begin where the journal does not reach.
+    """
+    if subscription.replay is not None and subscription.resume is None:
+        # For its error alone: the engine would raise it only once a reader comes.
+        replay_start(topic, subscription.replay)
+    begins = subscription.command.queries or subscription.replay is not None
+    if subscription.resume is None and not begins:
+        return topic.bookmark(topic.head)
+    return subscription.resume
+
+
+def changed(
+    before: GrantedSubscription, decided: RequestedSubscription, *, paused: bool | None
+) -> GrantedSubscription:
+    """Return a grant with other options; `paused` None leaves it paused or not.
+
+    An interval with `auto` keeps its present value.
+    """
+    is_paused = before.subscription.paused if paused is None else paused
+    subscription = replace(decided.subscription, paused=is_paused)
+    if before.subscription.shown.auto is not None:
+        subscription = at_interval(subscription, before.subscription.lane_id.interval_ns)
+    return before._replace(subscription=subscription)
+
+
+def changes_rows(before: Subscription, after: Subscription) -> bool:
+    """Return True if earlier rows are no base to continue from: other rows, or other fields.
+
+    Without a snapshot only new messages come, and every bookmark is one to continue from.
+    """
+    return after.command.queries and _view(before) != _view(after)
+
+
+def _view(subscription: Subscription) -> tuple[object, ...]:
+    feed = subscription.lane_id.feed
+    return feed.filter, feed.shape, subscription.lane_id.select
+
+
+def check_count(count: int, most: int) -> None:
+    """Refuse more subscriptions than a session may have.
+
+    Raises:
+        Refused: limit-reached.
+    """
+    if count > most:
+        detail = (
+            f"A session has at most {most} subscriptions, each topic of a pattern being one "
+            "(session_subscriptions_max)."
+        )
+        raise Refused("limit-reached", detail, retry_after_s=60)
+
+
+def warnings_of(decisions: Iterable[RequestedSubscription]) -> tuple[str, ...]:
+    """Return the warnings of all decisions, each once."""
+    return tuple(dict.fromkeys(text for each in decisions for text in each.warnings))
+
+
+def passed_over(name: str, topic: str, error: Refusal) -> bytes:
+    """Encode the notice that a topic of a pattern is left out, and why."""
+    return event("refused", {"sub": name, "topic": topic, **refused(error).document()})

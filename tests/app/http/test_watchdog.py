@@ -1,0 +1,266 @@
+"""The watchdog of the event loop sees who held it, and costs next to nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import sys
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from tests.support.deadlines import HANGS_S
+from tests.support.manual_driver import ManualDriver
+from tidegate.app.http import watchdog as module
+from tidegate.app.http.watchdog import Watchdog, work_of
+from tidegate.app.logs import FIGURES
+from tidegate.conflation.topics.topic import Topic
+
+BOUND_S = 0.02
+
+
+class Clock:
+    """Time in place of the module `time`, for the watchdog alone; it passes where a test says so.
+
+    `tick_s` passes at each look at it.
+    """
+
+    pthread_getcpuclockid = staticmethod(time.pthread_getcpuclockid)
+    clock_gettime = staticmethod(time.clock_gettime)
+    thread_time = staticmethod(time.thread_time)
+
+    def __init__(self) -> None:
+        self.now_s = 1.0
+        self.tick_s = 0.0
+
+    def monotonic(self) -> float:
+        self.now_s += self.tick_s
+        return self.now_s
+
+
+@pytest.fixture(name="clock")
+def clock_fixture(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """The watchdog's clock, so that nothing else on the machine makes a turn long."""
+    clock = Clock()
+    monkeypatch.setattr(module, "time", clock)
+    return clock
+
+
+def run(work: Coroutine[Any, Any, None], bound_s: float = BOUND_S) -> Watchdog:
+    """Run a coroutine on a loop that is watched."""
+    watchdog = Watchdog(bound_s)
+    with watchdog, asyncio.Runner(loop_factory=watchdog.new_loop) as runner:
+        runner.run(work)
+    return watchdog
+
+
+@pytest.fixture
+def hold_until_seen(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> Callable[[], None]:
+    """Holds the loop for four times the bound, until the watchdog has noted who holds it."""
+    looks: list[object] = []
+
+    def look(frame: Any) -> module.Work:
+        looks.append(frame)
+        return work_of(frame)
+
+    monkeypatch.setattr(module, "work_of", look)
+
+    def held() -> None:
+        looks.clear()
+        clock.now_s += 4 * BOUND_S
+        # The first look may be one that began before, and the third says that the second is noted.
+        wait_until(lambda: len(looks) >= 3)
+
+    return held
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Keep the loop from everything else, until the watchdog's thread has done something."""
+    until_s = time.monotonic() + HANGS_S
+    while not condition():
+        assert time.monotonic() < until_s, "the watchdog never looks"
+        time.sleep(0.001)
+
+
+def figures_of(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
+    return [
+        getattr(record, FIGURES) for record in caplog.records if record.name == module.logger.name
+    ]
+
+
+async def pauses(count: int) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+def test_a_turn_beyond_the_bound_is_counted_and_reported(
+    caplog: pytest.LogCaptureFixture, hold_until_seen: Callable[[], None]
+) -> None:
+    async def work() -> None:
+        await pauses(3)
+        hold_until_seen()
+        await pauses(3)
+
+    figures = run(work()).figures
+    assert figures.held == 1
+    assert figures.turns.total == pytest.approx(4 * BOUND_S)
+    [reported] = figures_of(caplog)
+    assert reported["ms"] == 4 * BOUND_S * 1_000
+    assert reported["line"].startswith(f"{__name__}:")
+    assert reported["unreported"] == 0
+
+
+def test_turns_within_the_bound_are_not_reported(
+    caplog: pytest.LogCaptureFixture, clock: Clock
+) -> None:
+    async def work() -> None:
+        for _ in range(50):
+            clock.now_s += BOUND_S / 2
+            await asyncio.sleep(0)
+
+    figures = run(work()).figures
+    assert figures.turns.count >= 50
+    assert figures.held == 0
+    assert not figures_of(caplog)
+
+
+def test_the_topic_and_the_calls_are_named(
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    hold_until_seen: Callable[[], None],
+) -> None:
+    made = ManualDriver()
+    made.topic()
+    publish: Callable[..., Any] = Topic.publish
+
+    def slowly(topic: Topic, *args: Any) -> Any:
+        hold_until_seen()
+        return publish(topic, *args)
+
+    monkeypatch.setattr(Topic, "publish", slowly)
+
+    async def work() -> None:
+        made.publish("aX1")
+
+    run(work())
+    [reported] = figures_of(caplog)
+    assert reported["calls"][:1] == ["Engine.publish"]  # on a busy machine perhaps deeper
+    assert reported["topic"] == "px"
+
+
+def test_a_request_is_named_by_its_route(
+    caplog: pytest.LogCaptureFixture, hold_until_seen: Callable[[], None]
+) -> None:
+    class Route:
+        path = "/v1/topics/{topic}/messages"
+
+    scope = {"method": "POST", "route": Route(), "path_params": {"topic": "px"}, "query": "secret"}
+
+    async def app(scope: dict[str, Any]) -> None:
+        hold_until_seen()
+
+    # The layers' frames are asked, and not those of whoever is called by them.
+    names = {"__name__": "tidegate.app.http.middleware", "app": app}
+    exec("async def layer(scope): await app(scope)", names)
+    run(names["layer"](scope))  # type: ignore[operator]  # made by the line above
+    [reported] = figures_of(caplog)
+    assert (reported["method"], reported["route"]) == ("POST", Route.path)
+    assert (reported["topic"], reported["calls"]) == ("px", [])
+    assert "secret" not in caplog.text
+
+
+def test_reports_are_limited_and_those_between_are_counted(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, clock: Clock
+) -> None:
+    async def work() -> None:
+        for number in range(4):
+            if number == 3:
+                monkeypatch.setattr(module, "REPORT_EVERY_S", 0.0)
+            clock.now_s += 2 * BOUND_S
+            await asyncio.sleep(0)
+
+    assert run(work()).figures.held == 4
+    assert [each["unreported"] for each in figures_of(caplog)] == [0, 2]
+
+
+def test_a_turn_that_does_not_end_is_reported_while_it_lasts(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, clock: Clock
+) -> None:
+    monkeypatch.setattr(module, "STUCK_S", 2 * BOUND_S)
+
+    async def work() -> None:
+        clock.now_s += 3 * BOUND_S
+        wait_until(lambda: bool(caplog.records))
+
+    run(work())
+    assert "has been held" in caplog.records[0].getMessage()
+    assert "was held" in caplog.records[1].getMessage()
+
+
+def test_a_collection_is_counted(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, clock: Clock
+) -> None:
+    monkeypatch.setattr(module, "REPORT_EVERY_S", 0.0)
+    clock.tick_s = 0.001
+
+    async def work() -> None:
+        await asyncio.sleep(0)
+        gc.collect()
+        await asyncio.sleep(0)
+
+    run(work(), bound_s=0.001)
+    assert any(each["collection_ms"] > 0 for each in figures_of(caplog))
+
+
+def test_a_stack_without_the_product_has_its_line() -> None:
+    work = work_of(sys._getframe())
+    assert work.route is None
+    assert work.calls == ()
+    assert work.line.startswith(__name__)
+
+
+# The rest takes time on the machine, which others use as well.
+
+REAL_BOUND_S = 0.05
+
+
+def hold(seconds: float) -> None:
+    """Keep the loop from everything else, on the CPU."""
+    until_s = time.monotonic() + seconds
+    while time.monotonic() < until_s:
+        sum(range(1_000))
+
+
+@pytest.mark.nightly
+def test_a_turn_just_beyond_the_bound_is_looked_into(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "REPORT_EVERY_S", 0.0)
+
+    async def work() -> None:
+        for number in range(12):
+            await asyncio.sleep(0.007 * number)  # so that it begins anywhere between two looks
+            hold(1.5 * REAL_BOUND_S)
+
+    for _ in range(10):
+        caplog.clear()
+        run(work(), REAL_BOUND_S)
+        lines = [each["line"] for each in figures_of(caplog)]
+        assert len(lines) == 12
+        if None not in lines:  # on a busy machine the thread may come too late to one of them
+            return
+    raise AssertionError(lines)
+
+
+@pytest.mark.nightly
+def test_watching_an_idle_loop_costs_little() -> None:
+    def cost_s() -> float:
+        began = time.process_time()
+        run(asyncio.sleep(1), REAL_BOUND_S)
+        return time.process_time() - began
+
+    # Measured: 0.2 % of a core. The bound leaves room for a machine that is busy, and one try may
+    # meet a collection of the whole process.
+    assert any(cost_s() < 0.02 for _ in range(5))

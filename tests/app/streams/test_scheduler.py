@@ -1,0 +1,125 @@
+"""Turns of streams, and of lanes that a timer had no time for; the loop is a real one."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.app.streams.test_driver import PLENTY, Stage
+from tests.support.manual_driver import described, make_frames
+from tidegate.app.streams import scheduler
+from tidegate.app.streams.driver import Consumer
+from tidegate.app.streams.scheduler import StreamScheduler
+from tidegate.conflation.options.grant import decide
+from tidegate.conflation.options.table import Options
+
+LANES = 8
+
+
+async def test_one_that_is_behind_has_its_turn_however_many_others_are_ready(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(scheduler, "TURN_S", -1.0)  # as if each call took longer than a turn may
+    streams, called = StreamScheduler(), list[str]()
+
+    def busy() -> None:
+        called.append("busy")
+        streams.call_soon(busy)
+
+    def large() -> None:
+        called.append("large")
+        streams.call_soon(large, behind=True)
+
+    streams.call_soon(large, behind=True)
+    streams.call_soon(busy)
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert called == ["busy", "large"] * 3
+
+
+async def test_a_stream_that_fails_does_not_end_the_turns_of_others() -> None:
+    streams, called, loop = StreamScheduler(), list[str](), asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: called.append(str(context["exception"])))
+    streams.call_soon(lambda: [].pop())
+    streams.call_soon(lambda: called.append("other"))
+    for _ in range(3):
+        await asyncio.sleep(0)
+    streams.call_soon(lambda: called.append("later"))
+    await asyncio.sleep(0)
+    assert called == ["pop from empty list", "other", "later"]
+
+
+async def test_a_timer_calls_nobody_that_is_behind() -> None:
+    streams, called = StreamScheduler(), list[str]()
+
+    def wake() -> None:
+        streams.call_soon(lambda: called.append("large"), behind=True)
+        streams.call_soon(lambda: called.append("small"))
+
+    streams.call_now(wake)
+    assert called == ["small"]
+    await asyncio.sleep(0)
+    assert called == ["small", "large"]
+
+
+async def crowded() -> tuple[Stage, list[Consumer]]:
+    """Many lanes that are due together, in steps of one, and a topic `good` beside them."""
+    stage = Stage(opening_records_max=4)
+    options = [f"conflation=1h,conflation_key=[/k,/x{number}]" for number in range(LANES)]
+    consumers = [stage.open(each, f"s{number}") for number, each in enumerate(options)]
+    await stage.say("a1 a2")
+    stage.driver.define_topic("good", stage.definition, "g1")
+    good = decide("good", stage.definition, Options.parse("conflation=2h"), command="subscribe")
+    consumers.append(stage.driver.open("good"))
+    stage.driver.subscribe("good", "sub", good)
+    await stage.driver.publish("good", make_frames("b1"))
+    stage.pass_ms(3_600_000)
+    return stage, consumers
+
+
+def taken(consumers: list[Consumer]) -> list[str]:
+    """What each has to take, in one text for each that has anything."""
+    texts = [" ".join(described(consumer.take(PLENTY))) for consumer in consumers]
+    return [text for text in texts if text]
+
+
+async def turns(stage: Stage) -> int:
+    """Let the loop turn until nothing is left; return how often."""
+    for count in range(100):
+        if stage.driver.engine.schedule.left_since() is None:
+            return count
+        await asyncio.sleep(0)
+    raise AssertionError("it is never done")
+
+
+async def test_what_a_timer_leaves_is_flushed_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scheduler, "TURN_S", -1.0)
+    stage, consumers = await crowded()
+    stage.driver._advance(stage.now)
+    assert taken(consumers) == ["a2"]
+    assert await turns(stage) >= LANES - 1
+    assert taken(consumers) == ["a2"] * (LANES - 1)
+
+
+async def test_what_a_timer_leaves_holds_up_no_other_timer() -> None:
+    stage, consumers = await crowded()
+    due = stage.now
+    stage.driver._advance(due)
+    schedule = stage.driver.engine.schedule
+    assert (schedule.left_since(), schedule.next_new()) == (due, due + 3_600_000 * 1_000_000)
+    assert stage.driver._timer._due == schedule.next_new()
+    stage.pass_ms(3_600_000)
+    stage.driver._advance(stage.now)
+    assert "b1" in taken(consumers)
+
+
+async def test_what_ends_before_its_turn_is_not_flushed() -> None:
+    stage, consumers = await crowded()
+    stage.driver._advance(stage.now)
+    for number in range(1, LANES):
+        stage.driver.close(f"s{number}")
+    assert await turns(stage) == 0
+    await asyncio.sleep(0)  # the turn that was asked for finds nothing
+    assert stage.driver.now() == stage.now
+    assert taken(consumers) == ["a2"]
