@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from heapq import heappop, heappush
 from itertools import count
-from typing import Any, Final
+from typing import Final
 
 import httptools
 
@@ -134,34 +134,6 @@ def _origin(address: str) -> str:
         return address
     whole = int(ipaddress.IPv6Address(address.partition("%")[0]))
     return str(whole >> (128 - IPV6_NETWORK_BITS))
-
-
-class BufferedTransport:
-    """Stands in for the transport of an answer, and keeps what is written.
-
-    A stream writes its first event with it. Each write by itself costs a system call, and wakes
-    the peer.
-    """
-
-    __slots__ = ("_answer", "_transport", "close", "is_closing", "parts")
-
-    def __init__(self, answer: Any) -> None:
-        """`answer`: what writes to its attribute `transport`."""
-        self.parts: list[bytes] = []
-        self._answer = answer
-        self._transport: asyncio.Transport = answer.transport
-        self.close, self.is_closing = self._transport.close, self._transport.is_closing
-
-    def __enter__(self) -> list[bytes]:
-        self._answer.transport = self
-        return self.parts
-
-    def __exit__(self, *raised: object) -> None:
-        self._answer.transport = self._transport
-
-    def write(self, part: bytes) -> None:
-        """Keep a piece."""
-        self.parts.append(part)
 
 
 # How much CPU time the requests of one turn may take together; one may take longer. After it others

@@ -119,7 +119,7 @@ class EventStream(EventSourceResponse):
         """Write the answer's header as any response does, then leave the connection to a stream."""
         headers = HANDED_OVER_HEADERS[coding_of(self._encoder)]
         try:
-            with protocol.buffering() as held:
+            with protocol.running.holding() as held:
                 await send({"type": "http.response.start", "status": 200, "headers": headers})
         except BaseException:
             self.reader.close()

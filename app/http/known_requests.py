@@ -22,17 +22,15 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from fastapi import Request, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from tidegate.app.http.exchange import Exchange
 from tidegate.app.http.requests import TOPICS_PATH
 from tidegate.app.http.wire import Fields
 from tidegate.app.streams.connection import HandedOver
-
-if TYPE_CHECKING:
-    from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 Value = TypeVar("Value")
 Key = tuple[bytes | str, ...]
@@ -49,7 +47,7 @@ KNOWN_MAX: Final = 1_000
 KEY_BYTES_MAX: Final = 2 << 10
 # asyncio's one read of a socket: a body that came so is answered without another turn of the loop.
 BODY_BYTES_MAX: Final = 256 << 10
-# Of one that is still to come, as much as uvicorn reads before somebody takes it.
+# Of one that is still to come, as much as is read before somebody takes it.
 WAITED_BYTES_MAX: Final = 64 << 10
 
 PUBLISH: Final = ("POST", b"/messages")
@@ -116,34 +114,28 @@ class ImmediateAnswer(NamedTuple):
     before: bytes
     after: bytes
 
-    def answered(
-        self, cycle: RequestResponseCycle, first: Fields, hand_over: HandOver
-    ) -> bytes | None:
-        """Answer a whole request; return what to write, b"" for a stream, None if it cannot.
-
-        `first`: the server's own fields, with which uvicorn begins each answer.
-        """
-        if cycle.more_body or not cycle.keep_alive or cycle.waiting_for_100_continue:
+    def answered(self, exchange: Exchange, hand_over: HandOver) -> bytes | None:
+        """Answer a whole request; return what to write, b"" for a stream, None if it cannot."""
+        if exchange.more_body or not exchange.keep_alive or exchange.expects_continue:
             return None
-        if len(cycle.body) > BODY_BYTES_MAX:
+        if len(exchange.body) > BODY_BYTES_MAX:
             return None
-        scope: Any = cycle.scope
-        self.known.note_route(scope)
-        answer = self.answer(bytes(cycle.body))
+        self.known.note_route(exchange.scope)
+        answer = self.answer(bytes(exchange.body))
         if answer is None:
             return None
-        cycle.response_started = cycle.response_complete = True
-        own = b"".join([b"%b: %b\r\n" % field for field in first])
+        exchange.has_begun = True
+        own = b"".join([b"%b: %b\r\n" % field for field in exchange.own_fields])
         before = b"HTTP/1.1 200 OK\r\n" + own + self.before
         if isinstance(answer, bytes):
             return before + b"%d" % len(answer) + self.after + answer
-        answer(scope, hand_over, before + self.after)
+        answer(exchange.scope, hand_over, before + self.after)
         return b""
 
 
-def may_wait(cycle: RequestResponseCycle) -> bool:
+def may_wait(exchange: Exchange) -> bool:
     """Return True unless the body is large already, or its client waits to be asked for it."""
-    return len(cycle.body) <= WAITED_BYTES_MAX and not cycle.waiting_for_100_continue
+    return len(exchange.body) <= WAITED_BYTES_MAX and not exchange.expects_continue
 
 
 class KnownRequests:
@@ -277,7 +269,7 @@ def _path(scope: Scope) -> bytes:
 def _around_length(fields: Fields) -> tuple[bytes, bytes]:
     """Return the lines of fields before and after the value of the length.
 
-    An answer without a length is written in chunks, which uvicorn says in its last field.
+    An answer without a length is written in chunks, which the exchange says in its last field.
     """
     lines = [b"%b: %b\r\n" % (name.lower(), value) for name, value in fields]
     names = [name.lower() for name, _ in fields]

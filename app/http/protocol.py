@@ -1,27 +1,29 @@
-"""HTTP/1.1 on one connection: uvicorn's parser and cycle, with the limits they leave out.
+"""HTTP/1.1 on one connection: httptools parses, within bounds and deadlines, and ASGI answers.
 
-uvicorn has no deadline for a header or a body, httptools no limit on headers, and a client that
-stops reading is held for ever. Here each has a bound, and what breaks one is answered with a
-problem and closed.
+Headers, bodies, and the time that each may take have bounds. What breaks one is answered with a
+problem, and the connection is closed. uvicorn runs this protocol through its option `http`.
 """
 
+from __future__ import annotations
+
 import asyncio
+from collections import deque
 from functools import partial
 from typing import Any, Final
+from urllib.parse import unquote
 
 import httptools
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Scope
 from uvicorn.config import Config
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
 from tidegate.app.figures import ConnectionFigures
-from tidegate.app.http.admission import BufferedTransport, ConnectionLimits, Paces
+from tidegate.app.http.admission import ConnectionLimits, Paces
+from tidegate.app.http.exchange import Exchange
 from tidegate.app.http.known_requests import Key, KnownRequests, may_wait
 from tidegate.app.http.problems import STREAMS
 from tidegate.app.http.scope import FIGURES_EXTENSION, TRANSPORT_EXTENSION
 from tidegate.app.http.transport.proxies import TrustedProxies
-from tidegate.app.http.transport.uvicorn_pin import new_parser, require_known_uvicorn
 from tidegate.app.http.wire import (
     RequestBounds,
     Stage,
@@ -35,8 +37,10 @@ from tidegate.app.settings.settings import Settings
 from tidegate.app.streams.connection import Connection, Deadline, HandedOver, WriteWatch
 
 PROTOCOL_EXTENSION: Final = "tidegate.protocol"
+ASGI: Final = {"version": "3.0", "spec_version": "2.3"}
 
-require_known_uvicorn()
+# Of a body that nobody takes as it comes; more waits in the kernel.
+UNREAD_BYTES_MAX: Final = 64 << 10
 
 # After a refusal the client may still be sending. Closing at once would reset the connection and
 # lose the answer, so we read on for a moment, within bounds.
@@ -46,15 +50,27 @@ LINGER_BYTES_MAX: Final = 1 << 20
 NOT_VALID: Final = Refused("message-invalid", "Not a valid HTTP request.")
 
 
-class GatewayProtocol(HttpToolsProtocol):
-    """One connection, from accept to close."""
+class GatewayProtocol(asyncio.Protocol):
+    """One connection, from accept to close.
+
+    Args:
+        config: of uvicorn, which has the application.
+        server_state: what uvicorn counts: connections, tasks, requests.
+        app_state: of the lifespan.
+        settings: bounds and deadlines.
+        figures: counts connections.
+        admission: limits connections.
+        write_watch: cuts peers that take nothing.
+        paces: begins requests in their turns.
+        proxies: whose word on their clients counts.
+        known: answers requests like earlier ones.
+    """
 
     def __init__(
         self,
         config: Config,
         server_state: ServerState,
         app_state: dict[str, Any],
-        _loop: asyncio.AbstractEventLoop | None = None,
         *,
         settings: Settings,
         figures: ConnectionFigures,
@@ -63,57 +79,85 @@ class GatewayProtocol(HttpToolsProtocol):
         paces: Paces,
         proxies: TrustedProxies,
         known: KnownRequests,
+        **_others: object,
     ) -> None:
-        super().__init__(config, server_state, app_state, _loop)
+        if not config.loaded:
+            config.load()
         self.settings = settings
+        self.write_watch = write_watch
+        self._app: ASGIApp = config.loaded_app
+        self._state = server_state
+        # uvicorn counts connections of its own kinds, and asks these for the same.
+        self._connections: set[Any] = server_state.connections
+        self._app_state = app_state
         self._figures = figures
         self._limits = admission
-        self.write_watch = write_watch
         self._paces = paces
         self._proxies = proxies
         self._known = known
-        self._is_proxied = False
+        self._loop = asyncio.get_running_loop()
+        self._parser = _new_parser(self)
+        self._deadline, self._keep_alive = Deadline(self._loop), Deadline(self._loop)
+        self._bounds = RequestBounds(settings)
         self._stage = Stage.IDLE
-        self._deadline = Deadline(self.loop)
         self._refusal = b""
         self._plain_head: bytes | None = None
-        self._running: RequestResponseCycle | None = None
-        self._held: tuple[RequestResponseCycle, Any, Key | None] | None = None
-        self._is_feeding = False
-        self._bounds = RequestBounds(settings)
+        self._is_proxied = self._is_feeding = False
         self._discarded_bytes = 0
+        self._is_reading_paused = False
+        self._room: asyncio.Event | None = None  # not there while the transport has room
+        # Of the request that is parsed.
+        self._url = b""
+        self._headers: list[tuple[bytes, bytes]] = []
+        self._expects_continue = False
+        # The one that is parsed, the one that is answered, and those whose turn comes later.
+        self._parsed: Exchange | None = None
+        self._running: Exchange | None = None
+        self._waiting: deque[Exchange] = deque()
+        self._held: tuple[Exchange, Key | None] | None = None
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # asyncio's own is wider
+    # What the transport calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take the accepted connection; its first header's time runs from here."""
-        super().connection_made(transport)
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+        self._connections.add(self)
+        self._server = _address(transport.get_extra_info("sockname"))
+        self._client = _address(transport.get_extra_info("peername"))
+        is_secret = transport.get_extra_info("sslcontext") is not None
+        self._scheme = "https" if is_secret else "http"
         transport.set_write_buffer_limits(high=self.settings.write_buffer_bytes_max, low=0)
-        self.connection = Connection(transport, self._disconnect_requests, self._figures)
-        peer = self.client[0] if self.client else ""
+        self.connection: Connection | None = Connection(transport, self._cut_all, self._figures)
+        peer = self._client[0] if self._client else ""
         self._is_proxied = self._proxies.trusts(peer)
         self._limits.enter(self.connection, "" if self._is_proxied else peer)
         self._paces.rest(self.connection)
         self._watch_stage()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End every request of the connection; uvicorn ends only the newest."""
+        """End every request of the connection."""
+        connection = self.connection
+        assert connection is not None
         self._deadline.end()
-        self._limits.leave(self.connection)
-        self._paces.wake(self.connection)
-        self.write_watch.forget(self.connection)
-        self._disconnect_requests()
-        self.pipeline.clear()
-        self._unset_keepalive_if_required()
-        super().connection_lost(exc)
+        self._keep_alive.end()
+        self._connections.discard(self)
+        self._limits.leave(connection)
+        self._paces.wake(connection)
+        self.write_watch.forget(connection)
+        self._cut_all()
+        self.resume_writing()
         # No ring is left to the collector: it comes seldom, and each would keep a body until then.
-        self._held = self.cycle = self.scope = self._running = self.connection = None  # type: ignore[assignment]  # uvicorn's types know no end
+        self._waiting.clear()
+        self._held = self._parsed = self._running = self.connection = self._parser = None
 
-    def eof_received(self) -> bool:  # type: ignore[override]  # uvicorn's own returns nothing
+    def eof_received(self) -> bool:
         """Answer whole requests after the client's end of file, then close the connection.
 
         A stream ends here: nothing else would show that its client has left.
         """
-        whole = [cycle for cycle in self._unanswered() if not cycle.more_body]
-        if not whole or any(cycle.scope["path"].endswith(STREAMS) for cycle in whole):
+        whole = [each for each in self._unanswered() if not each.more_body]
+        if not whole or any(each.scope["path"].endswith(STREAMS) for each in whole):
             return False
         whole[-1].keep_alive = False
         self._read_no_more()
@@ -121,13 +165,14 @@ class GatewayProtocol(HttpToolsProtocol):
 
     def data_received(self, received: bytes) -> None:
         """Feed the parser within the limits."""
+        assert self.connection is not None
         self._paces.wake(self.connection)
         if self._stage is Stage.REFUSED:
             self._discarded_bytes += len(received)
             if self._discarded_bytes > LINGER_BYTES_MAX:
                 self.transport.abort()
             return
-        self._unset_keepalive_if_required()
+        self._keep_alive.end()
         # Line ends between requests are passed over, but may not hold an idle connection open.
         if self._stage is Stage.IDLE and (received.strip(b"\r\n") or not self._unanswered()):
             self._enter(Stage.HEAD)
@@ -144,6 +189,17 @@ class GatewayProtocol(HttpToolsProtocol):
             self._is_feeding = False
         self._begin_held()
 
+    def pause_writing(self) -> None:
+        """Let answers wait until the peer has taken what was written."""
+        if self._room is None:
+            self._room = asyncio.Event()
+
+    def resume_writing(self) -> None:
+        """Let answers go on."""
+        if self._room is not None:
+            self._room.set()
+            self._room = None
+
     def _feed(self, received: bytes) -> None:
         """Parse bytes; a request for another protocol is parsed again as a plain one.
 
@@ -151,11 +207,78 @@ class GatewayProtocol(HttpToolsProtocol):
         client asks for HTTP/2 with every first request.
         """
         try:
-            self.parser.feed_data(received)
+            self._parser.feed_data(received)
         except httptools.HttpParserUpgrade as upgrade:
             plain_head, self._plain_head = self._plain_head, None
-            self.parser = new_parser(self)
+            self._parser = _new_parser(self)
             self._feed((plain_head or b"") + received[upgrade.args[0] :])
+
+    # What the server calls
+
+    def shutdown(self) -> None:
+        """Close the connection, after the answer that is under way."""
+        unanswered = self._unanswered()
+        if unanswered:
+            unanswered[-1].keep_alive = False
+        else:
+            self.transport.close()
+
+    # What an exchange calls
+
+    @property
+    def is_closing(self) -> bool:
+        """True once the connection is closed or about to be."""
+        return self.transport.is_closing()
+
+    @property
+    def is_full(self) -> bool:
+        """True until the peer has taken enough of what was written."""
+        return self._room is not None
+
+    async def has_room(self) -> None:
+        """Wait until it is not full, or is lost."""
+        if self._room is not None:
+            await self._room.wait()
+
+    def write(self, part: bytes) -> None:
+        """Write a part of an answer, under the watch."""
+        self.transport.write(part)
+        if self.connection is not None:
+            self.write_watch.note_write(self.connection)
+
+    def resume_reading(self) -> None:
+        """Read on: somebody waits for the body."""
+        if self._is_reading_paused:
+            self._is_reading_paused = False
+            self.transport.resume_reading()
+
+    def _pause_reading(self) -> None:
+        if not self._is_reading_paused:
+            self._is_reading_paused = True
+            self.transport.pause_reading()
+
+    def close(self) -> None:
+        """Close once all is sent that was written."""
+        self.transport.close()
+
+    def complete(self, exchange: Exchange) -> None:
+        """Begin the next request, and free the body that was not read: an idle one kept it."""
+        exchange.body = bytearray()
+        self._state.total_requests += 1
+        if self._running is exchange:
+            self._running = None
+        if self.connection is None:  # it has ended, and its request went on
+            return
+        is_idle = self._stage is Stage.IDLE and not self._waiting
+        self._paces.answered(self.connection, is_idle=is_idle)
+        if self.transport.is_closing():
+            return
+        self.resume_reading()
+        if self._waiting:
+            self._start(self._waiting.popleft())
+        else:
+            self._keep_alive.end()
+            self._keep_alive.begin(self.settings.keep_alive.seconds, self.transport.close)
 
     # Handing over
 
@@ -168,87 +291,123 @@ class GatewayProtocol(HttpToolsProtocol):
             and running.scope["method"] != "HEAD"
             and running.scope["http_version"] != "1.0"  # a stream of our own writes chunks
             and self._stage is Stage.IDLE
-            and not self.pipeline
-            and not running.disconnected
+            and not self._waiting
+            and not running.is_cut
             and not self.transport.is_closing()
         )
 
-    def buffering(self) -> BufferedTransport:
-        """Collect what the answer of the running request writes, in place of sending it."""
-        return BufferedTransport(self._running)
+    @property
+    def running(self) -> Exchange:
+        """The exchange whose answer comes next."""
+        assert self._running is not None
+        return self._running
 
     def hand_over(self, stream: asyncio.Protocol) -> HandedOver:
         """Leave the connection to a stream once its answer's header is written.
 
-        Parser, request and response cycle end here: an idle stream keeps none of them.
+        Parser and exchange end here: an idle stream keeps none of them.
         """
-        cycle, connection = self._running, self.connection
-        assert cycle is not None
+        exchange, connection = self._running, self.connection
+        assert exchange is not None
+        assert connection is not None
         self._deadline.end()
-        self._unset_keepalive_if_required()
-        self.flow.resume_reading()
-        cycle.response_complete = True  # so that the request's task ends without a complaint
+        self._keep_alive.end()
+        self.resume_reading()
+        exchange.is_complete = True  # so that the request's task ends without a complaint
         # At a shutdown uvicorn calls what is in here, and waits until all have left.
-        connections: set[Any] = self.connections
-        connections.discard(self)
-        connections.add(stream)
+        self._connections.discard(self)
+        self._connections.add(stream)
         connection.release_requests()
         self.transport.set_protocol(stream)
         # All of these refer to this protocol: only the garbage collector would free the ring, and
         # thousands of openings would have it look through every stream that is there.
-        del self.parser, self.cycle, self.scope
-        self._running = None
+        self._parser = self._parsed = self._running = None
         return HandedOver(
-            self.transport, connection, self.write_watch, self._limits.leave, connections,
-            is_paused=self.flow.write_paused,
+            self.transport, connection, self.write_watch, self._limits.leave, self._connections,
+            is_paused=self._room is not None,
         )  # fmt: skip
 
-    # Parser callbacks
+    # What the parser calls
 
     def on_message_begin(self) -> None:
         """Begin a request."""
-        super().on_message_begin()
+        self._url, self._headers, self._expects_continue = b"", [], False
         self._bounds.begin_header()
         if self._stage is Stage.IDLE:  # it follows another one in the same read
             self._enter(Stage.HEAD)
 
     def on_url(self, url: bytes) -> None:
         """Append a piece of the request's target."""
-        super().on_url(url)
-        self._stop_for(self._bounds.target_problem(self.url))
+        self._url += url
+        self._stop_for(self._bounds.target_problem(self._url))
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Append a header field; ignore trailers."""
         if self._stage is not Stage.HEAD:
             return
-        self._stop_for(self._bounds.field_problem(name, value, len(self.headers)))
-        super().on_header(name, value)
+        self._stop_for(self._bounds.field_problem(name, value, len(self._headers)))
+        name = name.lower()
+        if name == b"expect" and value.lower() == b"100-continue":
+            self._expects_continue = True
+        self._headers.append((name, value))
 
     def on_headers_complete(self) -> None:
-        """Check the whole header, then start the app."""
-        version = self.parser.get_http_version()
-        self._stop_for(head_problem(version, self.url, self.headers))
-        if self.parser.should_upgrade():
-            method = self.parser.get_method()
-            self._plain_head = without_upgrade(method, self.url, version, self.headers)
+        """Check the whole header, then begin the request, or let it wait for its turn."""
+        parser, headers = self._parser, self._headers
+        assert self.connection is not None
+        version: str = parser.get_http_version()
+        method: bytes = parser.get_method()
+        self._stop_for(head_problem(version, self._url, headers))
+        if parser.should_upgrade():
+            self._plain_head = without_upgrade(method, self._url, version, headers)
             return
-        self._stop_for(self._bounds.pipeline_problem(len(self.pipeline)))
+        self._stop_for(self._bounds.pipeline_problem(len(self._waiting)))
+        scope = self._scope(method.decode("ascii"), version)
         if self._is_proxied:
-            self._limits.attribute(self.connection, self._proxies.note(self.scope))
+            self._limits.attribute(self.connection, self._proxies.note(scope))
         is_admitted = self._limits.admits(self.connection)
         if not is_admitted:  # for want of room; a health check gets this one answer
             allowed = self.settings.allowed_origins
-            self._refusal = self._limits.refusal(self.connection, self.url, self.headers, allowed)
+            self._refusal = self._limits.refusal(self.connection, self._url, headers, allowed)
             if self._refusal:
                 raise Stopped
-        self.scope["extensions"] = {
-            TRANSPORT_EXTENSION: self.connection,  # type: ignore[dict-item]  # ASGI allows any value, uvicorn's type a dict
-            FIGURES_EXTENSION: self._figures,  # type: ignore[dict-item]  # uvicorn's type wants a dict
-            PROTOCOL_EXTENSION: self,  # type: ignore[dict-item]  # uvicorn's type wants a dict
-        }
-        super().on_headers_complete()
-        self.cycle.keep_alive = self.cycle.keep_alive and is_admitted
+        exchange = self._parsed = Exchange(
+            self,
+            scope,
+            self._state.default_headers,
+            keep_alive=version != "1.0" and parser.should_keep_alive() and is_admitted,
+            expects_continue=self._expects_continue,
+        )
+        if self._running is None:
+            self._start(exchange)
+        else:
+            self._pause_reading()
+            self._waiting.append(exchange)
         self._enter(Stage.BODY)
+
+    def _scope(self, method: str, version: str) -> Scope:
+        target = httptools.parse_url(self._url)
+        path = target.path.decode("ascii")
+        return {
+            "type": "http",
+            "asgi": ASGI,
+            "http_version": version,
+            "server": self._server,
+            "client": self._client,
+            "scheme": self._scheme,
+            "method": method,
+            "root_path": "",
+            "path": unquote(path) if "%" in path else path,
+            "raw_path": target.path,
+            "query_string": target.query or b"",
+            "headers": self._headers,
+            "state": self._app_state.copy(),
+            "extensions": {
+                TRANSPORT_EXTENSION: self.connection,
+                FIGURES_EXTENSION: self._figures,
+                PROTOCOL_EXTENSION: self,
+            },
+        }
 
     def on_chunk_header(self) -> None:
         """Note that a chunk begins, so the parser is not swallowing."""
@@ -257,23 +416,21 @@ class GatewayProtocol(HttpToolsProtocol):
     def on_body(self, body: bytes) -> None:
         """Append a piece of the body."""
         self._bounds.restart_silence()
-        super().on_body(body)
+        exchange = self._parsed
+        if exchange is None or exchange.is_complete:
+            return  # nobody wants it any more
+        exchange.append(body)
+        if len(exchange.body) > UNREAD_BYTES_MAX:
+            self._pause_reading()
 
     def on_message_complete(self) -> None:
         """End the request; the connection is between requests."""
         if self._plain_head is not None:
             return
-        super().on_message_complete()
+        if self._parsed is not None:
+            self._parsed.end_body()
+            self._parsed = None
         self._enter(Stage.IDLE)
-
-    def on_response_complete(self) -> None:
-        """Begin the next request, and free the body that was not read: an idle one kept it."""
-        if self._running is not None:
-            self._running.body = bytearray()
-        if self.connection is not None:  # else it has ended, and its request went on
-            is_idle = self._stage is Stage.IDLE and not self.pipeline
-            self._paces.answered(self.connection, is_idle=is_idle)
-        super().on_response_complete()
 
     # Limits and deadlines
 
@@ -298,7 +455,7 @@ class GatewayProtocol(HttpToolsProtocol):
     def _deadline_passed(self) -> None:
         if self._stage is Stage.IDLE:  # it never sent anything, so it gets no answer
             self.transport.close()
-        elif self.flow.read_paused:  # we are the slow side
+        elif self._is_reading_paused:  # we are the slow side
             self._watch_stage()
         else:
             late = Refused("request-timeout", f"The {self._stage.value} took too long.")
@@ -308,18 +465,17 @@ class GatewayProtocol(HttpToolsProtocol):
 
     def _refuse(self, answer: bytes) -> None:
         """Answer in the application's place and close; earlier requests get theirs first."""
-        own = self.cycle if self._stage is Stage.BODY else None
+        own = self._parsed if self._stage is Stage.BODY else None
         self._read_no_more()
-        if own is not None and own.response_started:
+        if own is not None and own.has_begun:
             # Its answer is out or under way; a half one is cut so that it cannot pass for whole.
-            self._close() if own.response_complete else self.transport.abort()
+            self._close() if own.is_complete else self.transport.abort()
             return
         if own is not None:
-            own.disconnected = True  # whatever it answers now is not sent
-            queued = [entry for entry in self.pipeline if entry[0] is not own]
-            self.pipeline.clear()
-            self.pipeline.extend(queued)
-        earlier = [cycle for cycle in self._unanswered() if cycle is not own]
+            own.cut()  # whatever it answers now is not sent
+            if own in self._waiting:
+                self._waiting.remove(own)
+        earlier = [each for each in self._unanswered() if each is not own]
         if earlier:
             earlier[-1].keep_alive = False
             return
@@ -329,7 +485,7 @@ class GatewayProtocol(HttpToolsProtocol):
     def _read_no_more(self) -> None:
         self._deadline.end()
         self._stage = Stage.REFUSED
-        self.flow.resume_reading()  # to throw it away, and to notice the client's own close
+        self.resume_reading()  # to throw it away, and to notice the client's own close
 
     def _close(self) -> None:
         """Close after what is written is sent, listening on for a moment."""
@@ -337,101 +493,70 @@ class GatewayProtocol(HttpToolsProtocol):
             self.transport.write_eof()
         self._deadline.begin(LINGER_S, self.transport.abort)
 
-    def _disconnect_requests(self) -> None:
-        for cycle in self._unanswered():
-            cycle.disconnected = True
-            cycle.message_event.set()
+    def _cut_all(self) -> None:
+        for exchange in self._unanswered():
+            exchange.cut()
 
-    def _unanswered(self) -> list[RequestResponseCycle]:
+    def _unanswered(self) -> list[Exchange]:
         """Return the requests whose answer is incomplete, oldest first."""
-        cycles = self._running, *(cycle for cycle, _ in reversed(self.pipeline))
-        return [cycle for cycle in cycles if cycle and not cycle.response_complete]
+        every = (self._running, *self._waiting)
+        return [each for each in every if each is not None and not each.is_complete]
 
     # Beginning requests
 
-    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
-        self._running = cycle
+    def _start(self, exchange: Exchange) -> None:
+        self._running = exchange
         # What a proxy says of its client counts as well, and is no part of the header's key.
-        self._held = cycle, app, None if self._is_proxied else self._known.head_key(cycle.scope)
+        key = None if self._is_proxied else self._known.head_key(exchange.scope)
+        self._held = exchange, key
         # All that came in one read is parsed first: then it is known what there is to answer.
         if not self._is_feeding:
             self._begin_held()
 
     def _begin_held(self) -> None:
         """Begin the request that is next; one that may be answered at once waits for its body."""
-        if self._held is None:
+        if self._held is None or self.connection is None:
             return
-        cycle, app, key = self._held
+        exchange, key = self._held
         at_once = self._known.find_immediate_answer(key) is not None
-        if at_once and cycle.more_body and may_wait(cycle):
+        if at_once and exchange.more_body and may_wait(exchange):
             self._paces.expect(self.connection)
             return
         self._held = None
-        begin = partial(self._begin, cycle, app, key)
-        self._paces.begin(cycle.scope["path"], self.connection, begin, at_once=at_once)
+        begin = partial(self._begin, exchange, key)
+        self._paces.begin(exchange.scope["path"], self.connection, begin, at_once=at_once)
 
-    def _begin(self, cycle: RequestResponseCycle, app: Any, head: Key | None) -> None:
+    def _begin(self, exchange: Exchange, head: Key | None) -> None:
         """Answer a request at once if it stands alone and its route can; else start its task."""
-        if cycle.disconnected:
+        if exchange.is_cut:
             return
-        scope: Any = cycle.scope
         known = self._known.find_immediate_answer(head)
-        if known is not None and not self.flow.write_paused and self.can_hand_over(scope):
-            whole = known.answered(cycle, self.server_state.default_headers, self.hand_over)
+        if known is not None and not self.is_full and self.can_hand_over(exchange.scope):
+            whole = known.answered(exchange, self.hand_over)
             if whole:
-                self.transport.write(whole)
-                self.write_watch.note_write(self.connection)
-                self.on_response_complete()
+                self.write(whole)
+                exchange.end()
             if whole is not None:
                 return
-        app = _watched(app, self.write_watch, self.connection)
-        if scope["http_version"] == "1.0":
-            app = _without_chunks(app, cycle)
-        super()._start_asgi_task(cycle, self._known.noting(app, head))
+        app = self._known.noting(self._app, head)
+        task = self._loop.create_task(exchange.run(app))
+        self._state.tasks.add(task)
+        task.add_done_callback(self._state.tasks.discard)
+
+
+def _new_parser(protocol: GatewayProtocol) -> Any:
+    parser = httptools.HttpRequestParser(protocol)
+    # So that a request of which the client closes its half early can be followed by its rest.
+    parser.set_dangerous_leniencies(lenient_data_after_close=True)
+    return parser
+
+
+def _address(found: Any) -> tuple[str, int] | None:
+    """Return the host and the port of an end; None for one without, such as a Unix socket's."""
+    return (str(found[0]), int(found[1])) if isinstance(found, tuple) else None
 
 
 def protocol_of(scope: Scope) -> GatewayProtocol | None:
     """Return the protocol that read a request; None under a server that is not ours."""
     protocol: GatewayProtocol | None = scope.get("extensions", {}).get(PROTOCOL_EXTENSION)
     return protocol
-
-
-def _watched(app: Any, watch: WriteWatch, connection: Connection) -> Any:
-    """Return the ASGI application with each of its sends under the watch."""
-
-    async def watched(scope: Scope, receive: Receive, send: Send) -> None:
-        async def watched_send(message: Message) -> None:
-            await send(message)
-            watch.note_write(connection)
-
-        await app(scope, receive, watched_send)
-
-    return watched
-
-
-def _without_chunks(app: Any, cycle: RequestResponseCycle) -> Any:
-    """Return the ASGI application with answers for HTTP/1.0, which has no chunks (RFC 9112, 7.1).
-
-    uvicorn writes each body of unknown length in chunks. Here such a body ends with the connection.
-    """
-    # It has no 100 either (RFC 9110, 15.2): its client would take that for the answer.
-    cycle.waiting_for_100_continue = False
-
-    async def unframed(scope: Scope, receive: Receive, send: Send) -> None:
-        is_open_ended = False
-
-        async def unframed_send(message: Message) -> None:
-            nonlocal is_open_ended
-            if message["type"] == "http.response.start":
-                names = [name.lower() for name, _ in message.get("headers", ())]
-                is_open_ended = b"content-length" not in names
-                if is_open_ended:
-                    cycle.chunked_encoding = False
-            elif is_open_ended:
-                # uvicorn counts a body that is not chunked down to nothing.
-                cycle.expected_content_length = len(message.get("body", b""))
-            await send(message)
-
-        await app(scope, receive, unframed_send)
-
-    return unframed

@@ -39,7 +39,7 @@ class Bound:
 
 
 BOUNDS = {
-    "longest import chain in app": Bound(16),
+    "longest import chain in app": Bound(20),
     "longest import chain in conflation": Bound(17),
     "longest import chain in keys": Bound(11),
     "longest import chain in pipeline": Bound(18),

@@ -17,8 +17,8 @@ from tidegate.conflation.tracing.decisions import DecisionKind
 
 PAGE = (ROOT / "docs" / "contract.md").read_text("utf-8")
 MODULES_OF_APP = [path.read_text("utf-8") for path in sorted((ROOT / "app").rglob("*.py"))]
-# Telemetry has an `event` too, of the log: only those that import the one of the wire write events.
-SSE = "".join(text for text in MODULES_OF_APP if re.search(r"http\.wire import .*\bevent\b", text))
+# The log has an `event` too: only those that import the one of streams write events.
+SSE = "".join(text for text in MODULES_OF_APP if re.search(r"streams\.sse import .*\bevent\b", text))
 WRITTEN = set(re.findall(r'\bevent\(\s*"(\w+)"', SSE))
 
 

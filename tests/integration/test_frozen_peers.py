@@ -153,9 +153,9 @@ def stream_connection(running: Running) -> Connection:
         each.connection
         for each in running.server.server_state.connections
         if isinstance(each, SocketStream)
-        or (isinstance(each, GatewayProtocol) and each.cycle and not each.cycle.response_complete)
+        or (isinstance(each, GatewayProtocol) and each._unanswered())
     ]
-    assert found is not None
+    assert isinstance(found, Connection)
     return found
 
 

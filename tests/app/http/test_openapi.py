@@ -21,7 +21,7 @@ OPERATIONS = {
     for method, operation in methods.items()
 }
 NO_CONTENT = {"204", "303", "304"}
-PROBLEM = {"schema": {"$ref": "#/components/schemas/Refused"}}
+PROBLEM = {"schema": {"$ref": "#/components/schemas/Problem"}}
 WITH_BODY = {
     "put_topic", "patch_topic", "publish", "commit", "subscribe_by_post", "open_session",
     "patch_session", "add_subscription", "patch_subscription", "explain", "login",
@@ -86,7 +86,7 @@ def test_every_answer_has_a_schema(name: str) -> None:
 
 
 def test_a_refusal_is_a_problem_with_a_code() -> None:
-    schema = DOCUMENT["components"]["schemas"]["Refused"]
+    schema = DOCUMENT["components"]["schemas"]["Problem"]
     assert set(schema["properties"]["code"]["enum"]) == set(CODES)
     assert set(schema["required"]) == {"type", "title", "status", "detail", "code"}
 

@@ -241,7 +241,7 @@ async def test_requests_behind_a_stream_end_with_it(server: Server, streams: Str
         await wire.send(get(first=b"GET /calm/ HTTP/1.1") + get() * 100)
         await wire.read_until(b"hello\n")
         [connection] = server.server_state.connections
-        assert len(connection.pipeline) <= 16  # type: ignore[union-attr]  # it has begun
+        assert len(connection._waiting) <= 16  # type: ignore[union-attr]  # it has begun
         streams.say_goodbye()
         await wire.read_until(b"goodbye\n")
 
