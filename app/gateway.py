@@ -24,7 +24,6 @@ from tidegate.app.stores.memory import MemoryStore
 from tidegate.app.stores.sqlite import SqliteStore
 from tidegate.app.stores.store import Bounds, Store, StoreUnusable
 from tidegate.app.streams.driver import Driver
-from tidegate.app.streams.group_send import GroupSend
 from tidegate.app.streams.notices import Outage
 from tidegate.app.streams.registry import Sessions
 from tidegate.app.streams.session import Session
@@ -146,7 +145,7 @@ class Gateway:
             keys_max=settings.subscription_keys_max,
         )
         limits = QueueLimits(settings.queue_messages_max, settings.queue_bytes_max)
-        driver = Driver(engine, limits, clock, wall_ms, GroupSend(io_uring=settings.io_uring))
+        driver = Driver(engine, limits, clock, wall_ms)
         arrivals, leadership = AppendWaiters(driver), Leadership(held=bus is None)
         writer = Writer(store, driver, None if bus is None else arrivals)
         derived_topics = DerivedTopics(
@@ -259,7 +258,6 @@ class Gateway:
         # After every writer has stopped, so that the next start has no journal to apply.
         await self.checkpoints.write()
         await self.store.aclose()
-        self.driver.group_send.close()
 
     def _start(self, work: Coroutine[Any, Any, None], name: str) -> None:
         # Kept: the loop holds its tasks weakly, so one that nobody holds may vanish.

@@ -14,7 +14,6 @@ from pathlib import Path
 import psutil
 
 from dev import ROOT
-from tidegate.app.streams.group_send import GroupSend
 
 PACKAGES = ("uvicorn", "starlette", "fastapi", "sse-starlette", "msgspec", "pydantic", "redis")
 QUIET_S = 1.0
@@ -24,12 +23,10 @@ LAPS = 20
 def conditions() -> dict[str, str]:
     """Return what a reader has to know of the machine now, by name."""
     packages = ", ".join(f"{package} {version(package)}" for package in PACKAGES)
-    system = f"{platform.system()} {platform.release()}, {platform.machine()}"
-    ring = "with" if GroupSend(io_uring=True).has_ring else "without"
     return {
         "CPU": _cpu_model(),
         "cores": str(os.cpu_count()),
-        "system": f"{system}, {ring} io_uring",
+        "system": f"{platform.system()} {platform.release()}, {platform.machine()}",
         "Python": platform.python_version(),
         "packages": packages,
         "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),

@@ -178,7 +178,6 @@ class Settings(BaseSettings):
     log_requests: FlagValue = Field(
         default=False, description="Log a line for each request, without its query and body."
     )
-    io_uring: FlagValue = Field(default=True, description="Flush by io_uring where the kernel can.")
     loop_held_max: DurationValue = duration_field(
         "50ms",
         "A turn of the event loop that takes longer is counted, and logged with what it did.",

@@ -22,7 +22,6 @@ from tidegate.app.streams.backpressure import (
 from tidegate.app.streams.compression import coding_of
 from tidegate.app.streams.encoding import Style
 from tidegate.app.streams.fanout import CohortWriter, Recipient
-from tidegate.app.streams.group_send import GroupSend
 from tidegate.app.streams.notices import WriteContext
 from tidegate.app.streams.scheduler import StreamScheduler, Wakeup
 from tidegate.app.timers import IdleTask, Timer, wall_ms
@@ -61,7 +60,6 @@ class Driver:
         limits: QueueLimits,
         clock: Callable[[], Instant] = time.monotonic_ns,
         wall_ms: Callable[[], int] = wall_ms,
-        group_send: GroupSend | None = None,
     ) -> None:
         self.engine = engine
         self.limits = limits
@@ -72,7 +70,6 @@ class Driver:
         self.on_crossed: Callable[[QueueCrossed], None] | None = None
         self.on_history_wanted: Callable[[HistoryWanted], None] | None = None
         self._clock, self.wall_ms = clock, wall_ms
-        self.group_send = group_send or GroupSend(io_uring=False)
         self._arrival_ages_ms: dict[str, int] = {}
         # The engine's time never goes back, not even when a timer rings a little early.
         self._latest: Instant = 0
@@ -81,7 +78,7 @@ class Driver:
         self._backpressure = PublishBackpressure(engine, limits)
         self.streams = StreamScheduler()
         self._new_writer = partial(
-            CohortWriter, take=self._take_together, send=self.group_send,
+            CohortWriter, take=self._take_together,
             wrote=self.figures.wrote_alike, scheduler=self.streams)  # fmt: skip
         self._timer = Timer(self.now, self._advance)
         self._idle = IdleTask(lambda: engine.has_long_queues, self._relieve)

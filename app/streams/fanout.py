@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import repeat
 from typing import Final, NamedTuple
 
 from tidegate.app.streams.compression import Coding, StreamEncoder, block
 from tidegate.app.streams.connection import Connection, HandedOver, WriteWatch
 from tidegate.app.streams.encoding import Style, chunk, rows_text
-from tidegate.app.streams.group_send import ENTRIES, GroupSend
 from tidegate.app.streams.scheduler import INFINITY, StreamScheduler, Wakeup
 from tidegate.app.streams.sse import HEARTBEAT
 from tidegate.conflation.lanes.cohort import Cohort
@@ -19,7 +19,7 @@ from tidegate.conflation.outputs import Rows
 # A cohort takes larger texts in parts: each slow peer would buffer a copy of the whole.
 FLUSH_BYTES_MAX: Final = 1 << 20
 # The most that one turn writes, in streams and in bytes: about 1.5 milliseconds of work.
-STREAMS_AT_ONCE: Final = ENTRIES
+STREAMS_AT_ONCE: Final = 256
 BYTES_AT_ONCE: Final = 4 << 20
 # The most that a healthy socket has unsent. A peer with more is slow.
 SMALL_BUFFERS_BYTES: Final = 64 << 10
@@ -48,6 +48,20 @@ def shared_chunk(text: bytes, coding: Coding) -> SharedChunk:
     """Compress a text as its coding says, and frame it."""
     body = block(text, coding)
     return SharedChunk(text, chunk(body), len(body))
+
+
+def send_each(sockets: Sequence[socket.socket], text: bytes) -> list[int]:
+    """Send a text to sockets; return how many bytes each took, 0 after an error."""
+    # A loop in Python costs as much as the call: `map` goes on behind the socket that has failed.
+    # `os.write` would cost more: the kernel looks at a file first, and finds the socket behind it.
+    sends = map(socket.socket.send, sockets, repeat(text))
+    taken_bytes: list[int] = []
+    while len(taken_bytes) < len(sockets):
+        try:
+            taken_bytes.extend(sends)
+        except OSError:  # a full socket, or one whose peer has left
+            taken_bytes.append(0)
+    return taken_bytes
 
 
 class Recipient:
@@ -95,7 +109,6 @@ class CohortWriter:
         style: the format of rows.
         coding: the compression of the answers.
         take: returns the next rows, of at most so many bytes; None: nothing is left.
-        send: sends a text to the sockets of a turn.
         wrote: called after each turn with the number of streams, the bytes that each got, and the
             seconds that the turn took.
         scheduler: calls the writer.
@@ -109,7 +122,6 @@ class CohortWriter:
         *,
         coding: Coding,
         take: Callable[[Cohort, int], Rows | None],
-        send: GroupSend,
         wrote: Callable[[int, int, float], None],
         scheduler: StreamScheduler,
         heartbeat_s: float,
@@ -118,7 +130,6 @@ class CohortWriter:
         self._style = style
         self._coding = coding
         self._take = take
-        self._send = send
         self._wrote = wrote
         self._scheduler = scheduler
         self._heartbeat_s = heartbeat_s
@@ -246,7 +257,7 @@ class CohortWriter:
         """Write to some streams; return their number."""
         # Not through the transports: they buffer nothing, and their checks cost as much as a send.
         # Where a socket takes nothing, the transport finds out why.
-        taken_bytes = self._send(self._sockets[first:end], framed)
+        taken_bytes = send_each(self._sockets[first:end], framed)
         streams = end - first
         if taken_bytes.count(len(framed)) < streams:
             for at, taken in enumerate(taken_bytes, first):

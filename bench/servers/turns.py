@@ -16,8 +16,8 @@ from types import FrameType
 
 from tidegate.app.cli.main import main
 from tidegate.app.http import watchdog
-from tidegate.app.http.watchdog import Watchdog, WatchedSelector
 from tidegate.app.http.transport.turn_loop import TurnLoop
+from tidegate.app.http.watchdog import Watchdog, WatchedSelector
 
 CALLS_SHOWN = 4
 

@@ -6,7 +6,7 @@ import asyncio
 import gzip
 import socket
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 
 import pytest
 
@@ -15,7 +15,6 @@ from tests.support.gateways import eventually
 from tests.support.manual_driver import ManualDriver
 from tidegate.app.figures import ConnectionFigures
 from tidegate.app.http.admission import ConnectionLimits
-from tidegate.app.streams import group_send
 from tidegate.app.streams.compression import Coding, GzipStream
 from tidegate.app.streams.connection import Connection, HandedOver, WriteWatch
 from tidegate.app.streams.encoding import Format, Style, chunk
@@ -25,8 +24,8 @@ from tidegate.app.streams.fanout import (
     STREAMS_AT_ONCE,
     CohortWriter,
     Recipient,
+    send_each,
 )
-from tidegate.app.streams.group_send import GroupSend
 from tidegate.app.streams.scheduler import StreamScheduler, Wakeup
 from tidegate.app.streams.sse import HEARTBEAT
 from tidegate.conflation.frame import Batch, Frame
@@ -36,13 +35,6 @@ from tidegate.conflation.lanes.member import Member
 from tidegate.conflation.outputs import Rows
 
 NEVER_S = 3_600.0
-
-
-@pytest.fixture(autouse=True, params=[True, False], ids=["in-one-call", "call-by-call"])
-def over_both_ways_to_send(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run every test over both ways to send; few sockets go in one call here, too."""
-    monkeypatch.setattr(group_send, "SOCKETS_MIN", 1)
-    monkeypatch.setattr(Hall, "send", GroupSend(io_uring=request.param))
 
 
 class Resumed(asyncio.Protocol):
@@ -110,8 +102,6 @@ class Scripted(Cohort):
 class Hall:
     """A cohort writer, what its cohort takes, and peers."""
 
-    send = GroupSend(io_uring=False)
-
     def __init__(self, stack: AsyncExitStack, heartbeat_s: float, coding: Coding) -> None:
         driver = ManualDriver()
         driver.topic()
@@ -131,7 +121,6 @@ class Hall:
             ),
             coding=coding,
             take=self._take,
-            send=self.send,
             wrote=lambda streams, size_bytes, _: self.wrote.append((streams, size_bytes)),
             scheduler=StreamScheduler(),
             heartbeat_s=heartbeat_s,
@@ -381,3 +370,23 @@ def _chunks(body: bytes) -> list[bytes]:
         found.append(body[: int(size, 16)])
         body = body[int(size, 16) + 2 :]
     return found
+
+
+def test_a_socket_that_takes_less_says_how_much() -> None:
+    text, large = b"data: 1\n\n", b"x" * (4 << 20)  # more than any socket holds
+    with ExitStack() as stack:
+        pairs = [socket.socketpair() for _ in range(20)]
+        for near, far in pairs:
+            near.setblocking(False)
+            stack.callback(near.close)
+            stack.callback(far.close)
+        full, gone, closed = 3, 5, 11
+        while sum(send_each([pairs[full][0]], large)):
+            pass
+        pairs[gone][1].close()
+        pairs[closed][0].close()
+        taken_bytes = send_each([near for near, _ in pairs], text)
+        assert [at for at, taken in enumerate(taken_bytes) if not taken] == [full, gone, closed]
+        assert set(taken_bytes) == {0, len(text)}
+        [some] = send_each([pairs[0][0]], large)
+        assert 0 < some < len(large)
