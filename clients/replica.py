@@ -375,9 +375,9 @@ def _id_of(given: Mapping[str, Any]) -> RecordId:
     return RecordId(given["topic"], _key_text(given.get("key")))
 
 
-def _key_text(key: Any) -> str:
+def _key_text(fields: Any) -> str:
     # JSON text, as a key may hold lists, which no dict takes as a key; and 1 is not true.
-    return msgspec.json.encode(key).decode()
+    return msgspec.json.encode(fields).decode()
 
 
 def _decoded(event: Event) -> dict[str, Any]:

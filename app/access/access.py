@@ -136,6 +136,17 @@ class Access:
         except TokenInvalid as error:
             raise token_refused(error) from None
 
+    def known_subject(self, token: str) -> Subject:
+        """Return the subject of a token whose key is known here.
+
+        Raises:
+            Refused: unauthenticated, also where the issuer may have a newer key.
+        """
+        try:
+            return self._verified(token, self._verifier)
+        except TokenInvalid as error:
+            raise token_refused(error) from None
+
     def _verified(self, token: str, verifier: Verifier) -> Subject:
         found = verifier.subject(token, self._keys.keys, self._policy.policy, self.now_ms())
         if self._revokes(found):

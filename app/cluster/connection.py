@@ -172,7 +172,7 @@ def _client(url: str, connections_max: int, *, reply_s_max: float | None) -> Red
         "timeout": REPLY_S_MAX,
     }
     try:
-        pool = primary_pool(url, **options) if is_sentinel_url(url) else _pool(url, options)
+        pool = primary_pool(url, options) if is_sentinel_url(url) else _pool(url, options)
         pool.make_connection()  # type: ignore[no-untyped-call]  # it would fail at the first use
     except TypeError:
         raise ValueError("the query of the address has a word that is not known") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
@@ -54,7 +55,7 @@ def is_sentinel_url(url: str) -> bool:
     return url.partition("://")[0].lower() in SCHEMES
 
 
-def primary_pool(url: str, *, timeout: float, **options: Any) -> PrimaryPool:
+def primary_pool(url: str, options: Mapping[str, Any]) -> PrimaryPool:
     """Return the pool of an address, without connecting.
 
     Args:
@@ -62,8 +63,8 @@ def primary_pool(url: str, *, timeout: float, **options: Any) -> PrimaryPool:
             with TLS to the Sentinels and the primary. User, password and the query are those of
             `redis://` and for the primary; `sentinel_username` and `sentinel_password` are for the
             Sentinels.
-        timeout: seconds that a caller waits at the limit of the pool, and for a Sentinel.
-        options: of the pool and its connections, over those of the address.
+        options: of the pool and its connections, over those of the address; `timeout` among them
+            is how long a caller waits at the limit of the pool, and for a Sentinel.
 
     Raises:
         ValueError: malformed.
@@ -98,8 +99,8 @@ def primary_pool(url: str, *, timeout: float, **options: Any) -> PrimaryPool:
     sentinels = Sentinel(  # type: ignore[no-untyped-call]  # redis-py's
         [_address(host) for host in hosts.split(",")],
         sentinel_kwargs={
-            "socket_timeout": timeout,
-            "socket_connect_timeout": timeout,
+            "socket_timeout": options["timeout"],
+            "socket_connect_timeout": options["timeout"],
             "retry": Retry(NoBackoff(), 0),  # the next Sentinel is asked instead
             "ssl": has_tls,
             **tls,
@@ -108,7 +109,7 @@ def primary_pool(url: str, *, timeout: float, **options: Any) -> PrimaryPool:
     )
     connection = SentinelManagedSSLConnection if has_tls else SentinelManagedConnection
     given["connection_class"] = failing_at_write(connection)
-    return PrimaryPool(service, sentinels, timeout=timeout, **given)  # type: ignore[no-untyped-call]
+    return PrimaryPool(service, sentinels, **given)  # type: ignore[no-untyped-call]
 
 
 def _address(host: str) -> tuple[str, int]:

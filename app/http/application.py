@@ -19,8 +19,8 @@ from tidegate import HOME, __version__
 from tidegate.app.access.audit import Kind
 from tidegate.app.gateway import Gateway
 from tidegate.app.http.audited import Audited
+from tidegate.app.http.hot_path import DirectRoutes, HotPath
 from tidegate.app.http.internal_call import perform
-from tidegate.app.http.known_requests import PUBLISH, SUBSCRIBE, KnownRequests, KnownRoutes
 from tidegate.app.http.middleware import install_middleware
 from tidegate.app.http.openapi import Api
 from tidegate.app.http.routes import (
@@ -39,6 +39,7 @@ from tidegate.app.http.routes import (
     trace,
 )
 from tidegate.app.http.routes.models import COMPONENTS
+from tidegate.app.http.routes.subscribe_plan import SubscribePlans
 from tidegate.app.settings.settings import Settings
 from tidegate.app.timers import wall_ms
 from tidegate.app.topics.system_topics import RevokedTopic
@@ -104,9 +105,9 @@ def create_app(
     )
     app.components = COMPONENTS
     app.state.gateway, app.state.access = gateway, access
-    # A line of the log is written for each request, and who opens a stream is decided by its token.
-    kinds = (PUBLISH, SUBSCRIBE) if access is None else (PUBLISH,)
-    app.state.known = KnownRequests(*(() if settings.log_requests else kinds))
+    app.state.plans = SubscribePlans()
+    if not settings.log_requests:  # each has its line of the log, which the application writes
+        app.state.hot_path = HotPath(gateway, access, app.state.plans, settings)
     for module in ROUTES:
         # As they are: to include a router analyzes each of its routes a second time, in 60 ms.
         app.router.routes.extend(module.router.routes)
@@ -122,7 +123,7 @@ def _add_layers(
     """Add the layers around the routes, from the inside out."""
     gateway: Gateway = app.state.gateway
     # First of the layers, so that all others go around them.
-    app.add_middleware(KnownRoutes, known=app.state.known)
+    app.add_middleware(DirectRoutes)
     if access is not None:
         from tidegate.app.http.guard import Guard, OwnerGuard
 

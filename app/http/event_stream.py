@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Final
 
 import anyio
@@ -14,8 +14,7 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from tidegate.app.http.access_log import logged_when_over, not_logged
-from tidegate.app.http.known_requests import HandOver, forget_answer
-from tidegate.app.http.protocol import GatewayProtocol, protocol_of
+from tidegate.app.http.protocol import GatewayProtocol, HandOver, protocol_of
 from tidegate.app.http.scope import connection_of
 from tidegate.app.refusals import Refused
 from tidegate.app.streams.attach import attach_existing
@@ -79,7 +78,7 @@ class EventStream(EventSourceResponse):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve the stream until its end, the peer's, or the write time-out."""
-        self._encoder = _negotiated(scope)
+        self.negotiate(scope)
         if len(self.reader.styles) > GREETED_AT_ONCE:
             await self._take_turn()
         protocol = protocol_of(scope)
@@ -98,7 +97,6 @@ class EventStream(EventSourceResponse):
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve the stream as a response, its task included."""
-        forget_answer(scope)  # its fields are not those of a stream that holds its connection
         super().__init__(self._events(), ping=0, sep="\n")
         self.raw_headers = _raw_headers(coding_of(self._encoder), hands_over=False)
         self._connection = self.reader.connection = connection_of(scope)
@@ -117,7 +115,7 @@ class EventStream(EventSourceResponse):
 
     async def _hand_over(self, protocol: GatewayProtocol, scope: Scope, send: Send) -> None:
         """Write the answer's header as any response does, then leave the connection to a stream."""
-        headers = HANDED_OVER_HEADERS[coding_of(self._encoder)]
+        headers = list(self.fields)
         try:
             with protocol.running.holding() as held:
                 await send({"type": "http.response.start", "status": 200, "headers": headers})
@@ -126,9 +124,17 @@ class EventStream(EventSourceResponse):
             raise
         self._begin(protocol.hand_over, b"".join(held), logged_when_over(scope))
 
-    def begin(self, scope: Scope, hand_over: HandOver, head: bytes) -> None:
-        """Take the connection of a request over, without a task; `head`: of the answer."""
+    def negotiate(self, scope: Scope) -> None:
+        """Choose the coding of the answer by what the request accepts."""
         self._encoder = _negotiated(scope)
+
+    @property
+    def fields(self) -> Sequence[tuple[bytes, bytes]]:
+        """The header fields of the answer of a stream that takes its connection over."""
+        return HANDED_OVER_HEADERS[coding_of(self._encoder)]
+
+    def begin(self, hand_over: HandOver, head: bytes) -> None:
+        """Take the connection of a request over, without a task; `head`: of the answer."""
         self._begin(hand_over, head, not_logged)
 
     def _begin(self, hand_over: HandOver, head: bytes, on_ended: Callable[[int], None]) -> None:

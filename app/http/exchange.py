@@ -183,11 +183,18 @@ class Exchange:
         if self.has_begun:
             self._send_body(message.get("body", b""), is_last=not message.get("more_body", False))
         else:
-            self.has_begun = True
-            self.expects_continue = False
-            self._write(self._head(message["status"], message.get("headers", ())))
+            self._write(self.begin(message["status"], message.get("headers", ())))
 
-    def _head(self, status: int, fields: Fields) -> bytes:
+    def respond(self, status: int, fields: Fields, body: bytes) -> None:
+        """Write a whole answer at once, in place of an application; `fields` have its length."""
+        self._line.write(self.begin(status, fields) + body)
+        self._left_bytes = 0
+        self.end()
+
+    def begin(self, status: int, fields: Fields) -> bytes:
+        """Return the header of the answer, which counts as written."""
+        self.has_begun = True
+        self.expects_continue = False
         lines = [_STATUS_LINES[status]]
         has_length = has_coding = closes = False
         for name, value in (*self.own_fields, *fields):

@@ -73,11 +73,7 @@ def install_middleware(app: FastAPI, settings: Settings) -> None:
     own.
     """
     app.add_middleware(HeadAsGet)
-    app.add_middleware(
-        RequestChecks,
-        is_host_allowed=host_rule(_host_names(settings)),
-        allowed_origins=settings.allowed_origins,
-    )
+    app.add_middleware(RequestChecks, checks=Checks(settings))
     install_problems(app)
     if settings.allowed_origins:
         # Around the problems: a page may read why it was refused, too.
@@ -96,6 +92,36 @@ def _host_names(settings: Settings) -> tuple[str, ...]:
     return (*settings.allowed_hosts, *own)
 
 
+class ProtectiveFields:
+    """The protective header fields that an answer gets if its route has not set them.
+
+    Args:
+        hsts: how long browsers that came by https use nothing else (RFC 6797).
+    """
+
+    def __init__(self, hsts: Duration | None = None) -> None:
+        self._of_https = list(SECURITY_HEADERS)
+        if hsts is not None:
+            max_age = b"max-age=%d" % hsts.seconds
+            self._of_https.append((b"strict-transport-security", max_age))
+
+    def completed(
+        self, headers: Sequence[tuple[bytes, bytes]], scheme: str
+    ) -> list[tuple[bytes, bytes]]:
+        """Return the fields of an answer with those that it lacks."""
+        # Over http a browser has to ignore the field, as anybody on the path could have added it.
+        wanted = self._of_https if scheme == "https" else SECURITY_HEADERS
+        # A route that sets one of them knows better: pages have a policy of their own, assets may
+        # be cached.
+        present = {name.lower() for name, _ in headers}
+        types = (value for name, value in headers if name.lower() == b"content-type")
+        policy = PAGE_POLICY if next(types, b"").startswith(b"text/html") else API_POLICY
+        missing = [pair for pair in wanted if pair[0] not in present]
+        if b"content-security-policy" not in present:
+            missing.append((b"content-security-policy", policy))
+        return [*headers, *missing]
+
+
 class SecurityHeaders:
     """Adds the protective headers that a route did not set itself.
 
@@ -106,10 +132,7 @@ class SecurityHeaders:
 
     def __init__(self, app: ASGIApp, hsts: Duration | None = None) -> None:
         self.app = app
-        self._of_https = list(SECURITY_HEADERS)
-        if hsts is not None:
-            max_age = b"max-age=%d" % hsts.seconds
-            self._of_https.append((b"strict-transport-security", max_age))
+        self._fields = ProtectiveFields(hsts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run the app with a `send` that completes the answer's header."""
@@ -117,29 +140,13 @@ class SecurityHeaders:
             await self.app(scope, receive, send)
             return
 
-        # Over http a browser has to ignore the field, as anybody on the path could have added it.
-        wanted = self._of_https if scope["scheme"] == "https" else SECURITY_HEADERS
-
         async def guarded_send(message: Message) -> None:
             if message["type"] == "http.response.start":
-                message = {**message, "headers": _completed(message.get("headers", []), wanted)}
+                headers = self._fields.completed(message.get("headers", []), scope["scheme"])
+                message = {**message, "headers": headers}
             await send(message)
 
         await self.app(scope, receive, guarded_send)
-
-
-def _completed(
-    headers: list[tuple[bytes, bytes]], wanted: Sequence[tuple[bytes, bytes]]
-) -> list[tuple[bytes, bytes]]:
-    # A route that sets one of them knows better: pages have a policy of their own, assets may be
-    # cached.
-    present = {name.lower() for name, _ in headers}
-    media_type = next((value for name, value in headers if name.lower() == b"content-type"), b"")
-    policy = PAGE_POLICY if media_type.startswith(b"text/html") else API_POLICY
-    missing = [pair for pair in wanted if pair[0] not in present]
-    if b"content-security-policy" not in present:
-        missing.append((b"content-security-policy", policy))
-    return [*headers, *missing]
 
 
 class Cors(CORSMiddleware):
@@ -263,30 +270,22 @@ def _methods(route: BaseRoute, scope: Scope) -> set[str]:
     return set(getattr(route, "methods", None) or ()) if match is not Match.NONE else set()
 
 
-class RequestChecks:
+class Checks:
     """Refuses a foreign Host, other sites' writes and paths with tricks before any route."""
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        is_host_allowed: Callable[[str], bool],
-        allowed_origins: tuple[str, ...],
-    ) -> None:
-        self.app = app
-        self.is_host_allowed = is_host_allowed
-        self.allowed_origins = frozenset(allowed_origins)
+    def __init__(self, settings: Settings) -> None:
+        self._is_host_allowed = host_rule(_host_names(settings))
+        self._allowed_origins = frozenset(settings.allowed_origins)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Run the app for a request that may be routed.
+    def check(self, scope: Scope) -> None:
+        """Check a request by its header.
 
         Raises:
             Refused: host-not-allowed, origin-not-allowed, topic-invalid or not-found.
         """
-        if scope["type"] == "http":
-            self._check_host(scope)
-            check_origin(scope, self.allowed_origins)
-            check_path(scope)
-        await self.app(scope, receive, send)
+        self._check_host(scope)
+        check_origin(scope, self._allowed_origins)
+        check_path(scope)
 
     def _check_host(self, scope: Scope) -> None:
         named = _values(scope, b"host")
@@ -296,8 +295,26 @@ class RequestChecks:
         # leaves it alone.
         said: Forwarded | None = scope.get(FORWARDED)
         named += [] if said is None or said.host is None else [said.host]
-        if not all(map(self.is_host_allowed, named)):
+        if not all(map(self._is_host_allowed, named)):
             raise Refused("host-not-allowed", "The gateway does not answer to this host name.")
+
+
+class RequestChecks:
+    """Lets requests pass that may be routed."""
+
+    def __init__(self, app: ASGIApp, checks: Checks) -> None:
+        self.app = app
+        self._checks = checks
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Run the app for a request that may be routed.
+
+        Raises:
+            Refused: as `Checks.check`.
+        """
+        if scope["type"] == "http":
+            self._checks.check(scope)
+        await self.app(scope, receive, send)
 
 
 def check_path(scope: Scope) -> None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Protocol
 from urllib.parse import unquote
 
 import httptools
@@ -20,7 +21,6 @@ from uvicorn.server import ServerState
 from tidegate.app.figures import ConnectionFigures
 from tidegate.app.http.admission import ConnectionLimits, Paces
 from tidegate.app.http.exchange import Exchange
-from tidegate.app.http.known_requests import Key, KnownRequests, may_wait
 from tidegate.app.http.problems import STREAMS
 from tidegate.app.http.scope import FIGURES_EXTENSION, TRANSPORT_EXTENSION
 from tidegate.app.http.transport.proxies import TrustedProxies
@@ -50,6 +50,20 @@ LINGER_BYTES_MAX: Final = 1 << 20
 NOT_VALID: Final = Refused("message-invalid", "Not a valid HTTP request.")
 
 
+HandOver = Callable[[asyncio.Protocol], HandedOver]
+"""Gives the connection of a request to a stream."""
+
+
+class Immediate(Protocol):
+    """Answers some requests below ASGI, in the turn of the loop in which they come."""
+
+    def takes(self, exchange: Exchange) -> bool:
+        """Return True if a request may be answered so, by its header."""
+
+    def answer(self, exchange: Exchange, hand_over: HandOver) -> bool:
+        """Answer a whole request; return False, without effect, where the application has to."""
+
+
 class GatewayProtocol(asyncio.Protocol):
     """One connection, from accept to close.
 
@@ -63,7 +77,7 @@ class GatewayProtocol(asyncio.Protocol):
         write_watch: cuts peers that take nothing.
         paces: begins requests in their turns.
         proxies: whose word on their clients counts.
-        known: answers requests like earlier ones.
+        hot_path: answers some requests below ASGI; None: it answers none.
     """
 
     def __init__(
@@ -78,7 +92,7 @@ class GatewayProtocol(asyncio.Protocol):
         write_watch: WriteWatch,
         paces: Paces,
         proxies: TrustedProxies,
-        known: KnownRequests,
+        hot_path: Immediate | None,
         **_others: object,
     ) -> None:
         if not config.loaded:
@@ -94,7 +108,7 @@ class GatewayProtocol(asyncio.Protocol):
         self._limits = admission
         self._paces = paces
         self._proxies = proxies
-        self._known = known
+        self._hot_path = hot_path
         self._loop = asyncio.get_running_loop()
         self._parser = _new_parser(self)
         self._deadline, self._keep_alive = Deadline(self._loop), Deadline(self._loop)
@@ -114,7 +128,7 @@ class GatewayProtocol(asyncio.Protocol):
         self._parsed: Exchange | None = None
         self._running: Exchange | None = None
         self._waiting: deque[Exchange] = deque()
-        self._held: tuple[Exchange, Key | None] | None = None
+        self._held: tuple[Exchange, bool] | None = None
 
     # What the transport calls
 
@@ -506,40 +520,33 @@ class GatewayProtocol(asyncio.Protocol):
 
     def _start(self, exchange: Exchange) -> None:
         self._running = exchange
-        # What a proxy says of its client counts as well, and is no part of the header's key.
-        key = None if self._is_proxied else self._known.head_key(exchange.scope)
-        self._held = exchange, key
+        is_hot = self._hot_path is not None and self._hot_path.takes(exchange)
+        self._held = exchange, is_hot
         # All that came in one read is parsed first: then it is known what there is to answer.
         if not self._is_feeding:
             self._begin_held()
 
     def _begin_held(self) -> None:
-        """Begin the request that is next; one that may be answered at once waits for its body."""
+        """Begin the request that is next; one that may be answered here waits for its body."""
         if self._held is None or self.connection is None:
             return
-        exchange, key = self._held
-        at_once = self._known.find_immediate_answer(key) is not None
-        if at_once and exchange.more_body and may_wait(exchange):
+        exchange, is_hot = self._held
+        if is_hot and exchange.more_body and len(exchange.body) <= UNREAD_BYTES_MAX:
             self._paces.expect(self.connection)
             return
         self._held = None
-        begin = partial(self._begin, exchange, key)
-        self._paces.begin(exchange.scope["path"], self.connection, begin, at_once=at_once)
+        begin = partial(self._begin, exchange, is_hot=is_hot)
+        self._paces.begin(exchange.scope["path"], self.connection, begin, at_once=is_hot)
 
-    def _begin(self, exchange: Exchange, head: Key | None) -> None:
-        """Answer a request at once if it stands alone and its route can; else start its task."""
+    def _begin(self, exchange: Exchange, *, is_hot: bool) -> None:
+        """Answer a request here if it stands alone; else let the application answer, in a task."""
         if exchange.is_cut:
             return
-        known = self._known.find_immediate_answer(head)
-        if known is not None and not self.is_full and self.can_hand_over(exchange.scope):
-            whole = known.answered(exchange, self.hand_over)
-            if whole:
-                self.write(whole)
-                exchange.end()
-            if whole is not None:
+        if is_hot and not self.is_full and self.can_hand_over(exchange.scope):
+            assert self._hot_path is not None
+            if self._hot_path.answer(exchange, self.hand_over):
                 return
-        app = self._known.noting(self._app, head)
-        task = self._loop.create_task(exchange.run(app))
+        task = self._loop.create_task(exchange.run(self._app))
         self._state.tasks.add(task)
         task.add_done_callback(self._state.tasks.discard)
 

@@ -23,8 +23,7 @@ from starlette.types import ASGIApp
 
 from tidegate.app.figures import ConnectionFigures, Histogram, LoopFigures
 from tidegate.app.http.admission import ConnectionLimits, Paces
-from tidegate.app.http.known_requests import KnownRequests
-from tidegate.app.http.protocol import GatewayProtocol
+from tidegate.app.http.protocol import GatewayProtocol, Immediate
 from tidegate.app.http.transport.certificates import Certificates
 from tidegate.app.http.transport.listener import (
     Acceptor,
@@ -115,11 +114,11 @@ class Server(uvicorn.Server):
     ) -> None:
         self.figures = ConnectionFigures(_connections_max(settings))
         self.certificates = None if settings.tls_cert is None else Certificates(settings)
-        known = KnownRequests()
+        hot_path: Immediate | None = None
         if isinstance(app, Starlette):
             app.state.figures = self.figures
-            known = getattr(app.state, "known", known)
-        protocol = protocol_factory(settings, self.figures, known)
+            hot_path = getattr(app.state, "hot_path", None)
+        protocol = protocol_factory(settings, self.figures, hot_path)
         super().__init__(_config(app, settings, protocol, self.certificates))
         self._paces: Paces = protocol.keywords["paces"]
         self.settings = settings
@@ -349,7 +348,7 @@ def _handshakes_max(settings: Settings) -> int:
 
 
 def protocol_factory(
-    settings: Settings, figures: ConnectionFigures, known: KnownRequests
+    settings: Settings, figures: ConnectionFigures, hot_path: Immediate | None
 ) -> partial[GatewayProtocol]:
     """Return uvicorn's factory of protocols; all of them share counts and bounds."""
     return partial(
@@ -360,5 +359,5 @@ def protocol_factory(
         write_watch=WriteWatch(settings.write_timeout.seconds),
         paces=Paces(),
         proxies=TrustedProxies(settings.trusted_proxies),
-        known=known,
+        hot_path=hot_path,
     )

@@ -48,10 +48,22 @@ def test_a_second_visit(case: str) -> None:
 def test_an_epoch_begins_with_a_word() -> None:
     visit = Visit("d-5", epoch="d")
     visit.take_row(Seen("publish", "d", entry(6)))
-    visit.take_row(Seen("publish", "e", entry(7)))
+    visit.take_row(Seen("publish", "e", entry(8)))
     visit.is_announced = True
-    visit.take_row(Seen("snapshot", "f", entry(8)))
+    visit.take_row(Seen("snapshot", "f", entry(9)))
     assert visit.silent_epochs == ["e"]
+
+
+@pytest.mark.parametrize(("lost", "wrong"), [(0, ""), (1, "the journal has")])
+def test_an_epoch_may_continue_the_one_before(lost: int, wrong: str) -> None:
+    visit = Visit("d-5", ["replay"], epoch="d")
+    visit.take_row(Seen("publish", "d", entry(6, lost)))
+    visit.take_row(Seen("publish", "e", entry(7)))
+    assert not visit.silent_epochs
+    subscriber = Subscriber("t", "conflation=none")
+    subscriber.visits = [visit]
+    found = list(judge_visits(subscriber, "e", [entry(offset) for offset in range(1, 9)]))
+    assert (not found) if not wrong else any(wrong in sentence for sentence in found), found
 
 
 @pytest.mark.parametrize(

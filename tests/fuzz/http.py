@@ -18,7 +18,6 @@ from tests.fuzz.mutating import chunks, mutated
 from tests.fuzz.target import Target
 from tests.support.servers import edge_settings
 from tidegate.app.figures import ConnectionFigures
-from tidegate.app.http.known_requests import KnownRequests
 from tidegate.app.http.protocol import GatewayProtocol
 from tidegate.app.http.requests import accepts, content_type, query_values
 from tidegate.app.http.server import protocol_factory
@@ -140,7 +139,7 @@ class _Edge:
         self.loop = asyncio.new_event_loop()
         self.read: list[Read] = []
         settings = edge_settings()
-        self.factory = protocol_factory(settings, ConnectionFigures(1_000), KnownRequests())
+        self.factory = protocol_factory(settings, ConnectionFigures(1_000), None)
         self.config = uvicorn.Config(self.app, log_config=None, access_log=False, lifespan="off",
                                      http=GatewayProtocol, server_header=False,
                                      interface="asgi3", proxy_headers=False)  # fmt: skip
@@ -259,9 +258,12 @@ def check_raw(given: tuple[bytes, list[bytes]]) -> bool:
     codes, codes_cut = statuses(answered), statuses(answered_cut)
     assert all(code < 500 for code in codes), codes
     assert whole == cut, (whole, cut)
-    # A refusal behind an answer that is still under way is the close alone.
+    # A refusal behind an answer that is still under way is the close alone. Of two faults in one
+    # request the cuts decide which is found first, such as a bad byte in a target that is too long.
     longer, shorter = sorted((codes, codes_cut), key=len, reverse=True)
-    assert longer[: len(shorter)] == shorter, (codes, codes_cut)
+    for code, other_code in zip(longer, shorter, strict=False):
+        is_same = code == other_code or min(code, other_code) >= 400
+        assert is_same, (codes, codes_cut)
     assert not longer[len(shorter) :] or longer[len(shorter)] >= 400, (codes, codes_cut)
     # h11 takes things that we refuse (and closes where we do not); what both take must be equal.
     theirs = by_h11(data)

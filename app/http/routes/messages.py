@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from functools import partial
 from typing import Annotated
 
 import msgspec
@@ -59,7 +58,6 @@ from tidegate.app.http.routes.models.messages import (
     Staged,
 )
 from tidegate.app.http.scope import gateway_of, grants_in, subject_in
-from tidegate.app.names import REVOKED
 from tidegate.app.parameters import Parameters, text, whole
 from tidegate.app.refusals import Refused
 from tidegate.app.stores.store import Appended
@@ -152,42 +150,28 @@ async def publish(request: Request) -> Response:
         appended = await gateway.ingest.take(entry, payload, form, asked.numbered(sub), retry)
         return published(entry, appended)
 
-    answer = await gateway.catalog.with_newest_definition(entry, taken)
-    # Plain JSON that nothing is asked of: an equal header needs no second reading. A certificate is
-    # in no header, and who revokes is noted by a layer.
-    at_once = None
-    if asked in _PLAIN and name != REVOKED and not (subject and subject.certificate):
-        holds = request.app.state.access.standing(subject) if subject else None
-        at_once = partial(_published_at_once, gateway, name, asked.form, subject, holds)
-    request.app.state.known.note(request.scope, publish, at_once)
-    return answer
+    return await gateway.catalog.with_newest_definition(entry, taken)
 
 
-_PLAIN = (
+PLAIN = (
     PublishRequest(JSON, Form(), None, None, None, None),
     PublishRequest(NDJSON, Form(lined=True), None, None, None, None),
 )
+"""What is published in one turn of the loop, where nothing has to be waited for."""
 
 
-def _published_at_once(
-    gateway: Gateway,
-    name: str,
-    form: Form,
-    subject: Subject | None,
-    holds: Callable[[], bool] | None,
-    payload: bytes,
+def publish_at_once(
+    gateway: Gateway, name: str, form: Form, subject: Subject | None, payload: bytes
 ) -> bytes | None:
-    """Publish a body in this turn of the loop, and return the answer's.
+    """Publish the body of a plain request in this turn of the loop, and return the answer's.
 
     Return None, with nothing published, where that has to wait, and for all that is refused.
-    `holds`: whether the token in the header is still this subject's.
     """
     entry, messages = gateway.catalog.served(name), _counted(payload, form)
     if entry is None or len(payload) > gateway.settings.request_bytes_max:
         return None
     # Before they are checked: where they are too many, the route checks them in steps.
-    writes_at_once = gateway.writer.writes_at_once(entry, messages, len(payload))
-    if not writes_at_once or (holds is not None and not holds()):
+    if not gateway.writer.writes_at_once(entry, messages, len(payload)):
         return None
     try:
         gateway.quotas.check_publish(subject)

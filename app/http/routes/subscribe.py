@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
-from functools import partial
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, Header, Path, Request, Response
 from starlette.types import Scope
 
 from tidegate.app.access.grants import Subject
@@ -20,10 +19,9 @@ from tidegate.app.http.event_stream import (
     session_stream,
     stopping_stream,
 )
-from tidegate.app.http.known_requests import Begin, KnownRequests
 from tidegate.app.http.openapi import SUBSCRIBING, json_body, name_of, problems
-from tidegate.app.http.parameters import STRICT, posted_parameters
-from tidegate.app.http.requests import require_accept, topic_or_pattern
+from tidegate.app.http.parameters import STRICT, described, posted_parameters
+from tidegate.app.http.requests import query_values, require_accept, topic_or_pattern
 from tidegate.app.http.routes.models.events import STREAM
 from tidegate.app.http.routes.models.sessions import Continued, Subscribing
 from tidegate.app.http.routes.subscribe_plan import SubscribePlan
@@ -51,10 +49,28 @@ from tidegate.conflation.subscription import Command
 from tidegate.keys.errors import Refusal
 from tidegate.keys.text.bookmark import Bookmark
 
-router = APIRouter(tags=["subscribing"], dependencies=STRICT, generate_unique_id_function=name_of)
+router = APIRouter(tags=["subscribing"], generate_unique_id_function=name_of)
 _PATTERN = "Name of a topic, or a pattern with `*` (one part) and `>` (the rest)"
 
 _REFUSALS = problems(*SUBSCRIBING, "session-unknown")
+
+
+@router.get(
+    "/v1/topics/{topic}/subscribe",
+    summary="Subscribe: a stream of server-sent events",
+    response_class=Response,
+    responses={**STREAM, **_REFUSALS},
+    openapi_extra={"parameters": described(_PATTERN, Subscribing, Continued, pattern=True)},
+)
+async def subscribe(request: Request) -> Response:
+    """Stream one subscription; parameters in the query."""
+    scope = request.scope
+    # Both are read first: what is unknown or given twice is refused before what is wrong.
+    query_values(scope, Subscribing.codes)
+    last_event_id = Continued.read(scope).last_event_id if has_place(scope) else None
+    plan = request.app.state.plans.of(scope)
+    require_accept(scope, EVENT_STREAM)
+    return await stream(gateway_of(request), subject_in(scope), plan, last_event_id)
 
 
 async def _wanted(
@@ -67,39 +83,13 @@ async def _wanted(
 Wanted = Annotated[str | TopicPattern, Depends(_wanted)]
 
 
-@router.get(
-    "/v1/topics/{topic}/subscribe",
-    summary="Subscribe: a stream of server-sent events",
-    response_class=Response,
-    responses={**STREAM, **_REFUSALS},
-)
-async def subscribe(
-    request: Request,
-    wanted: Wanted,
-    asked: Annotated[Subscribing, Query()],
-    continued: Annotated[Continued, Header()],
-) -> Response:
-    """Stream one subscription; parameters in the query."""
-    require_accept(request.scope, EVENT_STREAM)
-    plan = SubscribePlan(wanted, asked)
-    gateway, subject = gateway_of(request), subject_in(request.scope)
-    answer = await stream(gateway, subject, plan, continued.last_event_id)
-    # Only now: the route answers whatever is refused, so that all refusals come from one place.
-    known: KnownRequests = request.app.state.known
-    is_new = subject is None and continued.last_event_id is None and plan.is_plain
-    # A refusal may be a stream, too.
-    is_plain = is_new and isinstance(answer, EventStream)
-    at_once = partial(_streamed_at_once, gateway, plan) if is_plain else None
-    known.note(request.scope, partial(_subscribed_again, plan), at_once)
-    return answer
-
-
 @router.post(
     "/v1/topics/{topic}/subscribe",
     summary="Subscribe, the parameters as a JSON object of texts",
     response_class=Response,
     responses={**STREAM, **_REFUSALS, **problems("unsupported-media-type")},
     openapi_extra=json_body(Subscribing),
+    dependencies=STRICT,
 )
 async def subscribe_by_post(
     request: Request, wanted: Wanted, continued: Annotated[Continued, Header()]
@@ -111,21 +101,9 @@ async def subscribe_by_post(
     return await stream(gateway, subject, plan, continued.last_event_id)
 
 
-async def _subscribed_again(plan: SubscribePlan, request: Request) -> Response:
-    """Stream one subscription for a request that equals an earlier one.
-
-    Only what differs is read: the id after which the client continues. A check that depends on more
-    than the request's address belongs into `stream`, which both share, or into a layer.
-    """
-    scope = request.scope
-    return await stream(gateway_of(request), subject_in(scope), plan, _last_event_id(scope))
-
-
-def _last_event_id(scope: Scope) -> str | None:
-    # The header is rare, and reading the model without it would cost more than this look.
-    if any(name == b"last-event-id" for name, _ in scope["headers"]):
-        return Continued.read(scope).last_event_id
-    return None
+def has_place(scope: Scope) -> bool:
+    """Return True if a request has the header after whose id it continues, which is rare."""
+    return any(name == b"last-event-id" for name, _ in scope["headers"])
 
 
 async def stream(
@@ -189,20 +167,22 @@ def _opened(
     return _begun(gateway, session, lambda: attach_new(session, name, wanted, {name: decision}))
 
 
-def _streamed_at_once(gateway: Gateway, plan: SubscribePlan, body: bytes) -> Begin | None:
-    """Open the stream of a plan whose topic is here; None where that has to wait, or is refused."""
+def stream_at_once(gateway: Gateway, plan: SubscribePlan) -> EventStream | None:
+    """Return the stream of a plan from the present on; None where that has to wait, or is refused.
+
+    Only for a gateway that asks for no tokens.
+    """
     name = plan.target
-    if isinstance(name, TopicPattern) or gateway.catalog.served(name) is None:
-        return None
-    if body or gateway.stopping:
+    if isinstance(name, TopicPattern) or gateway.catalog.served(name) is None or gateway.stopping:
         return None
     try:
         wanted = plan.request(gateway.settings)
+        if not plan.is_plain:
+            return None
         decision = plan.granted(gateway.sessions.context, name, wanted, None)
-        opened = _opened(gateway, None, name, plan, wanted, decision)
+        return _opened(gateway, None, name, plan, wanted, decision)
     except Refusal:
         return None  # the route will say why
-    return opened.begin
 
 
 async def _pattern_stream(

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from starlette.types import Scope
+
+from tidegate.app.http.parameters import query_of
+from tidegate.app.http.requests import raw_path, topic_or_pattern
 from tidegate.app.http.routes.models.sessions import Subscribing
 from tidegate.app.names import TopicPattern
 from tidegate.app.settings.settings import Settings
@@ -99,3 +103,31 @@ class SubscribePlan:
         if plain is None or plain.decided is not decided or plain.epoch != topic.epoch:
             plain = self._plain = PlainSubscription.of(topic, wanted, decided)
         return plain
+
+
+PLANS_MAX = 1_000
+PLAN_BYTES_MAX = 2 << 10
+"""Clients choose the texts: both the number and the size of what is kept are bounded."""
+
+
+class SubscribePlans:
+    """The plans that were used latest, by path and query as they were sent."""
+
+    def __init__(self) -> None:
+        self._plans: dict[tuple[bytes, bytes], SubscribePlan] = {}  # the latest used last
+
+    def of(self, scope: Scope) -> SubscribePlan:
+        """Return the plan of a request, which equal ones share.
+
+        Raises:
+            Refused: the path has no topic, or a parameter cannot be read.
+        """
+        text = raw_path(scope), scope["query_string"]
+        plan = self._plans.pop(text, None)
+        if plan is None:
+            plan = SubscribePlan(topic_or_pattern(scope), query_of(Subscribing, scope))
+        if len(text[0]) + len(text[1]) <= PLAN_BYTES_MAX:
+            self._plans[text] = plan
+            if len(self._plans) > PLANS_MAX:
+                del self._plans[next(iter(self._plans))]
+        return plan

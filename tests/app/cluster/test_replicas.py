@@ -257,7 +257,7 @@ def test_an_address_tells_primary_and_sentinels_apart() -> None:
         "rediss+sentinel://me:p%2F@one,[::1]:7/p%78/3"
         "?ssl_ca_certs=/ca&sentinel_username=watch&sentinel_password=w"
     )
-    pool = primary_pool(url, timeout=2.0, max_connections=5, protocol=2)
+    pool = primary_pool(url, {"timeout": 2.0, "max_connections": 5, "protocol": 2})
     given = pool.connection_kwargs
     assert (given["username"], given["password"], given["db"]) == ("me", "p/", 3)
     assert given["ssl_ca_certs"] == "/ca"

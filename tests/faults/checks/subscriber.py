@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import math
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -36,7 +37,8 @@ class Visit:
     """One connection.
 
     `last_id`: that it resumed after. `modes`: of every `resumed`. `status`: whether the source
-    was said to be out, each time. `silent_epochs`: what began without a word.
+    was said to be out, each time. `silent_epochs`: what began without a word, and does not
+    continue the epoch before. `continued`: what does: epoch before, epoch, its first offset.
     """
 
     last_id: str
@@ -44,16 +46,29 @@ class Visit:
     rows: list[Seen] = field(default_factory=list)
     status: list[bool] = field(default_factory=list)
     silent_epochs: list[str] = field(default_factory=list)
+    continued: list[tuple[str, str, int]] = field(default_factory=list)
     goodbye: str = ""
     epoch: str = ""
     is_announced: bool = False
 
     def take_row(self, seen: Seen) -> None:
-        """Note a row; an epoch that nobody announced is noted too."""
+        """Note a row; an epoch that nobody announced is noted too.
+
+        One that continues the epoch before exactly where the reader is needs no word.
+        """
         if seen.epoch != self.epoch and not self.is_announced:
-            self.silent_epochs.append(seen.epoch)
+            offset = seen.entry.offset
+            if offset == self.head + 1:
+                self.continued.append((self.epoch, seen.epoch, offset))
+            else:
+                self.silent_epochs.append(seen.epoch)
         self.epoch, self.is_announced = seen.epoch, False
         self.rows.append(seen)
+
+    @property
+    def head(self) -> int:
+        """The offset of the last row, or of the id after which it resumed."""
+        return self.rows[-1].entry.offset if self.rows else offset_of(self.last_id)
 
 
 class Subscriber:
@@ -88,8 +103,7 @@ class Subscriber:
     @property
     def head(self) -> int:
         """The highest offset that it was sent, or resumed after."""
-        rows = self.visits[-1].rows if self.visits else []
-        return max(offset_of(self.last_id), rows[-1].entry.offset if rows else 0)
+        return max(offset_of(self.last_id), self.visits[-1].head if self.visits else 0)
 
     async def _visit(self, http: httpx2.AsyncClient) -> None:
         headers = {"Accept-Encoding": "identity"}
@@ -134,12 +148,17 @@ def judge_visits(subscriber: Subscriber, epoch: str, journal: Sequence[Entry]) -
     No gap, no repeat of what its id covered, nothing that the journal does not have.
     """
     at = {entry.offset: entry for entry in journal}
+    ends = ends_of_history(subscriber, epoch)
     seen = 0
     for number, visit in enumerate(subscriber.visits):
         for silent in visit.silent_epochs:
             yield f"visit {number}: epoch {silent} began without a word"
-        rows = [row.entry for row in visit.rows if row.epoch == epoch and row.op != "snapshot"]
-        same = epoch_of(visit.last_id) == epoch
+        rows = [
+            row.entry
+            for row in visit.rows
+            if row.op != "snapshot" and row.entry.offset <= ends.get(row.epoch, 0)
+        ]
+        same = offset_of(visit.last_id) <= ends.get(epoch_of(visit.last_id), -1)
         if number and same and visit.modes[:1] != ["replay"]:
             yield f"visit {number} resumed by {visit.modes or 'nothing'}, not by replay"
         for before, entry in pairwise(rows):
@@ -153,6 +172,16 @@ def judge_visits(subscriber: Subscriber, epoch: str, journal: Sequence[Entry]) -
             if at.get(entry.offset) != entry:
                 yield f"visit {number} was sent {entry}, and the journal has {at.get(entry.offset)}"
         seen = max([seen, *(entry.offset for entry in rows)])
+
+
+def ends_of_history(subscriber: Subscriber, epoch: str) -> dict[str, float]:
+    """The epochs that one continues, itself included, each with its last offset that it has."""
+    ends = {epoch: math.inf}
+    links = [link for visit in subscriber.visits for link in visit.continued]
+    for before, after, first in reversed(links):
+        if after in ends:
+            ends[before] = max(ends.get(before, 0), first - 1)
+    return ends
 
 
 def judge_rate(subscriber: Subscriber, interval_s: float, leeway_s: float) -> Iterator[str]:

@@ -12,8 +12,9 @@ import pytest_asyncio
 
 from tests.support.gateways import Running, eventually, names, running_gateway
 from tests.support.wire import connected, parse_head
-from tidegate.app.http.known_requests import KnownRequests
-from tidegate.app.http.routes import subscribe
+from tidegate.app.http.hot_path import DirectRoutes, HotPath
+from tidegate.app.http.routes import subscribe_plan
+from tidegate.app.http.routes.subscribe_plan import SubscribePlan, SubscribePlans
 from tidegate.app.logs import EVENT, FIGURES
 
 PATH = "/v1/topics/px/subscribe"
@@ -61,12 +62,6 @@ async def running_fixture() -> AsyncIterator[Running]:
         yield running
 
 
-def known_of(running: Running) -> KnownRequests:
-    app: Any = running.server.config.app
-    found: KnownRequests = app.state.known
-    return found
-
-
 async def answered(running: Running, target: str, *headers: str) -> tuple[object, ...]:
     """The answer of a request: status, header and body, or the first event of a stream."""
     async with connected(running.address) as wire:
@@ -93,33 +88,47 @@ async def test_every_repetition_is_answered_as_without_plans(
 ) -> None:
     targets = [PATH + query for query in REQUESTS]
     targets += ["/v1/topics/none/subscribe", "/v1/topics/%70x/subscribe", "/v1/topics/p*/subscribe"]
+    of = SubscribePlans.of
     with monkeypatch.context() as patched:
-        patched.setattr(KnownRequests, "find", lambda *_: None)
-        patched.setattr(KnownRequests, "find_immediate_answer", lambda *_: None)
+        patched.setattr(HotPath, "takes", lambda *_: False)
+        patched.setattr(DirectRoutes, "__call__", lambda direct, *call: direct.app(*call))
+        patched.setattr(SubscribePlans, "of", lambda _, scope: of(SubscribePlans(), scope))
         without = [await answered(running, target, *headers) for target in targets]
     for _ in range(2):
         again = [await answered(running, target, *headers) for target in targets]
         assert again == without
 
 
-async def test_the_second_of_two_equal_requests_goes_past_the_route(
+async def test_equal_requests_are_read_once(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen: list[str] = []
-    noted = KnownRequests.note
+    made: list[SubscribePlan] = []
+    make = SubscribePlan.__init__
 
-    def note(known: KnownRequests, *noted_now: Any) -> None:
-        seen.append("route")
-        noted(known, *noted_now)
+    def noted(plan: SubscribePlan, *parts: Any) -> None:
+        make(plan, *parts)
+        made.append(plan)
 
-    monkeypatch.setattr(KnownRequests, "note", note)
-    for _ in range(3):
-        async with running.subscribe("conflation=1s"):
-            pass
-    assert seen == ["route"]
-    async with running.subscribe("conflation=2s"):
-        pass
-    assert seen == ["route", "route"]
+    monkeypatch.setattr(SubscribePlan, "__init__", noted)
+    for options, plans in (("conflation=1s", 1), ("conflation=1s", 1), ("conflation=2s", 2)):
+        async with running.subscribe(options):
+            assert len(made) == plans
+
+
+def test_the_plan_used_longest_ago_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subscribe_plan, "PLANS_MAX", 2)
+    plans = SubscribePlans()
+
+    def plan_of(query: bytes) -> SubscribePlan:
+        return plans.of({"raw_path": PATH.encode(), "query_string": query, "headers": []})
+
+    first, second = plan_of(b"command=sow"), plan_of(b"command=subscribe")
+    assert plan_of(b"command=sow") is first
+    plan_of(b"options=conflation%3D1s")
+    assert plan_of(b"command=sow") is first
+    assert plan_of(b"command=subscribe") is not second
+    long = b"filter=" + b"x" * 3_000
+    assert plan_of(long) is not plan_of(long)
 
 
 async def test_what_a_client_accepts_counts_each_time(running: Running) -> None:
@@ -132,14 +141,6 @@ async def test_equal_queries_of_two_topics_are_two_requests(running: Running) ->
     for topic in ("px", "py", "px", "py"):
         async with running.subscribe("conflation=1s", topic):
             assert running.hellos[-1]["subscriptions"][0]["topic"] == topic
-
-
-async def test_what_is_refused_is_not_kept(running: Running) -> None:
-    for query in ("?options=nothing", "?none=1", "?filter=/k%20="):
-        assert (await answered(running, PATH + query))[0] == 400
-    assert (await answered(running, "/v1/topics/none/subscribe"))[0] == 404
-    known = known_of(running)
-    assert len(known.heads) == len(known.routes) == 1  # of the publishes
 
 
 async def test_a_topic_that_is_defined_anew_is_seen_at_once(running: Running) -> None:
@@ -238,10 +239,3 @@ async def test_the_log_names_the_route_of_both(caplog: pytest.LogCaptureFixture)
     for name in ("method", "route", "topic", "status", "client"):
         assert first[name] == second[name]
     assert first["route"] == "/v1/topics/{topic}/subscribe"
-
-
-def test_the_route_checks_nothing_that_a_plan_goes_past() -> None:
-    """A check of the route's own would not be made for a request that equals an earlier one."""
-    [route] = [each for each in subscribe.router.routes if each.methods == {"GET"}]  # type: ignore[attr-defined]  # routes of this router all have methods
-    dependencies = {each.call.__name__ for each in route.dependant.dependencies}  # type: ignore[attr-defined]  # FastAPI's own routes have it
-    assert dependencies == {"strict_request", "_wanted"}

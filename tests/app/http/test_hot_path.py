@@ -1,4 +1,4 @@
-"""A known request is answered as the whole road does, byte for byte; what is odd goes there."""
+"""A plain request is answered as by the application, byte for byte; what is odd goes there."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ import pytest_asyncio
 
 from tests.support.gateways import Running, running_gateway
 from tests.support.wire import connected
-from tidegate.app.http import known_requests
-from tidegate.app.http.known_requests import BODY_BYTES_MAX, ImmediateAnswer, KnownRequests
+from tidegate.app.http.hot_path import BODY_BYTES_MAX, HotPath
 from tidegate.app.streams.backpressure import SLICE_MESSAGES_MAX
 from tidegate.conflation.errors import LimitReached
 
@@ -49,8 +48,6 @@ AT_ONCE: dict[str, bytes] = {
     "three lines": post(b"\n".join([MESSAGE] * 3)),
     "lines with ends": post(MESSAGE + b"\r\n" + MESSAGE + b"\n"),
     "a parameter": post(target=b"/v1/topics/px/messages?ack=processed"),
-    "of an allowed page": post(fields=HOST + NDJSON + b"Origin: http://page.example\r\n"),
-    "of our own page": post(fields=HOST + NDJSON + b"Origin: http://localhost\r\n"),
     "chunks": post(b"d\r\n" + MESSAGE + b"\r\n0\r\n\r\n", length=b"Transfer-Encoding: chunked\r\n"),
     "no key": post(target=b"/v1/topics/py/messages"),
     "a large body": post(b"\n".join([b'{"k":1,"v":"%b"}' % (b"x" * 30_000)] * 2)),
@@ -58,11 +55,13 @@ AT_ONCE: dict[str, bytes] = {
     "a stream with options": get(b"?options=conflation=1h&command=subscribe"),
     "a snapshot": get(b"?command=sow"),
     "a compressed stream": get(b"?command=subscribe", HOST + b"Accept-Encoding: gzip\r\n"),
+}
+WHOLE_ROAD: dict[str, bytes] = {
+    "of an allowed page": post(fields=HOST + NDJSON + b"Origin: http://page.example\r\n"),
+    "of our own page": post(fields=HOST + NDJSON + b"Origin: http://localhost\r\n"),
     "a stream for a page": get(
         b"?options=conflation=2h", HOST + b"Origin: http://page.example\r\n"
     ),
-}
-WHOLE_ROAD: dict[str, bytes] = {
     "a bad line": post(MESSAGE + b"\n{"),
     "a bad text": post(b"{", HOST + JSON),
     "no key field": post(b'{"v":1}'),
@@ -122,9 +121,8 @@ async def gateway(*, at_once: bool = True) -> AsyncIterator[Running]:
         message_bytes_max=32 << 10,
     ) as running:
         app: Any = running.server.config.app
-        known: KnownRequests = app.state.known
         if not at_once:
-            known._at_once = ()
+            app.state.hot_path.takes = lambda exchange: False
         await running.topic()
         await running.topic("py", key=())
         for name, definition in (
@@ -156,16 +154,15 @@ async def exchanged(running: Running, *pieces: bytes) -> bytes:
 
 @pytest.fixture(name="counted")
 def counted_fixture(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Whether each request whose header was known was answered at once."""
+    """Whether each request that could be answered at once was."""
     counted: list[bool] = []
-    answered = ImmediateAnswer.answered
+    answer = HotPath.answer
 
-    def count(known: ImmediateAnswer, *more: Any) -> bytes | None:
-        answer = answered(known, *more)
-        counted.append(answer is not None)
-        return answer
+    def count(hot_path: HotPath, *more: Any) -> bool:
+        counted.append(answer(hot_path, *more))
+        return counted[-1]
 
-    monkeypatch.setattr(ImmediateAnswer, "answered", count)
+    monkeypatch.setattr(HotPath, "answer", count)
     return counted
 
 
@@ -176,9 +173,6 @@ Pair = tuple[Running, Running]
 @asynccontextmanager
 async def two_gateways() -> AsyncIterator[Pair]:
     async with gateway() as first, gateway(at_once=False) as second:
-        for running in (first, second):
-            for plain in (AT_ONCE["ndjson"], AT_ONCE["json"]):
-                await exchanged(running, plain)  # so that an equal header is known
         yield first, second
 
 
@@ -199,7 +193,7 @@ async def both(
 
 
 @pytest.mark.parametrize("name", AT_ONCE)
-async def test_a_known_request_is_answered_at_once_as_by_the_whole_road(
+async def test_a_plain_request_is_answered_at_once_as_by_the_application(
     pair: Pair, name: str, counted: list[bool]
 ) -> None:
     at_once, whole_road = await both(pair, (AT_ONCE[name],), times=3)
@@ -210,7 +204,7 @@ async def test_a_known_request_is_answered_at_once_as_by_the_whole_road(
 
 
 @pytest.mark.parametrize("name", WHOLE_ROAD)
-async def test_an_odd_request_is_answered_by_the_whole_road(
+async def test_an_odd_request_is_answered_by_the_application(
     pair: Pair, name: str, counted: list[bool]
 ) -> None:
     at_once, whole_road = await both(pair, (WHOLE_ROAD[name],))
@@ -242,7 +236,6 @@ async def test_a_connection_is_read_on_after_a_body_that_stopped_its_reading(
 async def test_a_request_does_not_wait_for_the_body_of_the_one_behind_it() -> None:
     unfinished = post(length=b"Content-Length: 300000\r\n") + b" " * 150_000
     async with gateway() as running:
-        await exchanged(running, post())  # so that an equal header is known
         for behind in (post()[:-1], unfinished):
             answer = await exchanged(running, post() + behind)
             assert answer.count(b" 200 OK") == 1
@@ -319,7 +312,7 @@ async def test_a_topic_that_is_made_anew_takes_what_its_new_definition_takes(
         assert b" 200 OK" not in await exchanged(running, post())
 
 
-async def test_limits_hold_for_known_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_limits_hold_for_plain_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     async with gateway() as running:
         for request in (post(), get()) * 2:
             assert b" 200 OK" in await exchanged(running, request)
@@ -348,40 +341,25 @@ async def test_a_writer_that_is_at_work_is_waited_for(counted: list[bool]) -> No
         async with app.state.gateway.catalog.get("px").writing:
             waiting = asyncio.create_task(exchanged(running, post()))
             await asyncio.sleep(0.05)
-            assert counted == [True, False]
+            assert counted == [True, True, False]
         assert b" 200 OK" in await waiting
 
 
 async def test_a_stream_that_is_a_response_leaves_no_head_behind() -> None:
     # Something follows it, so that it cannot have the connection for itself.
     followed = (get() + post(),)
-    async with two_gateways() as pair:  # which know no stream yet
+    async with two_gateways() as pair:
         at_once, whole_road = await both(pair, followed, (get(),), (get(),), followed, times=1)
     assert at_once == whole_road
     assert b"connection: close" in at_once[1]
 
 
-async def test_a_known_stream_does_not_take_the_connection_from_the_request_after_it() -> None:
+async def test_a_stream_does_not_take_the_connection_from_the_request_after_it() -> None:
     records = get(b"?command=sow")
-    async with two_gateways() as pair:  # which know no stream yet
+    async with two_gateways() as pair:
         at_once, whole_road = await both(pair, (records,), (records,), (records + post(),), times=1)
     assert at_once == whole_road
     assert at_once[-1].count(b" 200 OK") == 2
-
-
-async def test_the_key_of_a_header_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[object] = []
-    make = known_requests.header_key
-
-    def counted(scope: Any, kinds: Any) -> Any:
-        made.append(make(scope, kinds))
-        return made[-1]
-
-    monkeypatch.setattr(known_requests, "header_key", counted)
-    async with gateway() as running:
-        for times in range(1, 4):
-            assert b" 200 OK" in await exchanged(running, post())
-            assert len([it for it in made if it is not None]) == times
 
 
 async def test_with_a_log_each_request_passes_the_layers(counted: list[bool]) -> None:

@@ -1,0 +1,187 @@
+"""The two requests that come thousands of times a second, by a shorter way to their routes.
+
+A plain publish and a plain subscription are answered below ASGI, in the turn of the loop in which
+they come: without a task, the layers and the framework's routing, by the same functions that the
+layers and the routes call. Whatever has to wait, or is refused, or comes from a page of another
+origin, goes to the application as if nobody had looked at it: nothing here has an effect unless it
+answers. There `DirectRoutes` spares it the framework's routing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from fastapi import Request
+from fastapi.routing import APIRoute
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from tidegate.app.access.grants import WRITE, Subject
+from tidegate.app.gateway import Gateway
+from tidegate.app.http.exchange import Exchange
+from tidegate.app.http.middleware import Checks, ProtectiveFields
+from tidegate.app.http.protocol import HandOver
+from tidegate.app.http.publish_request import PublishRequest
+from tidegate.app.http.requests import TOPICS_PATH, raw_path, require_accept, writable_topic_name
+from tidegate.app.http.routes import messages, subscribe
+from tidegate.app.http.routes.subscribe_plan import SubscribePlans
+from tidegate.app.http.scope import SUBJECT
+from tidegate.app.http.wire import Fields
+from tidegate.app.settings.settings import Settings
+from tidegate.app.streams.sse import EVENT_STREAM
+from tidegate.keys.errors import Refusal
+
+if TYPE_CHECKING:  # without authentication its libraries are not loaded
+    from tidegate.app.access.access import Access
+
+PUBLISH: Final = ("POST", b"/messages")
+SUBSCRIBE: Final = ("GET", b"/subscribe")
+# asyncio's one read of a socket: a body that came so is answered without another turn of the loop.
+BODY_BYTES_MAX: Final = 256 << 10
+BEARER: Final = b"Bearer "
+_SLASHES: Final = TOPICS_PATH.count(b"/") + 1
+
+
+def kind_of(scope: Scope) -> tuple[str, bytes] | None:
+    """Return which of the two a request is, by its method and path."""
+    path = raw_path(scope)
+    for kind in (PUBLISH, SUBSCRIBE):
+        if scope["method"] == kind[0] and path.endswith(kind[1]):
+            is_topic = path.startswith(TOPICS_PATH) and path.count(b"/") == _SLASHES
+            return kind if is_topic else None
+    return None
+
+
+class HotPath:
+    """Answers plain publishes and subscriptions in one turn of the loop.
+
+    Args:
+        gateway: what is published to and subscribed to.
+        access: who may; None where nobody is asked for a token.
+        plans: of subscriptions, which the route shares.
+        settings: of the gateway.
+    """
+
+    def __init__(
+        self, gateway: Gateway, access: Access | None, plans: SubscribePlans, settings: Settings
+    ) -> None:
+        self._gateway = gateway
+        self._access = access
+        self._plans = plans
+        self._checks = Checks(settings)
+        self._fields = ProtectiveFields(settings.hsts)
+        self._has_origins = bool(settings.allowed_origins)
+
+    def takes(self, exchange: Exchange) -> bool:
+        """Return True if a request may be answered here, by its header."""
+        scope = exchange.scope
+        kind = kind_of(scope)
+        if kind is None or not exchange.keep_alive or exchange.expects_continue:
+            return False
+        # The answers to pages of other origins have more fields.
+        if self._has_origins and any(name == b"origin" for name, _ in scope["headers"]):
+            return False
+        return kind is PUBLISH or self._access is None
+
+    def answer(self, exchange: Exchange, hand_over: HandOver) -> bool:
+        """Answer a whole request; return False, without effect, where the application has to."""
+        if exchange.more_body or len(exchange.body) > BODY_BYTES_MAX:
+            return False
+        try:
+            self._checks.check(exchange.scope)
+            if kind_of(exchange.scope) is PUBLISH:
+                return self._publish(exchange)
+            return self._subscribe(exchange, hand_over)
+        except Refusal:
+            return False  # the application will say why
+
+    def _publish(self, exchange: Exchange) -> bool:
+        scope = exchange.scope
+        name = writable_topic_name(scope)
+        subject: Subject | None = None
+        if self._access is not None:
+            subject = _subject(self._access, scope)
+            if subject is None:
+                return False
+            subject.grants.require(WRITE, name)
+            scope[SUBJECT] = subject
+        asked = PublishRequest.read(scope, self._gateway.store)
+        if asked not in messages.PLAIN:
+            return False
+        body = messages.publish_at_once(
+            self._gateway, name, asked.form, subject, bytes(exchange.body)
+        )
+        if body is None:
+            return False
+        fields = [
+            (b"content-length", b"%d" % len(body)),
+            (b"content-type", b"application/json"),
+        ]
+        exchange.respond(200, self._completed(fields, scope), body)
+        return True
+
+    def _subscribe(self, exchange: Exchange, hand_over: HandOver) -> bool:
+        scope = exchange.scope
+        if exchange.body or subscribe.has_place(scope):
+            return False
+        require_accept(scope, EVENT_STREAM)
+        stream = subscribe.stream_at_once(self._gateway, self._plans.of(scope))
+        if stream is None:
+            return False
+        stream.negotiate(scope)
+        stream.begin(hand_over, exchange.begin(200, self._completed(stream.fields, scope)))
+        return True
+
+    def _completed(self, fields: Fields, scope: Scope) -> Fields:
+        """Return the fields of an answer with those that the layers add."""
+        if self._has_origins:  # an answer to another page would have more
+            given = dict(fields).get(b"vary")
+            vary = b"Origin" if given is None else given + b", Origin"
+            fields = [(name, vary if name == b"vary" else value) for name, value in fields]
+            fields += [] if given is not None else [(b"vary", vary)]
+        return self._fields.completed(fields, scope["scheme"])
+
+
+def _subject(access: Access, scope: Scope) -> Subject | None:
+    """Return the subject of the one bearer token of a request; None where the guard has to say.
+
+    Raises:
+        Refused: the token proves nothing.
+    """
+    tokens = [value for name, value in scope["headers"] if name == b"authorization"]
+    if len(tokens) != 1 or not tokens[0].startswith(BEARER):
+        return None
+    return access.known_subject(tokens[0].removeprefix(BEARER).strip().decode("latin-1"))
+
+
+class DirectRoutes:
+    """Hands the two kinds of requests to their routes, past the framework; the innermost layer."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+        self._routes = {
+            kind: next(
+                route
+                for route in router.routes
+                if isinstance(route, APIRoute)
+                and kind[0] in (route.methods or ())
+                and route.path.encode().endswith(kind[1])
+            )
+            for kind, router in ((PUBLISH, messages.router), (SUBSCRIBE, subscribe.router))
+        }
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let the route answer, or the application.
+
+        Raises:
+            Refusal: as the route.
+        """
+        kind = kind_of(scope) if scope["type"] == "http" else None
+        if kind is None:
+            await self.app(scope, receive, send)
+            return
+        route = self._routes[kind]
+        # What routing would say, for the log of requests and the watchdog.
+        scope["route"] = route
+        scope["path_params"] = {"topic": scope["path"].split("/")[_SLASHES - 1]}
+        response = await route.endpoint(Request(scope, receive))
+        await response(scope, receive, send)
