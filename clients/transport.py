@@ -6,6 +6,7 @@ import os
 import re
 import ssl
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, BinaryIO, TypeVar
 from urllib.parse import urlsplit
 
@@ -118,7 +119,18 @@ class Transport:
         self.addresses = Addresses(base_url)
         self.retry = every or retry
         self._every = every
-        self._http = httpx2.Client(**http_arguments(self.addresses, answer_seconds_max, token))
+        given = http_arguments(self.addresses, answer_seconds_max, token)
+        self._new = partial(httpx2.Client, **given)
+        self._clients = {os.getpid(): self._new()}
+
+    @property
+    def _http(self) -> httpx2.Client:
+        """The connections of this process: with a forked one's parent it would mix up answers."""
+        process = os.getpid()
+        # The parent's are kept, as closing them here could say goodbye in its name.
+        if process not in self._clients:
+            self._clients[process] = self._new()
+        return self._clients[process]
 
     def close(self) -> None:
         """Close the connections."""

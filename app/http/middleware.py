@@ -20,9 +20,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from tidegate.app.http.access_log import AccessLog
 from tidegate.app.http.problems import STREAMS, HttpRefused, refusal_of, response_of
 from tidegate.app.http.requests import TOPICS_PATH, raw_path, topic_name, topic_or_pattern
-from tidegate.app.http.scope import TRANSPORT_EXTENSION
+from tidegate.app.http.scope import FOREIGN, TRANSPORT_EXTENSION
 from tidegate.app.http.transport.proxies import FORWARDED, Forwarded
-from tidegate.app.http.wire import ANY_ORIGIN, EXPOSED_HEADERS
+from tidegate.app.http.wire import ANY_ORIGIN, EXPOSED_HEADERS, HEALTH_PATHS
 from tidegate.app.refusals import Refused
 from tidegate.app.settings.settings import Settings
 from tidegate.app.streams.sse import EVENT_STREAM, event, jittered_retry_ms
@@ -283,7 +283,13 @@ class Checks:
         Raises:
             Refused: host-not-allowed, origin-not-allowed, topic-invalid or not-found.
         """
-        self._check_host(scope)
+        try:
+            self._check_host(scope)
+        except Refused:
+            if scope["path"] not in HEALTH_PATHS:
+                raise
+            # A probe, which asks by address; or a page of another site, which must learn no names.
+            scope[FOREIGN] = True
         check_origin(scope, self._allowed_origins)
         check_path(scope)
 
@@ -344,7 +350,8 @@ def host_rule(allowed: tuple[str, ...]) -> Callable[[str], bool]:
     def is_host_allowed(host: str) -> bool:
         name, colon, port = host.lower().rpartition(":")
         if not colon or host.endswith("]"):  # no port; the colons are inside the brackets
-            return host.lower() in names
+            return host.lower().removesuffix(".") in names
+        name = name.removesuffix(".")  # the absolute form of a name
         return name in names and re.fullmatch("[0-9]{1,5}", port) is not None and int(port) <= 65535
 
     return is_host_allowed

@@ -31,6 +31,9 @@ MEDIA_TYPES = (JSON, NDJSON, MERGE_PATCH, TEXT, BYTES)
 REQUEST_BYTES_MAX = 64 << 10
 CHANGES = (MERGE_PATCH, JSON)
 """Media types of a PATCH."""
+PLACE = "last_event_id"
+POLYFILL_PLACE = "lastEventId"
+"""The name under which polyfills of EventSource add the place to an address when they reconnect."""
 
 TOPICS_PATH = b"/v1/topics/"
 SESSIONS_PATH = b"/v1/sessions/"
@@ -105,11 +108,14 @@ def query_values(scope: Scope, allowed: Mapping[str, str]) -> dict[str, str]:
             continue
         raw_name, _, raw_value = pair.partition(b"=")
         name = _decoded(raw_name, "options-invalid", "A query parameter's name")
-        if name not in allowed:
+        code = allowed.get(PLACE if name == POLYFILL_PLACE else name)
+        if code is None:
             raise Refused("options-invalid", f"Unknown query parameter; known: {listed(allowed)}.")
         if name in values:
-            raise Refused(allowed[name], f"The query parameter {name} may be given once.")
-        values[name] = _decoded(raw_value, allowed[name], f"The query parameter {name}")
+            raise Refused(code, f"The query parameter {name} may be given once.")
+        values[name] = _decoded(raw_value, code, f"The query parameter {name}")
+    if POLYFILL_PLACE in values:  # newer than what the address had when it was opened
+        values[PLACE] = values.pop(POLYFILL_PLACE)
     return values
 
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 TRANSPORT_EXTENSION: Final = "tidegate.transport"
 FIGURES_EXTENSION: Final = "tidegate.connections"
+FOREIGN: Final = "tidegate.foreign"
+"""Marks the scope of a probe whose Host is none of ours."""
 SUBJECT: Final = "tidegate.subject"
 """The place of the subject in a request's scope, where the guard puts it."""
 

@@ -25,6 +25,7 @@ EXPOSED_HEADERS: Final = (
     "Tidegate-Gateway",
 )
 """Header fields of answers that pages of allowed origins may read."""
+HEALTH_PATHS: Final = frozenset({"/healthz", "/readyz"})
 STREAM_ENDINGS = tuple(ending.encode() for ending in STREAMS)
 
 
@@ -180,7 +181,9 @@ def head_problem(version: str, target: bytes, fields: Fields) -> Refused | None:
     codings = [value.lower() for name, value in fields if name == b"transfer-encoding"]
     if version not in {"1.0", "1.1"}:
         return Refused("message-invalid", "The gateway speaks HTTP/1.1.")
-    if names.count(b"host") != 1:
+    # HTTP/1.0 has no Host, and probes of load balancers speak it.
+    is_probe = version == "1.0" and target.decode("latin-1") in HEALTH_PATHS
+    if names.count(b"host") != 1 and not (is_probe and not names.count(b"host")):
         return HttpRefused("host-not-allowed", "A request has one Host header.", status=400)
     # A length and a coding at once may be read in two ways (RFC 9112, 6.1): request smuggling.
     if codings not in ([], [b"chunked"]) or (codings and b"content-length" in names):

@@ -130,7 +130,7 @@ class Precondition:
             if entry is None or not (tags == [ANY] or entry.etag in tags):
                 raise Refused("precondition-failed", "The topic is not what If-Match names.")
         if self.if_none_match is not None:
-            tags = [tag.removeprefix("W/") for tag in _tags(self.if_none_match)]
+            tags = _tags(self.if_none_match)
             if entry is not None and (tags == [ANY] or entry.etag in tags):
                 raise Refused("precondition-failed", "The topic is there already.")
 
@@ -138,14 +138,15 @@ class Precondition:
 def _tags(header: str) -> list[str]:
     """Return the entity tags of a header, or `*` alone.
 
-    RFC 9110 allows `*` or a list. A mixture of both is refused rather than guessed.
+    RFC 9110 allows `*` or a list. A mixture of both is refused rather than guessed. A weak tag
+    stands for the strong one that it was: a proxy that compresses an answer makes it weak.
     """
     if header.strip(" \t") == ANY:
         return [ANY]
     if _TAGS.fullmatch(header) is None:
         detail = "If-Match and If-None-Match are * or a list of entity tags in quotes."
         raise Refused("precondition-failed", detail)
-    return re.findall(_TAG, header)
+    return [tag.removeprefix("W/") for tag in re.findall(_TAG, header)]
 
 
 class TopicRecreated(TopicUnknown):

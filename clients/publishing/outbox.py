@@ -11,7 +11,7 @@ from tidegate.clients.message import line_of
 from tidegate.clients.requests import Post, new_key
 
 COUNT_MAX = 1_000
-BYTES_MAX = 1 << 20
+BYTES_MAX = 768 << 10  # a proxy may refuse more than 1 MiB, as nginx does by default
 LINGER_S = 0.05  # short for a person, long enough for a few hundred messages
 WAITING_BYTES_MAX = 16 << 20
 DELIVERY_S = 60.0  # longer than a gateway's restart
@@ -70,6 +70,16 @@ class Outbox:
         self._sending: Batch | None = None
         self._flush_to = 0
         self._stopped: PublisherStopped | None = None
+
+    def emptied(self) -> Outbox:
+        """Return another one with the same limits, for a forked process.
+
+        Raises:
+            ValueError: it is of a numbered producer, whose numbers are one process's.
+        """
+        if self._producer is not None:
+            raise ValueError("a publisher with a producer is of the process that has made it")
+        return Outbox(self._limits)
 
     @property
     def has_room(self) -> bool:

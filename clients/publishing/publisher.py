@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import functools
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -24,7 +25,8 @@ class Publisher:
     that is refused, or not delivered in time, stops the publisher: `publish`, `flush` and `close`
     then raise PublisherStopped, whose `unsent` has every message without an answer.
 
-    Safe to share between threads. Close it, or use it as a context manager; at the end of the
+    Safe to share between threads. A forked process has a thread of its own, and sends what it
+    publishes itself. Close it, or use it as a context manager; at the end of the
     program it is closed by itself.
 
     Args:
@@ -36,13 +38,26 @@ class Publisher:
     def __init__(self, send: Send, outbox: Outbox, retry: Retry) -> None:
         self._send = send
         self._retry = retry
+        self._begin(outbox)
+        # The thread would be gone with the program, and what waits with it.
+        atexit.register(self.close)
+
+    def _begin(self, outbox: Outbox) -> None:
         self._outbox = outbox
+        self._process = os.getpid()
         self._moved = threading.Condition()
         self._is_closed = False
         self._thread = threading.Thread(target=self._run, name="tidegate-publisher", daemon=True)
         self._thread.start()
-        # The thread would be gone with the program, and what waits with it.
-        atexit.register(self.close)
+
+    def _begin_in_fork(self) -> None:
+        """In a forked process, begin anew: the thread and what waits are the parent's.
+
+        Raises:
+            ValueError: the publisher has a producer.
+        """
+        if os.getpid() != self._process:
+            self._begin(self._outbox.emptied())
 
     @property
     def delivered(self) -> int:
@@ -63,8 +78,9 @@ class Publisher:
         Raises:
             PublisherStopped: an earlier batch could not be delivered.
             ValueError: the publisher is closed, the text has a line break, or the sequence does
-                not rise.
+                not rise; or it has a producer and this is a forked process.
         """
+        self._begin_in_fork()
         with self._moved:
             self._moved.wait_for(lambda: self._outbox.has_room or self._is_closed)
             if self._is_closed:
@@ -79,6 +95,8 @@ class Publisher:
             PublisherStopped: a batch could not be delivered.
             TimeoutError: it takes longer; nothing is lost, and the publisher goes on.
         """
+        if os.getpid() != self._process:
+            return  # nothing was published here
         with self._moved:
             count = self._outbox.flush()
             self._moved.notify_all()
@@ -97,6 +115,8 @@ class Publisher:
             PublisherStopped: a batch could not be delivered.
         """
         atexit.unregister(self.close)
+        if os.getpid() != self._process:
+            return  # what waits is the parent's
         with self._moved:
             if self._is_closed:
                 return

@@ -318,6 +318,52 @@ def test_a_program_that_forgets_to_close_it_loses_nothing() -> None:
         assert fake.bodies == [b'{"n":1}']
 
 
+FORKING = """
+import os, sys
+from tidegate.clients.gateway import Gateway
+
+gateway = Gateway(sys.argv[1])
+publisher, numbered = gateway.publisher("t"), gateway.publisher("t", producer="p")
+publisher.publish({"of": "the parent"})
+assert list(gateway.topics())
+process = os.fork()
+if not process:
+    publisher.publish({"of": "the child"})
+    publisher.flush(30)
+    gateway.publish("t", [{"asked by": "the child"}])
+    try:
+        numbered.publish(1, 1)
+    except ValueError as error:
+        gateway.publish("t", [{"refused": str(error)}])
+    sys.exit()
+gateway.publish("t", [{"asked by": "the parent"}])
+publisher.close()
+sys.exit(os.waitpid(process, 0)[1])
+"""
+
+
+@pytest.mark.system
+def test_a_forked_process_sends_what_it_publishes_itself() -> None:
+    """As under gunicorn with `--preload`: made before the fork, used after it."""
+    with serving_here() as address, Gateway(address) as gateway:
+        gateway.put_topic("t", {"type": "series"})
+        command = [sys.executable, "-P", "-c", FORKING, address]
+        subprocess.run(command, env=environment(), check=True, timeout=HANGS_S)
+        published = [json.loads(line)["value"] for line in gateway.messages("t")]
+    assert sorted(map(str, published)) == sorted(
+        map(
+            str,
+            [
+                {"of": "the parent"},
+                {"of": "the child"},
+                {"asked by": "the parent"},
+                {"asked by": "the child"},
+                {"refused": "a publisher with a producer is of the process that has made it"},
+            ],
+        )
+    )
+
+
 @pytest.mark.parametrize("publishes", [_publish, _publish_async], ids=["sync", "asyncio"])
 def test_a_producer_counts_over_a_restart_of_its_program(publishes: Any) -> None:
     with serving_here() as address, Gateway(address) as gateway:

@@ -20,7 +20,7 @@ from tidegate.app.http.internal_call import MARK
 from tidegate.app.http.openapi import answer, name_of, problems, ref
 from tidegate.app.http.parameters import STRICT, TOPIC_TEXT
 from tidegate.app.http.routes.models.operations import Alive, Lanes, Ready
-from tidegate.app.http.scope import figures_of, gateway_of, grants_in
+from tidegate.app.http.scope import FOREIGN, figures_of, gateway_of, grants_in
 from tidegate.app.metrics.exposition import (
     CONTENT_TYPE,
     call_of,
@@ -93,10 +93,10 @@ async def readyz(request: Request) -> Response:
 
 
 async def _asker(request: Request) -> tuple[bool, Grants]:
-    """Return True without authentication, and the grants of the request's token, if it has one."""
+    """Return True if everybody may know all, else the grants of the request's token."""
     access = request.app.state.access
-    if access is None:
-        return True, Grants()
+    if access is None or FOREIGN in request.scope:
+        return access is None and FOREIGN not in request.scope, Grants()
     # Its libraries are not there without authentication.
     from tidegate.app.http.guard import token_in
 

@@ -17,7 +17,7 @@ from tidegate.app.http.event_stream import refusal_stream, session_stream
 from tidegate.app.http.internal_call import MARK, call_of
 from tidegate.app.http.openapi import LOCATION, SUBSCRIBING, json_body, name_of, problems, ref
 from tidegate.app.http.openapi import answer as answered
-from tidegate.app.http.parameters import EVENT_ID, STRICT, SessionPath
+from tidegate.app.http.parameters import EVENT_ID, STRICT, SessionPath, query_of
 from tidegate.app.http.requests import CHANGES, posted_body, require_accept
 from tidegate.app.http.routes.models.events import STREAM
 from tidegate.app.http.routes.models.sessions import Continued, OpenedSession, Sessions
@@ -205,7 +205,8 @@ async def events(
     """Stream server-sent events; the new stream replaces an open one."""
     require_accept(request.scope, "text/event-stream")
     # The header of a browser that reconnects is newer than the query of its address.
-    last_id = continued.last_event_id or place.last_event_id
+    # Read here, as the framework does not know the name that polyfills give it.
+    last_id = continued.last_event_id or query_of(type(place), request.scope).last_event_id
     number = _number(session, last_id) if last_id else None
     subject = subject_in(request.scope)
     try:

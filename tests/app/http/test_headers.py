@@ -92,7 +92,7 @@ async def test_a_stream_is_not_held_back(address: str) -> None:
         pytest.param("0.0.0.0", id="B77-wildcard"),
         pytest.param("[::2]", id="B77-other-ipv6"),
         pytest.param("[::1", id="B77-bracket"),
-        pytest.param("gateway.example.", id="B77-trailing-dot"),
+        pytest.param("gateway.example..", id="B77-trailing-dots"),
     ],
 )
 async def test_a_foreign_host_is_refused(address: str, host: str) -> None:

@@ -76,3 +76,26 @@ async def test_an_answer_of_known_length_keeps_it(method: str) -> None:
         body = await wire.read_to_end()
     assert int(headers["content-length"]) > 0
     assert len(body) == (int(headers["content-length"]) if method == "GET" else 0)
+
+
+async def test_polyfills_of_event_source_continue_by_the_address() -> None:
+    """`event-source-polyfill` adds `lastEventId` to the address when it reconnects."""
+    async with running_gateway() as running:
+        await running.topic()
+        first, second = [(await running.publish({"k": at}))["last"] for at in (1, 2)]
+        place = f"last_event_id=unknown-1&lastEventId={first}"
+        for query in (f"lastEventId={first}", place):
+            path = f"{SUBSCRIBE}?command=subscribe&{query}"
+            async with connected(running.address) as wire:
+                await wire.send(asked(path))
+                assert b"event: resumed" in await wire.read_until(second.encode())
+        for query in (f"lastEventId={first}&lastEventId={first}", "lastEventId=%20"):
+            answer = await running.http.get(f"{SUBSCRIBE}?{query}")
+            assert (answer.status_code, answer.json()["code"]) == (400, "bookmark-invalid")
+        opened = await running.http.post("/v1/sessions", json={"subscriptions": [{"topic": "px"}]})
+        session = opened.json()["session"]
+        events = f"/v1/sessions/{session}/events?lastEventId={session}-0"
+        async with running.http.stream("GET", events) as answer:
+            assert answer.status_code == 200
+        refused = await running.http.get("/v1/topics/px/messages?lastEventId=x")
+        assert refused.json()["code"] == "options-invalid"

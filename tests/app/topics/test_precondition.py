@@ -22,6 +22,7 @@ OTHER = CatalogTopic(TopicRecord("px", parsed(), "e2")).etag
         (Precondition(if_match=f'"other", {ENTRY.etag}'), ENTRY),
         (Precondition(if_match=f'"a,b" ,, {ENTRY.etag},'), ENTRY),
         (Precondition(if_match=" * "), ENTRY),
+        (Precondition(if_match=f'W/"other", W/{ENTRY.etag}'), ENTRY),
         (Precondition(if_none_match="*"), None),
         (Precondition(if_none_match=OTHER), ENTRY),
     ],
@@ -35,7 +36,7 @@ def test_the_change_may_go_on(expected: Precondition, entry: CatalogTopic | None
     [
         (Precondition(if_match="*"), None),
         (Precondition(if_match=OTHER), ENTRY),
-        (Precondition(if_match=f"W/{ENTRY.etag}"), ENTRY),
+        (Precondition(if_match=f"W/{OTHER}"), ENTRY),
         (Precondition(if_none_match="*"), ENTRY),
         (Precondition(if_none_match=f'"other", W/{ENTRY.etag}'), ENTRY),
         (Precondition(if_match=f"*,{ENTRY.etag}"), ENTRY),

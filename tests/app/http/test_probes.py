@@ -1,0 +1,53 @@
+"""Probes of load balancers and orchestrators: by address, and by clients that know no Host."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.support.gateways import running_gateway
+from tests.support.wire import connected, exchange, parse_answer, request
+from tidegate.app.topics.registry import Fault
+
+PROBED = ("/healthz", "/readyz")
+
+
+async def test_health_is_answered_under_any_host() -> None:
+    async with running_gateway() as running:
+        for path in PROBED:
+            for host in ("10.1.2.3:8080", "gateway.pods.example", "[fd00::7]:8080"):
+                assert (await exchange(running.address, request(path, host=host))).status == 200
+        other = request("/v1/topics", host="10.1.2.3:8080")
+        assert (await exchange(running.address, other)).status == 421
+
+
+@pytest.mark.parametrize("path", PROBED)
+async def test_health_is_answered_to_http_1_0_without_a_host(path: str) -> None:
+    async with running_gateway() as running:
+        for target, status in ((path, 200), ("/v1/topics", 400)):
+            async with connected(running.address) as wire:
+                await wire.send(b"GET %b HTTP/1.0\r\n\r\n" % target.encode())
+                assert parse_answer(await wire.reader.read()).status == status
+            async with connected(running.address) as wire:
+                await wire.send(b"GET %b HTTP/1.1\r\n\r\n" % target.encode())
+                assert parse_answer(await wire.reader.read()).status == 400
+
+
+async def test_a_page_of_another_site_learns_no_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running_gateway() as running:
+        found = [Fault("secret.topic", "unusable", "its key is gone")]
+        monkeypatch.setattr(running.gateway.catalog, "faults", lambda: found)
+        for host, names in (("localhost", ["secret.topic"]), ("evil.example", [])):
+            answer = await exchange(running.address, request("/readyz", host=host))
+            state = json.loads(answer.body)
+            assert [each["topic"] for each in state.get("topics", ())] == names
+            assert state["topics_at_fault"] == 1
+
+
+async def test_the_absolute_form_of_a_name_is_the_name() -> None:
+    async with running_gateway() as running:
+        for host in ("localhost.", "localhost.:8080", "LOCALHOST."):
+            assert (await exchange(running.address, request("/", host=host))).status == 200
+        for host in (".", "localhost..", "127.0.0.1..", "evil.localhost."):
+            assert (await exchange(running.address, request("/", host=host))).status == 421
