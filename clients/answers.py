@@ -9,7 +9,7 @@ from typing import Any
 import httpx2
 import msgspec
 
-from tidegate.clients.errors import AnswerInvalid, GatewayProblem
+from tidegate.clients.errors import FOREIGN, AnswerInvalid, GatewayProblem
 
 Fields = dict[str, Any]
 
@@ -74,7 +74,7 @@ def problem_of(answer: httpx2.Response) -> GatewayProblem:
     in_seconds = retry_after.isascii() and retry_after.isdigit()
     return GatewayProblem(
         status=answer.status_code,
-        code=str(said.get("code") or f"http-{answer.status_code}"),
+        code=str(said.get("code") or f"{FOREIGN}{answer.status_code}"),
         title=str(said.get("title") or answer.reason_phrase or "The gateway refused"),
         detail=str(said.get("detail") or ""),
         position=_whole(said.get("position")),

@@ -12,6 +12,11 @@ GatewayError
 
 from __future__ import annotations
 
+FOREIGN = "http-"
+"""Begins the code of an answer that no gateway has given; its status follows."""
+
+TOO_LARGE = frozenset({413, 414, 431})
+
 
 class GatewayError(Exception):
     """Base: `str()` is one readable line."""
@@ -74,6 +79,14 @@ class GatewayProblem(GatewayError):
         self.position = position
         self.line = line
         self.retry_after_s = retry_after_s
+
+    @property
+    def is_foreign(self) -> bool:
+        """True if something else has answered, such as a proxy while the gateway is started again.
+
+        That passes, unless it is about the size of the request.
+        """
+        return self.code.startswith(FOREIGN) and self.status not in TOO_LARGE
 
     def __str__(self) -> str:
         where = "" if self.line is None else f", line {self.line}"

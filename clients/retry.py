@@ -22,9 +22,9 @@ OnRetry = Callable[[Exception], None]
 
 
 def is_temporary(error: Exception) -> bool:
-    """Return True if a repeated request may succeed: no answer, 429, or any 5xx."""
+    """Return True if a repeated request may succeed: no answer of a gateway, 429, or any 5xx."""
     if isinstance(error, GatewayProblem):
-        return error.status == TOO_MANY or error.status >= 500
+        return error.status == TOO_MANY or error.status >= 500 or error.is_foreign
     return isinstance(error, GatewayUnreachable)
 
 
@@ -241,7 +241,11 @@ class Outage:
         if isinstance(error, GatewayProblem) and error.code == TOPIC_UNKNOWN:
             self._await_topic(error, now)
         else:
-            if isinstance(error, GatewayProblem) and error.status not in WORTH_ANOTHER_TRY:
+            if (
+                isinstance(error, GatewayProblem)
+                and not error.is_foreign
+                and error.status not in WORTH_ANOTHER_TRY
+            ):
                 raise error
             self._missing_until = None
             self._report(error)

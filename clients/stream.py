@@ -127,8 +127,10 @@ class Stream:
         if not self.is_over:
             self._outage.record(StreamLost("the stream ended"), now)
 
-    def failed(self, error: GatewayProblem | GatewayUnreachable, now: float) -> None:
-        """Record a refused attempt, or a lost connection.
+    def failed(
+        self, error: GatewayProblem | GatewayUnreachable | AnswerInvalid, now: float
+    ) -> None:
+        """Record a refused attempt, a lost connection, or an answer that is none of a gateway.
 
         Raises:
             GatewayError: `error` itself, if no attempt can succeed, or if it was the first one.

@@ -10,11 +10,7 @@ from typing import Self
 import httpx2
 
 from tidegate.clients.body import BodyReader, BodyTimeout
-from tidegate.clients.errors import (
-    GatewayProblem,
-    GatewayUnreachable,
-    StreamLost,
-)
+from tidegate.clients.errors import AnswerInvalid, GatewayProblem, GatewayUnreachable, StreamLost
 from tidegate.clients.sse import Event
 from tidegate.clients.stream import Stream, Streamed
 
@@ -68,14 +64,22 @@ class Subscription(Streamed):
         while not self._finished():
             try:
                 answer = self._connect(self._stream.last_id)
-                self._stream.opened(answer.status_code)
-                yield from self._follow(answer)
-                if not self._finished():
-                    self._stream.ended(time.monotonic())
-            except (GatewayProblem, GatewayUnreachable) as error:
+            except (GatewayProblem, GatewayUnreachable, AnswerInvalid) as error:
                 self._stream.failed(error, time.monotonic())
+            else:
+                yield from self._followed(answer)
             if not self._finished():
                 self._wait(self._stream.wait_s(time.monotonic()))
+
+    def _followed(self, answer: httpx2.Response) -> Iterator[Event]:
+        """Yield the events of one connection, and record how it has ended."""
+        try:
+            self._stream.opened(answer.status_code)
+            yield from self._follow(answer)
+            if not self._finished():
+                self._stream.ended(time.monotonic())
+        except GatewayUnreachable as error:
+            self._stream.failed(error, time.monotonic())
 
     def _follow(self, answer: httpx2.Response) -> Iterator[Event]:
         """Yield the events of one connection, until it is lost or no longer wanted."""

@@ -28,6 +28,7 @@ ANSWER_SECONDS_MAX = 60.0  # a commit of a million messages takes a while
 CONNECT_SECONDS_MAX = 5.0
 HEADER_SECONDS_MAX = 30.0  # of a stream, which a gateway that is well answers at once
 EVENT_STREAM = "text/event-stream"
+PROBLEM = "application/problem+json"
 OUT = 503  # the bus is out, or the gateway is shutting down
 OUT_FOR_A_WHILE = frozenset({502, OUT, 504})
 CERTIFICATE_VARIABLE = "TIDEGATE_CLIENT_CERT"
@@ -68,9 +69,10 @@ class Addresses:
         return any(address.startswith("https:") for address in self._all)
 
     def answered(self, answer: httpx2.Response) -> None:
-        """Record that the gateway answered; one that is out gives way to the next address."""
+        """Record an answer; a gateway that is out, or hidden, gives way to the next address."""
         self._was_reached, self._unconnected = True, 0
-        if answer.status_code == OUT:
+        sent = answer.headers.get("content-type", "")
+        if answer.status_code == OUT or (answer.is_error and not sent.startswith(PROBLEM)):
             self._turn()
 
     def failure(self, error: httpx2.HTTPError) -> GatewayUnreachable:

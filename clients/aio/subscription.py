@@ -9,7 +9,7 @@ from typing import Self
 
 import httpx2
 
-from tidegate.clients.errors import GatewayProblem, GatewayUnreachable, StreamLost
+from tidegate.clients.errors import AnswerInvalid, GatewayProblem, GatewayUnreachable, StreamLost
 from tidegate.clients.sse import Event
 from tidegate.clients.stream import Stream, Streamed
 
@@ -58,7 +58,12 @@ class AsyncSubscription(Streamed):
     async def _run(self) -> AsyncGenerator[Event]:
         while not self._finished():
             try:
-                answer = await self._connect(self._stream.last_id)
+                try:
+                    answer = await self._connect(self._stream.last_id)
+                except AnswerInvalid as error:
+                    self._stream.failed(error, time.monotonic())
+                    await self._wait(self._stream.wait_s(time.monotonic()))
+                    continue
                 try:
                     self._stream.opened(answer.status_code)
                     chunks = answer.aiter_raw()

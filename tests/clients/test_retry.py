@@ -158,7 +158,7 @@ def test_each_kind_of_failure_is_reported_once_an_outage() -> None:
     "error",
     [
         GatewayProblem(400, "options-invalid", "No"),
-        GatewayProblem(404, "http-404", "No"),
+        GatewayProblem(413, "http-413", "No"),
         GatewayProblem(410, "bookmark-expired", "No"),
     ],
     ids=lambda error: str(error.code),

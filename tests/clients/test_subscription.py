@@ -174,6 +174,36 @@ def test_a_later_404_is_raised() -> None:
             texts(subscription)
 
 
+@pytest.mark.parametrize(
+    ("status", "kind"), [(404, "text/plain"), (403, "text/html"), (401, ""), (200, "text/html")]
+)
+def test_the_answer_of_another_server_is_an_outage(status: int, kind: str) -> None:
+    """An ingress answers by itself while what is behind it is started again."""
+    other = plain(status, b"<html>default backend - 404", kind)
+    lost: list[str] = []
+    with scripted(stream(HELLO, row(1)), other, other, stream(HELLO, row(2), GOODBYE)) as fake:
+        with Gateway(fake.address) as gateway:
+            assert texts(gateway.subscribe("t", trouble=lost.append)) == ["1", "2"]
+        assert len(fake.requests) == 4
+    assert len(lost) == 2  # the end of the stream, and one kind of failure
+    with (
+        scripted(other) as fake,
+        Gateway(fake.address) as gateway,
+        pytest.raises((GatewayProblem, AnswerInvalid)),  # most likely a wrong address
+    ):
+        next(gateway.subscribe("t"))
+
+
+def test_what_a_proxy_finds_too_large_stays_refused() -> None:
+    other = plain(413, b"<html>", "text/html")
+    with (
+        scripted(stream(HELLO, row(1)), other) as fake,
+        Gateway(fake.address) as gateway,
+        pytest.raises(GatewayProblem, match="http-413"),
+    ):
+        texts(gateway.subscribe("t"))
+
+
 def missing_topic() -> Script:
     return plain(404, TOPIC_UNKNOWN, "application/problem+json")
 

@@ -37,8 +37,12 @@ def test_a_gateway_that_was_never_reached_is_waited_for_by_who_has_time_alone() 
 
 
 def test_who_has_time_asks_again_over_any_trouble_and_no_refusal() -> None:
-    found = [status for status in range(400, 600) if is_temporary(problem(status))]
+    refusals = [GatewayProblem(status, "forbidden", "") for status in range(400, 600)]
+    found = [each.status for each in refusals if is_temporary(each)]
     assert found == [429, *range(500, 600)]
+    # What a proxy says by itself is no refusal, but for requests that it finds too large.
+    stays = [status for status in range(400, 600) if not is_temporary(problem(status))]
+    assert stays == [413, 414, 431]
     assert not is_temporary(AnswerInvalid("no gateway"))
 
 

@@ -258,6 +258,22 @@ test("a wait is as long as the gateway asks, and can be cut short", async (conte
   gateway.close();
 });
 
+test("the answer of another server is an outage, except to the first request", async (context) => {
+  const page = (status) => () => new Response("<html>default backend - 404", { status });
+  const { fake, gateway, states, stream } = await live(context);
+  for (const status of [404, 403]) fake.once("GET", EVENTS, page(status));
+  fake.once("POST", /sessions$/, page(404));
+  fake.once("GET", EVENTS, () => problem(404, "session-unknown"));
+  stream.end();
+  await fake.until("POST", SUBSCRIPTIONS, 2);
+  assert.equal(states.includes("closed"), false);
+  fake.once("POST", SUBSCRIPTIONS, page(404));
+  await gateway.subscribe("or").ready;
+  const other = begun(context);
+  other.fake.once("POST", /sessions$/, page(404));
+  await assert.rejects(other.gateway.subscribe("px").ready, { name: "Problem", status: 404 });
+});
+
 test("a wrong token ends everything, with the problem", async (context) => {
   const { fake, gateway } = begun(context, { token: "secret" });
   fake.once("POST", /sessions$/, () => problem(401, "unauthenticated"));

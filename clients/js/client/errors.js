@@ -5,6 +5,7 @@
  */
 
 const TEMPORARY = new Set([408, 425, 429, 500, 502, 503, 504]);
+const TOO_LARGE = new Set([413, 414, 431]);
 
 /** A refusal of the gateway: `application/problem+json` (RFC 9457). */
 export class Problem extends Error {
@@ -40,6 +41,17 @@ export class Unreachable extends Error {
     super(message, { cause });
     this.name = "Unreachable";
   }
+}
+
+/**
+ * Return true if something else has answered, such as a proxy while the gateway is started again. That
+ * passes, unless it is about the size of the request.
+ *
+ * @param {unknown} error
+ * @returns {error is Problem}
+ */
+export function isForeign(error) {
+  return error instanceof Problem && error.code === "" && !TOO_LARGE.has(error.status);
 }
 
 /**

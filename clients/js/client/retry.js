@@ -4,7 +4,7 @@
  * @module
  */
 
-import { isTemporary, Problem } from "./errors.js";
+import { isForeign, isTemporary, Problem } from "./errors.js";
 
 const FIRST_MS = 250;
 const RETURN_MOST_MS = 30_000; // of a stream, which may wait for a long restart
@@ -89,7 +89,7 @@ export class Pause {
  * @returns {Promise<T>}
  */
 export async function repeated(ask, given = {}) {
-  const { patienceMs = PATIENCE_MS, isWorth = isTemporary, onRetry = () => {} } = given;
+  const { patienceMs = PATIENCE_MS, isWorth = (error) => isTemporary(error) || isForeign(error), onRetry = () => {} } = given;
   const backoff = new Backoff(REQUEST_MOST_MS);
   let giveUpAt = Infinity;
   for (;;) {

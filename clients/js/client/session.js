@@ -4,7 +4,7 @@
  * @module
  */
 
-import { isTemporary, Problem } from "./errors.js";
+import { isForeign, isTemporary, Problem } from "./errors.js";
 import { intervalOf, slowerOf } from "./interval.js";
 import { RecordMissing } from "./replica.js";
 import { askFor, changeOf } from "./request.js";
@@ -60,6 +60,7 @@ export class Session {
   #onNotice;
   /** The gateway's id of the session; empty before and between sessions. */
   #id = "";
+  #wasOpen = false; // before that a foreign answer is of a wrong address
   /** @type {Map<Target, Entry>} */
   #entries = new Map();
   /** @type {Map<string, Entry>} */
@@ -176,7 +177,7 @@ export class Session {
         this.#id = "";
         const isGone = error instanceof Problem && error.code === "session-unknown";
         const reason = error instanceof Error ? error.message : String(error);
-        if (!isGone && !isTemporary(error)) {
+        if (!isGone && !isTemporary(error) && !(this.#wasOpen && isForeign(error))) {
           // Nothing that time would heal: a wrong token, a wrong address.
           for (const { target } of this.#entries.values()) target.failed(error instanceof Error ? error : new Error(reason));
           await this.close(reason);
@@ -193,6 +194,7 @@ export class Session {
   async #open() {
     const { session } = await this.#transport.ask("POST", "/v1/sessions", { json: {} });
     this.#id = session;
+    this.#wasOpen = true;
     this.#named.clear();
     this.#unclaimed.clear();
     for (const entry of this.#entries.values()) {
@@ -300,7 +302,7 @@ export class Session {
         if (error instanceof Problem && error.code === "session-unknown") return; // the stream finds out, too
         // A gateway without a store has restarted, and nobody has published to the topic yet.
         const mayComeBack = entry.wasGranted && error instanceof Problem && error.code === "topic-unknown";
-        if (!isTemporary(error) && !mayComeBack) {
+        if (!isTemporary(error) && !isForeign(error) && !mayComeBack) {
           this.#forget(entry);
           entry.target.failed(error);
           return;

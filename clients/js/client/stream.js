@@ -4,7 +4,7 @@
  * @module
  */
 
-import { isTemporary, Problem, Unreachable } from "./errors.js";
+import { isForeign, isTemporary, Problem, Unreachable } from "./errors.js";
 import { Backoff, Pause } from "./retry.js";
 import { Parser } from "./sse.js";
 
@@ -57,7 +57,7 @@ export class Stream {
         reason = "the stream ended";
       } catch (error) {
         if (this.#isOver()) break;
-        if (error instanceof Problem && !isTemporary(error)) throw error;
+        if (error instanceof Problem && !isTemporary(error) && !isForeign(error)) throw error;
         if (error instanceof Problem) this.#retryMs = Math.max(this.#retryMs, error.retryAfterMs);
         reason = error instanceof Error ? error.message : String(error);
       } finally {

@@ -194,8 +194,8 @@ export class Transport {
       answer = await this.#once(method, path, asked);
     }
     if (answer.ok || answer.status === NOT_MODIFIED) return answer;
-    if (answer.status === OUT) this.#turn();
     const problem = await problemOf(answer);
+    if (answer.status === OUT || problem.code === "") this.#turn();
     if (problem.code !== "csrf" || !(await this.#renewProof())) throw problem;
     return this.#send(method, path, asked);
   }
