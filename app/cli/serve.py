@@ -152,7 +152,6 @@ def _serve_by_workers(settings: Settings) -> int:
             partial(_work, settings, secrets.token_hex(4)),
             grace_s=settings.shutdown_grace.seconds,
             on_ready=partial(_announce, settings, None, base_url(holder, settings)),
-            reloads=settings.auth_keys is not None or settings.tls_cert is not None,
         ).run()
 
 

@@ -73,7 +73,6 @@ class Workers:
         work: the body of a worker; returns its exit status.
         grace_s: how long a worker may take to stop, plus a margin.
         on_ready: called once, when all workers serve.
-        reloads: pass SIGHUP on, as all workers read something again at it.
     """
 
     def __init__(
@@ -83,13 +82,12 @@ class Workers:
         *,
         grace_s: float,
         on_ready: Callable[[], None],
-        reloads: bool = False,
     ) -> None:
         self._workers = [_Worker(number) for number in range(1, count + 1)]
         self._work = work
         self._stop_s_max = grace_s + STOP_S_MAX
         self._on_ready = on_ready
-        self._passed_on = (signal.SIGHUP,) if reloads else ()
+        self._passed_on = (signal.SIGHUP,)  # at which workers read files again
         self._selector = selectors.DefaultSelector()
         # Workers hold the read end, only the parent the write end: its death closes the pipe.
         self._parent, self._alive = os.pipe()

@@ -37,6 +37,7 @@ from tidegate.app.settings.settings import Settings
 from tidegate.app.streams.connection import Connection, Deadline, HandedOver, WriteWatch
 
 PROTOCOL_EXTENSION: Final = "tidegate.protocol"
+MAPPED: Final = "::ffff:"
 ASGI: Final = {"version": "3.0", "spec_version": "2.3"}
 
 # Of a body that nobody takes as it comes; more waits in the kernel.
@@ -560,7 +561,10 @@ def _new_parser(protocol: GatewayProtocol) -> Any:
 
 def _address(found: Any) -> tuple[str, int] | None:
     """Return the host and the port of an end; None for one without, such as a Unix socket's."""
-    return (str(found[0]), int(found[1])) if isinstance(found, tuple) else None
+    if not isinstance(found, tuple):
+        return None
+    # A socket for both families writes an address of IPv4 so.
+    return str(found[0]).removeprefix(MAPPED), int(found[1])
 
 
 def protocol_of(scope: Scope) -> GatewayProtocol | None:

@@ -96,7 +96,7 @@ class Server(uvicorn.Server):
         on_shutdown: called first of all when stopping; makes every stream send `goodbye`.
         on_started: called with the base URL once connections are accepted.
         takes_signals: stop at SIGTERM and SIGINT; off where the loop belongs to someone else.
-        on_reload: called at SIGHUP; without it and without TLS that signal keeps its own meaning.
+        on_reload: called at SIGHUP, which reads certificates again as well, and ends nothing.
 
     Raises:
         SettingsInvalid: the certificate cannot be used.
@@ -144,6 +144,8 @@ class Server(uvicorn.Server):
             self.certificates.reload()
         if self._on_reload is not None:
             self._on_reload()
+        elif self.certificates is None:
+            logger.info("SIGHUP: there is nothing to read again", extra=event("nothing-to-reload"))
 
     def abort_connections(self) -> int:
         """Cut every connection that is left; returns how many."""
@@ -220,12 +222,11 @@ class Server(uvicorn.Server):
         loop = asyncio.get_running_loop()
         for number in STOP_SIGNALS:
             loop.add_signal_handler(number, self.stop, number)
-        if self._on_reload is not None or self.certificates is not None:
-            loop.add_signal_handler(signal.SIGHUP, self.reload)
+        loop.add_signal_handler(signal.SIGHUP, self.reload)
         try:
             yield
         finally:
-            for number in STOP_SIGNALS:
+            for number in (*STOP_SIGNALS, signal.SIGHUP):
                 loop.remove_signal_handler(number)
 
     async def _say_goodbye(self) -> None:

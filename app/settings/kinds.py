@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from tidegate.keys.text.duration import Duration
 from tidegate.keys.text.size import parse_size
@@ -100,7 +100,16 @@ DurationValue = Annotated[Duration, BeforeValidator(_duration)]
 SizeValue = Annotated[int, BeforeValidator(_size)]
 CountValue = Annotated[int, BeforeValidator(_count)]
 FlagValue = Annotated[bool, BeforeValidator(_flag)]
+
+
+def _without_brackets(address: str) -> str:
+    is_bracketed = address.startswith("[") and address.endswith("]")
+    return address[1:-1] if is_bracketed else address
+
+
 TextValue = Annotated[str, BeforeValidator(_text)]
+AddressValue = Annotated[str, BeforeValidator(_text), AfterValidator(_without_brackets)]
+"""An address to listen on; one of IPv6 may stand in the brackets that URLs want."""
 HostNames = Annotated[tuple[str, ...], BeforeValidator(_host_names)]
 Origins = Annotated[tuple[str, ...], BeforeValidator(_origins)]
 Networks = Annotated[tuple[str, ...], BeforeValidator(_networks)]

@@ -11,6 +11,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from tidegate.app.settings.checks import check_authentication, check_certificates, check_login
 from tidegate.app.settings.kinds import (
+    AddressValue,
     CountValue,
     DurationValue,
     FlagValue,
@@ -54,9 +55,10 @@ class Settings(BaseSettings):
     )
 
     # Where it listens and keeps things
-    host: TextValue = Field(
+    host: AddressValue = Field(
         default="127.0.0.1",
-        description="Address to listen on; beyond loopback it needs `auth_keys` or `insecure`.",
+        description="Address to listen on, `::` for all of both families; beyond loopback it needs "
+        "`auth_keys` or `insecure`.",
     )
     port: CountValue = count_field(8080, "Port to listen on; 0: a free one.", least=0, most=65535)
     allowed_hosts: HostNames = Field(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 import time
@@ -13,7 +14,7 @@ import pytest
 
 from tests.support.children import ended, serving
 from tests.support.clocks.stopwatch import Stopwatch
-from tests.support.deadlines import LOOPS_S
+from tests.support.deadlines import HANGS_S, LOOPS_S
 from tests.support.gateways import client_of
 
 END_S_MAX = 30.0
@@ -99,3 +100,17 @@ async def closed(http: httpx2.AsyncClient, reason: str) -> float:
 
 def resident_bytes(process: Process) -> int:
     return int(psutil.Process(process.pid).memory_info().rss)
+
+
+@pytest.mark.system
+async def test_a_hangup_ends_no_stream() -> None:
+    async with serving() as (process, address), client_of(address) as remote:
+        await remote.topic()
+        async with remote.subscribe("conflation=none", command="subscribe") as stream:
+            process.send_signal(signal.SIGHUP)
+            assert process.stderr is not None
+            async with asyncio.timeout(HANGS_S):
+                while b"nothing to read again" not in await process.stderr.readline():
+                    pass
+            await remote.publish({"k": 1})
+            assert await stream.values(1) == [{"k": 1}]

@@ -98,6 +98,7 @@ TCP_NOTSENT_LOWAT: int | None = getattr(
     socket, "TCP_NOTSENT_LOWAT", 25 if sys.platform == "linux" else None
 )
 KEEPALIVE_PROBES = 3
+EVERY_ADDRESS = "::"
 
 
 class CannotListen(Exception):
@@ -133,12 +134,12 @@ def hold_address(settings: Settings) -> socket.socket:
     """
     family, address = _resolve(settings.host, settings.port)
     with socket.socket(family) as alone, _closed_unless_bound(alone, settings):
+        _choose_families(alone, settings)
         alone.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         alone.bind(address)
     holder = socket.socket(family)
     with _closed_unless_bound(holder, settings):
-        if family == socket.AF_INET6:
-            holder.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        _choose_families(holder, settings)
         _share_port(holder)
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections may linger there
         holder.bind(address)
@@ -181,12 +182,18 @@ def _resolve(host: str, port: int) -> tuple[socket.AddressFamily, tuple[object, 
     return family, address
 
 
+def _choose_families(bound: socket.socket, settings: Settings) -> None:
+    """Let a socket of IPv6 take IPv4 too at the wildcard, whatever the system does."""
+    if bound.family == socket.AF_INET6:
+        is_one = settings.host != EVERY_ADDRESS
+        bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, int(is_one))
+
+
 def _set_options(listener: socket.socket, settings: Settings) -> None:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    if listener.family == socket.AF_INET6:
-        listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+    _choose_families(listener, settings)
     if TCP_NOTSENT_LOWAT is not None:
         listener.setsockopt(socket.IPPROTO_TCP, TCP_NOTSENT_LOWAT, settings.notsent_lowat_bytes)
     _set_keepalive(listener, settings.tcp_keepalive)

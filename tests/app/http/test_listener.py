@@ -44,6 +44,32 @@ def test_an_ipv6_address_is_written_in_brackets() -> None:
         assert base_url(listener, at_ipv6) == f"http://[::1]:{listener.getsockname()[1]}"
 
 
+def has_ipv6() -> bool:
+    try:
+        with socket.socket(socket.AF_INET6) as probe:
+            probe.bind(("::1", 0))
+    except OSError:
+        return False
+    return True
+
+
+def test_the_wildcard_of_ipv6_takes_both_families() -> None:
+    settings = edge_settings(host="[::]", insecure=True)
+    assert settings.host == "::"
+    try:
+        listener = open_listener(settings)
+    except CannotListen:  # a machine without IPv6
+        assert not has_ipv6()
+        return
+    with closing(listener):
+        port = listener.getsockname()[1]
+        for address in ("127.0.0.1", "::1"):
+            with socket.create_connection((address, port)):
+                accepted, peer = listener.accept()
+                accepted.close()
+                assert peer[0].removeprefix("::ffff:") == address
+
+
 def test_localhost_is_the_address_every_client_tries() -> None:
     with closing(open_listener(edge_settings(host="localhost"))) as listener:
         assert listener.family == socket.AF_INET
