@@ -278,7 +278,8 @@ class Settings(BaseSettings):
     memory_bytes_max: SizeValue = size_field(
         "0B",
         "Memory of the process above which publishing, definitions, sessions and subscriptions "
-        "are refused; 0 for three quarters of the machine's or the container's.",
+        "are refused; 0 for three quarters of what the machine, the container or the unit has, "
+        "shared by the workers.",
         least="0B",
         most="1024GiB",
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -20,7 +20,8 @@ LOOK_EVERY_NS: Final = 100 * MILLISECOND
 """A look costs 10 us, more than a check of a small message."""
 SHARE_OF_MACHINE: Final = 0.75
 STATM: Final = "/proc/self/statm"
-CGROUP: Final = Path("/sys/fs/cgroup/memory.max")
+OWN_GROUPS: Final = Path("/proc/self/cgroup")
+MOUNT: Final = Path("/sys/fs/cgroup")
 
 
 class MemoryBound:
@@ -34,6 +35,7 @@ class MemoryBound:
     Args:
         bytes_max: the bound; 0 for three quarters of what the process can have.
         now: the clock, monotonic ns.
+        workers: how many processes share what there is.
         resident: the memory of the process in bytes; 0 if it is not known.
 
     Attributes:
@@ -41,9 +43,14 @@ class MemoryBound:
     """
 
     def __init__(
-        self, bytes_max: int, now: Callable[[], Instant], resident: Callable[[], int] | None = None
+        self,
+        bytes_max: int,
+        now: Callable[[], Instant],
+        resident: Callable[[], int] | None = None,
+        *,
+        workers: int = 1,
     ) -> None:
-        self.bytes_max = bytes_max or int(SHARE_OF_MACHINE * available_bytes())
+        self.bytes_max = bytes_max or int(SHARE_OF_MACHINE * available_bytes() / workers)
         self.cut_stalled: Callable[[], int] = lambda: 0
         self._now = now
         self._resident = resident or resident_bytes
@@ -94,11 +101,37 @@ def resident_bytes() -> int:
 
 
 def available_bytes() -> int:
-    """Return the memory of the machine, or of the container where that is less."""
-    machine = os.sysconf("SC_PHYS_PAGES") * _PAGE_BYTES
-    with contextlib.suppress(OSError, ValueError):
-        return min(machine, int(CGROUP.read_text()))  # `max` where there is no bound
-    return machine
+    """Return the memory of the machine, or of the container or unit where that is less."""
+    return min(os.sysconf("SC_PHYS_PAGES") * _PAGE_BYTES, *control_group_bounds())
+
+
+def control_group_bounds(groups: Path = OWN_GROUPS, mount: Path = MOUNT) -> list[int]:
+    """Return the bounds in bytes of this process's control groups, up to the root.
+
+    Args:
+        groups: the list of the process's groups, of version 2 and of version 1.
+        mount: where they are mounted. In a container its own group may be the root there.
+    """
+    found: list[int] = []
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        for line in groups.read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            if controllers == "":
+                found += _bounds(mount, path, ("memory.max", "memory.high"))
+            elif "memory" in controllers.split(","):
+                found += _bounds(mount / "memory", path, ("memory.limit_in_bytes",))
+    return found
+
+
+def _bounds(root: Path, path: str, names: Sequence[str]) -> Iterator[int]:
+    group = root / path.lstrip("/")
+    for each in (group, *group.parents):
+        for name in names:
+            # `max` where there is no bound; no such folder where the path is another mount's.
+            with contextlib.suppress(OSError, ValueError):
+                yield int((each / name).read_text())
+        if each == root:
+            return
 
 
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")

@@ -153,7 +153,7 @@ class Quotas:
         """`now`: the clock of rates, monotonic ns."""
         self._settings = settings
         self._now = now
-        self.memory = MemoryBound(settings.memory_bytes_max, now)
+        self.memory = MemoryBound(settings.memory_bytes_max, now, workers=settings.workers)
         self._default = Limits.of(settings)
         self._nobodys = Limits()
         self._usage: dict[str, Usage] = {}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tidegate.app.access.grants import Grants, Subject
@@ -10,6 +12,7 @@ from tidegate.app.access.limits.memory import (
     LOOK_EVERY_NS,
     MemoryBound,
     available_bytes,
+    control_group_bounds,
     resident_bytes,
 )
 from tidegate.app.access.limits.quota import Bucket, Limits, Quotas, parse_limits, widest
@@ -245,3 +248,35 @@ def test_memory_is_looked_at_now_and_then_and_refuses_until_it_is_back() -> None
 def test_the_bound_is_a_share_of_what_there_is() -> None:
     assert 1 << 20 < resident_bytes() < available_bytes()
     assert MemoryBound(0, lambda: 0).bytes_max == int(0.75 * available_bytes())
+    assert MemoryBound(0, lambda: 0, workers=3).bytes_max == int(0.25 * available_bytes())
+
+
+@pytest.mark.parametrize(
+    ("groups", "bounds", "least"),
+    [
+        ("0::/\n", {"memory.max": "500"}, 500),
+        ("0::/system.slice/tidegate.service\n", {"system.slice/memory.max": "700"}, 700),
+        (
+            "0::/a/b\n",
+            {"a/b/memory.max": "max", "a/b/memory.high": "300", "a/memory.max": "400"},
+            300,
+        ),
+        ("4:cpu:/c\n3:memory:/c/d\n", {"memory/c/memory.limit_in_bytes": "900"}, 900),
+        # The path of another mount: what stands there is the container's own group.
+        ("3:cpu,memory:/docker/1\n", {"memory/memory.limit_in_bytes": "800"}, 800),
+        ("0::/x:y/z\n", {"x:y/z/memory.max": "600"}, 600),
+        ("0::/\n", {"memory.max": "max"}, None),
+        ("", {}, None),
+    ],
+)
+def test_the_tightest_bound_of_control_groups_counts(
+    tmp_path: Path, groups: str, bounds: dict[str, str], least: int | None
+) -> None:
+    listed = tmp_path / "groups"
+    listed.write_text(groups)
+    for name, text in bounds.items():
+        (tmp_path / "mount" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "mount" / name).write_text(text + "\n")
+    found = control_group_bounds(listed, tmp_path / "mount")
+    assert min(found, default=None) == least
+    assert control_group_bounds(tmp_path / "none", tmp_path) == []
