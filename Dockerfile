@@ -40,10 +40,11 @@ CMD ["tidegate", "pipeline", "--help"]
 
 FROM system AS gateway
 COPY --from=source /opt/tidegate /opt/tidegate
+COPY deploy/ready.py /opt/tidegate/ready.py
 USER 10001:10001
 EXPOSE 8080
 HEALTHCHECK --interval=5s --timeout=3s --start-period=10s --retries=5 \
-    CMD ["python", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:8080/readyz', timeout=2)"]
+    CMD ["python", "/opt/tidegate/ready.py"]
 # Inside a container every address is one that others can reach; what is published stays on loopback.
 ENV TIDEGATE_HOST=0.0.0.0 TIDEGATE_INSECURE=true
 # The one place that is written: everything else may be read-only.

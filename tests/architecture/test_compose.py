@@ -140,7 +140,14 @@ def test_the_pipeline_of_the_compose_file_is_a_valid_one(tmp_path: Path) -> None
     compile(topics, "topics", "exec")
 
 
-@pytest.mark.parametrize("name", ["gateway", "spark-master", "pipeline"])
+def test_the_gateway_is_asked_by_the_program_of_its_image() -> None:
+    test = ["python", "/opt/tidegate/ready.py"]
+    assert compose()["services"]["gateway"]["healthcheck"]["test"] == ["CMD", *test]
+    assert f"CMD {json.dumps(test)}" in stages()["gateway"]
+    assert "COPY deploy/ready.py /opt/tidegate/ready.py" in stages()["gateway"]
+
+
+@pytest.mark.parametrize("name", ["spark-master", "pipeline"])
 def test_a_health_check_is_a_program(name: str) -> None:
     shell, program, flag, text = compose()["services"][name]["healthcheck"]["test"]
     assert (shell, program, flag) == ("CMD", "python", "-c")
