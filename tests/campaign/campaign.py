@@ -196,7 +196,7 @@ class Campaign:
             lineage = found.lineages[topic]
             for each in warm:
                 lineage.note(each.head.epoch, dict(each.continues))
-            case = Case(topic, self._ledger, lineage, faults.losses, warm[0])
+            case = Case(topic, self._ledger, lineage, faults.losses, warm[0], faults.deaths)
             for finding in judge_topic(case):
                 self._found(finding)
             await self._judge_readers(topic, case)
@@ -239,7 +239,7 @@ class Campaign:
                     what = f"{reader.name} does not hold {case.held.world.get(key)}"
                     self._found(Finding(Kind.READER, what, time.monotonic(), topic, key))
         for reader in readers:
-            for finding in judge_reader(reader, case.lineage, case.held, case.losses):
+            for finding in judge_reader(reader, case):
                 self._found(finding)
         for finding in judge_positions(topic, self._ledger, readers):
             self._found(finding)

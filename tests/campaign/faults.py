@@ -65,6 +65,7 @@ class Faults:
     Attributes:
         counts: how many faults of each class there were.
         losses: what Redis lost by itself.
+        deaths: from when to when the primary was away; it may have lost what nobody was promised.
         notes: what happened, with its time.
         findings: gateways that ended by themselves.
     """
@@ -74,6 +75,7 @@ class Faults:
     pace_s: float
     counts: Counter[str] = field(default_factory=Counter)
     losses: list[Loss] = field(default_factory=list)
+    deaths: list[tuple[float, float]] = field(default_factory=list)
     notes: list[tuple[float, str]] = field(default_factory=list)
     findings: list[str] = field(default_factory=list)
     _gateway_lane: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -215,11 +217,12 @@ class Faults:
         self._tell(f"{self.cluster.primary.name} is back with {await self._heads()}")
 
     async def _restart_primary(self, away_s: float, sync_s: float = 0.0) -> None:
-        primary = self.cluster.primary
+        primary, began_at = self.cluster.primary, time.monotonic()
         await primary.kill()
         await asyncio.sleep(away_s)
         primary.configure(sync_s=sync_s)
         await primary.start()
+        self.deaths.append((began_at, time.monotonic()))
 
     async def _heads(self) -> dict[str, int]:
         return await self.cluster.primary.heads(tuple(TOPICS))

@@ -98,6 +98,7 @@ class Case:
     lineage: Lineage
     losses: Sequence[Loss]
     held: Held
+    deaths: Sequence[tuple[float, float]] = ()
 
     def has(self, position: Position) -> bool:
         """Return whether a position is of the history that there is now."""

@@ -223,8 +223,20 @@ def reader(*seen: Seen, options: str = "conflation=none,oof") -> Reader:
 )
 def test_what_a_reader_must_not_be_sent_is_found(seen: Sequence[Seen], kind: Kind | None) -> None:
     given = case(LINE, LINE_JOURNAL)
-    found = {each.kind for each in judge_reader(reader(*seen), given.lineage, given.held, ())}
+    found = {each.kind for each in judge_reader(reader(*seen), given)}
     assert found == set() if kind is None else kind in found
+
+
+def test_a_running_stream_may_begin_anew_where_redis_has_died() -> None:
+    """Its gateway has read more than is left, which nobody was promised; an arrival has a place."""
+    given = replace(case(LINE, LINE_JOURNAL), deaths=[(-1.0, 100.0)])
+    anew = saw(What.RESUMED, "e-1", mode="snapshot")
+    assert not list(judge_reader(reader(VISIT, FIRST, anew), given))
+    arrived = reader(VISIT, FIRST, saw(What.VISIT, "e-1"), anew)
+    assert Kind.RESET in {each.kind for each in judge_reader(arrived, given)}
+    assert Kind.RESET in {
+        each.kind for each in judge_reader(reader(VISIT, FIRST, anew), replace(given, deaths=()))
+    }
 
 
 def test_a_reader_who_saw_what_is_gone_is_told() -> None:
@@ -240,9 +252,9 @@ def test_a_reader_who_saw_what_is_gone_is_told() -> None:
         saw(What.GROUP_END, "f-1"),
         saw(What.ROW, "f-2", 2),
     )
-    found = judge_reader(silent, given.lineage, given.held, ())
+    found = judge_reader(silent, given)
     assert Kind.SILENT in {each.kind for each in found}
-    assert not list(judge_reader(told, given.lineage, given.held, ()))
+    assert not list(judge_reader(told, given))
 
 
 def test_a_position_that_was_two_messages_is_found() -> None:

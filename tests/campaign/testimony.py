@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from tests.campaign.faults import Loss
 from tests.campaign.held import Entry, Held
-from tests.campaign.judge import Finding, Kind
+from tests.campaign.judge import Case, Finding, Kind
 from tests.campaign.ledger import Ident, Ledger
 from tests.campaign.lineage import Lineage, Position
 from tests.campaign.reader import Reader, Return, Seen, What, digest_of
@@ -24,18 +24,21 @@ class Testimony:
         frontier: the newest position that it has seen of anything.
         versions: of each key.
         last: of a reader of every message the position before the next row.
+        has_arrived: nothing has come since it came, which a gateway decides by its place alone.
     """
 
     reader: Reader
     lineage: Lineage
     held: Held
     losses: Sequence[Loss]
+    deaths: Sequence[tuple[float, float]] = ()
     entries: Mapping[int, Entry] = field(init=False)
     frontier: Position | None = None
     versions: dict[str, Position] = field(default_factory=dict)
     last: Position | None = None
     is_told: bool = False
     in_group: bool = False
+    has_arrived: bool = False
 
     def __post_init__(self) -> None:
         """Index the journal."""
@@ -57,6 +60,7 @@ class Testimony:
                     self.in_group = self.is_told = False
                     self.last = self.frontier = seen.at
                 case What.ROW:
+                    self.has_arrived = False
                     yield from self._row(seen)
 
     def _finding(self, kind: Kind, what: str, seen: Seen) -> Finding:
@@ -65,12 +69,14 @@ class Testimony:
 
     def _visit(self, seen: Seen) -> None:
         self.is_told = self.in_group = False
+        self.has_arrived = True
         self.last = seen.at if seen.at.epoch else None
         if self.reader.returns is Return.ANEW:
             self.frontier, self.versions = None, {}
             self.is_told = True
 
     def _resumed(self, seen: Seen) -> Iterator[Finding]:
+        has_arrived, self.has_arrived = self.has_arrived, False
         if seen.mode != "snapshot":
             return
         self.is_told = True
@@ -78,8 +84,12 @@ class Testimony:
         if not self.reader.is_of_every_message or self.held.first > 1:
             return
         is_there = seen.at.epoch and self.lineage.continues(self.held.head.epoch, seen.at)
+        outages = [(loss.began_at_s, loss.ended_at_s) for loss in self.losses]
+        # A gateway that has read more than is left begins anew, with the readers that it has.
+        outages += () if has_arrived else self.deaths
         if is_there and not any(
-            loss.began_at_s - 1 < seen.at_s < loss.ended_at_s + SETTLED_S for loss in self.losses
+            began_at_s - 1 < seen.at_s < ended_at_s + SETTLED_S
+            for began_at_s, ended_at_s in outages
         ):
             yield self._finding(Kind.RESET, f"a snapshot after {seen.at}", seen)
 
@@ -149,11 +159,9 @@ class Testimony:
             yield self._finding(Kind.VALUE, f"{seen.mode} {seen.at} has another value", seen)
 
 
-def judge_reader(
-    reader: Reader, lineage: Lineage, held: Held, losses: Sequence[Loss]
-) -> Iterator[Finding]:
+def judge_reader(reader: Reader, case: Case) -> Iterator[Finding]:
     """Yield what is wrong with what a reader was sent."""
-    yield from Testimony(reader, lineage, held, losses).findings()
+    yield from Testimony(reader, case.lineage, case.held, case.losses, case.deaths).findings()
 
 
 def judge_positions(topic: str, ledger: Ledger, readers: Sequence[Reader]) -> Iterator[Finding]:
