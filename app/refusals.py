@@ -117,6 +117,11 @@ class TokenRefused(Refused):
         self.reason = reason
 
 
+def topic_unknown(name: str) -> Refused:
+    """Return the refusal of a topic that does not exist, by its name, which is a valid one."""
+    return Refused("topic-unknown", f"There is no topic {name}.")
+
+
 class Unavailable(Refused):
     """The store or the bus is out, and the request may succeed in a moment."""
 

@@ -51,14 +51,22 @@ def check_identity(
         Refused: topic-conflict once it has messages, topic-in-use while another is filled from it.
     """
     pairs = zip(_IDENTITY, before.identity, after.identity, strict=True)
-    pointer = next((pointer for pointer, old, new in pairs if old != new), None)
-    if pointer is None:
+    changed = next(((pointer, old) for pointer, old, new in pairs if old != new), None)
+    if changed is None:
         return
+    pointer, old = changed
     if has_messages:
-        detail = "Key, type and retain of a topic that holds messages stay; delete it first."
+        kept = f"{pointer.removeprefix('/')} ({_shown(old)})"
+        detail = f"The topic holds messages, so its {kept} stays as it is; delete the topic first."
         raise Refused("topic-conflict", detail, pointer=pointer)
     if is_used:
         raise Refused("topic-in-use", "Another topic is filled from this one.", pointer=pointer)
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, tuple | list):
+        return ", ".join(map(str, value)) or "none"
+    return str(value) or "none"
 
 
 def keeps_messages(

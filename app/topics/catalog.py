@@ -13,7 +13,7 @@ from tidegate.app.definitions.graph import check_identity, check_source, keeps_m
 from tidegate.app.definitions.mergers import NO_MERGERS, Mergers
 from tidegate.app.definitions.topic import TopicDefinition, Unusable
 from tidegate.app.names import OWN_PREFIX
-from tidegate.app.refusals import Refused, Unavailable
+from tidegate.app.refusals import Refused, Unavailable, topic_unknown
 from tidegate.app.settings.settings import Settings
 from tidegate.app.stores.store import (
     DefinitionsMoved,
@@ -242,7 +242,7 @@ class Catalog(TopicRegistry):
         if found is not None:
             return found
         if not self._settings.auto_create_topics:
-            raise Refused("topic-unknown", "There is no topic of this name.")
+            raise topic_unknown(name)
 
         async def decide() -> CatalogTopic:  # it may be there by now, with a definition of its own
             return self.find(name) or await self._create(name, TopicDefinition())

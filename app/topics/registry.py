@@ -15,7 +15,7 @@ from tidegate.app.definitions.graph import is_source
 from tidegate.app.definitions.schema import WORK_MAX, Schema, SchemaViolation, SchemaWork
 from tidegate.app.definitions.topic import TopicDefinition, Unusable
 from tidegate.app.names import OWN_PREFIX
-from tidegate.app.refusals import Refused
+from tidegate.app.refusals import Refused, topic_unknown
 from tidegate.app.settings.settings import Settings
 from tidegate.app.stores.store import Producer, TopicRecord
 from tidegate.app.streams.driver import Driver
@@ -199,7 +199,7 @@ class TopicRegistry:
         """
         found = self.find(name)
         if found is None:
-            raise Refused("topic-unknown", "There is no topic of this name.")
+            raise topic_unknown(name)
         return found
 
     def find(self, name: str) -> CatalogTopic | None:

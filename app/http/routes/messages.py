@@ -59,7 +59,7 @@ from tidegate.app.http.routes.models.messages import (
 )
 from tidegate.app.http.scope import gateway_of, grants_in, subject_in
 from tidegate.app.parameters import Parameters, text, whole
-from tidegate.app.refusals import Refused
+from tidegate.app.refusals import Refused, topic_unknown
 from tidegate.app.stores.store import Appended
 from tidegate.app.streams.encoding import EnvelopeWriter
 from tidegate.app.topics.ingest import Form
@@ -129,7 +129,7 @@ async def publish(request: Request) -> Response:
     # A topic that a pipeline fills was declared, or made by it: if it is gone, it stays so.
     may_make = gateway.settings.auto_create_topics and not is_pipeline(asked.producer)
     if entry is None and not may_make:
-        raise Refused("topic-unknown", "There is no topic of this name.")
+        raise topic_unknown(name)
     if entry is None:  # nothing is made for a request that is refused
         _check_taken(Kind.JSON, asked.media_type)
         await gateway.ingest.check_plain(payload, form)

@@ -78,7 +78,7 @@ async def test_what_is_planned_is_carried_out_and_then_nothing_is_left_to_do() -
     [
         (
             {"px": {"key": ["/o"]}},
-            "topic px, field key: Key, type and retain of a topic that",
+            "topic px, field key: The topic holds messages, so its key ([/k]) stays",
         ),
         ({"used": {"key": ["/o"]}}, "topic used, field key: Another topic is filled from this one"),
         ({"used": filled("slow")}, "topic used, field source/topic: The topic would be filled"),
