@@ -214,6 +214,7 @@ def reader(*seen: Seen, options: str = "conflation=none,oof") -> Reader:
         ([VISIT, FIRST, SECOND, SECOND], Kind.TWICE),
         ([VISIT, FIRST, THIRD], Kind.GAP),
         ([VISIT, FIRST, THIRD, SECOND], Kind.BACKWARD),
+        ([VISIT, FIRST, THIRD, saw(What.VISIT, "e-3"), SECOND], Kind.BACKWARD),
         ([VISIT, FIRST, saw(What.ROW, "e-2", 3)], Kind.HISTORIES),
         (
             [VISIT, FIRST, saw(What.VISIT, "e-1"), saw(What.RESUMED, "e-1", mode="snapshot")],
@@ -225,6 +226,21 @@ def test_what_a_reader_must_not_be_sent_is_found(seen: Sequence[Seen], kind: Kin
     given = case(LINE, LINE_JOURNAL)
     found = {each.kind for each in judge_reader(reader(*seen), given)}
     assert found == set() if kind is None else kind in found
+
+
+def test_an_answer_that_broke_off_may_be_older_where_it_begins_again() -> None:
+    """Its rows have no id, so a gateway that has read less cannot know of them."""
+    begins, broken_off = saw(What.GROUP_BEGIN, "e-1"), saw(What.ROW, "e-3", 3, "snapshot")
+    again = saw(What.RESUMED, "e-1", mode="snapshot")
+    older = saw(What.ROW, "e-2", 2, "snapshot")
+    arrived = saw(What.VISIT, "e-1")
+    given = replace(case(LINE, LINE_JOURNAL), deaths=[(-1.0, 100.0)])
+    patched = "conflation=1s,oof"
+    seen = [VISIT, FIRST, begins, broken_off, arrived, again, begins, older]
+    assert not list(judge_reader(reader(*seen, options=patched), given))
+    without_arrival = [each for each in seen if each is not arrived]
+    found = {each.kind for each in judge_reader(reader(*without_arrival, options=patched), given)}
+    assert Kind.BACKWARD in found
 
 
 def test_a_running_stream_may_begin_anew_where_redis_has_died() -> None:

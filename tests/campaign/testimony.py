@@ -24,6 +24,8 @@ class Testimony:
         frontier: the newest position that it has seen of anything.
         versions: of each key.
         last: of a reader of every message the position before the next row.
+        place: where it was when it came. What it had seen beyond, of an answer that broke off, a
+            gateway cannot know, and one that has read less may send it older.
         has_arrived: nothing has come since it came, which a gateway decides by its place alone.
     """
 
@@ -36,6 +38,7 @@ class Testimony:
     frontier: Position | None = None
     versions: dict[str, Position] = field(default_factory=dict)
     last: Position | None = None
+    place: Position = field(default_factory=lambda: Position.of(""))
     is_told: bool = False
     in_group: bool = False
     has_arrived: bool = False
@@ -71,6 +74,10 @@ class Testimony:
         self.is_told = self.in_group = False
         self.has_arrived = True
         self.last = seen.at if seen.at.epoch else None
+        self.place = seen.at
+        self.versions = {
+            key: at for key, at in self.versions.items() if at.offset <= seen.at.offset
+        }
         if self.reader.returns is Return.ANEW:
             self.frontier, self.versions = None, {}
             self.is_told = True
@@ -123,7 +130,8 @@ class Testimony:
             return
         # Where servers split, a gateway may know nothing of the other's epoch, and be behind it.
         if self.lineage.continues(seen.at.epoch, before):
-            yield self._finding(Kind.BACKWARD, f"{seen.mode} {seen.at} follows {before}", seen)
+            what = f"{seen.mode} {seen.at} follows {before}; it came with {self.place}"
+            yield self._finding(Kind.BACKWARD, what, seen)
 
     def _order(self, seen: Seen) -> Iterator[Finding]:
         if self.last is None:
