@@ -9,6 +9,7 @@ import math
 import socket
 import struct
 import sys
+from asyncio.trsock import TransportSocket
 from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
@@ -47,8 +48,8 @@ class Connection:
     """
 
     __slots__ = (
-        "_figures", "_kept", "_kept_bytes", "_on_abort", "_transport", "has_rested", "is_given_up",
-        "place", "rests_since", "socket",
+        "_direct", "_figures", "_kept", "_kept_bytes", "_on_abort", "_socket", "_transport",
+        "has_rested", "is_given_up", "place", "rests_since",
     )  # fmt: skip
 
     def __init__(
@@ -67,10 +68,9 @@ class Connection:
         self._transport = transport
         self._on_abort = on_abort
         self._figures = figures
-        # Not its descriptor: the number is used again after the close. And not asyncio's view of
-        # it, which cannot write.
-        view = transport.get_extra_info("socket")
-        self.socket: socket.socket | None = getattr(view, "_sock", view)
+        # Not its descriptor: the number is used again after the close.
+        self._socket: TransportSocket | None = transport.get_extra_info("socket")
+        self._direct: socket.socket | None = None
 
     def write(self, framed: bytes | memoryview) -> None:
         """Hand bytes of a stream to the transport, as many as it takes; the others are kept.
@@ -116,9 +116,9 @@ class Connection:
 
     def abort(self) -> None:
         """Close the socket with a reset, and free what the kernel holds for it."""
-        if self.socket is not None:
+        if self._socket is not None:
             with contextlib.suppress(OSError):  # it is gone already
-                self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_AT_CLOSE)
+                self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_AT_CLOSE)
         self._forget_kept()
         self._transport.abort()
         self._on_abort()
@@ -126,12 +126,24 @@ class Connection:
     def release_requests(self) -> None:
         """Forget the requests of the connection: a stream has taken it over."""
         self._on_abort = _no_requests
-        # asyncio keeps the addresses of both ends as objects, 400 bytes that nobody asks for now.
-        getattr(self._transport, "_extra", {}).clear()
+
+    def direct_socket(self) -> socket.socket | None:
+        """Return a socket that writes past the transport; None if it has no socket, or is lost.
+
+        It has the transport's descriptor, which it lets go in `free`: asyncio's own view of it
+        cannot write.
+        """
+        if self._direct is None and self._socket is not None and self._socket.fileno() >= 0:
+            at = self._socket
+            self._direct = socket.socket(at.family, at.type, at.proto, fileno=at.fileno())
+            self._direct.setblocking(False)
+        return self._direct
 
     def free(self) -> None:
-        """Let the transport be freed at once, as it is lost."""
+        """Let the transport be freed at once, as it is lost; it closes its socket by itself."""
         self._forget_kept()
+        if self._direct is not None:
+            self._direct.detach()
         undo_ring(self._transport)
 
     def give_up(self) -> None:
@@ -186,8 +198,8 @@ class Connection:
         """Return a figure of the kernel's tcp_info; None where it has none."""
         if sys.platform != "linux" or self.descriptor < 0:
             return None
-        assert self.socket is not None
-        info = self.socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO_BYTES)
+        assert self._socket is not None
+        info = self._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO_BYTES)
         return int.from_bytes(info[part], sys.byteorder) if len(info) >= part.stop else None
 
     def _unacknowledged_bytes(self) -> int:
@@ -200,7 +212,7 @@ class Connection:
     @property
     def descriptor(self) -> int:
         """The socket's number; none once it is closed."""
-        return NO_DESCRIPTOR if self.socket is None else self.socket.fileno()
+        return NO_DESCRIPTOR if self._socket is None else self._socket.fileno()
 
 
 def _no_requests() -> None:
@@ -364,7 +376,7 @@ class HandedOver(NamedTuple):
     def plain_socket(self) -> socket.socket | None:
         """The socket, to write to while nothing waits in the transport; None under TLS."""
         is_plain = self.transport.get_extra_info("sslcontext") is None
-        return self.connection.socket if is_plain else None
+        return self.connection.direct_socket() if is_plain else None
 
     def write(self, framed: bytes | memoryview) -> None:
         """Hand bytes to the connection, under the watch."""

@@ -103,8 +103,6 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # asyncio's own is wider
         """Await the client's first bytes, within the deadline of a request's header."""
         self._plain = transport
-        # One dictionary: a stream clears what it does not need of it.
-        self._extra = getattr(transport, "_extra", {})
         loop = asyncio.get_running_loop()
         self._deadline = loop.call_later(self._handshakes.deadline_s, transport.abort)
         self._handshakes.begin(self)
