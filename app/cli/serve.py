@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import Counter
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ import click
 from tidegate.app.cli.arguments import COUNT, PORT
 from tidegate.app.cli.installation import need
 from tidegate.app.cli.terminal import (
+    CONFIGURATION,
     DONE,
     CommandError,
     ConfigurationInvalid,
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
 NOTHING_KEPT = "Nothing is kept: topics and messages live in memory until the gateway stops."
 SHARED = "where the workers share their topics and sessions"
+WORKERS_ALONE = f"workers: above 1 needs redis, {SHARED}"
 
 
 @click.command()
@@ -51,6 +54,9 @@ SHARED = "where the workers share their topics and sessions"
 @click.option("--archive", metavar="DIR", help="Folder of archived topics to read from.")
 @click.option("--dry-run", is_flag=True, help="With --topics: print what would change, and exit.")
 @click.option(
+    "--check", is_flag=True, help="Name all that is wrong with the configuration, and exit."
+)
+@click.option(
     "--workers", metavar="N", type=COUNT, help="Run N gateways at one address; needs --redis."
 )
 @click.option("--tls-cert", metavar="FILE", help="Speak TLS, with this certificate and its chain.")
@@ -68,12 +74,16 @@ SHARED = "where the workers share their topics and sessions"
     default=None,
     help="Allow an address that others can reach, without authentication.",
 )
-def serve(config: Path | None, dry_run: bool, **flags: Any) -> int:
+def serve(config: Path | None, dry_run: bool, check: bool, **flags: Any) -> int:
     """Run the gateway until SIGINT or SIGTERM."""
     need("serve", "server")
     from tidegate.app.cli.settings import load_settings
 
     # Imported late, like all below: `--help` needs none of the server's modules.
+    if check:
+        from tidegate.app.cli.check import configuration_faults
+
+        return _report(configuration_faults(config, flags))
     settings = load_settings(config, overrides=flags)
     # Workers share no memory: without a bus each would have topics and sessions of its own, and a
     # client would see those of the worker that got its connection.
@@ -81,7 +91,7 @@ def serve(config: Path | None, dry_run: bool, **flags: Any) -> int:
         # The exit status tells a wrong command (2) from a wrong configuration (78).
         if flags["workers"] is not None:
             raise UsageInvalid(f"--workers above 1 needs --redis, {SHARED}")
-        raise ConfigurationInvalid(f"workers: above 1 needs redis, {SHARED}")
+        raise ConfigurationInvalid(WORKERS_ALONE)
     if dry_run:
         return _dry_run(settings)
     return _serve(settings) if settings.workers == 1 else _serve_by_workers(settings)
@@ -171,6 +181,15 @@ def _announce(settings: Settings, line: ParentLink | None, address: str) -> None
     if settings.keeps_nothing:
         print_note(NOTHING_KEPT)
     print_line(f"Tidegate listens on {address}")
+
+
+def _report(faults: Sequence[str]) -> int:
+    for fault in faults:
+        print_error(fault)
+    if faults:
+        return CONFIGURATION
+    print_line("The configuration is valid. Nothing was connected, opened for writing or started.")
+    return DONE
 
 
 def _dry_run(settings: Settings) -> int:

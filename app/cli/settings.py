@@ -9,7 +9,7 @@ import logging
 import os
 import sys
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -83,6 +83,10 @@ HEADING = """\
 """
 
 
+Source = tuple[Mapping[str, Any], Callable[[str], str]]
+"""Values of settings by name, and what their source calls a setting."""
+
+
 def load_settings(
     config: Path | None = None, *, overrides: Mapping[str, object] | None = None
 ) -> Settings:
@@ -95,16 +99,43 @@ def load_settings(
     Raises:
         ConfigurationInvalid: one line that names the source and the setting.
     """
+    found = settings_or_faults(config, overrides=overrides)
+    if isinstance(found, Settings):
+        return found
+    raise ConfigurationInvalid(found[0])
+
+
+def settings_or_faults(
+    config: Path | None = None, *, overrides: Mapping[str, object] | None = None
+) -> Settings | list[str]:
+    """Return the settings as `load_settings`, or everything for which it would refuse them.
+
+    Raises:
+        ConfigurationInvalid: a source that cannot be read.
+    """
+    sources = _sources(config, overrides)
+    faults = [fault for source, called in sources for fault in _faults_in(source, called)]
+    if faults:  # rules about several settings are about valid ones
+        return faults
+    merged: dict[str, Any] = {}
+    for source, _ in sources:
+        merged |= source
+    try:
+        return Settings(**merged)
+    except ValidationError as error:  # rules about several settings, which name them
+        return [_reason(each["msg"]) for each in error.errors()]
+
+
+def _sources(config: Path | None, overrides: Mapping[str, object] | None) -> Sequence[Source]:
+    """Return file, environment and flags, the last of which wins, and what each calls a setting."""
     path = config or Path(CONFIG_FILE)
     in_file = _file_values(path) if config or path.exists() else {}
     flags = {name: value for name, value in (overrides or {}).items() if value is not None}
-    _check_each(in_file, lambda name: f"{path.name}: {name!a}")
-    _check_each(in_environment := _environment_values(), variable_of)
-    _check_each(flags, lambda name: f"--{name.replace('_', '-')}")
-    try:
-        return Settings(**in_file | in_environment | flags)
-    except ValidationError as error:  # a rule about several settings, which names them
-        raise ConfigurationInvalid(_reason(error.errors()[0]["msg"])) from None
+    return [
+        (in_file, lambda name: f"{path.name}: {name!a}"),
+        (_environment_values(), variable_of),
+        (flags, lambda name: f"--{name.replace('_', '-')}"),
+    ]
 
 
 def _file_values(path: Path) -> dict[str, Any]:
@@ -136,31 +167,33 @@ def _environment_values() -> dict[str, Any]:
     return {name: EnvironmentText(text) for name, text in found.items()}
 
 
-def _check_each(values: Mapping[str, Any], called: Callable[[str], str]) -> None:
-    """Check each value of one source, also one that a later source overrides.
+def _faults_in(values: Mapping[str, Any], called: Callable[[str], str]) -> Iterator[str]:
+    """Yield what is wrong with each value of one source, also one that a later source overrides.
 
     Rules about several settings are checked when all sources are merged.
     """
     try:
         Settings(**values)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        if not first["loc"]:
-            return
-        name = str(first["loc"][0])
-        match first["type"]:
-            case "greater_than_equal":
-                reason = f"expected at least {bound(name, 'ge')}"
-            case "less_than_equal":
-                reason = f"expected at most {bound(name, 'le')}"
-            case "extra_forbidden" if isinstance(values[name], dict):
-                reason = "no such setting; settings are at the top level of the file, in no table"
-            case "extra_forbidden":
-                close = difflib.get_close_matches(name.lower(), SETTINGS, n=1)
-                reason = "no such setting" + (f"; did you mean {close[0]}?" if close else "")
-            case _:
-                reason = _reason(first["msg"])
-        raise ConfigurationInvalid(f"{called(name)}: {reason}") from None
+        for each in error.errors(include_url=False, include_input=False):
+            if not each["loc"]:
+                continue
+            name = str(each["loc"][0])
+            match each["type"]:
+                case "greater_than_equal":
+                    reason = f"expected at least {bound(name, 'ge')}"
+                case "less_than_equal":
+                    reason = f"expected at most {bound(name, 'le')}"
+                case "extra_forbidden" if isinstance(values[name], dict):
+                    reason = (
+                        "no such setting; settings are at the top level of the file, in no table"
+                    )
+                case "extra_forbidden":
+                    close = difflib.get_close_matches(name.lower(), SETTINGS, n=1)
+                    reason = "no such setting" + (f"; did you mean {close[0]}?" if close else "")
+                case _:
+                    reason = _reason(each["msg"])
+            yield f"{called(name)}: {reason}"
 
 
 def _reason(message: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import json
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -64,13 +64,49 @@ def read_topic_files(folder: Path, mergers: Mergers) -> list[Declared]:
         TopicFilesInvalid: no such folder, or the first thing that is wrong in it.
     """
     found: dict[str, Declared] = {}
-    for path in _files(folder):
-        for name, fields in _tables(path).items():
-            declared = _declared(path.name, name, fields, mergers)
-            if name in found:
-                raise _invalid(path.name, f"topic {name}: it stands in {found[name].file} already")
-            found[name] = declared
+    for fault in _read(folder, mergers, found):
+        raise fault
     return in_order(found)
+
+
+def topic_file_faults(folder: Path, mergers: Mergers, characters_max: int) -> list[str]:
+    """Return everything that is wrong in a folder; `characters_max`: the most of options."""
+    found: dict[str, Declared] = {}
+    faults = list(_read(folder, mergers, found))
+    try:
+        for topic in found.values():
+            topic.check_options(characters_max)
+        in_order(found)
+    except TopicFilesInvalid as fault:
+        faults.append(fault)
+    return [str(fault) for fault in faults]
+
+
+def _read(
+    folder: Path, mergers: Mergers, found: dict[str, Declared]
+) -> Iterator[TopicFilesInvalid]:
+    """Add the topics of a folder to `found`; yield what is wrong with those that are not."""
+    try:
+        paths = _files(folder)
+    except TopicFilesInvalid as fault:
+        yield fault
+        return
+    for path in paths:
+        try:
+            tables = _tables(path)
+        except TopicFilesInvalid as fault:
+            yield fault
+            continue
+        for name, fields in tables.items():
+            try:
+                declared = _declared(path.name, name, fields, mergers)
+            except TopicFilesInvalid as fault:
+                yield fault
+                continue
+            if name in found:
+                yield _invalid(path.name, f"topic {name}: it stands in {found[name].file} already")
+            else:
+                found[name] = declared
 
 
 def in_order(declared: Mapping[str, Declared]) -> list[Declared]:

@@ -228,3 +228,50 @@ def test_what_cannot_be_restored_is_one_line(tmp_path: Path) -> None:
     ):
         ended = call("restore", str(source), "--data", str(folder))
         assert (ended.code, len(ended.err.splitlines())) == (code, 1), ended.err
+
+
+def test_a_check_names_everything_that_is_wrong_at_once(tmp_path: Path) -> None:
+    topics = tmp_path / "topics"
+    declare(topics)
+    (topics / "yy.toml").write_text("[topics.yy]\nkey = 3", "utf-8")
+    (topics / "zz.toml").write_text(
+        "[topics.zz]\npriority = 'highest'\n[topics.z2]\nx = 1", "utf-8"
+    )
+    (tmp_path / "keys.json").write_text("{}", "utf-8")
+    (tmp_path / "policy.toml").write_text("clam = 'groups'", "utf-8")
+    (tmp_path / "tidegate.toml").write_text(
+        'mergers = ["nowhere:at_all"]\narchive = "none"\nworkers = 2', "utf-8"
+    )
+    checked = call(
+        *("serve", "--check", "--topics", "topics", "--tls-cert", "none.pem"),
+        *("--auth-keys", "keys.json", "--auth-policy", "policy.toml"),
+        cwd=str(tmp_path),
+    )
+    assert (checked.code, checked.out) == (78, "")
+    named = [line.removeprefix("tidegate: ").split(": ")[0] for line in checked.err.splitlines()]
+    expected = ["mergers", "yy.toml", "zz.toml", "zz.toml", "auth_keys", "auth_policy"]
+    assert named == [*expected, "tls_cert", "archive", "workers"]
+    assert not (tmp_path / "tidegate-data").exists()
+
+
+def test_a_check_names_every_invalid_setting(tmp_path: Path) -> None:
+    (tmp_path / "tidegate.toml").write_text('port = 0.5\nheartbeet = "1s"', "utf-8")
+    checked = call("serve", "--check", "--host", "0.0.0.0", cwd=str(tmp_path))
+    assert (checked.code, checked.err.count("\n")) == (78, 2)
+    assert "'port'" in checked.err
+    assert "'heartbeet': no such setting; did you mean heartbeat?" in checked.err
+    (tmp_path / "tidegate.toml").unlink()
+    open_to_all = call("serve", "--check", "--host", "0.0.0.0", cwd=str(tmp_path))
+    assert (open_to_all.code, open_to_all.err.count("\n")) == (78, 1)
+
+
+def test_a_check_starts_nothing(tmp_path: Path) -> None:
+    topics = tmp_path / "topics"
+    declare(topics)
+    given = ("--topics", str(topics), "--redis", "redis://127.0.0.1:1/0")
+    valid = call("serve", "--check", *given, cwd=str(tmp_path))
+    assert (valid.code, valid.err) == (0, "")
+    assert valid.out.startswith("The configuration is valid.")
+    assert [path.name for path in tmp_path.iterdir()] == ["topics"]
+    malformed = call("serve", "--check", "--redis", "http://here", cwd=str(tmp_path))
+    assert (malformed.code, malformed.err.split(": ")[1]) == (78, "redis")
