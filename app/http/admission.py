@@ -176,14 +176,16 @@ class Pace:
         """Call what begins a request, now or in its turn; the lowest place comes first."""
         if not self._is_called:
             self._began_at_s, self._begun_before = time.thread_time(), self._begun
-        if self._left and not (self._waiting and self._waiting[0][0] <= place):
-            self._begin(request)
-        else:
-            heappush(self._waiting, (place, next(self._numbers), request))
-        if not self._is_called:
-            self._is_called = True
-            # After the request, whose time it takes.
-            asyncio.get_running_loop().call_soon(self._turn)
+        try:
+            if self._left and not (self._waiting and self._waiting[0][0] <= place):
+                self._begin(request)
+            else:
+                heappush(self._waiting, (place, next(self._numbers), request))
+        finally:
+            if not self._is_called:
+                self._is_called = True
+                # After the request, whose time it takes.
+                asyncio.get_running_loop().call_soon(self._turn)
 
     def _begin(self, request: Callable[[], None]) -> None:
         self._begun += 1
@@ -204,12 +206,14 @@ class Pace:
         allowed = min(REQUESTS_A_TURN_MAX, max(1, int(TURN_S / self._cost_s)))
         self._rest = self._rest_turns if begun and allowed == 1 else max(0, self._rest - 1)
         self._left = 0 if self._rest else allowed
-        while self._left and self._waiting:
-            self._begin(heappop(self._waiting)[2])
-        # Called again also after the last ones: what comes until then is of the same turn.
-        self._is_called = self._begun > self._begun_before or self._rest > 0
-        if self._is_called:
-            asyncio.get_running_loop().call_soon(self._turn)
+        try:
+            while self._left and self._waiting:
+                self._begin(heappop(self._waiting)[2])
+        finally:  # one that fails must not hold up all others for ever
+            # Called again also after the last ones: what comes until then is of the same turn.
+            self._is_called = self._begun > self._begun_before or self._rest > 0
+            if self._is_called:
+                asyncio.get_running_loop().call_soon(self._turn)
 
 
 # What one request of rest is worth, in requests that another waits: with hundreds of connections

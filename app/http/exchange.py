@@ -19,9 +19,10 @@ logger = logging.getLogger("tidegate.server")
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 LAST_CHUNK: Final = b"0\r\n\r\n"
 WITHOUT_BODY: Final = frozenset({204, 304})
+FAILURE: Final = b"Internal Server Error"
 FAILED: Final = (
     (b"content-type", b"text/plain; charset=utf-8"),
-    (b"content-length", b"21"),
+    (b"content-length", b"%d" % len(FAILURE)),
     (b"connection", b"close"),
 )
 
@@ -130,24 +131,22 @@ class Exchange:
             await app(self.scope, self.receive, self.send)
         except Exception:
             logger.exception("the application failed in a request")
-            await self._fail()
+            self.fail()
         else:
             if not self.is_complete and not self.is_cut:
                 logger.error("the application has left a request without its whole answer")
-                await self._fail()
+                self.fail()
         finally:
             if not self.is_complete and not self.is_cut:  # it was cancelled
                 self._line.close()
 
-    async def _fail(self) -> None:
+    def fail(self) -> None:
         """Answer 500; a part of another answer is cut, so that it cannot pass for whole."""
         if self.has_begun:
             self._line.close()
             self.is_cut = True
-            return
-        headers = list(FAILED)
-        await self.send({"type": "http.response.start", "status": 500, "headers": headers})
-        await self.send({"type": "http.response.body", "body": b"Internal Server Error"})
+        elif not self.is_cut:
+            self.respond(500, FAILED, b"" if self.scope["method"] == "HEAD" else FAILURE)
 
     # What the application calls
 
@@ -193,9 +192,8 @@ class Exchange:
 
     def begin(self, status: int, fields: Fields) -> bytes:
         """Return the header of the answer, which counts as written."""
-        self.has_begun = True
         self.expects_continue = False
-        lines = [_STATUS_LINES[status]]
+        lines = [_STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status]
         has_length = has_coding = closes = False
         for name, value in (*self.own_fields, *fields):
             if not _NAME.fullmatch(name) or not _VALUE.fullmatch(value):
@@ -218,6 +216,7 @@ class Exchange:
         if self._is_chunked and not has_coding:
             lines.append(b"transfer-encoding: chunked\r\n")
         lines.append(b"\r\n")
+        self.has_begun = True  # only now: what cannot be sent is answered with 500 instead
         return b"".join(lines)
 
     def _send_body(self, body: bytes, *, is_last: bool) -> None:

@@ -24,10 +24,10 @@ from tidegate.app.http.publish_request import PublishRequest
 from tidegate.app.http.requests import TOPICS_PATH, raw_path, require_accept, writable_topic_name
 from tidegate.app.http.routes import messages, subscribe
 from tidegate.app.http.routes.subscribe_plan import SubscribePlans
-from tidegate.app.http.scope import SUBJECT
 from tidegate.app.http.wire import Fields
 from tidegate.app.settings.settings import Settings
 from tidegate.app.streams.sse import EVENT_STREAM
+from tidegate.app.topics.ingest import Form
 from tidegate.keys.errors import Refusal
 
 if TYPE_CHECKING:  # without authentication its libraries are not loaded
@@ -80,7 +80,24 @@ class HotPath:
         # The answers to pages of other origins have more fields.
         if self._has_origins and any(name == b"origin" for name, _ in scope["headers"]):
             return False
-        return kind is PUBLISH or self._access is None
+        # A store that has to be waited for leaves every publish to the application.
+        return self._gateway.store.is_immediate if kind is PUBLISH else self._access is None
+
+    def awaits_body(self, exchange: Exchange) -> bool:
+        """Return True if the header alone is refused nothing, so that the body may be kept here."""
+        scope = exchange.scope
+        if kind_of(scope) is SUBSCRIBE:
+            return False
+        try:
+            self._checks.check(scope)
+            plain = self._plain(scope)
+            if plain is None:
+                return False
+            self._gateway.quotas.check_publish(plain[2])
+        except Refusal:
+            return False
+        lengths = (value for name, value in scope["headers"] if name == b"content-length")
+        return int(next(lengths, b"0")) <= BODY_BYTES_MAX  # digits alone, as the parser has read it
 
     def answer(self, exchange: Exchange, hand_over: HandOver) -> bool:
         """Answer a whole request; return False, without effect, where the application has to."""
@@ -94,22 +111,29 @@ class HotPath:
         except Refusal:
             return False  # the application will say why
 
-    def _publish(self, exchange: Exchange) -> bool:
-        scope = exchange.scope
+    def _plain(self, scope: Scope) -> tuple[str, Form, Subject | None] | None:
+        """Return topic, form and subject of a publish; None where the application has to answer.
+
+        Raises:
+            Refusal: the header is refused.
+        """
         name = writable_topic_name(scope)
         subject: Subject | None = None
         if self._access is not None:
             subject = _subject(self._access, scope)
             if subject is None:
-                return False
+                return None
             subject.grants.require(WRITE, name)
-            scope[SUBJECT] = subject
         asked = PublishRequest.read(scope, self._gateway.store)
-        if asked not in messages.PLAIN:
+        return (name, asked.form, subject) if asked in messages.PLAIN else None
+
+    def _publish(self, exchange: Exchange) -> bool:
+        scope = exchange.scope
+        plain = self._plain(scope)
+        if plain is None:
             return False
-        body = messages.publish_at_once(
-            self._gateway, name, asked.form, subject, bytes(exchange.body)
-        )
+        name, form, subject = plain
+        body = messages.publish_at_once(self._gateway, name, form, subject, bytes(exchange.body))
         if body is None:
             return False
         fields = [

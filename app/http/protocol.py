@@ -7,6 +7,7 @@ problem, and the connection is closed. uvicorn runs this protocol through its op
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable
 from functools import partial
@@ -50,6 +51,7 @@ LINGER_BYTES_MAX: Final = 1 << 20
 
 NOT_VALID: Final = Refused("message-invalid", "Not a valid HTTP request.")
 
+logger = logging.getLogger("tidegate.http")
 
 HandOver = Callable[[asyncio.Protocol], HandedOver]
 """Gives the connection of a request to a stream."""
@@ -60,6 +62,9 @@ class Immediate(Protocol):
 
     def takes(self, exchange: Exchange) -> bool:
         """Return True if a request may be answered so, by its header."""
+
+    def awaits_body(self, exchange: Exchange) -> bool:
+        """Return True if a request is worth to keep its body for, by its header."""
 
     def answer(self, exchange: Exchange, hand_over: HandOver) -> bool:
         """Answer a whole request; return False, without effect, where the application has to."""
@@ -130,6 +135,7 @@ class GatewayProtocol(asyncio.Protocol):
         self._running: Exchange | None = None
         self._waiting: deque[Exchange] = deque()
         self._held: tuple[Exchange, bool] | None = None
+        self._awaits_body = False
 
     # What the transport calls
 
@@ -203,6 +209,9 @@ class GatewayProtocol(asyncio.Protocol):
         finally:
             self._is_feeding = False
         self._begin_held()
+        is_idle = self._parser is not None and self._stage is Stage.IDLE and not self.is_closing
+        if is_idle and not self._unanswered():
+            self._rest()  # also after the rest of a body whose answer was there before
 
     def pause_writing(self) -> None:
         """Let answers wait until the peer has taken what was written."""
@@ -293,7 +302,10 @@ class GatewayProtocol(asyncio.Protocol):
             self._start(self._waiting.popleft())
         else:
             self._keep_alive.end()
-            self._keep_alive.begin(self.settings.keep_alive.seconds, self.transport.close)
+            self._rest()
+
+    def _rest(self) -> None:
+        self._keep_alive.begin(self.settings.keep_alive.seconds, self.transport.close)
 
     # Handing over
 
@@ -373,6 +385,8 @@ class GatewayProtocol(asyncio.Protocol):
         version: str = parser.get_http_version()
         method: bytes = parser.get_method()
         self._stop_for(head_problem(version, self._url, headers))
+        if method == b"CONNECT":  # always an upgrade for the parser, and so each time it is parsed
+            self._stop_for(NOT_VALID)
         if parser.should_upgrade():
             self._plain_head = without_upgrade(method, self._url, version, headers)
             return
@@ -522,7 +536,7 @@ class GatewayProtocol(asyncio.Protocol):
     def _start(self, exchange: Exchange) -> None:
         self._running = exchange
         is_hot = self._hot_path is not None and self._hot_path.takes(exchange)
-        self._held = exchange, is_hot
+        self._held, self._awaits_body = (exchange, is_hot), False
         # All that came in one read is parsed first: then it is known what there is to answer.
         if not self._is_feeding:
             self._begin_held()
@@ -532,9 +546,14 @@ class GatewayProtocol(asyncio.Protocol):
         if self._held is None or self.connection is None:
             return
         exchange, is_hot = self._held
-        if is_hot and exchange.more_body and len(exchange.body) <= UNREAD_BYTES_MAX:
-            self._paces.expect(self.connection)
-            return
+        if is_hot and exchange.more_body:
+            assert self._hot_path is not None
+            # Once, by the header: no body is kept for a request that is going to be refused.
+            self._awaits_body = self._awaits_body or self._hot_path.awaits_body(exchange)
+            is_hot = self._awaits_body and len(exchange.body) <= UNREAD_BYTES_MAX
+            if is_hot:
+                self._paces.expect(self.connection)
+                return
         self._held = None
         begin = partial(self._begin, exchange, is_hot=is_hot)
         self._paces.begin(exchange.scope["path"], self.connection, begin, at_once=is_hot)
@@ -545,7 +564,12 @@ class GatewayProtocol(asyncio.Protocol):
             return
         if is_hot and not self.is_full and self.can_hand_over(exchange.scope):
             assert self._hot_path is not None
-            if self._hot_path.answer(exchange, self.hand_over):
+            try:
+                if self._hot_path.answer(exchange, self.hand_over):
+                    return
+            except Exception:  # not for the application to try again: it may have been carried out
+                logger.exception("a request could not be answered")
+                exchange.fail()
                 return
         task = self._loop.create_task(exchange.run(self._app))
         self._state.tasks.add(task)

@@ -377,3 +377,39 @@ async def test_a_gateway_that_says_goodbye_begins_no_stream_at_once() -> None:
         app: Any = running.server.config.app
         app.state.gateway.stopping = True
         assert b"event: refused" in await exchanged(running, get())
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        (post(b"", b"Host: evil.example\r\n" + NDJSON, length=b"Content-Length: 9\r\n"), b"421"),
+        (post(b"", HOST, length=b"Content-Length: 9\r\n"), b"415"),
+        (post(b"", length=b"Content-Length: 99999999\r\n"), b"413"),
+    ],
+)
+async def test_no_body_is_awaited_for_a_request_that_its_header_refuses(
+    pair: Pair, head: bytes, status: bytes
+) -> None:
+    for running in pair:
+        assert (await exchanged(running, head)).startswith(b"HTTP/1.1 " + status)
+
+
+async def test_an_announced_body_does_not_hold_a_stream_up(pair: Pair) -> None:
+    asked = get(fields=HOST + b"Content-Length: 1\r\n")
+    for running in pair:
+        assert b"event: hello" in await exchanged(running, asked)
+
+
+async def test_a_failure_costs_its_own_request_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with gateway() as running:
+        app: Any = running.server.config.app
+
+        def fail(*_: object) -> None:
+            raise OSError("the disk is gone")
+
+        with monkeypatch.context() as broken:
+            broken.setattr(app.state.gateway.writer, "write_at_once", fail)
+            many = [exchanged(running, post()) for _ in range(20)]
+            answers = await asyncio.gather(*many)
+            assert all(answer.startswith(b"HTTP/1.1 500 ") for answer in answers)
+        assert b" 200 OK" in await exchanged(running, post())

@@ -19,6 +19,7 @@ from tests.support.network.edge_app import Streams, edge_app
 from tests.support.rules import rule
 from tests.support.servers import edge_settings, running
 from tests.support.wire import Wire, connected, exchange, get, parse_answer, post, read_all, request
+from tidegate.app.http import protocol
 from tidegate.app.http.server import Server
 
 CHUNKED = b"Transfer-Encoding: chunked"
@@ -183,6 +184,31 @@ async def test_an_early_answer_reaches_a_client_that_goes_on_sending(shared: Ser
         assert (answer.status, answer.code) == (413, "message-too-large")
         await wire.send(get())
         assert (await wire.read_answer()).status == 200
+
+
+async def test_a_connection_rests_after_a_body_whose_answer_came_before(shared: Server) -> None:
+    """The end of the body ends no timer for good: nothing else would close the connection."""
+    async with connected(shared.address) as wire:
+        await wire.send(post(b"Content-Length: %d" % (2 << 20), body=b"x"))
+        assert (await wire.read_answer()).status == 413
+        await wire.send(b"x" * ((2 << 20) - 1))
+        assert await wire.read_to_end() == b""
+
+
+async def test_connect_is_refused_once(shared: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For the parser it is an upgrade each time, also without the fields of one."""
+    made: list[object] = []
+
+    def count(of: protocol.GatewayProtocol) -> object:
+        made.append(of)
+        return new_parser(of)
+
+    new_parser = protocol._new_parser
+    monkeypatch.setattr(protocol, "_new_parser", count)
+    raw = get(first=b"CONNECT /healthz HTTP/1.1") + b"x" * 200_000
+    answer = await exchange(shared.address, raw)
+    assert (answer.status, answer.code) == (400, "message-invalid")
+    assert len(made) == 1
 
 
 async def test_a_chunked_body_is_measured_as_it_comes(shared: Server) -> None:

@@ -90,6 +90,20 @@ async def test_one_that_comes_alone_begins_at_once() -> None:
             await asyncio.sleep(0)
 
 
+async def test_a_request_that_fails_holds_up_no_other() -> None:
+    def fail() -> None:
+        raise OSError("the disk is gone")
+
+    paces, begun = Paces(), list[str]()
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda loop, context: None)
+    for _ in range(MANY):
+        with contextlib.suppress(OSError):
+            paces.requests.begin(0, fail)
+    asks(paces, connection(paces), "it", begun)
+    assert ["it"] in await turn_by_turn(paces.requests, begun)
+
+
 async def test_dear_requests_begin_one_in_a_turn() -> None:
     paces, begun = Paces(), list[str]()
     await settle(paces)
