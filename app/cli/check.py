@@ -7,8 +7,7 @@ from pathlib import Path
 
 from tidegate.app.access.access import Access
 from tidegate.app.access.policy import PolicyInvalid, PolicySource
-from tidegate.app.cli.serve import WORKERS_ALONE
-from tidegate.app.cli.settings import settings_or_faults
+from tidegate.app.cli.settings import WORKERS_ALONE, settings_or_faults
 from tidegate.app.cli.terminal import ConfigurationInvalid
 from tidegate.app.definitions.files import topic_file_faults
 from tidegate.app.definitions.mergers import Mergers, MergersInvalid

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from tidegate.app.topics.plan import Step
 
 NOTHING_KEPT = "Nothing is kept: topics and messages live in memory until the gateway stops."
-SHARED = "where the workers share their topics and sessions"
-WORKERS_ALONE = f"workers: above 1 needs redis, {SHARED}"
 
 
 @click.command()
@@ -77,7 +75,7 @@ WORKERS_ALONE = f"workers: above 1 needs redis, {SHARED}"
 def serve(config: Path | None, dry_run: bool, check: bool, **flags: Any) -> int:
     """Run the gateway until SIGINT or SIGTERM."""
     need("serve", "server")
-    from tidegate.app.cli.settings import load_settings
+    from tidegate.app.cli.settings import SHARED, WORKERS_ALONE, load_settings
 
     # Imported late, like all below: `--help` needs none of the server's modules.
     if check:

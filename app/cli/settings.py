@@ -83,6 +83,9 @@ HEADING = """\
 """
 
 
+SHARED = "where the workers share their topics and sessions"
+WORKERS_ALONE = f"workers: above 1 needs redis, {SHARED}"
+
 Source = tuple[Mapping[str, Any], Callable[[str], str]]
 """Values of settings by name, and what their source calls a setting."""
 
