@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import dropwhile
+from operator import attrgetter
 
 from tidegate.conflation.frame import Frame, Row
 from tidegate.conflation.journal import Log
@@ -35,7 +36,44 @@ def conflate_recorded(
         if messages_max is not None and len(flushed) > messages_max:
             yield
         rows += whole(flushed)
+    if lane_id.oof:
+        missed = MissedRemovals()
+        yield from in_pieces(frames, messages_max, missed.note)
+        rows += missed.besides(rows)
     return rows
+
+
+class MissedRemovals:
+    """The removals that a reader missed, besides those that a lane sends of a recording.
+
+    A lane that begins with nothing sends none of a key that it has not sent before. The reader may
+    have that key: it ignores a removal too many, and one too few would leave it a record that is
+    gone.
+    """
+
+    def __init__(self) -> None:
+        self._removed: dict[str, Frame] = {}
+
+    def note(self, frames: Sequence[Frame]) -> tuple[Frame, ...]:
+        """Note which records are gone after messages that follow; return nothing."""
+        for frame in frames:
+            if frame.removed:
+                self._removed[frame.key] = frame
+            else:
+                self._removed.pop(frame.key, None)
+        return ()
+
+    def sent(self, rows: Sequence[Frame]) -> None:
+        """Take note that the lane has sent rows."""
+        for row in rows:
+            removal = self._removed.get(row.key) if row.removed else None
+            if removal is not None and removal.offset <= row.offset:
+                del self._removed[row.key]
+
+    def besides(self, rows: Sequence[Frame]) -> list[Frame]:
+        """Return the removals that are not among the last rows of the lane, oldest first."""
+        self.sent(rows)
+        return sorted(self._removed.values(), key=attrgetter("offset"))
 
 
 def passing(
@@ -146,6 +184,7 @@ class HistoryReplay:
         # One lane for all pieces: where a piece ends is chance, and must not be seen.
         feed = Feed(lane_id.feed, sow_spec, topic)
         self._recording = Recording(feed, lane_id) if self.has_interval else None
+        self._removals = MissedRemovals() if lane_id.oof else None
 
     def rows(self, piece: Sequence[Frame]) -> Sequence[Frame]:
         """Return what the lane sends of the messages that follow."""
@@ -155,15 +194,23 @@ class HistoryReplay:
             piece = list(dropwhile(lambda frame: frame.timestamp_ms < since_ms, piece))
             # From the first message that is young enough on all belong, whatever their times say.
             self._since_ms = None if piece else since_ms
-        if self._recording is not None:
-            return _rows_of(self._recording.take(piece))
-        return finished(passing(self._lane_id, self._topic, piece))
+        if self._recording is None:
+            return finished(passing(self._lane_id, self._topic, piece))
+        rows = _rows_of(self._recording.take(piece))
+        if self._removals is not None:
+            self._removals.note(piece)
+            self._removals.sent(rows)
+        return rows
 
     def rest(self, journal: Log) -> Sequence[Frame]:
         """Return what it sends of the journal, where the archive ends, and of what it holds."""
         missed = journal.after(self.after)
         rows = list(self.rows(missed)) if missed else []
-        return rows if self._recording is None else rows + _rows_of(self._recording.end())
+        if self._recording is None:
+            return rows
+        last = _rows_of(self._recording.end())
+        removals = [] if self._removals is None else self._removals.besides(last)
+        return rows + last + removals
 
 
 # --- Estimates: what a lane would have sent of messages that are recorded
