@@ -240,7 +240,11 @@ class Watchdog:
                 wait_s = long_s - lasted_s  # by then it has ended, or is worth its stack
                 continue
             # Documented for debuggers, and the one way to see the stack of another thread.
-            work = work_of(sys._current_frames().get(looked_at))  # noqa: SLF001 - it is public
+            try:
+                work = work_of(sys._current_frames().get(looked_at))  # noqa: SLF001 - it is public
+            except Exception:  # the stack goes on changing while it is read
+                logger.debug("the work under way could not be read", exc_info=True)
+                continue
             cpu_s = time.clock_gettime(cpu_clock)
             if self._turn == turn:  # else it has ended while it was looked at
                 self._seen = _Look(turn, work, now_s, cpu_s)

@@ -178,8 +178,8 @@ class Catalog(TopicRegistry):
                 if self.catch_up is not None:
                     with contextlib.suppress(Refused):  # while the bus is out what is known holds
                         await self.catch_up()
-                found = self.served(record.name)
-                if found is None or found.record == record:
+                found = self.get(record.name)  # a topic that is gone refuses nothing any more
+                if found.record == record:
                     raise
                 entry = found
 

@@ -367,7 +367,9 @@ class Writer:
     ) -> None:
         """Wait until the engine has what was stored, perhaps by way of the bus."""
         if self._arrivals is not None:
-            await self._arrivals.wait_reached(name, epoch, appended.last)
+            # The store knows of a numbered duplicate that it is there, and not where.
+            last = appended.last or await self._arrivals.shared_head(name)
+            await self._arrivals.wait_reached(name, epoch, last)
         elif not appended.duplicate:
             items, now_ms = publication.items, publication.timestamp_ms
             await self._driver.publish(name, await _framed(items, appended.first, now_ms))

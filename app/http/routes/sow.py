@@ -201,6 +201,8 @@ async def delete_records(
         return await gateway.writer.remove(entry, records, RemovalReason.DELETED)
 
     deleted = await gateway.catalog.with_newest_definition(entry, removed)
+    if not deleted:  # an earlier attempt may have removed them, and its removal is not kept yet
+        await gateway.store.settle()
     return json_answer({"deleted": deleted})
 
 

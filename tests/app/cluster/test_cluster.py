@@ -48,6 +48,26 @@ async def test_a_publish_is_in_the_state_of_the_world_of_its_gateway_at_once(
             assert await gateway.sow() == [{"k": "a", "v": number}]
 
 
+@rule("publish-2")
+async def test_a_numbered_duplicate_is_in_the_state_of_the_world_of_its_gateway_too(
+    redis_bus: BusServer,
+) -> None:
+    async with gateways(redis_bus) as both:
+        await both[0].topic()
+        await has_topic(both[1])
+
+        async def shown(gateway: Running, number: int) -> list[Any]:
+            sender = {"Tidegate-Producer": "writer", "Tidegate-Sequence": str(number)}
+            sent = {"k": "a", "v": number}
+            answer = await gateway.http.post("/v1/topics/px/messages", json=sent, headers=sender)
+            assert answer.status_code == 200, answer.text
+            return await gateway.sow()
+
+        for number in range(1, 60):
+            found = await asyncio.gather(*(shown(gateway, number) for gateway in both))
+            assert found == [[{"k": "a", "v": number}]] * 2
+
+
 async def test_a_stream_is_resumed_at_another_gateway_by_changes(redis_bus: BusServer) -> None:
     async with gateways(redis_bus) as (one, other):
         await one.topic()

@@ -140,11 +140,18 @@ async def test_what_a_replica_lacks_is_not_acknowledged(
         ) as gateway,
     ):
         await gateway.http.put("/v1/topics/px", json={"key": ["/k"]})
+        await gateway.http.put("/v1/topics/py", json={"key": ["/k"]})
         await posted(gateway, 1)  # a new replica writes its file first
         servers.pause_replica(is_paused=True)
         changed = {"key": ["/k"], "description": "changed"}
         for _ in range(2):  # a change that is there already is not acknowledged either
             unkept = await gateway.http.put("/v1/topics/px", json=changed)
+            assert "stored, but 0 of 1 replicas have it" in unkept.json()["detail"]
+        for _ in range(2):  # nor one that finds nothing left to remove
+            unkept = await gateway.http.delete("/v1/topics/px/sow", params={"key": "[1]"})
+            assert "stored, but 0 of 1 replicas have it" in unkept.json()["detail"]
+        for _ in range(2):
+            unkept = await gateway.http.delete("/v1/topics/py")
             assert "stored, but 0 of 1 replicas have it" in unkept.json()["detail"]
         for _ in range(2):  # a duplicate is not acknowledged either
             refused = await post(gateway, 2)
@@ -152,7 +159,7 @@ async def test_what_a_replica_lacks_is_not_acknowledged(
             assert "stored, but 0 of 1 replicas have it" in refused.json()["detail"]
         servers.pause_replica(is_paused=False)
         await posted(gateway, 2)
-        assert await gateway.sow() == [{"k": 1}, {"k": 2}]
+        assert await gateway.sow() == [{"k": 2}]
 
 
 @pytest.mark.redis
