@@ -376,8 +376,10 @@ class Gateway:
         """
         if self.bus is not None:
             with contextlib.suppress(TimeoutError, Refused, EngineError):
+                # Also for one who has seen what is lost, and begins anew: up to there it is ours.
+                place = self.driver.engine.topic(topic).in_common(seen)
                 async with asyncio.timeout(CATCH_UP_S_MAX):
-                    await self.arrivals.wait_reached(topic, seen.epoch, seen.offset)
+                    await self.arrivals.wait_reached(topic, place.epoch, place.offset)
             await self._refuse_if_behind(topic, seen)
             return
         if by is not None and not (by.grants.may(WRITE, topic) or by.grants.may(ADMIN, topic)):
@@ -388,12 +390,13 @@ class Gateway:
     async def _refuse_if_behind(self, name: str, seen: Bookmark) -> None:
         try:
             topic = self.driver.engine.topic(name)
-            is_ours = topic.place(seen).epoch == topic.epoch
-            if is_ours and topic.head >= seen.offset:
+            place = topic.in_common(seen)
+            is_ours = place.epoch == topic.epoch
+            if is_ours and topic.head >= place.offset:
                 return
             # Refuses the reader also while the topic is in an epoch that is not known here yet.
             shared = await self.arrivals.shared_head(name)
-            if not is_ours or shared < seen.offset:
+            if not is_ours or shared < place.offset:
                 return  # the bookmark is none of ours
         except EngineError:
             return  # the topic is gone

@@ -356,6 +356,17 @@ class Topic:
             return bookmark
         return Bookmark(self.epoch, bookmark.offset)
 
+    def in_common(self, bookmark: Bookmark) -> Bookmark:
+        """Return the last place up to a bookmark of an epoch that this one continues.
+
+        A bookmark beyond it was of messages that are lost. One of an epoch of which nothing is
+        known is returned as it is.
+        """
+        through = self.continues.get(bookmark.epoch)
+        if through is None:
+            return bookmark
+        return Bookmark(self.epoch, min(bookmark.offset, through))
+
     def since(self, bookmark: Bookmark | None, messages_max: int) -> list[Frame]:
         """Return the journal after a bookmark (None: from its beginning), oldest first.
 

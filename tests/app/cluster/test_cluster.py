@@ -194,6 +194,29 @@ async def test_a_reader_is_not_taken_back_by_a_gateway_that_is_behind(
                 assert await stream.values(1) == [{"k": "a", "v": 2}]
 
 
+@rule("cluster-15")
+async def test_a_reader_of_what_is_lost_is_not_taken_back_beyond_that(
+    redis_bus: BusServer,
+) -> None:
+    """It begins anew, and has seen all that is left: not at a gateway that is still behind that."""
+    async with gateways(redis_bus) as (one, other):
+        await one.topic()
+        await has_topic(other)
+        async with held_reader(other) as goes_on:
+            await one.publish({"k": "a", "v": 1})
+            topic = other.gateway.driver.engine.topic("px")
+            assert topic.go_on_in(topic.epoch, {"e0e0e0e0e0e0": 1, topic.epoch: topic.head})
+            asked = {"Last-Event-ID": "e0e0e0e0e0e0-2"}
+            refused = await other.http.get("/v1/topics/px/subscribe", headers=asked)
+            assert refused.text.startswith("event: refused")
+            goes_on.set()
+            await one.publish({"k": "b", "v": 1})
+            async with other.subscribe("conflation=none", last_id=asked["Last-Event-ID"]) as again:
+                assert (await document(again, "resumed"))["mode"] == "snapshot"
+                await again.until("group_begin")
+                assert await again.values(2) == [{"k": "a", "v": 1}, {"k": "b", "v": 1}]
+
+
 @pytest.mark.parametrize("recreated", [False, True])
 async def test_a_topic_deleted_elsewhere_fails_its_publish_and_blocks_no_definition(
     redis_bus: BusServer, recreated: bool
