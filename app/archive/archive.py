@@ -33,6 +33,22 @@ T = TypeVar("T")
 logger = logging.getLogger("tidegate.archive")
 
 
+def check_archive(folder: Path) -> None:
+    """Check the folder and the Parquet reader.
+
+    Raises:
+        SettingsInvalid: the folder does not exist, or pyarrow is missing.
+    """
+    if not folder.is_dir():
+        raise SettingsInvalid(f"archive: there is no folder {folder}")
+    # Found and not imported: the import takes a good part of a second, and only a reader of old
+    # messages needs it.
+    if importlib.util.find_spec("pyarrow") is None:
+        raise SettingsInvalid(
+            'archive: needs pyarrow, which is not installed: pip install "tidegate[archive]"'
+        )
+
+
 class Archive:
     """Reports the archived range of each topic to the engine, and supplies history for replays."""
 
@@ -42,14 +58,7 @@ class Archive:
         Raises:
             SettingsInvalid: the folder does not exist, or pyarrow is missing.
         """
-        if not folder.is_dir():
-            raise SettingsInvalid(f"archive: there is no folder {folder}")
-        # Found and not imported: the import takes a good part of a second, and only a reader of old
-        # messages needs it.
-        if importlib.util.find_spec("pyarrow") is None:
-            raise SettingsInvalid(
-                'archive: needs pyarrow, which is not installed: pip install "tidegate[archive]"'
-            )
+        check_archive(folder)
         self._folder = folder
         self._catalog = catalog
         self._driver = driver

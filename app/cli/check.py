@@ -48,8 +48,13 @@ def _faults_in_files(settings: Settings) -> Iterator[str]:
             Certificates(settings)
         except SettingsInvalid as error:
             yield str(error)
-    if settings.archive is not None and not Path(settings.archive).is_dir():
-        yield f"archive: there is no folder {settings.archive}"
+    if settings.archive is not None:
+        from tidegate.app.archive.archive import check_archive
+
+        try:
+            check_archive(Path(settings.archive))
+        except SettingsInvalid as error:
+            yield str(error)
     if settings.redis is not None:
         from tidegate.app.cluster.connection import BusConnection
 

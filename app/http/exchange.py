@@ -80,10 +80,22 @@ class Exchange:
     """
 
     __slots__ = (
-        "_held", "_is_chunked", "_is_open_ended", "_left_bytes", "_line", "_news", "body",
-        "expects_continue", "has_begun", "is_complete", "is_cut", "keep_alive", "more_body",
-        "own_fields", "scope",
-    )  # fmt: skip
+        "_held",
+        "_is_chunked",
+        "_is_open_ended",
+        "_left_bytes",
+        "_line",
+        "_news",
+        "body",
+        "expects_continue",
+        "has_begun",
+        "is_complete",
+        "is_cut",
+        "keep_alive",
+        "more_body",
+        "own_fields",
+        "scope",
+    )
 
     def __init__(
         self,
