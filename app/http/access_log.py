@@ -102,6 +102,9 @@ def _log(scope: Scope, status: int, sent_bytes: int, seconds: float) -> None:
     }
     request_log.info(
         "%s %s %d in %.1f ms",
-        scope["method"], route or "no route", status, figures["duration_ms"],
+        scope["method"],
+        route or "no route",
+        status,
+        figures["duration_ms"],
         extra=event("request", **figures),
-    )  # fmt: skip
+    )

@@ -41,9 +41,15 @@ ACTIONS: Final[Mapping[tuple[str, str], str]] = {
     ("POST", REVOKING): "revoked",
 }
 REFUSALS: Final = frozenset(
-    {"unauthenticated", "forbidden", "csrf", "host-not-allowed", "origin-not-allowed",
-     "limit-reached"}
-)  # fmt: skip
+    {
+        "unauthenticated",
+        "forbidden",
+        "csrf",
+        "host-not-allowed",
+        "origin-not-allowed",
+        "limit-reached",
+    }
+)
 STATUSES: Final = frozenset(CODES[code][0] for code in REFUSALS)
 
 
