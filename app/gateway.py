@@ -395,7 +395,7 @@ class Gateway:
             if is_ours and topic.head >= place.offset:
                 return
             # Refuses the reader also while the topic is in an epoch that is not known here yet.
-            shared = await self.arrivals.shared_head(name)
+            shared = await self.arrivals.shared_head(name, None)
             if not is_ours or shared < place.offset:
                 return  # the bookmark is none of ours
         except EngineError:

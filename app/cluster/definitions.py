@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import re
 import secrets
@@ -10,12 +11,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from tidegate.app.cluster.connection import BusConnection
 from tidegate.app.cluster.scripts import CLEAR_CHANGES, DEFINE, OPEN
 from tidegate.app.definitions.mergers import Mergers
-from tidegate.app.definitions.topic import Unusable
 from tidegate.app.names import TOPIC_NAME
 from tidegate.app.stores.store import (
     Change,
     DefinitionsMoved,
     Stored,
+    TopicRecord,
     encode_definition,
     parse_stored,
 )
@@ -26,6 +27,21 @@ _IS_NAME = re.compile(TOPIC_NAME.pattern.encode())
 _IS_EPOCH = re.compile(rb"[A-Za-z0-9]{1,64}")
 
 logger = logging.getLogger("tidegate.bus")
+
+
+def definition_text(stored: Stored) -> bytes:
+    """Return the text of a definition in Redis: unchanged where it was read from there.
+
+    Another version may have written it, and may understand what is unusable here.
+    """
+    if isinstance(stored, TopicRecord) and not stored.text:
+        return encode_definition(stored.document)
+    return stored.text
+
+
+def digest_of(text: bytes) -> str:
+    """Return what tells a definition from the one that it replaced."""
+    return hashlib.blake2b(text, digest_size=8).hexdigest()
 
 
 class Definitions:
@@ -132,9 +148,7 @@ class Definitions:
         Raises:
             DefinitionsMoved: Redis has a change that this gateway has not seen.
         """
-        # An unusable definition is written as it was read: another version may understand it.
-        text = stored.text if isinstance(stored, Unusable) else encode_definition(stored.document)
-        await self._write(stored.name, stored.epoch, text)
+        await self._write(stored.name, stored.epoch, definition_text(stored))
 
     async def delete(self, name: str) -> None:
         """Delete a topic's definition.
@@ -145,8 +159,9 @@ class Definitions:
         await self._write(name, "", b"")
 
     async def _write(self, name: str, epoch: str, document: bytes) -> None:
-        arguments = [self.life, self.version, name, epoch, document]
-        version = await self._connection.run_script(DEFINE, self._keys, arguments)
+        keys = [*self._keys, self._connection.topic_key(name, "state")]
+        arguments = [self.life, self.version, name, epoch, document, digest_of(document)]
+        version = await self._connection.run_script(DEFINE, keys, arguments)
         if not version:
             raise DefinitionsMoved
         self.mark_seen(version)

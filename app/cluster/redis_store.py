@@ -18,7 +18,7 @@ from redis.exceptions import AuthenticationError, RedisError, ResponseError
 
 from tidegate.app.cluster import scripts
 from tidegate.app.cluster.connection import BusConnection, translate_errors
-from tidegate.app.cluster.definitions import Definitions
+from tidegate.app.cluster.definitions import Definitions, definition_text, digest_of
 from tidegate.app.cluster.persistence import (
     PROBE_MS,
     Durability,
@@ -40,11 +40,11 @@ from tidegate.app.stores.store import (
     Change,
     Checkpoint,
     DefinitionsMoved,
-    EpochMoved,
     HeadMoved,
     Publication,
     Stored,
     StoreUnusable,
+    TopicMoved,
     TopicRecord,
     no_room_for_producers,
     no_room_for_retry_keys,
@@ -70,7 +70,7 @@ class RedisStore:
 
     A writer of a definition must have seen all earlier ones; otherwise `put_topic` and
     `delete_topic` raise `DefinitionsMoved`. All appends, of any gateway, come back in order.
-    `append` raises `EpochMoved` after a topic has restarted.
+    `append` raises `TopicMoved` after a topic has restarted.
 
     `on_suspect` is called with the name of a topic whose epoch differs from the known one.
     `head_seen` returns the highest offset seen here; a lower head in Redis means another history.
@@ -204,22 +204,27 @@ class RedisStore:
         with translate_errors():
             return await read_head(self._connection, name)
 
-    async def shared_head(self, name: str) -> int:
+    async def shared_head(self, name: str, closed_ms: int | None = None) -> int:
         """Return the last offset of a topic in its current epoch.
+
+        Args:
+            name: of the topic.
+            closed_ms: a past time; messages that are stored from now on are later.
 
         Raises:
             TopicUnknown: the topic was deleted.
-            EpochMoved: the topic has restarted in another epoch.
+            TopicMoved: the topic has restarted in another epoch.
             Refused: bus-unavailable.
         """
         log = self.log(name)
         if self.is_unavailable():
             raise Unavailable
         with translate_errors():
-            epoch, head = await self._run(scripts.HEAD, log.keys[:1], [])
+            arguments = [] if closed_ms is None else [closed_ms]
+            epoch, head = await self._run(scripts.HEAD, log.keys[:1], arguments)
         if epoch.decode() != log.record.epoch:
             self.on_suspect(name)
-            raise EpochMoved
+            raise TopicMoved
         return int(head)
 
     async def load(self, name: str) -> RestoredTopic:
@@ -304,7 +309,7 @@ class RedisStore:
 
         Raises:
             HeadMoved: `expected_head` is not the topic's last offset.
-            EpochMoved: the topic has restarted in another epoch.
+            TopicMoved: the topic has restarted in another epoch, or has another definition.
             Refused: producer-fenced, idempotency-conflict, limit-reached, bus-unavailable.
         """
         log = self.log(topic)
@@ -334,9 +339,11 @@ class RedisStore:
                 raise Refused("producer-fenced", "A newer run of this producer has committed.")
             case [b"superseded"]:
                 raise Refused("producer-fenced", "Another gateway is the leader now.")
+            case [b"redefined"]:
+                raise TopicMoved
             case _:  # of another epoch: nothing was written, and the topic is to be checked
                 self.on_suspect(topic)
-                raise EpochMoved
+                raise TopicMoved
 
     async def confirm_epoch(self, name: str, seen: int) -> str:
         """Return the topic's valid epoch; a new one if continuity since `seen` cannot be proved.
@@ -380,7 +387,7 @@ class RedisStore:
         """Store a stage for an hour, in place of an earlier one of that name.
 
         Raises:
-            EpochMoved: the topic has restarted in another epoch.
+            TopicMoved: the topic has restarted in another epoch.
             Refused: limit-reached, bus-unavailable.
         """
         self._check_promises()
@@ -394,7 +401,7 @@ class RedisStore:
             raise no_room_for_stages()
         if reply != b"kept":
             self.on_suspect(topic)
-            raise EpochMoved
+            raise TopicMoved
 
     async def staged(self, topic: str, names: Sequence[str], now_ms: int) -> list[Item] | None:
         """Return the items of stages in the order of the names; None if a stage does not exist."""
@@ -439,7 +446,8 @@ class RedisStore:
         """Create a topic's keys before its definition: whoever sees the topic can append."""
         keys, epoch = topic_keys(self._connection, record.name), record.epoch
         # Make the keys only where there are none: those of another epoch may be in use.
-        found = await self._run(scripts.CREATE, keys, [epoch, ""])
+        digest = digest_of(definition_text(record))
+        found = await self._run(scripts.CREATE, keys, [epoch, "", digest])
         try:
             await self.definitions.put(record)
         except DefinitionsMoved:
@@ -447,7 +455,7 @@ class RedisStore:
             await self._run(scripts.DROP, keys, [epoch])
             raise
         # The definition is won, so keys of another epoch that were found are leftovers.
-        await self._run(scripts.CREATE, keys, [epoch, found])
+        await self._run(scripts.CREATE, keys, [epoch, found, digest])
 
     async def _replace(self, record: Stored, known_epoch: str) -> None:
         """Replace an empty topic by one with another identity; appends to the old one then fail.
@@ -468,7 +476,8 @@ class RedisStore:
         history = record.document.definition(
             settings.journal_messages_max, settings.journal_bytes_max
         ).history
-        return TopicLog(self._connection, record, history, self._limits)
+        definition = digest_of(definition_text(record))
+        return TopicLog(self._connection, record, definition, history, self._limits)
 
     async def _run(self, script: str, keys: Sequence[str], arguments: Sequence[Any]) -> Any:
         return await self._connection.run_script(script, keys, arguments)

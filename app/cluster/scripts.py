@@ -1,15 +1,16 @@
-"""The Lua scripts of the Redis store; each runs atomically and touches one hash slot.
+"""The Lua scripts of the Redis store; each runs atomically.
 
 Keys of a topic:
 
 - `state`: epoch, head, life, fence and bytes; `base` is the offset where the stream starts, `made`
   the topic's first epoch, under which replies to retries stay valid, `former` the epochs that the
   topic's epoch followed, each with the last offset that it and the next have (`4f2a:17 90bc:44`),
-  -1 if that did not continue it.
+  -1 if that did not continue it, `definition` the digest of the topic's definition, and `time` a
+  time in ms that no later entry may be before: that of the newest, or after a past that was read.
 
 - `stream`: one entry per request. Its id is its last offset, `b` the payload bytes before it.
 
-- `sow`: the newest message of each record.
+- `sow`: the newest message of each record: its offset, its time, and the rest packed.
 
 - `producers`; `retries`: the number of retry keys by hour; `staged`: the start and bytes of each
   stage, and under `all` the totals, which include expired stages until room is needed.
@@ -83,7 +84,8 @@ end
 
 # KEYS state stream sow producers retries retry staged [stage ...]
 # ARGV epoch seen now_ms count bytes items | producer run sequence | digest | head | fence
-#      | messages bytes age_ms | retries producers | records (key, index, value)... removed keys...
+#      | messages bytes age_ms | retries producers | definition
+#      | records (key, index, value)... removed keys...
 APPEND: Final = (
     _LIFE
     + _UNWRITTEN
@@ -92,11 +94,12 @@ APPEND: Final = (
     + _IN_THE_WAY
     + """
 local state, stream, sow, producers, retries, retry, staged = unpack(KEYS, 1, 7)
-local known = redis.call('HMGET', state, 'epoch', 'head', 'life', 'fence', 'bytes', 'base', 'made')
+local known = redis.call('HMGET', state,
+    'epoch', 'head', 'life', 'fence', 'bytes', 'base', 'made', 'definition', 'time')
 local head, here = tonumber(known[2] or 0), life()
 if known[1] ~= ARGV[1] or head < tonumber(ARGV[2]) or known[3] ~= here then return {'epoch'} end
 if head > tonumber(known[6] or 0) and redis.call('EXISTS', stream) == 0 then return {'epoch'} end
-local now_ms, count = tonumber(ARGV[3]), tonumber(ARGV[4])
+local now_ms, count = math.max(tonumber(ARGV[3]), tonumber(known[9] or 0)), tonumber(ARGV[4])
 local function forget_stages()
     for index = 8, #KEYS do
         unstage(staged, KEYS[index])
@@ -128,6 +131,7 @@ if ARGV[7] ~= '' then
     end
 end
 if ARGV[11] ~= '' and tonumber(ARGV[11]) ~= head then return {'moved'} end
+if known[8] and known[8] ~= ARGV[18] then return {'redefined'} end
 if ARGV[7] ~= '' and not is_known and redis.call('HLEN', producers) >= tonumber(ARGV[17]) then
     return {'full', 'producers'}
 end
@@ -149,7 +153,8 @@ local first, last = head + 1, head + count
 local before = tonumber(known[5] or 0)
 local bytes = before + tonumber(ARGV[5])
 local added = redis.pcall('XADD', stream, string.format('%d-0', last), 'e', ARGV[1],
-    'f', string.format('%d', first), 't', ARGV[3], 'b', string.format('%d', before), 'i', ARGV[6])
+    'f', string.format('%d', first), 't', string.format('%d', now_ms),
+    'b', string.format('%d', before), 'i', ARGV[6])
 if is_in_the_way(added) then return {'epoch'} end
 if type(added) == 'table' and added.err then return added end
 if ARGV[12] ~= '' then redis.call('HSET', state, 'fence', ARGV[12]) end
@@ -162,12 +167,12 @@ if ARGV[10] ~= '' then
     redis.call('PEXPIRE', retries, 90000000)
 end
 forget_stages()
-local records = tonumber(ARGV[18])
-for index = 19, 18 + 3 * records, 3 do
-    local offset = string.format('%d ', first + tonumber(ARGV[index + 1]))
-    redis.call('HSET', sow, ARGV[index], offset .. ARGV[index + 2])
+local records = tonumber(ARGV[19])
+for index = 20, 19 + 3 * records, 3 do
+    local place = string.format('%d %d ', first + tonumber(ARGV[index + 1]), now_ms)
+    redis.call('HSET', sow, ARGV[index], place .. ARGV[index + 2])
 end
-for index = 19 + 3 * records, #ARGV do redis.call('HDEL', sow, ARGV[index]) end
+for index = 20 + 3 * records, #ARGV do redis.call('HDEL', sow, ARGV[index]) end
 
 local oldest = math.max(0, last - tonumber(ARGV[13]) + 1)
 if ARGV[14] == '' and ARGV[15] == '' then
@@ -183,7 +188,8 @@ else
         redis.call('XDEL', stream, entry[1])
     end
 end
-redis.call('HSET', state, 'head', string.format('%d', last), 'bytes', string.format('%d', bytes))
+redis.call('HSET', state, 'head', string.format('%d', last), 'bytes', string.format('%d', bytes),
+    'time', string.format('%d', now_ms))
 return {'new', first, last, here, unwritten()}
 """
 )
@@ -225,14 +231,15 @@ return 'kept'
 )
 
 # Create a topic over old keys of the epoch that its creator knew, or over none. Returns the epoch
-# that is valid now. KEYS state stream sow producers retries; ARGV epoch known-epoch
+# that is valid now. KEYS state stream sow producers retries; ARGV epoch known-epoch definition
 CREATE: Final = (
     _LIFE
     + """
 local found = redis.call('HGET', KEYS[1], 'epoch') or ''
 if found == ARGV[1] or (found ~= '' and found ~= ARGV[2]) then return found end
 redis.call('DEL', unpack(KEYS))
-redis.call('HSET', KEYS[1], 'epoch', ARGV[1], 'made', ARGV[1], 'head', '0', 'life', life())
+redis.call('HSET', KEYS[1], 'epoch', ARGV[1], 'made', ARGV[1], 'head', '0', 'life', life(),
+    'definition', ARGV[3])
 return ARGV[1]
 """
 )
@@ -301,8 +308,10 @@ return ARGV[2]
 )
 
 # Write a definition if its writer has seen all earlier changes. Foreign entries that block the
-# stream are deleted with it; gateways that miss changes then read all definitions.
-# KEYS epochs documents life changes; ARGV id version name epoch document ('' epoch: deleted)
+# stream are deleted with it; gateways that miss changes then read all definitions. Appends that
+# were checked by the definition before fail from now on.
+# KEYS epochs documents life changes state
+# ARGV id version name epoch document digest ('' epoch: deleted)
 DEFINE: Final = (
     _LIFE
     + _IN_THE_WAY
@@ -326,6 +335,9 @@ if ARGV[4] == '' then
 else
     redis.call('HSET', KEYS[1], ARGV[3], ARGV[4])
     redis.call('HSET', KEYS[2], ARGV[3], ARGV[5])
+    if redis.call('HGET', KEYS[5], 'epoch') == ARGV[4] then
+        redis.call('HSET', KEYS[5], 'definition', ARGV[6])
+    end
 end
 return redis.call('HINCRBY', KEYS[3], 'version', 1)
 """
@@ -344,12 +356,16 @@ return {ARGV[1], known[3] or '0'}
 """
 )
 
-# Return the topic's epoch and last offset, an empty epoch if it is of an earlier life. KEYS state
+# Return the topic's epoch and last offset, an empty epoch if it is of an earlier life. Entries that
+# follow are later than a time that is given. KEYS state; ARGV [ms]
 HEAD: Final = (
     _LIFE
     + """
-local known = redis.call('HMGET', KEYS[1], 'epoch', 'head', 'life')
+local known = redis.call('HMGET', KEYS[1], 'epoch', 'head', 'life', 'time')
 if known[3] ~= life() then return {'', 0} end
+if ARGV[1] and tonumber(known[4] or 0) <= tonumber(ARGV[1]) then
+    redis.call('HSET', KEYS[1], 'time', string.format('%d', tonumber(ARGV[1]) + 1))
+end
 return {known[1], tonumber(known[2])}
 """
 )

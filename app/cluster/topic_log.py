@@ -16,7 +16,7 @@ from tidegate.conflation.frame import Frame, RestoredTopic, Tombstone
 from tidegate.keys.text.bookmark import continued
 
 _pack = msgspec.msgpack.Encoder().encode
-_unpack = msgspec.msgpack.Decoder(tuple[bytes, int, bool]).decode
+_unpack = msgspec.msgpack.Decoder(tuple[bytes, bool]).decode
 
 
 def newest_items(items: Sequence[Item]) -> dict[str, tuple[int, Item]]:
@@ -24,16 +24,16 @@ def newest_items(items: Sequence[Item]) -> dict[str, tuple[int, Item]]:
     return {item.record_key: (index, item) for index, item in enumerate(items)}
 
 
-def pack_record(message: Message, timestamp_ms: int) -> bytes:
-    """Encode a record without its offset, which the script prepends (`7 …`)."""
-    return _pack((message.payload, timestamp_ms, message.exempt))
+def pack_record(message: Message) -> bytes:
+    """Encode a record without its offset and time, which the script prepends (`7 17574000 …`)."""
+    return _pack((message.payload, message.exempt))
 
 
 def record_frame(record_key: str, value: bytes) -> Frame:
     """Decode a record into a frame."""
-    offset, _, rest = value.partition(b" ")
-    payload, timestamp_ms, exempt = _unpack(rest)
-    return Frame(int(offset), payload, record_key, timestamp_ms, exempt)
+    offset, timestamp_ms, rest = value.split(b" ", 2)
+    payload, exempt = _unpack(rest)
+    return Frame(int(offset), payload, record_key, int(timestamp_ms), exempt)
 
 
 ENTRIES_AT_ONCE = 200
@@ -48,10 +48,14 @@ def topic_keys(connection: BusConnection, topic: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class TopicLog:
-    """A topic's data in one epoch; `history` limits what its stream keeps."""
+    """A topic's data in one epoch; `history` limits what its stream keeps.
+
+    `definition` is the digest of the definition by which appends were checked.
+    """
 
     connection: BusConnection
     record: TopicRecord
+    definition: str
     history: History
     limits: Bounds
 
@@ -93,7 +97,7 @@ class TopicLog:
             "" if retry is None else retry.digest.hex(),
             publication.expected_head, publication.fence,
             self.history.messages_max, self.history.bytes_max, self.history.age_ms,
-            self.limits.retry_keys_max, self.limits.producers_max,
+            self.limits.retry_keys_max, self.limits.producers_max, self.definition,
             *self._records(publication),
         ]  # fmt: skip
         return [_encode(argument) for argument in arguments]
@@ -156,7 +160,7 @@ class TopicLog:
         newest = newest_items(publication.items)
         for record_key, (index, item) in newest.items():
             if isinstance(item, Message):
-                puts += record_key, index, pack_record(item, publication.timestamp_ms)
+                puts += record_key, index, pack_record(item)
             else:
                 removed.append(record_key)
         return [len(puts) // 3, *puts, *removed]

@@ -7,7 +7,7 @@ protocol and pass the same tests.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, Self, runtime_checkable
 
 import msgspec
@@ -25,11 +25,15 @@ from tidegate.keys.spec import record_key
 
 @dataclass(frozen=True, slots=True)
 class TopicRecord:
-    """A stored topic; each creation of a topic of that name has a new `epoch`."""
+    """A stored topic; each creation of a topic of that name has a new `epoch`.
+
+    `text`: of the definition, as it was read; another version may have written it.
+    """
 
     name: str
     document: TopicDefinition
     epoch: str
+    text: bytes = field(default=b"", compare=False, repr=False)
 
     @property
     def identity(self) -> Identity:
@@ -207,8 +211,8 @@ class DefinitionsMoved(Exception):
     """Another gateway has changed a definition meanwhile; the caller must decide again."""
 
 
-class EpochMoved(Unavailable):
-    """The topic has restarted, perhaps under another definition; the write had no effect.
+class TopicMoved(Unavailable):
+    """The topic has restarted, or has another definition; the write had no effect.
 
     It is `Unavailable` by default; a caller that can decide again catches it.
     """
@@ -325,7 +329,7 @@ def parse_stored(name: str, text: bytes, epoch: str, mergers: Mergers) -> Stored
     """
     try:
         check_json(text)
-        return TopicRecord(name, TopicDefinition.parse(text, mergers), epoch)
+        return TopicRecord(name, TopicDefinition.parse(text, mergers), epoch, text)
     except JsonInvalid as error:
         return Unusable(name, text, epoch, f"Its definition cannot be read: {error.detail}.")
     except Refused as refusal:

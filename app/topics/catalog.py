@@ -17,9 +17,9 @@ from tidegate.app.refusals import Refused, Unavailable, topic_unknown
 from tidegate.app.settings.settings import Settings
 from tidegate.app.stores.store import (
     DefinitionsMoved,
-    EpochMoved,
     HeadMoved,
     Store,
+    TopicMoved,
     TopicRecord,
     check_readable,
     encode_definition,
@@ -384,7 +384,7 @@ class Catalog(TopicRegistry):
 def _may_have_effect(refusal: Exception) -> bool:
     """Return True if a refused change may have been written nevertheless."""
     # An answer that was lost may stand for a write; every other refusal was decided before one.
-    return isinstance(refusal, Unavailable) and not isinstance(refusal, EpochMoved)
+    return isinstance(refusal, Unavailable) and not isinstance(refusal, TopicMoved)
 
 
 def _new_epoch() -> str:

@@ -67,11 +67,12 @@ class _Waiter:
 class AppendWaiters:
     """Writers that wait until the engine has what they stored.
 
-    `shared_head` returns the last offset that the shared store has of a topic.
+    `shared_head` returns the last offset that the shared store has of a topic; given a past time,
+    what is stored from then on gets a later one.
     """
 
     def __init__(self, driver: Driver) -> None:
-        self.shared_head: Callable[[str], Awaitable[int]] = _no_shared_head
+        self.shared_head: Callable[[str, int | None], Awaitable[int]] = _no_shared_head
         self._driver = driver
         self._waiters: dict[str, list[_Waiter]] = {}
         self._deleted: set[str] = set()
@@ -137,7 +138,7 @@ class AppendWaiters:
             del self._waiters[topic]
 
 
-async def _no_shared_head(topic: str) -> int:
+async def _no_shared_head(topic: str, closed_ms: int | None) -> int:
     """Return the head of a topic without a bus: there is nothing to wait for."""
     return 0
 
@@ -239,11 +240,15 @@ class Writer:
                 # Decide again only once the other gateway's write is on the board here.
                 await self._arrivals.wait_reached(name, entry.record.epoch, head + 1)
 
-    async def catch_up(self, entry: CatalogTopic) -> int:
+    async def catch_up(self, entry: CatalogTopic, closed_ms: int | None = None) -> int:
         """Wait until the engine has all that the store has now; return the topic's head then.
 
         A gateway that shares its store reads a topic's log a little later than another gateway's
         publisher got its answer.
+
+        Args:
+            entry: the topic.
+            closed_ms: a past time; messages that are stored from now on are later.
 
         Raises:
             TopicUnknown: the topic was deleted meanwhile.
@@ -252,9 +257,19 @@ class Writer:
         name = entry.record.name
         if self._arrivals is None:
             return self._driver.engine.topic(name).head
-        shared = await self._arrivals.shared_head(name)
+        shared = await self._arrivals.shared_head(name, closed_ms)
         await self._arrivals.wait_reached(name, entry.record.epoch, shared)
         return shared
+
+    async def close_past(self, entry: CatalogTopic, time_ms: int) -> None:
+        """Wait until the engine has every message of a topic with a time up to a past one.
+
+        Raises:
+            TopicUnknown: the topic was deleted meanwhile.
+            Refused: bus-unavailable.
+        """
+        async with entry.writing:  # a write that is under way here has its time already
+            await self.catch_up(entry, time_ms)
 
     async def earlier(
         self,
@@ -368,7 +383,7 @@ class Writer:
         """Wait until the engine has what was stored, perhaps by way of the bus."""
         if self._arrivals is not None:
             # The store knows of a numbered duplicate that it is there, and not where.
-            last = appended.last or await self._arrivals.shared_head(name)
+            last = appended.last or await self._arrivals.shared_head(name, None)
             await self._arrivals.wait_reached(name, epoch, last)
         elif not appended.duplicate:
             items, now_ms = publication.items, publication.timestamp_ms

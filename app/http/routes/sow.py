@@ -129,8 +129,10 @@ async def read_sow(
     # its place: subscribing from there misses nothing.
     past = PastRecords(held.bookmark(held.head), board.frames())
     if asked.as_of is not None:
-        now_ms, archive = gateway.driver.wall_ms(), gateway.archive
-        past = await records_as_of(held, kind, time_of(asked.as_of), now_ms, archive)
+        time_ms, now_ms = time_of(asked.as_of), gateway.driver.wall_ms()
+        if time_ms < now_ms:
+            await gateway.writer.close_past(entry, time_ms)
+        past = await records_as_of(held, kind, time_ms, now_ms, gateway.archive)
     write = _text_of(entry, past.bookmark, asked.form, query)
     headers = {"Tidegate-Bookmark": str(past.bookmark)}
     rows = await query.rows(past.records, held.name)

@@ -19,6 +19,7 @@ from tests.support.children import serving
 from tests.support.gateways import Running, client_of, eventually, running_gateway
 from tests.support.rules import rule
 from tidegate.app.stores.store import Appended, Publication
+from tidegate.app.timers import wall_ms
 from tidegate.app.topics.writer import PATIENCE_S
 
 pytestmark = [pytest.mark.redis, rule("cluster-6", "cluster-7")]
@@ -66,6 +67,27 @@ async def test_a_numbered_duplicate_is_in_the_state_of_the_world_of_its_gateway_
         for number in range(1, 60):
             found = await asyncio.gather(*(shown(gateway, number) for gateway in both))
             assert found == [[{"k": "a", "v": number}]] * 2
+
+
+@rule("archive-6")
+async def test_a_past_time_has_one_state_at_every_gateway(redis_bus: BusServer) -> None:
+    async with gateways(redis_bus) as both:
+        await both[0].topic()
+        await has_topic(both[1])
+        async with held_reader(both[1]) as goes_on:
+            await both[0].publish({"k": "a", "v": 1})
+            past_ms = wall_ms()
+            while wall_ms() == past_ms:
+                await asyncio.sleep(0.001)
+
+            async def found(gateway: Running) -> Any:
+                return (await gateway.http.get(f"/v1/topics/px/sow?as_of={past_ms}")).json()
+
+            behind = asyncio.create_task(found(both[1]))
+            assert await found(both[0]) == {"k": "a", "v": 1}
+            assert not behind.done()
+            goes_on.set()
+            assert await behind == {"k": "a", "v": 1}
 
 
 async def test_a_stream_is_resumed_at_another_gateway_by_changes(redis_bus: BusServer) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -39,6 +40,29 @@ async def test_definitions_hold_everywhere(redis_bus: BusServer) -> None:
             event = await document(stream, "unsubscribed")
             assert event["reason"] == "REMOVED"
         assert other.gateway.catalog.find("px") is None
+
+
+async def test_a_changed_schema_binds_a_gateway_that_has_not_heard_of_it(
+    redis_bus: BusServer,
+) -> None:
+    async with gateways(redis_bus) as (one, other):
+        await one.topic()
+        await has_topic(other)
+        sync, goes_on = DefinitionSync.sync, asyncio.Event()
+
+        async def held_sync(definitions: DefinitionSync) -> None:
+            task = asyncio.current_task()
+            if task is not None and task.get_name() == "follow definitions":
+                await goes_on.wait()
+            await sync(definitions)
+
+        with mock.patch.object(DefinitionSync, "sync", held_sync):
+            await one.topic(schema={"properties": {"v": {"type": "number"}}})
+            refused = await other.http.post("/v1/topics/px/messages", json={"k": "a", "v": "x"})
+            assert (refused.status_code, refused.json()["code"]) == (422, "schema-violation")
+            await one.topic(schema={"properties": {"v": {"type": "string"}}})
+            await other.publish({"k": "a", "v": "x"})
+            goes_on.set()
 
 
 async def test_two_who_make_the_same_topic_make_one(redis_bus: BusServer) -> None:

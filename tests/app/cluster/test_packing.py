@@ -12,7 +12,7 @@ from tidegate.conflation.frame import Frame, RemovalReason
 @pytest.mark.parametrize("payload", [b"", b"7 spaces here", b"\x00\xff", b'{"k":"a"}'])
 @pytest.mark.parametrize("exempt", [False, True])
 def test_a_record_comes_back(payload: bytes, exempt: bool) -> None:
-    value = b"42 " + pack_record(Message(payload, "[1]", exempt), 1_700)
+    value = b"42 1700 " + pack_record(Message(payload, "[1]", exempt))
     assert record_frame("[1]", value) == Frame(42, payload, "[1]", 1_700, exempt)
 
 

@@ -26,12 +26,12 @@ from tidegate.app.stores.store import (
     Appended,
     Change,
     DefinitionsMoved,
-    EpochMoved,
     HeadMoved,
     Producer,
     Publication,
     Retry,
     StoreUnusable,
+    TopicMoved,
     TopicRecord,
 )
 from tidegate.conflation.frame import RemovalReason
@@ -190,7 +190,7 @@ async def test_all_who_doubt_get_one_other_epoch(shared: Shared) -> None:
     await one.put_epoch(renewed)
     one.set_record("t", renewed)
     assert (await one.append("t", Publication([Message(b"2")], 0))).first == 2
-    with pytest.raises(EpochMoved):
+    with pytest.raises(TopicMoved):
         await other.append("t", Publication([Message(b"3")], 0))  # it has not taken it over
     await heard(other)
     assert (await other.append("t", Publication([Message(b"3")], 0))).first == 3
@@ -202,15 +202,68 @@ async def test_another_topic_takes_the_place_of_one_that_holds_nothing(shared: S
     await one.put_topic(TopicRecord("px", TopicDefinition(), "e1"))
     await heard(other)
     await one.put_topic(TopicRecord("px", KEYED, "e2"))
-    with pytest.raises(EpochMoved):
+    with pytest.raises(TopicMoved):
         await other.append("px", Publication([Message(b"1")], 0))
-    with pytest.raises(EpochMoved):
+    with pytest.raises(TopicMoved):
         await other.stage("px", "s", [Message(b"1")], 0)
     assert await other.confirm_epoch("px", seen=0) == "e2"
     assert (await one.append("px", Publication([Message(b"1", '["a"]')], 0))).first == 1
     with pytest.raises(HeadMoved):
         await one.put_topic(TopicRecord("px", TopicDefinition(), "e3"))
     assert (await one.append("px", Publication([Message(b"1", '["a"]')], 0))).first == 2
+
+
+async def test_what_was_checked_by_an_earlier_definition_is_not_taken(shared: Shared) -> None:
+    """The same epoch goes on, and a gateway that has not heard of the change checks by the old."""
+    one, other = await shared.store(), await shared.store()
+    await one.put_topic(TopicRecord("px", KEYED, "e1"))
+    await heard(other)
+    retry = Publication([Message(b"1", '["a"]')], 0, retry=Retry("r", b"d"))
+    assert (await other.append("px", retry)).first == 1
+    strict = TopicDefinition.parse(b'{"key":["/k"],"schema":{"required":["v"]}}')
+    await one.put_topic(TopicRecord("px", strict, "e1"))
+    with pytest.raises(TopicMoved):
+        await other.append("px", Publication([Message(b"2", '["a"]')], 0))
+    again = await other.append("px", retry)
+    assert again.duplicate, "what was taken was taken by the definition of its time"
+    await heard(other)
+    assert (await other.append("px", Publication([Message(b"2", '["a"]')], 0))).first == 2
+    assert (await one.append("px", Publication([Message(b"3", '["a"]')], 0))).first == 3
+
+
+async def test_a_definition_that_another_version_wrote_is_known_by_its_text(
+    shared: Shared,
+) -> None:
+    one = await shared.store()
+    await one.put_topic(TopicRecord("px", KEYED, "e1", text=b'{ "key": ["/k"] }'))
+    other = await shared.store()
+    [found] = await other.records()
+    assert (found.name, found.epoch, found.text) == ("px", "e1", b'{ "key": ["/k"] }')
+    assert (await other.append("px", Publication([Message(b"1", '["a"]')], 0))).first == 1
+
+
+async def test_nothing_gets_a_time_before_what_is_stored_or_was_read_as_of_it(
+    shared: Shared,
+) -> None:
+    """A publish that is held up on its way, or by a clock that is behind, comes later."""
+    store = await shared.store()
+    await store.put_topic(TopicRecord("px", KEYED, "e1"))
+
+    async def stored(time_ms: int) -> int:
+        appended = await store.append("px", Publication([Message(b"1", '["a"]')], time_ms))
+        loaded = await store.load("px")
+        [record] = loaded.records
+        assert record == loaded.journal[-1], "a record has the time of its message"
+        assert record.offset == appended.last
+        return record.timestamp_ms
+
+    assert await stored(1_000) == 1_000
+    assert await stored(900) == 1_000
+    assert await store.shared_head("px", 1_500) == 2
+    assert await stored(1_200) == 1_501
+    assert await store.shared_head("px", 1_500) == 3
+    assert await stored(1_200) == 1_501
+    assert await stored(2_000) == 2_000
 
 
 async def test_a_retry_is_known_through_all_epochs_of_its_topic_and_in_no_other(
@@ -265,7 +318,7 @@ async def test_another_life_of_the_server_takes_nothing_in_the_epoch_before(fsyn
         for connection in shared.connections:
             await connection.writer.connection_pool.disconnect()
         for read in (store.append("t", Publication([Message(b"2")], 0)), store.shared_head("t")):
-            with pytest.raises(EpochMoved):
+            with pytest.raises(TopicMoved):
                 await read
         epoch = await store.confirm_epoch("t", seen=1)
         assert epoch != "e1"

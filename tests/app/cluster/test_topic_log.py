@@ -26,7 +26,7 @@ RECORD = TopicRecord("px", TopicDefinition.parse(b'{"key":["/k"]}'), "e1")
 
 
 def test_one_append_touches_one_slot() -> None:
-    log = TopicLog(BusConnection("redis://localhost"), RECORD, History(10), Bounds())
+    log = TopicLog(BusConnection("redis://localhost"), RECORD, "", History(10), Bounds())
     publication = Publication([], 0, retry=Retry("r", b"d"), stages=["a", "b"])
     keys = log.append_keys(publication)
     assert len(set(keys)) == 9
@@ -35,8 +35,10 @@ def test_one_append_touches_one_slot() -> None:
 
 def test_what_is_kept_aside_belongs_to_the_epoch() -> None:
     connection = BusConnection("redis://localhost")
-    before = TopicLog(connection, RECORD, History(10), Bounds())
-    after = TopicLog(connection, TopicRecord("px", RECORD.document, "e2"), History(10), Bounds())
+    before = TopicLog(connection, RECORD, "", History(10), Bounds())
+    after = TopicLog(
+        connection, TopicRecord("px", RECORD.document, "e2"), "", History(10), Bounds()
+    )
     assert before.stage_key("s") != after.stage_key("s")
     asked = Publication([], 0, retry=Retry("r", b"d"))
     differ = set(before.append_keys(asked)) ^ set(after.append_keys(asked))
