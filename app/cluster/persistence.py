@@ -183,7 +183,11 @@ REPLICAS_S_MAX = 4.0
 
 
 class Durability:
-    """Waits until what was written survives the death of Redis, or also of its primary."""
+    """Waits until what was written survives the death of Redis, or also of its primary.
+
+    `fault` says that too few replicas answered the last time, until as many do: who writes then
+    would wait in vain.
+    """
 
     def __init__(self, connection: BusConnection, replicas: int, *, survives_power: bool) -> None:
         """Wait for nothing yet.
@@ -196,6 +200,7 @@ class Durability:
         self._connection = connection
         self._replicas = replicas
         self._survives_power = survives_power
+        self.fault = ""
         self._whole_life = ""  # in which the file was seen whole, so a rewrite has one to replace
         self._forgotten = 0
         self._round: asyncio.Task[Reached] | None = None
@@ -226,12 +231,20 @@ class Durability:
         if self._replicas:
             await self._wait_for_replicas(life)
 
-    async def _wait_for_replicas(self, life: str) -> None:
+    def ask_again(self) -> None:
+        """Find out in the background whether replicas that did not answer do so again."""
+        if self.fault and (self._round is None or self._round.done()):
+            self._begin_round()
+
+    def _begin_round(self) -> asyncio.Task[Reached]:
         # All that come while a round runs share the next one: each occupies a connection.
         if self._next_round is None:
             self._next_round = asyncio.create_task(self._reach(self._round))
             self._next_round.add_done_callback(_retrieve)
-        reached = await asyncio.shield(self._next_round)
+        return self._next_round
+
+    async def _wait_for_replicas(self, life: str) -> None:
+        reached = await asyncio.shield(self._begin_round())
         if reached.life != life:
             raise Unavailable("The bus died before its replicas had the change.")
         if reached.replicas < self._replicas:
@@ -242,6 +255,13 @@ class Durability:
         if before is not None:
             await asyncio.wait([before])
         self._round, self._next_round = self._next_round, None
+        reached = await self._ask_replicas()
+        is_enough = reached.replicas >= self._replicas
+        counts = f"{reached.replicas} of {self._replicas} replicas of the bus answer"
+        self.fault = "" if is_enough else counts
+        return reached
+
+    async def _ask_replicas(self) -> Reached:
         waiting_ms = round(REPLICAS_S_MAX * 1_000)
         with translate_errors():
             # On one connection: Redis waits for what that connection has written last.

@@ -146,6 +146,7 @@ class RedisStore:
             self._durability.forget()
         if self._replicas:
             self._replicas_fault = await replicas_missing(self._connection, self._replicas)
+            self._durability.ask_again()
 
     async def reopen(self) -> None:
         """Adopt the current state of a Redis that has lost data.
@@ -431,7 +432,7 @@ class RedisStore:
             return f"the bus takes no writes: {rejection_reason(error)}"
         except (RedisError, OSError):
             return "the bus does not answer"
-        return self._settings_fault or self._replicas_fault or None
+        return self._broken_promise() or None
 
     async def aclose(self) -> None:
         """Close all connections."""
@@ -439,8 +440,11 @@ class RedisStore:
 
     def _check_promises(self) -> None:
         """Refuse a write while Redis does not keep what the gateway would acknowledge."""
-        if fault := self._settings_fault or self._replicas_fault:
-            raise Unavailable(f"Nothing is stored: {fault}.")
+        if fault := self._broken_promise():
+            raise Unavailable(f"The gateway writes nothing now: {fault}.")
+
+    def _broken_promise(self) -> str:
+        return self._settings_fault or self._replicas_fault or self._durability.fault
 
     async def _create(self, record: Stored) -> None:
         """Create a topic's keys before its definition: whoever sees the topic can append."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tidegate.app.definitions.topic import TopicDefinition
-from tidegate.app.refusals import Refused
+from tidegate.app.refusals import Refused, Unavailable
 from tidegate.app.settings.settings import Settings
 from tidegate.app.stores.items import Item, Message, MessageBlock, Removal
 from tidegate.app.stores.store import Appended, Producer, Retry, TopicRecord
@@ -98,8 +98,8 @@ class Ingest:
                 messages = await self.check(entry, body, form)
                 with contextlib.suppress(Redefined):
                     return await self.publish(entry, messages, producer, retry, record)
-        except Refusal:
-            if retry is None:
+        except Refusal as refusal:
+            if retry is None or isinstance(refusal, Unavailable):
                 raise
             # Only the store knows whether this is a repetition, which gets the first answer even
             # if the topic would refuse it today.

@@ -51,6 +51,14 @@ class Pair:
                 await asyncio.sleep(0.01)
         await connection.aclose()
 
+    async def lose_replica_again(self, gateway: Running) -> None:
+        """Let the replica go on until the gateway has noticed, then stop it once more."""
+        self.pause_replica(is_paused=False)
+        async with asyncio.timeout(HANGS_S):
+            while (await gateway.http.get("/readyz")).status_code != 200:
+                await asyncio.sleep(0.05)
+        self.pause_replica(is_paused=True)
+
     def pause_replica(self, *, is_paused: bool) -> None:
         """Stop the replica's process, or let it go on."""
         os.kill(self.replica.pid, signal.SIGSTOP if is_paused else signal.SIGCONT)
@@ -132,7 +140,8 @@ async def test_a_gateway_goes_on_at_the_primary_that_sentinels_name() -> None:
 async def test_what_a_replica_lacks_is_not_acknowledged(
     kind: str, durability: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(persistence, "REPLICAS_S_MAX", 0.2)
+    # A replica says each second how much of its file is on the disk.
+    monkeypatch.setattr(persistence, "REPLICAS_S_MAX", 0.2 if durability == "process" else 1.5)
     async with (
         pair(kind, "--appendfsync", "always") as servers,
         running_gateway(
@@ -142,21 +151,27 @@ async def test_what_a_replica_lacks_is_not_acknowledged(
         await gateway.http.put("/v1/topics/px", json={"key": ["/k"]})
         await gateway.http.put("/v1/topics/py", json={"key": ["/k"]})
         await posted(gateway, 1)  # a new replica writes its file first
-        servers.pause_replica(is_paused=True)
         changed = {"key": ["/k"], "description": "changed"}
+        servers.pause_replica(is_paused=True)
         for _ in range(2):  # a change that is there already is not acknowledged either
             unkept = await gateway.http.put("/v1/topics/px", json=changed)
             assert "stored, but 0 of 1 replicas have it" in unkept.json()["detail"]
+        await servers.lose_replica_again(gateway)
         for _ in range(2):  # nor one that finds nothing left to remove
             unkept = await gateway.http.delete("/v1/topics/px/sow", params={"key": "[1]"})
             assert "stored, but 0 of 1 replicas have it" in unkept.json()["detail"]
+        await servers.lose_replica_again(gateway)
         for _ in range(2):
             unkept = await gateway.http.delete("/v1/topics/py")
             assert "stored, but 0 of 1 replicas have it" in unkept.json()["detail"]
-        for _ in range(2):  # a duplicate is not acknowledged either
-            refused = await post(gateway, 2)
+        await servers.lose_replica_again(gateway)
+        refused = await post(gateway, 2)
+        assert (refused.status_code, refused.json()["code"]) == (503, "bus-unavailable")
+        assert "stored, but 0 of 1 replicas have it" in refused.json()["detail"]
+        for key in 2, 3:  # a duplicate is not acknowledged either; who waited would wait in vain
+            refused = await post(gateway, key)
             assert (refused.status_code, refused.json()["code"]) == (503, "bus-unavailable")
-            assert "stored, but 0 of 1 replicas have it" in refused.json()["detail"]
+            assert "writes nothing now: 0 of 1 replicas" in refused.json()["detail"]
         servers.pause_replica(is_paused=False)
         await posted(gateway, 2)
         assert await gateway.sow() == [{"k": 2}]
