@@ -6,6 +6,7 @@ counts); here everything has one spelling and the rest is a problem.
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Callable, Mapping
 from urllib.parse import unquote_to_bytes
@@ -38,6 +39,16 @@ POLYFILL_PLACE = "lastEventId"
 TOPICS_PATH = b"/v1/topics/"
 SESSIONS_PATH = b"/v1/sessions/"
 _ENCODED = re.compile(rb"%(2a|3e)", re.IGNORECASE)
+
+
+async def has_left(request: Request) -> bool:
+    """Return whether the client of a stream has closed its connection.
+
+    It may have done so long before its request was read, and its end of file is read after it.
+    """
+    for _ in range(2):  # the loop reads the end of file, and a turn later its effect is there
+        await asyncio.sleep(0)
+    return await request.is_disconnected()
 
 
 def topic_name(scope: Scope) -> str:

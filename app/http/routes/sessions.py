@@ -18,7 +18,7 @@ from tidegate.app.http.internal_call import MARK, call_of
 from tidegate.app.http.openapi import LOCATION, SUBSCRIBING, json_body, name_of, problems, ref
 from tidegate.app.http.openapi import answer as answered
 from tidegate.app.http.parameters import EVENT_ID, STRICT, SessionPath, query_of
-from tidegate.app.http.requests import CHANGES, posted_body, require_accept
+from tidegate.app.http.requests import CHANGES, has_left, posted_body, require_accept
 from tidegate.app.http.routes.models.events import STREAM
 from tidegate.app.http.routes.models.sessions import Continued, OpenedSession, Sessions
 from tidegate.app.http.routes.models.sessions import Session as SessionView
@@ -209,6 +209,8 @@ async def events(
     last_id = continued.last_event_id or query_of(type(place), request.scope).last_event_id
     number = _number(session, last_id) if last_id else None
     subject = subject_in(request.scope)
+    if await has_left(request):  # else it would take the session from the reader that came after
+        return Response(status_code=204)
     try:
         is_let_in = await gateway_of(request).bring(session, number, subject)
     except Refused as problem:  # it passes, and a browser would never retry

@@ -21,7 +21,12 @@ from tidegate.app.http.event_stream import (
 )
 from tidegate.app.http.openapi import SUBSCRIBING, json_body, name_of, problems
 from tidegate.app.http.parameters import STRICT, described, posted_parameters
-from tidegate.app.http.requests import query_values, require_accept, topic_or_pattern
+from tidegate.app.http.requests import (
+    has_left,
+    query_values,
+    require_accept,
+    topic_or_pattern,
+)
 from tidegate.app.http.routes.models.events import STREAM
 from tidegate.app.http.routes.models.sessions import Continued, Subscribing
 from tidegate.app.http.routes.subscribe_plan import SubscribePlan
@@ -70,7 +75,7 @@ async def subscribe(request: Request) -> Response:
     last_event_id = Continued.read(scope).last_event_id if has_place(scope) else None
     plan = request.app.state.plans.of(scope)
     require_accept(scope, EVENT_STREAM)
-    return await stream(gateway_of(request), subject_in(scope), plan, last_event_id)
+    return await _stream(request, plan, last_event_id)
 
 
 async def _wanted(
@@ -97,8 +102,7 @@ async def subscribe_by_post(
     """Stream one subscription; the parameters are a JSON object of texts."""
     require_accept(request.scope, EVENT_STREAM)
     plan = SubscribePlan(wanted, await posted_parameters(Subscribing, request))
-    gateway, subject = gateway_of(request), subject_in(request.scope)
-    return await stream(gateway, subject, plan, continued.last_event_id)
+    return await _stream(request, plan, continued.last_event_id)
 
 
 def has_place(scope: Scope) -> bool:
@@ -106,18 +110,19 @@ def has_place(scope: Scope) -> bool:
     return any(name == b"last-event-id" for name, _ in scope["headers"])
 
 
-async def stream(
-    gateway: Gateway, subject: Subject | None, plan: SubscribePlan, last_event_id: str | None
-) -> Response:
+async def _stream(request: Request, plan: SubscribePlan, last_event_id: str | None) -> Response:
     """Return the stream of a request; `last_event_id`: from the header.
 
     Raises:
         Refusal: a refusal that a client should not repeat.
     """
+    gateway, subject = gateway_of(request), subject_in(request.scope)
     # A browser that reconnects repeats its address; only the header knows what came since.
     last_id = last_event_id or plan.asked.last_event_id or None
     try:
         if isinstance(plan.target, TopicPattern):
+            if last_id is not None and await has_left(request):
+                return Response(status_code=204)  # its session may be another connection's now
             return await _pattern_stream(gateway, subject, plan.target, plan, last_id)
         return await _topic_stream(gateway, subject, plan.target, plan, last_id)
     except LimitReached as error:

@@ -8,17 +8,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import socket
 from collections.abc import AsyncIterator
 from typing import Any
 from unittest import mock
 
+import httpx2
 import pytest
 
 from tests.support.buses import PREFIXES, BusServer, document, gateways, has_topic
 from tests.support.children import serving
-from tests.support.gateways import Running, client_of, eventually, running_gateway
+from tests.support.gateways import Running, Stream, client_of, eventually, running_gateway
 from tests.support.rules import rule
 from tidegate.app.stores.store import Appended, Publication
+from tidegate.app.streams.session import State
 from tidegate.app.timers import wall_ms
 from tidegate.app.topics.writer import PATIENCE_S
 
@@ -67,6 +70,29 @@ async def test_a_numbered_duplicate_is_in_the_state_of_the_world_of_its_gateway_
         for number in range(1, 60):
             found = await asyncio.gather(*(shown(gateway, number) for gateway in both))
             assert found == [[{"k": "a", "v": number}]] * 2
+
+
+@rule("cluster-8")
+async def test_a_connection_that_was_given_up_takes_no_session(redis_bus: BusServer) -> None:
+    """A gateway that was frozen reads a request whose client has gone on at another one."""
+    async with gateways(redis_bus) as (one, other):
+        await one.topic()
+        await has_topic(other)
+        opened = await one.http.post("/v1/sessions", json={"subscriptions": [{"topic": "px"}]})
+        session = opened.json()["session"]
+        path = f"/v1/sessions/{session}/events"
+        async with one.http.stream("GET", path) as answer:
+            reader = Stream(answer)
+            await reader.until("group_end")
+            url = httpx2.URL(other.address)
+            with socket.create_connection((url.host, url.port)) as given_up:
+                request = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nLast-Event-ID: {session}-1"
+                given_up.sendall(f"{request}\r\n\r\n".encode())
+            await asyncio.sleep(0.5)
+            assert one.gateway.sessions.get(session).state is State.ATTACHED
+            await one.publish({"k": "a"})
+            [delivered] = await reader.values(1)
+            assert [row["value"] for row in delivered["rows"]] == [{"k": "a"}]
 
 
 @rule("archive-6")
