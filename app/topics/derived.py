@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager
 
 from tidegate.app.definitions.fields import TopicSource
 from tidegate.app.definitions.topic import TopicDefinition
+from tidegate.app.refusals import Refused
 from tidegate.app.stores.items import Item, Message, Removal
 from tidegate.app.streams.driver import Consumer, Driver
 from tidegate.app.timers import Backoff
@@ -142,9 +143,9 @@ class DerivedTopic:
                     await self._write(entry, items)
             except TopicUnknown:
                 return False
-            except Exception:  # rows that were taken exist nowhere else, so writing is retried
-                text = "%s is not filled; it is tried again"
-                logger.log(backoff.level, text, entry.record.name, exc_info=True)
+            except Exception as error:  # rows that were taken exist nowhere else: written again
+                text, is_foreseen = "%s is not filled, tried again: %s", isinstance(error, Refused)
+                logger.log(backoff.level, text, entry.record.name, error, exc_info=not is_foreseen)
                 await backoff.pause()
             else:
                 return True

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 
+from tidegate.app.refusals import Refused
 from tidegate.app.streams.driver import Driver
 from tidegate.app.timers import Backoff
 from tidegate.app.topics.derived import Leadership
@@ -61,9 +62,10 @@ class Expiry:
         try:
             await self.remove_expired(expired)
             backoff.succeeded()
-        except Exception:
-            text = "%s: records stay beyond their time; tried again"
-            logger.log(backoff.level, text, expired.topic, exc_info=True)
+        except Exception as error:
+            text = "%s: records stay beyond their time, tried again: %s"
+            is_foreseen = isinstance(error, Refused)
+            logger.log(backoff.level, text, expired.topic, error, exc_info=not is_foreseen)
             self._due.setdefault(expired.topic, expired)  # a later report covers this one
             self._woken.set()
             await backoff.pause()
