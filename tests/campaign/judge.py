@@ -252,7 +252,8 @@ def _reordered(case: Case) -> Iterator[Finding]:
         if first < highest:
             what = f"{request} at {first} was sent after what is at {highest} was acknowledged"
             yield case.finding(Kind.REORDERED, what, request, request.keys[0])
-        if request.is_acknowledged:
+        # What a split has lost may stand at a later place, where another attempt has brought it.
+        if request.is_acknowledged and (request.last is None or case.has(request.last)):
             heapq.heappush(answered, (request.answered_at_s, last))
 
 

@@ -108,6 +108,12 @@ def reordered() -> Case:
     return case([early, late], [entry(1, row(2)), entry(2, row(1))])
 
 
+def test_what_another_attempt_brought_after_a_split_has_no_order() -> None:
+    early, late = request(1, "f-1", row(1)), request(2, "e-1", row(2))
+    found = case([early, late], [entry(1, row(2)), entry(2, row(1))])
+    assert Kind.REORDERED not in kinds(found)
+
+
 def invented() -> Case:
     return case(GOOD_REQUESTS, (*GOOD_JOURNAL, entry(4, row(9))))
 
