@@ -1,14 +1,11 @@
-"""Admission: how many connections there may be, and how many requests begin at a time."""
+"""Admission: how many connections there may be, and how many requests begin in an iteration."""
 
 from __future__ import annotations
 
 import asyncio
 import ipaddress
-import time
+from collections import deque
 from collections.abc import Callable, Sequence
-from functools import partial
-from heapq import heappop, heappush
-from itertools import count
 from typing import Final
 
 import httptools
@@ -24,6 +21,7 @@ WAITING_CONNECTIONS_MAX: Final = 32
 HEALTH_PATHS: Final = frozenset({b"/healthz", b"/readyz", b"/metrics"})
 SETTING_OF: Final = {CONNECTIONS: "connections_max", ADDRESS: "connections_per_address_max"}
 IPV6_NETWORK_BITS: Final = 64  # what one customer has
+MESSAGES: Final = "/messages"  # how the paths of publishes end
 
 
 class ConnectionLimits:
@@ -136,153 +134,62 @@ def _origin(address: str) -> str:
     return str(whole >> (128 - IPV6_NETWORK_BITS))
 
 
-# How much CPU time the requests of one turn may take together; one may take longer. After it others
-# have a few turns for themselves: a publish and its flush take four, and meet one such request, not
-# four. A turn without requests costs some 20 us.
-TURN_S: Final = 0.001
-REST_TURNS: Final = 3
-REQUESTS_A_TURN_MAX: Final = 16
-_WEIGHT: Final = 1 / 8  # of the latest turn in the mean
+# How many requests of each kind begin in one event-loop iteration. All other clients wait for them:
+# a plain publish takes 0.1 ms, an opening 0.3 ms, any other request up to several milliseconds.
+PUBLISHES_MAX: Final = 4
+OPENINGS_MAX: Final = 4
+OTHERS_MAX: Final = 1
 
 
-class Pace:
-    """Begins requests: in each turn of the loop as many as take a millisecond, the others in order.
+class IterationLimit:
+    """Begins a limited number of requests in each event-loop iteration; the others wait in order.
 
-    Begun as they come, those of twenty connections, or of all clients after a restart, would stand
-    in one turn, before whatever a good client waits for. Requests that wait have been read and hold
-    no task.
+    A connection has at most one request here, so connections take turns, however many requests each
+    of them has pipelined. Requests that wait have been read and hold no task.
 
     Args:
-        rest_turns: without another request, after one that took half a millisecond or more.
+        begun_max: how many requests begin in an iteration.
     """
 
-    def __init__(self, rest_turns: int = 0) -> None:
-        # Its place in the order; a number, so that equal places keep it; what begins the request.
-        self._waiting: list[tuple[int, int, Callable[[], None]]] = []
-        self._numbers = count()
-        self._begun = 0
-        self._begun_before = 0  # the latest turn
-        self._began_at_s = 0.0
-        self._cost_s = TURN_S / REQUESTS_A_TURN_MAX  # of one request, and of all else in its turn
-        self._left = REQUESTS_A_TURN_MAX  # that may begin before the next turn
-        self._rest_turns, self._rest = rest_turns, 0  # turns until others may begin
-        self._is_called = False
+    def __init__(self, begun_max: int) -> None:
+        self._begun_max = self._left = begun_max
+        self._waiting: deque[Callable[[], None]] = deque()
 
     def __len__(self) -> int:
-        """Return how many wait."""
+        """Return how many requests wait."""
         return len(self._waiting)
 
-    def begin(self, place: int, request: Callable[[], None]) -> None:
-        """Call what begins a request, now or in its turn; the lowest place comes first."""
-        if not self._is_called:
-            self._began_at_s, self._begun_before = time.thread_time(), self._begun
-        try:
-            if self._left and not (self._waiting and self._waiting[0][0] <= place):
-                self._begin(request)
-            else:
-                heappush(self._waiting, (place, next(self._numbers), request))
-        finally:
-            if not self._is_called:
-                self._is_called = True
-                # After the request, whose time it takes.
-                asyncio.get_running_loop().call_soon(self._turn)
+    def begin(self, request: Callable[[], None]) -> None:
+        """Call what begins a request, now or in one of the next iterations."""
+        if self._waiting or not self._left:
+            self._waiting.append(request)
+        else:
+            self._begin(request)
 
     def _begin(self, request: Callable[[], None]) -> None:
-        self._begun += 1
+        if self._left == self._begun_max:
+            # Before the request: one that fails must not keep the others waiting.
+            asyncio.get_running_loop().call_soon(self._renew)
         self._left -= 1
         request()
-        # What is done at once is known at once; the rest of it is in the mean.
-        if time.thread_time() - self._began_at_s > TURN_S:
-            self._left = 0
 
-    def _turn(self) -> None:
-        """Begin the next ones: the loop has run what began before, and served all others."""
-        now_s = time.thread_time()
-        if begun := self._begun - self._begun_before:
-            taken_s = (now_s - self._began_at_s) / begun
-            cost_s = min(TURN_S, max(TURN_S / REQUESTS_A_TURN_MAX, taken_s))
-            self._cost_s += _WEIGHT * (cost_s - self._cost_s)
-        self._began_at_s, self._begun_before = now_s, self._begun
-        allowed = min(REQUESTS_A_TURN_MAX, max(1, int(TURN_S / self._cost_s)))
-        self._rest = self._rest_turns if begun and allowed == 1 else max(0, self._rest - 1)
-        self._left = 0 if self._rest else allowed
-        try:
-            while self._left and self._waiting:
-                self._begin(heappop(self._waiting)[2])
-        finally:  # one that fails must not hold up all others for ever
-            # Called again also after the last ones: what comes until then is of the same turn.
-            self._is_called = self._begun > self._begun_before or self._rest > 0
-            if self._is_called:
-                asyncio.get_running_loop().call_soon(self._turn)
+    def _renew(self) -> None:
+        self._left = self._begun_max
+        while self._left and self._waiting:
+            self._begin(self._waiting.popleft())
 
 
-# What one request of rest is worth, in requests that another waits: with hundreds of connections
-# that ask all the time, those wait for hundreds of requests. Bounded, so that each has its turn.
-REST_WORTH: Final = 100
-REST_WORTH_MAX: Final = 10_000
-
-
-class Paces:
-    """Begins requests: those for streams in the order they came, others by how long they rested.
-
-    A client that asks as fast as it is answered, or sends many requests in a row, waits for itself;
-    one that asks now and then hardly at all. Time that a request waits is no rest of its
-    connection.
-
-    Attributes:
-        rested: what `TurnLoop` reads first: connections that were answered, and are idle.
-    """
+class RequestLimits:
+    """How many requests of each kind begin in one event-loop iteration."""
 
     def __init__(self) -> None:
-        self.openings, self.requests = Pace(), Pace(REST_TURNS)
-        self.rested: dict[int, int] = {}
-        self._begun = 0
-        self._answered = count()
+        self.publishes = IterationLimit(PUBLISHES_MAX)
+        self.openings = IterationLimit(OPENINGS_MAX)
+        self.others = IterationLimit(OTHERS_MAX)
 
-    def rest(self, connection: Connection) -> None:
-        """Let a connection rest from now: it is new, or its request has been answered."""
-        connection.rests_since = self._begun  # a client wins nothing by opening another
-
-    def answered(self, connection: Connection, *, is_idle: bool) -> None:
-        """Let a connection rest; its next request is read before others if none is there yet."""
-        self.rest(connection)
-        if is_idle:
-            self.rested[connection.descriptor] = next(self._answered)
-
-    def wake(self, connection: Connection) -> None:
-        """Note that a connection asks, or ends."""
-        place = self.rested.pop(connection.descriptor, None)
-        connection.place = None if connection.has_rested else place
-        connection.has_rested |= place is not None
-
-    def expect(self, connection: Connection) -> None:
-        """Read the next piece of a request as early as its first one, once.
-
-        Many clients send a body by itself. It would wait behind all that the loop has to do.
-        """
-        place, connection.place = connection.place, None
-        if connection.has_rested and place is not None:
-            self.rested[connection.descriptor] = place
-
-    def begin(
-        self, path: str, connection: Connection, request: Callable[[], None], *,
-        at_once: bool = False,
-    ) -> None:  # fmt: skip
-        """Call what begins a request, now or in its turn.
-
-        `at_once`: it is answered at once. So it is begun now where its connection has rested: the
-        loop takes few of these in a turn.
-        """
-        has_rested, connection.has_rested = connection.has_rested, False
-        if at_once and has_rested:
-            self._begin(request)
-        elif path.endswith(STREAMS):
-            self.openings.begin(0, request)
-        else:
-            rested = self._begun - connection.rests_since
-            place = self._begun - min(REST_WORTH_MAX, REST_WORTH * rested)
-            self.requests.begin(place, partial(self._begin, request))
-
-    def _begin(self, request: Callable[[], None]) -> None:
-        self._begun += 1
-        request()
+    def limit_of(self, method: str, path: str) -> IterationLimit:
+        """Return the limit that a request counts against."""
+        if path.endswith(STREAMS):
+            return self.openings
+        is_publish = method == "POST" and path.endswith(MESSAGES)
+        return self.publishes if is_publish else self.others

@@ -20,7 +20,7 @@ from uvicorn.config import Config
 from uvicorn.server import ServerState
 
 from tidegate.app.figures import ConnectionFigures
-from tidegate.app.http.admission import ConnectionLimits, Paces
+from tidegate.app.http.admission import ConnectionLimits, RequestLimits
 from tidegate.app.http.exchange import Exchange
 from tidegate.app.http.problems import STREAMS
 from tidegate.app.http.scope import FIGURES_EXTENSION, TRANSPORT_EXTENSION
@@ -81,7 +81,7 @@ class GatewayProtocol(asyncio.Protocol):
         figures: counts connections.
         admission: limits connections.
         write_watch: cuts peers that take nothing.
-        paces: begins requests in their turns.
+        request_limits: how many requests begin in an event-loop iteration.
         proxies: whose word on their clients counts.
         hot_path: answers some requests below ASGI; None: it answers none.
     """
@@ -96,7 +96,7 @@ class GatewayProtocol(asyncio.Protocol):
         figures: ConnectionFigures,
         admission: ConnectionLimits,
         write_watch: WriteWatch,
-        paces: Paces,
+        request_limits: RequestLimits,
         proxies: TrustedProxies,
         hot_path: Immediate | None,
         **_others: object,
@@ -112,7 +112,7 @@ class GatewayProtocol(asyncio.Protocol):
         self._app_state = app_state
         self._figures = figures
         self._limits = admission
-        self._paces = paces
+        self._request_limits = request_limits
         self._proxies = proxies
         self._hot_path = hot_path
         self._loop = asyncio.get_running_loop()
@@ -153,7 +153,6 @@ class GatewayProtocol(asyncio.Protocol):
         peer = self._client[0] if self._client else ""
         self._is_proxied = self._proxies.trusts(peer)
         self._limits.enter(self.connection, "" if self._is_proxied else peer)
-        self._paces.rest(self.connection)
         self._watch_stage()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -164,7 +163,6 @@ class GatewayProtocol(asyncio.Protocol):
         self._keep_alive.end()
         self._connections.discard(self)
         self._limits.leave(connection)
-        self._paces.wake(connection)
         self.write_watch.forget(connection)
         self._cut_all()
         self.resume_writing()
@@ -186,8 +184,6 @@ class GatewayProtocol(asyncio.Protocol):
 
     def data_received(self, received: bytes) -> None:
         """Feed the parser within the limits."""
-        assert self.connection is not None
-        self._paces.wake(self.connection)
         if self._stage is Stage.REFUSED:
             self._discarded_bytes += len(received)
             if self._discarded_bytes > LINGER_BYTES_MAX:
@@ -293,8 +289,6 @@ class GatewayProtocol(asyncio.Protocol):
             self._running = None
         if self.connection is None:  # it has ended, and its request went on
             return
-        is_idle = self._stage is Stage.IDLE and not self._waiting
-        self._paces.answered(self.connection, is_idle=is_idle)
         if self.transport.is_closing():
             return
         self.resume_reading()
@@ -552,11 +546,10 @@ class GatewayProtocol(asyncio.Protocol):
             self._awaits_body = self._awaits_body or self._hot_path.awaits_body(exchange)
             is_hot = self._awaits_body and len(exchange.body) <= UNREAD_BYTES_MAX
             if is_hot:
-                self._paces.expect(self.connection)
                 return
         self._held = None
-        begin = partial(self._begin, exchange, is_hot=is_hot)
-        self._paces.begin(exchange.scope["path"], self.connection, begin, at_once=is_hot)
+        limit = self._request_limits.limit_of(exchange.scope["method"], exchange.scope["path"])
+        limit.begin(partial(self._begin, exchange, is_hot=is_hot))
 
     def _begin(self, exchange: Exchange, *, is_hot: bool) -> None:
         """Answer a request here if it stands alone; else let the application answer, in a task."""

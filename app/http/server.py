@@ -22,7 +22,7 @@ from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
 from tidegate.app.figures import ConnectionFigures, Histogram, LoopFigures
-from tidegate.app.http.admission import ConnectionLimits, Paces
+from tidegate.app.http.admission import ConnectionLimits, RequestLimits
 from tidegate.app.http.protocol import GatewayProtocol, Immediate
 from tidegate.app.http.transport.certificates import Certificates
 from tidegate.app.http.transport.listener import (
@@ -34,7 +34,6 @@ from tidegate.app.http.transport.listener import (
 )
 from tidegate.app.http.transport.proxies import TrustedProxies
 from tidegate.app.http.transport.tls import HANDSHAKES_MAX, tls_factory
-from tidegate.app.http.transport.turn_loop import TurnLoop
 from tidegate.app.logs import configure_logging, event
 from tidegate.app.memory import FreedMemory, freeze_survivors
 from tidegate.app.settings.settings import Settings
@@ -120,7 +119,7 @@ class Server(uvicorn.Server):
             hot_path = getattr(app.state, "hot_path", None)
         protocol = protocol_factory(settings, self.figures, hot_path)
         super().__init__(_config(app, settings, protocol, self.certificates))
-        self._paces: Paces = protocol.keywords["paces"]
+        self._request_limits: RequestLimits = protocol.keywords["request_limits"]
         self.settings = settings
         self.address = ""
         self.stopped_by: signal.Signals | None = None
@@ -168,13 +167,10 @@ class Server(uvicorn.Server):
             await super().startup(sockets=sockets)
         except SystemExit:
             raise StartFailed("The application did not start; its log says why.") from None
-        loop = asyncio.get_running_loop()
-        if isinstance(loop, TurnLoop):
-            loop.rested = self._paces.rested
         for listener in sockets or []:
             self.address = base_url(listener, self.settings)
             if isinstance(listener, Acceptor):
-                listener.crowd = self._paces.openings.__len__
+                listener.crowd = self._request_limits.openings.__len__
         figures = event("started", address=self.address, pid=os.getpid())
         logger.info("serving at %s", self.address, extra=figures)
         if self._on_started is not None:
@@ -358,7 +354,7 @@ def protocol_factory(
         figures=figures,
         admission=ConnectionLimits(figures, settings.connections_per_address_max),
         write_watch=WriteWatch(settings.write_timeout.seconds),
-        paces=Paces(),
+        request_limits=RequestLimits(),
         proxies=TrustedProxies(settings.trusted_proxies),
         hot_path=hot_path,
     )

@@ -49,7 +49,7 @@ class Connection:
 
     __slots__ = (
         "_direct", "_figures", "_kept", "_kept_bytes", "_on_abort", "_socket", "_transport",
-        "has_rested", "is_given_up", "place", "rests_since",
+        "is_given_up",
     )  # fmt: skip
 
     def __init__(
@@ -59,9 +59,6 @@ class Connection:
         figures: ConnectionFigures,
     ) -> None:
         self.is_given_up = False
-        self.rests_since = 0  # in requests of all connections; `Paces` counts them
-        self.has_rested = False  # before the request that is read now
-        self.place: int | None = None  # among those that rested, for one more read
         # What a stream has still to hand to the transport: parts of texts that others have too.
         self._kept: list[memoryview] = []  # a deque would cost each idle connection 0.6 KiB
         self._kept_bytes = 0
