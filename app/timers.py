@@ -46,7 +46,6 @@ class Timer:
         if due is None:
             return
         loop = asyncio.get_running_loop()
-        # Also what is past, by the loop's timers: they go before all else that is ready.
         self._handle = loop.call_later((due - self._now()) / 1e9, self._fire, due)
 
     def _fire(self, due: Instant) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import logging
 import selectors
@@ -14,7 +15,6 @@ from types import FrameType, TracebackType
 from typing import Any, Final, Self
 
 from tidegate.app.figures import LoopFigures
-from tidegate.app.http.transport.turn_loop import TurnLoop
 from tidegate.app.logs import event
 
 # A loop that is always held would fill the log; those between are counted.
@@ -155,9 +155,9 @@ class Watchdog:
 
     # --- In the loop's thread
 
-    def new_loop(self) -> TurnLoop:
-        """Return a new event loop that is watched."""
-        return TurnLoop(WatchedSelector(self))
+    def new_loop(self) -> asyncio.AbstractEventLoop:
+        """Return a new event loop of asyncio's that is watched."""
+        return asyncio.SelectorEventLoop(WatchedSelector(self))
 
     def __enter__(self) -> Self:
         """Watch loops of this thread from now on."""

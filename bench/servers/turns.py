@@ -7,6 +7,7 @@ takes the core away from a turn: that holds the loop as well, but no code of our
 
 from __future__ import annotations
 
+import asyncio
 import selectors
 import signal
 import sys
@@ -16,7 +17,6 @@ from types import FrameType
 
 from tidegate.app.cli.main import main
 from tidegate.app.http import watchdog
-from tidegate.app.http.transport.turn_loop import TurnLoop
 from tidegate.app.http.watchdog import Watchdog, WatchedSelector
 
 CALLS_SHOWN = 4
@@ -49,9 +49,9 @@ def time_turns(path: Path) -> None:
     """Give loops a timing selector, and install the signals."""
     made: list[TimingSelector] = []
 
-    def new_loop(watching: Watchdog) -> TurnLoop:
+    def new_loop(watching: Watchdog) -> asyncio.AbstractEventLoop:
         made.append(TimingSelector(watching))
-        return TurnLoop(made[-1])
+        return asyncio.SelectorEventLoop(made[-1])
 
     def begin(number: int, frame: FrameType | None) -> None:
         made[-1].turns.clear()

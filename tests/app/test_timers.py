@@ -26,7 +26,7 @@ async def test_it_rings_at_what_it_was_set_to_last() -> None:
     assert rung == [NOW + MILLISECOND]
     timer.set(NOW - MILLISECOND)
     assert len(rung) == 1, "not before its caller is done"
-    await asyncio.sleep(0)  # this loop puts timers behind what is ready, the gateway's own before
+    await asyncio.sleep(0)  # asyncio calls timers after what was ready before
     await asyncio.sleep(0)
     assert rung[1:] == [NOW - MILLISECOND]
 
