@@ -116,6 +116,7 @@ class ConnectionFigures:
     Args:
         connections_max: served at once.
         connections: open now.
+        ended: closed since the start.
         refused_by: turned away since the start, by what there was no more room in: all
             `connections`, or those of one `address`.
         given_up: cut since the start because their peers took nothing for too long.
@@ -125,6 +126,7 @@ class ConnectionFigures:
 
     connections_max: int
     connections: int = 0
+    ended: int = 0
     refused_by: Counter[str] = field(default_factory=Counter)
     given_up: int = 0
     loop_lag: Histogram = field(default_factory=Histogram)

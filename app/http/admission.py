@@ -99,6 +99,7 @@ class ConnectionLimits:
     def leave(self, connection: Connection) -> None:
         """Forget a connection that has ended."""
         self._figures.connections -= 1
+        self._figures.ended += 1
         self._waiting.pop(connection, None)
         self._release(connection)
 

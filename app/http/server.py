@@ -35,7 +35,7 @@ from tidegate.app.http.transport.listener import (
 from tidegate.app.http.transport.proxies import TrustedProxies
 from tidegate.app.http.transport.tls import HANDSHAKES_MAX, tls_factory
 from tidegate.app.logs import configure_logging, event
-from tidegate.app.memory import FreedMemory, freeze_survivors
+from tidegate.app.memory import MemoryReclaimer, configure_collector
 from tidegate.app.settings.settings import Settings
 from tidegate.app.streams.connection import WriteWatch
 
@@ -179,10 +179,10 @@ class Server(uvicorn.Server):
     async def main_loop(self) -> None:
         """Keep the date header fresh until stopped; uvicorn's own loop polls ten times a second."""
         counter = 0
-        memory, lag = FreedMemory(), LoopLag(self.figures.loop_lag)
+        memory, lag = MemoryReclaimer(), LoopLag(self.figures.loop_lag)
         lag.start()
         while not await self.on_tick(counter):
-            memory.look(self.figures.connections)
+            memory.check(self.figures.connections, self.figures.ended)
             counter += 10  # uvicorn renews the date at every tenth
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), timeout=1)
@@ -275,7 +275,7 @@ def serve(
 
     def started(address: str) -> None:
         # Here and not in the server, which tests run many times in one process.
-        freeze_survivors()
+        configure_collector()
         if on_started is not None:
             on_started(address)
 

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
 from tidegate.app.figures import ConnectionFigures
-from tidegate.app.memory import undo_ring
 
 if sys.platform == "linux":
     import fcntl
@@ -127,7 +126,7 @@ class Connection:
     def direct_socket(self) -> socket.socket | None:
         """Return a socket that writes past the transport; None if it has no socket, or is lost.
 
-        It has the transport's descriptor, which it lets go in `free`: asyncio's own view of it
+        It has the transport's descriptor, which it lets go in `release`: asyncio's own view of it
         cannot write.
         """
         if self._direct is None and self._socket is not None and self._socket.fileno() >= 0:
@@ -136,12 +135,11 @@ class Connection:
             self._direct.setblocking(False)
         return self._direct
 
-    def free(self) -> None:
-        """Let the transport be freed at once, as it is lost; it closes its socket by itself."""
+    def release(self) -> None:
+        """Release what is kept for a lost connection; the transport closes its socket by itself."""
         self._forget_kept()
         if self._direct is not None:
             self._direct.detach()
-        undo_ring(self._transport)
 
     def give_up(self) -> None:
         """Abort and count a connection whose peer took nothing for too long."""
@@ -317,7 +315,7 @@ class WriteWatch:
         """Check a connection no more, and free it: it is lost. A crowd would wait for the look."""
         self._written.discard(connection)
         self._waiting.pop(connection, None)
-        connection.free()
+        connection.release()
 
     def _look(self, loop: asyncio.AbstractEventLoop) -> None:
         watched = self._written.union(self._waiting, *(each() for each in self._written_groups))

@@ -19,7 +19,6 @@ from typing import Any, Final
 from tidegate.app.access.certificate import ClientCertificate
 from tidegate.app.http.transport.certificates import Certificates
 from tidegate.app.http.wire import problem_bytes
-from tidegate.app.memory import undo_ring
 from tidegate.app.refusals import Refused
 
 logger = logging.getLogger("tidegate.tls")
@@ -133,7 +132,6 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         if self._inner is not None:
             self._inner.connection_lost(exc)
             self._inner = None  # or the two would hold each other
-        undo_ring(self._wire)
 
     def pause_writing(self) -> None:
         """Let the inner protocol wait: the plain transport's buffer is full."""
