@@ -6,10 +6,11 @@ import asyncio
 import gc
 import logging
 import selectors
-import sys
+import signal
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from types import FrameType, TracebackType
 from typing import Any, Final, Self
@@ -21,7 +22,9 @@ from tidegate.app.logs import event
 REPORT_EVERY_S: Final = 10.0
 # A turn that does not end has no end at which it could be reported.
 STUCK_S: Final = 1.0
-LOOK_EVERY_S_MAX: Final = STUCK_S / 2
+CHECK_EVERY_S_MAX: Final = STUCK_S / 2
+# Meant for timers of CPU time, which the gateway does not use.
+INTERRUPT: Final = signal.SIGVTALRM
 CALLS_SHOWN_MAX: Final = 8
 
 PRODUCT = "tidegate."
@@ -94,8 +97,8 @@ def _topic_in(names: dict[str, Any]) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
-    """What the thread saw of a turn: its work, and the clocks at that moment."""
+class _Sample:
+    """What was seen of a turn: its work, and the clocks at that moment."""
 
     turn: int
     work: Work
@@ -126,10 +129,11 @@ class WatchedSelector(selectors.DefaultSelector):
 class Watchdog:
     """Times each turn of a loop, and reports those that took longer than a bound.
 
-    A turn is all that the loop does between two looks for events: nobody is served meanwhile. The
-    loop itself reads a clock twice in a turn, and nothing else. A thread looks once within the
-    bound, and again at a turn that it has found under way; only of one that has lasted for half the
-    bound does it read the stack. So it sees each turn beyond the bound.
+    A turn is all that the loop does between two calls of its selector: nobody is served meanwhile.
+    The loop itself reads a clock twice in a turn. A thread checks once within the bound whether a
+    turn has lasted for half of it, and interrupts that one by a signal, whose handler is given the
+    calls under way. So it sees each turn beyond the bound. An alarm for each turn would need no
+    thread, but two system calls a turn.
 
     Attributes:
         is_serving: False while a gateway starts: a long turn then keeps nobody waiting.
@@ -137,38 +141,31 @@ class Watchdog:
 
     def __init__(self, bound_s: float) -> None:
         self.figures = LoopFigures()
+        self.is_serving = True
         self._bound_s = bound_s
         # To be woken costs 50 to 100 us, mostly of an idle loop: no more often than must be.
-        self._look_every_s = min(bound_s, LOOK_EVERY_S_MAX)
-        self.is_serving = True
-        # Written by the loop alone. A turn that begins has its time set first and its number last.
+        self._check_every_s = min(bound_s, CHECK_EVERY_S_MAX)
         self._turn = 0
         self._began_s: float | None = None
+        self._warn_at_s = STUCK_S
         self._collected_s = self._collection_began_s = 0.0
-        # Written by the thread alone.
-        self._seen: _Look | None = None
+        self._sample: _Sample | None = None
         self._reported_s = -REPORT_EVERY_S
         self._unreported = 0
         # A lock and no event: to wait for an event runs some Python code, twenty times a second.
         self._running = threading.Lock()
-        self._thread: threading.Thread | None = None
-
-    # --- In the loop's thread
+        self._restore = ExitStack()
 
     def new_loop(self) -> asyncio.AbstractEventLoop:
         """Return a new event loop of asyncio's that is watched."""
         return asyncio.SelectorEventLoop(WatchedSelector(self))
 
     def __enter__(self) -> Self:
-        """Watch loops of this thread from now on."""
-        looked_at = threading.get_ident()
-        cpu_clock = time.pthread_getcpuclockid(looked_at)
-        self._thread = threading.Thread(
-            target=self._look_on, args=(looked_at, cpu_clock), name="watchdog", daemon=True
-        )
-        gc.callbacks.append(self._collects)
-        self._running.acquire()
-        self._thread.start()
+        """Watch loops of this thread from now on; only the main thread is sampled."""
+        gc.callbacks.append(self._note_collection)
+        self._restore.callback(gc.callbacks.remove, self._note_collection)
+        if threading.current_thread() is threading.main_thread():  # Python's rule for signals
+            self._start_sampling()
         return self
 
     def __exit__(
@@ -178,19 +175,23 @@ class Watchdog:
         traceback: TracebackType | None,
     ) -> None:
         """Watch no more."""
-        gc.callbacks.remove(self._collects)
-        self._running.release()
-        if self._thread is not None:
-            self._thread.join()
+        self._restore.close()
+
+    @property
+    def work_seen(self) -> Work | None:
+        """What the turn under way was seen to do, or the one that has just ended."""
+        sample = self._sample
+        return sample.work if sample is not None and sample.turn == self._turn else None
 
     def turn_begins(self) -> None:
         """Note that the loop has something to do."""
         self._collected_s = 0.0
-        self._began_s = time.monotonic()
+        self._warn_at_s = STUCK_S
         self._turn += 1
+        self._began_s = time.monotonic()
 
     def turn_ends(self) -> None:
-        """Note that the loop is about to look for events."""
+        """Note that the loop is about to wait for events."""
         began_s, self._began_s = self._began_s, None
         if began_s is None:
             return  # the first one
@@ -206,53 +207,63 @@ class Watchdog:
             self._unreported += 1
             return
         unreported, self._unreported, self._reported_s = self._unreported, 0, now_s
-        seen = self._seen
-        if seen is None or seen.turn != self._turn:
-            # The thread gets no turn while one call of C code runs, such as a large sort.
+        sample = self._sample
+        if sample is None or sample.turn != self._turn:
             _log("was", took_s, None, None, self._collected_s, unreported)
             return
-        # From the look on: where the machine is busy, the loop was not held by its own work.
-        cpu_share = (time.thread_time() - seen.cpu_s) / max(now_s - seen.at_s, 1e-6)
-        _log("was", took_s, seen.work, cpu_share, self._collected_s, unreported)
+        # From the sample on: where the machine is busy, the loop was not held by its own work.
+        cpu_share = (time.thread_time() - sample.cpu_s) / max(now_s - sample.at_s, 1e-6)
+        _log("was", took_s, sample.work, cpu_share, self._collected_s, unreported)
 
-    def _collects(self, phase: str, about: dict[str, int]) -> None:
-        # Full collections alone can take long; the thread gets no turn to see them.
-        if about["generation"] < 2 or self._thread is None:
+    def _start_sampling(self) -> None:
+        before = signal.signal(INTERRUPT, self._take_sample)
+        self._restore.callback(signal.signal, INTERRUPT, before)
+        signal.siginterrupt(INTERRUPT, False)  # libraries may not repeat what was interrupted
+        thread = threading.Thread(
+            target=self._check, args=(threading.get_ident(),), name="watchdog", daemon=True
+        )
+        self._running.acquire()
+        thread.start()
+        self._restore.callback(thread.join)
+        self._restore.callback(self._running.release)
+
+    def _check(self, watched: int) -> None:
+        """Interrupt turns that last; this is all that the thread does."""
+        wait_s, long_s = self._check_every_s, self._check_every_s / 2
+        while not self._running.acquire(timeout=wait_s):
+            wait_s = self._check_every_s
+            if (began_s := self._began_s) is None:
+                continue
+            left_s = long_s - (time.monotonic() - began_s)
+            if left_s > 0:
+                wait_s = left_s  # by then it has ended, or is worth a sample
+            else:
+                signal.pthread_kill(watched, INTERRUPT)
+
+    def _take_sample(self, _number: int, frame: FrameType | None) -> None:
+        """Note the calls under way; Python calls this between two instructions of them."""
+        if self._began_s is None:
+            return  # the turn has just ended
+        try:
+            work = work_of(frame)
+        except Exception:  # it must not end up in the work that was interrupted
+            logger.debug("the work under way could not be read", exc_info=True)
+            return
+        now_s = time.monotonic()
+        self._sample = _Sample(self._turn, work, now_s, time.thread_time())
+        lasted_s = now_s - self._began_s
+        if lasted_s > max(self._warn_at_s, self._bound_s) and self.is_serving:
+            self._warn_at_s = 2 * lasted_s
+            _log("has been", lasted_s, work, None, 0.0, 0)
+
+    def _note_collection(self, phase: str, about: dict[str, int]) -> None:
+        # Full collections alone can take long; a signal waits for their end.
+        if about["generation"] < 2:
             return
         if phase == "start":
             self._collection_began_s = time.monotonic()
         else:
             self._collected_s += time.monotonic() - self._collection_began_s
-
-    # --- In the watchdog's own thread
-
-    def _look_on(self, looked_at: int, cpu_clock: int) -> None:
-        warned_turn, warn_at_s = 0, STUCK_S
-        wait_s, long_s = self._look_every_s, self._look_every_s / 2
-        while not self._running.acquire(timeout=wait_s):
-            wait_s = self._look_every_s
-            began_s, turn = self._began_s, self._turn
-            if began_s is None:
-                continue
-            now_s = time.monotonic()
-            lasted_s = now_s - began_s
-            if lasted_s < long_s:
-                wait_s = long_s - lasted_s  # by then it has ended, or is worth its stack
-                continue
-            # Documented for debuggers, and the one way to see the stack of another thread.
-            try:
-                work = work_of(sys._current_frames().get(looked_at))  # noqa: SLF001 - it is public
-            except Exception:  # the stack goes on changing while it is read
-                logger.debug("the work under way could not be read", exc_info=True)
-                continue
-            cpu_s = time.clock_gettime(cpu_clock)
-            if self._turn == turn:  # else it has ended while it was looked at
-                self._seen = _Look(turn, work, now_s, cpu_s)
-            if turn != warned_turn:
-                warned_turn, warn_at_s = turn, STUCK_S
-            if lasted_s > max(warn_at_s, self._bound_s) and self.is_serving:
-                warn_at_s = 2 * lasted_s
-                _log("has been", lasted_s, work, None, 0.0, 0)
 
 
 def _log(

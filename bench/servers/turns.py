@@ -40,9 +40,8 @@ class TimingSelector(WatchedSelector):
         return ready
 
     def _seen(self) -> str:
-        # The thread of the watchdog has looked at each turn that is worth a name.
-        seen, turn = self._watching._seen, self._watching._turn  # noqa: SLF001 - shown nowhere else
-        return " > ".join(seen.work.calls[-CALLS_SHOWN:]) if seen and seen.turn == turn else ""
+        work = self._watching.work_seen
+        return "" if work is None else " > ".join(work.calls[-CALLS_SHOWN:])
 
 
 def time_turns(path: Path) -> None:
