@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
 from typing import Final
 
 import anyio
@@ -101,7 +102,7 @@ class EventStream(EventSourceResponse):
         self.raw_headers = _raw_headers(coding_of(self._encoder), hands_over=False)
         self._connection = self.reader.connection = connection_of(scope)
         try:
-            await super().__call__(scope, receive, send)
+            await super().__call__(scope, receive, partial(self._send_in_time, send))
         except SendTimeoutError:
             if self._connection is None:
                 self._consumer.give_up(CloseReason.WRITE_TIMEOUT)
@@ -165,7 +166,7 @@ class EventStream(EventSourceResponse):
     def _encoded(self, text: bytes) -> bytes:
         return text if self._encoder is None else self._encoder.block(text)
 
-    async def _send_with_timeout(self, send: Send, message: Message) -> None:
+    async def _send_in_time(self, send: Send, message: Message) -> None:
         """Send a message, until the peer's deadline is over.
 
         A send that was cancelled can be repeated: uvicorn waits for room first, and writes then.
