@@ -35,7 +35,7 @@ ROUNDS: Final = 3  # of each attack: the p99 of one is that of the third-worst o
 REST_S: Final = 1.0
 INTERVAL_S: Final = 0.02
 MESSAGE_EVERY_S: Final = 0.025  # later than the interval, so that each is a row of its own
-WANTED_RATIO: Final = 1.10
+WANTED_RATIO: Final = 1.5
 SHARE: Final = 0.99
 HEAD: Final = "Host: localhost\r\nAccept: text/event-stream\r\n"
 

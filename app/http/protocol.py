@@ -529,8 +529,8 @@ class GatewayProtocol(asyncio.Protocol):
 
     def _start(self, exchange: Exchange) -> None:
         self._running = exchange
-        is_hot = self._hot_path is not None and self._hot_path.takes(exchange)
-        self._held, self._awaits_body = (exchange, is_hot), False
+        may_be_hot = self._hot_path is not None and self._hot_path.takes(exchange)
+        self._held, self._awaits_body = (exchange, may_be_hot), False
         # All that came in one read is parsed first: then it is known what there is to answer.
         if not self._is_feeding:
             self._begin_held()
@@ -539,23 +539,23 @@ class GatewayProtocol(asyncio.Protocol):
         """Begin the request that is next; one that may be answered here waits for its body."""
         if self._held is None or self.connection is None:
             return
-        exchange, is_hot = self._held
-        if is_hot and exchange.more_body:
+        exchange, may_be_hot = self._held
+        if may_be_hot and exchange.more_body:
             assert self._hot_path is not None
             # Once, by the header: no body is kept for a request that is going to be refused.
             self._awaits_body = self._awaits_body or self._hot_path.awaits_body(exchange)
-            is_hot = self._awaits_body and len(exchange.body) <= UNREAD_BYTES_MAX
-            if is_hot:
+            may_be_hot = self._awaits_body and len(exchange.body) <= UNREAD_BYTES_MAX
+            if may_be_hot:
                 return
         self._held = None
         limit = self._request_limits.limit_of(exchange.scope["method"], exchange.scope["path"])
-        limit.begin(partial(self._begin, exchange, is_hot=is_hot))
+        limit.begin(partial(self._begin, exchange, may_be_hot=may_be_hot))
 
-    def _begin(self, exchange: Exchange, *, is_hot: bool) -> None:
+    def _begin(self, exchange: Exchange, *, may_be_hot: bool) -> None:
         """Answer a request here if it stands alone; else let the application answer, in a task."""
         if exchange.is_cut:
             return
-        if is_hot and not self.is_full and self.can_hand_over(exchange.scope):
+        if may_be_hot and not self.is_full and self.can_hand_over(exchange.scope):
             assert self._hot_path is not None
             try:
                 if self._hot_path.answer(exchange, self.hand_over):
