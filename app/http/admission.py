@@ -135,25 +135,21 @@ def _origin(address: str) -> str:
     return str(whole >> (128 - IPV6_NETWORK_BITS))
 
 
-# How many requests of each kind begin in one event-loop iteration. All other clients wait for them:
-# a plain publish takes 0.1 ms, an opening 0.3 ms, any other request up to several milliseconds.
-PUBLISHES_MAX: Final = 4
-OPENINGS_MAX: Final = 4
-OTHERS_MAX: Final = 1
+# How many requests of one kind begin in an event-loop iteration. All other clients wait for them:
+# a plain publish takes 0.1 ms, a plain opening 0.3 ms. A request that needs the application may
+# take several milliseconds, so it is the last of its kind in its iteration.
+BEGUN_MAX: Final = 4
 
 
 class IterationLimit:
-    """Begins a limited number of requests in each event-loop iteration; the others wait in order.
+    """Begins a few requests in each event-loop iteration; the others wait in order.
 
     A connection has at most one request here, so connections take turns, however many requests each
     of them has pipelined. Requests that wait have been read and hold no task.
-
-    Args:
-        begun_max: how many requests begin in an iteration.
     """
 
-    def __init__(self, begun_max: int) -> None:
-        self._begun_max = self._left = begun_max
+    def __init__(self) -> None:
+        self._left = BEGUN_MAX
         self._waiting: deque[Callable[[], None]] = deque()
 
     def __len__(self) -> int:
@@ -167,26 +163,31 @@ class IterationLimit:
         else:
             self._begin(request)
 
+    def exhaust(self) -> None:
+        """Let the request that begins be the last one of this iteration."""
+        self._left = 0
+
     def _begin(self, request: Callable[[], None]) -> None:
-        if self._left == self._begun_max:
+        if self._left == BEGUN_MAX:
             # Before the request: one that fails must not keep the others waiting.
             asyncio.get_running_loop().call_soon(self._renew)
         self._left -= 1
         request()
 
     def _renew(self) -> None:
-        self._left = self._begun_max
+        self._left = BEGUN_MAX
         while self._left and self._waiting:
             self._begin(self._waiting.popleft())
 
 
 class RequestLimits:
-    """How many requests of each kind begin in one event-loop iteration."""
+    """How many requests of each kind begin in an event-loop iteration.
+
+    Publishes wait behind no openings, of which a restart brings thousands, and behind no queries.
+    """
 
     def __init__(self) -> None:
-        self.publishes = IterationLimit(PUBLISHES_MAX)
-        self.openings = IterationLimit(OPENINGS_MAX)
-        self.others = IterationLimit(OTHERS_MAX)
+        self.publishes, self.openings, self.others = (IterationLimit() for _ in range(3))
 
     def limit_of(self, method: str, path: str) -> IterationLimit:
         """Return the limit that a request counts against."""

@@ -20,7 +20,7 @@ from uvicorn.config import Config
 from uvicorn.server import ServerState
 
 from tidegate.app.figures import ConnectionFigures
-from tidegate.app.http.admission import ConnectionLimits, RequestLimits
+from tidegate.app.http.admission import ConnectionLimits, IterationLimit, RequestLimits
 from tidegate.app.http.exchange import Exchange
 from tidegate.app.http.problems import STREAMS
 from tidegate.app.http.scope import FIGURES_EXTENSION, TRANSPORT_EXTENSION
@@ -549,9 +549,9 @@ class GatewayProtocol(asyncio.Protocol):
                 return
         self._held = None
         limit = self._request_limits.limit_of(exchange.scope["method"], exchange.scope["path"])
-        limit.begin(partial(self._begin, exchange, may_be_hot=may_be_hot))
+        limit.begin(partial(self._begin, exchange, limit, may_be_hot=may_be_hot))
 
-    def _begin(self, exchange: Exchange, *, may_be_hot: bool) -> None:
+    def _begin(self, exchange: Exchange, limit: IterationLimit, *, may_be_hot: bool) -> None:
         """Answer a request here if it stands alone; else let the application answer, in a task."""
         if exchange.is_cut:
             return
@@ -564,6 +564,7 @@ class GatewayProtocol(asyncio.Protocol):
                 logger.exception("a request could not be answered")
                 exchange.fail()
                 return
+        limit.exhaust()
         task = self._loop.create_task(exchange.run(self._app))
         self._state.tasks.add(task)
         task.add_done_callback(self._state.tasks.discard)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from functools import partial
 from typing import Any, cast
 
 import pytest
@@ -11,13 +12,7 @@ import pytest
 from tests.support.deadlines import HANGS_S
 from tests.support.gateways import Running, eventually, running_gateway
 from tests.support.wire import Wire, connected, get
-from tidegate.app.http.admission import (
-    OPENINGS_MAX,
-    OTHERS_MAX,
-    PUBLISHES_MAX,
-    IterationLimit,
-    RequestLimits,
-)
+from tidegate.app.http.admission import BEGUN_MAX, IterationLimit, RequestLimits
 from tidegate.app.http.wire import PIPELINE_MAX
 
 MANY = 20
@@ -58,15 +53,30 @@ async def connections(stack: contextlib.AsyncExitStack, running: Running, count:
 
 
 async def test_a_limited_number_begins_in_each_iteration_in_order() -> None:
-    limit, begun = IterationLimit(3), list[int]()
-    for number in range(10):
+    limit, begun = IterationLimit(), list[int]()
+    for number in range(2 * BEGUN_MAX + 1):
         limit.begin(lambda number=number: begun.append(number))  # type: ignore[misc]  # a default for the loop's number
-    assert len(limit) == 7
-    assert await iterations(limit, begun) == [[0, 1, 2], [3, 4, 5], [6, 7, 8], [9]]
+    assert len(limit) == BEGUN_MAX + 1
+    turns = await iterations(limit, begun)
+    assert [len(turn) for turn in turns] == [BEGUN_MAX, BEGUN_MAX, 1]
+    assert [number for turn in turns for number in turn] == [*range(2 * BEGUN_MAX + 1)]
+
+
+async def test_a_request_that_may_take_long_is_the_last_of_its_iteration() -> None:
+    limit, begun = IterationLimit(), list[int]()
+
+    def begin(number: int) -> None:
+        begun.append(number)
+        if number % 2:
+            limit.exhaust()
+
+    for number in range(6):
+        limit.begin(partial(begin, number))
+    assert await iterations(limit, begun) == [[0, 1], [2, 3], [4, 5]]
 
 
 async def test_a_request_that_comes_alone_begins_at_once() -> None:
-    limit, begun = IterationLimit(1), list[int]()
+    limit, begun = IterationLimit(), list[int]()
     for number in range(MANY):
         limit.begin(lambda: begun.append(1))
         assert len(begun) == number + 1
@@ -78,9 +88,9 @@ async def test_a_request_that_fails_keeps_no_other_waiting() -> None:
     def fail() -> None:
         raise OSError("the disk is gone")
 
-    limit, begun = IterationLimit(1), list[int]()
+    limit, begun = IterationLimit(), list[int]()
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
-    for _ in range(3):
+    for _ in range(BEGUN_MAX):
         with contextlib.suppress(OSError):
             limit.begin(fail)
     limit.begin(lambda: begun.append(1))
@@ -89,7 +99,7 @@ async def test_a_request_that_fails_keeps_no_other_waiting() -> None:
 
 async def test_connections_that_pipeline_take_turns() -> None:
     """Each begins its next request once the one before is answered, here at once."""
-    limit, begun = IterationLimit(4), list[int]()
+    limit, begun = IterationLimit(), list[int]()
 
     def ask(source: int, left: int) -> None:
         begun.append(source)
@@ -106,20 +116,18 @@ async def test_connections_that_pipeline_take_turns() -> None:
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "begun_max"),
+    ("method", "path", "kind"),
     [
-        ("POST", "/v1/topics/px/messages", PUBLISHES_MAX),
-        ("GET", "/v1/topics/px/messages", OTHERS_MAX),
-        ("GET", "/v1/topics/px/subscribe", OPENINGS_MAX),
-        ("GET", "/v1/sessions/s/events", OPENINGS_MAX),
-        ("GET", "/healthz", OTHERS_MAX),
+        ("POST", "/v1/topics/px/messages", "publishes"),
+        ("GET", "/v1/topics/px/messages", "others"),
+        ("GET", "/v1/topics/px/subscribe", "openings"),
+        ("GET", "/v1/sessions/s/events", "openings"),
+        ("GET", "/healthz", "others"),
     ],
 )
-async def test_each_kind_has_a_limit_of_its_own(method: str, path: str, begun_max: int) -> None:
-    limits, begun = RequestLimits(), list[str]()
-    for _ in range(MANY):
-        limits.limit_of(method, path).begin(lambda: begun.append("it"))
-    assert len(begun) == begun_max
+def test_each_kind_has_a_limit_of_its_own(method: str, path: str, kind: str) -> None:
+    limits = RequestLimits()
+    assert limits.limit_of(method, path) is getattr(limits, kind)
 
 
 async def test_fewer_connections_are_accepted_while_openings_wait() -> None:
@@ -129,7 +137,7 @@ async def test_fewer_connections_are_accepted_while_openings_wait() -> None:
         acceptor = cast("Any", listener)._sock
         assert acceptor.crowd() == 0
         limits: RequestLimits = cast("Any", running.server.config.http).keywords["request_limits"]
-        for _ in range(OPENINGS_MAX + 3):
+        for _ in range(BEGUN_MAX + 3):
             limits.openings.begin(lambda: None)
         assert acceptor.crowd() == len(limits.openings) > 0
 
@@ -207,3 +215,22 @@ async def test_pipelined_requests_of_some_leave_the_gateway_to_others() -> None:
         assert (await probe.read_answer()).status == 200
         assert answered - before <= 2 * MANY < MANY * PIPELINE_MAX / 2
         await asyncio.gather(*readers)
+
+
+@pytest.mark.parametrize(
+    ("more", "is_last"), [((), False), ((b"Idempotency-Key: one",), True)], ids=["plain", "keyed"]
+)
+async def test_only_what_the_application_answers_is_the_last_of_its_iteration(
+    monkeypatch: pytest.MonkeyPatch, more: tuple[bytes, ...], *, is_last: bool
+) -> None:
+    exhausted: list[IterationLimit] = []
+    monkeypatch.setattr(IterationLimit, "exhaust", lambda limit: exhausted.append(limit))
+    async with running_gateway() as running, connected(running.address) as wire:
+        await running.topic()
+        await wire.send(PUBLISH)
+        assert (await wire.read_answer()).status == 200
+        exhausted.clear()
+        head = PUBLISH.replace(b"\r\n\r\n", b"\r\n".join((b"", *more, b"", b"")))
+        await wire.send(head)
+        assert (await wire.read_answer()).status == 200
+        assert bool(exhausted) is is_last
