@@ -30,7 +30,7 @@ TOPICS = 9_900  # of 10,000 that are allowed
 TOPICS_OF_PATTERN = 250  # near `session_subscriptions_max`
 RECORDS_OF_PATTERN = 500  # of each: as many as are looked at in one step
 SESSIONS = 9_900  # of 10,000 that are allowed
-LEAVING = 200  # a crowd, after which memory is given back
+LEAVING = 2_500  # a quarter, after which garbage is collected
 REPLAYS = 50
 WANTED_MS = 50.0
 SHARE = 0.999
@@ -326,7 +326,7 @@ def _sessions(held: ExitStack, part: str, keys: int) -> Iterator[Figure]:
         "change the policy": lambda: _ask(
             server, "PATCH", f"/v1/topics/{BIG}", {"conflation": "always"}
         ),
-        f"{LEAVING} leave": lambda: _leave(streams[:LEAVING]),
+        f"{LEAVING:,} leave": lambda: _leave(streams[:LEAVING]),
         "delete a topic": lambda: _ask(server, "DELETE", f"/v1/topics/{BIG}"),
     }
     for name, work in kinds.items():
