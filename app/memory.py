@@ -11,7 +11,7 @@ from typing import Final
 # CPython's own threshold of 700 is below what one request of 1,000 messages allocates and frees.
 YOUNG_OBJECTS: Final = 5_000  # a collection of the youngest generation visits them in 0.4 ms
 MIDDLE_COLLECTION_EVERY: Final = 4  # collections of the youngest one
-# By itself hardly ever: a full collection takes 100 ms with 10,000 subscribers. `MemoryReclaimer`
+# By itself hardly ever: a full collection takes 120 ms with 10,000 subscribers. `MemoryReclaimer`
 # starts one when it is worth it.
 FULL_COLLECTION_EVERY: Final = 100  # collections of the middle generation
 ENDED_MIN: Final = 100  # connections
