@@ -143,7 +143,7 @@ class Hall:
         self._stack.callback(transport.abort)
         figures = ConnectionFigures(1)
         connection = protocol.connection = Connection(transport, lambda: None, figures)
-        self._stack.callback(connection.free)
+        self._stack.callback(connection.release)
         limits = ConnectionLimits(figures)
         line = HandedOver(transport, connection, self._watch, limits.leave, set(), is_paused=False)
         self._peers += 1
