@@ -297,6 +297,12 @@ def _estimate(found: dict[str, Any]) -> str:
     if estimates is None:
         return f"none: {found['reason']}"
     return (
-        f"{estimates['messages_per_s']:,} messages and {estimates['bytes_per_s']:,} bytes "
-        f"a second, if the last {estimates['journalled']:,} messages were published again"
+        f"{_rounded(estimates['messages_per_s'])} messages and "
+        f"{_rounded(estimates['bytes_per_s'])} bytes a second, "
+        f"if the last {estimates['journalled']:,} messages were published again"
     )
+
+
+def _rounded(rate: float) -> str:
+    """Return a rate as a whole number, below 10 with two digits: an estimate is no more exact."""
+    return f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}"

@@ -13,7 +13,6 @@ from ruamel.yaml import YAML
 from dev import ROOT
 
 PAGE = (ROOT / "docs" / "metrics.md").read_text("utf-8")
-PIPELINE = (ROOT / "docs" / "pipeline.md").read_text("utf-8")
 OPERATIONS = (ROOT / "docs" / "operations.md").read_text("utf-8")
 DASHBOARD = json.loads((ROOT / "deploy" / "grafana.json").read_text("utf-8"))
 RULES: list[dict[str, Any]] = [
@@ -27,9 +26,9 @@ WORDS = {"and", "or", "unless", "bool", "on", "ignoring", "by", "without", "grou
 
 
 def samples() -> set[str]:
-    """Every name that a sample may have, by the pages of gateway and pipeline."""
+    """Every name that a sample may have, by the page."""
     found = set(FROM_PROMETHEUS)
-    seen = re.findall(r"^\| `(\w+)` \| (counter|gauge|histogram) \|", PAGE + PIPELINE, re.MULTILINE)
+    seen = re.findall(r"^\| `(\w+)` \| (counter|gauge|histogram) \|", PAGE, re.MULTILINE)
     for name, kind in seen:
         endings = ("_bucket", "_count", "_sum") if kind == "histogram" else ("",)
         found |= {name + ending for ending in endings}

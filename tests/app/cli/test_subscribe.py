@@ -16,6 +16,7 @@ from tests.clients.support.streams import plain, scripted, stream
 from tests.support.commands import call, start
 from tests.support.deadlines import HANGS_S, LOOPS_S
 from tidegate.app.cli.main import main
+from tidegate.app.cli.subscribe import _estimate
 from tidegate.clients.gateway import Gateway
 
 HELLO = b'event: hello\ndata: {"heartbeat_ms":20000,"subscriptions":[{"options":""}]}\n\n'
@@ -244,6 +245,18 @@ def test_what_was_published_is_reckoned(gateway: Gateway) -> None:
     assert estimate == (
         "estimate   0.001 messages and 0.004 bytes a second, "
         "if the last 3 messages were published again"
+    )
+
+
+@pytest.mark.parametrize(
+    ("rate", "text"),
+    [(7961.783, "7,962"), (10.4, "10"), (9.96, "10"), (5.234, "5.2"), (0.001, "0.001"), (0, "0")],
+)
+def test_an_estimate_is_rounded(rate: float, text: str) -> None:
+    figures = {"messages_per_s": rate, "bytes_per_s": 2 * 7961.783, "journalled": 1_000}
+    assert _estimate({"estimates": figures}) == (
+        f"{text} messages and 15,924 bytes a second, "
+        "if the last 1,000 messages were published again"
     )
 
 

@@ -1,6 +1,6 @@
-"""The generator of the metrics reference page, from the families themselves.
+"""The generator of docs/metrics.md, from the families of the gateway and of the pipeline.
 
-`python -m tidegate.app.metrics.page > docs/metrics.md` writes the page.
+`python -m tests.docs.metrics_page > docs/metrics.md` writes the page.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from tidegate.app.metrics.families import (
 from tidegate.app.metrics.topics import TopicTable, topic_families
 from tidegate.app.settings.settings import MEMORY_ONLY, Settings
 from tidegate.app.stores.store import StoreFigures
+from tidegate.pipeline.operations.metrics import MetricsSink
 
 INTRODUCTION = """\
 # Metrics
@@ -50,7 +51,13 @@ and groups are no messages, so none of them count as filtered.
 read `GET /v1/topics/{topic}`.
 
 A counter is shown as it is sampled, with `_total`; a histogram has `_bucket`, `_count` and `_sum`.
-A running pipeline answers with metrics of its own: [pipeline.md](pipeline.md#operations).
+A gateway has the families up to [Process](#process-on-linux). A running pipeline has those of the
+[last table](#pipeline), on a port of its own.
+"""
+
+PIPELINE_NOTE = """\
+`tidegate pipeline run FILE --metrics-port 8090` answers scrapes on 127.0.0.1, or on
+`--metrics-host`. The label `query` is the name of the stream.
 """
 
 HEADING = """\
@@ -64,6 +71,8 @@ async def metrics_page() -> str:
     for title, families in _sections():
         rows = "\n".join(map(_row, families))
         sections.append(f"## {title}\n\n{HEADING}\n{rows}\n")
+    rows = "\n".join(map(_row, MetricsSink().collect()))
+    sections.append(f"## Pipeline\n\n{PIPELINE_NOTE}\n{HEADING}\n{rows}\n")
     return "\n".join(sections)
 
 
