@@ -45,7 +45,7 @@ def check_archive(folder: Path) -> None:
     # messages needs it.
     if importlib.util.find_spec("pyarrow") is None:
         raise SettingsInvalid(
-            'archive: needs pyarrow, which is not installed: pip install "tidegate[archive]"'
+            "archive: needs pyarrow, which is not installed: install the extra archive of Tidegate"
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import re
@@ -9,10 +10,11 @@ import shlex
 import shutil
 import subprocess
 import sys
-from importlib.metadata import PackageNotFoundError
+from importlib.metadata import PackageNotFoundError, distribution
 from importlib.metadata import version as version_of
 from importlib.util import find_spec
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 import click
 from click.shell_completion import get_completion_class
@@ -67,12 +69,33 @@ def need(verb: str, extra: str) -> None:
     Raises:
         ConfigurationInvalid: with the command that installs it.
     """
-    missing = [name for name in EXTRA_MODULES[extra] if find_spec(name) is None]
-    if missing:
+    if any(find_spec(name) is None for name in EXTRA_MODULES[extra]):
         raise ConfigurationInvalid(
-            f"`tidegate {verb}` needs {missing[0]}, which is not installed: "
-            f'pip install "tidegate[{extra}]"'
+            f"`tidegate {verb}` needs the extra {extra}, which is not installed: "
+            f"{install_command(extra)}"
         )
+
+
+def install_command(extra: str) -> str:
+    """Return the command that adds an extra to this installation, from where it came.
+
+    pip records a checkout, a wheel or a repository in `direct_url.json` (PEP 610), and nothing for
+    a package of an index.
+    """
+    try:
+        recorded = distribution("tidegate").read_text("direct_url.json")
+    except PackageNotFoundError:  # run from a checkout that is not installed
+        recorded = json.dumps({"url": Path(__file__).resolve().parents[2].as_uri()})
+    wanted = f"tidegate[{extra}]"
+    if recorded is None:
+        return f"pip install {shlex.quote(wanted)}"
+    source = json.loads(recorded)
+    url = urlsplit(source["url"])
+    if url.scheme != "file":
+        prefix = f"{source['vcs_info']['vcs']}+" if "vcs_info" in source else ""
+        return f"pip install {shlex.quote(f'{wanted} @ {prefix}{url.geturl()}')}"
+    options = "-e " if source.get("dir_info", {}).get("editable") else ""
+    return f"pip install {options}{shlex.quote(f'{unquote(url.path)}[{extra}]')}"
 
 
 @click.command()

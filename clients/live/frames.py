@@ -75,6 +75,7 @@ def _needed(module: str, method: str) -> Any:
         if error.name != module:
             raise
         raise ModuleNotFoundError(
-            f'{method}() needs {module}, which is not installed: pip install "tidegate[frames]"',
+            f"{method}() needs {module}, which is not installed: "
+            "install the extra frames of Tidegate",
             name=module,
         ) from None

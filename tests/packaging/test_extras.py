@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from importlib.metadata import packages_distributions
+from importlib.metadata import PackageNotFoundError, packages_distributions
 from importlib.util import find_spec
+from types import SimpleNamespace
 
 import pytest
 
@@ -15,7 +16,7 @@ from tests.packaging.dependencies import EXTRAS, declared, installed_with, modul
 from tests.support.commands import Ended, environment
 from tests.support.deadlines import HANGS_S
 from tidegate.app.cli import installation
-from tidegate.app.cli.installation import EXTRA_MODULES
+from tidegate.app.cli.installation import EXTRA_MODULES, install_command
 from tidegate.app.cli.main import main
 
 LACKING = """
@@ -123,7 +124,8 @@ def test_a_missing_extra_is_one_sentence(
 ) -> None:
     ended = run(extras, COMMAND, [], *verb)
     assert (ended.code, ended.out) == (78, "")
-    assert f'not installed: pip install "tidegate[{wanted}]"' in ended.err
+    assert f"needs the extra {wanted}, which is not installed: pip install " in ended.err
+    assert ended.err.rstrip().endswith(f"[{wanted}]'")
     assert ended.err.count("\n") == 1
 
 
@@ -149,7 +151,49 @@ def test_a_verb_names_the_extra_that_it_misses(
         installation, "find_spec", lambda name: None if name == module else find_spec(name)
     )
     assert main(verb) == 78
-    assert f'not installed: pip install "tidegate[{extra}]"\n' in capsys.readouterr().err
+    assert capsys.readouterr().err.endswith(
+        f"needs the extra {extra}, which is not installed: {install_command(extra)}\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("recorded", "command"),
+    [
+        (
+            {"url": "file:///home/a%20b/tidegate", "dir_info": {"editable": True}},
+            "pip install -e '/home/a b/tidegate[server]'",
+        ),
+        ({"url": "file:///src/tidegate", "dir_info": {}}, "pip install '/src/tidegate[server]'"),
+        (
+            {"url": "file:///tmp/tidegate-0.1.0-py3-none-any.whl", "archive_info": {}},
+            "pip install '/tmp/tidegate-0.1.0-py3-none-any.whl[server]'",
+        ),
+        (
+            {"url": "https://host.example/t.whl", "archive_info": {}},
+            "pip install 'tidegate[server] @ https://host.example/t.whl'",
+        ),
+        (
+            {"url": "https://host.example/t", "vcs_info": {"vcs": "git", "commit_id": "1"}},
+            "pip install 'tidegate[server] @ git+https://host.example/t'",
+        ),
+        (None, "pip install 'tidegate[server]'"),
+    ],
+)
+def test_an_extra_is_installed_from_where_tidegate_came(
+    monkeypatch: pytest.MonkeyPatch, recorded: dict[str, object] | None, command: str
+) -> None:
+    text = None if recorded is None else json.dumps(recorded)
+    found = SimpleNamespace(read_text=lambda name: {"direct_url.json": text}[name])
+    monkeypatch.setattr(installation, "distribution", lambda name: found)
+    assert install_command("server") == command
+
+
+def test_a_checkout_that_is_not_installed_names_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> None:
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr(installation, "distribution", missing)
+    assert install_command("server") == f"pip install '{ROOT}[server]'"
 
 
 @pytest.mark.parametrize("extra", EXTRA_MODULES)

@@ -250,7 +250,7 @@ def test_an_archive_that_cannot_be_read_keeps_the_gateway_from_starting(
     with pytest.raises(SettingsInvalid, match=r"archive: there is no folder .*none"):
         Gateway.build(Settings(data=":memory:", archive=str(tmp_path / "none")))
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
-    with pytest.raises(SettingsInvalid, match=r"archive: needs pyarrow.*tidegate\[archive\]"):
+    with pytest.raises(SettingsInvalid, match=r"archive: needs pyarrow.* extra archive"):
         Gateway.build(Settings(data=":memory:", archive=str(tmp_path)))
     assert Gateway.build(Settings(data=":memory:")).archive is None
 

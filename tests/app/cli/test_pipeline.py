@@ -14,6 +14,7 @@ import pytest
 import dev
 from tests.support.commands import environment, parsed, run
 from tidegate.app.cli import pipeline
+from tidegate.app.cli.installation import install_command
 from tidegate.app.cli.main import main
 from tidegate.app.cli.pipeline import pipeline_command, pipeline_environment
 from tidegate.pipeline import command
@@ -113,8 +114,8 @@ def test_without_spark_it_says_so(
     )
     assert main(["pipeline", "run", "a.toml"]) == 78
     assert capsys.readouterr().err == (
-        "tidegate: `tidegate pipeline` needs pyspark, which is not installed: "
-        'pip install "tidegate[spark]"\n'
+        "tidegate: `tidegate pipeline` needs the extra spark, which is not installed: "
+        f"{install_command('spark')}\n"
     )
 
 
