@@ -240,6 +240,13 @@ def journal(**arguments: Any) -> int:
 @pipeline.command()
 @click.argument("path", type=PATH)
 @click.option("--topic", required=True, metavar="TOPIC", help="Where it is published.")
+@click.option(
+    "--key",
+    "keys",
+    multiple=True,
+    metavar="/A,/B",
+    help="Key of a topic that is not there yet (the archived topic's).",
+)
 @click.option("--source-topic", metavar="TOPIC", help="Which of an archive's topics.")
 @gateway_option
 @token_option
@@ -257,8 +264,8 @@ def journal(**arguments: Any) -> int:
     metavar="DIR",
     help="Where it notes how far it is (checkpoints/replay-…).",
 )
-def replay(**arguments: Any) -> int:
+def replay(keys: tuple[str, ...], **arguments: Any) -> int:
     """Publish an archive or a history again: an archive, NDJSON, .gz, Parquet, or a folder."""
     from tidegate.pipeline.archive.replay import ReplayArguments, replay
 
-    return replay(ReplayArguments(**arguments))
+    return replay(ReplayArguments(keys=list(keys), **arguments))

@@ -2,6 +2,7 @@
 
 <archive>/topic=NAME/date=2026-11-21/part-….parquet  as `tidegate.keys.archived` calls them
 <archive>/topic=NAME/_unfinished/     files on their way in, folders on their way out
+<archive>/topic=NAME/_topic.json      the topic's key and type, for a replay into a new topic
 <archive>/topic=NAME/_lock            held while a process writes
 <archive>/topic=NAME/_checkpoint/EPOCH/  Spark's, unless the command names another
 
@@ -22,17 +23,25 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tidegate.keys.archived import DAY_MS, Part, topic_folder
 from tidegate.pipeline.archive.writing import ROW_GROUP_ROWS, FinishedFile, PartWriter
-from tidegate.pipeline.atomic_files import lock, sync
+from tidegate.pipeline.atomic_files import lock, sync, write
 from tidegate.pipeline.errors import ArchiveUnusable
 
 AT_FDCWD = -100
 RENAME_EXCHANGE = 2
 NO_EXCHANGE = frozenset({errno.EINVAL, errno.ENOSYS, errno.EXDEV, errno.ENOTSUP})
+
+
+class TopicShape(msgspec.Struct, frozen=True):
+    """What decides how the messages of a topic are published, as in its definition."""
+
+    key: list[str]
+    type: str = "json"
 
 
 class TopicFolder:
@@ -63,6 +72,27 @@ class TopicFolder:
     def file(self, part: Part) -> Path:
         """Return the path of a part."""
         return self.day_of(part) / part.name
+
+    @property
+    def _shape_path(self) -> Path:
+        return self.path / "_topic.json"
+
+    def write_shape(self, shape: TopicShape) -> None:
+        """Keep the key and the type of the topic beside its messages."""
+        write(self._shape_path, msgspec.json.encode(shape))
+
+    def shape(self) -> TopicShape | None:
+        """Return what `write_shape` has kept; None in an archive without it.
+
+        Raises:
+            ArchiveUnusable: the file is damaged.
+        """
+        try:
+            return msgspec.json.decode(self._shape_path.read_bytes(), type=TopicShape)
+        except FileNotFoundError:
+            return None
+        except msgspec.DecodeError as error:
+            raise ArchiveUnusable(f"{self._shape_path}: cannot be read: {error}") from None
 
     @contextmanager
     def locked(self) -> Iterator[None]:

@@ -215,7 +215,9 @@ def _of_archive(folder: TopicFolder) -> History:
     if not folder.parts():
         raise HistoryUnreadable(f"{folder.path}: there is nothing in this archive")
     name = folder.path.name.removeprefix(topic_folder(""))
-    return History(name, True, lambda after, window: read_archive(folder, after, window))
+    return History(
+        name, True, lambda after, window: read_archive(folder, after, window), folder.shape()
+    )
 
 
 def _files(path: Path) -> list[Path]:

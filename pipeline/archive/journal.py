@@ -13,7 +13,7 @@ from tidegate.keys.errors import TextInvalid
 from tidegate.keys.text.bookmark import split_bookmark
 from tidegate.keys.text.duration import parse_interval, whole_ms
 from tidegate.pipeline.archive.archiving import ArchiveJob, Archiving
-from tidegate.pipeline.archive.folder import TopicFolder, compact
+from tidegate.pipeline.archive.folder import TopicFolder, TopicShape, compact
 from tidegate.pipeline.connection import AT_ONCE, PATIENT, reported_retry
 from tidegate.pipeline.definitions.toml import TOPIC
 from tidegate.pipeline.errors import ArchiveUnusable, GatewayRefused, PipelineError, UsageInvalid
@@ -115,9 +115,9 @@ def archive_topic(
             checkpoint=arguments.checkpoint or folder.path / "_checkpoint",
         )
         # Ask before Spark is started: a missing topic needs no Java to be refused.
-        epoch = _epoch(arguments, stop, retry)
+        epoch = _epoch(arguments, folder, stop, retry)
         # The supervisor repeats a failed start, so this question need not be repeated by itself.
-        ask_epoch = partial(_epoch, arguments, stop, AT_ONCE)
+        ask_epoch = partial(_epoch, arguments, folder, stop, AT_ONCE)
         archiving = Archiving(folder, job, epoch, ask_epoch, report)
         _run(archiving, arguments, stop, report, spark)
         return archiving.totals
@@ -170,14 +170,17 @@ def _interval_ms(arguments: JournalArguments) -> int:
         raise UsageInvalid(f"{expected}, not {arguments.interval!r}") from None
 
 
-def _epoch(arguments: JournalArguments, stop: Stop, retry: Retry) -> str:
-    """Return the topic's epoch at the gateway; call it while no query runs.
+def _epoch(arguments: JournalArguments, folder: TopicFolder, stop: Stop, retry: Retry) -> str:
+    """Return the topic's epoch at the gateway, and keep its shape; call it while no query runs.
 
     Raises:
         CutOff: a signal has come; a gateway that hangs does not delay the end.
     """
     with stop.cutting_off(), open_journal(arguments.source, retry) as journal:
         found = journal.ends()
+        definition = journal.definition()
+    # With each epoch: a topic that was made again may have another key.
+    folder.write_shape(TopicShape(definition.get("key") or [], definition.get("type", "json")))
     if found.epoch is not None:
         return found.epoch
     if found.last is None:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tidegate.keys.archived import Part
-from tidegate.pipeline.archive.folder import TopicFolder
+from tidegate.pipeline.archive.folder import TopicFolder, TopicShape
 from tidegate.pipeline.errors import ArchiveUnusable
 
 
@@ -89,11 +89,13 @@ class History(NamedTuple):
     """A recorded history.
 
     `has_times` says whether its times are known; `messages` yields those of a window after a place.
+    `shape` is that of the recorded topic, where it is known.
     """
 
     name: str
     has_times: bool
     messages: Callable[[RecordedPlace, Window], Iterator[Recorded]]
+    shape: TopicShape | None = None
 
 
 # --- an archive's messages in order of publication, also while it is written and compacted

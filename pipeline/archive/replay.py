@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidegate.clients.retry import Retry
-from tidegate.keys.errors import TextInvalid
+from tidegate.keys.errors import KeysError, TextInvalid
+from tidegate.keys.spec import KeySpec
 from tidegate.keys.text.duration import SECOND, parse_interval
 from tidegate.keys.text.rate import Rate, parse_rate
 from tidegate.keys.text.time import parse_time
+from tidegate.pipeline.archive.folder import TopicShape
 from tidegate.pipeline.archive.histories import open_history
 from tidegate.pipeline.archive.recorded import Window
 from tidegate.pipeline.archive.replaying import (
@@ -44,6 +46,7 @@ class ReplayArguments:
 
     path: Path
     topic: str
+    keys: list[str]
     source_topic: str | None
     gateway: str
     rate: str | None
@@ -117,6 +120,7 @@ def publish(
     """
     if not TOPIC.fullmatch(arguments.topic) or arguments.topic.startswith("tidegate."):
         raise UsageInvalid(f"--topic: {arguments.topic[:100]!r} is no topic to publish to")
+    key = _key(arguments.keys)
     rate, gap_s = _rate(arguments.rate), _gap_s(arguments.max_gap)
     window = Window(
         _time_of("--from", arguments.from_time), _time_of("--until", arguments.until_time)
@@ -127,7 +131,10 @@ def publish(
         raise UsageInvalid("--time-field is missing, such as --time-field /ts")
     checkpoint, progress = checkpoint_of(arguments), Progress(report, clock.now_s)
     with checkpoint.held() as noted, gateway_at(arguments.gateway, retry) as gateway:
-        replaying = Replaying(gateway, arguments.topic, checkpoint, noted)
+        shape = TopicShape(key) if key else history.shape
+        replaying = Replaying(gateway, arguments.topic, checkpoint, noted, shape)
+        if replaying.made:
+            report(replaying.made)
         try:
             with as_pipeline_errors(arguments.gateway):
                 replaying.send_again(history, window)
@@ -158,6 +165,15 @@ def checkpoint_of(arguments: ReplayArguments) -> ReplayCheckpoint:
     return ReplayCheckpoint(
         arguments.checkpoint or Path("checkpoints") / f"replay-{arguments.topic}-{digest}", identity
     )
+
+
+def _key(texts: list[str]) -> list[str]:
+    """Return the paths of a key in a topic's spelling, such as of `/account,/orderId`."""
+    fields = [field.strip() for text in texts for field in text.split(",")]
+    try:
+        return [str(path) for path in KeySpec.of(fields).paths] if fields else []
+    except KeysError as error:
+        raise UsageInvalid(f"--key is fields such as /symbol,/venue: {error.detail}") from None
 
 
 def _rate(text: str | None) -> Rate | None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -19,6 +20,7 @@ from tidegate.clients.gateway import Gateway
 from tidegate.clients.requests import NDJSON
 from tidegate.keys.text.rate import Rate
 from tidegate.keys.text.time import time_text
+from tidegate.pipeline.archive.folder import TopicShape
 from tidegate.pipeline.archive.recorded import BEGINNING, History, Recorded, RecordedPlace, Window
 from tidegate.pipeline.atomic_files import lock, write
 from tidegate.pipeline.connection import pipeline_error
@@ -289,21 +291,50 @@ class Totals:
 
 
 class Replaying:
-    """Publishes to one topic, and notes before each request what is in it."""
+    """Publishes to one topic, and notes before each request what is in it.
+
+    Attributes:
+        totals: what was published so far.
+        noted: the last request.
+        made: a sentence about the topic if it was not there, else nothing.
+    """
 
     def __init__(
-        self, gateway: Gateway, topic: str, checkpoint: ReplayCheckpoint, noted: ReplayState
+        self,
+        gateway: Gateway,
+        topic: str,
+        checkpoint: ReplayCheckpoint,
+        noted: ReplayState,
+        shape: TopicShape | None = None,
     ) -> None:
-        """Look what the topic takes."""
+        """Look what the topic takes; make one of a shape if it is not there.
+
+        Without a shape the first message makes it, of JSON without a key.
+
+        Raises:
+            GatewayProblem: it may not be made.
+        """
         self.totals = Totals()
         self.noted = noted
         self._gateway = gateway
         self._topic = topic
         self._checkpoint = checkpoint
-        # One that is not there is made, of JSON without a key.
-        found = gateway.find_topic(topic) or {}
+        self.made = ""
+        found = gateway.find_topic(topic)
+        if found is None:
+            found = self._make(shape)
         self._kind: str = found.get("type", "json")
         self._removes = bool(found.get("key"))
+
+    def _make(self, shape: TopicShape | None) -> dict[str, Any]:
+        if shape is None:
+            self.made = f"{self._topic}: is made without a key, so without records; see --key"
+            return {}
+        definition: dict[str, Any] = msgspec.to_builtins(shape)
+        self._gateway.put_topic(self._topic, definition)
+        key = f"the key {','.join(shape.key)}" if shape.key else "no key"
+        self.made = f"{self._topic}: made with {key}"
+        return definition
 
     @property
     def messages_max(self) -> int:

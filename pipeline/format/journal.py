@@ -6,7 +6,7 @@ Both give the same rows and the same bookmarks, so a checkpoint made one way goe
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -92,6 +92,12 @@ class BusJournal:
         newest = join_bookmark(epoch, int(head)) if first or head != "0" else None
         return Journal(epoch, oldest, newest, continued(former))
 
+    def definition(self) -> Mapping[str, Any]:
+        """Return the topic's definition, or nothing where no gateway has written one."""
+        document = self._redis.ask("HGET", self._documents, self._topic)
+        found: dict[str, Any] = msgspec.json.decode(document or b"{}")
+        return found
+
     def page(self, epoch: str, after: int, last: int) -> pa.RecordBatch:
         """Return rows as `TopicJournal` does."""
         entries = self._entries(epoch, after, last)
@@ -144,8 +150,7 @@ class BusJournal:
         """Return how a value of the topic's type is written as JSON."""
         # Once for each task: asking with every page would double the requests.
         if self._spelled is None:
-            document = self._redis.ask("HGET", self._documents, self._topic)
-            kind = msgspec.json.decode(document or b"{}").get("type", "json")
+            kind = self.definition().get("type", "json")
             self._spelled = {"text": _text, "binary": _binary}.get(kind, bytes)
         return self._spelled
 
@@ -173,6 +178,13 @@ class TopicJournal(Protocol):
         Raises:
             GatewayRefused: there is no such topic.
             GatewayUnreachable: it does not answer.
+        """
+
+    def definition(self) -> Mapping[str, Any]:
+        """Return the fields of the topic's definition.
+
+        Raises:
+            GatewayRefused, GatewayUnreachable: as `ends`.
         """
 
     def page(self, epoch: str, after: int, last: int) -> pa.RecordBatch:
@@ -204,6 +216,10 @@ class GatewayJournal:
                 f"{self._gateway.base_url} has no topic {self._topic} (topic-unknown): create it, "
                 "or publish to it, before a stream reads it"
             ) from None
+
+    def definition(self) -> Mapping[str, Any]:
+        """Return the topic's definition, as the gateway shows it."""
+        return self._gateway.topic(self._topic)
 
     def page(self, epoch: str, after: int, last: int) -> pa.RecordBatch:
         """Return rows as `TopicJournal` does."""

@@ -65,10 +65,12 @@ def test_archiving_has_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_replay_says_what_and_how_fast(monkeypatch: pytest.MonkeyPatch) -> None:
     words = ["--topic", "t", "--source-topic=s", "--rate=10x", "--max-gap=2s", "--from=1"]
-    found = arguments_of(monkeypatch, "replay", "a", *words, "--until=2", "--time-field=/ts")
+    words += ["--until=2", "--time-field=/ts", "--key=/a,/b", "--key=/c"]
+    found = arguments_of(monkeypatch, "replay", "a", *words)
     assert found == replay.ReplayArguments(
         path=Path("a"),
         topic="t",
+        keys=["/a,/b", "/c"],
         source_topic="s",
         gateway="http://127.0.0.1:8080",
         rate="10x",

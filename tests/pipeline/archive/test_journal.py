@@ -28,7 +28,7 @@ from tidegate.clients.retry import PAUSE_FIRST_S
 from tidegate.keys.archived import Part
 from tidegate.pipeline.archive import journal as journal_module
 from tidegate.pipeline.archive.archiving import Archiving
-from tidegate.pipeline.archive.folder import TopicFolder
+from tidegate.pipeline.archive.folder import TopicFolder, TopicShape
 from tidegate.pipeline.archive.journal import JournalArguments, archive_topic, journal
 from tidegate.pipeline.command import command
 from tidegate.pipeline.errors import ArchiveUnusable, SourceLost, UsageInvalid
@@ -321,6 +321,9 @@ def test_a_gateway_that_hangs_does_not_hold_up_the_end(
                 signal.raise_signal(signal.SIGINT)
             return Journal("e1", None, None)
 
+        def definition(self) -> dict[str, Any]:
+            return {"key": ["/k"], "type": "json"}
+
     def run(archiving: Archiving, *_: Any) -> None:
         archiving.mends(SourceLost("ticks: gone"))
 
@@ -330,6 +333,17 @@ def test_a_gateway_that_hangs_does_not_hold_up_the_end(
         archive_topic(arguments(tmp_path), stop, unheard)
     assert cut.value.exit_code == 130
     assert len(asked) == hangs_at
+
+
+@pytest.mark.parametrize("fields", [{"key": ["/k", "/n"]}, {"type": "text"}, {}])
+def test_the_archive_keeps_the_key_and_the_type_of_its_topic(
+    served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any]
+) -> None:
+    served.define("shaped", **fields)
+    monkeypatch.setattr(journal_module, "_run", lambda *_: None)
+    archive_topic(arguments(tmp_path, served.address, topic="shaped"), Stop(), unheard)
+    shape = TopicShape(fields.get("key", []), fields.get("type", "json"))
+    assert TopicFolder(tmp_path, "shaped").shape() == shape
 
 
 def test_a_second_archiver_is_refused_before_spark_is_started(

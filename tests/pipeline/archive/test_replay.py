@@ -21,7 +21,7 @@ from tests.support.rules import rule
 from tidegate.clients.answers import Published
 from tidegate.clients.errors import GatewayProblem
 from tidegate.clients.gateway import Gateway
-from tidegate.pipeline.archive.folder import TopicFolder
+from tidegate.pipeline.archive.folder import TopicFolder, TopicShape
 from tidegate.pipeline.archive.replay import (
     Progress,
     ReplayArguments,
@@ -56,6 +56,7 @@ def arguments(path: Path, address: str, topic: str, **given: Any) -> ReplayArgum
         "gateway": address,
         "checkpoint": path.parent / f"replay-{topic}",
         "time_unit": "auto",
+        "keys": [],
     }
     names = ("source_topic", "rate", "max_gap", "from_time", "until_time", "time_field")
     return ReplayArguments(**{**dict.fromkeys(names), **asked, **given})
@@ -91,6 +92,46 @@ def test_a_topic_without_key_has_no_records_to_remove(served: Served, kept: Path
     assert publish(asked, ManualClock(), reported.append) == Totals(2, passed=1, clock_ms=NOON_MS)
     assert served.values("plain") == PUBLISHED[:2]
     assert "1 removals passed over" in reported[-1]
+
+
+def test_a_missing_topic_gets_the_key_of_what_is_replayed(served: Served, kept: Path) -> None:
+    """So its state of the world is that of the archived topic."""
+    TopicFolder(kept, "ticks").write_shape(TopicShape(["/k"]))
+    reported: list[str] = []
+    asked = arguments(kept, served.address, "ticks.again")
+    publish(asked, ManualClock(), reported.append)
+    assert reported[0] == "ticks.again: made with the key /k"
+    assert served.values("ticks.again") == PUBLISHED
+    assert served.records("ticks.again") == {
+        '["a"]': {"k": "a", "n": 4},
+        '["b"]': {"k": "b", "n": 2},
+        '["c"]': {"k": "c", "n": 1},
+    }
+    publish(replace(asked, keys=["/n"]), ManualClock(), reported.append)
+    assert not any("made" in line for line in reported[1:]), "a topic that is there keeps its key"
+
+
+def test_a_key_that_is_given_goes_before_the_archived_one(served: Served, kept: Path) -> None:
+    TopicFolder(kept, "ticks").write_shape(TopicShape(["/k"]))
+    reported: list[str] = []
+    asked = arguments(kept, served.address, "by.two", until_time=str(NOON_MS), keys=["/k, /n"])
+    publish(asked, ManualClock(), reported.append)
+    assert reported[0] == "by.two: made with the key /k,/n"
+
+
+def test_without_any_key_it_says_that_there_are_no_records(served: Served, kept: Path) -> None:
+    reported: list[str] = []
+    publish(arguments(kept, served.address, "keyless"), ManualClock(), reported.append)
+    assert reported[0] == "keyless: is made without a key, so without records; see --key"
+    TopicFolder(kept, "ticks").write_shape(TopicShape([]))
+    publish(arguments(kept, served.address, "keyless.too"), ManualClock(), reported.append)
+    assert reported[2] == "keyless.too: made with no key"
+
+
+def test_a_damaged_shape_is_a_sentence(kept: Path) -> None:
+    (kept / "topic=ticks" / "_topic.json").write_text("{")
+    with pytest.raises(ArchiveUnusable, match=r"_topic\.json: cannot be read: "):
+        publish(arguments(kept, "http://127.0.0.1:1", "t"), ManualClock(), unheard)
 
 
 class Killed(BaseException):
@@ -226,6 +267,7 @@ def test_what_breaks_off_says_what_was_published(served: Served, tmp_path: Path)
 
 
 def test_the_last_line_of_progress_comes_once(served: Served, kept: Path) -> None:
+    served.define("silent")
     reported: list[str] = []
     publish(
         arguments(kept, served.address, "silent", rate="1x", until_time=str(NOON_MS + 5_001)),
@@ -286,6 +328,7 @@ def test_an_outage_is_reported_at_once(
 @pytest.mark.parametrize(
     ("given", "code", "sentence"),
     [
+        ({"keys": ["k"]}, 2, "--key is fields such as /symbol,/venue: "),
         ({"rate": "fast"}, 2, "--rate is such as 10x, 1000 (a second) or 500KB, not 'fast'"),
         ({"max_gap": "2"}, 2, "--max-gap: expected 1ms to 1d"),
         ({"from_time": "dawn"}, 2, "--from: expected 2026-11-21T21:37:10Z or ms, not 'dawn'"),
