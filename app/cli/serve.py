@@ -19,6 +19,7 @@ from tidegate.app.cli.terminal import (
     DONE,
     CommandError,
     ConfigurationInvalid,
+    ServerAway,
     UsageInvalid,
     print_error,
     print_line,
@@ -104,7 +105,7 @@ def _serve(settings: Settings, line: ParentLink | None = None, crew_id: str = ""
     from tidegate.app.http.transport.listener import CannotListen, open_listener
     from tidegate.app.http.watchdog import Watchdog
     from tidegate.app.settings.settings import SettingsInvalid
-    from tidegate.app.stores.store import StoreUnusable
+    from tidegate.app.stores.store import StoreAway, StoreUnusable
 
     try:
         app = create_app(settings)
@@ -133,6 +134,8 @@ def _serve(settings: Settings, line: ParentLink | None = None, crew_id: str = ""
                 loop_factory=watchdog.new_loop,
                 loop_figures=watchdog.figures,
             )
+    except StoreAway as error:
+        raise ServerAway(str(error)) from None
     except (
         CannotListen, SettingsInvalid, StartFailed, StoreUnusable, TopicFilesInvalid,
     ) as error:  # fmt: skip
@@ -201,11 +204,13 @@ def _dry_run(settings: Settings) -> int:
         raise UsageInvalid("--dry-run needs --topics")
     from tidegate.app.definitions.files import TopicFilesInvalid
     from tidegate.app.settings.settings import SettingsInvalid
-    from tidegate.app.stores.store import StoreUnusable
+    from tidegate.app.stores.store import StoreAway, StoreUnusable
 
     try:
         # The same plan that a start would carry out, up to the last step.
         steps = asyncio.run(_planned(_as_it_is(settings)))
+    except StoreAway as error:
+        raise ServerAway(str(error)) from None
     except (SettingsInvalid, StoreUnusable, TopicFilesInvalid) as error:
         raise ConfigurationInvalid(str(error)) from None
     for step in steps:

@@ -20,7 +20,7 @@ from tidegate.app.cli.arguments import (
 )
 from tidegate.app.cli.terminal import (
     DONE,
-    GatewayAway,
+    ServerAway,
     UsageInvalid,
     pointing,
     print_line,
@@ -270,7 +270,7 @@ def _require_connected(subscription: Subscription) -> None:
 
     error = subscription.standing_error
     if isinstance(error, GatewayUnreachable):  # the outage itself was printed when it began
-        raise GatewayAway("the time given with --for ended while the gateway was unreachable")
+        raise ServerAway("the time given with --for ended while the gateway was unreachable")
     if error is not None:
         raise error
 

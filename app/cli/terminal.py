@@ -41,8 +41,8 @@ class CommandError(Exception):
         self.lines = lines
 
 
-class GatewayAway(CommandError):
-    """The connection to the gateway was lost and did not come back."""
+class ServerAway(CommandError):
+    """The gateway, or for a gateway its Redis, does not answer or has not come back."""
 
     exit_code = UNREACHABLE
 

@@ -42,7 +42,8 @@ class BusConnection:
     """Two clients of one Redis or Valkey (RESP2, bytes) and the names of the keys there.
 
     `writer` never retries. `reader` has no time limit of its own: wrap its calls in `with_timeout`.
-    `foreign` describes, by key, data that no gateway wrote, as last seen.
+    `foreign` describes, by key, data that no gateway wrote, as last seen. `place` is the address
+    without its credentials.
     """
 
     def __init__(self, url: str, prefix: str = "tidegate") -> None:
@@ -58,6 +59,8 @@ class BusConnection:
         if "{" in prefix or "}" in prefix:
             raise ValueError("a prefix must not contain braces, which mark the hash slot")
         self.prefix = prefix
+        # For sentences, so without a user and a password.
+        self.place = url.partition("://")[2].rpartition("@")[2].partition("?")[0]
         self.writer = _client(url, WRITER_CONNECTIONS_MAX, reply_s_max=REPLY_S_MAX)
         self.reader = _client(url, READER_CONNECTIONS_MAX, reply_s_max=None)
         self.foreign: dict[str, str] = {}

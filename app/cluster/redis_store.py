@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import secrets
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -42,6 +43,7 @@ from tidegate.app.stores.store import (
     DefinitionsMoved,
     HeadMoved,
     Publication,
+    StoreAway,
     Stored,
     StoreUnusable,
     TopicMoved,
@@ -54,8 +56,8 @@ from tidegate.app.timers import Backoff
 from tidegate.conflation.errors import TopicUnknown
 from tidegate.conflation.frame import RestoredTopic
 
-OPEN_S_MAX = 10.0
-"""How long a start waits for a Redis that is away, as in a restart of both."""
+OPEN_S_MAX = 4.0
+"""How long a start waits for a Redis that is away; what supervises the gateway starts it again."""
 OPEN_PAUSE_S, OPEN_PAUSE_S_MAX = 0.1, 1.0
 PASSING = (redis_errors.ConnectionError, redis_errors.TimeoutError, OSError)
 
@@ -63,6 +65,15 @@ logger = logging.getLogger("tidegate.bus")
 
 _pack_stage = msgspec.msgpack.Encoder().encode
 _unpack_stage = msgspec.msgpack.Decoder(tuple[int, bytes]).decode
+
+
+def _reason(error: Exception) -> str:
+    """Return why a server could not be reached; redis-py adds its address and a number."""
+    cause = error.__cause__ or error.__context__
+    if isinstance(cause, OSError) and cause.errno:
+        # asyncio writes the address in place of the reason; names not found have negative numbers.
+        return os.strerror(cause.errno) if cause.errno > 0 else cause.strerror
+    return str(error)
 
 
 class RedisStore:
@@ -108,7 +119,8 @@ class RedisStore:
         A Redis that is away for a moment, or still reads its file, is waited for.
 
         Raises:
-            StoreUnusable: with one sentence for the operator.
+            StoreAway: it does not answer; one sentence for the operator, as all of these.
+            StoreUnusable: it refuses the gateway, or does not keep what it should.
         """
         loop, backoff = asyncio.get_running_loop(), Backoff(OPEN_PAUSE_S, OPEN_PAUSE_S_MAX)
         until_s = loop.time() + OPEN_S_MAX
@@ -118,9 +130,14 @@ class RedisStore:
                 return
             except (RedisError, OSError) as error:
                 may_pass = isinstance(error, PASSING) and not isinstance(error, AuthenticationError)
-                if not may_pass or loop.time() >= until_s:
-                    raise StoreUnusable(f"the bus does not answer: {error}") from None
-                logger.log(backoff.level, "the bus does not answer; tried again: %s", error)
+                reason, place = _reason(error), self._connection.place
+                if not may_pass:
+                    raise StoreUnusable(f"Redis at {place} refuses the gateway: {reason}") from None
+                if loop.time() >= until_s:
+                    raise StoreAway(f"Redis at {place} does not answer: {reason}") from None
+                logger.log(
+                    backoff.level, "Redis at %s does not answer; tried again: %s", place, reason
+                )
             await backoff.pause()
 
     async def _open(self) -> None:

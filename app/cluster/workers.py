@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import NoReturn
 
-from tidegate.app.settings.settings import CONFIG_STATUS
+from tidegate.app.settings.settings import AWAY_STATUS, CONFIG_STATUS
 from tidegate.app.timers import Backoff
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -100,7 +100,8 @@ class Workers:
         """Supervise until a stop signal, or until an early worker reports a configuration error.
 
         Returns:
-            0 after SIGTERM, 130 after an interrupt, 78 after a configuration error.
+            0 after SIGTERM, 130 after an interrupt, 78 after a configuration error, 3 without
+            a Redis that answers.
         """
         with self._signals():
             while True:
@@ -185,8 +186,8 @@ class Workers:
         worker.pid = 0
         if self._stopped_by is not None or self._status is not None:
             return
-        # A wrong configuration fails in every worker; later the cause must lie elsewhere.
-        if status == CONFIG_STATUS and not self._has_started:
+        # These fail in every worker; later the cause must lie elsewhere.
+        if status in (AWAY_STATUS, CONFIG_STATUS) and not self._has_started:
             self._status = status
             self._stop(signal.SIGTERM)
             return

@@ -29,6 +29,7 @@ from tidegate.app.settings.kinds import (
 PREFIX = "TIDEGATE_"
 MEMORY_ONLY = ":memory:"
 CONFIG_STATUS = 78  # EX_CONFIG of sysexits.h, the exit status for a bad configuration
+AWAY_STATUS = 3  # the exit status where Redis does not answer: another start may find it
 
 
 class SettingsInvalid(Exception):

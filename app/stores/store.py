@@ -198,6 +198,10 @@ class StoreUnusable(Exception):
     """The store cannot be opened; the text is one sentence for the operator."""
 
 
+class StoreAway(StoreUnusable):
+    """The server of the store does not answer now; a later start may open it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Change:
     """A change to a definition in a shared store; `record` is None for a deletion."""

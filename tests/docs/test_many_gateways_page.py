@@ -11,6 +11,7 @@ from dev import ROOT
 from tests.support.commands import parsed
 from tidegate.app.cluster import membership, peer_messages, peers, workers
 from tidegate.app.cluster.connection import BusConnection
+from tidegate.app.cluster.persistence import persistence_fault
 from tidegate.app.cluster.session_locations import LOCATION_MS
 
 PAGE = " ".join((ROOT / "docs" / "many-gateways.md").read_text("utf-8").split())
@@ -36,6 +37,18 @@ def test_commands_are_taken(command: str) -> None:
 
 def test_there_are_commands() -> None:
     assert len(COMMANDS) == 3
+
+
+def test_the_first_command_starts_a_redis_that_a_gateway_accepts() -> None:
+    block = (ROOT / "docs" / "many-gateways.md").read_text("utf-8").split("```sh\n")[1]
+    name, *words = shlex.split(block.splitlines()[0])
+    assert name == "redis-server"
+    given = {
+        flag.removeprefix("--"): value for flag, value in zip(words[::2], words[1::2], strict=True)
+    }
+    defaults = {"appendonly": "no", "maxmemory-policy": "noeviction", "appendfsync": "everysec"}
+    assert persistence_fault(defaults, survives_power=False)
+    assert not persistence_fault(defaults | given, survives_power=False)
 
 
 @pytest.mark.parametrize(("words", "what"), FIGURES)

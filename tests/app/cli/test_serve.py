@@ -8,6 +8,7 @@ import signal
 import socket
 import sqlite3
 import subprocess
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -55,7 +56,6 @@ def test_an_address_that_is_taken_is_78() -> None:
     ("arguments", "said"),
     [
         (("--data", "tidegate.txt"), "The store's folder tidegate.txt cannot be written"),
-        (("--redis", "unix:///none/redis.sock"), "the bus does not answer"),
         (("--redis", "http://127.0.0.1"), "redis: Redis URL must specify one of the following"),
         (("--topics", "dir"), "dir: cannot be read: No such file or directory"),
         (("--archive", "none"), "archive: there is no folder none"),
@@ -63,15 +63,23 @@ def test_an_address_that_is_taken_is_78() -> None:
         (("--config", "none.toml"), "none.toml"),
     ],
 )
-def test_what_cannot_be_had_is_78(
-    tmp_path: Path, arguments: tuple[str, ...], said: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tidegate.app.cluster.redis_store.OPEN_S_MAX", 0)
+def test_what_cannot_be_had_is_78(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
     (tmp_path / "tidegate.txt").touch()
     ended = call("serve", "--port", "0", *arguments, cwd=str(tmp_path))
     assert (ended.code, ended.out) == (78, "")
     assert said in ended.err
     assert ended.err.count("\n") == 1
+
+
+def test_a_redis_that_is_not_there_is_3_after_a_moment(tmp_path: Path) -> None:
+    """Not 78: systemd starts the gateway again, which another start may mend."""
+    began_s = time.monotonic()
+    ended = call("serve", "--port", "0", "--redis", "redis://user:secret@127.0.0.1:1/0")
+    assert time.monotonic() - began_s < 10, "a few seconds"
+    assert (ended.code, ended.out) == (3, "")
+    last = ended.err.splitlines()[-1]
+    assert last == "tidegate: Redis at 127.0.0.1:1/0 does not answer: Connection refused"
+    assert "secret" not in ended.err
 
 
 async def test_a_damaged_page_of_the_store_is_one_sentence(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ from tidegate.app.stores.store import (
     Producer,
     Publication,
     Retry,
-    StoreUnusable,
+    StoreAway,
     TopicMoved,
     TopicRecord,
 )
@@ -369,5 +369,6 @@ async def test_a_bus_that_stays_away_is_one_sentence(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("tidegate.app.cluster.redis_store.OPEN_S_MAX", 0.2)
     connection = BusConnection("unix:///nowhere/at/all.sock")
     store = RedisStore(connection, Settings(), Definitions(connection, Mergers()))
-    with pytest.raises(StoreUnusable, match="the bus does not answer"):
+    reason = r"^Redis at /nowhere/at/all\.sock does not answer: No such file or directory$"
+    with pytest.raises(StoreAway, match=reason):
         await store.open()

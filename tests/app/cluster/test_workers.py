@@ -28,8 +28,8 @@ def say(word):
     os.write(1, f"{word} {os.getpid()}\\n".encode())
 def work(line):
     say("worker")
-    if %(first)r == "fails":
-        return 78
+    if %(first)r.isdigit():
+        return int(%(first)r)
     signal.signal(signal.SIGTERM, lambda number, frame: stopped.append(number))
     signal.signal(signal.SIGINT, lambda number, frame: stopped.append(number))
     line.report_ready()
@@ -135,9 +135,11 @@ def test_workers_do_not_outlive_their_parent() -> None:
         assert made.heard("orphan") != made.heard("orphan")
 
 
-def test_what_cannot_be_served_is_not_tried_again() -> None:
-    with parent("fails") as made:
-        assert made.ended() == 78
+@pytest.mark.parametrize("status", [78, 3])
+def test_what_cannot_be_served_is_not_tried_again(status: int) -> None:
+    """Wrong settings, and a Redis that does not answer."""
+    with parent(str(status)) as made:
+        assert made.ended() == status
 
 
 def test_who_does_not_stop_is_killed() -> None:
