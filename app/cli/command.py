@@ -41,7 +41,8 @@ MODULES = {
     "token": "token",
     "pipeline": "pipeline",
     "demo": "demo.command",
-    "restore": "serve",
+    "backup": "backup",
+    "restore": "backup",
     "bench": "bench",
     "version": "installation",
 }

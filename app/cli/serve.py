@@ -1,4 +1,4 @@
-"""`tidegate serve` and `restore`: run the gateway, or put a backup of its store in place."""
+"""`tidegate serve`: run the gateway, or check what it would run with."""
 
 from __future__ import annotations
 
@@ -239,49 +239,3 @@ def _as_it_is(settings: Settings) -> Settings:
     if settings.keeps_nothing or (Path(settings.store_dir) / DATABASE).exists():
         return settings
     return settings.model_copy(update={"store_dir": MEMORY_ONLY})
-
-
-@click.command()
-@click.argument("backup", type=click.Path(path_type=Path))
-@click.option("--data", "store_dir", metavar="DIR", help="Folder of the store (./tidegate-data).")
-@click.option(
-    "--replace",
-    is_flag=True,
-    help="Replace an existing store, kept as tidegate.db.before (then .2, .3, ...).",
-)
-def restore(backup: Path, store_dir: str | None, replace: bool) -> int:
-    """Restore a backup of the store.
-
-    BACKUP is a copy of tidegate.db. A Redis is restored by its own means: its topics then begin
-    another epoch, so that no bookmark refers to another message.
-    """
-    need("restore", "server")
-    _restore(backup, store_dir, replace)
-    return DONE
-
-
-def _restore(backup: Path, store_dir: str | None, replaces: bool) -> None:
-    from tidegate.app.cli.settings import load_settings
-    from tidegate.app.stores.restore import restore as restore_store
-    from tidegate.app.stores.schema import FolderUnusable
-    from tidegate.app.stores.store import StoreUnusable
-
-    # The same layers as `serve`, so that both mean the same folder.
-    settings = load_settings(overrides={"data": store_dir})
-    if settings.keeps_nothing:
-        raise UsageInvalid("--data :memory: keeps nothing, so nothing can be restored into it")
-    if not backup.is_file():
-        raise UsageInvalid(f"no such file: {backup}; a backup is a copy of tidegate.db")
-    folder = Path(settings.store_dir)
-    try:
-        restored = restore_store(backup, folder, replaces=replaces)
-    except FolderUnusable as error:
-        raise ConfigurationInvalid(str(error)) from None
-    except StoreUnusable as error:
-        raise CommandError(str(error)) from None
-    if restored.before is not None:
-        print_line(f"The previous store is kept as {restored.before}")
-    print_line(
-        f"{restored.topics} topics restored into {folder}; "
-        "each begins another epoch at the next start"
-    )

@@ -208,8 +208,11 @@ def test_a_backup_of_a_running_gateway_is_restored(tmp_path: Path) -> None:
     with serving_here(data=str(folder)) as address:
         assert call("topics", "create", "t", "--key", "/k", "--gateway", address).code == 0
         assert call("publish", "t", "--gateway", address, stdin=b'{"k":1}\n').code == 0
-        with closing(sqlite3.connect(folder / "tidegate.db")) as found:
-            found.execute("VACUUM INTO ?", (str(backup),))
+        made = call("backup", str(backup), "--data", str(folder))
+        assert (made.code, made.err) == (0, "")
+        assert made.out.endswith(f"topics of {folder} copied to {backup}\n")
+        again = call("backup", str(backup), "--data", str(folder))
+        assert (again.code, again.err.count("\n")) == (1, 1)
         refused = call("restore", str(backup), "--data", str(folder), "--replace")
         assert refused.code == 1
         assert "in use" in refused.err
@@ -218,6 +221,16 @@ def test_a_backup_of_a_running_gateway_is_restored(tmp_path: Path) -> None:
     assert "restored" in ended.out
     with serving_here(data=str(tmp_path / "second")) as address:
         assert call("sow", "t", "--gateway", address).out == '{"k":1}\n'
+
+
+def test_what_cannot_be_copied_is_one_line(tmp_path: Path) -> None:
+    for code, words, variables in (
+        (1, ("--data", str(tmp_path)), {}),
+        (2, ("--data", ":memory:"), {}),
+        (2, (), {"TIDEGATE_REDIS": "redis://127.0.0.1:1"}),
+    ):
+        ended = call("backup", str(tmp_path / "b.db"), *words, **variables)
+        assert (ended.code, ended.out, ended.err.count("\n")) == (code, "", 1), ended.err
 
 
 def test_what_cannot_be_restored_is_one_line(tmp_path: Path) -> None:

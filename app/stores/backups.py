@@ -1,4 +1,4 @@
-"""Restoring a backup as the embedded store."""
+"""Backups of the embedded store: made while a gateway runs, and put back in its place."""
 
 from __future__ import annotations
 
@@ -6,18 +6,51 @@ import contextlib
 import itertools
 import os
 import sqlite3
+import tempfile
 from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
 from tidegate.app.stores import generation
-from tidegate.app.stores.schema import APPLICATION_ID, FORMAT, Folder
+from tidegate.app.stores.schema import APPLICATION_ID, DATABASE, FORMAT, Folder
 from tidegate.app.stores.store import StoreUnusable
 
 REPLACED = "tidegate.db.before"
 """The name of a replaced store; `.2` and so on follow where the name is taken."""
 
 _RESTORING = "tidegate.db.restoring"
+
+
+def back_up(path: Path, backup: Path) -> int:
+    """Copy the store of a folder to a file that is not there yet; return its number of topics.
+
+    A gateway may use the store meanwhile: the copy has everything that was acknowledged before it
+    began, and whole requests only. It is marked as `restore` marks it, so that a store that is
+    made of it by hand begins other epochs too.
+
+    Args:
+        path: the folder of the store.
+        backup: the file; it appears under its name when it is complete and checked.
+
+    Raises:
+        StoreUnusable: one sentence with the reason; there is no new file.
+    """
+    if not (path / DATABASE).is_file():
+        raise StoreUnusable(f"There is no store in {path}.")
+    if backup.exists():
+        raise StoreUnusable(f"The file {backup} is there already; a backup replaces nothing.")
+    try:
+        # In the same folder, as a link cannot lead to another file system.
+        with tempfile.TemporaryDirectory(dir=backup.parent, prefix=f".{backup.name}-") as folder:
+            copy = Path(folder) / DATABASE
+            _copy(path / DATABASE, copy)
+            topics = _check(copy, f"The store in {path}")
+            os.link(copy, backup)  # fails where the name was taken meanwhile
+        _sync(backup.parent)
+    except (sqlite3.Error, OSError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise StoreUnusable(f"The store cannot be copied to {backup}: {reason}.") from None
+    return topics
 
 
 class Restored(NamedTuple):
@@ -34,14 +67,14 @@ def restore(backup: Path, path: Path, *, replaces: bool = False) -> Restored:
     must not be mistaken for the old ones.
 
     Args:
-        backup: a database file, made by `.backup` or `VACUUM INTO` of SQLite.
+        backup: a database file, made by `back_up`, or by `.backup` or `VACUUM INTO` of SQLite.
         path: the folder; created if missing.
         replaces: keep an existing store under another name instead of refusing.
 
     Raises:
         StoreUnusable: one sentence with the reason; the store is unchanged.
     """
-    topics, before = _check(backup), None
+    topics, before = _check(backup, f"The backup {backup}"), None
     folder = Folder.take(path)
     try:
         if folder.database.exists() and not replaces:
@@ -61,19 +94,19 @@ def restore(backup: Path, path: Path, *, replaces: bool = False) -> Restored:
     return Restored(topics, before)
 
 
-def _check(backup: Path) -> int:
-    """Check a backup without writing to it, and return its number of topics."""
+def _check(backup: Path, name: str) -> int:
+    """Check a backup, called `name` in sentences, without writing; return its number of topics."""
     try:
         with closing(sqlite3.connect(f"{backup.absolute().as_uri()}?mode=ro", uri=True)) as found:
             if found.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
-                raise StoreUnusable(f"The file {backup} is no backup of a store.")
+                raise StoreUnusable(f"{name} is a database of another program.")
             if found.execute("PRAGMA user_version").fetchone()[0] > FORMAT:
-                raise StoreUnusable(f"The backup {backup} was written by a newer Tidegate.")
+                raise StoreUnusable(f"{name} was written by a newer Tidegate.")
             if found.execute("PRAGMA integrity_check").fetchone()[0] != "ok":
-                raise StoreUnusable(f"The backup {backup} is damaged.")
+                raise StoreUnusable(f"{name} is damaged.")
             return int(found.execute("SELECT count(*) FROM topics").fetchone()[0])
     except sqlite3.Error as error:
-        raise StoreUnusable(f"The backup {backup} cannot be read: {error}.") from None
+        raise StoreUnusable(f"{name} cannot be read: {error}.") from None
 
 
 def _copy(backup: Path, copy: Path) -> None:

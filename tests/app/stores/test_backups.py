@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
+import stat
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from tests.app.stores.test_store import PLAIN, append
+from tidegate.app.stores.backups import REPLACED, back_up, restore
 from tidegate.app.stores.items import Message
-from tidegate.app.stores.restore import REPLACED, restore
 from tidegate.app.stores.schema import DATABASE, FORMAT
 from tidegate.app.stores.sqlite import SqliteStore
 from tidegate.app.stores.store import StoreUnusable, TopicRecord
@@ -47,6 +49,96 @@ async def test_a_backup_comes_back_with_another_epoch(tmp_path: Path) -> None:
     store = await opened(elsewhere)
     assert (await store.records())[0].epoch == record.epoch, "once is enough"
     await store.aclose()
+
+
+async def test_a_running_store_is_copied_whole_and_comes_back(tmp_path: Path) -> None:
+    there, backup = tmp_path / "there", tmp_path / "backup.db"
+    store = await opened(there)
+    await store.put_topic(TopicRecord("a", PLAIN, "e1"))
+    await append(store, "a", [Message(b"1")])
+    assert back_up(there, backup) == 1
+    await append(store, "a", [Message(b"2")])
+    assert (await store.load("a")).head == 2, "the store goes on"
+    await store.aclose()
+    assert stat.S_IMODE(backup.stat().st_mode) == 0o600, "others must not read messages"
+    assert restore(backup, tmp_path / "elsewhere") == (1, None)
+    copied = await opened(tmp_path / "elsewhere")
+    assert [frame.payload for frame in (await copied.load("a")).journal] == [b"1"]
+    assert [record.name for record in await copied.records()] == ["a"]
+    await copied.aclose()
+
+
+async def test_a_copy_put_in_place_by_hand_begins_another_epoch(tmp_path: Path) -> None:
+    there, elsewhere = tmp_path / "there", tmp_path / "elsewhere"
+    await backed_up(there, tmp_path / "unused.db")
+    elsewhere.mkdir()
+    assert back_up(there, elsewhere / DATABASE) == 1
+    store = await opened(elsewhere)
+    (record,) = await store.records()
+    assert record.epoch != "e1"
+    await store.aclose()
+
+
+async def test_a_copy_has_whole_requests_in_order_while_others_are_stored(tmp_path: Path) -> None:
+    there, stopped = tmp_path / "there", asyncio.Event()
+    store = await opened(there)
+    await store.put_topic(TopicRecord("a", PLAIN, "e1"))
+
+    async def publish() -> None:
+        number = 0
+        while not stopped.is_set():
+            pair = [Message(b"%d" % number), Message(b"%d" % (number + 1))]
+            await append(store, "a", pair)
+            number += 2
+
+    publishing = asyncio.create_task(publish())
+    for name in ("one.db", "two.db"):
+        await asyncio.to_thread(back_up, there, tmp_path / name)
+    stopped.set()
+    await publishing
+    await store.aclose()
+    for name in ("one", "two"):
+        restore(tmp_path / f"{name}.db", tmp_path / name)
+        copied = await opened(tmp_path / name)
+        found = [int(frame.payload or b"") for frame in (await copied.load("a")).journal]
+        assert found == list(range(len(found)))
+        assert len(found) % 2 == 0
+        await copied.aclose()
+
+
+async def test_a_backup_replaces_nothing_and_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there, backups = tmp_path / "there", tmp_path / "backups"
+    await backed_up(there, tmp_path / "unused.db")
+    backups.mkdir()
+    (backups / "a.db").write_text("mine")
+    for folder, file, reason in (
+        (there, backups / "a.db", "is there already"),
+        (tmp_path / "nowhere", backups / "b.db", "There is no store in "),
+        (there, tmp_path / "none" / "b.db", "No such file or directory"),
+    ):
+        with pytest.raises(StoreUnusable, match=reason):
+            back_up(folder, file)
+
+    def full(*_: object) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr("tidegate.app.stores.generation.mark_restored", full)
+    with pytest.raises(StoreUnusable, match=r"copied to .*b\.db: database or disk is full\.$"):
+        back_up(there, backups / "b.db")
+    assert [(path.name, path.read_text()) for path in backups.iterdir()] == [("a.db", "mine")]
+
+
+async def test_a_damaged_store_is_named_and_not_copied(tmp_path: Path) -> None:
+    there = tmp_path / "there"
+    await backed_up(there, tmp_path / "unused.db")
+    content = bytearray((there / DATABASE).read_bytes())
+    content[4096:8192] = b"\xff" * 4096
+    (there / DATABASE).write_bytes(content)
+    with pytest.raises(StoreUnusable, match=r"^The store (in \S+/there|cannot be copied)"):
+        back_up(there, tmp_path / "backup.db")
+    assert not (tmp_path / "backup.db").exists()
 
 
 async def test_a_copy_made_with_backup_will_do_too(tmp_path: Path) -> None:
@@ -104,7 +196,7 @@ async def test_a_store_in_use_is_left_alone(tmp_path: Path) -> None:
     ("change", "reason"),
     [
         (f"PRAGMA user_version = {FORMAT + 1}", "newer"),
-        ("PRAGMA application_id = 1", "no backup"),
+        ("PRAGMA application_id = 1", "another program"),
     ],
 )
 async def test_what_is_no_backup_of_ours_is_refused(
