@@ -131,7 +131,7 @@ def pipeline() -> None:
 @click.option(
     "--gateway",
     metavar="URL",
-    help="Gateway of --topics (the file's, else TIDEGATE_GATEWAY, else http://127.0.0.1:8080).",
+    help="Address of the gateway (the file's, else TIDEGATE_GATEWAY, else http://127.0.0.1:8080).",
 )
 @click.option(
     "--checkpoints", type=FOLDER, metavar="DIR", help=f"Checkpoints of --topics ({CHECKPOINTS})."
@@ -146,16 +146,15 @@ def run(
 ) -> int:
     """Run the streams of a definition file, or fill topics."""
     if not topics:
-        for option, given in (("gateway", gateway), ("checkpoints", checkpoints)):
-            if given is not None:
-                raise click.UsageError(f"--{option} goes with --topics; a file has its own")
+        if checkpoints is not None:
+            raise click.UsageError("--checkpoints goes with --topics; a file has its own")
         if file is None:
             raise click.UsageError("nothing to run: name a file, --topics, or both")
     # Here, not above: this imports all that reads, conflates and writes.
     from tidegate.pipeline.streams.run import Topics, run
 
     filled = Topics(gateway, checkpoints or Path(CHECKPOINTS)) if topics else None
-    return run(file, options, filled)
+    return run(file, options, filled, gateway)
 
 
 @pipeline.command()

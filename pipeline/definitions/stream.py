@@ -26,7 +26,7 @@ from tidegate.pipeline.definitions.toml import (
     read_toml,
 )
 from tidegate.pipeline.definitions.view import ViewDefinition, read_view, refuse_place_in_key
-from tidegate.pipeline.errors import DefinitionInvalid
+from tidegate.pipeline.errors import DefinitionInvalid, UsageInvalid
 
 # --- the table `sink`
 
@@ -136,23 +136,27 @@ class StreamDefinition:
         return isinstance(self.source, TopicSource) and self.source.start == RECORDS
 
 
-def read_definitions(path: Path) -> list[StreamDefinition]:
-    """Read the streams of a file, in its order.
+def read_definitions(path: Path, gateway: str | None = None) -> list[StreamDefinition]:
+    """Read the streams of a file, in its order; a `gateway` goes before the file's own.
 
     Raises:
         DefinitionInvalid: one line with the file, the place and what was expected.
+        UsageInvalid: `gateway` is no address.
     """
     top = TomlTable(read_toml(path), path.name, "")
-    # The environment, too, is only a default: a file that names its gateway runs alike everywhere.
-    gateway = top.text("gateway", default=default_gateway())
-    if not _is_address(gateway):
-        raise top.wrong("gateway", f"an address such as {DEFAULT_ADDRESS}", gateway)
+    # The environment is only a default: a file that names its gateway runs alike everywhere.
+    named_here = top.text("gateway", default=default_gateway())
+    if not _is_address(named_here):
+        raise top.wrong("gateway", f"an address such as {DEFAULT_ADDRESS}", named_here)
+    if gateway is not None and not _is_address(gateway):
+        raise UsageInvalid(f"--gateway: expected an address such as {DEFAULT_ADDRESS}")
+    address = gateway or named_here
     named = top.table("pipeline", STREAMS)
     top.finish()
     if not named.left:
         raise top.missing("pipeline", STREAMS)
     tables = [(name, named.table(name, "a table [pipeline.NAME]")) for name in named.left]
-    streams = [_stream(name, table, gateway, path.parent) for name, table in tables]
+    streams = [_stream(name, table, address, path.parent) for name, table in tables]
     _refuse_shared(path.name, streams)
     return streams
 

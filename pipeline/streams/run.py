@@ -48,9 +48,14 @@ class Topics:
 
 
 def run(
-    path: Path | None, options: RunOptions = DEFAULT_OPTIONS, topics: Topics | None = None
+    path: Path | None,
+    options: RunOptions = DEFAULT_OPTIONS,
+    topics: Topics | None = None,
+    gateway: str | None = None,
 ) -> int:
     """Run the streams of a file, of topics, or of both; return the exit code of the command line.
+
+    `gateway` goes before the one that the file names.
 
     0: stopped by SIGTERM, or with `available_now` when all is read; 130: by SIGINT; 1, 2, 3 and
     78 as for every command, after one line on standard error.
@@ -61,7 +66,7 @@ def run(
     stop = Stop()
     try:
         with stop.listening():
-            run_streams(path, topics, options, stop, say)
+            run_streams(path, topics, options, stop, say, gateway)
     except PipelineError as error:
         complain(str(error))
         return error.exit_code
@@ -69,7 +74,12 @@ def run(
 
 
 def run_streams(
-    path: Path | None, topics: Topics | None, options: RunOptions, stop: Stop, report: Say
+    path: Path | None,
+    topics: Topics | None,
+    options: RunOptions,
+    stop: Stop,
+    report: Say,
+    gateway: str | None = None,
 ) -> None:
     """Run streams as `run` does, with errors raised and lines given to `report`.
 
@@ -77,7 +87,7 @@ def run_streams(
         CutOff: a signal has come before the streams ran.
         PipelineError: what ended the first stream that failed for good, as one sentence.
     """
-    definitions = [] if path is None else read_definitions(path)
+    definitions = [] if path is None else read_definitions(path, gateway)
     runner = StreamRunner(options, report)
     for definition in definitions:
         runner.add(definition)

@@ -19,7 +19,6 @@ from tidegate.pipeline.operations.supervisor import DEFAULT_OPTIONS, RunOptions
     [
         ("run", "nothing to run"),
         ("run a.toml --checkpoints c", "--checkpoints goes with --topics"),
-        ("run a.toml --gateway http://g", "--gateway goes with --topics"),
         ("journal t --to s3a://b/t", "Invalid value for '--to': s3a://b/t is an address"),
     ],
 )

@@ -1,10 +1,16 @@
-"""The streams of `examples/` run as they stand there, but for the addresses of this machine."""
+"""The streams of `examples/` run as they stand there, but for the address of a Redis."""
 
 from __future__ import annotations
 
 import json
+import os
+import shlex
+import shutil
+import signal
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,14 +19,21 @@ import pytest
 from redis import Redis
 
 from dev import ROOT
+from tests.pipeline.children import Child
 from tests.pipeline.journals import Journals
 from tests.pipeline.run_to_end import run_to_its_end
+from tests.support.commands import command, parsed, serving
+from tests.support.deadlines import HANGS_S
+from tests.support.outside import require_java
+from tidegate.clients.gateway import Gateway
+from tidegate.pipeline.definitions.stream import read_definitions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 EXAMPLES = ROOT / "examples"
-GATEWAY, REDIS = "http://127.0.0.1:8080", "redis://127.0.0.1:6379/0"
+FILES = sorted(EXAMPLES.glob("pipeline-*.toml"))
+REDIS = "redis://127.0.0.1:6379/0"
 ELSEWHERE = {
     "pipeline-kafka.toml": "sources/test_kafka.py",
     "pipeline-view.toml": "streams/test_views.py",
@@ -36,23 +49,31 @@ def trade(name: str, price: float, ts: int) -> bytes:
 TICKS = [trade("A", 2, 1_000), trade("B", 9, 1_100), trade("A", 1, 1_200), trade("A", 3, 9_000)]
 
 
+READINGS = (EXAMPLES / "landing" / "readings.ndjson").read_text("utf-8").splitlines()
+NEWEST = [line.encode() for line in (READINGS[1], READINGS[2], READINGS[4])]
+
+
 def ticks(journals: Journals, folder: Path) -> None:
     journals.topic("ticks", TICKS)
 
 
 def landed(journals: Journals, folder: Path) -> None:
-    (folder / "examples/landing").mkdir()
-    lines = ['{"device":1,"sensor":"t","c":20}', "{broken", '{"device":1,"sensor":"t","c":21}']
-    (folder / "examples/landing/1.ndjson").write_text("\n".join(lines))
+    shutil.copytree(EXAMPLES / "landing", folder / "examples/landing")
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    monkeypatch.delenv("TIDEGATE_GATEWAY", raising=False)
+    return monkeypatch
 
 
 def ran(spark: SparkSession, journals: Journals, folder: Path, name: str, redis: str = "") -> Path:
     """Run a copy of an example until all that is there is read."""
+    os.environ["TIDEGATE_GATEWAY"] = journals.address  # `environment` takes it back
     (folder / "examples").mkdir(exist_ok=True)
     text = (EXAMPLES / name).read_text(encoding="utf-8")
-    text = text.replace(GATEWAY, journals.address).replace(REDIS, redis)
     path = folder / "examples" / name
-    path.write_text(text, encoding="utf-8")
+    path.write_text(text.replace(REDIS, redis), encoding="utf-8")
     run_to_its_end(spark, path).end()
     return path
 
@@ -73,7 +94,7 @@ def ran(spark: SparkSession, journals: Journals, folder: Path, name: str, redis:
                 TICKS[3][:-1] + b',"high":3,"low":3}',
             ],
         ),
-        ("files", landed, "readings", [b'{"device":1,"sensor":"t","c":21}']),
+        ("files", landed, "readings", NEWEST),
     ],
     ids=lambda each: each if isinstance(each, str) else "",
 )
@@ -93,7 +114,7 @@ def test_an_example_fills_its_topic(
     assert sorted(found, key=str) == sorted(map(json.loads, values), key=str)
     letters = list((tmp_path / "tidegate-data/pipeline/landed-dead").glob("*.ndjson"))
     assert [json.loads(each.read_text())["line"] for each in letters] == (
-        ["{broken"] if given is landed else []
+        [READINGS[3]] if given is landed else []
     )
 
 
@@ -125,7 +146,83 @@ def test_the_example_without_a_gateway_fills_a_folder(
     assert len(rows) == len(symbols) == 50
 
 
+def sunk(address: str, topic: str) -> list[bytes]:
+    """The records of a sink, once there is one."""
+    with Gateway(address) as gateway:
+        return list(gateway.sow(topic)) if gateway.find_topic(topic) else []
+
+
+@pytest.mark.nightly
+@pytest.mark.spark
+@pytest.mark.parametrize("is_flag", [True, False], ids=["--gateway", "TIDEGATE_GATEWAY"])
+@pytest.mark.parametrize(
+    ("name", "data", "sink"),
+    [
+        ("topic", ["ticks"], "ticks.1s"),
+        ("event-time", ["ticks"], "trades.range"),
+        ("view", ["ticks", "orders"], "orders.exposure"),
+        ("files", [], "readings"),
+    ],
+    ids=["topic", "event-time", "view", "files"],
+)
+def test_an_example_runs_as_written_beside_its_data(
+    environment: pytest.MonkeyPatch,
+    tmp_path: Path,
+    name: str,
+    data: list[str],
+    sink: str,
+    is_flag: bool,
+) -> None:
+    """As its comment says, in a copy of the folder, which gets the checkpoint."""
+    require_java()
+    folder = shutil.copytree(EXAMPLES, tmp_path / "examples")
+    made = [sys.executable, str(folder / "pipeline_data.py"), *data]
+    run = command("pipeline", "run", str(folder / f"pipeline-{name}.toml"))
+    with serving("--data", ":memory:") as address, ExitStack() as running:
+        environment.setenv("TIDEGATE_GATEWAY", address)
+        if data:
+            feed = running.enter_context(Child(made, tmp_path))
+            with Gateway(address) as gateway:
+                feed.await_until(lambda: all(map(gateway.find_topic, data)), HANGS_S)
+        if is_flag:
+            environment.setenv("TIDEGATE_GATEWAY", "http://127.0.0.1:1")
+            run += ["--gateway", address]
+        stream = running.enter_context(Child(run, tmp_path))
+        stream.await_until(lambda: bool(sunk(address, sink)), HANGS_S)
+        assert stream.stop(signal.SIGTERM) == 0, stream.output()
+
+
+def commands_of(path: Path) -> Iterator[list[str]]:
+    """The commands in the comment of an example."""
+    for line in path.read_text("utf-8").splitlines():
+        if line.startswith("#   "):
+            yield shlex.split(line.removeprefix("#   "))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_the_commands_of_an_example_can_be_given(path: Path) -> None:
+    found = list(commands_of(path))
+    assert [".venv/bin/tidegate", "pipeline", "run", f"examples/{path.name}"] in found
+    for program, *words in found:
+        if program == ".venv/bin/tidegate":
+            assert parsed(*words).command.callback
+        elif program == ".venv/bin/python":
+            assert (ROOT / words[0]).is_file()
+    [definition] = read_definitions(path)
+    if definition.sink.topic is not None:
+        assert [".venv/bin/tidegate", "subscribe", definition.sink.topic] in found
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_an_example_obeys_the_option_and_the_variable(
+    environment: pytest.MonkeyPatch, path: Path
+) -> None:
+    environment.setenv("TIDEGATE_GATEWAY", "http://variable:1")
+    assert read_definitions(path)[0].gateway == "http://variable:1"
+    assert read_definitions(path, "http://option:2")[0].gateway == "http://option:2"
+
+
 def test_no_example_is_left_out() -> None:
     run = {f"pipeline-{name}.toml" for name in ("topic", "event-time", "files", "redis", "rate")}
-    assert {path.name for path in EXAMPLES.glob("pipeline-*.toml")} == run | set(ELSEWHERE)
+    assert {path.name for path in FILES} == run | set(ELSEWHERE)
     assert all((ROOT / "tests/pipeline" / test).is_file() for test in ELSEWHERE.values())

@@ -68,7 +68,6 @@ def test_a_signal_waits_until_the_pipeline_listens(monkeypatch: pytest.MonkeyPat
     [
         ([], "nothing to run"),
         (["a.toml", "--checkpoints", "c"], "--checkpoints goes with --topics"),
-        (["a.toml", "--gateway", "http://g"], "--gateway goes with --topics"),
     ],
 )
 def test_what_cannot_be_run_is_2(

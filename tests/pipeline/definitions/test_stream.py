@@ -12,7 +12,7 @@ from dev import ROOT
 from tests.pipeline.definitions.streams_file import GOOD, check_mistake, written
 from tidegate.pipeline.definitions.source import FilesSource, TopicSource
 from tidegate.pipeline.definitions.stream import ParquetSink, TopicSink, read_definitions
-from tidegate.pipeline.errors import DefinitionInvalid
+from tidegate.pipeline.errors import DefinitionInvalid, UsageInvalid
 
 
 def test_a_file_of_two_streams_is_read(tmp_path: Path) -> None:
@@ -37,6 +37,16 @@ def test_a_file_that_names_no_gateway_goes_by_the_environment(
     monkeypatch.setenv("TIDEGATE_GATEWAY", "http://desk:1")
     assert read_definitions(written(tmp_path, text))[0].gateway == "http://desk:1"
     assert read_definitions(written(tmp_path, GOOD))[0].gateway == "http://127.0.0.1:9000"
+
+
+def test_a_gateway_that_is_given_goes_before_the_file_and_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TIDEGATE_GATEWAY", "http://desk:1")
+    for found in read_definitions(written(tmp_path, GOOD), "http://given:2/"):
+        assert found.gateway == "http://given:2"
+    with pytest.raises(UsageInvalid, match="--gateway: expected an address such as http://"):
+        read_definitions(written(tmp_path, GOOD), "given")
 
 
 @pytest.mark.parametrize(
