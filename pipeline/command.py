@@ -118,6 +118,11 @@ def with_run_options(function: Callable[..., int]) -> Callable[..., int]:
 
 
 @click.group(
+    epilog=(
+        "\b\nExamples:\n"
+        "  tidegate pipeline run streams.toml\n"
+        "  tidegate pipeline journal ticks --to archive"
+    ),
     no_args_is_help=False,  # a verb that is missing is one sentence too, with exit code 2
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
@@ -125,7 +130,14 @@ def pipeline() -> None:
     """Run the Spark pipeline."""
 
 
-@pipeline.command()
+@pipeline.command(
+    epilog=(
+        "\b\nExamples:\n"
+        "  tidegate pipeline run streams.toml\n"
+        "  tidegate pipeline run streams.toml --available-now --gateway http://gw.example:8080\n"
+        "  tidegate pipeline run --topics --metrics-port 8090"
+    )
+)
 @click.argument("file", type=PATH, required=False)
 @click.option("--topics", is_flag=True, help="Fill each topic whose source says engine: spark.")
 @click.option(
@@ -157,7 +169,7 @@ def run(
     return run(file, options, filled, gateway)
 
 
-@pipeline.command()
+@pipeline.command(epilog="\b\nExample:\n  tidegate pipeline prepare")
 def prepare() -> int:
     """Make Spark start faster on this machine: keep Java's classes in a file."""
     from tidegate.pipeline.errors import PipelineError
@@ -173,7 +185,12 @@ def prepare() -> int:
     return 0
 
 
-@pipeline.command()
+@pipeline.command(
+    epilog=(
+        "\b\nExample:\n"
+        "  tidegate pipeline plan day.ndjson --key /symbol --interval 100ms,1s,5s --time-field /ts"
+    )
+)
 @click.argument("path", type=PATH)
 @click.option(
     "--key", "keys", multiple=True, required=True, metavar="/A,/B", help="May be repeated."
@@ -219,7 +236,13 @@ def plan(
     )
 
 
-@pipeline.command()
+@pipeline.command(
+    epilog=(
+        "\b\nExamples:\n"
+        "  tidegate pipeline journal ticks --to archive\n"
+        "  tidegate pipeline journal ticks --to archive --compact"
+    )
+)
 @click.argument("topic")
 @click.option(
     "--to", "archive", required=True, type=FOLDER, metavar="DIR", help="Folder of the archive."
@@ -236,7 +259,13 @@ def journal(**arguments: Any) -> int:
     return journal(JournalArguments(**arguments))
 
 
-@pipeline.command()
+@pipeline.command(
+    epilog=(
+        "\b\nExamples:\n"
+        "  tidegate pipeline replay archive --source-topic ticks --topic ticks.again --rate 10x\n"
+        "  tidegate pipeline replay day.ndjson --topic ticks.again --key /symbol"
+    )
+)
 @click.argument("path", type=PATH)
 @click.option("--topic", required=True, metavar="TOPIC", help="Where it is published.")
 @click.option(

@@ -132,12 +132,15 @@ def field_options(function: Callable[..., int]) -> Callable[..., int]:
     return function
 
 
-@click.group(no_args_is_help=False)
+@click.group(
+    epilog="\b\nExamples:\n  tidegate topics list\n  tidegate topics create prices --key /symbol",
+    no_args_is_help=False,
+)
 def topics() -> None:
     """List, show, create, update, delete topics."""
 
 
-@topics.command("list")
+@topics.command("list", epilog="\b\nExample:\n  tidegate topics list --prefix market.")
 @click.option("--prefix", default="", help="Only topics whose name begins with this.")
 @gateway_option
 def list_topics(prefix: str, gateway: str) -> int:
@@ -147,7 +150,7 @@ def list_topics(prefix: str, gateway: str) -> int:
     return DONE
 
 
-@topics.command("show")
+@topics.command("show", epilog="\b\nExample:\n  tidegate topics show prices")
 @topic_argument
 @gateway_option
 def show_topic(topic: str, gateway: str) -> int:
@@ -158,7 +161,15 @@ def show_topic(topic: str, gateway: str) -> int:
     return DONE
 
 
-@topics.command("create")
+@topics.command(
+    "create",
+    epilog=(
+        "\b\nExamples:\n"
+        "  tidegate topics create prices --key /symbol --history 100000\n"
+        "  tidegate topics create orders --key /account,/orderId --new\n"
+        "  tidegate topics create prices --from topics.toml"
+    ),
+)
 @topic_argument
 @field_options
 @click.option("--new", is_flag=True, help="Fail if the topic exists.")
@@ -174,7 +185,12 @@ def create_topic(topic: str, new: bool, if_match: str | None, gateway: str, **fi
 
 
 # A verb of its own beside `create`, which replaces: what is not named would get its default.
-@topics.command("update")
+@topics.command(
+    "update",
+    epilog=(
+        "\b\nExample:\n  tidegate topics update prices --set expiration=1d --set description=null"
+    ),
+)
 @topic_argument
 @field_options
 @if_match_option
@@ -194,7 +210,7 @@ def update_topic(topic: str, if_match: str | None, gateway: str, **fields: Any) 
     return DONE
 
 
-@topics.command("delete")
+@topics.command("delete", epilog="\b\nExample:\n  tidegate topics delete prices")
 @topic_argument
 @if_match_option
 @gateway_option
@@ -206,12 +222,15 @@ def delete_topic(topic: str, if_match: str | None, gateway: str) -> int:
     return DONE
 
 
-@click.group(no_args_is_help=False)
+@click.group(
+    epilog="\b\nExamples:\n  tidegate sessions list\n  tidegate sessions show sV1f3pQ0bq7yZk2c",
+    no_args_is_help=False,
+)
 def sessions() -> None:
     """List, show, close, conflate sessions."""
 
 
-@sessions.command("list")
+@sessions.command("list", epilog="\b\nExample:\n  tidegate sessions list | jq .session")
 @gateway_option
 def list_sessions(gateway: str) -> int:
     """List open sessions: a table on a terminal, else NDJSON."""
@@ -220,7 +239,7 @@ def list_sessions(gateway: str) -> int:
     return DONE
 
 
-@sessions.command("show")
+@sessions.command("show", epilog="\b\nExample:\n  tidegate sessions show sV1f3pQ0bq7yZk2c")
 @click.argument("session")
 @gateway_option
 def show_session(session: str, gateway: str) -> int:
@@ -230,7 +249,7 @@ def show_session(session: str, gateway: str) -> int:
     return DONE
 
 
-@sessions.command("close")
+@sessions.command("close", epilog="\b\nExample:\n  tidegate sessions close sV1f3pQ0bq7yZk2c")
 @click.argument("session")
 @gateway_option
 def close_session(session: str, gateway: str) -> int:
@@ -241,7 +260,9 @@ def close_session(session: str, gateway: str) -> int:
     return DONE
 
 
-@sessions.command("conflate")
+@sessions.command(
+    "conflate", epilog="\b\nExample:\n  tidegate sessions conflate sV1f3pQ0bq7yZk2c off"
+)
 @click.argument("session")
 @click.argument("switched", metavar="on|off", type=click.Choice(["on", "off"]))
 @gateway_option

@@ -24,7 +24,9 @@ data_option = click.option(
 )
 
 
-@click.command()
+@click.command(
+    epilog="\b\nExample:\n  tidegate backup /backup/tidegate.db --data /var/lib/tidegate"
+)
 @click.argument("file", type=click.Path(path_type=Path))
 @data_option
 def backup(file: Path, store_dir: str | None) -> int:
@@ -52,7 +54,11 @@ def backup(file: Path, store_dir: str | None) -> int:
     return DONE
 
 
-@click.command()
+@click.command(
+    epilog=(
+        "\b\nExample:\n  tidegate restore /backup/tidegate.db --data /var/lib/tidegate --replace"
+    )
+)
 @click.argument("backup", type=click.Path(path_type=Path))
 @data_option
 @click.option(

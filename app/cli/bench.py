@@ -63,7 +63,10 @@ class Measured:
         }
 
 
-@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.command(
+    epilog="\b\nExample:\n  tidegate bench http://127.0.0.1:8080 --rate 5000 --subscribers 100",
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+)
 @click.argument("words", metavar="[URL [OPTIONS] | SUITE...]", nargs=-1, type=click.UNPROCESSED)
 def bench(words: tuple[str, ...]) -> int:
     """Measure a running gateway, or run the benchmark suite of a checkout.
@@ -78,7 +81,9 @@ def bench(words: tuple[str, ...]) -> int:
     return code
 
 
-@click.command()
+@click.command(
+    epilog="\b\nExample:\n  tidegate bench http://127.0.0.1:8080 --rate 5000 --subscribers 100"
+)
 @click.argument("url")
 @click.option("--rate", type=COUNT, default=1000, show_default=True, help="Messages a second.")
 @click.option("--keys", "key_count", type=COUNT, default=100, show_default=True, help="Keys.")

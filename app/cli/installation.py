@@ -98,7 +98,7 @@ def install_command(extra: str) -> str:
     return f"pip install {options}{shlex.quote(f'{unquote(url.path)}[{extra}]')}"
 
 
-@click.command()
+@click.command(epilog="\b\nExample:\n  tidegate version")
 def version() -> int:
     """Show the versions of Tidegate, Python, Spark, Java and Redis."""
     for name, found in (

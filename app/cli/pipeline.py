@@ -88,4 +88,6 @@ def pipeline_environment() -> dict[str, str]:
 
 # By name, as the wall between app and pipeline forbids an import: only its verbs are needed here.
 _verbs: click.Group = importlib.import_module("tidegate.pipeline.command").pipeline
-pipeline = PipelineVerbs(commands=_verbs.commands, help=_verbs.help, no_args_is_help=False)
+pipeline = PipelineVerbs(
+    commands=_verbs.commands, help=_verbs.help, epilog=_verbs.epilog, no_args_is_help=False
+)

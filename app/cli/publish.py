@@ -208,7 +208,14 @@ Schedule = Callable[[Line], float]
 """Seconds after the first message at which a line is due."""
 
 
-@click.command()
+@click.command(
+    epilog=(
+        "\b\nExamples:\n"
+        "  tidegate publish prices prices.ndjson\n"
+        "  tidegate publish prices day.csv.gz --rate 2x --time-field /ts\n"
+        "  tail -f prices.ndjson | tidegate publish prices"
+    )
+)
 @topic_argument
 @click.argument("file", default="-")
 @click.option(
@@ -261,7 +268,13 @@ def publish(
     return DONE
 
 
-@click.command()
+@click.command(
+    epilog=(
+        "\b\nExamples:\n"
+        "  tidegate delete prices IBM\n"
+        "  tidegate delete orders --filter \"/state = 'filled'\""
+    )
+)
 @topic_argument
 @click.argument("keys", metavar="[KEY]...", nargs=-1)
 @click.option("--filter", "filter_text", metavar="FILTER", help="Delete all that match, not keys.")

@@ -34,7 +34,15 @@ if TYPE_CHECKING:
 NOTHING_KEPT = "Nothing is kept: topics and messages live in memory until the gateway stops."
 
 
-@click.command()
+@click.command(
+    epilog=(
+        "\b\nExamples:\n"
+        "  tidegate serve\n"
+        "  tidegate serve --data /var/lib/tidegate --topics topics\n"
+        "  tidegate serve --redis redis://127.0.0.1:6379 --workers 4\n"
+        "  tidegate serve --config tidegate.toml --check"
+    )
+)
 @click.option("--host", help="Address to listen on (127.0.0.1).")
 @click.option("--port", type=PORT, help="Port to listen on, 0 for a free one (8080).")
 @click.option(

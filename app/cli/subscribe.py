@@ -40,7 +40,14 @@ COMMANDS = ("subscribe", "sow_and_subscribe", "sow", "delta_subscribe", "sow_and
 LABEL_WIDTH = 10
 
 
-@click.command()
+@click.command(
+    epilog=(
+        "\b\nExamples:\n"
+        "  tidegate subscribe prices --options conflation=1s\n"
+        "  tidegate subscribe prices --filter '/price > 100' --order-by '/price DESC'\n"
+        "  tidegate subscribe prices --count 10 | jq .price"
+    )
+)
 @topic_argument
 @click.option("--options", default="", help="Options, such as conflation=500ms.")
 @filter_option
@@ -116,7 +123,13 @@ def subscribe(
     return DONE
 
 
-@click.command()
+@click.command(
+    epilog=(
+        "\b\nExamples:\n"
+        "  tidegate sow prices\n"
+        "  tidegate sow prices --filter '/price > 100' --order-by '/price DESC'"
+    )
+)
 @topic_argument
 @filter_option
 @order_by_option
@@ -168,7 +181,11 @@ def sow(
     return DONE
 
 
-@click.command()
+@click.command(
+    epilog=(
+        "\b\nExample:\n  tidegate explain prices --options conflation=1s --filter '/price > 100'"
+    )
+)
 @topic_argument
 @click.option("--options", help="Options, such as conflation=500ms.")
 @filter_option

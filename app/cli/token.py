@@ -22,12 +22,21 @@ SECRET_BYTES = 64
 ALGORITHMS = ("EdDSA", "HS256")
 
 
-@click.group(no_args_is_help=False)
+@click.group(
+    epilog=(
+        "\b\nExamples:\n"
+        "  tidegate token key\n"
+        "  tidegate token create --sub ann --grant 'read prices.>'"
+    ),
+    no_args_is_help=False,
+)
 def token() -> None:
     """Make keys and tokens without an issuer."""
 
 
-@token.command("key")
+@token.command(
+    "key", epilog="\b\nExample:\n  tidegate token key --key signing-key.json --keys keys.json"
+)
 @click.option(
     "--algorithm", type=click.Choice(ALGORITHMS), default=ALGORITHMS[0], show_default=True,
     help="EdDSA: the gateway gets a public key. HS256: it shares a secret.",
@@ -55,7 +64,14 @@ def make_key(algorithm: str, key_file: str, keys_file: str) -> int:
     return DONE
 
 
-@token.command("create")
+@token.command(
+    "create",
+    epilog=(
+        "\b\nExamples:\n"
+        "  tidegate token create --sub ann --grant 'read prices.>' --for 8h\n"
+        "  tidegate token create --sub feed --grant 'write prices.>' > token"
+    ),
+)
 @click.option("--sub", required=True, metavar="TEXT", help="Who the token is for.")
 @click.option(
     "--grant", "grants", multiple=True, metavar="TEXT",

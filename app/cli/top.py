@@ -49,7 +49,7 @@ SESSION_COLUMNS: Mapping[str, Column] = {
 }
 
 
-@click.command()
+@click.command(epilog="\b\nExamples:\n  tidegate top\n  tidegate top --interval 5s")
 @click.option(
     "--interval", type=SECONDS, default="1s", show_default=True, help="Time between two samples."
 )

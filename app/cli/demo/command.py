@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 USUAL_PORT = 8080
 
 
-@click.command()
+@click.command(epilog="\b\nExamples:\n  tidegate demo\n  tidegate demo --no-spark --for 1m")
 @click.option("--no-spark", is_flag=True, help="Run without the Spark pipeline.")
 @click.option(
     "--for",

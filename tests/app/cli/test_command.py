@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib.metadata import version
+from itertools import takewhile
 from pathlib import Path
 
+import click
 import pytest
 
+import tidegate.app.cli.command
 import tidegate.app.cli.subscribe
-from tests.support.commands import Ended, environment, start
+from tests.support.commands import Ended, environment, parsed, start
 from tests.support.deadlines import HANGS_S
+from tidegate.app.cli.bench import measure
 from tidegate.app.cli.command import MODULES
 from tidegate.app.cli.main import main
 from tidegate.clients.gateway import Gateway
@@ -146,6 +152,47 @@ def test_help_and_version_wait_for_nothing_heavy() -> None:
     loaded = {name.partition(".")[0] for name in modules}
     heavy = {"fastapi", "httpx2", "pydantic", "pyspark", "redis", "rich", "starlette", "uvicorn"}
     assert loaded & heavy == set()
+
+
+def all_commands(
+    group: click.Group, path: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """Every command below a group, groups included, with the words that name it."""
+    context = click.Context(group)
+    context.obj = []  # the words that `tidegate pipeline` would hand over
+    for name in group.list_commands(context):
+        found = group.get_command(context, name)
+        assert found is not None
+        yield (*path, name), found
+        if isinstance(found, click.Group):
+            yield from all_commands(found, (*path, name))
+
+
+COMMANDS = list(all_commands(tidegate.app.cli.command.tidegate))
+
+
+@pytest.mark.parametrize(("path", "found"), COMMANDS, ids=[" ".join(path) for path, _ in COMMANDS])
+def test_the_help_of_a_command_has_examples_that_can_be_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: tuple[str, ...], found: click.Command
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "token").touch()
+    shown = found.get_help(click.Context(found, info_name=" ".join(("tidegate", *path))))
+    title, *lines = shown[shown.index("Example") :].splitlines()
+    assert title == ("Example:" if len(lines) == 1 else "Examples:")
+    for line in lines:
+        of_line = shlex.split(line)
+        after = of_line[of_line.index("tidegate") + 1 :]
+        words = list(takewhile(lambda word: word not in {"|", ">"}, after))
+        assert tuple(words[: len(path)]) == path
+        assert parsed(*words).command.callback
+
+
+def test_the_help_of_a_measurement_has_an_example_too() -> None:
+    shown = measure.get_help(click.Context(measure))
+    example = shlex.split(shown.splitlines()[-1])
+    assert example[:2] == ["tidegate", "bench"]
+    assert measure.make_context("tidegate bench", example[2:]).params["rate"] == 5_000
 
 
 def test_every_verb_is_in_the_help(capsys: pytest.CaptureFixture[str]) -> None:
