@@ -1,24 +1,37 @@
-"""Containers run as nobody in particular, on a root that cannot be written, without privileges."""
+"""Containers run without privileges, and start what there is, with what it asks for.
+
+Docker is not asked: what it would read is parsed, and compared with the code.
+"""
 
 from __future__ import annotations
 
+import json
 import re
+from fnmatch import fnmatch
+from pathlib import Path
 from typing import Any
 
+import pytest
 from ruamel.yaml import YAML
 
 from dev import ROOT
+from tests.support.commands import parsed
+from tidegate.app.cluster.persistence import persistence_fault
+from tidegate.app.settings.settings import Settings
 
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
+COMPOSE = [ROOT / "docker-compose.yml", ROOT / "deploy" / "compose.yml"]
+SPARE_DESCRIPTORS = 128  # beside connections, as docs/operations.md has it
 WRITES = ("/tmp", "/var/lib/tidegate", "/data")
 """Where a service may write: what is temporary, the store, and Redis's files."""
 
 
-def services() -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = YAML(typ="safe").load(ROOT / "docker-compose.yml")[
-        "services"
-    ]
+def services(path: Path) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = YAML(typ="safe").load(path)["services"]
     return found
+
+
+each_compose = pytest.mark.parametrize("path", COMPOSE, ids=["full", "small"])
 
 
 def faults(service: dict[str, Any]) -> list[str]:
@@ -46,13 +59,87 @@ def faults(service: dict[str, Any]) -> list[str]:
     return wrong
 
 
-def test_every_service_runs_without_privileges() -> None:
-    assert {name: faults(service) for name, service in services().items() if faults(service)} == {}
+@each_compose
+def test_every_service_runs_without_privileges(path: Path) -> None:
+    found = {name: faults(service) for name, service in services(path).items()}
+    assert {name: wrong for name, wrong in found.items() if wrong} == {}
 
 
-def test_every_service_has_a_place_for_what_is_temporary() -> None:
-    for name, service in services().items():
+@each_compose
+def test_every_service_has_a_place_for_what_is_temporary(path: Path) -> None:
+    for name, service in services(path).items():
         assert any(str(it).startswith("/tmp") for it in service["tmpfs"]), name
+
+
+@each_compose
+def test_the_gateway_starts_with_settings_that_there_are(path: Path) -> None:
+    gateway = services(path)["gateway"]
+    program, *words = gateway["command"]
+    assert program == "tidegate"
+    assert parsed(*words).command.callback
+    names = {name.removeprefix("TIDEGATE_").lower() for name in gateway["environment"]}
+    assert names <= set(Settings.model_fields)
+    assert gateway["build"]["target"] in re.findall(r"^FROM .* AS (\w+)$", DOCKERFILE, re.MULTILINE)
+    context = (path.parent / gateway["build"]["context"]).resolve()
+    assert context == ROOT
+
+
+@each_compose
+def test_descriptors_are_enough_for_all_connections(path: Path) -> None:
+    wanted = Settings().connections_max + SPARE_DESCRIPTORS
+    for name in ("gateway", "redis"):
+        assert services(path)[name]["ulimits"]["nofile"] >= wanted
+
+
+@each_compose
+def test_the_redis_keeps_what_a_gateway_acknowledges(path: Path) -> None:
+    program, *words = services(path)["redis"]["command"]
+    given = dict(zip(words[::2], words[1::2], strict=True))
+    assert program == "redis-server"
+    settings = {flag.removeprefix("--"): value for flag, value in given.items()}
+    assert not persistence_fault(settings, survives_power=True)
+
+
+@each_compose
+def test_what_is_published_is_on_loopback(path: Path) -> None:
+    for service in services(path).values():
+        assert all(port.startswith("127.0.0.1:") for port in service.get("ports", []))
+
+
+@each_compose
+def test_a_gateway_waits_for_its_redis_and_is_asked_if_it_is_ready(path: Path) -> None:
+    gateway = services(path)["gateway"]
+    assert gateway["depends_on"]["redis"] == {"condition": "service_healthy"}
+    assert gateway["healthcheck"]["test"] == ["CMD", "python", "/opt/tidegate/ready.py"]
+    assert float(gateway["stop_grace_period"].removesuffix("s")) >= 10
+
+
+def test_the_image_copies_what_there_is_and_what_is_let_in() -> None:
+    let_in = [
+        line.removeprefix("!")
+        for line in (ROOT / ".dockerignore").read_text().splitlines()
+        if line.startswith("!")
+    ]
+    copied = [
+        source
+        for line in re.findall(r"^COPY (?!--from)(.+)$", DOCKERFILE, re.MULTILINE)
+        for source in line.split()[:-1]
+    ]
+    for source in copied:
+        assert (ROOT / source).exists()
+        assert any(fnmatch(source.rstrip("/"), pattern) for pattern in let_in), source
+
+
+def test_the_image_starts_what_there_is() -> None:
+    last = DOCKERFILE.rpartition("\nFROM ")[2]
+    for program, *words in map(json.loads, re.findall(r"^CMD (\[.*\])$", DOCKERFILE, re.MULTILINE)):
+        assert program == "tidegate"
+        assert words == ["pipeline", "--help"] or parsed(*words).command.callback
+    for name in re.findall(r"\bTIDEGATE_(\w+)=", DOCKERFILE):
+        assert name.lower() in Settings.model_fields
+    assert "COPY deploy/ready.py /opt/tidegate/ready.py" in last
+    [check] = re.findall(r"^ +CMD (\[.*\])$", last, re.MULTILINE)
+    assert json.loads(check) == ["python", "/opt/tidegate/ready.py"]
 
 
 def test_the_image_keeps_its_store_in_a_volume_of_its_user() -> None:
