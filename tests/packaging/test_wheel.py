@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import email
 import os
 import re
 import subprocess
@@ -134,6 +135,21 @@ def test_the_wheel_holds_each_file_of_the_product(wheel: Path) -> None:
         "tidegate/clients/js/client.js",
         "tidegate/pipeline/spark/log4j2.properties",
     } < set(held)
+
+
+@pytest.mark.system
+def test_the_wheel_says_what_an_index_shows(wheel: Path) -> None:
+    held = contents(wheel)
+    [name] = [name for name in held if name.endswith(".dist-info/METADATA")]
+    found = email.message_from_bytes(held[name])
+    assert found["Name"] == "tidegate"
+    assert found["License-Expression"] == "Apache-2.0"
+    assert found["Description-Content-Type"] == "text/markdown"
+    assert found["Requires-Python"] == ">=3.11"
+    urls = dict(url.split(", ") for url in found.get_all("Project-URL", []))
+    assert list(urls) == ["Homepage", "Documentation", "Source", "Issues", "Changelog"]
+    assert all(url.startswith(urls["Homepage"]) for url in urls.values())
+    assert any(name.endswith(".dist-info/licenses/LICENSE") for name in held)
 
 
 @pytest.mark.system
