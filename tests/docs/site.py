@@ -105,7 +105,7 @@ class Block:
 
 
 _FENCE = re.compile(
-    r"(?:<!-- (run by: [^>]+|background|serves|shown) -->\n+)?^```(\w+)\n(.*?)^```$",
+    r"(?:<!-- (run by: [^>]+|background|serves|elsewhere) -->\n+)?^```(\w+)\n(.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
 

@@ -5,13 +5,15 @@ comment before a block says what is unusual about it:
 
 - `<!-- background -->`: it does not end by itself; it runs beside the following blocks,
 - `<!-- serves -->`: it starts the gateway of the page, in a checkout,
-- `<!-- run by: FILE -->`: this test runs it, beside what it needs.
+- `<!-- run by: FILE -->`: this test runs it, beside what it needs,
+- `<!-- elsewhere -->`: it is for another product, and only its syntax is checked.
 
 What blocks have printed is what the next block in the language `text` shows; `…` is anything.
 """
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import json
 import os
@@ -82,7 +84,9 @@ class PageRun:
     def run(self, block: Block) -> None:
         text = with_ports(block.text, str(urlsplit(self.address).port), self.port)
         text = re.sub(r"(\$PWD/)?\.venv/bin", str(BIN), text)
-        match "serves" if block.mark == "serves" else block.language:
+        match block.mark if block.mark in {"serves", "elsewhere"} else block.language:
+            case "elsewhere":
+                check_syntax(block)
             case "sh":
                 self.command(["bash", "-eo", "pipefail", "-c", text], block)
             case "serves":
@@ -157,6 +161,16 @@ class PageRun:
     def failed(self) -> list[str]:
         """Return the output of each command beside the blocks that has ended with an error."""
         return [printed.read_text() for process, printed in self.beside if process.poll()]
+
+
+def check_syntax(block: Block) -> None:
+    """Compile a block of Python or JavaScript, without running it."""
+    if block.language == "python":
+        compile(block.text, block.page, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        return
+    assert block.language == "js"
+    with running_node() as node:
+        node.run(f"new (async () => {{}}).constructor({json.dumps(block.text)});")
 
 
 def read(language: str, text: str) -> None:
