@@ -23,6 +23,7 @@ curl -X PUT ${PRICES} ${JSON_TYPE} -d '{"key":["/symbol"]}'
 curl ${PRICES}/messages ${JSON_TYPE} -d '{"symbol":"IBM","price":191.5}'`;
 let known = new Map(); // topic -> definition
 let chosen = null;
+let followed = null; // the subscription to it
 let close = () => {};
 
 // What is on the screen is old as soon as the stream is lost, and has to look so.
@@ -34,8 +35,11 @@ function show(state, text) {
   element("scroll").dataset.state = state;
 }
 
-function showGateway() {
-  show(gateway.state, gateway.state === "lost" ? "connection lost" : gateway.state);
+// The stream may be there, and the subscription not be granted yet: its rows are old all the same.
+function showState() {
+  const { state } = gateway.state === "live" && followed !== null ? followed : gateway;
+  const text = gateway.state === "lost" ? "connection lost" : followed?.reason;
+  show(state, state === "lost" ? text : state);
 }
 
 function hint(text) {
@@ -61,10 +65,12 @@ function follow() {
   figures.reset();
   hint("");
   remember();
-  showGateway();
   const wish = isKeyed ? { interval: interval.value } : { removals: false };
   const subscription = gateway.subscribe(chosen, wish);
-  subscription.ready.then(({ options }) => (element("granted").textContent = `Granted: ${options}`), () => {});
+  followed = subscription;
+  showState();
+  subscription.addEventListener("state", ({ detail }) => detail.state !== "closed" && showState());
+  subscription.granted.then(({ options }) => (element("granted").textContent = `Granted: ${options}`), () => {});
   subscription.addEventListener("change", (change) => isKeyed && rows.take(change));
   subscription.addEventListener("rows", (event) => {
     const updates = event.rows.filter((row) => row.op !== "snapshot");
@@ -109,7 +115,7 @@ function takeTopics(topics, status) {
   if (chosen !== null && known.has(chosen)) return;
   if (names.length === 0) {
     close();
-    chosen = null;
+    chosen = followed = null;
     show("live", "connected");
     hint(FIRST_STEPS);
     return;
@@ -133,7 +139,7 @@ element("find").addEventListener("input", (event) => rows.search(event.target.va
 element("choices").addEventListener("submit", (event) => event.preventDefault());
 gateway.addEventListener("state", ({ detail }) => {
   if (detail.state === "closed") show("lost", reasonText(detail.reason));
-  else showGateway();
+  else showState();
 });
 followTopics(gateway, takeTopics);
 showLogin(element("login"));

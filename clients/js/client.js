@@ -15,6 +15,15 @@ import { Gateway } from "./client/gateway.js";
 
 /** @typedef {import("./client/gateway.js").ConnectOptions} ConnectOptions */
 /** @typedef {import("./client/transport.js").TransportOptions} TransportOptions */
+/** @typedef {import("./client/gateway.js").Published} Published */
+/** @typedef {import("./client/gateway.js").PublishOptions} PublishOptions */
+/** @typedef {import("./client/gateway.js").Query} Query */
+/** @typedef {import("./client/subscription.js").State} State */
+/** @typedef {import("./client/subscription.js").Wish} Wish */
+/**
+ * @template [V=any]
+ * @typedef {import("./client/replica.js").Row<V>} Row
+ */
 
 /**
  * Return the client of a gateway; the first subscription connects.

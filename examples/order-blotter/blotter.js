@@ -10,12 +10,11 @@ const state = document.getElementById("state");
 const lines = new Map();
 
 const gateway = connect(address);
-gateway.addEventListener("state", ({ detail }) => {
+const orders = gateway.subscribe("orders", { interval: "500ms", filter: "/state = 'open'" });
+orders.addEventListener("state", ({ detail }) => {
   state.value = detail.state;
   document.body.className = detail.state === "live" ? "" : "lost";
 });
-
-const orders = gateway.subscribe("orders", { interval: "500ms", filter: "/state = 'open'" });
 
 for await (const { added, changed, removed } of orders) {
   for (const row of added) lines.set(row.id, table.insertRow(0));

@@ -6,12 +6,13 @@ const { intoPerspective } = await import(`${address}/client/adapters/perspective
 
 const state = document.getElementById("state");
 const gateway = connect(address);
-gateway.addEventListener("state", ({ detail }) => (state.value = detail.state));
+const prices = gateway.subscribe("prices", { interval: "500ms" });
+prices.addEventListener("state", ({ detail }) => (state.value = detail.state));
 
 const worker = await perspective.worker();
 const columns = { symbol: "string", price: "float", size: "integer" };
 const table = await worker.table(columns, { index: "symbol", name: "prices" });
-intoPerspective(gateway.subscribe("prices", { interval: "500ms" }), table);
+intoPerspective(prices, table);
 
 const viewer = document.getElementById("viewer");
 await viewer.load(worker);

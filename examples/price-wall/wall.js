@@ -7,12 +7,11 @@ const interval = document.getElementById("interval");
 const tiles = new Map();
 
 const gateway = connect(address);
-gateway.addEventListener("state", ({ detail }) => {
+const prices = gateway.subscribe("prices", { interval: interval.value, select: "[-/,+/symbol,+/price]" });
+prices.addEventListener("state", ({ detail }) => {
   state.value = detail.state;
   document.body.className = detail.state === "live" ? "" : "lost";
 });
-
-const prices = gateway.subscribe("prices", { interval: interval.value, select: "[-/,+/symbol,+/price]" });
 interval.addEventListener("change", () => prices.change({ interval: interval.value }));
 
 for await (const { added, changed, removed } of prices) {

@@ -32,6 +32,7 @@ RUN = {
     "js": "test_javascript_page.py",
     "options": "test_options_page.py, test_semantics_examples.py",
     "story": "test_semantics_examples.py",
+    "ts": "tests/js/test_units.py",
 }
 SHOWN = {"ini", "nginx", "text"}
 """What other programs read, or what programs print."""

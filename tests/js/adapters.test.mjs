@@ -151,8 +151,14 @@ test("the hook subscribes once for a wish, shows the rows and ends with its comp
   render({ orderBy: "/n" });
   assert.equal(opened.length, 2);
   assert.equal(opened[0].closed, 1);
+  const stated = () => [render({ orderBy: "/n" }).state, render({ orderBy: "/n" }).reason];
+  assert.deepEqual(stated(), ["connecting", ""]);
+  opened[1].subscription.entered("live", "");
+  assert.deepEqual(stated(), ["live", ""]);
+  opened[1].subscription.entered("lost", "the stream ended");
+  assert.deepEqual(stated(), ["lost", "the stream ended"]);
   opened[1].subscription.ended("REMOVED");
-  assert.equal(render({ orderBy: "/n" }).end, "REMOVED");
+  assert.deepEqual(stated(), ["closed", "REMOVED"]);
   react.unmount();
   assert.equal(opened[1].subscription.end, "REMOVED");
 });

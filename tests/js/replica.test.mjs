@@ -157,7 +157,8 @@ test("a reader that waits can be ended, and one that is behind gets one change",
   const reader = new Reader(new Changes(), () => (hasLeft = true));
   for (const v of [1, 2, 3]) {
     const { rows, changes } = replica.take("message", batch(row("a", v)));
-    reader.take(rows, changes);
+    reader.push(rows);
+    reader.join(changes);
   }
   const { value } = await reader.next();
   assert.deepEqual(value.added.map((each) => each.value), [3]);

@@ -24,7 +24,7 @@ function begun(context, options = {}) {
 async function live(context, options) {
   const all = begun(context, options);
   const prices = all.gateway.subscribe("px", { interval: "1s" });
-  await prices.ready;
+  await prices.granted;
   await all.fake.until("GET", EVENTS);
   const [stream] = all.fake.streams;
   await stream.hello();
@@ -37,7 +37,7 @@ const keys = (subscription) => [...subscription.rows.keys()].join();
 test("one session and one stream carry every subscription", async (context) => {
   const { fake, gateway, prices, stream } = await live(context);
   const orders = gateway.subscribe("or", { filter: "/a = 1", orderBy: "/v DESC", topN: 5, select: "[-/]", options: "progress" });
-  await orders.ready;
+  await orders.granted;
   await stream.snapshot("s2", "or", [["x", 1]]);
   assert.equal(fake.asked("POST", /sessions$/).length, 1);
   assert.equal(fake.streams.length, 1);
@@ -59,7 +59,7 @@ test("rows that come before the answer with the name are not lost", async (conte
   await stream.rows("s9", "or", [["y", 1]], "S1-9");
   assert.equal(late.rows.size, 0);
   answer(json({ sub: "s9", topic: "or", options: "" }, 201));
-  await late.ready;
+  await late.granted;
   assert.equal(keys(late), '["x"],["y"]');
 });
 
@@ -67,7 +67,7 @@ test("a refused subscription is an error of its own and of no other", async (con
   const { fake, gateway, prices } = await live(context);
   fake.once("POST", SUBSCRIPTIONS, () => problem(400, "filter-invalid"));
   const refused = gateway.subscribe("or", { filter: "/" });
-  await assert.rejects(refused.ready, { name: "Problem", code: "filter-invalid", status: 400 });
+  await assert.rejects(refused.granted, { name: "Problem", code: "filter-invalid", status: 400 });
   assert.equal(refused.end, "filter-invalid");
   assert.equal(prices.end, "");
 });
@@ -75,21 +75,21 @@ test("a refused subscription is an error of its own and of no other", async (con
 test("a topic without key is asked again without removals, which it does not have", async (context) => {
   const { fake, gateway } = await live(context);
   fake.once("POST", SUBSCRIPTIONS, () => problem(400, "options-invalid"));
-  await gateway.subscribe("log").ready;
+  await gateway.subscribe("log").granted;
   assert.deepEqual(fake.asked("POST", SUBSCRIPTIONS).slice(1).map(([, , { options }]) => options), ["oof", ""]);
   for (const wish of [{ removals: true }, {}]) {
     fake.once("POST", SUBSCRIPTIONS, () => problem(400, "options-invalid"));
-    await assert.rejects(gateway.subscribe(wish.removals ? "log" : "lo*", wish).ready);
+    await assert.rejects(gateway.subscribe(wish.removals ? "log" : "lo*", wish).granted);
   }
 });
 
 test("who replays or asks for messages alone does not ask for removals", async (context) => {
   const { fake, gateway } = await live(context);
   for (const wish of [{ bookmark: "epoch" }, { command: "sow" }, { command: "subscribe" }, { options: "bookmark=now" }, { removals: false }]) {
-    await gateway.subscribe("px", wish).ready;
+    await gateway.subscribe("px", wish).granted;
   }
-  await gateway.subscribe("px", { options: "conflation=2s, oof" }).ready;
-  await gateway.subscribe("px", { options: "timestamp, " }).ready;
+  await gateway.subscribe("px", { options: "conflation=2s, oof" }).granted;
+  await gateway.subscribe("px", { options: "timestamp, " }).granted;
   const options = fake.asked("POST", SUBSCRIPTIONS).slice(1).map((each) => each[2].options);
   assert.deepEqual(options, ["bookmark=epoch", "", "", "bookmark=now", "", "conflation=2s, oof", "timestamp,oof"]);
 });
@@ -120,14 +120,14 @@ test("a session that is gone is replaced; the records follow the new snapshot", 
   assert.equal(fake.streams[1].lastId, null);
   await fake.streams[1].hello();
   await fake.streams[1].snapshot("s2", "px", [["b", 1], ["c", 1]]);
-  assert.deepEqual(changes, [["c", "", ""], ["", "", "a"]]);
+  assert.deepEqual(changes, [["c", "", "a"]]);
 });
 
 test("a subscription to messages goes on behind the last one in a new session", async (context) => {
   const { fake, gateway, stream } = await live(context);
   fake.once("POST", SUBSCRIPTIONS, () => problem(400, "options-invalid"));
   const log = gateway.subscribe("log");
-  await log.ready;
+  await log.granted;
   await stream.send("subscribed", { sub: "s2", topic: "log", bookmark: "e-4" }, "S1-3");
   await stream.rows("s2", "log", [["a", 1]], "S1-4~e-5");
   fake.once("GET", EVENTS, () => problem(404, "session-unknown"));
@@ -144,7 +144,7 @@ test("a subscription to messages goes on behind the last one in a new session", 
 test("a subscription that cannot go on where it was says so", async (context) => {
   const { fake, gateway, stream } = await live(context);
   const some = gateway.subscribe("lo*", { removals: false });
-  await some.ready;
+  await some.granted;
   const heard = [];
   some.addEventListener("resumed", ({ detail }) => heard.push(detail.mode));
   await stream.send("subscribed", { sub: "s2", topic: "log", bookmark: "e-4" }, "S1-3");
@@ -158,7 +158,7 @@ test("a subscription that cannot go on where it was says so", async (context) =>
 test("a topic that back-pressure took out of a pattern comes again with the pattern", async (context) => {
   const { fake, gateway, stream } = await live(context);
   const some = gateway.subscribe("p*");
-  await some.ready;
+  await some.granted;
   await stream.send("unsubscribed", { sub: "s2", topic: "pa", reason: "BACK_PRESSURE" });
   await fake.until("DELETE", /subscriptions\/s2$/);
   await fake.until("POST", SUBSCRIPTIONS, 3);
@@ -198,13 +198,81 @@ test("what back-pressure ended is asked for again, and a topic that is removed i
   assert.equal(fake.asked("POST", SUBSCRIPTIONS).length, 2);
 });
 
-test("a topic that is missing after a restart is waited for", async (context) => {
-  const { fake, prices, stream } = await live(context);
+test("a subscription that is not granted after a restart says so until it is", async (context) => {
+  const { fake, gateway, prices, stream } = await live(context);
+  const heard = [];
+  prices.addEventListener("state", ({ detail }) => heard.push([detail.state, detail.code]));
+  assert.equal(prices.state, "live");
   fake.once("GET", EVENTS, () => problem(404, "session-unknown"));
   fake.once("POST", SUBSCRIPTIONS, () => problem(404, "topic-unknown"));
+  // Long enough to look: what is shown meanwhile is old, though the stream of the page is there.
+  fake.once("POST", SUBSCRIPTIONS, () => problem(429, "limit-reached", { "Retry-After": "3600" }));
   stream.end();
   await fake.until("POST", SUBSCRIPTIONS, 3);
-  assert.equal(prices.end, "");
+  await fake.streams[1].hello();
+  assert.deepEqual([gateway.state, prices.state, prices.end], ["live", "lost", ""]);
+  assert.equal(prices.reason, "limit-reached: because");
+  assert.deepEqual(heard, [["lost", ""], ["lost", "session-unknown"], ["lost", "topic-unknown"], ["lost", "limit-reached"]]);
+  gateway.subscribe("or"); // the others are not held up
+  await fake.until("POST", SUBSCRIPTIONS, 4);
+});
+
+test("a subscription is live once its records are complete, and ready is the first time", async (context) => {
+  const { fake, gateway } = begun(context);
+  const prices = gateway.subscribe("px");
+  const some = gateway.subscribe("p*");
+  const log = gateway.subscribe("log");
+  const order = [];
+  for (const each of [prices, some, log]) each.ready.then(() => order.push([each.topic, each.rows.size]));
+  fake.once("POST", SUBSCRIPTIONS, () => json({ sub: "s1", topic: "px", options: "" }, 201));
+  const topics = [{ topic: "pa", options: "" }, { topic: "pb", options: "", bookmark: "e-4" }, { topic: "pc", options: "bookmark=epoch" }];
+  fake.once("POST", SUBSCRIPTIONS, () => json({ sub: "s2", topic: "p*", options: null, topics }, 201));
+  fake.once("POST", SUBSCRIPTIONS, () => json({ sub: "s3", topic: "log", options: "", bookmark: "e-4" }, 201));
+  await fake.until("POST", SUBSCRIPTIONS, 3);
+  await fake.until("GET", EVENTS);
+  const [stream] = fake.streams;
+  assert.deepEqual(order, []);
+  await stream.hello();
+  assert.deepEqual(order, [["log", 0]]);
+  await stream.send("group_begin", { sub: "s1", topic: "px", rows: 2 });
+  await stream.rows("s1", "px", [["a", 1]], "", "snapshot");
+  assert.equal(prices.state, "connecting");
+  await stream.rows("s1", "px", [["b", 1]], "", "snapshot");
+  await stream.send("group_end", { sub: "s1", topic: "px", rows: 2 });
+  await stream.snapshot("s2", "pa", [["a", 1]]);
+  assert.deepEqual(order, [["log", 0], ["px", 2], ["p*", 1]]);
+  assert.deepEqual([prices.state, some.state, log.state], ["live", "live", "live"]);
+});
+
+test("a snapshot and a flush are one change each, in however many events they come", async (context) => {
+  const { fake, prices, stream } = await live(context);
+  const heard = [];
+  const noted = ({ added, changed, removed }) => heard.push([added, changed, removed].map((rows) => rows.map(({ key }) => key[0]).join("")));
+  prices.addEventListener("change", noted);
+  const piece = (key, more) => stream.send("message", { sub: "s1", topic: "px", rows: [{ topic: "px", op: "publish", key: [key], value: 2 }], ...(more && { more }) });
+  await piece("a", true);
+  await piece("c", true);
+  assert.deepEqual(heard, []);
+  await piece("b");
+  await piece("b");
+  assert.deepEqual(heard.splice(0), [["c", "ab", ""], ["", "b", ""]]);
+  await stream.send("group_begin", { sub: "s1", topic: "px", rows: 2 });
+  for (const key of ["a", "d"]) await stream.rows("s1", "px", [[key, 3]], "", "snapshot");
+  assert.deepEqual(heard, []);
+  await stream.send("group_end", { sub: "s1", topic: "px", rows: 2 });
+  assert.deepEqual(heard.splice(0), [["d", "a", "bc"]]);
+  // Who reads the records has been told of all of them.
+  await piece("e", true);
+  assert.equal(prices.get("e").value, 2);
+  assert.deepEqual(heard.splice(0), [["e", "", ""]]);
+  // The rest may never come: neither from a stream that is lost, nor if none of it is for this reader.
+  await piece("f", true);
+  stream.end();
+  await fake.until("GET", EVENTS, 2);
+  assert.deepEqual(heard.splice(0), [["f", "", ""]]);
+  await fake.streams[1].send("message", { sub: "s1", topic: "px", rows: [{ topic: "px", op: "publish", key: ["g"], value: 2 }], more: true });
+  await new Promise((resolve) => prices.addEventListener("change", resolve, { once: true }));
+  assert.deepEqual(heard, [["g", "", ""]]);
 });
 
 test("a goodbye without return ends everything, and one with it does not", async (context) => {
@@ -226,7 +294,7 @@ test("a page that goes ends its session, and hears no goodbye for other tabs", a
   const fake = new FakeGateway();
   const heard = [];
   const session = new Session(new Transport("http://gateway:1", { fetch: fake.fetch }), (state) => heard.push(state), () => {});
-  const target = { topic: "px", wish: {}, place: null, granted() {}, take() {}, failed: () => heard.push("failed"), ended: (reason) => heard.push(reason) };
+  const target = { topic: "px", wish: {}, place: null, accepted() {}, entered() {}, take() {}, failed: () => heard.push("failed"), ended: (reason) => heard.push(reason) };
   session.add(target);
   await fake.until("GET", EVENTS);
   const [stream] = fake.streams;
@@ -268,16 +336,16 @@ test("the answer of another server is an outage, except to the first request", a
   await fake.until("POST", SUBSCRIPTIONS, 2);
   assert.equal(states.includes("closed"), false);
   fake.once("POST", SUBSCRIPTIONS, page(404));
-  await gateway.subscribe("or").ready;
+  await gateway.subscribe("or").granted;
   const other = begun(context);
   other.fake.once("POST", /sessions$/, page(404));
-  await assert.rejects(other.gateway.subscribe("px").ready, { name: "Problem", status: 404 });
+  await assert.rejects(other.gateway.subscribe("px").granted, { name: "Problem", status: 404 });
 });
 
 test("a wrong token ends everything, with the problem", async (context) => {
   const { fake, gateway } = begun(context, { token: "secret" });
   fake.once("POST", /sessions$/, () => problem(401, "unauthenticated"));
-  await assert.rejects(gateway.subscribe("px").ready, { code: "unauthenticated" });
+  await assert.rejects(gateway.subscribe("px").granted, { code: "unauthenticated" });
   assert.equal(fake.headers[0].get("Authorization"), "Bearer secret");
   assert.equal(gateway.state, "closed");
 });
@@ -286,7 +354,7 @@ test("a token is asked for with each request, and again when it is refused", asy
   let number = 0;
   const { fake, gateway } = begun(context, { token: async () => `t${(number += 1)}`, ticket: () => "once" });
   fake.once("POST", /sessions$/, () => problem(401, "unauthenticated"));
-  await gateway.subscribe("px").ready;
+  await gateway.subscribe("px").granted;
   await fake.until("GET", /events/);
   const tokens = fake.headers.map((headers) => headers.get("Authorization"));
   assert.deepEqual(tokens.slice(0, 2), ["Bearer t1", "Bearer t2"]);
@@ -308,7 +376,7 @@ test("a hidden page asks for a slower interval, and for its own when it is seen 
   const { fake, gateway } = begun(context, { tabs: false });
   context.after(() => delete globalThis.document);
   const wishes = [{ interval: "500ms" }, { interval: "10s" }, { interval: "none" }, { interval: "100ms", hidden: false }, { interval: "auto", hidden: "1m" }];
-  await Promise.all(wishes.map((wish) => gateway.subscribe("px", wish).ready));
+  await Promise.all(wishes.map((wish) => gateway.subscribe("px", wish).granted));
   const see = (state) => {
     page.visibilityState = state;
     page.dispatchEvent(new Event("visibilitychange"));
@@ -350,7 +418,7 @@ test("a closed subscription ends at the gateway, also if its name comes later", 
   const closed = late.close();
   await closed;
   await fake.until("DELETE", /subscriptions\/s2$/);
-  await assert.rejects(late.ready);
+  await assert.rejects(late.granted);
   await gateway.close();
   assert.equal(fake.asked("DELETE", /sessions\/S1$/).length, 1);
 });

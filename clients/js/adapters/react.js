@@ -2,16 +2,23 @@
  * A subscription as a hook of React, 18 or newer.
  *
  *     const useSubscription = subscriptionHook(React);
- *     const { rows, subscription } = useSubscription(gateway, "prices", { interval: "500ms" });
+ *     const { rows, state } = useSubscription(gateway, "prices", { interval: "500ms" });
  *
  * React is given and not imported: the file also works where it is served by a gateway.
  *
  * @module
  */
 
-/** @typedef {import("../client/replica.js").Row} Row */
+/**
+ * @template [V=any]
+ * @typedef {import("../client/replica.js").Row<V>} Row
+ */
+/**
+ * @template [V=any]
+ * @typedef {import("../client/subscription.js").Subscription<V>} Subscription
+ */
 /** @typedef {import("../client/subscription.js").Wish} Wish */
-/** @typedef {import("../client/subscription.js").Subscription} Subscription */
+/** @typedef {import("../client/subscription.js").State} State */
 
 /**
  * @typedef {object} Reacts What is used of React.
@@ -19,7 +26,20 @@
  * @property {(subscribe: (changed: () => void) => () => void, shown: () => any, server?: () => any) => any} useSyncExternalStore
  */
 
-const NOTHING = Object.freeze({ rows: Object.freeze([]), end: "", subscription: null });
+/**
+ * What the hook shows.
+ *
+ * @template [V=any]
+ * @typedef {object} Shown
+ * @property {readonly Row<V>[]} rows
+ * @property {State} state `live` if the rows are those of the topic; as of a subscription.
+ * @property {string} reason Why it is `lost` or `closed`.
+ * @property {Subscription<V> | null} subscription
+ */
+
+/** @type {Shown} */
+const NOTHING = Object.freeze({ rows: Object.freeze([]), state: "connecting", reason: "", subscription: null });
+const EVENTS = ["change", "state"];
 
 /**
  * Return the hook.
@@ -30,10 +50,11 @@ export function subscriptionHook({ useMemo, useSyncExternalStore }) {
   /**
    * Follow a topic as long as the component is there; its rows are in the order of `orderBy`.
    *
+   * @template [V=any]
    * @param {{ subscribe: (topic: string, wish?: Wish) => Subscription }} gateway
    * @param {string} topic
    * @param {Wish} [wish]
-   * @returns {{ rows: readonly Row[], end: string, subscription: Subscription | null }}
+   * @returns {Shown<V>}
    */
   return function useSubscription(gateway, topic, wish = {}) {
     // By its text: a wish is written in place, and is another object with each rendering.
@@ -48,7 +69,7 @@ export function subscriptionHook({ useMemo, useSyncExternalStore }) {
  * @param {Wish} wish
  */
 function storeOf(gateway, topic, wish) {
-  /** @type {any} The same object until something changes, as React asks for. */
+  /** @type {Shown} The same object until something changes, as React asks for. */
   let shown = NOTHING;
   return {
     shown: () => shown,
@@ -57,12 +78,12 @@ function storeOf(gateway, topic, wish) {
       const subscription = gateway.subscribe(topic, wish);
       const show = () => {
         const rows = wish.orderBy ? subscription.inOrder() : [...subscription.rows.values()];
-        shown = { rows, end: subscription.end, subscription };
+        shown = { rows, state: subscription.state, reason: subscription.reason, subscription };
         changed();
       };
-      for (const name of ["change", "ended"]) subscription.addEventListener(name, show);
+      for (const name of EVENTS) subscription.addEventListener(name, show);
       return () => {
-        for (const name of ["change", "ended"]) subscription.removeEventListener(name, show);
+        for (const name of EVENTS) subscription.removeEventListener(name, show);
         subscription.close();
       };
     },

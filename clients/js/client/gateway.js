@@ -11,7 +11,7 @@ import { NoticeEvent, Subscription } from "./subscription.js";
 import { canShare, Tabs } from "./tabs.js";
 import { topicPath, Transport } from "./transport.js";
 
-/** @typedef {import("./session.js").State} State */
+/** @typedef {import("./subscription.js").State} State */
 /** @typedef {import("./subscription.js").Wish} Wish */
 /** @typedef {import("./transport.js").Asked} Asked */
 /** @typedef {import("./transport.js").TransportOptions} TransportOptions */
@@ -104,8 +104,10 @@ export class Gateway extends EventTarget {
   /**
    * Subscribe to a topic or a pattern.
    *
+   * @template [V=any] The type of the records' values.
    * @param {string} topic
    * @param {Wish} [wish]
+   * @returns {Subscription<V>}
    */
   subscribe(topic, wish = {}) {
     return new Subscription(this.#line, topic, wish);
@@ -117,15 +119,17 @@ export class Gateway extends EventTarget {
    * The place is kept when the loop asks for the next message, so that work which was cut off is done
    * again: a message may come twice, and none is left out.
    *
+   * @template [V=any] The type of the messages.
    * @param {string} topic
    * @param {Place & Wish} wish The first time it begins with `bookmark`, by default with the first message kept.
-   * @returns {AsyncGenerator<import("./replica.js").Row, void, void>}
+   * @returns {AsyncGenerator<import("./replica.js").Row<V>, void, void>}
    * @throws {import("./errors.js").Problem} `bookmark-expired`: messages after the place are no longer kept.
    */
   async *follow(topic, { place, storage = globalThis.sessionStorage, bookmark = "epoch", ...wish }) {
     const name = `tidegate ${place}`;
     const from = storage.getItem(name) ?? bookmark;
     const options = ["bookmark_not_found=fail", wish.options].filter(Boolean).join(",");
+    /** @type {Subscription<V>} */
     const subscription = this.subscribe(topic, { interval: "none", command: "subscribe", ...wish, bookmark: from, options });
     try {
       for await (const row of subscription.messages()) {
@@ -166,9 +170,10 @@ export class Gateway extends EventTarget {
   /**
    * Return the records of a topic.
    *
+   * @template [V=any] The type of the records.
    * @param {string} topic
    * @param {Query} [query]
-   * @returns {Promise<any[]>}
+   * @returns {Promise<V[]>}
    */
   sow(topic, query = {}) {
     const { filter, orderBy, topN, skipN, select, asOf } = query;

@@ -9,7 +9,7 @@ import { Replica } from "./replica.js";
 import { placeAfter, placeOf } from "./subscription.js";
 
 /** @typedef {import("./session.js").Session} Session */
-/** @typedef {import("./session.js").State} State */
+/** @typedef {import("./subscription.js").State} State */
 /** @typedef {import("./subscription.js").Target} Target */
 /** @typedef {import("./subscription.js").Wish} Wish */
 
@@ -122,7 +122,7 @@ export class Leader {
     shared.readers.add(reader);
     this.#leave(reader, shared);
     const events = [...shared.replica.snapshot()];
-    this.say({ type: "begin", tab, number, name, granted: shared.answer, place: shared.place, events });
+    this.say({ type: "begin", tab, number, name, granted: shared.answer, place: shared.place, events, ...shared.state });
     // Now, so that no event comes before the beginning.
     if (isNew) this.#session.add(shared);
   }
@@ -181,12 +181,25 @@ class Shared {
   readers = new Set();
   /** @type {any} What was granted. */
   answer = null;
+  /** @type {{ state: State, reason: string, code: string }} */
+  state = { state: "connecting", reason: "", code: "" };
 
   /** @param {any} granted */
-  granted(granted) {
+  accepted(granted) {
     this.answer = granted;
+    this.replica.begin();
     this.place = placeOf(this.place, granted);
     this.#say({ type: "granted", granted });
+  }
+
+  /**
+   * @param {State} state
+   * @param {string} reason
+   * @param {string} [code]
+   */
+  entered(state, reason, code = "") {
+    this.state = { state, reason, code };
+    this.#say({ type: "entered", ...this.state });
   }
 
   /**

@@ -59,13 +59,26 @@ export class Reader {
   }
 
   /**
+   * Take rows as they arrive; a reader of changes has no use for them.
+   *
    * @internal
    * @param {Row[]} rows
+   */
+  push(rows) {
+    if (this.#changes !== null) return;
+    this.#rows.push(...rows);
+    this.#serve();
+  }
+
+  /**
+   * Take the changes of a flush or a snapshot; a reader of rows has no use for them.
+   *
+   * @internal
    * @param {Changes} changes
    */
-  take(rows, changes) {
-    if (this.#changes === null) this.#rows.push(...rows);
-    else this.#changes.join(changes);
+  join(changes) {
+    if (this.#changes === null) return;
+    this.#changes.join(changes);
     this.#serve();
   }
 

@@ -9,14 +9,15 @@ import { equal, patched, rowsOf, stringify } from "./json.js";
 /**
  * A record as it is now, or a removed one as it last was.
  *
+ * @template [V=any] The type of its value.
  * @typedef {object} Row
  * @property {string} id The key as text, `["IBM",7]`; for a pattern the topic stands before it.
  * @property {string} topic
  * @property {any[] | null} key The fields of the key; null on a topic without key.
- * @property {any} value
+ * @property {V} value
  * @property {string} op `snapshot`, `publish`, `delta` or `oof`.
  * @property {string} bookmark Of the first message that the row stands for.
- * @property {any} [previous] The value before; not on a new record.
+ * @property {V} [previous] The value before; not on a new record.
  * @property {string} [reason] Of a removal: `deleted`, `expired`, `match`, `missed` for a record that
  *   was removed while the stream was lost, or `unreadable` for one whose newest value cannot be read.
  * @property {number} [timestamp] In ms, with the option `timestamp`.
@@ -25,13 +26,17 @@ import { equal, patched, rowsOf, stringify } from "./json.js";
  * @property {string} [last] The bookmark of the last of them.
  */
 
-/** The net effect of one or more flushes: each record is in one of the three lists. */
+/**
+ * The net effect of one or more flushes: each record is in one of the three lists.
+ *
+ * @template [V=any] The type of the records' values.
+ */
 export class Changes {
-  /** @type {Map<string, Row>} */
+  /** @type {Map<string, Row<V>>} */
   #added = new Map();
-  /** @type {Map<string, Row>} */
+  /** @type {Map<string, Row<V>>} */
   #changed = new Map();
-  /** @type {Map<string, Row>} */
+  /** @type {Map<string, Row<V>>} */
   #removed = new Map();
 
   /** Records that were not held before. */
@@ -58,7 +63,7 @@ export class Changes {
    * Record a value; `isNew` if nothing was held before it.
    *
    * @internal
-   * @param {Row} row
+   * @param {Row<V>} row
    * @param {boolean} isNew
    */
   put(row, isNew) {
@@ -74,7 +79,7 @@ export class Changes {
    * Record a removal.
    *
    * @internal
-   * @param {Row} row
+   * @param {Row<V>} row
    */
   remove(row) {
     if (this.#added.delete(row.id)) return; // came and went: nothing for a reader to do
@@ -87,7 +92,7 @@ export class Changes {
    * Add later changes, so that a reader that is behind gets both as one.
    *
    * @internal
-   * @param {Changes} later
+   * @param {Changes<V>} later
    */
   join(later) {
     for (const row of later.removed) this.remove(row);
@@ -96,7 +101,11 @@ export class Changes {
   }
 }
 
-/** @param {Row} row */
+/**
+ * @template V
+ * @param {Row<V>} row
+ * @returns {Row<V>}
+ */
 function withoutPrevious({ previous, ...row }) {
   return row;
 }
@@ -132,6 +141,16 @@ export class Replica {
   /** @returns {ReadonlyMap<string, Row>} The records by id, in the order of their arrival. */
   get rows() {
     return this.#rows;
+  }
+
+  /** Expect the first events of a subscription: a snapshot that was cut off is not continued. */
+  begin() {
+    this.#unseen.clear();
+  }
+
+  /** True while a topic is in the middle of a snapshot. */
+  get isInSnapshot() {
+    return this.#unseen.size > 0;
   }
 
   /**
@@ -182,7 +201,9 @@ export class Replica {
       // A snapshot has all records: one that it leaves out is gone, without a removal.
       for (const id of this.#unseen.get(fields.topic) ?? []) this.#drop(id, "missed", changes);
       this.#unseen.delete(fields.topic);
-    } else if (name === "unsubscribed" && fields.reason === "REMOVED") {
+    } else if (name === "unsubscribed") {
+      this.#unseen.delete(fields.topic);
+      if (fields.reason !== "REMOVED") return { rows, changes, missing, unreadable };
       for (const id of this.#idsOf(fields.topic)) this.#drop(id, "deleted", changes);
       this.#topics.delete(fields.topic);
     }

@@ -12,13 +12,13 @@ import { Backoff, Pause } from "./retry.js";
 import { Stream } from "./stream.js";
 
 /** @typedef {import("./sse.js").StreamEvent} StreamEvent */
+/** @typedef {import("./subscription.js").State} State */
 /** @typedef {import("./subscription.js").Target} Target */
 /** @typedef {import("./subscription.js").Wish} Wish */
 /** @typedef {import("./transport.js").Transport} Transport */
 
-/** @typedef {"connecting" | "live" | "lost" | "closed"} State */
-
 const HIDDEN_AFTER_MS = 1_000; // who looks at another tab for a moment changes nothing
+const REPLAY = /(?:^|,)bookmark=/; // in granted options
 const BACK_PRESSURE = "BACK_PRESSURE";
 const COMES_AGAIN = new Set([BACK_PRESSURE, "UNUSABLE"]); // reasons of an end that may pass
 
@@ -39,6 +39,8 @@ class Entry {
   /** The interval that was granted, for the way back from a hidden page. */
   interval = "";
   isSlowed = false;
+  /** @type {Set<string>} Topics whose snapshot is not complete. */
+  awaited = new Set();
   pause = new Pause();
 }
 
@@ -60,6 +62,7 @@ export class Session {
   #onNotice;
   /** The gateway's id of the session; empty before and between sessions. */
   #id = "";
+  #isLive = false; // the stream is there
   #wasOpen = false; // before that a foreign answer is of a wrong address
   /** @type {Map<Target, Entry>} */
   #entries = new Map();
@@ -104,6 +107,7 @@ export class Session {
     if (!entry?.name) return; // it follows as soon as it has a name
     const change = changeOf(before, target.wish);
     if (!change) {
+      target.entered("connecting", "");
       await this.#again(entry); // the records follow its snapshot
       return;
     }
@@ -176,14 +180,13 @@ export class Session {
         if (this.#isClosed) return;
         this.#id = "";
         const isGone = error instanceof Problem && error.code === "session-unknown";
-        const reason = error instanceof Error ? error.message : String(error);
         if (!isGone && !isTemporary(error) && !(this.#wasOpen && isForeign(error))) {
           // Nothing that time would heal: a wrong token, a wrong address.
-          for (const { target } of this.#entries.values()) target.failed(error instanceof Error ? error : new Error(reason));
-          await this.close(reason);
+          for (const { target } of this.#entries.values()) target.failed(error instanceof Error ? error : new Error(String(error)));
+          await this.close(messageOf(error));
           return;
         }
-        this.#onState("lost", reason);
+        this.#lose(error);
         // Also for a session that is gone: a gateway that forgets each of them would be asked without end.
         await this.#pause.wait(this.#backoff.waitMs(error instanceof Problem ? error.retryAfterMs : 0));
       }
@@ -207,7 +210,7 @@ export class Session {
     this.#stream = new Stream({
       open: (lastId, signal) => this.#transport.open(this.#path("/events"), lastId, signal),
       event: (event, fields) => this.#take(event, fields),
-      lost: (reason) => this.#onState("lost", reason),
+      lost: (error) => this.#lose(error),
       parsed: (text) => this.#transport.parsedEvent(text),
     });
     return this.#stream.run();
@@ -220,8 +223,10 @@ export class Session {
   #take(event, fields) {
     if (event.name === "hello") {
       this.#backoff.succeeded();
+      this.#isLive = true;
       this.#onState("live", "");
       for (const each of fields.subscriptions) this.#deliver({ ...event, name: "subscribed" }, each);
+      for (const entry of this.#entries.values()) this.#settle(entry);
     } else if (fields.sub === undefined) {
       this.#onNotice(event.name, fields);
     } else {
@@ -254,10 +259,29 @@ export class Session {
       entry.target.take(event.name, fields, event.id);
     } catch (error) {
       if (!(error instanceof RecordMissing)) throw error;
+      loseOne(entry, error);
       this.#again(entry);
       return;
     }
     if (event.name === "unsubscribed") this.#unsubscribed(entry, fields);
+    const isComplete = event.name === "group_end" || event.name === "unsubscribed";
+    if (isComplete && entry.awaited.delete(fields.topic)) this.#settle(entry);
+  }
+
+  /** @param {unknown} error Why the stream is not there. */
+  #lose(error) {
+    this.#isLive = false;
+    this.#onState("lost", messageOf(error));
+    for (const entry of this.#entries.values()) loseOne(entry, error);
+  }
+
+  /**
+   * Say that a subscription is live, if it is.
+   *
+   * @param {Entry} entry
+   */
+  #settle(entry) {
+    if (this.#isLive && entry.name && entry.awaited.size === 0) entry.target.entered("live", "");
   }
 
   /**
@@ -268,9 +292,12 @@ export class Session {
     if (topic !== entry.target.topic) {
       // Of a pattern only this topic has left, and the pattern takes it again only if it begins again.
       if (reason === BACK_PRESSURE) this.#again(entry, true);
-    } else if (COMES_AGAIN.has(reason)) {
+      return;
+    }
+    if (COMES_AGAIN.has(reason)) {
       this.#named.delete(entry.name);
       entry.name = "";
+      entry.target.entered("lost", `the gateway has ended the subscription to ${topic}: ${reason}`);
       this.#subscribe(entry, true);
     } else {
       this.#forget(entry);
@@ -307,6 +334,7 @@ export class Session {
           entry.target.failed(error);
           return;
         }
+        if (session === this.#id) loseOne(entry, error);
         waitMs = backoff.waitMs(error instanceof Problem ? error.retryAfterMs : 0);
       } finally {
         this.#asking -= 1;
@@ -328,12 +356,14 @@ export class Session {
     entry.wasGranted = true;
     entry.isSlowed = false;
     entry.interval = intervalOf(granted.options);
+    entry.awaited = awaitedOf(granted);
     this.#named.set(entry.name, entry);
-    entry.target.granted(granted);
+    entry.target.accepted(granted);
     const waiting = this.#unclaimed.get(entry.name) ?? [];
     this.#unclaimed.delete(entry.name);
     if (this.#asking === 1) this.#unclaimed.clear(); // nothing else is asked for
     for (const [event, fields] of waiting) this.#apply(entry, event, fields);
+    this.#settle(entry);
     this.#pace(entry);
     // It was changed while its answer was on the way.
     if (entry.asked !== entry.target.wish) this.change(entry.target, entry.asked).catch((error) => entry.target.failed(error));
@@ -393,4 +423,28 @@ export class Session {
   #path(rest) {
     return `/v1/sessions/${this.#id}${rest}`;
   }
+}
+
+/**
+ * Return the topics whose snapshot comes first. One that begins behind a bookmark has none, nor has a replay.
+ *
+ * @param {any} granted The answer to a subscription's request; of a pattern it lists its topics.
+ * @returns {Set<string>}
+ */
+function awaitedOf(granted) {
+  const entries = (granted.topics ?? [granted]).filter((/** @type {any} */ each) => !each.bookmark && !REPLAY.test(each.options ?? ""));
+  return new Set(entries.map((/** @type {any} */ each) => each.topic));
+}
+
+/**
+ * @param {Entry} entry
+ * @param {unknown} error
+ */
+function loseOne({ target }, error) {
+  target.entered("lost", messageOf(error), error instanceof Problem ? error.code : "");
+}
+
+/** @param {unknown} error */
+function messageOf(error) {
+  return error instanceof Error ? error.message : String(error);
 }

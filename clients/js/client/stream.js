@@ -14,7 +14,7 @@ import { Parser } from "./sse.js";
  * @typedef {object} StreamHandlers
  * @property {(lastId: string, signal: AbortSignal) => Promise<Response>} open
  * @property {(event: StreamEvent, fields: any) => void} event
- * @property {(reason: string) => void} lost Called with each loss, before the wait.
+ * @property {(error: unknown) => void} lost Called with each loss, before the wait.
  * @property {(text: string) => any} parsed Reads the JSON of an event.
  */
 
@@ -48,23 +48,23 @@ export class Stream {
    * @throws {Problem} A refusal that another attempt would get again, such as `session-unknown`.
    */
   async run() {
-    let reason = "CLOSED";
     while (!this.#isOver()) {
+      /** @type {unknown} */
+      let loss = new Unreachable("the stream ended");
       try {
         const answer = await this.#open();
         if (answer.status === NO_CONTENT) return this.#goodbye || "ENDED";
         await this.#follow(answer);
-        reason = "the stream ended";
       } catch (error) {
         if (this.#isOver()) break;
         if (error instanceof Problem && !isTemporary(error) && !isForeign(error)) throw error;
         if (error instanceof Problem) this.#retryMs = Math.max(this.#retryMs, error.retryAfterMs);
-        reason = error instanceof Error ? error.message : String(error);
+        loss = error;
       } finally {
         this.#connection?.abort();
       }
       if (this.#isOver()) break;
-      this.#on.lost(reason);
+      this.#on.lost(loss);
       await this.#pause.wait(this.#backoff.waitMs(this.#retryMs));
     }
     return this.#goodbye || "CLOSED";

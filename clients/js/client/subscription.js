@@ -9,7 +9,19 @@ import { inOrder } from "./order.js";
 import { Reader } from "./reader.js";
 import { Changes, Replica } from "./replica.js";
 
-/** @typedef {import("./replica.js").Row} Row */
+/**
+ * @template [V=any]
+ * @typedef {import("./replica.js").Row<V>} Row
+ */
+
+/**
+ * `connecting`: asked for, and the records are not complete yet. `live`: the records are complete and
+ * follow the topic. `lost`: they are old, and another attempt follows. `closed`: nothing follows.
+ *
+ * @typedef {"connecting" | "live" | "lost" | "closed"} State
+ */
+
+const HOLD_MS_MAX = 500; // of rows whose flush goes on: what is to follow may be nothing for this reader
 
 /**
  * What to subscribe to. Texts are those of the HTTP API.
@@ -31,9 +43,13 @@ import { Changes, Replica } from "./replica.js";
  *   leave it.
  */
 
-/** Changed records: `added`, `changed` and `removed`. */
+/**
+ * Changed records: `added`, `changed` and `removed`.
+ *
+ * @template [V=any]
+ */
 export class ChangeEvent extends Event {
-  /** @param {Changes} changes */
+  /** @param {Changes<V>} changes */
   constructor(changes) {
     super("change");
     this.added = changes.added;
@@ -42,9 +58,13 @@ export class ChangeEvent extends Event {
   }
 }
 
-/** Rows as they came, each message of a subscription without interval included. */
+/**
+ * Rows as they came, each message of a subscription without interval included.
+ *
+ * @template [V=any]
+ */
 export class RowsEvent extends Event {
-  /** @param {Row[]} rows */
+  /** @param {Row<V>[]} rows */
   constructor(rows) {
     super("rows");
     this.rows = rows;
@@ -63,7 +83,12 @@ export class NoticeEvent extends Event {
   }
 }
 
-/** @typedef {{ change: ChangeEvent, rows: RowsEvent }} Events Those that are no notices. */
+/**
+ * Those that are no notices.
+ *
+ * @template [V=any]
+ * @typedef {{ change: ChangeEvent<V>, rows: RowsEvent<V> }} Events
+ */
 
 /**
  * The connection of a subscription to its gateway: a session, or the stream that tabs share.
@@ -81,7 +106,8 @@ export class NoticeEvent extends Event {
  * @property {string} topic
  * @property {Wish} wish
  * @property {string | null} place As of {@link placeAfter}.
- * @property {(granted: any) => void} granted
+ * @property {(granted: any) => void} accepted
+ * @property {(state: State, reason: string, code?: string) => void} entered
  * @property {(name: string, fields: any, id: string) => void} take
  * @property {(error: Error) => void} failed
  * @property {(reason: string) => void} ended
@@ -90,13 +116,15 @@ export class NoticeEvent extends Event {
 /**
  * A live copy of the records of a topic or a pattern.
  *
- * Events: `change` ({@link ChangeEvent}), `rows` ({@link RowsEvent}), `ended` with the reason in
- * `detail`, `unreadable` with `{ topic, key, reason }` of a record whose value cannot be read, and the
- * gateway's notices by their names, such as `resumed`, `late` and `conflation` ({@link NoticeEvent}).
+ * Events: `change` ({@link ChangeEvent}), one for each snapshot and each flush; `rows` ({@link RowsEvent}),
+ * as they arrive; `state` with `{ state, reason, code }` in `detail`; `ended` with the reason;
+ * `unreadable` with `{ topic, key, reason }` of a record whose value cannot be read; and the gateway's
+ * notices by their names, such as `resumed`, `late` and `conflation` ({@link NoticeEvent}).
  *
  * `for await (const changes of subscription)` reads the same changes; a reader that is behind gets
  * several flushes as one, so it needs memory for its keys and no more.
  *
+ * @template [V=any] The type of the records' values: `gateway.subscribe<Quote>("quotes")`.
  * @implements {Target}
  */
 export class Subscription extends EventTarget {
@@ -111,6 +139,10 @@ export class Subscription extends EventTarget {
     this.topic = topic;
     /** @type {Wish} */
     this.wish = wish;
+    /** @type {State} */
+    this.state = "connecting";
+    /** @type {string} Why it is `lost` or `closed`. */
+    this.reason = "";
     /** @type {string} Why it has ended; empty while it lives. */
     this.end = "";
     /**
@@ -120,19 +152,34 @@ export class Subscription extends EventTarget {
     this.place = "";
     this.#line = line;
     this.#replica = new Replica(/[*>]/.test(topic));
+    this.#grant = settleable();
+    this.#whole = settleable();
     /** @type {Promise<any>} What was granted; rejected with the problem of a refusal. */
-    this.ready = new Promise((resolve, reject) => {
-      this.#settle = { resolve, reject };
-    });
-    // A refusal also arrives as the event `ended`: nobody has to wait for `ready`.
+    this.granted = this.#grant.promise;
+    /**
+     * Resolved once the records are complete for the first time; rejected with the problem of a refusal.
+     *
+     * @type {Promise<void>}
+     */
+    this.ready = this.#whole.promise;
+    // A refusal also arrives as the event `ended`: nobody has to wait for either.
+    this.granted.catch(() => {});
     this.ready.catch(() => {});
     line.add(this);
   }
 
   #line;
   #replica;
-  /** @type {{ resolve: (granted: any) => void, reject: (error: Error) => void }} */
-  #settle = { resolve() {}, reject() {} };
+  #grant;
+  #whole;
+  /**
+   * What `change` has not told yet: the flush or the snapshot goes on.
+   *
+   * @type {Changes<V>}
+   */
+  #untold = new Changes();
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  #holding;
   /** @type {Set<Reader<any>>} */
   #readers = new Set();
   /** @type {Error | null} */
@@ -143,15 +190,21 @@ export class Subscription extends EventTarget {
    *
    * @template {string} Name
    * @param {Name} name
-   * @param {((event: Name extends keyof Events ? Events[Name] : NoticeEvent) => void) | EventListenerObject | null} listener
+   * @param {((event: Name extends keyof Events<V> ? Events<V>[Name] : NoticeEvent) => void) | EventListenerObject | null} listener
    * @param {boolean | AddEventListenerOptions} [options]
    */
   addEventListener(name, listener, options) {
     super.addEventListener(name, /** @type {any} */ (listener), options);
   }
 
-  /** The records by id, in the order of their arrival. */
+  /**
+   * The records by id, in the order of their arrival.
+   *
+   * @returns {ReadonlyMap<string, Row<V>>}
+   */
   get rows() {
+    // Who has seen a record must not get it as an added one afterwards.
+    this.#tell();
     return this.#replica.rows;
   }
 
@@ -159,12 +212,17 @@ export class Subscription extends EventTarget {
    * Return the record of a key; undefined if it is not held.
    *
    * @param {...any} key The fields of the key, `get("IBM", 7)`.
+   * @returns {Row<V> | undefined}
    */
   get(...key) {
-    return this.#replica.rows.get(this.#replica.idOf(key, this.topic));
+    return this.rows.get(this.#replica.idOf(key, this.topic));
   }
 
-  /** Return the records by `orderBy`, ties by key. */
+  /**
+   * Return the records by `orderBy`, ties by key.
+   *
+   * @returns {Row<V>[]}
+   */
   inOrder() {
     return inOrder(this.rows.values(), this.wish.orderBy ?? "");
   }
@@ -196,7 +254,7 @@ export class Subscription extends EventTarget {
   /**
    * Read the changes from now on; the first are the records that are held already.
    *
-   * @returns {Reader<Changes>}
+   * @returns {Reader<Changes<V>>}
    */
   [Symbol.asyncIterator]() {
     const held = new Changes();
@@ -207,7 +265,7 @@ export class Subscription extends EventTarget {
   /**
    * Read every row from now on, in order: for subscriptions without interval.
    *
-   * @returns {Reader<Row>}
+   * @returns {Reader<Row<V>>}
    */
   messages() {
     return this.#reader(null);
@@ -225,9 +283,33 @@ export class Subscription extends EventTarget {
    * @internal
    * @param {any} granted
    */
-  granted(granted) {
+  accepted(granted) {
+    this.#replica.begin();
     this.place = placeOf(this.place, granted);
-    this.#settle.resolve(granted);
+    this.#grant.resolve(granted);
+  }
+
+  /**
+   * @internal
+   * @param {State} state
+   * @param {string} reason
+   * @param {string} [code] Of the problem that is the reason, such as `limit-reached`.
+   */
+  entered(state, reason, code = "") {
+    if (!this.end && (state !== this.state || reason !== this.reason)) this.#enter(state, reason, code);
+  }
+
+  /**
+   * @param {State} state
+   * @param {string} reason
+   * @param {string} code
+   */
+  #enter(state, reason, code) {
+    this.#tell();
+    this.state = state;
+    this.reason = reason;
+    if (state === "live") this.#whole.resolve(undefined);
+    this.dispatchEvent(new NoticeEvent("state", { state, reason, code }));
   }
 
   /**
@@ -244,13 +326,26 @@ export class Subscription extends EventTarget {
     const { rows, changes, missing, unreadable } = this.#replica.take(name, fields);
     this.place = placeAfter(this.place, name, fields, id);
     if (rows.length > 0) this.dispatchEvent(new RowsEvent(rows));
-    if (changes.size > 0) this.dispatchEvent(new ChangeEvent(changes));
-    for (const reader of this.#readers) reader.take(rows, changes);
+    for (const reader of this.#readers) reader.push(rows);
+    this.#untold.join(changes);
+    if (fields.more) this.#holding ??= setTimeout(() => this.#tell(), HOLD_MS_MAX);
+    else if (!this.#replica.isInSnapshot) this.#tell();
     if (name !== "message") this.dispatchEvent(new NoticeEvent(name, fields));
     for (const { topic, key = null, unreadable: reason } of unreadable) {
       this.dispatchEvent(new NoticeEvent("unreadable", { topic, key, reason }));
     }
     if (missing) throw missing;
+  }
+
+  /** Tell of the changes so far. */
+  #tell() {
+    clearTimeout(this.#holding);
+    this.#holding = undefined;
+    const changes = this.#untold;
+    if (changes.size === 0) return;
+    this.#untold = new Changes();
+    this.dispatchEvent(new ChangeEvent(changes));
+    for (const reader of this.#readers) reader.join(changes);
   }
 
   /**
@@ -259,7 +354,6 @@ export class Subscription extends EventTarget {
    */
   failed(error) {
     this.#error = error;
-    this.#settle.reject(error);
     this.ended(error instanceof Problem ? error.code : error.message);
   }
 
@@ -270,11 +364,27 @@ export class Subscription extends EventTarget {
   ended(reason) {
     if (this.end) return;
     this.end = reason;
-    this.#settle.reject(this.#error ?? new Error(`the subscription has ended: ${reason}`));
+    this.#enter("closed", reason, this.#error instanceof Problem ? this.#error.code : "");
+    const error = this.#error ?? new Error(`the subscription to ${this.topic} has ended: ${reason}`);
+    this.#grant.reject(error);
+    this.#whole.reject(error);
     for (const reader of this.#readers) reader.finish(this.#error);
     this.#readers.clear();
     this.dispatchEvent(new NoticeEvent("ended", { reason, error: this.#error }));
   }
+}
+
+/** Return a promise with the functions that settle it. */
+function settleable() {
+  /** @type {(value: any) => void} */
+  let resolve = () => {};
+  /** @type {(error: Error) => void} */
+  let reject = () => {};
+  const promise = new Promise((/** @type {(value: any) => void} */ resolved, rejected) => {
+    resolve = resolved;
+    reject = rejected;
+  });
+  return { promise, resolve, reject };
 }
 
 /**

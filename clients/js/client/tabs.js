@@ -19,7 +19,7 @@ import { Leader } from "./leader.js";
 import { RecordMissing } from "./replica.js";
 
 /** @typedef {import("./session.js").Session} Session */
-/** @typedef {import("./session.js").State} State */
+/** @typedef {import("./subscription.js").State} State */
 /** @typedef {import("./subscription.js").Target} Target */
 /** @typedef {import("./subscription.js").Wish} Wish */
 
@@ -233,13 +233,16 @@ export class Tabs {
       const isItsBeginning = message.tab === this.#tab && message.number === wanted.number && message.name === wanted.spec;
       if (message.type === "begin" && isItsBeginning) {
         wanted.isWaiting = false;
+        if (message.granted) this.#granted(wanted, message.granted);
         for (const { name, fields } of message.events) target.take(name, fields, "");
         target.place = message.place;
-        if (message.granted) this.#granted(wanted, message.granted);
+        target.entered(message.state, message.reason, message.code);
       } else if (message.name !== wanted.spec || wanted.isWaiting) {
         continue;
       } else if (message.type === "granted") {
         this.#granted(wanted, message.granted);
+      } else if (message.type === "entered") {
+        target.entered(message.state, message.reason, message.code);
       } else if (message.type === "event") {
         this.#take(target, message);
       } else if (message.type === "failed" || message.type === "ended") {
@@ -266,7 +269,7 @@ export class Tabs {
    * @param {any} granted
    */
   #granted(wanted, granted) {
-    wanted.target.granted(granted);
+    wanted.target.accepted(granted);
     wanted.settle?.();
     wanted.settle = null;
   }

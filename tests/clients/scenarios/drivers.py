@@ -228,9 +228,7 @@ class JavaScript(Driver):
             f"state.rows = state.gateway.subscribe({json.dumps(topic)}, {json.dumps(named)});"
             "state.gone = []; state.rows.addEventListener('change',"
             " ({removed}) => state.gone.push(...removed.map((row) => row.key && row.key[0])));"
-            "let isWhole = false;"
-            "state.rows.addEventListener('group_end', () => { isWhole = true; });"
-            "await state.rows.ready; await until(() => isWhole)"
+            "await state.rows.ready"
         )
 
     def held(self) -> list[Any]:

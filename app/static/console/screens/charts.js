@@ -53,7 +53,7 @@ export function show({ element, link, query, remember }) {
     if (!topic.value) return;
     const subscription = link.gateway.subscribe(topic.value, { interval: INTERVAL });
     records = subscription;
-    subscription.ready.catch((error) => (status.textContent = reasonOf(error)));
+    subscription.granted.catch((error) => (status.textContent = reasonOf(error)));
     subscription.addEventListener("change", ({ added }) => {
       if (added.length > 0) offer(subscription);
       drawHeat();
@@ -106,7 +106,7 @@ export function show({ element, link, query, remember }) {
     const from = new Date(Date.now() - Number(past.value)).toISOString();
     // The gateway filters its journal, or its archive, and goes on live where that ends.
     const subscription = link.gateway.subscribe(row.topic, { interval: "none", filter, command: "subscribe", removals: false, bookmark: from, options: "bookmark_not_found=epoch,timestamp" });
-    subscription.ready.catch((error) => (status.textContent = reasonOf(error)));
+    subscription.granted.catch((error) => (status.textContent = reasonOf(error)));
     subscription.addEventListener("rows", ({ rows }) => {
       for (const { value, timestamp } of rows) {
         columns[0].push((timestamp ?? Date.now()) / 1_000);

@@ -97,7 +97,7 @@ function history(link, row, filter, status, signal, take) {
   const subscription = link.gateway.subscribe(row.topic, {
     interval: "none", filter, bookmark: "epoch", options: "bookmark_not_found=epoch,timestamp", command: "subscribe", removals: false,
   });
-  subscription.ready.catch((error) => (status.textContent = reasonOf(error)));
+  subscription.granted.catch((error) => (status.textContent = reasonOf(error)));
   subscription.addEventListener("rows", ({ rows }) => {
     const newest = [...rows].reverse().map((each) => /** @type {[string, Row]} */ ([each.bookmark, { ...each, id: each.bookmark }]));
     items = new Map([...newest, ...items].slice(0, HISTORY_MAX));

@@ -163,7 +163,7 @@ export class Panel {
     const subscription = this.#link.gateway.subscribe(topic, wish);
     this.#subscription = subscription;
     this.#table.show(subscription.rows);
-    subscription.ready.then(
+    subscription.granted.then(
       (granted) => (this.#granted = granted.options ?? things(granted.topics?.length ?? 0, "topic")),
       (error) => subscription === this.#subscription && this.#refused(error),
     );
@@ -328,6 +328,11 @@ export class Panel {
     // Ages and stale colours follow the clock, not the stream.
     this.#table.changed();
     if (!this.#granted) return;
+    if (this.#subscription?.state === "lost" && this.#link.gateway.state === "live") {
+      this.#caption.textContent = `Old rows: ${this.#subscription.reason}`;
+      this.#caption.classList.add("problem");
+      return;
+    }
     const rows = this.#table.items.size;
     const newest = this.#subscription?.rows.size === 0 ? "" : ` · ${clock(Date.now()).slice(0, 8)}`;
     this.#seconds = [...this.#seconds, this.#updates].slice(-RATE_OVER);

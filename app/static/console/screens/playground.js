@@ -198,7 +198,7 @@ class Live {
     raw.addEventListener("rows", ({ rows }) => this.#raw.add(rows));
     this.element.hidden = false;
     try {
-      const granted = await subscription.ready;
+      const granted = await subscription.granted;
       this.#draw(granted);
     } catch (error) {
       this.stop();
