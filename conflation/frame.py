@@ -96,21 +96,30 @@ class Batch:
     """Rows that are sent together, oldest first: from after `since` up to `position`.
 
     `low_water` is the offset at or below which nothing is still held or queued once these rows
-    are sent; None while a backlog remains, so that no id promises too much. In `encoded` the
-    gateway keeps the bytes that it makes, once for every subscriber of the lane.
+    are sent; None while a backlog remains, so that no id promises too much. `has_more` is True if
+    they are a part of a flush, and not its last one. In `encoded` the gateway keeps the bytes that
+    it makes, once for every subscriber of the lane.
     """
 
     __slots__ = (
-        "_messages", "encoded", "frames", "low_water", "payload_bytes", "position", "since",
+        "_messages", "encoded", "frames", "has_more", "low_water", "payload_bytes", "position",
+        "since",
     )  # fmt: skip
 
     def __init__(
-        self, frames: Iterable[Frame], since: int, position: int, low_water: int | None
+        self,
+        frames: Iterable[Frame],
+        since: int,
+        position: int,
+        low_water: int | None,
+        *,
+        has_more: bool = False,
     ) -> None:
         self.frames = tuple(frames)
         self.since = since
         self.position = position
         self.low_water = low_water
+        self.has_more = has_more
         self.payload_bytes = sum(len(frame.payload) for frame in self.frames)
         # By format; a dict, not one field, as members of a lane may have different formats.
         self.encoded: dict[str, bytes] = {}

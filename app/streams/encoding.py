@@ -106,10 +106,11 @@ class EnvelopeWriter:
             )
         )
 
-    def batch(self, frames: Iterable[Frame]) -> bytes:
-        """Encode a flush: `{"topic", "rows": [envelopes]}`."""
+    def batch(self, frames: Iterable[Frame], *, has_more: bool = False) -> bytes:
+        """Encode a flush, `{"topic", "rows": [envelopes]}`, or a part that another one follows."""
         rows = b",".join(map(self.envelope, frames))
-        return b'{"topic":' + self._topic + b',"rows":[' + rows + b"]}"
+        end = b'],"more":true}' if has_more else b"]}"
+        return b'{"topic":' + self._topic + b',"rows":[' + rows + end
 
     def _head_of(self, op: Op) -> bytes:
         key_name = b"" if self._shown.no_sowkey else b',"key":'
@@ -363,7 +364,8 @@ def _envelopes(rows: Rows, style: Style) -> list[bytes]:
 
 
 def _batch(rows: Rows, style: Style) -> list[bytes]:
-    return [_object(_writer(rows, style).batch(rows.batch.frames), style)]
+    batch = rows.batch
+    return [_object(_writer(rows, style).batch(batch.frames, has_more=batch.has_more), style)]
 
 
 def _object(text: bytes, style: Style) -> bytes:

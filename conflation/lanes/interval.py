@@ -161,7 +161,7 @@ class IntervalLane(Lane):
         # While rows are left, no id may say that they were seen.
         has_drained = going.is_over and not (going.appends and self.board.head > going.position)
         low_water = max(going.position, member.cut) if has_drained else None
-        batch = Batch(piece, member.position, going.position, low_water)
+        batch = Batch(piece, member.position, going.position, low_water, has_more=not has_drained)
         if going.is_over and not going.ahead:
             member.catch_up = None
         return batch if member.knows(batch.frames) else self._own_terms(member, batch)

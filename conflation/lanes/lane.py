@@ -242,7 +242,8 @@ class Lane(ABC):
 
     def _own_terms(self, member: Member, batch: Batch) -> Batch:
         rows = member.as_known(batch.frames)
-        return Batch(rows, batch.since, batch.position, batch.low_water)
+        has_more = batch.has_more
+        return Batch(rows, batch.since, batch.position, batch.low_water, has_more=has_more)
 
     @abstractmethod
     def _own_answer(self, member: Member, bytes_max: int) -> Batch:

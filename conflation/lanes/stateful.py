@@ -128,11 +128,12 @@ class StatefulLane(Lane):
         self._batch_joins = min(joins)
         self._arm(now)
         self._batch_low = self.low_water()
-        self.batch = Batch(rows, since, self.position, self._placed(self._batch_low))
+        self._is_midway = self.deadline is not None and self.deadline <= now
+        low_water = self._placed(self._batch_low)
+        self.batch = Batch(rows, since, self.position, low_water, has_more=self._is_midway)
         # Members that took the flush before are served by the batch; only those further back need
         # it kept.
         self._flushes.drop({member.position for member in self.members.values()})
-        self._is_midway = self.deadline is not None and self.deadline <= now
         if self._merges is not None:
             self._merges.forget()
         return self.position > since
@@ -159,7 +160,7 @@ class StatefulLane(Lane):
     def _own_answer(self, member: Member, bytes_max: int) -> Batch:
         rows = finished(self._missed([member]).rows(None))
         low_water = self._placed(max(self.low_water(), member.cut))
-        return Batch(rows, member.position, self.position, low_water)
+        return Batch(rows, member.position, self.position, low_water, has_more=self._is_midway)
 
     def answer(self, members: Collection[Member], rows_max: int) -> CatchUpRows | None:
         first = next(iter(members))

@@ -49,6 +49,7 @@ class RowCursor:
         pacing: when each row of a replay is due; `deadline` is then when the next one may go.
         build: how `rows` are made, if that takes several steps; equal cursors share it.
         is_under_way: `build` is not done; until `complete` there is nothing to take.
+        has_more: of a catch-up, another part of the same flush follows its rows.
         has_begun: `resumed` and the begin of the group were sent.
         is_done: a take has found the end. An empty group is done only once it was sent.
     """
@@ -64,6 +65,7 @@ class RowCursor:
     deadline: Instant | None = None
     build: RowBuild | None = None
     is_under_way: bool = False
+    has_more: bool = False
     sent: int = 0
     has_begun: bool = False
     is_done: bool = False

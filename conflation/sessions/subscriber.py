@@ -213,6 +213,8 @@ class Subscriber:
 
     def _from_catch_up(self, cursor: RowCursor, bytes_max: int, now: Instant) -> Batch:
         batch = cursor.take(bytes_max, now)
+        # A queue's rows are messages, each for itself.
+        batch.has_more = not self.queues and (cursor.has_more or not cursor.is_done)
         self.member.delivered += deliveries(batch.frames)
         if cursor.is_done:
             self.catch_up = None
@@ -250,7 +252,7 @@ class Subscriber:
         self.member.delivered -= batch.messages()
         spec = self.lane.id.feed.key_spec
         keys = [f"{spec} {frame.key}" for frame in batch.frames]
-        self.catch_up = RowCursor(batch.frames, batch.low_water, keys)
+        self.catch_up = RowCursor(batch.frames, batch.low_water, keys, has_more=batch.has_more)
         return self.catch_up
 
     def follow(self, answer: CatchUpRows) -> None:

@@ -142,6 +142,23 @@ def test_a_subscription_changes_while_it_runs(gateway: Gateway, node: Node) -> N
 
 
 @pytest.mark.system
+def test_a_large_snapshot_and_a_large_flush_are_one_change_each(
+    gateway: Gateway, node: Node
+) -> None:
+    publish(gateway, *({"id": n, "n": 0} for n in range(2_500)))
+    node.run(
+        "state.rows = state.gateway.subscribe('px', {interval: 200}); state.sizes = [];"
+        "state.rows.addEventListener('change',"
+        " ({added, changed}) => state.sizes.push([added.length, changed.length]));"
+        "await state.rows.ready"
+    )
+    assert node.run("return state.sizes") == [[2_500, 0]]
+    publish(gateway, *({"id": n, "n": 1} for n in range(2_500)))
+    node.run("await until(() => state.sizes.length > 1)")
+    assert node.run("return state.sizes[1]") == [0, 2_500]
+
+
+@pytest.mark.system
 def test_every_message_of_a_topic_without_key_comes_in_order(gateway: Gateway, node: Node) -> None:
     gateway.publish("log", [b"0"])
     node.run(

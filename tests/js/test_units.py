@@ -42,8 +42,9 @@ def test_types_are_sound_and_declarations_can_be_made(tmp_path: Path) -> None:
     wrong = ["all[0].nothing;", 'quotes.get("IBM")?.value.nothing;', 'quotes.state === "gone";']
     lines = [*block.replace("@tidegate/client", "./client").splitlines(), *wrong]
     (tmp_path / "use.ts").write_text("\n".join(lines))
-    given = "--strict --noEmit --target es2022 --module es2022 --moduleResolution node".split()
-    command = [require_tsc(), *given, "--lib", "es2022,dom", str(tmp_path / "use.ts")]
+    given = ["--strict", "--noEmit", "--target", "es2022", "--lib", "es2022,dom"]
+    modules = ["--module", "es2022", "--moduleResolution", "node"]
+    command = [require_tsc(), *given, *modules, str(tmp_path / "use.ts")]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=HANGS_S)
     found = [int(line) for line in re.findall(r"use\.ts\((\d+),", ended.stdout)]
     assert found == list(range(len(lines) - 2, len(lines) + 1)), ended.stdout

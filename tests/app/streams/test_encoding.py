@@ -85,6 +85,13 @@ def test_a_batch_is_one_event() -> None:
     assert [row["value"] for row in document["rows"]] == [{"k": "a"}, {"k": "b"}]
 
 
+def test_a_part_of_a_flush_says_that_it_goes_on() -> None:
+    part = Rows("s1", "px", "e1", "publish", Batch(FRAMES, 0, 6, 6, has_more=True))
+    [read] = Parser().feed(text(part, form=Format.BATCH))
+    assert json.loads(read.text)["more"] is True
+    assert b"more" not in text(rows(*FRAMES), form=Format.BATCH)
+
+
 @pytest.mark.parametrize("form", Format)
 def test_rows_with_something_still_to_come_have_no_id(form: Format) -> None:
     assert b"id:" not in text(rows(*FRAMES, low_water=None), form=form)

@@ -15,6 +15,7 @@ from tidegate.app.streams.fanout import SMALL_BUFFERS_BYTES
 from tidegate.app.streams.notices import WriteContext, late_events
 from tidegate.app.streams.reader import Reader
 from tidegate.app.streams.session import Session
+from tidegate.conflation.frame import Frame
 from tidegate.conflation.options.table import Options
 from tidegate.conflation.outputs import CloseReason, Rows, Unsubscribed
 from tidegate.keys.text.duration import SECOND
@@ -48,9 +49,9 @@ async def test_a_flush_is_encoded_once_however_many_sessions_there_are(
     encoded = list[int]()
     batch = EnvelopeWriter.batch
 
-    def counted(writer: EnvelopeWriter, frames: tuple[object, ...]) -> bytes:
+    def counted(writer: EnvelopeWriter, frames: tuple[Frame, ...], *, has_more: bool) -> bytes:
         encoded.append(len(frames))
-        return batch(writer, frames)  # type: ignore[arg-type]  # frames, as given
+        return batch(writer, frames, has_more=has_more)
 
     monkeypatch.setattr(EnvelopeWriter, "batch", counted)
     async with room() as here:

@@ -34,6 +34,31 @@ def most_in_a_call(made: ManualDriver, calls: list[int]) -> int:
     return most
 
 
+@pytest.mark.parametrize("options", ["", ",oof", ",receipt,timestamp", ",select=[-/,+/k,+/v]"])
+def test_a_part_says_that_the_flush_goes_on(options: str) -> None:
+    """Also where a reader is behind, and is sent the flush in pieces."""
+    made = driver()
+    made.subscribe(f"conflation=1s{options}")
+    made.publish("aX1")
+    made.sleep("1s")
+    assert [batch.has_more for batch in flush_in_turns(made)] == [False]
+    made.publish(every(1))
+    made.sleep("1s")
+    parts = flush_in_turns(made)
+    assert sum(len(batch.frames) for batch in parts) == len(LETTERS)
+    *others, last = [batch.has_more for batch in parts]
+    assert others == [True] * (len(parts) - 1)
+    assert len(parts) > 1
+    assert not last
+
+
+def test_messages_of_a_queue_go_each_for_itself() -> None:
+    made = driver()
+    made.subscribe("conflation=none")
+    made.publish(every(1))
+    assert not any(batch.has_more for batch in flush_in_turns(made))
+
+
 def test_rows_without_news_are_looked_at_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """A flush that sends nothing has looked at each key all the same."""
     made = driver()

@@ -137,11 +137,12 @@ class GoodbyeEvent(TypedDict):
 
 
 class BatchEvent(TypedDict):
-    """The rows of one flush, in format batch."""
+    """The rows of one flush, or of a part of a large one, in format batch."""
 
     sub: NotRequired[Annotated[str, Field(description="Only in a session")]]
     topic: str
     rows: list[Envelope]
+    more: NotRequired[Annotated[bool, Field(description="True: the flush goes on")]]
 
 
 DELTA = {"description": "A JSON Merge Patch with the key fields"}
