@@ -14,7 +14,7 @@ from tidegate.clients.answers import Fields, Journal, Published, TopicsPage
 from tidegate.clients.errors import GatewayProblem
 from tidegate.clients.live.live import Live
 from tidegate.clients.live.request import LiveRequest
-from tidegate.clients.message import line_of
+from tidegate.clients.message import lines_of
 from tidegate.clients.publishing.outbox import DELIVERY_S, LIMITS, Batch, Limits, Outbox
 from tidegate.clients.publishing.publisher import Publisher
 from tidegate.clients.requests import NDJSON, Post, RecordKey, new_key, subscribing, topic_path
@@ -123,7 +123,7 @@ class Gateway:
     def publish(
         self,
         topic: str,
-        messages: Iterable[Any],
+        messages: Any,
         producer: str | None = None,
         sequence: int | None = None,
         *,
@@ -134,7 +134,9 @@ class Gateway:
 
         Args:
             topic: the topic to publish to.
-            messages: values, or their JSON texts as bytes; see `line_of`.
+            messages: a list of values or of their JSON texts as bytes, or one of them. A value is
+                a dict, a list, a dataclass, a Struct of msgspec, a model of pydantic, a text, a
+                number, None. A list is several messages: one that is a list stands in another.
             producer: name of a numbered producer; `sequence` is the number of this batch, and a
                 number that was published before publishes nothing.
             sequence: see `producer`.
@@ -143,12 +145,12 @@ class Gateway:
             trouble: called with a sentence when the request is retried.
 
         Raises:
-            ValueError, TypeError: a message that is no JSON.
+            ValueError, TypeError: a message that is no JSON; nothing was published.
         """
         # A retry needs a name for the request, or a lost answer would publish it twice.
         if idempotency_key is None and producer is None and self._transport.retry.seconds_max > 0:
             idempotency_key = new_key()
-        lines = map(line_of, messages)
+        lines = lines_of(messages)
         post = Post.of(lines, producer=producer, sequence=sequence, idempotency_key=idempotency_key)
         return self._transport.ask(requests.publish(topic, post), trouble)
 

@@ -2,10 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import is_dataclass
 from math import isfinite
 from typing import Any
 
 import msgspec
+
+
+TEXT = bytes | bytearray | memoryview
+
+
+def lines_of(messages: Any) -> Iterator[bytes]:
+    """Yield the line of one message, or of each of several; see `line_of`.
+
+    A list, and any other iterable that is not a message by itself, has several.
+    """
+    # A dict would give its keys, a text its characters, and a model of pydantic its fields.
+    is_message = isinstance(messages, Mapping | str | TEXT) or hasattr(messages, "model_dump")
+    if is_message or is_dataclass(messages) or not isinstance(messages, Iterable):
+        messages = [messages]
+    return map(line_of, messages)
 
 
 def line_of(message: Any) -> bytes:
@@ -20,10 +37,11 @@ def line_of(message: Any) -> bytes:
             finite, which JSON cannot say.
         TypeError: a value of another type.
     """
-    if isinstance(message, bytes):
-        if b"\n" in message or b"\r" in message:
+    if isinstance(message, TEXT):
+        text = bytes(message)
+        if b"\n" in text or b"\r" in text:
             raise ValueError("a message is one line of JSON")
-        return message
+        return text
     line = msgspec.json.encode(message, enc_hook=_model)
     # The encoder writes NaN and infinity as null, so only a line with null needs the walk.
     if b"null" in line:

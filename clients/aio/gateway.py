@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any, Self
 
 import httpx2
@@ -16,7 +16,7 @@ from tidegate.clients.aio.transport import AsyncTransport
 from tidegate.clients.answers import Fields, Published
 from tidegate.clients.errors import GatewayProblem
 from tidegate.clients.live.request import LiveRequest
-from tidegate.clients.message import line_of
+from tidegate.clients.message import lines_of
 from tidegate.clients.publishing.outbox import DELIVERY_S, LIMITS, Batch, Limits, Outbox
 from tidegate.clients.requests import Defined, Post, RecordKey, new_key, subscribing, topic_path
 from tidegate.clients.retry import PATIENCE_S, TOPIC_UNKNOWN, Retry, Trouble
@@ -114,7 +114,7 @@ class AsyncGateway:
     async def publish(
         self,
         topic: str,
-        messages: Iterable[Any],
+        messages: Any,
         producer: str | None = None,
         sequence: int | None = None,
         *,
@@ -125,7 +125,7 @@ class AsyncGateway:
         # A retry needs a name for the request, or a lost answer would publish it twice.
         if idempotency_key is None and producer is None and self._transport.retry.seconds_max > 0:
             idempotency_key = new_key()
-        lines = map(line_of, messages)
+        lines = lines_of(messages)
         post = Post.of(lines, producer=producer, sequence=sequence, idempotency_key=idempotency_key)
         return await self._transport.ask(requests.publish(topic, post), trouble)
 

@@ -10,7 +10,7 @@ import msgspec
 import pydantic
 import pytest
 
-from tidegate.clients.message import line_of
+from tidegate.clients.message import line_of, lines_of
 
 
 @dataclass
@@ -35,6 +35,25 @@ def test_records_of_the_common_kinds_are_messages(kind: Any) -> None:
     assert line_of([kind(symbol="IBM", px=None)]) == b'[{"symbol":"IBM","px":null}]'
     with pytest.raises(ValueError, match="/px is nan, which JSON cannot say"):
         line_of(kind(symbol="IBM", px=math.nan))
+
+
+@pytest.mark.parametrize("kind", [Quote, Struct, Model, dict])
+def test_one_message_needs_no_list(kind: Any) -> None:
+    line = b'{"symbol":"IBM","px":1.5}'
+    one = kind(symbol="IBM", px=1.5)
+    assert list(lines_of(one)) == [line]
+    assert list(lines_of([one, one])) == [line, line]
+    assert list(lines_of(each for each in (one, line))) == [line, line]
+
+
+@pytest.mark.parametrize("one", [b"[1]", bytearray(b"[1]"), memoryview(b"[1]"), "text", 7, None])
+def test_texts_and_numbers_are_one_message(one: Any) -> None:
+    assert list(lines_of(one)) == [line_of(one)]
+    assert line_of(bytearray(b"[1]")) == b"[1]"
+
+
+def test_a_list_of_lists_is_several_messages() -> None:
+    assert list(lines_of([[1, 2], []])) == [b"[1,2]", b"[]"]
 
 
 def test_texts_and_plain_values_are_messages() -> None:
