@@ -239,7 +239,7 @@ class Gateway:
         return self._transport.lines(f"{topic_path(topic)}/sow", query)
 
     def delete_records(
-        self, topic: str, *, record_key: RecordKey | None = None, filter_text: str | None = None
+        self, topic: str, *, record_key: RecordKey | None = None, filter: str | None = None
     ) -> int:
         """Delete the record of a key, or all that match a filter; return how many there were.
 
@@ -248,9 +248,9 @@ class Gateway:
         Args:
             topic: a topic with a key.
             record_key: the value of a key's one field, or the tuple of its fields.
-            filter_text: selects records in place of `record_key`; one of them is required.
+            filter: selects records in place of `record_key`; one of them is required.
         """
-        return self._transport.ask(requests.delete_records(topic, record_key, filter_text))
+        return self._transport.ask(requests.delete_records(topic, record_key, filter))
 
     def messages(
         self, topic: str, from_: str = "epoch", limit: int | None = None
@@ -293,10 +293,10 @@ class Gateway:
         topic: str,
         *,
         options: str = "",
-        filter_text: str | None = None,
+        filter: str | None = None,
         order_by: str | None = None,
         command: str | None = None,
-        format_name: str | None = None,
+        format: str | None = None,
         last_event_id: str = "",
         seconds_max: float | None = None,
         trouble: Trouble | None = None,
@@ -306,16 +306,16 @@ class Gateway:
         Args:
             topic: the topic to subscribe to, or a pattern such as `px.*`.
             options: the options string, such as `conflation=500ms`.
-            filter_text: only messages that match.
+            filter: only messages that match.
             order_by: order of snapshot rows and windows, such as `/price DESC`.
             command: `sow`, `subscribe`, `delta_subscribe`, `sow_and_subscribe` or
                 `sow_and_delta_subscribe`; the gateway's default fits the topic.
-            format_name: `value`, `envelope` or `batch`.
+            format: `value`, `envelope` or `batch`.
             last_event_id: resume after it.
             seconds_max: end after this time.
             trouble: called with a sentence when the connection is lost; see Subscription.
         """
-        params = subscribing(options, filter_text, order_by, command, format_name)
+        params = subscribing(options, filter, order_by, command, format)
         stream = Stream.of(topic, params, last_event_id, trouble)
         return self._subscription(topic, params, stream, seconds_max)
 
@@ -324,7 +324,7 @@ class Gateway:
         topic: str,
         *,
         options: str = "",
-        filter_text: str | None = None,
+        filter: str | None = None,
         order_by: str | None = None,
         command: str | None = None,
         deltas: bool = False,
@@ -336,14 +336,14 @@ class Gateway:
         Args:
             topic: the topic to subscribe to, or a pattern.
             options: the options string, such as `conflation=1s`.
-            filter_text: only records that match.
+            filter: only records that match.
             order_by: the order of a window and of `in_order`, such as `/price DESC`.
             command: replaces the one that `deltas` gives.
             deltas: send changed fields only; the values here stay whole.
             removals: ask for removals; by default where the topic has keys.
             trouble: called with a sentence when the connection is lost; see Subscription.
         """
-        request = LiveRequest(topic, options, filter_text, order_by, command, deltas, removals)
+        request = LiveRequest(topic, options, filter, order_by, command, deltas, removals)
 
         def subscribe(params: Mapping[str, str]) -> Subscription:
             stream = Stream.of(topic, params, trouble=trouble)

@@ -9,7 +9,6 @@ from typing import Any
 
 import msgspec
 
-
 TEXT = bytes | bytearray | memoryview
 
 

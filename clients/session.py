@@ -40,10 +40,10 @@ class Session:
         topic: str,
         *,
         options: str = "",
-        filter_text: str | None = None,
+        filter: str | None = None,
         order_by: str | None = None,
         command: str | None = None,
-        format_name: str | None = None,
+        format: str | None = None,
     ) -> str:
         """Add a subscription to a topic or a pattern, and return its name.
 
@@ -52,7 +52,7 @@ class Session:
         Raises:
             GatewayProblem: refused; nothing was added.
         """
-        given = subscribing(options, filter_text, order_by, command, format_name)
+        given = subscribing(options, filter, order_by, command, format)
         body = {"topic": topic, **given}
         name: str = self._ask("POST", "/subscriptions", body)["sub"]
         return self.replicas.named(name)

@@ -8,7 +8,7 @@ import random
 import sys
 import time
 
-from tidegate.clients.gateway import Gateway
+from tidegate import Gateway
 
 SYMBOLS = [f"{first}{second}" for first in "ABCDE" for second in "JKLMNOPQ"]
 PER_SECOND = 2_000

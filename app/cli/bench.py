@@ -154,7 +154,7 @@ async def _count(
     """Count what one subscriber gets; a refusal is the error of `begun`."""
     try:
         async with gateway.subscribe(
-            TOPIC, options=load.options, command="subscribe", format_name="batch"
+            TOPIC, options=load.options, command="subscribe", format="batch"
         ) as events:
             async for event in events:
                 if event.name == "hello" and not begun.done():

@@ -292,7 +292,7 @@ def delete(topic: str, keys: Sequence[str], filter_text: str | None, gateway: st
             named = [_record_key(text) for text in keys]
             count = sum(client.delete_records(topic, record_key=each) for each in named)
         else:
-            count = client.delete_records(topic, filter_text=filter_text)
+            count = client.delete_records(topic, filter=filter_text)
     print_line(f"Deleted {count:,} record{'s' * (count != 1)} of {topic}")
     return DONE
 

@@ -102,10 +102,10 @@ def subscribe(
         return client.subscribe(
             topic,
             options=options,
-            filter_text=filter_text,
+            filter=filter_text,
             order_by=order_by,
             command=command,
-            format_name=format_name,
+            format=format_name,
             seconds_max=seconds_max,
             trouble=trouble,
         )

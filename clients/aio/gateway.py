@@ -148,10 +148,10 @@ class AsyncGateway:
         return self._transport.lines(f"{topic_path(topic)}/sow", query)
 
     async def delete_records(
-        self, topic: str, *, record_key: RecordKey | None = None, filter_text: str | None = None
+        self, topic: str, *, record_key: RecordKey | None = None, filter: str | None = None
     ) -> int:
         """Delete the record of a key, or all that match a filter; see `Gateway.delete_records`."""
-        return await self._transport.ask(requests.delete_records(topic, record_key, filter_text))
+        return await self._transport.ask(requests.delete_records(topic, record_key, filter))
 
     def messages(
         self, topic: str, from_: str = "epoch", limit: int | None = None
@@ -167,16 +167,16 @@ class AsyncGateway:
         topic: str,
         *,
         options: str = "",
-        filter_text: str | None = None,
+        filter: str | None = None,
         order_by: str | None = None,
         command: str | None = None,
-        format_name: str | None = None,
+        format: str | None = None,
         last_event_id: str = "",
         seconds_max: float | None = None,
         trouble: Trouble | None = None,
     ) -> AsyncSubscription:
         """Subscribe; return an asynchronous iterator of events; see `Gateway.subscribe`."""
-        params = subscribing(options, filter_text, order_by, command, format_name)
+        params = subscribing(options, filter, order_by, command, format)
         stream = Stream.of(topic, params, last_event_id, trouble)
         return self._subscription(topic, params, stream, seconds_max)
 
@@ -185,7 +185,7 @@ class AsyncGateway:
         topic: str,
         *,
         options: str = "",
-        filter_text: str | None = None,
+        filter: str | None = None,
         order_by: str | None = None,
         command: str | None = None,
         deltas: bool = False,
@@ -193,7 +193,7 @@ class AsyncGateway:
         trouble: Trouble | None = None,
     ) -> AsyncLive:
         """Subscribe; return a dict that follows the topic by itself; see `Gateway.live`."""
-        request = LiveRequest(topic, options, filter_text, order_by, command, deltas, removals)
+        request = LiveRequest(topic, options, filter, order_by, command, deltas, removals)
 
         def subscribe(params: Mapping[str, str]) -> AsyncSubscription:
             stream = Stream.of(topic, params, trouble=trouble)

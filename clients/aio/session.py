@@ -32,13 +32,13 @@ class AsyncSession:
         topic: str,
         *,
         options: str = "",
-        filter_text: str | None = None,
+        filter: str | None = None,
         order_by: str | None = None,
         command: str | None = None,
-        format_name: str | None = None,
+        format: str | None = None,
     ) -> str:
         """Add a subscription to a topic or a pattern, and return its name."""
-        given = subscribing(options, filter_text, order_by, command, format_name)
+        given = subscribing(options, filter, order_by, command, format)
         body = {"topic": topic, **given}
         return self.replicas.named((await self._ask("POST", "/subscriptions", body))["sub"])
 

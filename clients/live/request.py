@@ -21,7 +21,7 @@ class LiveRequest:
     Attributes:
         topic: a topic or a pattern.
         options: the gateway's own language.
-        filter_text: only messages that match.
+        filter: only messages that match.
         order_by: the order of windows and of `in_order`.
         command: replaces the one that `deltas` gives.
         deltas: send changed fields only; the records here stay whole.
@@ -30,7 +30,7 @@ class LiveRequest:
 
     topic: str
     options: str = ""
-    filter_text: str | None = None
+    filter: str | None = None
     order_by: str | None = None
     command: str | None = None
     deltas: bool = False
@@ -65,7 +65,7 @@ class LiveRequest:
             options = f"{options},oof" if options else "oof"
         given = {
             "options": options or None,
-            "filter": self.filter_text,
+            "filter": self.filter,
             "order_by": self.order_by,
             "command": self.command or ("sow_and_delta_subscribe" if self.deltas else None),
             "format": "batch",

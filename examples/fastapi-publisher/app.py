@@ -11,8 +11,7 @@ from typing import Annotated, Literal
 from fastapi import Depends, FastAPI, Request
 from pydantic import BaseModel
 
-from tidegate.clients.aio.gateway import AsyncGateway
-from tidegate.clients.aio.publisher import AsyncPublisher
+from tidegate import AsyncGateway, AsyncPublisher
 
 TOPIC = {"key": ["/id"], "description": "Orders, the newest state of each", "expiration": "1d"}
 

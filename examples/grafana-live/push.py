@@ -12,7 +12,7 @@ import time
 
 import httpx2
 
-from tidegate.clients.gateway import Gateway
+from tidegate import Gateway
 
 INTERVAL = "500ms"
 

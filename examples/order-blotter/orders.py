@@ -9,7 +9,7 @@ import random
 import sys
 import time
 
-from tidegate.clients.gateway import Gateway
+from tidegate import Gateway
 
 OPEN_MAX = 30
 STEP_S = 0.05

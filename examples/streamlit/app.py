@@ -7,8 +7,7 @@ import os
 
 import streamlit as st
 
-from tidegate.clients.gateway import Gateway
-from tidegate.clients.live.live import Live
+from tidegate import Gateway, Live
 
 
 @st.cache_resource

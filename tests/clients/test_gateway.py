@@ -97,7 +97,7 @@ def test_a_key_of_one_field_is_that_field(gateway: Gateway) -> None:
 
 
 def test_records_that_match_are_deleted(gateway: Gateway) -> None:
-    for count in both(gateway, "t", filter_text="/n < 3"):
+    for count in both(gateway, "t", filter="/n < 3"):
         assert count == 2
         assert list(gateway.sow("t")) == [b'{"s":"a b&","n":9007199254740993}']
 
@@ -106,8 +106,8 @@ def test_what_says_not_what_to_delete_deletes_nothing(gateway: Gateway) -> None:
     for wrong in (
         {},
         {"record_key": "a"},
-        {"filter_text": "/n <"},
-        {"record_key": ("a", 1), "filter_text": "1"},
+        {"filter": "/n <"},
+        {"record_key": ("a", 1), "filter": "1"},
     ):
         with pytest.raises(GatewayProblem):
             next(both(gateway, "t", **wrong))
@@ -139,7 +139,7 @@ def test_a_bad_line_is_named(gateway: Gateway) -> None:
 def test_a_subscription_brings_the_snapshot_and_what_follows(gateway: Gateway) -> None:
     gateway.put_topic("t", {"key": ["/id"]})
     gateway.publish("t", [b'{"id":1}'])
-    with gateway.subscribe("t", format_name="batch", seconds_max=60) as events:
+    with gateway.subscribe("t", format="batch", seconds_max=60) as events:
         rows = (json.loads(event.text)["rows"] for event in events if event.name == "message")
         assert [row["op"] for row in next(rows)] == ["snapshot"]
         gateway.publish("t", [b'{"id":2}'])

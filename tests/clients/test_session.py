@@ -91,7 +91,7 @@ def test_subscriptions_come_change_and_go_on_a_real_gateway(address: str) -> Non
     with Gateway(address) as gateway, gateway.open_session(seconds_max=30) as session:
         gateway.put_topic("px", {"key": ["/k"]})
         gateway.publish("px", [b'{"k":1,"v":1}', b'{"k":2,"v":2}'])
-        name = session.subscribe("px", options="conflation=50ms", filter_text="/v = 1")
+        name = session.subscribe("px", options="conflation=50ms", filter="/v = 1")
         until(session, "group_end")
         assert list(session.replicas[name].values.values()) == [{"k": 1, "v": 1}]
         granted = session.change(name, filter="/v > 0", conflation="60ms")
@@ -126,7 +126,7 @@ async def test_for_an_event_loop_it_is_the_same(address: str) -> None:
         await gateway.put_topic("aio", {"key": ["/id"]})
         await gateway.publish("aio", [b'{"id":1,"n":1}'])
         async with await gateway.open_session(seconds_max=HANGS_S) as session:
-            name = await session.subscribe("aio", format_name="batch")
+            name = await session.subscribe("aio", format="batch")
             async for each in session:
                 if each.event.name == "group_end":
                     break

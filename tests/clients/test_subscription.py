@@ -70,7 +70,7 @@ def test_events_come_in_order_and_goodbye_ends_it() -> None:
         scripted(stream(HELLO, row(1), row(2) + GOODBYE)) as fake,
         Gateway(fake.address) as gateway,
     ):
-        subscription = gateway.subscribe("t", options="conflation=1s", format_name="value")
+        subscription = gateway.subscribe("t", options="conflation=1s", format="value")
         assert [event.name for event in subscription] == ["hello", "message", "message", "goodbye"]
         assert fake.requests == [(None, {"options": "conflation=1s", "format": "value"})]
 

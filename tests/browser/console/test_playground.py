@@ -38,7 +38,7 @@ def test_the_playground_explains_as_one_types(page: Page, prices: Gateway) -> No
     page.get_by_role("tab", name="JavaScript").click()
     expect(program).to_contain_text('options: "conflation=1s,oof,receipt"')
     page.get_by_role("tab", name="Python").click()
-    expect(program).to_contain_text("filter_text=\"/desk = 'a'\"")
+    expect(program).to_contain_text("filter=\"/desk = 'a'\"")
 
 
 def test_the_playground_shows_raw_beside_conflated(page: Page, prices: Gateway) -> None:

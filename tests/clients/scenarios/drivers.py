@@ -35,7 +35,7 @@ JS = ROOT / "clients" / "js"
 class Driver(ABC):
     """One client at work: dicts and logs by name, and what became of them.
 
-    A wish has the names of the Python client: options, filter_text, order_by, deltas.
+    A wish has the names of the Python client: options, filter, order_by, deltas.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class Sync(Driver):
 
     def log(self, topic: str) -> None:
         self.events = self.stack.enter_context(
-            self.gateway.subscribe(topic, options="conflation=none", format_name="envelope")
+            self.gateway.subscribe(topic, options="conflation=none", format="envelope")
         )
         assert next(self.events).name == "hello"
 
@@ -189,7 +189,7 @@ class Asyncio(Driver):
 
     async def opened_log(self, topic: str) -> AsyncIterator[Event]:
         events = await self.kept.enter_async_context(
-            self.gateway.subscribe(topic, options="conflation=none", format_name="envelope")
+            self.gateway.subscribe(topic, options="conflation=none", format="envelope")
         )
         assert (await anext(events)).name == "hello"
         return events
@@ -222,7 +222,7 @@ class JavaScript(Driver):
         self.stack.callback(self.run, "await state.gateway.close()")
 
     def follow(self, topic: str, **wish: Any) -> None:
-        names = {"filter_text": "filter", "order_by": "orderBy"}
+        names = {"order_by": "orderBy"}
         named = {names.get(name, name): value for name, value in wish.items()}
         self.run(
             f"state.rows = state.gateway.subscribe({json.dumps(topic)}, {json.dumps(named)});"

@@ -201,7 +201,7 @@ def test_every_message_comes_in_order(connect: Connect, admin: Gateway) -> None:
 def test_records_leave_by_filter_and_come_back(connect: Connect, admin: Gateway) -> None:
     publish(admin, *({"id": f"k{n}", "n": n} for n in range(10)))
     client = connect(admin.base_url)
-    client.follow("px", options=QUICK, filter_text="/n >= 5")
+    client.follow("px", options=QUICK, filter="/n >= 5")
     assert [record["n"] for record in client.held()] == [5, 6, 7, 8, 9]
     publish(admin, {"id": "k9", "n": 1}, {"id": "k2", "n": 20})
     client.await_held(lambda held: [record["n"] for record in held] == [20, 5, 6, 7, 8])

@@ -55,11 +55,11 @@ for await (const { added, changed, removed } of rows) {
  * @param {boolean} withToken
  */
 export function asPython(origin, { topic, options, filter, order_by: orderBy, command }, withToken) {
-  const given = Object.entries({ options, filter_text: filter, order_by: orderBy, command }).filter(([, text]) => text);
+  const given = Object.entries({ options, filter, order_by: orderBy, command }).filter(([, text]) => text);
   // JSON's escapes are Python's, but for characters beyond 16 bits, which JSON leaves as they are.
   const wish = given.map(([name, text]) => `    ${name}=${JSON.stringify(text)},\n`).join("");
   const note = withToken ? "# The token is that of TIDEGATE_TOKEN.\n" : "";
-  return `from tidegate.clients.gateway import Gateway
+  return `from tidegate import Gateway
 
 ${note}with Gateway(${JSON.stringify(origin)}) as gateway:
     events = gateway.subscribe(
