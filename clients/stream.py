@@ -35,8 +35,8 @@ class Stream:
     Args:
         last_id: resume after this event; empty to begin.
         once: a stream that ends normally is over.
-        trouble: called with a sentence once for each kind of failure in an outage, and for a record
-            that cannot be read.
+        trouble: called with a sentence once for each kind of failure in an outage, for a record
+            that cannot be read, and for topics that a pattern leaves out.
         backoff: the waits between attempts.
 
     Attributes:
@@ -176,6 +176,9 @@ class Stream:
                 self.silence_s_max = HEARTBEATS_OF_SILENCE_MAX * heartbeat_ms / 1000
         elif event.name == "goodbye" and _fields(event).get("reconnect") is False:
             self.is_over = True
+        elif event.name == "refused" and (topic := _fields(event).get("topic")):
+            # Of a pattern, which goes on without the topic: nobody would miss what never comes.
+            self.report(f"{topic}: {_fields(event).get('detail') or 'a topic is left out'}")
 
 
 class Streamed:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import StrEnum
+from itertools import islice
 from types import MappingProxyType
 
 from tidegate.app.access.grants import Subject
@@ -31,9 +32,11 @@ from tidegate.app.streams.subscriptions import (
     changes_rows,
     check_count,
     decide_target,
+    declined,
     granted,
     lanes_held,
     lanes_of,
+    left_out,
     passed_over,
     warnings_of,
 )
@@ -164,6 +167,9 @@ class Session:
     ) -> tuple[SessionSubscription, tuple[str, ...]]:
         """Add a subscription; return it with its warnings.
 
+        A pattern gets as many topics as there is room for, at least one; a warning and the event
+        `refused` name the others.
+
         `decisions`: by topic, if decided already. `announced`: an attached reader gets
         `subscribed`.
 
@@ -173,6 +179,10 @@ class Session:
         request = request.by(self.subject)
         if decisions is None:
             decisions = decide_target(self.context, target, request)
+        by_pattern = isinstance(target, TopicPattern)
+        if by_pattern:
+            room = max(1, self._room(len(decisions)))
+            decisions = dict(islice(decisions.items(), room))
         self.check_room(len(decisions))
         self.usage.check(self.subject, lanes_of(decisions), len(decisions))
         # Granted before anything is added: a pattern is added whole or not at all.
@@ -190,9 +200,16 @@ class Session:
                 self.reader.subscribe(
                     asked.name, found.subscription, found.form, announced=announced
                 )
-        if asked.by_pattern and request.command != Command.SOW:
+        if by_pattern and request.command != Command.SOW:
             self.follow(asked)
-        return asked, warnings_of(decisions.values())
+        warnings = warnings_of(decisions.values())
+        others = declined(self.context, asked) if by_pattern and not self._room(1) else {}
+        if others:
+            refusal = left_out(self.context.settings.session_subscriptions_max, others)
+            warnings = (*warnings, refusal.detail)
+            if self.reader is not None:
+                self.reader.consumer.send(passed_over(asked.name, asked.text, refusal))
+        return asked, warnings
 
     def share(self, asked: Mapping[str, SessionSubscription]) -> None:
         """Begin with a subscription that sessions of equal requests share."""
@@ -363,10 +380,14 @@ class Session:
             Refused: limit-reached.
         """
         most = self.context.settings.session_subscriptions_max
-        if (count := self._count()) + more > most:
+        check_count(most - self._room(more) + more, most)
+
+    def _room(self, more: int) -> int:
+        """Return how many subscriptions it may have beside those that it has."""
+        most = self.context.settings.session_subscriptions_max
+        if self._count() + more > most:
             self._forget_finished()  # only now, because it walks through the cursor's steps
-            count = self._count()
-        check_count(count + more, most)
+        return most - self._count()
 
     def _count(self) -> int:
         return sum(len(asked.topics) for asked in self.asked.values())

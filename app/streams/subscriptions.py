@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import NamedTuple, Self
@@ -32,6 +32,7 @@ from tidegate.conflation.topics.topic import Topic
 from tidegate.keys.errors import Refusal
 from tidegate.keys.text.bookmark import Bookmark
 
+NAMED_MAX = 100  # topics that a notice names; a pattern may match ten thousand
 DECIDED_AT_ONCE = 20  # topics of a pattern: with a long filter each costs half a millisecond
 
 FIRST = "s1"
@@ -205,6 +206,9 @@ def decide_target(
 ) -> dict[str, RequestedSubscription]:
     """Decide a request for each topic of the target; `places`: the reader's bookmarks.
 
+    Of a pattern with more topics than a session may have, those of the reader and then the first
+    ones are decided.
+
     Raises:
         Refusal: one of them does not fit.
     """
@@ -221,8 +225,10 @@ def _deciding(
     topics = _topics_of(context, target, request.grants)
     if by_pattern:
         yield  # it has looked at each name
-    # First: to decide ten thousand topics only to refuse them would take a second.
-    check_count(len(topics), context.settings.session_subscriptions_max)
+        known = places or {}
+        most = context.settings.session_subscriptions_max
+        # Before they are decided, which would take a second for ten thousand.
+        topics = sorted(topics, key=lambda topic: topic not in known)[:most]
 
     def decide(piece: Sequence[str]) -> Iterable[tuple[str, RequestedSubscription]]:
         for topic in piece:
@@ -346,6 +352,17 @@ def check_count(count: int, most: int) -> None:
 def warnings_of(decisions: Iterable[RequestedSubscription]) -> tuple[str, ...]:
     """Return the warnings of all decisions, each once."""
     return tuple(dict.fromkeys(text for each in decisions for text in each.warnings))
+
+
+def left_out(most: int, topics: Collection[str]) -> Refused:
+    """Return the refusal of topics for which a session has no room; it names them."""
+    named = ", ".join([*topics][:NAMED_MAX])
+    more = f" and {len(topics) - NAMED_MAX} more" if len(topics) > NAMED_MAX else ""
+    detail = (
+        f"A session has at most {most} subscriptions, each topic of a pattern being one "
+        f"(session_subscriptions_max). Left out: {named}{more}."
+    )
+    return Refused("limit-reached", detail)
 
 
 def passed_over(name: str, topic: str, error: Refusal) -> bytes:

@@ -60,6 +60,30 @@ def await_until(live: Live, what: Any) -> None:
     raise AssertionError(f"it never came: {dict(live)}")
 
 
+def test_a_pattern_reports_the_topics_that_it_leaves_out() -> None:
+    """Where it has grown beyond what a session may have, and where it begins as large."""
+    told: list[str] = []
+    with (
+        serving_here(session_subscriptions_max=2) as address,
+        Gateway(address) as gateway,
+    ):
+        for name in ("q.b", "q.c"):
+            gateway.put_topic(name, {"key": ["/id"]})
+            gateway.publish(name, {"id": name})
+        with gateway.live("q.*", trouble=told.append) as live:
+            gateway.put_topic("q.a", {"key": ["/id"]})
+            gateway.publish("q.b", {"id": "last"})
+            await_until(live, lambda live: ("q.b", "last") in live)
+        assert [sentence.partition(":")[0] for sentence in told] == ["q.a"]
+        assert "session_subscriptions_max" in told[0]
+        with gateway.live("q.*", trouble=told.append) as live:
+            assert {topic for topic, _ in live} == {"q.b"}
+            gateway.publish("q.a", {"id": "last"})
+            await_until(live, lambda live: ("q.a", "last") in live)
+        assert told[1].startswith("q.*: ")
+        assert told[1].endswith("Left out: q.c.")
+
+
 def test_it_is_whole_when_its_block_is_entered(hang: threading.Event) -> None:
     rows = ((["a"], {"v": BIG}), (["b"], 2))
     with (

@@ -44,6 +44,25 @@ async def test_every_topic_that_fits_is_followed() -> None:
         assert [row["value"] for row in rows["px.usd"]] == [{"k": 3}]
 
 
+@rule("session-8")
+async def test_a_pattern_that_has_grown_goes_on_with_the_topics_of_its_reader() -> None:
+    async with running_gateway(session_subscriptions_max=2) as running:
+        for name in ("px.a", "px.b", "px.c"):
+            await running.topic(name)
+        places = "px.b=unknown-0,px.c=unknown-0,px.gone=unknown-0"
+        async with running.subscribe(topic="px.*", bookmarks=places) as stream:
+            assert listed(running) == [("s1", "px.b"), ("s1", "px.c")]
+            about = [await stream.next() for _ in range(2)]
+        left = {event.name: json.loads(event.text) for event in about}
+        assert left["refused"]["topic"] == "px.*"
+        assert left["refused"]["code"] == "limit-reached"
+        assert left["refused"]["detail"].endswith("Left out: px.a.")
+        assert (left["unsubscribed"]["topic"], left["unsubscribed"]["reason"]) == (
+            "px.gone",
+            "REMOVED",
+        )
+
+
 async def test_snapshots_of_several_topics_say_whose_they_are() -> None:
     async with running_gateway() as running:
         for name in ("a.1", "a.2"):

@@ -254,8 +254,8 @@ async def _opened(
                 decisions = await decided_in_turns(session.context, target.topic, wanted)
                 # An administrator may have closed it meanwhile.
                 live = gateway.live_session(session.id)
-                asked, _ = live.subscribe(target.topic, wanted, decisions)
-                answers.append(answer(asked))
+                asked, warnings = live.subscribe(target.topic, wanted, decisions)
+                answers.append(answer(asked, warnings))
             if number % OPENED_AT_ONCE == 0:
                 await asyncio.sleep(0)
     except BaseException:

@@ -46,7 +46,7 @@ from tidegate.app.streams.subscribe_request import (
     place_of,
     places_of,
 )
-from tidegate.app.streams.subscriptions import FIRST, decided_in_turns, end_reason
+from tidegate.app.streams.subscriptions import FIRST, decided_in_turns, declined, end_reason
 from tidegate.app.timers import in_turns
 from tidegate.conflation.errors import LimitReached
 from tidegate.conflation.outputs import CloseReason, Unsubscribed
@@ -210,7 +210,10 @@ async def _pattern_stream(
     session = gateway.sessions.open(kept=True, lasts=not is_sow, subject=subject)
     answer = _begun(gateway, session, lambda: attach_new(session, pattern, wanted, decisions))
     gone: dict[str, list[str]] = {}
-    for name in sorted((places or {}).keys() - decisions.keys()):
+    missing = (places or {}).keys() - decisions.keys()
+    if missing:  # not for good, where there was no room for it
+        missing -= declined(gateway.sessions.context, session.subscription(FIRST)).keys()
+    for name in sorted(missing):
         gone.setdefault(end_reason(gateway.sessions.context, name), []).append(name)
     for reason, names in gone.items():  # as one: a session keeps what it has sent of each
         session.send_end(Unsubscribed(FIRST, ",".join(names), reason))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.support.rooms import room
@@ -10,6 +12,8 @@ from tidegate.app.names import TopicPattern
 from tidegate.app.refusals import Refused
 from tidegate.app.streams import subscriptions
 from tidegate.app.streams.session import State
+from tidegate.app.streams.subscribe_request import UNKNOWN, SessionContext, granted_to
+from tidegate.app.streams.subscriptions import decide_target, left_out
 from tidegate.conflation.errors import OptionsInvalid
 from tidegate.conflation.outputs import CloseReason
 
@@ -115,18 +119,43 @@ async def test_each_topic_of_a_pattern_is_a_subscription() -> None:
         assert len(session.asked["s1"].topics) == 3
 
 
-async def test_a_pattern_of_too_many_topics_is_refused_before_they_are_decided(
+@rule("session-8")
+async def test_a_pattern_begins_with_as_many_topics_as_there_is_room_for() -> None:
+    async with room(session_subscriptions_max=4) as here:
+        for number in range(6):
+            await here.topic(f"px.{number}")
+        session = here.kept()
+        reader, _ = here.read(session)
+        here.ask(session, "px.5")
+        name = here.ask(session, TopicPattern.parse("px.*"))
+        assert list(session.asked[name].topics) == ["px.0", "px.1", "px.2"]
+        assert f"refused {name}" in here.told(reader)
+        with pytest.raises(Refused, match="limit-reached"):
+            here.ask(session, TopicPattern.parse("px.*"))
+
+
+async def test_what_a_pattern_leaves_out_is_named_and_not_decided(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Ten thousand of them held everybody up for half a second."""
+    """To decide ten thousand of them held everybody up for half a second."""
     async with room(session_subscriptions_max=3) as here:
-        for number in range(4):
+        for number in range(5):
             await here.topic(f"px.{number}")
-        decided: list[object] = []
-        monkeypatch.setattr(subscriptions, "granted_to", lambda *of, **_: decided.append(of))
-        with pytest.raises(Refused, match="limit-reached"):
-            here.ask(here.kept(), TopicPattern.parse("px.*"))
-        assert decided == []
+        decided: list[str] = []
+
+        def grant(context: SessionContext, topic: str, *of: Any, **named: Any) -> Any:
+            decided.append(topic)
+            return granted_to(context, topic, *of, **named)
+
+        monkeypatch.setattr(subscriptions, "granted_to", grant)
+        pattern, wanted = TopicPattern.parse("px.*"), here.request()
+        places = {"px.3": UNKNOWN, "px.1": UNKNOWN}
+        decisions = decide_target(here.gateway.sessions.context, pattern, wanted, places)
+        assert decided == [*decisions] == ["px.1", "px.3", "px.0"]
+        _, warnings = here.kept().subscribe(pattern, wanted, decisions)
+        assert warnings[-1].endswith("Left out: px.2, px.4.")
+    names = [f"t{number}" for number in range(140)]
+    assert left_out(256, names).detail.endswith(f", {names[99]} and 40 more.")
 
 
 async def test_a_query_makes_room_once_its_reader_has_it_all() -> None:
