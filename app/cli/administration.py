@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -13,7 +12,7 @@ import msgspec
 
 from tidegate.app.cli.arguments import COUNT, connect, gateway_option, topic_argument
 from tidegate.app.cli.rows import Column, moment, print_document, print_list
-from tidegate.app.cli.terminal import DONE, UsageInvalid, print_line
+from tidegate.app.cli.terminal import DONE, UsageInvalid, print_line, standard_input
 
 
 def _source(topic: Mapping[str, Any]) -> str:
@@ -303,7 +302,7 @@ def definition_of(
 
 def _read(file: str, topic: str) -> dict[str, Any]:
     try:
-        raw = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+        raw = standard_input().read() if file == "-" else Path(file).read_bytes()
         if file.lower().endswith(".toml"):
             return _table(file, tomllib.loads(raw.decode()), topic)
         found = msgspec.json.decode(raw)

@@ -22,6 +22,7 @@ from tidegate.app.cli.terminal import (
     print_error,
     print_excerpt,
     silence_output,
+    writing_output,
 )
 
 SHELLS = ("bash", "zsh", "fish")
@@ -140,10 +141,14 @@ def run(argv: Sequence[str]) -> int:
         return shell_complete(tidegate, {}, PROGRAM, COMPLETION_VARIABLE, wanted)
     try:
         code = _run(argv)
-        sys.stdout.flush()
+        with writing_output():
+            sys.stdout.flush()
     except BrokenPipeError:  # a reader such as `head` has stopped, which is no failure
         silence_output()
         return DONE
+    except CommandError as error:
+        print_error(str(error))
+        return error.exit_code
     except KeyboardInterrupt:
         with contextlib.suppress(OSError):
             sys.stdout.flush()

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from types import FrameType
 
-from tidegate.app.cli.terminal import INTERRUPTED, TERMINATED
+from tidegate.app.cli.terminal import INTERRUPTED, TERMINATED, open_closed_streams
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -22,6 +22,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     # has a better answer to SIGTERM, such as the server, replaces this one.
     if os.getpid() == 1:
         signal.signal(signal.SIGTERM, _terminate)
+    open_closed_streams()
     try:
         from tidegate.app.cli.command import run
 

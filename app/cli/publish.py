@@ -12,7 +12,6 @@ import gzip
 import io
 import os
 import re
-import sys
 import time
 import zlib
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -29,6 +28,7 @@ from tidegate.app.cli.terminal import (
     print_line,
     print_note,
     progress,
+    standard_input,
 )
 from tidegate.keys.errors import PathInvalid
 from tidegate.keys.path import FieldPath, getter
@@ -44,6 +44,7 @@ PATIENCE_S = 60.0  # a restart of the gateway, with a large store to read
 LINES_PER_REQUEST = 1_000
 BYTES_PER_REQUEST = 8 * 1024 * 1024  # far below the gateway's limit, whose default is 64 MiB
 TICK_S = 0.02  # messages due within one tick share a request: 50 requests a second at most
+CELL_CHARACTERS_MAX = 4 << 30  # the greatest `message_bytes_max`; a gateway has its own limit
 
 STDIN = "-"
 READ_BYTES = 64 * 1024
@@ -87,7 +88,7 @@ def read_lines(
         raise UsageInvalid(f"--text names columns of a CSV, and {name} is none")
     try:
         if file == STDIN:
-            yield from _arriving_lines(sys.stdin.buffer)
+            yield from _arriving_lines(standard_input())
             return
         with _opened(file, [] if opened is None else opened) as raw:
             yield from csv_lines(raw, texts) if _is_csv(file) else ndjson_lines(raw)
@@ -121,6 +122,7 @@ def csv_lines(raw: IO[bytes], texts: Collection[str] = ()) -> Lines:
         UsageInvalid: an empty or repeated name in the header, or none that `texts` names; a row
             longer or shorter than it.
     """
+    csv.field_size_limit(CELL_CHARACTERS_MAX)
     # Spreadsheets begin a file with a byte order mark; `newline=""` leaves quoted line ends to csv.
     text = io.TextIOWrapper(raw, "utf-8-sig", newline="")
     try:

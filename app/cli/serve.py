@@ -21,6 +21,7 @@ from tidegate.app.cli.terminal import (
     ConfigurationInvalid,
     ServerAway,
     UsageInvalid,
+    announce,
     print_error,
     print_line,
     print_note,
@@ -189,7 +190,7 @@ def _announce(settings: Settings, line: ParentLink | None, address: str) -> None
         return
     if settings.keeps_nothing:
         print_note(NOTHING_KEPT)
-    print_line(f"Tidegate listens on {address}")
+    announce(f"Tidegate listens on {address}")
 
 
 def _report(faults: Sequence[str]) -> int:

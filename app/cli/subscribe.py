@@ -25,6 +25,7 @@ from tidegate.app.cli.terminal import (
     pointing,
     print_line,
     print_note,
+    writing_output,
 )
 
 if TYPE_CHECKING:
@@ -177,7 +178,8 @@ def sow(
         )
         for record in records:
             # Bytes as they came: decoding would change a number's spelling, or fail on a locale.
-            sys.stdout.buffer.write(record + b"\n")
+            with writing_output():
+                sys.stdout.buffer.write(record + b"\n")
     return DONE
 
 
@@ -233,9 +235,7 @@ def _print_messages(subscription: Subscription, count_max: int | None) -> None:
         elif event.name in ("refused", "late", "unsubscribed"):
             print_note(f"{event.name}: {event.text}")
         elif event.name in PRINTED:
-            sys.stdout.write(_one_line(event.text) + "\n")
-            # A pipe is buffered by the block, and a quiet topic would show nothing for minutes.
-            sys.stdout.flush()
+            print_line(_one_line(event.text))
             printed += 1
             if printed == count_max:
                 return

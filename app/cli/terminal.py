@@ -6,7 +6,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 if TYPE_CHECKING:
     from tidegate.clients.errors import GatewayProblem
@@ -94,10 +94,38 @@ def _text_at_fault(problem: GatewayProblem, texts: dict[str, str | None]) -> str
     return texts.get(next(named, "options"))
 
 
+def open_closed_streams() -> None:
+    """Let a process without standard streams have some that lead nowhere.
+
+    Python has None in place of a closed one, and the system would give its number to the next file
+    that is opened, such as a store. Standard input stays None: see `standard_input`.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            # The lowest free number, which is this one.
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+    sys.stdout = sys.stdout or os.fdopen(1, "w", closefd=False)
+    sys.stderr = sys.stderr or os.fdopen(2, "w", closefd=False)
+
+
+def standard_input() -> BinaryIO:
+    """Return the bytes of standard input.
+
+    Raises:
+        UsageInvalid: it is closed.
+    """
+    if sys.stdin is None:
+        raise UsageInvalid("standard input is closed: name a file, or connect a pipe")
+    return sys.stdin.buffer
+
+
 def print_note(sentence: str) -> None:
-    """Print one line for people on standard error."""
-    sys.stderr.write(f"{' '.join(sentence.split())}\n")
-    sys.stderr.flush()
+    """Print one line for people on standard error; nothing depends on it."""
+    with contextlib.suppress(OSError):
+        sys.stderr.write(f"{' '.join(sentence.split())}\n")
+        sys.stderr.flush()
 
 
 def print_error(reason: str) -> None:
@@ -113,13 +141,42 @@ def print_excerpt(lines: Sequence[str]) -> None:
 
 
 def print_line(line: str) -> None:
-    """Print one line of output and flush it: a reader of the pipe may wait for it."""
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
+    """Print one line of output and flush it: a reader of the pipe may wait for it.
+
+    Raises:
+        CommandError: the output takes nothing more, such as a file on a full disk.
+    """
+    with writing_output():
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()
+
+
+def announce(line: str) -> None:
+    """Print one line of a service, which goes on also if the output takes nothing."""
+    try:
+        print_line(line)
+    except (BrokenPipeError, CommandError):
+        silence_output()
+
+
+@contextlib.contextmanager
+def writing_output() -> Iterator[None]:
+    """Turn a failed write to standard output into one readable line.
+
+    Raises:
+        CommandError: in place of an OSError; a BrokenPipeError stays what it is.
+    """
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        silence_output()
+        raise CommandError(f"cannot write the output: {error.strerror or error}") from None
 
 
 def silence_output() -> None:
-    """Discard what is still buffered, as no reader of the output is left."""
+    """Discard what is still buffered, as the output takes nothing more."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -150,12 +151,17 @@ def signals_held() -> Iterator[None]:
 
 
 def say(line: str) -> None:
-    """Print a line to standard output, at once."""
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
+    """Print a line to standard output, at once; the work goes on also if nothing takes it."""
+    try:
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()
+    except OSError:  # a full disk, or a reader that has gone
+        with contextlib.suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def complain(line: str) -> None:
-    """Print a line to standard error, after the command's name."""
-    sys.stderr.write(f"tidegate: {line}\n")
-    sys.stderr.flush()
+    """Print a line to standard error, after the command's name; nothing depends on it."""
+    with contextlib.suppress(OSError):
+        sys.stderr.write(f"tidegate: {line}\n")
+        sys.stderr.flush()

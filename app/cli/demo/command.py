@@ -11,7 +11,7 @@ import click
 from tidegate.app.cli.arguments import PORT, SECONDS
 from tidegate.app.cli.installation import missing_java, need
 from tidegate.app.cli.pipeline import pipeline_command, pipeline_environment
-from tidegate.app.cli.terminal import ConfigurationInvalid, print_line, print_note
+from tidegate.app.cli.terminal import ConfigurationInvalid, announce, print_note
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -67,7 +67,7 @@ def _show(folder: str, no_spark: bool, seconds_max: float | None, port: int | No
             make_app=_make_app,
             spark=None if no_spark else (partial(pipeline_command, "run"), pipeline_environment()),
             seconds_max=seconds_max,
-            emit=print_line,
+            emit=announce,
             note=print_note,
         )
         return show.run()

@@ -94,6 +94,14 @@ def test_a_bad_file_is_refused_in_a_sentence(
         list(read_lines(written(tmp_path, name, content)))
 
 
+def test_a_cell_may_be_as_large_as_a_message(tmp_path: Path) -> None:
+    """Python's own limit is 131,072 characters; the gateway says what is too large for it."""
+    text = "x" * 200_000
+    [line] = read_lines(written(tmp_path, "a.csv", f"a\n{text}\n".encode()))
+    assert line is not None
+    assert line.text == b'{"a":"%b"}' % text.encode()
+
+
 @pytest.mark.parametrize("name", ["a.ndjson", "a.csv"])
 @pytest.mark.parametrize("content", [b"", b"\n\r\n"], ids=["nothing", "blank-lines"])
 def test_an_empty_file_is_no_message(tmp_path: Path, name: str, content: bytes) -> None:
