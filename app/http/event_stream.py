@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 from typing import Final
@@ -40,6 +41,8 @@ logger = logging.getLogger("tidegate.stream")
 
 GREETED_AT_ONCE: Final = 20  # subscribers of a stream that begins in the turn of its request
 
+AGENT_BYTES_MAX: Final = 200  # of what a client calls itself
+
 HEADERS: Final = {"Cache-Control": "no-store", "Vary": "Accept-Encoding"}
 
 
@@ -66,6 +69,7 @@ class EventStream(EventSourceResponse):
 
     def __init__(self, session: Session, reader: Reader, hello: bytes) -> None:
         self.reader = reader
+        self._session = session
         self._consumer = reader.consumer
         self._driver, self._settings = session.context.driver, session.context.settings
         now_s = asyncio.get_running_loop().time()
@@ -126,8 +130,10 @@ class EventStream(EventSourceResponse):
         self._begin(protocol.hand_over, b"".join(held), logged_when_over(scope))
 
     def negotiate(self, scope: Scope) -> None:
-        """Choose the coding of the answer by what the request accepts."""
+        """Choose the coding of the answer by what the request accepts, and note who asks."""
         self._encoder = _negotiated(scope)
+        self._session.address = (scope.get("client") or ("",))[0]
+        self._session.agent = _agent_of(scope)
 
     @property
     def fields(self) -> Sequence[tuple[bytes, bytes]]:
@@ -192,6 +198,12 @@ class EventStream(EventSourceResponse):
 def _negotiated(scope: Scope) -> StreamEncoder | None:
     values = [value for name, value in scope["headers"] if name == b"accept-encoding"]
     return encoder_of(negotiate(b",".join(values).decode("latin-1")))
+
+
+def _agent_of(scope: Scope) -> str:
+    """Return what a client calls itself; equal clients share the text."""
+    found = next((value for name, value in scope["headers"] if name == b"user-agent"), b"")
+    return sys.intern(found[:AGENT_BYTES_MAX].decode("latin-1"))
 
 
 async def session_stream(session: Session, number: int | None, *, is_stopping: bool) -> Response:

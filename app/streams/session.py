@@ -67,11 +67,12 @@ class Session:
     of a plain GET. `named`: how many names were used. `evicted`: subscribers that ended with
     BACK_PRESSURE; they begin again after a transfer to another gateway. `subject`: that of the
     reader, with authentication; `owner` is its `sub`, which alone travels with the session.
+    `address` and `agent`: of the client that reads it, or read it last.
     `finish_attaching`: subscribes the rest of a reader that is attached in turns.
     """
 
     __slots__ = (
-        "asked", "closed", "conflated", "context", "cursor", "evicted",
+        "address", "agent", "asked", "closed", "conflated", "context", "cursor", "evicted",
         "finish_attaching", "has_ended", "id", "lasts", "limits", "named", "on_attached", "on_left",
         "opened_ms", "owner", "pattern", "reader", "subject", "usage", "was_read",
     )  # fmt: skip
@@ -107,6 +108,7 @@ class Session:
         self.closed: CloseReason | None = None
         self.has_ended = self.was_read = False
         self.pattern, self.named = "", 0
+        self.address = self.agent = ""
 
     @property
     def state(self) -> State:

@@ -23,15 +23,18 @@ FIGURES = ("filtered", "matched", "delivered", "conflated", "dropped", "waiting"
 
 def session_view(session: Session, *, whole: bool = True) -> dict[str, Any]:
     """Return the view of a session; `whole`: with its subscriptions, else only their number."""
-    messages, size = _queued(session)
+    messages, size, delivered = _sums(session)
     shown = subscription_views(session) if whole else len(session.asked)
     return {
         "session": session.id,
         "owner": session.owner or None,
+        "address": session.address or None,
+        "client": session.agent or None,
         "topics": list(dict.fromkeys(each.text for each in islice(session.asked.values(), 16))),
         "state": session.state,
         "reason": session.closed,
         "opened_ms": session.opened_ms,
+        "delivered": delivered,
         "unsent_bytes": 0 if session.reader is None else session.reader.unsent_bytes,
         "queue": {
             "messages": messages,
@@ -128,14 +131,18 @@ def _subscribers(session: Session) -> dict[SubscriberId, SubscriptionStats]:
     return {} if stats is None else {(each.name, each.topic): each for each in stats.subscriptions}
 
 
-def _queued(session: Session) -> tuple[int, int]:
-    """Return the messages and bytes of a session's queue, without counting its subscriptions."""
+def _sums(session: Session) -> tuple[int, int, int]:
+    """Return the messages and bytes that wait, and the rows that were taken by the reader.
+
+    They cost little: nothing is counted for each subscription.
+    """
     if session.reader is None:
-        return 0, 0
+        return 0, 0, 0
     try:
-        return session.context.driver.engine.session(session.id).queued()
+        found = session.context.driver.engine.session(session.id)
     except SessionUnknown:
-        return 0, 0
+        return 0, 0, 0
+    return *found.queued(), found.delivered
 
 
 def _stats(session: Session) -> SessionStats | None:

@@ -260,6 +260,11 @@ class Session:
         queues += [drain.rows.queued() for drain in self.drains()]
         return sum(messages for messages, _ in queues), sum(size for _, size in queues)
 
+    @property
+    def delivered(self) -> int:
+        """The rows that its present subscriptions have taken."""
+        return sum(subscriber.member.delivered for subscriber in self.subscribers)
+
     def fills(self) -> tuple[int, int]:
         """Return what counts towards the limits: with a queue also what the socket holds."""
         messages, size = self.queued()

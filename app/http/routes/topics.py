@@ -245,7 +245,7 @@ def description(gateway: Gateway, entry: CatalogTopic | Unusable) -> dict[str, A
     state = {"state": "unfilled", "reason": unfilled} if unfilled else {"state": "served"}
     topic = gateway.driver.engine.topic(name)
     figures = gateway.driver.engine.topic_stats(name)
-    first = topic.journal.first
+    first, last = topic.journal.first, topic.journal.last
     return {
         "topic": name,
         **state,
@@ -264,6 +264,8 @@ def description(gateway: Gateway, entry: CatalogTopic | Unusable) -> dict[str, A
         "journal": {
             "first": None if first is None else str(topic.bookmark(first.offset)),
             "last": str(topic.bookmark(topic.head)) if topic.head else None,
+            "first_ms": None if first is None else first.timestamp_ms,
+            "last_ms": None if last is None else last.timestamp_ms,
             "messages": len(topic.journal),
         },
     }

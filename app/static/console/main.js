@@ -1,10 +1,12 @@
 /**
- * The console: its screens, the address of what is shown, the theme, and the login.
+ * The console: its screens, the address of what is shown, the theme, the login, and the banner of a loss.
  *
  * @module
  */
 
-import { every, h, toast } from "./kit/dom.js";
+import { every, h, openDialog, terms, toast } from "./kit/dom.js";
+import { age, clock } from "./kit/formats.js";
+import { actionOf, KEYS } from "./kit/keys.js";
 import { Link, reasonOf } from "./kit/link.js";
 import * as blotter from "./screens/blotter.js";
 import * as charts from "./screens/charts.js";
@@ -40,9 +42,9 @@ const SCREENS = {
   publish: ["Publish", publish.show],
   pipelines: ["Pipelines", pipelines.show],
 };
-const FIRST = Object.keys(SCREENS)[0];
-const LOOK_MS = 4_000;
+const CHECK_MS = 4_000;
 const THEME = "tidegate.theme";
+const WITHOUT_KEYS = "tidegate.without-keys";
 
 const element = (/** @type {string} */ id) => /** @type {HTMLElement} */ (document.getElementById(id));
 const link = new Link();
@@ -52,7 +54,7 @@ let isSignedIn = false;
 /** Show the screen that the address names: `#/blotter?topic=prices`. */
 function route() {
   const [name, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
-  const shown = name in SCREENS ? name : FIRST;
+  const shown = name in SCREENS ? name : link.firstScreen;
   const [title, show] = SCREENS[shown];
   leave();
   for (const dialog of document.querySelectorAll("dialog, .drawer")) dialog.remove();
@@ -107,34 +109,68 @@ function wayToProvider() {
   return h("p", {}, "Without a token: ", link);
 }
 
-// Screens that only ask now and then have no stream that would tell if the gateway is there.
-async function look() {
-  if (link.gateway.state !== "connecting") return;
-  try {
-    await link.ask("GET", "/healthz");
-    showState({ state: "live" });
-  } catch (error) {
-    showState({ state: "lost", reason: reasonOf(error) });
-  }
-}
-
 function begin() {
   isSignedIn = true;
   document.body.classList.remove("signed-out");
-  every(LOOK_MS, look);
+  every(CHECK_MS, () => link.check());
+  every(1_000, showSince);
   element("sign-out").hidden = link.subject === null;
   if (link.subject) element("sign-out").title = `Signed in as ${link.subject.sub}`;
   addEventListener("hashchange", route);
+  addEventListener("keydown", press);
   route();
 }
 
-/** @param {{ state: string, reason?: string }} detail */
-function showState({ state, reason }) {
-  const shown = element("state");
-  // Old values look as good as new ones: say since when they are old.
-  shown.textContent = state === "lost" ? `lost at ${new Date().toLocaleTimeString("en-GB")}` : state;
-  shown.title = reason ?? "";
-  shown.dataset.state = document.body.dataset.state = state;
+/** Say across the page that nothing on it is known to hold any more, and since when. */
+function showConnection() {
+  if (!isSignedIn) return;
+  const { state, since, reason } = link.connection;
+  element("state").textContent = document.body.dataset.state = element("state").dataset.state = state;
+  const isOut = state === "lost" || state === "closed";
+  element("banner").hidden = !isOut;
+  element("banner-reload").hidden = state !== "closed";
+  const at = clock(since).slice(0, 8);
+  const what = state === "lost" ? `Connection lost at ${at}. What is shown is from before; trying again.` : `The gateway has ended this session at ${at}. What is shown is from before.`;
+  element("banner-text").textContent = isOut ? `${what}${reason ? ` (${reason})` : ""}` : "";
+  showSince();
+}
+
+function showSince() {
+  // Not in the text of the alert, which a screen reader would read again each second.
+  element("banner-age").textContent = element("banner").hidden ? "" : `${age(Date.now() - link.connection.since)} ago`;
+}
+
+/** @param {KeyboardEvent} event */
+function press(event) {
+  const action = localStorage.getItem(WITHOUT_KEYS) ? null : actionOf(event, document.querySelector("dialog") !== null);
+  if (action === null) return;
+  event.preventDefault();
+  if (action.name === "screen") {
+    const name = Object.keys(SCREENS)[action.at];
+    if (name) location.hash = `#/${name}`;
+  } else if (action.name === "help") void help();
+  else if (action.name === "find") {
+    const find = /** @type {HTMLInputElement | null} */ (element("screen").querySelector('input[type="search"]') ?? element("screen").querySelector("input"));
+    find?.focus();
+    find?.select();
+  } else {
+    const grid = /** @type {HTMLElement | null} */ (element("screen").querySelector(".table"));
+    grid?.focus();
+    // The key that brought the focus there moves, too.
+    grid?.dispatchEvent(new KeyboardEvent("keydown", { key: event.key }));
+  }
+}
+
+async function help() {
+  if (document.querySelector("dialog")) return;
+  const keys = h("input", { type: "checkbox" });
+  keys.checked = !localStorage.getItem(WITHOUT_KEYS);
+  keys.addEventListener("change", () => (keys.checked ? localStorage.removeItem(WITHOUT_KEYS) : localStorage.setItem(WITHOUT_KEYS, "yes")));
+  const { closed } = openDialog(
+    "Help", h("dl", { class: "facts" }, ...terms(KEYS)), h("label", { class: "field tick" }, keys, "keys without Ctrl or Alt work"),
+    h("p", {}, h("a", { href: "/docs" }, "HTTP API"), " · ", h("a", { href: "/openapi.json" }, "OpenAPI"), " · ", h("a", { href: "/metrics" }, "metrics"), " · ", h("a", { href: "/" }, "first page")),
+  );
+  await closed;
 }
 
 function applyTheme() {
@@ -149,7 +185,7 @@ function applyMode() {
   document.body.classList.toggle("read-only", link.isReadOnly);
 }
 
-element("nav").append(...Object.entries(SCREENS).map(([name, [title]]) => h("a", { href: `#/${name}` }, title)));
+element("nav").append(...Object.entries(SCREENS).map(([name, [title]], at) => h("a", { href: `#/${name}`, title: `Key ${at + 1}` }, title)));
 element("theme").addEventListener("change", (event) => {
   localStorage.setItem(THEME, /** @type {HTMLSelectElement} */ (event.target).value);
   applyTheme();
@@ -160,13 +196,9 @@ element("read-only").addEventListener("change", (event) => {
   route();
 });
 element("sign-out").addEventListener("click", () => void link.signOut().catch((error) => toast(reasonOf(error))));
-link.addEventListener("state", (event) => {
-  if (!isSignedIn) return;
-  const { detail } = /** @type {CustomEvent} */ (event);
-  // The client connects with the first subscription; until then the answers to requests count.
-  if (detail.state === "connecting") void look();
-  else showState(detail);
-});
+link.connection.addEventListener("state", showConnection);
+element("banner-reload").addEventListener("click", () => location.reload());
+element("help").addEventListener("click", () => void help());
 applyTheme();
 applyMode();
 if (document.documentElement.dataset.signIn === "off" || (await link.resume())) begin();

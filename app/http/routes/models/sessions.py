@@ -139,10 +139,15 @@ class _SessionFigures(TypedDict):
 
     session: str
     owner: Annotated[str | None, Field(description="The `sub` of the token that opened it")]
+    address: Annotated[
+        str | None, Field(description="Of the client that reads it, or read it last")
+    ]
+    client: Annotated[str | None, Field(description="What that client calls itself (User-Agent)")]
     topics: Annotated[list[str], Field(description="Asked for by its first 16 subscriptions")]
     state: Literal["attached", "away", "ended"]
     reason: Annotated[CloseReason | None, Field(description="Why its last stream ended")]
     opened_ms: int
+    delivered: Annotated[int, Field(description="Rows that its present subscriptions have taken")]
     unsent_bytes: Annotated[int, Field(description="Not yet acknowledged by the peer")]
     queue: Queue
     limits: Limits

@@ -23,6 +23,8 @@ class Journal(TypedDict):
 
     first: Annotated[str | None, Field(description="Bookmark of the oldest message")]
     last: Annotated[str | None, Field(description="Bookmark of the newest message")]
+    first_ms: Annotated[int | None, Field(description="When the oldest message was published")]
+    last_ms: Annotated[int | None, Field(description="When the newest message was published")]
     messages: int
 
 

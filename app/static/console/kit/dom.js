@@ -4,7 +4,12 @@
  * @module
  */
 
+import { age, clock } from "./formats.js";
+
 /** @typedef {Node | string | number | null | undefined | false} Child */
+
+const LATE_PERIODS = 2.5; // of a look: one slow answer is no news
+const LATE_MS_MIN = 5_000;
 
 /**
  * Return a new element.
@@ -212,6 +217,46 @@ export async function confirmed(question, yes) {
  */
 export function terms(facts) {
   return Object.entries(facts).flatMap(([term, text]) => [h("dt", {}, term), h("dd", {}, text)]);
+}
+
+/**
+ * Return what is known only while the gateway is there; without it, something that claims nothing.
+ *
+ * The style sheet shows one of the two, by the state of the connection in `data-state` of the body.
+ *
+ * @param {Child} known
+ * @param {string} [unknown]
+ */
+export function asserted(known, unknown = "not known") {
+  return [h("span", { class: "asserted" }, known), h("span", { class: "unasserted" }, unknown)];
+}
+
+/**
+ * Look now and then, as `every` does, and say how old the last answer is once it is older than it should be.
+ *
+ * @param {HTMLElement} place Gets the line.
+ * @param {number} ms
+ * @param {() => Promise<void> | void} look
+ */
+export function watched(place, ms, look) {
+  const line = h("p", { class: "as-of", hidden: true });
+  place.prepend(line);
+  let at = 0;
+  const stop = every(ms, async () => {
+    await look();
+    at = Date.now();
+    line.hidden = true;
+  });
+  const timer = setInterval(() => {
+    const old = Date.now() - at;
+    line.hidden = at === 0 || old < Math.max(LATE_MS_MIN, LATE_PERIODS * ms) || document.visibilityState !== "visible";
+    if (!line.hidden) write(line, `as of ${clock(at).slice(0, 8)}, ${age(old)} old`);
+  }, 1_000);
+  return () => {
+    clearInterval(timer);
+    line.remove();
+    return stop();
+  };
 }
 
 /**

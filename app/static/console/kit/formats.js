@@ -16,12 +16,18 @@ export const FORMATS = [
 
 const NOTHING = "–";
 const WHOLE = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
-const PLAIN = new Intl.NumberFormat("en", { maximumFractionDigits: 6 });
+const PLAIN = new Intl.NumberFormat("en", { maximumFractionDigits: 8 });
 const SHORT = new Intl.NumberFormat("en", { maximumSignificantDigits: 3, notation: "compact" });
-const FIXED = [0, 1, 2, 3, 4].map((digits) => new Intl.NumberFormat("en", { minimumFractionDigits: digits, maximumFractionDigits: digits }));
+/** The most decimals of a number that is shown automatically; finer ones are written with an exponent if too little were left. */
+export const DECIMALS_MAX = 8;
+const FIXED = Array.from({ length: DECIMALS_MAX + 1 }, (_, digits) => new Intl.NumberFormat("en", { minimumFractionDigits: digits, maximumFractionDigits: digits }));
+const EXACT_DIGITS = 15; // of a double; what comes after is the noise of binary fractions
+const LOST_SHARE_MAX = 1e-6; // of a number that is shown automatically
+const WRITTEN_OUT_MAX = 1e21; // beyond, JavaScript itself writes an exponent
 const SECONDS_OF_1990 = 6.3e8; // below, a number is hardly a time of this era in seconds
 const MS_OF_1990 = SECONDS_OF_1990 * 1_000;
 const NS_OF_1990 = MS_OF_1990 * 1_000_000;
+const AMOUNT_NAMES = /(size|qty|quantity|volume|count|seq|sequence|offset|number)$/i;
 const TIME_NAMES = /(^|\/|_)(ts|time|timestamp|at)(_?(ns|us|ms|s))?$|_at$|Time$/;
 
 /**
@@ -40,7 +46,21 @@ export function shown(value, format = "auto", digits) {
   if (format === "bytes") return bytes(Number(value));
   if (format === "percent") return `${PLAIN.format(value)} %`;
   if (format === "integer") return WHOLE.format(value);
-  return (FIXED[format === "auto" ? digits ?? -1 : Number(format)] ?? PLAIN).format(value);
+  if (format !== "auto") return FIXED[Number(format)].format(value);
+  if (typeof value === "number" && !survives(value, digits ?? DECIMALS_MAX)) return String(Number(value.toPrecision(EXACT_DIGITS)));
+  return (digits === undefined ? PLAIN : FIXED[Math.min(digits, DECIMALS_MAX)]).format(value);
+}
+
+/**
+ * Return true if a number with so many decimals is still that number: 1e-7 must not become 0.00.
+ *
+ * @param {number} number
+ * @param {number} digits
+ */
+function survives(number, digits) {
+  if (Math.abs(number) >= WRITTEN_OUT_MAX) return false;
+  const kept = Math.min(digits, DECIMALS_MAX);
+  return 0.5 * 10 ** -kept <= LOST_SHARE_MAX * Math.abs(number) || decimalsOf(number) <= kept;
 }
 
 /**
@@ -59,12 +79,13 @@ export function writerOf(name, samples) {
 }
 
 /**
- * Return the number of decimals of a number.
+ * Return the number of decimals of a number, `1.5e-7` has 8.
  *
  * @param {number} number
  */
 export function decimalsOf(number) {
-  return String(number).split(".")[1]?.length ?? 0;
+  const [mantissa, exponent = "0"] = String(Number(number.toPrecision(EXACT_DIGITS))).split("e");
+  return Math.max(0, (mantissa.split(".")[1]?.length ?? 0) - Number(exponent));
 }
 
 /**
@@ -74,6 +95,16 @@ export function decimalsOf(number) {
  */
 export function isTimeName(name) {
   return TIME_NAMES.test(name);
+}
+
+/**
+ * Return true for the name or path of a field whose numbers are likely amounts: they change with each message, and up or
+ * down says little.
+ *
+ * @param {string} name
+ */
+export function isAmountName(name) {
+  return AMOUNT_NAMES.test(name);
 }
 
 /**
@@ -146,6 +177,20 @@ export function span(ms) {
 }
 
 /**
+ * Return how old something is, in whole seconds: what is written once a second has no tenths.
+ *
+ * @param {number | null | undefined} ms
+ */
+export function age(ms) {
+  if (ms === null || ms === undefined || !Number.isFinite(ms)) return NOTHING;
+  const seconds = Math.floor(Math.max(0, ms) / 1_000);
+  if (seconds < 60) return `${seconds} s`;
+  const [minutes, hours, days] = [Math.floor(seconds / 60), Math.floor(seconds / 3_600), Math.floor(seconds / 86_400)];
+  if (hours < 1) return `${minutes} min ${seconds % 60} s`;
+  return days < 1 ? `${hours} h ${minutes % 60} min` : `${days} d ${hours % 24} h`;
+}
+
+/**
  * Return a number of things.
  *
  * @param {number} number
@@ -198,4 +243,20 @@ export function csv(rows) {
     return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
   };
   return rows.map((row) => `${row.map(cell).join(",")}\r\n`).join("");
+}
+
+const BROWSERS = /** @type {[RegExp, string][]} */ ([[/Edg\/(\d+)/, "Edge"], [/Firefox\/(\d+)/, "Firefox"], [/Chrome\/(\d+)/, "Chrome"], [/Version\/(\d+).*Safari/, "Safari"]]);
+
+/**
+ * Return the short name of a client: browsers call themselves by everything that ever was one.
+ *
+ * @param {string | null} agent The header `User-Agent`.
+ */
+export function clientOf(agent) {
+  if (!agent?.startsWith("Mozilla/")) return agent ?? "";
+  for (const [pattern, name] of BROWSERS) {
+    const found = pattern.exec(agent);
+    if (found) return `${name} ${found[1]}`;
+  }
+  return agent;
 }

@@ -7,6 +7,7 @@
 import { connect, Problem } from "/client.js";
 import { Parser } from "/client/sse.js";
 import { Transport } from "/client/transport.js";
+import { Connection } from "./connection.js";
 
 /** @typedef {import("/client/transport.js").Asked} Asked */
 
@@ -16,7 +17,9 @@ const READ_ONLY_REASON = "The console is read-only: switch that off above.";
 
 /** @typedef {"read" | "write" | "admin" | "observe"} Verb */
 
-/** The gateway that served the page; events `state`, `subject` and `mode`. */
+const ANSWER_MS_MAX = 5_000; // of the request that only asks whether the gateway is there
+
+/** The gateway that served the page; events `subject` and `mode`. */
 export class Link extends EventTarget {
   constructor() {
     super();
@@ -29,18 +32,39 @@ export class Link extends EventTarget {
   /** @type {any} What `/v1/login` says of the subject; null without authentication. */
   subject = null;
   isReadOnly = localStorage.getItem(READ_ONLY) === "yes";
+  /** Whether the gateway is there. */
+  connection = new Connection();
 
   /** @param {Record<string, string>} headers */
   #open(headers) {
-    void this.gateway.close();
+    const before = this.gateway;
     this.gateway = connect("", { headers });
     this.transport = new Transport("", { headers });
     this.#headers = headers;
     this.#listen();
+    void before.close();
   }
 
   #listen() {
-    this.gateway.addEventListener("state", ({ detail }) => this.#tell("state", detail));
+    const { gateway } = this;
+    gateway.addEventListener("state", ({ detail }) => {
+      if (gateway === this.gateway) this.connection.takeStream(detail.state, detail.reason);
+    });
+  }
+
+  /** Ask whether the gateway is there: a screen without a stream has no other witness, and one that hangs ends no stream. */
+  async check() {
+    const sentAt = Date.now();
+    const limit = new AbortController();
+    const timer = setTimeout(() => limit.abort(), ANSWER_MS_MAX);
+    try {
+      const { answer } = await this.transport.read("GET", "/healthz", { signal: limit.signal });
+      this.connection.takeAnswer(sentAt, answer.headers.get("Date"));
+    } catch (error) {
+      this.connection.takeSilence(sentAt, limit.signal.aborted ? `no answer in ${ANSWER_MS_MAX / 1_000} s` : reasonOf(error));
+    } finally {
+      clearTimeout(timer);
+    }
   }
 
   /** @type {Record<string, string>} */
@@ -117,8 +141,19 @@ export class Link extends EventTarget {
    */
   obstacle(verb) {
     if (this.isReadOnly && (verb === "write" || verb === "admin")) return READ_ONLY_REASON;
-    const isGranted = this.subject === null || this.subject.grants.some((/** @type {any} */ grant) => [grant.can].flat().includes(verb));
-    return isGranted ? "" : `Your token has no grant with the verb ${verb}.`;
+    return this.#isGranted(verb) ? "" : `Your token has no grant with the verb ${verb}.`;
+  }
+
+  /** Return the name of the first screen: one that shows something to this subject. */
+  get firstScreen() {
+    if (this.may("observe")) return "overview";
+    if (this.may("read")) return "blotter";
+    return this.#isGranted("write") ? "publish" : "topics";
+  }
+
+  /** @param {Verb} verb */
+  #isGranted(verb) {
+    return this.subject === null || this.subject.grants.some((/** @type {any} */ grant) => [grant.can].flat().includes(verb));
   }
 
   /**

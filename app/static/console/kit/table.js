@@ -7,9 +7,10 @@
  * @module
  */
 
-import { calm, copy, flash, h, spark, write } from "./dom.js";
+import { asserted, calm, copy, flash, h, spark, write } from "./dom.js";
 import { inert } from "./formats.js";
 import { totalText, View } from "./view.js";
+import { cutMiddle, widthsOf } from "./widths.js";
 
 /** @typedef {import("./view.js").Column} Column */
 /** @typedef {import("./view.js").Line} Line */
@@ -29,7 +30,12 @@ const ROW_PX = 28; // as in the style sheet
 const BEYOND = 6; // rows above and below the sight, so that a scroll does not show white
 const REBUILD_MS_MIN = 500; // the order follows values, but not so often that rows cannot be read
 const REBUILD_SHARE = 10; // and costs at most a tenth of the time
-const WIDTHS = { number: 112, text: 150, spark: 110 };
+const TICK_MS = 1_000; // ages follow the clock, and not the stream
+const FONT_PX = 13; // as in the style sheet
+const PADDING_PX = 22; // of a cell, with its border
+const SIGN_PX = 14; // of the direction in which a number has changed
+const SORT_PX = 22; // of the mark in the head of a sorted column
+const SPARK_PX = 110;
 const WIDTH_MIN = 56;
 let tables = 0;
 
@@ -45,15 +51,19 @@ export class Table {
     this.#head = h("div", { class: "t-row t-head", role: "row", "aria-rowindex": 1 });
     this.#body = h("div", { class: "t-body", role: "rowgroup" });
     this.#foot = h("div", { class: "t-row t-foot", role: "row", hidden: true });
-    this.#empty = h("p", { class: "hint", hidden: true }, options.empty ?? "Nothing here.");
+    this.#empty = h("p", { class: "hint", hidden: true }, "Reading…");
     this.#grid = h(
       "div", { class: "table", role: "grid", tabindex: 0, "aria-label": options.label, onkeydown: (/** @type {KeyboardEvent} */ event) => this.#press(event) },
       h("div", { role: "rowgroup", class: "t-top" }, this.#head), this.#body, h("div", { role: "rowgroup", class: "t-bottom" }, this.#foot),
     );
     this.element = h("div", { class: "table-frame" }, this.#grid, this.#empty);
     this.#grid.addEventListener("scroll", () => this.#ask(), { passive: true });
-    this.#watch = new ResizeObserver(() => this.#ask());
+    this.#watch = new ResizeObserver(() => {
+      this.#isFitted = false;
+      this.#ask();
+    });
     this.#watch.observe(this.#grid);
+    this.#ticking = setInterval(() => this.#tick(), TICK_MS);
     this.setColumns(this.view.columns);
   }
 
@@ -68,7 +78,17 @@ export class Table {
   #empty;
   #grid;
   #watch;
+  #ticking;
   #isAsked = false;
+  #isTicked = false;
+  /** True once it is known what there is: until then an empty table says nothing. */
+  #isKnown = false;
+  /** @type {Map<string, number>} The widest text of each column in px, of all that were drawn. */
+  #contents = new Map();
+  /** @type {number[]} */
+  #widths = [];
+  #isFitted = false;
+  #measure = measureOf();
   #isStale = true;
   #builtAt = 0;
   #cost = 0;
@@ -87,6 +107,10 @@ export class Table {
   setColumns(columns) {
     // Pinned ones first: a column that stays in sight would hide those it slides over.
     this.view.columns = [...columns.filter(({ isPinned }) => isPinned), ...columns.filter(({ isPinned }) => !isPinned)];
+    const kept = new Set(columns.map(({ id }) => id));
+    for (const id of this.#contents.keys()) if (!kept.has(id)) this.#contents.delete(id);
+    this.#isFitted = false;
+    this.#widths = [];
     this.#drawHead();
     for (const row of this.#drawn.values()) row.remove();
     this.#drawn.clear();
@@ -104,10 +128,19 @@ export class Table {
    * Show other items.
    *
    * @param {ReadonlyMap<string, any>} items Kept by reference: a live map is drawn as it is.
+   * @param {boolean} [isKnown] False while more is on its way: an empty table then says nothing.
    */
-  show(items) {
+  show(items, isKnown = true) {
     this.items = items;
+    this.setKnown(isKnown);
     this.rebuild();
+  }
+
+  /** @param {boolean} isKnown */
+  setKnown(isKnown) {
+    if (isKnown === this.#isKnown) return;
+    this.#isKnown = isKnown;
+    this.#empty.replaceChildren(...(isKnown ? asserted(this.#options.empty ?? "Nothing here.", "Not known without the gateway.") : ["Reading…"]));
   }
 
   /**
@@ -132,6 +165,7 @@ export class Table {
   close() {
     this.#watch.disconnect();
     clearTimeout(this.#timer);
+    clearInterval(this.#ticking);
   }
 
   /** The values of all lines that are shown, with the titles: for CSV. */
@@ -139,6 +173,12 @@ export class Table {
     const items = this.view.lines.flatMap((line) => ("item" in line ? [this.items.get(line.item)] : []));
     const columns = this.view.columns.filter(({ kind }) => kind !== "spark");
     return [columns.map(({ title }) => title), ...items.map((item) => columns.map(({ of }) => of(item)))];
+  }
+
+  /** Write what follows the clock anew, of the rows in sight. */
+  #tick() {
+    this.#isTicked = true;
+    this.#ask();
   }
 
   #ask() {
@@ -180,10 +220,49 @@ export class Table {
         row.id = `${this.#name}-${at}`;
         this.#drawn.set(at, row);
       }
-      this.#drawRow(row, lines[at], at);
     }
     for (const row of spare) row.remove();
+    for (let at = first; at < last; at += 1) this.#drawRow(/** @type {HTMLElement} */ (this.#drawn.get(at)), lines[at], at);
     this.#drawFoot();
+    this.#isTicked = false;
+    if (this.#isFitted || !this.#fit()) return;
+    // With other widths other names are cut.
+    this.#look += 1;
+    for (let at = first; at < last; at += 1) this.#drawRow(/** @type {HTMLElement} */ (this.#drawn.get(at)), lines[at], at);
+  }
+
+  /** Make the columns as wide as what is in them; return true if any width has changed. */
+  #fit() {
+    this.#isFitted = true;
+    const { columns } = this.view;
+    const contents = columns.map(({ id, kind, width, isPinned }) => ({ px: this.#contents.get(id) ?? 0, isNumber: kind === "number" || kind === "spark", width, isPinned }));
+    const widths = widthsOf(contents, this.#grid.clientWidth);
+    if (widths.length === this.#widths.length && widths.every((width, at) => width === this.#widths[at])) return false;
+    this.#widths = widths;
+    this.#grid.style.setProperty("--columns", [...widths.map((width) => `${width}px`), "minmax(0, 1fr)"].join(" "));
+    let left = 0;
+    widths.forEach((width, at) => {
+      if (columns[at].isPinned) this.#grid.style.setProperty(`--left-${at}`, `${left}px`);
+      left += width;
+    });
+    return true;
+  }
+
+  /**
+   * Note how wide a text is.
+   *
+   * @param {Column} column
+   * @param {string} text
+   * @param {number} more In px.
+   */
+  #note(column, text, more) {
+    // Digits are equally wide, and commas narrower: nothing has to be measured.
+    const px = Math.ceil(column.kind === "number" ? text.length * this.#measure("0") : this.#measure(text)) + PADDING_PX + more;
+    if (px > (this.#contents.get(column.id) ?? 0)) {
+      this.#contents.set(column.id, px);
+      this.#isFitted = false;
+    }
+    return px;
   }
 
   #build() {
@@ -199,16 +278,18 @@ export class Table {
 
   #drawHead() {
     const { columns, sorts } = this.view;
-    this.#grid.style.setProperty("--columns", templateOf(columns));
     this.#grid.setAttribute("aria-colcount", String(columns.length));
     this.#head.replaceChildren(...columns.map((column, at) => {
       const place = sorts.findIndex(({ id }) => id === column.id);
       const order = place < 0 ? "none" : sorts[place].isDescending ? "descending" : "ascending";
       const mark = { none: "", ascending: "▲", descending: "▼" }[order] + (sorts.length > 1 && place >= 0 ? String(place + 1) : "");
+      if (column.kind === "spark") this.#contents.set(column.id, SPARK_PX);
+      else this.#note({ ...column, kind: "text" }, column.title, SORT_PX);
       const name = h("button", { title: `Sort by ${column.title}; with Shift beside the others` }, column.title, " ", h("span", { "aria-hidden": "true" }, mark));
       name.addEventListener("click", (event) => this.#sort(column, event.shiftKey));
       const grip = h("span", { class: "t-grip", "aria-hidden": "true" });
       grip.addEventListener("pointerdown", (event) => this.#resize(event, column));
+      grip.addEventListener("dblclick", () => this.#resized(column, undefined));
       const cell = h("div", { role: "columnheader", "aria-sort": order, "aria-colindex": at + 1, class: `t-cell ${column.kind ?? "text"}` }, name, grip);
       return this.#pinned(cell, at);
     }));
@@ -220,6 +301,7 @@ export class Table {
     if (this.#foot.hidden) return;
     this.#foot.replaceChildren(...columns.map((column, at) => {
       const text = column.total ? totalText(column, totals.get(column.id)) : at === 0 ? `${size} rows` : "";
+      if (column.total) this.#note(column, text, text.length); // in bold
       return this.#pinned(h("div", { role: "gridcell", "aria-colindex": at + 1, class: `t-cell ${column.kind ?? "text"}` }, text), at);
     }));
   }
@@ -230,10 +312,9 @@ export class Table {
    * @param {number} at
    */
   #pinned(cell, at) {
-    const { columns } = this.view;
-    if (!columns[at].isPinned) return cell;
+    if (!this.view.columns[at].isPinned) return cell;
     cell.classList.add("pinned");
-    cell.style.left = `${columns.slice(0, at).reduce((sum, column) => sum + widthOf(column), 0)}px`;
+    cell.style.left = `var(--left-${at})`;
     return cell;
   }
 
@@ -274,12 +355,13 @@ export class Table {
       if ("group" in line) {
         const total = column.total ? totalText(column, line.totals.get(column.id)) : "";
         const sign = this.view.closed.has(line.group) ? "▸" : "▾";
+        if (total) this.#note(column, total, total.length);
         write(cell, index === 0 ? `${sign} ${line.group} (${line.size})` : total);
         return;
       }
       const hasChanged = !isSame || !Object.is(before.values[index], values[index]);
-      if (hasChanged || before.look !== this.#look) {
-        this.#drawCell(cell, column, values[index], item);
+      if (hasChanged || before.look !== this.#look || (column.ticks && this.#isTicked)) {
+        this.#drawCell(cell, index, values[index], item);
         if (isSame && hasChanged && this.flashes && !column.isQuiet) flash(cell, before.values[index], values[index]);
         else if (!isSame) calm(cell);
       }
@@ -289,18 +371,23 @@ export class Table {
 
   /**
    * @param {HTMLElement} cell
-   * @param {Column} column
+   * @param {number} index
    * @param {any} value
    * @param {any} item
    */
-  #drawCell(cell, column, value, item) {
+  #drawCell(cell, index, value, item) {
+    const column = this.view.columns[index];
     if (column.kind === "spark") {
       cell.replaceChildren(...(value ? [spark(value)] : []));
       return;
     }
     const text = column.text ? column.text(value, item) : value === null || value === undefined ? "" : String(value);
-    write(cell, text);
-    const title = text.length > 18 ? text : "";
+    const px = this.#note(column, text, column.kind === "number" && this.flashes && !column.isQuiet ? SIGN_PX : 0);
+    const room = this.#widths[index] ?? px;
+    const isCut = px > room;
+    // What is pinned names the row, and has to differ from the others.
+    write(cell, isCut && column.isPinned ? cutMiddle(text, Math.floor((text.length * (room - PADDING_PX)) / (px - PADDING_PX))) : text);
+    const title = isCut ? text : "";
     if (cell.title !== title) cell.title = title;
     if (column.class) cell.className = `t-cell ${column.kind ?? "text"} ${column.isPinned ? "pinned" : ""} ${column.class(value, item)}`;
   }
@@ -326,18 +413,24 @@ export class Table {
    */
   #resize(event, column) {
     event.preventDefault();
-    const start = event.clientX - widthOf(column);
-    const move = (/** @type {PointerEvent} */ moved) => {
-      column.width = Math.max(WIDTH_MIN, moved.clientX - start);
-      this.#grid.style.setProperty("--columns", templateOf(this.view.columns));
-    };
+    const start = event.clientX - this.#widths[this.view.columns.indexOf(column)];
+    const move = (/** @type {PointerEvent} */ moved) => this.#resized(column, Math.max(WIDTH_MIN, moved.clientX - start));
     const stop = () => {
       removeEventListener("pointermove", move);
-      this.setColumns(this.view.columns);
       this.#options.onSort?.();
     };
     addEventListener("pointermove", move);
     addEventListener("pointerup", stop, { once: true });
+  }
+
+  /**
+   * @param {Column} column
+   * @param {number | undefined} width That of its content without one.
+   */
+  #resized(column, width) {
+    column.width = width;
+    this.#isFitted = false;
+    this.#ask();
   }
 
   /** @param {KeyboardEvent} event */
@@ -388,12 +481,15 @@ export class Table {
   }
 }
 
-/** @param {Column[]} columns Their tracks; the last one is the rest of the line. */
-function templateOf(columns) {
-  return [...columns.map((column) => `${widthOf(column)}px`), "minmax(0, 1fr)"].join(" ");
-}
-
-/** @param {Column} column */
-function widthOf(column) {
-  return column.width ?? WIDTHS[column.kind ?? "text"];
+/**
+ * Return what measures texts as the cells show them.
+ *
+ * @returns {(text: string) => number}
+ */
+function measureOf() {
+  const pen = /** @type {CanvasRenderingContext2D} */ (document.createElement("canvas").getContext("2d"));
+  const { fontFamily } = getComputedStyle(document.body);
+  pen.font = `${FONT_PX}px ${fontFamily}`;
+  const zero = pen.measureText("0").width;
+  return (text) => (text === "0" ? zero : pen.measureText(text).width);
 }

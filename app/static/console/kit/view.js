@@ -15,9 +15,10 @@ import { stringify } from "/client.js";
  * @property {(item: any) => any} of The value of an item.
  * @property {(value: any, item: any) => string} [text] The value as it is shown.
  * @property {"number" | "text" | "spark"} [kind] The values of `spark` are points of a line, as `spark` of `dom.js` draws it.
- * @property {number} [width] In px.
+ * @property {number} [width] In px, if the user has chosen one.
  * @property {boolean} [isPinned]
  * @property {boolean} [isQuiet] Never flashes: a time changes with every row and says nothing.
+ * @property {boolean} [ticks] Its texts change with the clock.
  * @property {Total} [total]
  * @property {(value: any, item: any) => string} [class] Classes of the cell.
  */

@@ -4,8 +4,8 @@
  * @module
  */
 
-import { card, choice, field, h } from "../kit/dom.js";
-import { shown, things } from "../kit/formats.js";
+import { asserted, card, choice, field, h } from "../kit/dom.js";
+import { age, clock, shown, things } from "../kit/formats.js";
 import { reasonOf } from "../kit/link.js";
 import { colourOf, Plot } from "../kit/plot.js";
 import { filterOf, openDetail } from "./detail.js";
@@ -42,6 +42,8 @@ export function show({ element, link, query, remember }) {
   let stopHistory = () => {};
   let isLeft = false;
 
+  /** Say why there is no chart, in its place. */
+  const tell = (/** @type {string} */ why) => charts.replaceChildren(h("p", { class: "card hint" }, why));
   const keep = () => remember({ topic: topic.value, key: key.value, field: one.value, minus: other.value, span: past.value });
   const follow = () => {
     void records?.close();
@@ -50,10 +52,13 @@ export function show({ element, link, query, remember }) {
     charts.replaceChildren();
     heat.replaceChildren();
     one.replaceChildren();
+    status.replaceChildren();
     if (!topic.value) return;
+    tell("Reading…");
     const subscription = link.gateway.subscribe(topic.value, { interval: INTERVAL });
     records = subscription;
-    subscription.granted.catch((error) => (status.textContent = reasonOf(error)));
+    const isStill = () => subscription === records && subscription.rows.size === 0;
+    subscription.ready.then(() => isStill() && tell(`${subscription.topic} has no records yet; a chart begins with the first.`), (error) => isStill() && tell(reasonOf(error)));
     subscription.addEventListener("change", ({ added }) => {
       if (added.length > 0) offer(subscription);
       drawHeat();
@@ -67,7 +72,10 @@ export function show({ element, link, query, remember }) {
     if (one.options.length > 0) return;
     const named = rows.slice(0, SAMPLE_ROWS).flatMap(({ value }) => Object.entries(value ?? {}).filter(([, each]) => typeof each === "number"));
     const names = [...new Set(named.map(([name]) => name))];
-    if (names.length === 0) status.textContent = "Its records have no numbers.";
+    if (names.length === 0) {
+      tell(`The records of ${subscription.topic} have no numbers, so there is nothing to draw.`);
+      return;
+    }
     const wished = { one: query.get("field"), other: query.get("minus") };
     one.replaceChildren(...names.map((name) => h("option", { value: name }, name)));
     one.value = names.find((name) => name === wished.one) ?? names.find((name) => name === "price") ?? names[0] ?? "";
@@ -83,18 +91,20 @@ export function show({ element, link, query, remember }) {
     charts.replaceChildren();
     keep();
     const row = [...(records?.rows.values() ?? [])].find((each) => nameOf(each) === key.value);
+    if (!row && key.value) tell(`${topic.value} has no record with the key ${key.value}.`);
     if (!row || !one.value) return;
     const definition = await link.gateway.topic(row.topic);
     if (isLeft) return;
     stopHistory();
-    stopHistory = history(row, filterOf(definition.key, row.key ?? []));
+    stopHistory = history(row, filterOf(definition.key, row.key ?? []), definition.journal.first_ms);
   }
 
   /**
    * @param {Row} row
    * @param {string} filter
+   * @param {number | null} journalMs When the oldest message of the journal was published.
    */
-  function history(row, filter) {
+  function history(row, filter, journalMs) {
     const fields = [one.value, ...(other.value ? [other.value] : [])];
     const values = new Plot({ label: `${fields.join(" and ")} of ${nameOf(row)}`, height: 300, fromZero: false, text: (value) => shown(value),
       lines: fields.map((label, at) => ({ label, colour: at === 0 ? "--accent" : "--warn" })) });
@@ -102,8 +112,12 @@ export function show({ element, link, query, remember }) {
     charts.replaceChildren(card(`${nameOf(row)}: ${fields.join(", ")}`, values.element), ...(spread ? [card(`Spread: ${one.value} − ${other.value}`, spread.element)] : []));
     /** @type {(number | null)[][]} */
     const columns = [[], ...fields.map(() => [])];
-    let isNew = false;
-    const from = new Date(Date.now() - Number(past.value)).toISOString();
+    let [isNew, surplusDropped] = [false, false];
+    const beginMs = Date.now() - Number(past.value);
+    const from = new Date(beginMs).toISOString();
+    // Fewer minutes than were asked for look like a quiet market if nobody says why.
+    const isShort = journalMs !== null && journalMs > beginMs;
+    const limit = isShort ? `; the journal begins at ${clock(journalMs).slice(0, 8)} and has nothing older` : "";
     // The gateway filters its journal, or its archive, and goes on live where that ends.
     const subscription = link.gateway.subscribe(row.topic, { interval: "none", filter, command: "subscribe", removals: false, bookmark: from, options: "bookmark_not_found=epoch,timestamp" });
     subscription.granted.catch((error) => (status.textContent = reasonOf(error)));
@@ -113,6 +127,7 @@ export function show({ element, link, query, remember }) {
         fields.forEach((name, at) => columns[at + 1].push(typeof value?.[name] === "number" ? value[name] : null));
       }
       const surplus = columns[0].length - POINTS_MAX;
+      surplusDropped ||= surplus > 0;
       if (surplus > 0) for (const column of columns) column.splice(0, surplus);
       isNew = true;
     });
@@ -121,7 +136,9 @@ export function show({ element, link, query, remember }) {
       isNew = false;
       values.draw(columns);
       spread?.draw([columns[0], columns[1].map((value, at) => { const less = columns[2][at]; return value === null || less === null ? null : value - less; })]);
-      status.textContent = `${things(columns[0].length, "message")} of ${nameOf(row)}, live`;
+      const [first, last] = [columns[0][0] ?? 0, columns[0].at(-1) ?? 0];
+      const over = `${clock(1_000 * first).slice(0, 8)} to ${clock(1_000 * last).slice(0, 8)} (${age(1_000 * (last - first))})`;
+      status.replaceChildren(`${things(columns[0].length, "message")} of ${nameOf(row)} from ${over}${surplusDropped ? `, the newest ${POINTS_MAX}` : ""}${limit} · `, ...asserted("live", "no longer live"));
     }, DRAW_MS);
     return () => {
       clearInterval(timer);
@@ -175,7 +192,9 @@ export function show({ element, link, query, remember }) {
     const keyed = topics.filter((each) => isObject(each) && each.key?.length > 0);
     offered.append(...keyed.map((each) => h("option", { value: each.topic })));
     if (!topic.value) topic.value = keyed.find((each) => each.topic === "market")?.topic ?? keyed[0]?.topic ?? "";
-    if (!isLeft) follow();
+    if (isLeft) return;
+    follow();
+    if (!topic.value) tell(topics.length > 0 ? "No topic that you may read has a key, and a chart is of one key." : "There is no topic yet. Make one under Topics, and publish to it.");
   });
   return () => {
     isLeft = true;

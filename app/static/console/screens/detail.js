@@ -85,10 +85,10 @@ function history(link, row, filter, status, signal, take) {
   const table = new Table({
     label: "History", empty: "The journal has no message of this key.",
     columns: [
-      { id: "at", title: "published", of: (each) => each.timestamp, text: (at) => (at ? clock(at) : ""), width: 122, isPinned: true },
-      { id: "op", title: "op", of: (each) => each.reason ?? each.op, width: 78 },
+      { id: "at", title: "published", of: (each) => each.timestamp, text: (at) => (at ? clock(at) : ""), isPinned: true },
+      { id: "op", title: "op", of: (each) => each.reason ?? each.op },
       ...names.map((name) => ({
-        id: name, title: name, width: 96, kind: /** @type {"number" | "text"} */ (typeof row.value[name] === "number" ? "number" : "text"),
+        id: name, title: name, kind: /** @type {"number" | "text"} */ (typeof row.value[name] === "number" ? "number" : "text"),
         of: (/** @type {Row} */ each) => each.value?.[name], text: writerOf(name, [row.value[name]]),
       })),
     ],

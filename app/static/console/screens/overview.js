@@ -4,12 +4,12 @@
  * @module
  */
 
-import { card, every, h } from "../kit/dom.js";
+import { asserted, card, h, watched } from "../kit/dom.js";
 import { bytes, count, percent, span, things } from "../kit/formats.js";
-import { reasonOf } from "../kit/link.js";
 import { Metrics } from "../kit/metrics.js";
 import { Plot, Recent } from "../kit/plot.js";
 import { Table } from "../kit/table.js";
+import { stateOf } from "./pipelines.js";
 
 const LOOK_MS = 2_000;
 const POINTS = 150; // five minutes
@@ -46,10 +46,10 @@ export function show({ element, link }) {
   const topics = new Table({
     label: "Topics by rate", empty: "No topics yet.", onOpen: ({ id }) => (location.hash = `#/blotter?topic=${encodeURIComponent(id)}`),
     columns: [
-      { id: "topic", title: "topic", of: (it) => it.id, isPinned: true, width: 160 },
-      ...[["in", "in/s"], ["matched", "asked/s"], ["out", "out/s"]].map(([id, title]) => ({ id, title, kind: /** @type {const} */ ("number"), of: (/** @type {any} */ it) => it[id], text: count, width: 80 })),
-      { id: "saved", title: "conflated", kind: "number", of: (it) => it.saved, text: percent, width: 92 },
-      ...["keys", "subscriptions", "lanes", "waiting"].map((id) => ({ id, title: id, kind: /** @type {const} */ ("number"), of: (/** @type {any} */ it) => it[id], text: count, width: id === "subscriptions" ? 122 : 80 })),
+      { id: "topic", title: "topic", of: (it) => it.id, isPinned: true },
+      ...[["in", "in/s"], ["matched", "asked/s"], ["out", "out/s"]].map(([id, title]) => ({ id, title, kind: /** @type {const} */ ("number"), of: (/** @type {any} */ it) => it[id], text: count })),
+      { id: "saved", title: "conflated", kind: "number", of: (it) => it.saved, text: percent },
+      ...["keys", "subscriptions", "lanes", "waiting"].map((id) => ({ id, title: id, kind: /** @type {const} */ ("number"), of: (/** @type {any} */ it) => it[id], text: count })),
     ],
   });
   topics.view.sorts = [{ id: "in", isDescending: true }];
@@ -62,11 +62,8 @@ export function show({ element, link }) {
   );
   /** @type {Metrics | null} */
   let before = null;
-  const stop = every(LOOK_MS, async () => {
-    const { text } = await link.transport.read("GET", "/metrics").catch((error) => {
-      figures.process.set("out", reasonOf(error), "bad");
-      throw error;
-    });
+  const stop = watched(element, LOOK_MS, async () => {
+    const { text } = await link.transport.read("GET", "/metrics");
     const now = new Metrics(text);
     drawRates(now);
     drawState(now);
@@ -116,7 +113,7 @@ export function show({ element, link }) {
     behind.sort((/** @type {any} */ one, /** @type {any} */ other) => other.queue.bytes + other.unsent_bytes - one.queue.bytes - one.unsent_bytes);
     const lines = behind.slice(0, SLOW_SHOWN).map((/** @type {any} */ { session, queue, unsent_bytes: unsent }) =>
       h("p", {}, h("a", { href: `#/sessions?session=${encodeURIComponent(session)}` }, session), ` ${things(queue.messages, "message")} queued, ${bytes(unsent)} unsent`));
-    slow.replaceChildren(...(lines.length > 0 ? lines : [h("small", {}, "Every reader keeps up.")]));
+    slow.replaceChildren(...(lines.length > 0 ? lines : [h("small", {}, ...asserted("Every reader keeps up.", "Not known without the gateway."))]));
   }
 
   /** @param {Metrics} now */
@@ -126,15 +123,15 @@ export function show({ element, link }) {
     gateways.replaceChildren(...now.workers.map((worker) => {
       const labels = worker ? { worker } : {};
       const isReady = now.sum("tidegate_ready", /** @type {any} */ (labels)) > 0;
-      return h("p", {}, h("span", { class: `tag ${isReady ? "" : "bad"}` }, isReady ? "ready" : "not ready"), ` ${worker ? `worker ${worker}` : name}: ${things(now.sum("tidegate_connections", /** @type {any} */ (labels)), "connection")}, ${things(now.sum("tidegate_topics", /** @type {any} */ (labels)), "topic")}`);
+      return h("p", {}, h("span", { class: `tag ${isReady ? "" : "bad"}` }, ...asserted(isReady ? "ready" : "not ready")), ` ${worker ? `worker ${worker}` : name}: ${things(now.sum("tidegate_connections", /** @type {any} */ (labels)), "connection")}, ${things(now.sum("tidegate_topics", /** @type {any} */ (labels)), "topic")}`);
     }));
   }
 
   async function drawPipelines() {
     const found = await link.gateway.sow(PIPELINES).catch(() => []);
-    const lines = found.map(({ pipeline, state, lag, rows_per_s: rate }) =>
-      h("p", {}, h("span", { class: `tag ${state === "failed" ? "bad" : ""}` }, state), " ", h("a", { href: "#/pipelines" }, pipeline), ` ${count(rate)} rows/s, ${count(lag)} behind`));
-    pipelines.replaceChildren(...(lines.length > 0 ? lines : [h("small", {}, "None has reported.")]));
+    const lines = found.map(({ pipeline, state, lag, rows_per_s: rate, at_ms: at }) =>
+      h("p", {}, h("span", { class: `tag ${state === "failed" ? "bad" : ""}` }, ...asserted(stateOf(state, link.connection.ageOf(at)))), " ", h("a", { href: "#/pipelines" }, pipeline), ` ${count(rate)} rows/s, ${count(lag)} behind`));
+    pipelines.replaceChildren(...(lines.length > 0 ? lines : [h("small", {}, ...asserted("None has reported.", "Not known without the gateway."))]));
   }
 
   return () => {

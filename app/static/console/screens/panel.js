@@ -5,7 +5,7 @@
  */
 
 import { choice, download, field, h, pointsOf } from "../kit/dom.js";
-import { clock, csv, decimalsOf, isTimeName, shown, span, things } from "../kit/formats.js";
+import { age, clock, csv, DECIMALS_MAX, decimalsOf, isAmountName, isTimeName, shown, things } from "../kit/formats.js";
 import { reasonOf } from "../kit/link.js";
 import { Table } from "../kit/table.js";
 import { chooseColumns } from "./columns.js";
@@ -28,6 +28,7 @@ import { openDetail } from "./detail.js";
  * @property {Format} [format]
  * @property {Total} [total]
  * @property {number} [width]
+ * @property {boolean} [isQuiet] Its changes do not flash; by default those of times and amounts.
  */
 
 /**
@@ -50,7 +51,6 @@ const LOG_MAX = 1_000; // messages of a topic without key, the newest
 const TREND_POINTS = 60;
 const SAMPLE_ROWS = 200; // rows that are looked at for their fields
 const FIELDS_MAX = 60;
-const DECIMALS_MAX = 4;
 const RATE_OVER = 6; // seconds
 const TOPIC = "topic"; // no path of a field: those begin with a slash
 const KEY = "key";
@@ -71,7 +71,7 @@ export class Panel {
       label: "Records", empty: "No records yet.", flashes: !layout.isCalm,
       onOpen: (row) => this.#open(row),
       onSort: () => this.#keep(),
-      rowClass: (row) => (Date.now() - (row.timestamp ?? Infinity) > STALE_MS ? "stale" : ""),
+      rowClass: (row) => (row.timestamp !== undefined && link.connection.ageOf(row.timestamp) > STALE_MS ? "stale" : ""),
     });
     this.#table.view.sorts = layout.sorts ?? [];
     this.#table.view.groupBy = layout.group ?? "";
@@ -162,7 +162,8 @@ export class Panel {
     const wish = { interval, filter: filter || undefined, options: "timestamp" };
     const subscription = this.#link.gateway.subscribe(topic, wish);
     this.#subscription = subscription;
-    this.#table.show(subscription.rows);
+    this.#table.show(subscription.rows, false);
+    subscription.ready.then(() => subscription === this.#subscription && this.#table.setKnown(true), () => {});
     subscription.granted.then(
       (granted) => (this.#granted = granted.options ?? things(granted.topics?.length ?? 0, "topic")),
       (error) => subscription === this.#subscription && this.#refused(error),
@@ -278,15 +279,15 @@ export class Panel {
   }
 
   /** @param {ColumnLayout} layout @returns {Column} */
-  #column({ path, isPinned, format = "auto", total, width }) {
+  #column({ path, isPinned, isQuiet, format = "auto", total, width }) {
     const common = { id: path, title: titleOf(path), isPinned, total, width };
-    if (path === TOPIC) return { ...common, of: (row) => row.topic, width: width ?? 110 };
-    if (path === KEY) return { ...common, of: (row) => keyText(row), width: width ?? 130 };
+    if (path === TOPIC) return { ...common, of: (row) => row.topic };
+    if (path === KEY) return { ...common, of: (row) => keyText(row) };
     if (path === AGE) {
-      return { ...common, kind: "number", width: width ?? 84, isQuiet: true, of: (row) => row.timestamp, text: (at) => (at ? span(Math.max(0, Date.now() - at)) : "") };
+      return { ...common, kind: "number", isQuiet: true, ticks: true, of: (row) => row.timestamp, text: (at) => (at ? age(this.#link.connection.ageOf(at)) : "") };
     }
     const isNumber = ["number", "bigint"].includes(typeof this.#fields.get(path));
-    return { ...common, kind: isNumber ? "number" : "text", isQuiet: format === "time", of: (row) => valueAt(row.value, path), text: (value) => shown(value, format, this.#digits.get(path)) };
+    return { ...common, kind: isNumber ? "number" : "text", isQuiet: isQuiet ?? (format === "time" || isAmountName(path)), of: (row) => valueAt(row.value, path), text: (value) => shown(value, format, this.#digits.get(path)) };
   }
 
   #regroup() {
@@ -325,20 +326,19 @@ export class Panel {
   }
 
   #second() {
-    // Ages and stale colours follow the clock, not the stream.
-    this.#table.changed();
     if (!this.#granted) return;
-    if (this.#subscription?.state === "lost" && this.#link.gateway.state === "live") {
+    const { isLive, since } = this.#link.connection;
+    if (this.#subscription?.state === "lost" && isLive) {
       this.#caption.textContent = `Old rows: ${this.#subscription.reason}`;
       this.#caption.classList.add("problem");
       return;
     }
-    const rows = this.#table.items.size;
-    const newest = this.#subscription?.rows.size === 0 ? "" : ` · ${clock(Date.now()).slice(0, 8)}`;
     this.#seconds = [...this.#seconds, this.#updates].slice(-RATE_OVER);
-    const rate = this.#seconds.reduce((sum, each) => sum + each, 0) / this.#seconds.length;
-    this.#say(`${things(rows, "row")} · ${things(Math.round(rate), "row")}/s${newest} · granted ${this.#granted}`, false);
     this.#updates = 0;
+    const rate = this.#seconds.reduce((sum, each) => sum + each, 0) / this.#seconds.length;
+    // Without the gateway nobody knows whether there are more rows, or how many change.
+    const state = isLive ? `${things(Math.round(rate), "row")}/s · ${clock(Date.now()).slice(0, 8)}` : `as of ${clock(since).slice(0, 8)}`;
+    this.#say(`${things(this.#table.items.size, "row")} · ${state} · granted ${this.#granted}`, false);
   }
 
   /**

@@ -246,6 +246,12 @@ class Live {
     );
     this.#stopLooking = every(1_000, () => {
       const [raw, sent] = [this.#raw.second(), this.#sent.second()];
+      // No rows say nothing while nobody could have sent any.
+      if (!this.#link.connection.isLive) {
+        recent.push(null, null);
+        plot.draw(recent.columns);
+        return;
+      }
       recent.push(raw.rows, sent.rows);
       plot.draw(recent.columns);
       const saved = (/** @type {"rows" | "bytes"} */ of) => (this.#raw.all[of] > 0 ? 100 * (1 - this.#sent.all[of] / this.#raw.all[of]) : NaN);

@@ -4,38 +4,45 @@
  * @module
  */
 
-import { bar, card, choice, confirmed, every, field, h, terms, toast } from "../kit/dom.js";
-import { bytes, clock, count, percent, span, things } from "../kit/formats.js";
+import { bar, card, choice, confirmed, field, h, terms, toast, watched } from "../kit/dom.js";
+import { bytes, clientOf, clock, count, percent, span, things } from "../kit/formats.js";
 import { reasonOf } from "../kit/link.js";
 import { Plot, Recent } from "../kit/plot.js";
 import { Table } from "../kit/table.js";
 import { traceInto } from "./detail.js";
 import { INTERVALS } from "./panel.js";
+import { Problem } from "/client.js";
 
 /** @typedef {import("../kit/link.js").Link} Link */
 
 const LOOK_MS = 1_000;
+const GONE = 404;
 const POINTS = 120;
 const UNSENT_MAX = 65_536; // more than a socket's own small buffers hold of a reader that keeps up
 
 /** @type {import("../main.js").Screen} */
 export function show({ element, link, query, remember }) {
-  const place = h("div", { class: "panel" }, h("p", { class: "hint" }, "Choose a session to see its subscriptions."));
+  const place = h("div", { class: "panel", hidden: true });
+  const number = /** @type {const} */ ("number");
   const table = new Table({
     label: "Sessions", empty: "No reader is connected.",
     rowClass: (session) => (session.state === "attached" ? "" : "stale"),
     onOpen: ({ session }) => choose(session),
     columns: [
-      { id: "session", title: "session", of: (it) => it.session, isPinned: true, width: 160 },
-      { id: "state", title: "state", of: (it) => it.state, width: 90 },
-      { id: "mark", title: "mark", of: markOf, width: 60, class: (mark) => (mark ? "bad" : "") },
-      { id: "topics", title: "topics", of: (it) => [it.owner, it.topics.join(", ")].filter(Boolean).join(": "), width: 150 },
-      { id: "subscriptions", title: "subs", kind: "number", of: (it) => it.subscriptions, width: 64 },
-      { id: "queue", title: "queued", kind: "number", of: (it) => it.queue.messages, text: count, width: 84 },
-      { id: "queue bytes", title: "queued bytes", kind: "number", of: (it) => it.queue.bytes, text: bytes, width: 122 },
-      { id: "unsent", title: "unsent", kind: "number", of: (it) => it.unsent_bytes, text: bytes, width: 84 },
-      { id: "conflated", title: "full queue", of: (it) => (it.conflated ? "conflates" : "closes"), width: 100 },
-      { id: "opened", title: "open for", kind: "number", of: (it) => it.opened_ms, text: (at) => (at ? span(Date.now() - at) : ""), width: 90 },
+      { id: "session", title: "session", of: (it) => it.session, isPinned: true },
+      { id: "client", title: "client", of: (it) => it.client, text: clientOf },
+      { id: "address", title: "address", of: (it) => it.address },
+      { id: "owner", title: "owner", of: (it) => it.owner },
+      { id: "state", title: "state", of: (it) => it.state },
+      { id: "mark", title: "mark", of: markOf, class: (mark) => (mark ? "bad" : "") },
+      { id: "rate", title: "rows/s", kind: number, of: (it) => it.rate, text: count },
+      { id: "subscriptions", title: "subs", kind: number, of: (it) => it.subscriptions },
+      { id: "queue", title: "queued", kind: number, of: (it) => it.queue.messages, text: count },
+      { id: "queue bytes", title: "queued bytes", kind: number, of: (it) => it.queue.bytes, text: bytes },
+      { id: "unsent", title: "unsent", kind: number, of: (it) => it.unsent_bytes, text: bytes },
+      { id: "conflated", title: "full queue", of: (it) => (it.conflated ? "conflates" : "closes") },
+      { id: "opened", title: "open for", kind: number, of: (it) => it.opened_ms, text: (at) => (at ? span(link.connection.ageOf(at)) : "") },
+      { id: "topics", title: "topics", of: (it) => it.topics.join(", ") },
     ],
   });
   const caption = h("p", { class: "caption" });
@@ -43,30 +50,54 @@ export function show({ element, link, query, remember }) {
   let shown = null;
   const choose = (/** @type {string} */ session) => {
     shown?.close();
-    shown = new SessionCard(link, session);
+    shown = new SessionCard(link, session, leave);
+    place.hidden = false;
     place.replaceChildren(shown.element);
     remember({ session });
   };
-  const stop = every(LOOK_MS, async () => {
+  const leave = () => {
+    shown?.close();
+    shown = null;
+    place.hidden = true;
+    remember({});
+  };
+  /** @type {Map<string, any>} */
+  let sessions = new Map();
+  let listedAt = 0;
+  const panel = h("div", { class: "panel" }, caption, table.element);
+  const stop = watched(panel, LOOK_MS, async () => {
+    const at = performance.now();
     const items = new Map();
     for (let path = "/v1/sessions?limit=1000"; path; ) {
       const page = await link.ask("GET", path);
-      for (const each of page.sessions) items.set(each.session, each);
+      for (const each of page.sessions) items.set(each.session, { ...each, rate: rateOf(each.delivered - sessions.get(each.session)?.delivered, at - listedAt) });
       if (page.missing) toast(`No answer from ${page.missing.join(", ")}`);
       path = page.next;
     }
+    sessions = items;
+    listedAt = at;
     table.show(items);
     const slow = [...items.values()].filter((each) => markOf(each) !== "").length;
     caption.textContent = `${things(items.size, "session")}, ${slow} slow`;
   });
-  element.append(h("div", { class: "split" }, h("div", { class: "panel" }, caption, table.element), place));
+  element.append(h("div", { class: "split" }, panel, place));
   const asked = query.get("session");
   if (asked) choose(asked);
   return () => {
-    stop();
+    void stop();
     shown?.close();
     table.close();
   };
+}
+
+/**
+ * Return rows a second; 0 where a counter began again, with another reader or without a subscription.
+ *
+ * @param {number} grown
+ * @param {number} ms
+ */
+function rateOf(grown, ms) {
+  return Math.max(0, (1_000 * grown) / ms);
 }
 
 /**
@@ -85,22 +116,23 @@ class SessionCard {
   /**
    * @param {Link} link
    * @param {string} session
+   * @param {() => void} leave
    */
-  constructor(link, session) {
+  constructor(link, session, leave) {
     this.#link = link;
     this.#path = `/v1/sessions/${encodeURIComponent(session)}`;
     this.#subscriptions = new Table({
       label: "Subscriptions", empty: "No subscriptions.", onOpen: (item) => this.#choose(item),
       columns: [
-        { id: "sub", title: "sub", of: (it) => it.sub, isPinned: true, width: 60 },
-        { id: "topic", title: "topic", of: (it) => it.topic, width: 110 },
-        { id: "interval", title: "interval", kind: "number", of: (it) => it.interval_ms, text: (ms) => (ms === 0 ? "none" : ms ? span(ms) : "–"), width: 76 },
-        { id: "raw", title: "raw/s", kind: "number", of: (it) => it.raw, text: count, width: 70 },
-        { id: "sent", title: "sent/s", kind: "number", of: (it) => it.sent, text: count, width: 70 },
-        { id: "saved", title: "saved", kind: "number", of: (it) => (it.matched ? (100 * it.conflated) / it.matched : NaN), text: percent, width: 76 },
-        { id: "waiting", title: "waiting", kind: "number", of: (it) => it.waiting, text: count, width: 74 },
-        { id: "dropped", title: "dropped", kind: "number", of: (it) => it.dropped, text: count, width: 78 },
-        { id: "options", title: "options", of: (it) => it.options ?? "(each topic)", width: 340 },
+        { id: "sub", title: "sub", of: (it) => it.sub, isPinned: true },
+        { id: "topic", title: "topic", of: (it) => it.topic },
+        { id: "interval", title: "interval", kind: "number", of: (it) => it.interval_ms, text: (ms) => (ms === 0 ? "none" : ms ? span(ms) : "–") },
+        { id: "raw", title: "raw/s", kind: "number", of: (it) => it.raw, text: count },
+        { id: "sent", title: "sent/s", kind: "number", of: (it) => it.sent, text: count },
+        { id: "saved", title: "saved", kind: "number", of: (it) => (it.matched ? (100 * it.conflated) / it.matched : NaN), text: percent },
+        { id: "waiting", title: "waiting", kind: "number", of: (it) => it.waiting, text: count },
+        { id: "dropped", title: "dropped", kind: "number", of: (it) => it.dropped, text: count },
+        { id: "options", title: "options", of: (it) => it.options ?? "(each topic)" },
       ],
     });
     this.#plot = new Plot({ label: "Messages for this session and rows sent to it, each second", text: count, seconds: POINTS, height: 150,
@@ -110,8 +142,9 @@ class SessionCard {
     const buttons = h("p", { class: "buttons" }, this.#conflate, close);
     bar(buttons, link.isReadOnly ? link.obstacle("write") : "");
     this.element = h("div", { class: "panel" },
+      h("p", { class: "buttons end" }, h("button", { class: "quiet", "aria-label": "Close the session's detail", onclick: leave }, "✕")),
       card(session, this.#facts, buttons), card("Raw beside conflated", this.#bars, this.#plot.element), this.#subscriptions.element, this.#more);
-    this.#stop = every(LOOK_MS, () => this.#look());
+    this.#stop = watched(this.element, LOOK_MS, () => this.#look());
   }
 
   #link;
@@ -131,7 +164,7 @@ class SessionCard {
   #leaving = new AbortController();
 
   close() {
-    this.#stop();
+    void this.#stop();
     this.#leaving.abort();
     this.#subscriptions.close();
     this.#plot.close();
@@ -141,8 +174,10 @@ class SessionCard {
     try {
       this.#session = await this.#link.ask("GET", this.#path);
     } catch (error) {
+      // Without an answer nothing is known of the session.
+      if (!(error instanceof Problem) || error.status !== GONE) throw error;
       this.#facts.replaceChildren(h("dt", {}, "gone"), h("dd", { class: "problem" }, reasonOf(error)));
-      this.#stop();
+      void this.#stop();
       return;
     }
     const now = performance.now();
@@ -176,9 +211,10 @@ class SessionCard {
   }
 
   #drawFacts() {
-    const { state, reason, opened_ms: opened, unsent_bytes: unsent, queue, limits, conflated } = this.#session;
+    const { state, reason, address, client, opened_ms: opened, unsent_bytes: unsent, queue, limits, conflated } = this.#session;
     const facts = {
       state: reason ? `${state}; before that ${reason}` : state,
+      client: [client, address && `at ${address}`].filter(Boolean).join(" ") || "–",
       opened: opened ? clock(opened) : "–",
       queue: `${count(queue.messages)} of ${count(limits.messages)} messages, ${bytes(queue.bytes)} of ${bytes(limits.bytes)}`,
       unsent: bytes(unsent),

@@ -4,10 +4,11 @@
  * @module
  */
 
-import { bar, card, confirmed, every, field, h, terms, toast } from "../kit/dom.js";
-import { bytes, clock, count, pretty, things, writerOf } from "../kit/formats.js";
+import { bar, card, confirmed, field, h, terms, toast, watched } from "../kit/dom.js";
+import { age, bytes, count, pretty, things, writerOf } from "../kit/formats.js";
 import { reasonOf } from "../kit/link.js";
 import { Table } from "../kit/table.js";
+import { treeOf } from "../kit/tree.js";
 import { openDetail } from "./detail.js";
 import { equal, isObject } from "/client/json.js";
 import { parse, Problem } from "/client.js";
@@ -15,6 +16,10 @@ import { parse, Problem } from "/client.js";
 /** @typedef {import("../kit/link.js").Link} Link */
 
 const LIST_MS = 4_000;
+const LIST_LARGE_MS = 20_000;
+const OFTEN_TOPICS_MAX = 1_000;
+const OPEN_TOPICS_MAX = 100; // more are shown as branches first
+const INDENT = "\u2003"; // a space as wide as a letter, which is not joined with its neighbors
 const FIGURES_MS = 1_000;
 const LAST_VALUES = 50;
 const GONE = 404;
@@ -28,48 +33,113 @@ const FIELDS = [
 
 /** @type {import("../main.js").Screen} */
 export function show({ element, link, query, remember }) {
-  const place = h("div", { class: "panel" }, h("p", { class: "hint" }, "Choose a topic to see its figures, definition and last values."));
+  const place = h("div", { class: "panel", hidden: true });
+  const number = /** @type {const} */ ("number");
   const table = new Table({
-    label: "Topics", empty: "No topics yet: make the first.", onOpen: ({ topic }) => void choose(topic),
-    rowClass: ({ state }) => (state === "served" ? "" : "stale"),
+    label: "Topics", empty: "No topics yet: make the first.", onOpen: (line) => (line.branch ? toggle(line) : void choose(line.topic)), onSort: () => draw(),
+    rowClass: ({ branch, state }) => (branch ? "t-branch" : state === "served" ? "" : "stale"),
     columns: [
-      { id: "topic", title: "topic", of: (it) => it.topic, isPinned: true, width: 170 },
-      { id: "state", title: "state", of: (it) => it.state, width: 84 },
-      { id: "key", title: "key", of: (it) => (it.key ?? []).join(" "), width: 140 },
-      { id: "conflation", title: "full queue", of: (it) => it.conflation, width: 100 },
-      { id: "source", title: "from", of: (it) => it.source?.topic ?? "", width: 110 },
-      { id: "type", title: "type", of: (it) => it.type, width: 66 },
-      { id: "description", title: "description", of: (it) => it.description, width: 420 },
+      { id: "topic", title: "topic", of: (it) => it.topic ?? it.branch, text: (_, it) => (it ? nameOf(it) : ""), isPinned: true },
+      { id: "rate", title: "in/s", kind: number, of: (it) => it.rate, text: count },
+      { id: "keys", title: "keys", kind: number, of: (it) => it.keys, text: count },
+      { id: "age", title: "age", kind: number, ticks: true, of: (it) => it.last_ms, text: (at, it) => ageText(at, it) },
+      { id: "subscriptions", title: "subscriptions", kind: number, of: (it) => it.subscriptions, text: (value) => (value === undefined ? "" : count(value)) },
+      { id: "state", title: "state", of: (it) => it.state },
+      { id: "key", title: "key", of: (it) => (it.key ?? []).join(" ") },
+      { id: "conflation", title: "full queue", of: (it) => it.conflation },
+      { id: "source", title: "from", of: (it) => it.source?.topic ?? "" },
+      { id: "type", title: "type", of: (it) => it.type },
+      { id: "description", title: "description", of: (it) => it.description },
     ],
   });
+  // Between two lists a busy topic gets no older; without the gateway every one does.
+  const ageText = (/** @type {number | null} */ at, /** @type {any} */ it) => (at ? age(link.connection.isLive ? it?.age_ms : link.connection.ageOf(at)) : "–");
   const find = h("input", { type: "search", placeholder: "part of a name" });
-  find.addEventListener("input", () => {
+  /** @type {Map<string, any>} */
+  let topics = new Map();
+  let listedAt = 0;
+  /** @type {Set<string>} Branches that are not as they are at first. */
+  const toggled = new Set();
+  const isOpen = (/** @type {string} */ branch) => (topics.size <= OPEN_TOPICS_MAX) !== toggled.has(branch);
+  const toggle = (/** @type {{ branch: string }} */ { branch }) => {
+    if (!toggled.delete(branch)) toggled.add(branch);
+    draw();
+  };
+  const draw = () => {
     table.view.find = find.value;
-    table.rebuild();
-  });
+    // What is found or sorted stands in one order, across all branches.
+    if (find.value || table.view.sorts.length > 0) table.show(topics);
+    else table.show(new Map(treeOf(topics.values(), isOpen).map(itemOf)));
+  };
+  find.addEventListener("input", draw);
   /** @type {TopicCard | null} */
   let chosen = null;
   const choose = async (/** @type {string} */ topic) => {
     chosen?.close();
-    chosen = new TopicCard(link, topic, list);
+    chosen = new TopicCard(link, topic, list, leave);
+    place.hidden = false;
     place.replaceChildren(chosen.element);
     if (topic) remember({ topic });
   };
+  const leave = () => {
+    chosen?.close();
+    chosen = null;
+    place.hidden = true;
+    remember({});
+  };
   async function list() {
-    const topics = await link.gateway.topics();
-    table.show(new Map(topics.map((topic) => [topic.topic, topic])));
+    const at = performance.now();
+    // Ten thousand topics with their figures are 5 MB.
+    if (topics.size > OFTEN_TOPICS_MAX && at - listedAt < LIST_LARGE_MS) return;
+    const before = topics;
+    /** @type {[string, any][]} */
+    const found = [];
+    for (let path = "/v1/topics?limit=1000"; path; ) {
+      const page = await link.ask("GET", path);
+      for (const each of page.topics) {
+        const grown = each.messages_in - before.get(each.topic)?.messages_in;
+        const lastMs = each.journal?.last_ms ?? null;
+        found.push([each.topic, { ...each, rate: (1_000 * grown) / (at - listedAt), last_ms: lastMs, age_ms: lastMs && link.connection.ageOf(lastMs) }]);
+      }
+      path = page.next;
+    }
+    topics = new Map(found);
+    listedAt = at;
+    draw();
   }
-  const stop = every(LIST_MS, list);
+  const panel = h("div", { class: "panel" });
+  const stop = watched(panel, LIST_MS, list);
   const add = h("p", { class: "buttons" }, h("button", { onclick: () => void choose("") }, "New topic"));
   bar(add, link.obstacle("admin"));
-  element.append(h("div", { class: "split" }, h("div", { class: "panel" }, h("div", { class: "toolbar" }, field("Find", find), add), table.element), place));
+  panel.append(h("div", { class: "toolbar" }, field("Find", find), add), table.element);
+  element.append(h("div", { class: "split" }, panel, place));
   const asked = query.get("topic");
   if (asked) void choose(asked);
   return () => {
-    stop();
+    void stop();
     chosen?.close();
     table.close();
   };
+}
+
+/**
+ * Return a line of the tree as an item of the table, with its id.
+ *
+ * @param {import("../kit/tree.js").BranchLine | import("../kit/tree.js").LeafLine} line
+ * @returns {[string, any]}
+ */
+function itemOf(line) {
+  return "leaf" in line ? [line.leaf.topic, { ...line.leaf, label: line.label, depth: line.depth }] : [`${line.branch}>`, line];
+}
+
+/**
+ * Return the name of a line, moved in by its depth.
+ *
+ * @param {any} line
+ */
+function nameOf({ branch, topic, label = topic, depth = 0, isOpen, size }) {
+  const sign = branch ? (isOpen ? "▾ " : "▸ ") : "";
+  return `${INDENT.repeat(depth)}${sign}${label}${branch ? ` (${size})` : ""}`;
 }
 
 /** One topic, or a new one. */
@@ -78,8 +148,9 @@ class TopicCard {
    * @param {Link} link
    * @param {string} topic Empty for a new one.
    * @param {() => Promise<void>} changed
+   * @param {() => void} leave
    */
-  constructor(link, topic, changed) {
+  constructor(link, topic, changed, leave) {
     this.#link = link;
     this.#topic = topic;
     this.#changed = changed;
@@ -97,6 +168,7 @@ class TopicCard {
     // To read and to copy, it stays of use.
     this.#text.readOnly = obstacle !== "";
     this.element = h("div", { class: "panel" },
+      h("p", { class: "buttons end" }, h("button", { class: "quiet", "aria-label": "Close the topic", onclick: leave }, "✕")),
       isNew ? null : card(topic, this.#facts, h("p", { class: "buttons" }, h("a", { href: `#/blotter?topic=${encodeURIComponent(topic)}` }, "blotter"),
         h("a", { href: `#/playground?topic=${encodeURIComponent(topic)}` }, "playground"), h("a", { href: `#/charts?topic=${encodeURIComponent(topic)}` }, "charts"), h("a", { href: `#/publish?topic=${encodeURIComponent(topic)}` }, "publish"))),
       card(isNew ? "New topic" : "Definition", isNew ? field("Name", name) : null, h("label", { class: "field" }, h("span", {}, "Definition, as JSON"), this.#text), buttons, this.#verdict),
@@ -130,7 +202,7 @@ class TopicCard {
   }
 
   #begin() {
-    this.#stop = every(FIGURES_MS, () => this.#look());
+    this.#stop = watched(this.element, FIGURES_MS, () => this.#look());
   }
 
   get #path() {
@@ -156,7 +228,7 @@ class TopicCard {
     const rows = text.split("\n").filter(Boolean).map((line) => this.#link.transport.parsed(line));
     const names = [...new Set(rows.flatMap(({ value }) => (isObject(value) ? Object.keys(value) : [])))];
     this.#values.setColumns(names.map((name) => ({
-      id: name, title: name, width: 110, kind: typeof rows[0].value?.[name] === "number" ? "number" : "text",
+      id: name, title: name, kind: typeof rows[0].value?.[name] === "number" ? "number" : "text",
       of: (row) => row.value?.[name], text: writerOf(name, rows.map(({ value }) => value?.[name])),
     })));
     this.#values.show(new Map(rows.map((row) => [row.bookmark, { ...row, id: row.bookmark }])));
@@ -181,8 +253,7 @@ class TopicCard {
       records: `${count(now.keys)}, ${bytes(now.bytes)}`,
       subscriptions: `${things(now.subscriptions, "subscription")} in ${things(now.lanes, "lane")}`,
       sent: `${things(now.delivered, "row")}; ${things(now.conflated, "message")} conflated`,
-      journal: things(now.journal?.messages ?? 0, "message"),
-      looked: clock(Date.now()).slice(0, 8),
+      journal: `${things(now.journal?.messages ?? 0, "message")}${now.journal?.first_ms ? `, the oldest ${age(this.#link.connection.ageOf(now.journal.first_ms))} old` : ""}`,
     };
     this.#facts.replaceChildren(...terms(facts));
   }

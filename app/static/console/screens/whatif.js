@@ -114,11 +114,11 @@ export class WhatIf {
     plot.draw([found.map(({ ms }) => ms), found.map(() => raw.messages_per_s), found.map(({ batch }) => batch.messages_per_s), found.map(({ key }) => key.messages_per_s)]);
     const table = new Table({
       label: "Intervals", columns: [
-        { id: "ms", title: "interval", kind: "number", of: (it) => it.ms, text: span, isPinned: true, width: 84 },
-        { id: "rate", title: "messages/s", kind: "number", of: (it) => it.batch.messages_per_s, text: count, width: 100 },
-        { id: "bytes", title: "bytes/s", kind: "number", of: (it) => it.batch.bytes_per_s, text: bytes, width: 80 },
-        { id: "saved", title: "bytes saved", kind: "number", of: (it) => 100 * (1 - it.batch.bytes_per_s / raw.bytes_per_s), text: percent, width: 104 },
-        { id: "key", title: "pace=key/s", kind: "number", of: (it) => it.key.messages_per_s, text: count, width: 98 },
+        { id: "ms", title: "interval", kind: "number", of: (it) => it.ms, text: span, isPinned: true },
+        { id: "rate", title: "messages/s", kind: "number", of: (it) => it.batch.messages_per_s, text: count },
+        { id: "bytes", title: "bytes/s", kind: "number", of: (it) => it.batch.bytes_per_s, text: bytes },
+        { id: "saved", title: "bytes saved", kind: "number", of: (it) => 100 * (1 - it.batch.bytes_per_s / raw.bytes_per_s), text: percent },
+        { id: "key", title: "pace=key/s", kind: "number", of: (it) => it.key.messages_per_s, text: count },
       ],
     });
     table.show(new Map(found.map((each) => [String(each.ms), each])));
@@ -178,15 +178,15 @@ export class SavedPlan {
     const number = /** @type {const} */ ("number");
     const table = new Table({
       label: "Choices", columns: [
-        { id: "interval", title: "interval", kind: number, of: (it) => milliseconds(it.interval), text: span, isPinned: true, width: 84 },
-        { id: "best", title: "advice", of: (it) => (isBest(it) ? "recommended" : ""), width: 118, class: (text) => (text ? "good" : "") },
-        { id: "saving", title: "saved", kind: number, of: (it) => 100 * it.saving, text: percent, width: 76 },
-        { id: "key", title: "key", of: (it) => it.key, width: 120 },
-        { id: "pace", title: "pace", of: (it) => it.pace, width: 66 },
-        { id: "messages", title: "messages", kind: number, of: (it) => it.messages, text: count, width: 96 },
-        { id: "bytes", title: "bytes", kind: number, of: (it) => it.bytes, text: bytes, width: 84 },
-        { id: "p50", title: "age p50", kind: number, of: (it) => it.age_p50_ms, text: span, width: 84 },
-        { id: "p99", title: "age p99", kind: number, of: (it) => it.age_p99_ms, text: span, width: 84 },
+        { id: "interval", title: "interval", kind: number, of: (it) => milliseconds(it.interval), text: span, isPinned: true },
+        { id: "best", title: "advice", of: (it) => (isBest(it) ? "recommended" : ""), class: (text) => (text ? "good" : "") },
+        { id: "saving", title: "saved", kind: number, of: (it) => 100 * it.saving, text: percent },
+        { id: "key", title: "key", of: (it) => it.key },
+        { id: "pace", title: "pace", of: (it) => it.pace },
+        { id: "messages", title: "messages", kind: number, of: (it) => it.messages, text: count },
+        { id: "bytes", title: "bytes", kind: number, of: (it) => it.bytes, text: bytes },
+        { id: "p50", title: "age p50", kind: number, of: (it) => it.age_p50_ms, text: span },
+        { id: "p99", title: "age p99", kind: number, of: (it) => it.age_p99_ms, text: span },
       ],
     });
     table.show(new Map(choices.map((choice, at) => [String(at), choice])));

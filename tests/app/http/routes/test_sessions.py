@@ -34,9 +34,9 @@ async def test_a_session_is_opened_without_a_word(body: bytes | None) -> None:
         assert view.pop("opened_ms") > 1_600_000_000_000
         assert view == {
             "session": session, "owner": None, "topics": [],
-            "state": "away", "reason": None, "unsent_bytes": 0,
-            "queue": {"messages": 0, "bytes": 0}, "limits": LIMITS, "conflated": True,
-            "subscriptions": [],
+            "state": "away", "reason": None, "unsent_bytes": 0, "delivered": 0,
+            "address": None, "client": None, "queue": {"messages": 0, "bytes": 0},
+            "limits": LIMITS, "conflated": True, "subscriptions": [],
         }  # fmt: skip
 
 
@@ -110,6 +110,22 @@ async def test_sessions_are_listed_by_id_page_by_page() -> None:
             assert found == ids
             [own] = [each for each in page["sessions"] if each["session"] == ids[-1]] or [None]
             assert own is None or own["subscriptions"] in {0, 1}
+
+
+@pytest.mark.parametrize("topic", ["px", "*"])
+async def test_a_session_shows_who_reads_it_and_how_much(topic: str) -> None:
+    """On both paths to a stream: one begins in the turn of its request, the other waits."""
+    agent = "wall/2.1 " + "x" * 300
+    async with running_gateway() as running:
+        await running.topic()
+        running.http.headers["User-Agent"] = agent
+        async with running.subscribe("conflation=none", topic, command="subscribe") as stream:
+            await running.publish({"k": 1}, {"k": 2})
+            await stream.values(2 if topic == "px" else 1)  # a pattern's rows share an event
+            [listed] = (await running.http.get("/v1/sessions")).json()["sessions"]
+            whole = await shown(running, listed["session"])
+    assert listed["client"] == whole["client"] == agent[:200]
+    assert listed["delivered"] == whole["delivered"] == 2
 
 
 async def test_one_session_too_many_gets_a_time_to_come_back() -> None:

@@ -31,7 +31,8 @@ async def test_the_figures_of_a_topic() -> None:
             await running.publish({"k": 1}, {"k": 1}, {"k": 2}, {"k": 2})
             await stream.values(2)
             shown = (await running.http.get("/v1/topics/px")).json()
-        epoch = shown["epoch"]
+        epoch, ends = shown["epoch"], shown["journal"]
+        assert 1_600_000_000_000 < ends.pop("first_ms") <= ends.pop("last_ms")
         expected = {
             "topic": "px", "key": ["/k"], "type": "json", "conflation": "conflate",
             "history": {"messages": 2}, "source": None, "messages_in": 4, "bytes_in": 32,
