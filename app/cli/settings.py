@@ -59,7 +59,7 @@ The value of a setting comes from these sources; a later one overrides those bef
 
 1. the default below,
 2. `tidegate.toml` in the working directory, or the file named with `--config`,
-3. the environment variable,
+3. the environment variable: `TIDEGATE_` and the name in capitals, such as `TIDEGATE_QUEUE_BYTES_MAX`,
 4. the flag of the command, where it has one.
 
 In the file, settings stand at the top level by name, durations and sizes in quotes:
@@ -78,8 +78,8 @@ misspelt setting; one that resembles none is ignored with a warning.
 """
 
 HEADING = """\
-| name | environment | default | least | most | meaning |
-|---|---|---|---|---|---|
+| name | default | bounds | meaning |
+|---|---|---|---|
 """
 
 
@@ -210,15 +210,16 @@ def settings_page() -> str:
 
 def _rows() -> Iterator[str]:
     for name, field in SETTINGS.items():
-        bounds = [bound(name, "ge"), bound(name, "le")]
         default = "" if field.default is None else f"`{_shown(name, field.default)}`"
-        cells = [f"`{name}`", f"`{variable_of(name)}`", default]
         meaning = (field.description or "").replace("|", "\\|")
-        yield (
-            "| "
-            + " | ".join([*cells, *(_shown(name, value) for value in bounds), meaning])
-            + " |\n"
-        )
+        yield "| " + " | ".join([f"`{name}`", default, _bounds_text(name), meaning]) + " |\n"
+
+
+def _bounds_text(name: str) -> str:
+    least, most = (_shown(name, bound(name, side)) for side in ("ge", "le"))
+    if least and most:
+        return f"{least} to {most}"
+    return f"at least {least}" if least else f"at most {most}" if most else ""
 
 
 def _shown(name: str, value: Any) -> str:

@@ -189,14 +189,19 @@ class Vendored(StaticFiles):
         return found
 
 
-async def first_page() -> Response:
+async def first_page(request: Request) -> Response:
     """Return the first page, which shows one topic."""
-    return FileResponse(STATIC / "index.html")
+    return _asking(request, STATIC / "index.html")
 
 
 async def console(request: Request) -> Response:
-    """Return the console's page, which says how the gateway asks who is there."""
-    page = (STATIC / "console" / "index.html").read_text()
+    """Return the console's page."""
+    return _asking(request, STATIC / "console" / "index.html")
+
+
+def _asking(request: Request, path: Path) -> Response:
+    """Return a page, which is told how the gateway asks who is there."""
+    page = path.read_text()
     if (access := request.app.state.access) is not None:
         # In the page, as a request that only finds out would be an error in the browser's log.
         way = "token" if access.provider is None else "provider"

@@ -2,13 +2,13 @@
 
 const ASKED = "tidegate.login"; // this gateway has asked for a login: others would answer 404
 
-// Show the way to the provider, which leads back to this very page.
-export function offerLogin(place) {
+// Show the way to a login: to the provider, which leads back to this very page, or to the console, which takes a token.
+export function offerLogin(place, way) {
   sessionStorage.setItem(ASKED, "1");
   const link = document.createElement("a");
   const here = location.pathname + location.search + location.hash;
-  link.href = `/v1/login/start?${new URLSearchParams({ return: here })}`;
-  link.textContent = "Log in";
+  link.href = way === "provider" ? `/v1/login/start?${new URLSearchParams({ return: here })}` : "/console";
+  link.textContent = way === "provider" ? "Log in" : "Sign in at the console";
   place.replaceChildren(link);
 }
 

@@ -17,6 +17,10 @@ const figures = new Figures();
 const JSON_TYPE = "-H 'Content-Type: application/json'";
 const PRICES = `${location.origin}/v1/topics/prices`;
 // With a key: without one there is nothing to conflate by.
+const SIGNED_OUT = {
+  provider: "You are not signed in. Log in at the identity provider: the link is at the top of this page.",
+  token: "You are not signed in: this gateway asks for a token. Sign in at the console, and come back to this page.",
+};
 const FIRST_STEPS = `No topics yet. Make one, and publish to it:
 
 curl -X PUT ${PRICES} ${JSON_TYPE} -d '{"key":["/symbol"]}'
@@ -100,8 +104,11 @@ function offer(names) {
 
 function takeTopics(topics, status) {
   if (topics === null && status === UNAUTHENTICATED) {
-    show("lost", "not logged in");
-    offerLogin(element("login"));
+    // Nothing was connected, so nothing is lost.
+    show("signed-out", "signed out");
+    const way = document.documentElement.dataset.signIn;
+    hint(SIGNED_OUT[way] ?? SIGNED_OUT.token);
+    offerLogin(element("login"), way);
     return;
   }
   if (topics === null) {
@@ -117,7 +124,7 @@ function takeTopics(topics, status) {
     close();
     chosen = followed = null;
     show("live", "connected");
-    hint(FIRST_STEPS);
+    hint(document.documentElement.dataset.signIn === "off" ? FIRST_STEPS : "There is no topic that you may read.");
     return;
   }
   const wished = new URLSearchParams(location.hash.slice(1)).get("topic");

@@ -1,5 +1,14 @@
 // The HTTP API in Swagger UI, which the package fastapi-offline brings: nothing is loaded from elsewhere.
 
+// Swagger UI has both themes, and leaves the choice to a class.
+const dark = matchMedia("(prefers-color-scheme: dark)");
+const applyTheme = () => {
+  const chosen = localStorage.getItem("tidegate.theme"); // in the console
+  document.documentElement.classList.toggle("dark-mode", chosen ? chosen === "dark" : dark.matches);
+};
+dark.addEventListener("change", applyTheme);
+applyTheme();
+
 SwaggerUIBundle({
   url: "/openapi.json",
   dom_id: "#reference",

@@ -1,11 +1,10 @@
 // The table: one row a key, cells that show when they change. Values only ever become text nodes.
 
 import { stringify } from "/client.js";
-import { isTimeName, timeOf } from "/static/console/kit/formats.js";
+import { DECIMALS_MAX, decimalsOf, isAmountName, isTimeName, shown as textOf, timeOf } from "/static/console/kit/formats.js";
 
 const ROWS_MAX = 500; // drawn at a time; all keys are held and can be found
 const COLUMNS_MAX = 12;
-const DECIMALS_MAX = 4;
 const FLASH_MS = 700;
 const LOG_ROWS = 40;
 
@@ -119,13 +118,10 @@ export class Rows {
       let column = this.columns.get(field);
       if (!column) {
         if (this.columns.size >= COLUMNS_MAX) continue;
-        this.columns.set(field, (column = { decimals: 0, number: true, isTime: isTimeName(field) }));
+        this.columns.set(field, (column = { decimals: 0, number: true, isTime: isTimeName(field), isQuiet: isTimeName(field) || isAmountName(field) }));
       }
       if (!isNumber(cell)) column.number = column.number && cell === null;
-      else if (typeof cell === "number" && !Number.isInteger(cell)) {
-        const digits = (String(cell).split(".")[1] ?? "").length;
-        column.decimals = Math.max(column.decimals, Math.min(DECIMALS_MAX, digits));
-      }
+      else if (typeof cell === "number") column.decimals = Math.max(column.decimals, Math.min(DECIMALS_MAX, decimalsOf(cell)));
     }
   }
 
@@ -155,9 +151,9 @@ export class Rows {
       if (cell.textContent === text) continue;
       cell.textContent = text;
       const moved = isNumber(was) && isNumber(now) ? (now > was ? "up" : "down") : "";
-      cell.className = column.number ? "number" : "";
-      // A time changes with each message, and whether it rose says nothing.
-      if (!column.isTime) flash(cell, moved);
+      // A time or an amount changes with each message, and whether it rose says little.
+      cell.className = `${column.number ? "number" : ""} ${column.isQuiet ? "" : moved}`;
+      if (!column.isQuiet) flash(cell, moved);
     }
     entry.value = value;
   }
@@ -194,13 +190,7 @@ function keyText(key) {
 function format(value, column) {
   if (value === undefined || value === null) return "";
   if (isNumber(value) && column.isTime) return timeOf(value);
-  if (isNumber(value)) {
-    return value.toLocaleString("en", {
-      minimumFractionDigits: column.decimals,
-      maximumFractionDigits: column.decimals,
-      useGrouping: "min2",
-    });
-  }
+  if (isNumber(value)) return textOf(value, "auto", column.decimals);
   return typeof value === "string" ? value : stringify(value);
 }
 

@@ -15,10 +15,8 @@ def test_the_page_is_the_one_the_settings_write() -> None:
     )
 
 
-def test_every_setting_has_a_row_with_its_variable_and_a_meaning() -> None:
+def test_every_setting_has_a_row_with_a_meaning() -> None:
     rows = dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", PAGE.read_text("utf-8"), re.MULTILINE))
     assert list(rows) == list(SETTINGS)
     for name, row in rows.items():
-        cells = row.split(" | ")
-        assert cells[0] == f"`TIDEGATE_{name.upper()}`"
-        assert len(cells[-1]) > len("Topics")
+        assert len(row.split(" | ")[-1]) > len("Topics"), name

@@ -160,5 +160,6 @@ def test_a_gateway_that_has_gone_is_shown(chromium: Browser) -> None:
         expect(page.locator("#state")).to_have_text("live")
         page.goto(f"{address}/console#/blotter?topic=log")
         expect(page.locator(".caption")).to_contain_text("granted")
-    expect(page.locator("#state")).to_have_text(re.compile(r"lost at \d"))
+    expect(page.locator("#state")).to_have_text("lost")
+    expect(page.locator("#banner")).to_contain_text(re.compile(r"lost at \d"))
     page.close()

@@ -279,6 +279,8 @@ export class Table {
   #drawHead() {
     const { columns, sorts } = this.view;
     this.#grid.setAttribute("aria-colcount", String(columns.length));
+    // A row without cells is none; before its first record a table has no columns.
+    this.#head.hidden = columns.length === 0;
     this.#head.replaceChildren(...columns.map((column, at) => {
       const place = sorts.findIndex(({ id }) => id === column.id);
       const order = place < 0 ? "none" : sorts[place].isDescending ? "descending" : "ascending";
