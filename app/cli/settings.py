@@ -59,7 +59,7 @@ The value of a setting comes from these sources; a later one overrides those bef
 
 1. the default below,
 2. `tidegate.toml` in the working directory, or the file named with `--config`,
-3. the environment variable: `TIDEGATE_` and the name in capitals, such as `TIDEGATE_QUEUE_BYTES_MAX`,
+3. the environment variable, `TIDEGATE_` and the name in capitals: `TIDEGATE_QUEUE_BYTES_MAX`,
 4. the flag of the command, where it has one.
 
 In the file, settings stand at the top level by name, durations and sizes in quotes:

@@ -6,6 +6,8 @@ import { load } from "./console.mjs";
 
 const { Connection } = await load("kit/connection.js");
 const { age, clientOf, decimalsOf, isAmountName, shown, writerOf } = await load("kit/formats.js");
+const { CHECKS, Health } = await load("kit/health.js");
+const { Metrics } = await load("kit/metrics.js");
 const { actionOf } = await load("kit/keys.js");
 const { treeOf } = await load("kit/tree.js");
 const { cutMiddle, widthsOf } = await load("kit/widths.js");
@@ -171,4 +173,46 @@ test("what is old can be read on every ground", () => {
   for (const ground of ["paper", "raised", "accent-soft", "ground"]) {
     for (const contrast of contrasts("faint", ground)) assert.ok(contrast >= 4.5, `${ground} ${contrast}`);
   }
+});
+
+function metricsOf(given) {
+  const values = { tidegate_ready: 1, tidegate_store_queued: 0, tidegate_connections: 5, tidegate_connections_max: 100, ...given };
+  return new Metrics(Object.entries(values).map(([name, value]) => `${name} ${value}`).join("\n"));
+}
+
+function stateOf(findings, alert) {
+  const found = findings.find((each) => each.alert === alert);
+  return [found.state, found.value];
+}
+
+test("health is of now and of the last minutes, with the worst first", () => {
+  const health = new Health();
+  const calm = health.take(metricsOf({ tidegate_store_failures_total: 7 }));
+  assert.deepEqual([stateOf(calm, "TidegateNotReady"), stateOf(calm, "TidegateStoreFailing")], [["good", "yes"], ["good", "0"]]);
+  assert.deepEqual(stateOf(calm, "TidegateLoopHeld"), ["unknown", "–"]);
+  assert.ok(calm.every(({ state }) => state === "good" || state === "unknown"));
+  const ill = health.take(metricsOf({ tidegate_store_failures_total: 9, tidegate_ready: 0, tidegate_connections: 95, tidegate_store_queued: 1000 }));
+  assert.deepEqual(ill.slice(0, 3).map(({ alert, state }) => [alert, state]), [["TidegateNotReady", "bad"], ["TidegateStoreFailing", "bad"], ["TidegateConnectionsFew", "warn"]]);
+  assert.deepEqual(stateOf(ill, "TidegateStoreFailing"), ["bad", "2"]);
+  assert.deepEqual(stateOf(ill, "TidegateStoreQueue"), ["good", "1,000"]);
+});
+
+test("a quantile is of the last minutes, and above the last bound is beyond any limit", () => {
+  const buckets = (fast, slow, all) => ({ 'tidegate_event_loop_lag_seconds_bucket{le="0.1"}': fast, 'tidegate_event_loop_lag_seconds_bucket{le="0.5"}': slow, 'tidegate_event_loop_lag_seconds_bucket{le="+Inf"}': all });
+  const health = new Health();
+  health.take(metricsOf(buckets(0, 0, 1_000)));
+  assert.equal(stateOf(health.take(metricsOf(buckets(100, 100, 1_100))), "TidegateLoopHeld")[0], "good");
+  assert.deepEqual(stateOf(health.take(metricsOf(buckets(100, 110, 1_110))), "TidegateLoopHeld"), ["warn", "≤ 500 ms"]);
+  assert.equal(stateOf(health.take(metricsOf(buckets(0, 0, 50))), "TidegateLoopHeld")[0], "warn");
+});
+
+test("the limits are those of the alerts", () => {
+  const text = readFileSync(new URL("../../deploy/alerts.yml", import.meta.url), "utf8").split("- name: tidegate-pipeline")[0];
+  const alerts = text.split("- alert: ").slice(1).map((alert) => ({
+    alert: alert.split("\n")[0], severity: /severity: (\w+)/.exec(alert)[1], limit: Number(/(?:>|==|!=) ([\d.]+)\n/.exec(alert)[1]),
+  }));
+  // A page cannot ask whether nothing answers, and has a banner for it; the other is for information only.
+  const watched = alerts.filter(({ alert }) => !["TidegateDown", "TidegateSnapshotsInstead"].includes(alert));
+  const byName = (one, other) => (one.alert < other.alert ? -1 : 1);
+  assert.deepEqual(CHECKS.map(({ alert, severity, limit }) => ({ alert, severity, limit })).sort(byName), watched.sort(byName));
 });

@@ -108,6 +108,16 @@ export function isAmountName(name) {
 }
 
 /**
+ * Return true for a column whose changes do not flash unless the user wants it: a time, an amount, a name.
+ *
+ * @param {string} path
+ * @param {Format} [format]
+ */
+export function isQuietAtFirst(path, format) {
+  return format === "time" || !path.startsWith("/") || isAmountName(path);
+}
+
+/**
  * Return a number that is a time as text: seconds, ms, us or ns since 1970, or ms since midnight.
  *
  * @param {number | bigint} value

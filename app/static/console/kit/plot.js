@@ -49,6 +49,8 @@ export class Plot {
         y: fromZero ? { range: (_, __, high) => [0, high > 0 ? high * 1.08 : 1] } : {} },
       axes: [{ ...axis, space: isTime ? 96 : 72, values: (_, ticks) => ticks.map((tick) => (isTime ? clock(1_000 * tick).slice(0, isShort(ticks) ? 12 : 8) : tick === null ? "" : (across ?? text)(tick))) }, { ...axis, size: 58, values: (_, ticks) => ticks.map((tick) => (tick === null ? "" : text(tick))) }],
       // As properties: uPlot colours the marks of the legend once, and the theme may change.
+      // Without a cursor the legend has the newest values: a line of dashes says nothing.
+      hooks: { setCursor: [(plot) => plot.cursor.idx === null && showNewest(plot)] },
       legend: { markers: { stroke: (_, at) => `var(${lines[at - 1].colour})`, fill: (_, at) => (lines[at - 1].isFilled ? `var(${lines[at - 1].colour}-fill)` : "transparent") } },
       series: [
         isTime ? { value: "{HH}:{mm}:{ss}" } : { label: "at", value: (/** @type {any} */ _, /** @type {number | null} */ value) => (value === null || value === undefined ? "–" : (across ?? text)(value)) },
@@ -75,12 +77,19 @@ export class Plot {
   /** @param {(number | null)[][]} columns The times in seconds, then the values of each line. */
   draw(columns) {
     this.#plot.setData(/** @type {any} */ (columns));
+    if (this.#plot.cursor.idx === null) showNewest(this.#plot);
   }
 
   close() {
     this.#watch.disconnect();
     this.#plot.destroy();
   }
+}
+
+/** @param {uPlot} plot */
+function showNewest(plot) {
+  const { length } = plot.data[0];
+  if (length > 0) plot.setLegend({ idx: length - 1 }, false);
 }
 
 /**

@@ -5,7 +5,7 @@
  */
 
 import { choice, field, h, openDialog } from "../kit/dom.js";
-import { FORMATS } from "../kit/formats.js";
+import { FORMATS, isQuietAtFirst } from "../kit/formats.js";
 import { TOTALS } from "../kit/view.js";
 
 /** @typedef {import("./panel.js").ColumnLayout} ColumnLayout */
@@ -53,6 +53,9 @@ function rowOf(column, titleOf, move) {
   const isPinned = h("input", { type: "checkbox" });
   isPinned.checked = column.isPinned ?? false;
   isPinned.addEventListener("change", () => (column.isPinned = isPinned.checked));
+  const flashes = h("input", { type: "checkbox" });
+  flashes.checked = !(column.isQuiet ?? isQuietAtFirst(column.path, column.format));
+  flashes.addEventListener("change", () => (column.isQuiet = !flashes.checked));
   const format = choice(FORMATS, column.format ?? "auto", { "aria-label": `Format of ${title}` });
   format.addEventListener("change", () => (column.format = /** @type {any} */ (format.value)));
   const total = choice(TOTALS, column.total ?? "", { "aria-label": `Total of ${title}` });
@@ -60,7 +63,7 @@ function rowOf(column, titleOf, move) {
   const step = (/** @type {number} */ by, /** @type {string} */ sign, /** @type {string} */ name) =>
     h("button", { class: "quiet", "data-by": by, "aria-label": `Move ${title} ${name}`, onclick: () => move(by) }, sign);
   return h(
-    "div", {}, h("label", { class: "field tick" }, isShown, title), h("label", { class: "field tick" }, isPinned, "pinned"), format, total,
+    "div", {}, h("label", { class: "field tick" }, isShown, title), h("label", { class: "field tick" }, isPinned, "pinned"), h("label", { class: "field tick" }, flashes, "flashes"), format, total,
     h("span", {}, step(-1, "↑", "up"), step(1, "↓", "down")),
   );
 }

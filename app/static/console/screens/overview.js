@@ -1,25 +1,33 @@
 /**
- * The overview: what comes in, what goes out, what conflation saves, and what is slow.
+ * The overview: whether the gateway is well, what comes in and goes out, what conflation saves, and what is slow.
  *
  * @module
  */
 
 import { asserted, card, h, watched } from "../kit/dom.js";
-import { bytes, count, percent, span, things } from "../kit/formats.js";
+import { age, bytes, count, percent, span, things } from "../kit/formats.js";
+import { Health } from "../kit/health.js";
 import { Metrics } from "../kit/metrics.js";
 import { Plot, Recent } from "../kit/plot.js";
 import { Table } from "../kit/table.js";
 import { stateOf } from "./pipelines.js";
 
 const LOOK_MS = 2_000;
-const POINTS = 150; // five minutes
+const HOUR_S = 3_600;
+const POINTS = (1_000 * HOUR_S) / LOOK_MS;
+const SIGNS = { bad: "✖", warn: "▲", good: "✔", unknown: "·" };
 const SLOW_SHOWN = 5;
 const PIPELINES = "tidegate.pipelines";
+
+// Of the page and not of the screen: who looks at another screen finds the hour as it was.
+const health = new Health();
+const [recentRates, recentLags] = [new Recent(3, POINTS), new Recent(2, POINTS)];
 
 /** @type {import("../main.js").Screen} */
 export function show({ element, link }) {
   if (!link.may("observe")) {
-    element.append(h("p", { class: "hint" }, "The overview reads /metrics, for which your token needs the verb observe."));
+    element.append(h("p", { class: "card hint" }, "The overview reads /metrics, for which your token needs the verb observe of all topics (>). ",
+      link.may("read") ? h("a", { href: "#/blotter" }, "The blotter shows what you may read.") : null));
     return () => {};
   }
   const figure = (/** @type {string} */ title, kind = "") => {
@@ -32,17 +40,15 @@ export function show({ element, link }) {
     };
     return { set, card: card(title, big, small) };
   };
-  const figures = {
-    in: figure("Messages in"), out: figure("Rows out", "accent"), ratio: figure("Conflated"), saved: figure("Bytes saved"),
-    lag: figure("Lag"), sessions: figure("Sessions"), store: figure("Store"), process: figure("Process"),
-  };
-  const rates = new Plot({ label: "Messages in and rows out, each second", text: count, seconds: POINTS * LOOK_MS / 1_000, lines: [
+  const figures = { in: figure("Messages in"), out: figure("Rows out", "accent"), ratio: figure("Conflated"), saved: figure("Bytes saved"), sessions: figure("Sessions"), memory: figure("Memory") };
+  const verdict = h("p", { class: "verdict", role: "status" }, "Reading…");
+  const checks = h("ul", { class: "checks", "aria-label": "Checks" });
+  const rates = new Plot({ label: "Messages in and rows out, each second", text: count, seconds: HOUR_S, lines: [
     { label: "asked for by subscribers", colour: "--raw", isFilled: true }, { label: "rows out", colour: "--accent", isFilled: true }, { label: "in", colour: "--warn" },
   ] });
-  const lags = new Plot({ label: "Lateness, 99th percentile", text: (ms) => span(ms), seconds: POINTS * LOOK_MS / 1_000, lines: [
+  const lags = new Plot({ label: "Lateness, 99th percentile", text: (ms) => span(ms), seconds: HOUR_S, lines: [
     { label: "event loop", colour: "--raw" }, { label: "flushes", colour: "--accent" },
   ] });
-  const [recentRates, recentLags] = [new Recent(3, POINTS), new Recent(2, POINTS)];
   const topics = new Table({
     label: "Topics by rate", empty: "No topics yet.", onOpen: ({ id }) => (location.hash = `#/blotter?topic=${encodeURIComponent(id)}`),
     columns: [
@@ -56,24 +62,37 @@ export function show({ element, link }) {
   topics.setColumns(topics.view.columns);
   const [slow, gateways, pipelines] = [h("div", { class: "rows" }), h("div", { class: "rows" }), h("div", { class: "rows" })];
   element.append(
+    h("section", { class: "card", "aria-label": "Health" }, verdict, checks),
     h("div", { class: "cards" }, ...Object.values(figures).map((each) => each.card)),
     h("div", { class: "halves" }, card("Rates", rates.element), card("Lateness", lags.element)),
-    h("div", { class: "split" }, topics.element, h("div", { class: "panel" }, card("Slow sessions", slow), card("Gateways", gateways), card("Pipelines", pipelines))),
+    h("div", { class: "thirds" }, card("Slow sessions", slow), card("Gateways", gateways), card("Pipelines", pipelines)),
+    h("div", { class: "short" }, topics.element),
   );
   /** @type {Metrics | null} */
   let before = null;
   const stop = watched(element, LOOK_MS, async () => {
     const { text } = await link.transport.read("GET", "/metrics");
     const now = new Metrics(text);
-    drawRates(now);
-    drawState(now);
+    drawHealth(health.take(now));
+    drawFigures(now);
     topics.show(new Map(now.topics.map((topic) => [topic, topicOf(now, before, topic)])));
     before = now;
     await Promise.all([drawSlow(), drawGateways(now), drawPipelines()]);
   });
 
+  /** @param {import("../kit/health.js").Finding[]} findings The worst first. */
+  function drawHealth(findings) {
+    const ill = findings.filter(({ state }) => state === "bad" || state === "warn");
+    const worst = findings[0].state;
+    const known = ill.length === 0 ? "Healthy: all checks are within their limits" : ill.map(({ title, value, limit }) => `${title}: ${value}${limit && `, limit ${limit}`}`).join(" · ");
+    verdict.className = `verdict ${worst === "bad" || worst === "warn" ? worst : "good"}`;
+    verdict.replaceChildren(h("b", {}, SIGNS[worst === "bad" || worst === "warn" ? worst : "good"], " "), ...asserted(known, "Health is not known without the gateway."));
+    checks.replaceChildren(...findings.map(({ alert, title, value, limit, state }) => h("li", { class: state, title: `${alert}${limit ? `: limit ${limit}` : ""}` },
+      h("span", { "aria-hidden": "true" }, SIGNS[state]), h("span", {}, title), ...asserted(h("b", {}, value), "–"))));
+  }
+
   /** @param {Metrics} now */
-  function drawRates(now) {
+  function drawFigures(now) {
     const rate = (/** @type {string} */ name) => now.rate(before, `tidegate_topic_${name}`);
     const [incoming, matched, out, conflated] = [rate("messages_in_total"), rate("matched_total"), rate("delivered_total"), rate("conflated")];
     figures.in.set(`${count(incoming)} /s`, `${bytes(rate("bytes_in_total"))}/s, ${count(now.sum("tidegate_topic_messages_in_total"))} in all`);
@@ -82,29 +101,21 @@ export function show({ element, link }) {
     figures.ratio.set(percent(matched > 0 ? (100 * conflated) / matched : NaN), `${percent((100 * all.conflated) / all.matched)} since the start`);
     const saved = (/** @type {(topic: string) => number} */ amount) => now.topics.reduce((sum, topic) => sum + amount(topic) * sizeOf(now, topic), 0);
     figures.saved.set(`${bytes(saved((topic) => now.rate(before, "tidegate_topic_conflated", { topic })))}/s`, `${bytes(saved((topic) => now.sum("tidegate_topic_conflated", { topic })))} in all`);
-    if (before) recentRates.push(matched, out, incoming);
-    rates.draw(recentRates.columns);
-  }
-
-  /** @param {Metrics} now */
-  function drawState(now) {
+    const state = (/** @type {string} */ name) => now.sum("tidegate_sessions", { state: name });
+    figures.sessions.set(count(state("attached")), `${state("away")} away, ${bytes(now.sum("tidegate_unacknowledged_bytes"))} unacknowledged`);
+    const since = Math.min(...now.of("process_start_time_seconds").map(({ value }) => value));
+    const store = now.of("tidegate_store_size_bytes").length > 0 ? `store ${bytes(now.sum("tidegate_store_size_bytes"))}, ` : "";
+    figures.memory.set(bytes(now.sum("process_resident_memory_bytes")), `${store}up ${age(link.connection.ageOf(1_000 * since))}`);
     const ms = (/** @type {string} */ name) => {
       const seconds = now.quantile(before, name, 0.99);
       return seconds === null ? null : 1_000 * seconds;
     };
-    const [loop, flush] = [ms("tidegate_event_loop_lag_seconds"), ms("tidegate_flush_lateness_seconds")];
-    figures.lag.set(loop === null ? "–" : `≤ ${span(loop)}`, `flushes ${flush === null ? "–" : `≤ ${span(flush)}`}, 99 of 100`, loop !== null && loop > 100 ? "warn" : "");
-    if (before) recentLags.push(loop, flush);
+    if (before) {
+      recentRates.push(matched, out, incoming);
+      recentLags.push(ms("tidegate_event_loop_lag_seconds"), ms("tidegate_flush_lateness_seconds"));
+    }
+    rates.draw(recentRates.columns);
     lags.draw(recentLags.columns);
-    const state = (/** @type {string} */ name) => now.sum("tidegate_sessions", { state: name });
-    figures.sessions.set(count(state("attached")), `${state("away")} away, ${bytes(now.sum("tidegate_unacknowledged_bytes"))} unacknowledged`);
-    const append = ms("tidegate_store_append_seconds");
-    const failures = now.sum("tidegate_store_failures_total");
-    const size = now.of("tidegate_store_size_bytes").length > 0 ? bytes(now.sum("tidegate_store_size_bytes")) : "memory";
-    figures.store.set(size, failures > 0 ? things(failures, "failure") : `append ${append === null ? "–" : `≤ ${span(append)}`}, ${count(now.sum("tidegate_store_queued"))} queued`, failures > 0 ? "bad" : "");
-    const cpu = 100 * now.rate(before, "process_cpu_seconds_total");
-    const since = Math.min(...now.of("process_start_time_seconds").map(({ value }) => value));
-    figures.process.set(bytes(now.sum("process_resident_memory_bytes")), `${percent(cpu)} of a core, up ${span(Date.now() - 1_000 * since)}`);
   }
 
   async function drawSlow() {

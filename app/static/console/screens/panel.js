@@ -5,7 +5,7 @@
  */
 
 import { choice, download, field, h, pointsOf } from "../kit/dom.js";
-import { age, clock, csv, DECIMALS_MAX, decimalsOf, isAmountName, isTimeName, shown, things } from "../kit/formats.js";
+import { age, clock, csv, DECIMALS_MAX, decimalsOf, isQuietAtFirst, isTimeName, shown, things } from "../kit/formats.js";
 import { reasonOf } from "../kit/link.js";
 import { Table } from "../kit/table.js";
 import { chooseColumns } from "./columns.js";
@@ -287,7 +287,7 @@ export class Panel {
       return { ...common, kind: "number", isQuiet: true, ticks: true, of: (row) => row.timestamp, text: (at) => (at ? age(this.#link.connection.ageOf(at)) : "") };
     }
     const isNumber = ["number", "bigint"].includes(typeof this.#fields.get(path));
-    return { ...common, kind: isNumber ? "number" : "text", isQuiet: isQuiet ?? (format === "time" || isAmountName(path)), of: (row) => valueAt(row.value, path), text: (value) => shown(value, format, this.#digits.get(path)) };
+    return { ...common, kind: isNumber ? "number" : "text", isQuiet: isQuiet ?? isQuietAtFirst(path, format), of: (row) => valueAt(row.value, path), text: (value) => shown(value, format, this.#digits.get(path)) };
   }
 
   #regroup() {
