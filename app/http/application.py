@@ -40,6 +40,7 @@ from tidegate.app.http.routes import (
 )
 from tidegate.app.http.routes.models import COMPONENTS
 from tidegate.app.http.routes.subscribe_plan import SubscribePlans
+from tidegate.app.metrics.history import History
 from tidegate.app.settings.settings import Settings
 from tidegate.app.timers import wall_ms
 from tidegate.app.topics.system_topics import RevokedTopic
@@ -79,6 +80,7 @@ def create_app(
     comes only after the streams have ended.
     """
     gateway = Gateway.build(settings, clock=clock, wall_ms=wall_ms)
+    history = History(gateway.catalog, gateway.driver, wall_ms)
     access = _access(settings, gateway)
     if access is not None:
         access.on_change = lambda what, detail: gateway.audit.act(Kind(what, detail=detail))
@@ -88,9 +90,10 @@ def create_app(
         await gateway.open()
         await checkpoint()  # loads anyio's half for this loop: the first streamed answer took 60 ms
         async with (
+            history.kept(),
             contextlib.nullcontext()
             if access is None
-            else access.watching(gateway.sessions.end_unentitled)
+            else access.watching(gateway.sessions.end_unentitled),
         ):
             yield
         await gateway.aclose()
@@ -104,7 +107,7 @@ def create_app(
         telemetry={"tracing": False, "metrics": False, "logs": False, "operation_spans": False},
     )
     app.components = COMPONENTS
-    app.state.gateway, app.state.access = gateway, access
+    app.state.gateway, app.state.access, app.state.history = gateway, access, history
     app.state.plans = SubscribePlans()
     if not settings.log_requests:  # each has its line of the log, which the application writes
         app.state.hot_path = HotPath(gateway, access, app.state.plans, settings)

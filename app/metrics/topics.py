@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from prometheus_client.core import CounterMetricFamily, Metric
@@ -71,17 +71,30 @@ async def topic_table(topics: TopicRegistry, driver: Driver, labels_max: int) ->
     The first `labels_max` topics by name get a label of their own. Other tasks run between topics.
     """
     table = TopicTable()
+    async for name, stats in _stats_of(driver, _names(topics)):
+        table.add(name if len(table.rows) < labels_max else OTHERS, stats)
+    return table
+
+
+async def sums_of(topics: TopicRegistry, driver: Driver) -> Counter[str]:
+    """Return the sums over all topics but the gateway's own; other tasks run between topics."""
+    table = TopicTable()
+    names = [entry.record.name for entry in topics.listed("", "", NO_LIMIT)]
+    async for _, stats in _stats_of(driver, names):
+        table.add(OTHERS, stats)
+    return table.rows.get(OTHERS, Counter())
+
+
+async def _stats_of(driver: Driver, names: Sequence[str]) -> AsyncIterator[tuple[str, TopicStats]]:
     began = time.monotonic()
-    for name in _names(topics):
+    for name in names:
         if time.monotonic() - began > BUSY_S_MAX:
             await asyncio.sleep(0)
             began = time.monotonic()
         try:
-            stats = driver.engine.topic_stats(name)
+            yield name, driver.engine.topic_stats(name)
         except TopicUnknown:
             continue  # deleted since the list was read
-        table.add(name if len(table.rows) < labels_max else OTHERS, stats)
-    return table
 
 
 def topic_families(table: TopicTable) -> Iterator[Metric]:

@@ -19,7 +19,7 @@ from tidegate.app.http.answers import json_answer
 from tidegate.app.http.internal_call import MARK
 from tidegate.app.http.openapi import answer, name_of, problems, ref
 from tidegate.app.http.parameters import STRICT, TOPIC_TEXT
-from tidegate.app.http.routes.models.operations import Alive, Lanes, Ready
+from tidegate.app.http.routes.models.operations import Alive, Lanes, Past, Ready
 from tidegate.app.http.scope import FOREIGN, figures_of, gateway_of, grants_in
 from tidegate.app.metrics.exposition import (
     CONTENT_TYPE,
@@ -34,6 +34,7 @@ from tidegate.app.metrics.families import (
     session_families,
     store_families,
 )
+from tidegate.app.metrics.history import PERIOD_S, History
 from tidegate.app.metrics.topics import topic_families, topic_table
 from tidegate.app.parameters import Parameters
 from tidegate.app.refusals import Refused
@@ -140,6 +141,21 @@ async def metrics(request: Request) -> Response:
         )
         text = await merge_workers(gateway.crew, text, asked)
     return Response(text, headers=headers, media_type=CONTENT_TYPE)
+
+
+@router.get(
+    "/v1/history",
+    dependencies=STRICT,
+    summary="The last hour in rates",
+    responses={200: answer("The points", ref(Past)), **problems()},
+)
+async def history(request: Request) -> Response:
+    """Return a point for each half minute of the last hour, oldest first, of this process."""
+    grants = grants_in(request.scope)
+    if grants is not None and not grants.observes_all:
+        raise forbidden(f"{OBSERVE} of all topics (>)")
+    found: History = request.app.state.history
+    return json_answer({"period_ms": int(1_000 * PERIOD_S), "points": found.points})
 
 
 async def families(gateway: Gateway, connections: ConnectionFigures | None = None) -> list[Metric]:

@@ -66,17 +66,18 @@ async def test_each_verb_opens_its_routes_and_no_other(tmp_path: Path) -> None:
                 await code(running, "PUT", at, headers, json=body),
                 await code(running, "GET", "/metrics", headers),
                 await code(running, "GET", "/v1/lanes", headers),
+                await code(running, "GET", "/v1/history", headers),
             ]
 
         no = "forbidden"
-        assert await codes(READER) == ["200", "200", "200", no, no, no, no]
-        assert await codes(WRITER) == [no, no, no, "200", no, no, no]
-        assert await codes(ADMIN) == [no, no, "200", no, "200", no, no]
-        assert await codes(OBSERVER) == [no, no, no, no, no, "200", "200"]
-        assert await codes(NOBODY) == [no] * 7
-        assert await codes(ROOT) == ["200"] * 7
+        assert await codes(READER) == ["200", "200", "200", no, no, no, no, no]
+        assert await codes(WRITER) == [no, no, no, "200", no, no, no, no]
+        assert await codes(ADMIN) == [no, no, "200", no, "200", no, no, no]
+        assert await codes(OBSERVER) == [no, no, no, no, no, "200", "200", "200"]
+        assert await codes(NOBODY) == [no] * 8
+        assert await codes(ROOT) == ["200"] * 8
         for subject in (READER, WRITER, ADMIN, NOBODY):
-            assert await codes(subject, "secret") == [no] * 7
+            assert await codes(subject, "secret") == [no] * 8
 
 
 @rule("access-5")

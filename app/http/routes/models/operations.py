@@ -81,3 +81,22 @@ class Explained(TypedDict):
 
 
 ANSWERED = (Alive, Ready, Lanes, Explained)
+
+
+class PastPoint(TypedDict):
+    """A half minute: rates a second over all topics but the gateway's own."""
+
+    at_ms: Annotated[int, Field(description="Its end")]
+    messages_in: float
+    matched: Annotated[float, Field(description="Values that subscribers asked for")]
+    delivered: Annotated[float, Field(description="Rows taken by subscribers")]
+    flush_lateness_ms: Annotated[
+        float | None, Field(description="Of 99 of 100 flushes at most; null without flushes")
+    ]
+
+
+class Past(TypedDict):
+    """The last hour of one process, oldest first."""
+
+    period_ms: int
+    points: list[PastPoint]

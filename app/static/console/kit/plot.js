@@ -114,6 +114,17 @@ export class Recent {
 
   #points;
 
+  /**
+   * Put what was before in front.
+   *
+   * @param {(number | null)[][]} rows The time of each in seconds, then a value of each line.
+   */
+  seed(rows) {
+    const [first = Infinity] = /** @type {number[]} */ (this.columns[0]);
+    const earlier = rows.filter(([at]) => Number(at) < first);
+    this.columns.forEach((column, at) => column.unshift(...earlier.map((row) => row[at])));
+  }
+
   /** @param {...(number | null)} values One of each line, now. */
   push(...values) {
     [Date.now() / 1_000, ...values].forEach((value, at) => {

@@ -22,6 +22,7 @@ const PIPELINES = "tidegate.pipelines";
 // Of the page and not of the screen: who looks at another screen finds the hour as it was.
 const health = new Health();
 const [recentRates, recentLags] = [new Recent(3, POINTS), new Recent(2, POINTS)];
+let isSeeded = false;
 
 /** @type {import("../main.js").Screen} */
 export function show({ element, link }) {
@@ -74,11 +75,20 @@ export function show({ element, link }) {
     const { text } = await link.transport.read("GET", "/metrics");
     const now = new Metrics(text);
     drawHealth(health.take(now));
+    if (!isSeeded && now.workers.length === 1) await seed();
     drawFigures(now);
     topics.show(new Map(now.topics.map((topic) => [topic, topicOf(now, before, topic)])));
     before = now;
     await Promise.all([drawSlow(), drawGateways(now), drawPipelines()]);
   });
+
+  /** Put the hour before this page into the charts; each of several workers would have but its own part. */
+  async function seed() {
+    const { points } = await link.ask("GET", "/v1/history");
+    isSeeded = true;
+    recentRates.seed(points.map((/** @type {any} */ each) => [each.at_ms / 1_000, each.matched, each.delivered, each.messages_in]));
+    recentLags.seed(points.map((/** @type {any} */ each) => [each.at_ms / 1_000, null, each.flush_lateness_ms]));
+  }
 
   /** @param {import("../kit/health.js").Finding[]} findings The worst first. */
   function drawHealth(findings) {
