@@ -72,7 +72,7 @@ def _reason(error: Exception) -> str:
     cause = error.__cause__ or error.__context__
     if isinstance(cause, OSError) and cause.errno:
         # asyncio writes the address in place of the reason; names not found have negative numbers.
-        return os.strerror(cause.errno) if cause.errno > 0 else cause.strerror
+        return os.strerror(cause.errno) if cause.errno > 0 else str(cause.strerror)
     return str(error)
 
 

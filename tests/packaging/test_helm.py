@@ -101,7 +101,8 @@ def test_the_settings_and_topics_of_the_chart_are_valid(tmp_path: Path) -> None:
             (tmp_path / name / file).write_text(text)
     assert (tmp_path / "topics" / "prices.toml").read_text() == TOPICS["prices.toml"]
     config = str(tmp_path / "settings" / "tidegate.toml")
-    variables = {name: it for name, it in environment(EMBEDDED).items() if isinstance(it, str)}
+    given = environment(EMBEDDED)
+    variables: dict[str, Any] = {name: it for name, it in given.items() if isinstance(it, str)}
     words = ("serve", "--check", "--config", config, "--topics", str(tmp_path / "topics"))
     ended = call(*words, **variables)
     assert (ended.code, ended.err) == (0, "")

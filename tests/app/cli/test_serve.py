@@ -11,6 +11,7 @@ import subprocess
 import time
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -224,11 +225,12 @@ def test_a_backup_of_a_running_gateway_is_restored(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_copied_is_one_line(tmp_path: Path) -> None:
-    for code, words, variables in (
+    cases: list[tuple[int, tuple[str, ...], dict[str, Any]]] = [
         (1, ("--data", str(tmp_path)), {}),
         (2, ("--data", ":memory:"), {}),
         (2, (), {"TIDEGATE_REDIS": "redis://127.0.0.1:1"}),
-    ):
+    ]
+    for code, words, variables in cases:
         ended = call("backup", str(tmp_path / "b.db"), *words, **variables)
         assert (ended.code, ended.out, ended.err.count("\n")) == (code, "", 1), ended.err
 
