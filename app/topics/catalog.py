@@ -134,6 +134,12 @@ class Catalog(TopicRegistry):
             await self.catch_up()
         return self.find(name)
 
+    async def refresh(self) -> None:
+        """Apply what other gateways have changed; while the store is out, what is known holds."""
+        if self.catch_up is not None:
+            with contextlib.suppress(Refused):
+                await self.catch_up()
+
     async def check_bookmark(self, name: str, seen: Bookmark) -> None:
         """Check a reader's bookmark: one beyond the topic shows that the store has gone back.
 
@@ -175,9 +181,7 @@ class Catalog(TopicRegistry):
             except (TopicRecreated, KeysError, Refused) as refusal:
                 if _may_have_effect(refusal):
                     raise
-                if self.catch_up is not None:
-                    with contextlib.suppress(Refused):  # while the bus is out what is known holds
-                        await self.catch_up()
+                await self.refresh()
                 found = self.get(record.name)  # a topic that is gone refuses nothing any more
                 if found.record == record:
                     raise

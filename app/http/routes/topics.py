@@ -161,6 +161,7 @@ async def patch_topic(
 async def get_topic(request: Request, topic: TopicPath) -> Response:
     """Return the definition with the topic's live figures."""
     gateway = gateway_of(request)
+    await gateway.catalog.refresh()
     with contextlib.suppress(TopicNotUsable):  # its answer shows the reason
         await gateway.catalog.seek(topic)
     # An unusable topic is shown, as its administrator needs the reason and the definition.
@@ -208,6 +209,7 @@ async def list_topics(
     Its ETag is of the definitions: in `If-None-Match` it gives 304 while they are the same.
     """
     gateway = gateway_of(request)
+    await gateway.catalog.refresh()
     prefix, limit = asked.prefix, asked.limit
     # One more than the page has tells of a next page.
     grants = grants_in(request.scope)

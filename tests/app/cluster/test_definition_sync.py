@@ -42,7 +42,7 @@ async def test_definitions_hold_everywhere(redis_bus: BusServer) -> None:
         assert other.gateway.catalog.find("px") is None
 
 
-async def test_a_changed_schema_binds_a_gateway_that_has_not_heard_of_it(
+async def test_a_changed_definition_binds_a_gateway_that_has_not_heard_of_it(
     redis_bus: BusServer,
 ) -> None:
     async with gateways(redis_bus) as (one, other):
@@ -62,6 +62,9 @@ async def test_a_changed_schema_binds_a_gateway_that_has_not_heard_of_it(
             assert (refused.status_code, refused.json()["code"]) == (422, "schema-violation")
             await one.topic(schema={"properties": {"v": {"type": "string"}}})
             await other.publish({"k": "a", "v": "x"})
+            for path, name in (("/v1/topics/px", "new"), ("/v1/topics", "newer")):
+                await one.topic(description=name)
+                assert f'"description":"{name}"' in (await other.http.get(path)).text
             goes_on.set()
 
 
