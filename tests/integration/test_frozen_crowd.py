@@ -94,7 +94,6 @@ async def test_a_frozen_crowd_does_not_hold_a_shutdown_up() -> None:
         assert "Traceback" not in logged
 
 
-@pytest.mark.usefixtures("both_forms")
 async def test_no_task_and_no_session_stays_behind_a_frozen_crowd() -> None:
     async with running_gateway(write_timeout="500ms") as running:
         await running.topic()

@@ -19,10 +19,6 @@ from tidegate.app.http.protocol import GatewayProtocol
 from tidegate.app.streams.connection import Connection
 from tidegate.app.streams.socket_stream import SocketStream
 
-in_memory = pytest.mark.usefixtures("both_forms")
-"""On the clock that jumps, over both forms of a stream."""
-
-
 WRITE_TIMEOUT_S = 1.0
 SHORT = {"write_timeout": "1s"}
 LARGE = "x" * 50_000
@@ -93,7 +89,6 @@ async def test_a_frozen_stream_swallows_little_before_it_is_known_as_slow(size_b
             assert connection.taken_mark + connection.unsent_bytes < SWALLOWED_BYTES_MAX
 
 
-@in_memory
 async def test_no_write_happens_while_asyncio_ends_its_own(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -159,7 +154,6 @@ def stream_connection(running: Running) -> Connection:
     return found
 
 
-@in_memory
 @pytest.mark.parametrize(
     "target",
     [
@@ -191,7 +185,6 @@ async def test_an_answer_that_the_socket_took_whole_is_no_reason_to_wait_for_eve
             await freed(wire)
 
 
-@in_memory
 @pytest.mark.parametrize(
     "options", ["conflation=none", "conflation=50ms", "conflation=50ms,pace=key"]
 )
@@ -220,7 +213,6 @@ async def is_cut_busy_or_idle(options: str) -> None:
         assert running.gateway.driver.closed_sessions == {"WRITE_TIMEOUT": 2}
 
 
-@in_memory
 async def test_a_stream_with_little_to_say_is_cut_as_well() -> None:
     """Its writer never has to wait: what fits beside the full window is all there is."""
     async with running_gateway(**SHORT, heartbeat="100ms") as running:
@@ -248,7 +240,6 @@ def sessions(running: Running) -> int:
     return running.gateway.driver.engine.stats().sessions
 
 
-@in_memory
 async def test_who_is_sent_away_and_takes_no_goodbye_is_cut_at_once() -> None:
     """Nobody waits the whole write time-out for a peer that is to go anyway; why stays known."""
     async with running_gateway(write_timeout="10m") as running:

@@ -12,8 +12,6 @@ from tests.support.gateways import Remote, Running, Stream, eventually, names, r
 from tests.support.rules import rule
 from tests.support.sessions import Follower, attached, opened, subscribed
 
-pytestmark = pytest.mark.usefixtures("both_forms")
-
 
 async def away(running: Running, session: str) -> None:
     """Wait until a session's reader has left."""

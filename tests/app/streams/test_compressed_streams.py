@@ -115,7 +115,6 @@ async def test_one_that_joins_late_decodes_the_flushes_that_all_share(
                 assert len(made) == 1
 
 
-@in_both_forms
 @each_coding
 async def test_it_has_an_end_of_its_coding(coding: Coding) -> None:
     async with running_gateway() as running:
@@ -177,7 +176,6 @@ async def test_clients_of_both_codings_share_a_flush(coding: Coding) -> None:
 
 
 @pytest.mark.nightly
-@in_both_forms
 @pytest.mark.parametrize("accepted", ["gzip", "zstd"])
 async def test_curl_decodes_it(accepted: str) -> None:
     curl = require_curl()
@@ -209,7 +207,6 @@ console.log(JSON.stringify([answer.headers.get("content-encoding"), text]));
 
 
 @pytest.mark.nightly
-@in_both_forms
 async def test_node_decodes_it() -> None:
     async with running_gateway() as running:
         await running.topic()
