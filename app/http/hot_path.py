@@ -145,10 +145,11 @@ class HotPath:
 
     def _subscribe(self, exchange: Exchange, hand_over: HandOver) -> bool:
         scope = exchange.scope
-        if exchange.body or subscribe.has_place(scope):
+        if exchange.body:
             return False
         require_accept(scope, EVENT_STREAM)
-        stream = subscribe.stream_at_once(self._gateway, self._plans.of(scope))
+        last_event_id = subscribe.last_event_id_of(scope)
+        stream = subscribe.stream_at_once(self._gateway, self._plans.of(scope), last_event_id)
         if stream is None:
             return False
         stream.negotiate(scope)

@@ -72,7 +72,7 @@ async def subscribe(request: Request) -> Response:
     scope = request.scope
     # Both are read first: what is unknown or given twice is refused before what is wrong.
     query_values(scope, Subscribing.codes)
-    last_event_id = Continued.read(scope).last_event_id if has_place(scope) else None
+    last_event_id = last_event_id_of(scope)
     plan = request.app.state.plans.of(scope)
     require_accept(scope, EVENT_STREAM)
     return await _stream(request, plan, last_event_id)
@@ -105,9 +105,15 @@ async def subscribe_by_post(
     return await _stream(request, plan, continued.last_event_id)
 
 
-def has_place(scope: Scope) -> bool:
-    """Return True if a request has the header after whose id it continues, which is rare."""
-    return any(name == b"last-event-id" for name, _ in scope["headers"])
+def last_event_id_of(scope: Scope) -> str | None:
+    """Return the id of the header after which a request continues, which few have.
+
+    Raises:
+        Refused: bookmark-invalid.
+    """
+    if not any(name == b"last-event-id" for name, _ in scope["headers"]):
+        return None
+    return Continued.read(scope).last_event_id
 
 
 async def _stream(request: Request, plan: SubscribePlan, last_event_id: str | None) -> Response:
@@ -172,22 +178,34 @@ def _opened(
     return _begun(gateway, session, lambda: attach_new(session, name, wanted, {name: decision}))
 
 
-def stream_at_once(gateway: Gateway, plan: SubscribePlan) -> EventStream | None:
-    """Return the stream of a plan from the present on; None where that has to wait, or is refused.
+def stream_at_once(
+    gateway: Gateway, plan: SubscribePlan, last_event_id: str | None
+) -> EventStream | None:
+    """Return the stream of a plan, from the present or an id on; None where that has to wait.
 
-    Only for a gateway that asks for no tokens.
+    None also where it is refused. Only for a gateway that asks for no tokens.
     """
     name = plan.target
     if isinstance(name, TopicPattern) or gateway.catalog.served(name) is None or gateway.stopping:
         return None
     try:
         wanted = plan.request(gateway.settings)
-        if not plan.is_plain:
+        resume = place_of(last_event_id) if last_event_id else None
+        if not plan.is_plain or not (resume is None or _is_here(gateway, name, wanted, resume)):
             return None
-        decision = plan.granted(gateway.sessions.context, name, wanted, None)
+        decision = plan.granted(gateway.sessions.context, name, wanted, resume)
         return _opened(gateway, None, name, plan, wanted, decision)
     except Refusal:
         return None  # the route will say why
+
+
+def _is_here(gateway: Gateway, name: str, wanted: SubscribeRequest, resume: Bookmark) -> bool:
+    """Return True if a reader's place is one of the topic, and no other part has to be asked."""
+    if gateway.bus is not None or gateway.archive is not None or wanted.command == Command.SOW:
+        return False
+    topic = gateway.driver.engine.topic(name)
+    place = topic.place(resume)
+    return place.epoch == topic.epoch and place.offset <= topic.head
 
 
 async def _pattern_stream(

@@ -394,6 +394,26 @@ async def test_no_body_is_awaited_for_a_request_that_its_header_refuses(
         assert (await exchanged(running, head)).startswith(b"HTTP/1.1 " + status)
 
 
+async def test_a_reader_that_returns_goes_on_as_over_the_whole_road(counted: list[bool]) -> None:
+    async with two_gateways() as pair:
+        ids: list[list[str]] = []
+        for running in pair:
+            answers = [await running.publish({"k": number}) for number in range(3)]
+            ids.append([answer["last"] for answer in answers])
+        beyond = [[*each, each[-1].partition("-")[0] + "-9"] for each in ids]
+        counted.clear()
+        for seen in zip(*beyond, strict=True):
+            for query in b"?options=conflation=1h", b"?command=sow":
+                fields = [HOST + f"Last-Event-ID: {last}\r\n".encode() for last in seen]
+                returns = [
+                    await exchanged(running, get(query, of_its_own))
+                    for running, of_its_own in zip(pair, fields, strict=True)
+                ]
+                assert returns[0] == returns[1], (query, seen)
+        # A place that is not there yet may be another store's, and a sow has an end.
+        assert counted == [True, False] * 3 + [False] * 2
+
+
 async def test_an_announced_body_does_not_hold_a_stream_up(pair: Pair) -> None:
     asked = get(fields=HOST + b"Content-Length: 1\r\n")
     for running in pair:
