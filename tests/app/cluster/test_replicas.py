@@ -20,7 +20,7 @@ from tests.support.deadlines import HANGS_S
 from tests.support.gateways import Running, running_gateway
 from tests.support.ports import lasting_port
 from tests.support.rules import rule
-from tidegate.app.cluster import persistence
+from tidegate.app.cluster import log_reader, persistence
 from tidegate.app.cluster.connection import WRITER_CONNECTIONS_MAX, BusConnection
 from tidegate.app.cluster.persistence import Durability, check_server
 from tidegate.app.cluster.scripts import LIFE
@@ -140,6 +140,7 @@ async def test_a_gateway_goes_on_at_the_primary_that_sentinels_name() -> None:
 async def test_what_a_replica_lacks_is_not_acknowledged(
     kind: str, durability: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(log_reader, "CHECK_INTERVAL_S", 0.1)
     # A replica says each second how much of its file is on the disk.
     monkeypatch.setattr(persistence, "REPLICAS_S_MAX", 0.2 if durability == "process" else 1.5)
     async with (
