@@ -268,8 +268,10 @@ class Writer:
             TopicUnknown: the topic was deleted meanwhile.
             Refused: bus-unavailable.
         """
-        async with entry.writing:  # a write that is under way here has its time already
-            await self.catch_up(entry, time_ms)
+        if self._arrivals is None:
+            async with entry.writing:  # a write that is under way has its time already
+                return
+        await self.catch_up(entry, time_ms)
 
     async def earlier(
         self,
