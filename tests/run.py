@@ -121,9 +121,11 @@ class Run:
 def linted(pool: Executor) -> Iterator[subprocess.CompletedProcess[str]]:
     """Start every linter in a pool; yield each as it ends, in a fixed order."""
     typed = [name for name in CHECKED if name.endswith(".py") or any((ROOT / name).rglob("*.py"))]
+    # Of this Python: the libraries that are installed, and their types, are those for it.
+    version = "{}.{}".format(*sys.version_info)
     commands: list[list[str | Path]] = [
         # The type checker takes longest and uses one core, so it starts first.
-        [BIN / "mypy", *typed],
+        [BIN / "mypy", "--python-version", version, *typed],
         [BIN / "ruff", "check"],
         [BIN / "ruff", "format", "--check"],
         [BIN / "lint-imports"],

@@ -13,7 +13,7 @@ import heapq
 import random
 import sys
 from asyncio import events
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar, TypeVarTuple
 
 SECOND = 1_000_000_000
@@ -61,7 +61,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         sys.set_asyncgen_hooks(finalizer=self._close_generator)
         events._set_running_loop(self)
         try:
-            task = self.create_task(main)
+            task: asyncio.Task[Returned] = self.create_task(main)
             self._run_until(task)
             return task.result()
         finally:
@@ -159,14 +159,15 @@ class VirtualLoop(asyncio.AbstractEventLoop):
 
     def create_task(
         self,
-        coro: Generator[Any, None, Returned] | Coroutine[Any, Any, Returned],
+        coro: Any,  # what it may be depends on the version of Python
         *,
         name: str | None = None,
         context: Context = None,
-    ) -> asyncio.Task[Returned]:
+        **more: Any,
+    ) -> asyncio.Task[Any]:
         self.tasks_made += 1
         name = name or f"task {self.tasks_made}"
-        return asyncio.Task(coro, loop=self, name=name, context=context)
+        return asyncio.Task(coro, loop=self, name=name, context=context, **more)
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         """What nobody caught; `failures` has it for the test to look at."""
