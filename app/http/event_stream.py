@@ -185,6 +185,7 @@ class EventStream(EventSourceResponse):
                 await send(message)
             if not wait.cancelled_caught:
                 return
+            writer.waited()
             self.reader.note_unsent()
             writer.look(self._connection, is_full=True)
             is_closed = self.reader.is_sent_away

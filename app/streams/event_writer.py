@@ -105,11 +105,13 @@ class EventWriter:
         self._heartbeat.wrote(now_s)
         if self.is_over or not reader.watches_age:
             return []
-        context = reader.consumer.write_context(has_unsent=self._has_unsent, is_behind=is_behind)
+        # The write may have begun with room, and then have waited for the peer.
+        has_unsent = self._has_unsent or self._was_full
+        context = reader.consumer.write_context(has_unsent=has_unsent, is_behind=is_behind)
         return late_events(outputs, reader.styles, context)
 
     def waited(self) -> None:
-        """Note that the socket was full: what comes next is late because of the peer."""
+        """Note that the socket was full: this text and the next are late because of the peer."""
         self._was_full = True
 
     def wait_s(self, now_s: float) -> float:

@@ -312,6 +312,24 @@ async def test_a_peer_that_reads_late_gets_a_notice() -> None:
                     await asyncio.sleep(0.02)
 
 
+async def test_a_write_that_blocks_is_late_because_of_the_peer() -> None:
+    """Also if it began with room: the first flush is larger than what the socket takes."""
+    async with running_gateway() as running:
+        await running.topic()
+        options = "conflation=20ms,max_age=500ms"
+        async with running.frozen(options, query="&command=subscribe") as wire:
+            await running.publish(*[{"k": k, "pad": "x" * 400_000} for k in range(8)])
+            await asyncio.sleep(3)
+            wire.thaw()
+            parser, late = Parser(), list[dict[str, Any]]()
+            async with asyncio.timeout(LOOPS_S):
+                while not late:
+                    found = parser.feed(await wire.reader.read(1 << 16))
+                    late += [json.loads(each.text) for each in found if each.name == "late"]
+            assert late[0]["cause"] == "client"
+            assert late[0]["age_ms"] >= 2_500
+
+
 async def test_progress_is_sent_where_no_row_could_show_it() -> None:
     async with running_gateway() as running:
         await running.topic()
