@@ -209,7 +209,7 @@ def test_topics_are_a_tree_with_rate_keys_and_age(page: Page, gateway: Gateway) 
     assert width_of(table) > 0.95 * width_of(main) - 40
     lines.first.click()
     expect(page.get_by_role("region", name="fx.eur.spot")).to_contain_text("served")
-    page.get_by_role("button", name="Close the topic").click()
+    page.get_by_role("button", name="Back to the list").click()
     expect(page.get_by_role("region", name="fx.eur.spot")).to_have_count(0)
     look_over(page)
 

@@ -142,7 +142,7 @@ class SessionCard {
     const buttons = h("p", { class: "buttons" }, this.#conflate, close);
     bar(buttons, link.isReadOnly ? link.obstacle("write") : "");
     this.element = h("div", { class: "panel" },
-      h("p", { class: "buttons end" }, h("button", { class: "quiet", "aria-label": "Close the session's detail", onclick: leave }, "✕")),
+      h("p", { class: "buttons end" }, h("button", { class: "quiet", "aria-label": "Back to the list", onclick: leave }, "✕")),
       card(session, this.#facts, buttons), card("Raw beside conflated", this.#bars, this.#plot.element), this.#subscriptions.element, this.#more);
     this.#stop = watched(this.element, LOOK_MS, () => this.#look());
   }

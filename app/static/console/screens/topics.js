@@ -168,7 +168,7 @@ class TopicCard {
     // To read and to copy, it stays of use.
     this.#text.readOnly = obstacle !== "";
     this.element = h("div", { class: "panel" },
-      h("p", { class: "buttons end" }, h("button", { class: "quiet", "aria-label": "Close the topic", onclick: leave }, "✕")),
+      h("p", { class: "buttons end" }, h("button", { class: "quiet", "aria-label": "Back to the list", onclick: leave }, "✕")),
       isNew ? null : card(topic, this.#facts, h("p", { class: "buttons" }, h("a", { href: `#/blotter?topic=${encodeURIComponent(topic)}` }, "blotter"),
         h("a", { href: `#/playground?topic=${encodeURIComponent(topic)}` }, "playground"), h("a", { href: `#/charts?topic=${encodeURIComponent(topic)}` }, "charts"), h("a", { href: `#/publish?topic=${encodeURIComponent(topic)}` }, "publish"))),
       card(isNew ? "New topic" : "Definition", isNew ? field("Name", name) : null, h("label", { class: "field" }, h("span", {}, "Definition, as JSON"), this.#text), buttons, this.#verdict),
