@@ -187,11 +187,12 @@ function stateOf(findings, alert) {
 
 test("health is of now and of the last minutes, with the worst first", () => {
   const health = new Health();
-  const calm = health.take(metricsOf({ tidegate_store_failures_total: 7 }));
+  const calm = health.take(metricsOf({ tidegate_store_failures_total: 7, tidegate_checkpoint_timestamp_seconds: 500 }), 600_000);
   assert.deepEqual([stateOf(calm, "TidegateNotReady"), stateOf(calm, "TidegateStoreFailing")], [["good", "yes"], ["good", "0"]]);
+  assert.deepEqual(stateOf(calm, "TidegateCheckpointOld"), ["good", "2 min ago"]);
   assert.deepEqual(stateOf(calm, "TidegateLoopHeld"), ["unknown", "–"]);
   assert.ok(calm.every(({ state }) => state === "good" || state === "unknown"));
-  const ill = health.take(metricsOf({ tidegate_store_failures_total: 9, tidegate_ready: 0, tidegate_connections: 95, tidegate_store_queued: 1000 }));
+  const ill = health.take(metricsOf({ tidegate_store_failures_total: 9, tidegate_ready: 0, tidegate_connections: 95, tidegate_store_queued: 1000 }), 600_000);
   assert.deepEqual(ill.slice(0, 3).map(({ alert, state }) => [alert, state]), [["TidegateNotReady", "bad"], ["TidegateStoreFailing", "bad"], ["TidegateConnectionsFew", "warn"]]);
   assert.deepEqual(stateOf(ill, "TidegateStoreFailing"), ["bad", "2"]);
   assert.deepEqual(stateOf(ill, "TidegateStoreQueue"), ["good", "1,000"]);
@@ -200,10 +201,10 @@ test("health is of now and of the last minutes, with the worst first", () => {
 test("a quantile is of the last minutes, and above the last bound is beyond any limit", () => {
   const buckets = (fast, slow, all) => ({ 'tidegate_event_loop_lag_seconds_bucket{le="0.1"}': fast, 'tidegate_event_loop_lag_seconds_bucket{le="0.5"}': slow, 'tidegate_event_loop_lag_seconds_bucket{le="+Inf"}': all });
   const health = new Health();
-  health.take(metricsOf(buckets(0, 0, 1_000)));
-  assert.equal(stateOf(health.take(metricsOf(buckets(100, 100, 1_100))), "TidegateLoopHeld")[0], "good");
-  assert.deepEqual(stateOf(health.take(metricsOf(buckets(100, 110, 1_110))), "TidegateLoopHeld"), ["warn", "≤ 500 ms"]);
-  assert.equal(stateOf(health.take(metricsOf(buckets(0, 0, 50))), "TidegateLoopHeld")[0], "warn");
+  health.take(metricsOf(buckets(0, 0, 1_000)), 0);
+  assert.equal(stateOf(health.take(metricsOf(buckets(100, 100, 1_100)), 0), "TidegateLoopHeld")[0], "good");
+  assert.deepEqual(stateOf(health.take(metricsOf(buckets(100, 110, 1_110)), 0), "TidegateLoopHeld"), ["warn", "≤ 500 ms"]);
+  assert.equal(stateOf(health.take(metricsOf(buckets(0, 0, 50)), 0), "TidegateLoopHeld")[0], "warn");
 });
 
 test("the limits are those of the alerts", () => {

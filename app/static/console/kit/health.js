@@ -29,7 +29,7 @@ import { count, percent, span } from "./formats.js";
  * @property {number} limit What must not be exceeded; of readiness, what must not be.
  * @property {string} title
  * @property {(value: number) => string} text
- * @property {(metrics: Metrics, window: Seen[]) => number | null} value Null where nothing is measured.
+ * @property {(metrics: Metrics, window: Seen[], nowMs: number) => number | null} value Null where nothing is measured.
  */
 
 /** @typedef {{ alert: string, severity: "critical" | "warning", title: string, value: string, limit: string, state: "good" | "warn" | "bad" | "unknown" }} Finding */
@@ -54,7 +54,7 @@ export const CHECKS = [
   { alert: "TidegateFlushesLate", severity: "warning", limit: 0.25, title: "Flushes late", text: seconds, value: (_, window) => quantile(window, "flush") },
   { alert: "TidegateStoreSlow", severity: "warning", limit: 0.25, title: "Store takes", text: seconds, value: (_, window) => quantile(window, "store") },
   { alert: "TidegateStoreQueue", severity: "warning", limit: 1000, title: "Writes that wait", text: count, value: (now) => total(now, "tidegate_store_queued") },
-  { alert: "TidegateCheckpointOld", severity: "warning", limit: 300, title: "Last checkpoint", text: (value) => `${span(1_000 * value)} ago`, value: (now) => checkpointAge(now) },
+  { alert: "TidegateCheckpointOld", severity: "warning", limit: 300, title: "Last checkpoint", text: (value) => `${span(1_000 * value)} ago`, value: (now, _, nowMs) => checkpointAge(now, nowMs) },
   { alert: "TidegateCpuFull", severity: "warning", limit: 0.85, title: "Processor", text: share, value: (now, window) => rate(window, "cpu") / Math.max(1, now.workers.length) },
   { alert: "TidegateConnectionsFew", severity: "warning", limit: 0.9, title: "Connections", text: share, value: (now) => ratio(now, "tidegate_connections", "tidegate_connections_max") },
   { alert: "TidegateSessionsFew", severity: "warning", limit: 0.9, title: "Sessions", text: share, value: (now) => sessionsShare(now) },
@@ -76,12 +76,13 @@ export class Health {
    * Take a look, and return what each check finds, the worst first.
    *
    * @param {Metrics} metrics
+   * @param {number} nowMs By the gateway's clock.
    * @returns {Finding[]}
    */
-  take(metrics) {
+  take(metrics, nowMs) {
     this.#window.push(seen(metrics));
     while (metrics.at - this.#window[0].at > WINDOW_MS) this.#window.shift();
-    const found = CHECKS.map((check) => findingOf(check, check.value(metrics, this.#window)));
+    const found = CHECKS.map((check) => findingOf(check, check.value(metrics, this.#window, nowMs)));
     const order = ["bad", "warn", "good", "unknown"];
     return found.sort((one, other) => order.indexOf(one.state) - order.indexOf(other.state));
   }
@@ -190,8 +191,11 @@ function keysShare(now) {
   return most > 0 ? keys / most : null;
 }
 
-/** @param {Metrics} now */
-function checkpointAge(now) {
+/**
+ * @param {Metrics} now
+ * @param {number} nowMs
+ */
+function checkpointAge(now, nowMs) {
   const at = least(now, "tidegate_checkpoint_timestamp_seconds");
-  return at === null ? null : Math.max(0, Date.now() / 1_000 - at);
+  return at === null ? null : Math.max(0, nowMs / 1_000 - at);
 }

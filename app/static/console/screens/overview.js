@@ -74,7 +74,7 @@ export function show({ element, link }) {
   const stop = watched(element, LOOK_MS, async () => {
     const { text } = await link.transport.read("GET", "/metrics");
     const now = new Metrics(text);
-    drawHealth(health.take(now));
+    drawHealth(health.take(now, link.connection.ageOf(0)));
     if (!isSeeded && now.workers.length === 1) await seed();
     drawFigures(now);
     topics.show(new Map(now.topics.map((topic) => [topic, topicOf(now, before, topic)])));
