@@ -1,4 +1,4 @@
-"""The examples for Spark users run, and docs/pipeline.md shows what stands in them."""
+"""The examples for Spark users run, and docs/pipeline-spark.md shows what stands in them."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_a_driver_that_is_killed_between_two_commits_loses_and_doubles_nothing(
 
 
 def test_the_page_shows_the_examples() -> None:
-    page = (ROOT / "docs" / "pipeline.md").read_text("utf-8").partition("## For Spark users")[2]
+    page = (ROOT / "docs" / "pipeline-spark.md").read_text("utf-8")
     blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     examples = [textwrap.dedent(path.read_text("utf-8")) for path in sorted(EXAMPLES.iterdir())]
     shown = [textwrap.indent(block, "    ") for block in blocks]

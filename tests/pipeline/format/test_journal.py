@@ -214,7 +214,7 @@ async def test_no_value_crosses_the_wire_for_the_ends(bus: BusServer) -> None:
 
 @pytest.mark.redis
 async def test_the_user_of_the_page_may_read_and_no_more(bus: BusServer) -> None:
-    page = (ROOT / "docs" / "pipeline.md").read_text("utf-8")
+    page = (ROOT / "docs" / "pipeline-spark.md").read_text("utf-8")
     [line] = re.findall(r"^ACL SETUSER spark on .*$", page, re.MULTILINE)
     async with gateways(bus, 1) as [running]:
         await fill(running)
