@@ -84,6 +84,7 @@ MAY: Final[dict[tuple[str, str], str]] = {
     ("POST", "/v1/explain"): "RFLTE",
     ("GET", "/v1/lanes"): "OXTE",
     ("GET", "/metrics"): "OTE",
+    ("GET", "/v1/history"): "OTE",
     ("GET", "/v1/login"): EVERYBODY,
     ("POST", "/v1/tickets"): EVERYBODY,
 }

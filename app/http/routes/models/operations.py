@@ -80,9 +80,6 @@ class Explained(TypedDict):
     reason: Annotated[str | None, Field(description="Why there are no estimates")]
 
 
-ANSWERED = (Alive, Ready, Lanes, Explained)
-
-
 class PastPoint(TypedDict):
     """A half minute: rates a second over all topics but the gateway's own."""
 
@@ -100,3 +97,6 @@ class Past(TypedDict):
 
     period_ms: int
     points: list[PastPoint]
+
+
+ANSWERED = (Alive, Ready, Lanes, Explained, Past)
