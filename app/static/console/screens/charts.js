@@ -8,6 +8,7 @@ import { asserted, card, choice, field, h } from "../kit/dom.js";
 import { age, clock, shown, things } from "../kit/formats.js";
 import { reasonOf } from "../kit/link.js";
 import { colourOf, Plot } from "../kit/plot.js";
+import { cutMiddle } from "../kit/widths.js";
 import { filterOf, openDetail } from "./detail.js";
 import { isObject } from "/client/json.js";
 
@@ -19,6 +20,7 @@ const SPANS = /** @type {[string, string][]} */ ([["300000", "5 minutes"], ["900
 const POINTS_MAX = 20_000; // more points than pixels are not seen
 const DRAW_MS = 500;
 const TILES_MAX = 400; // a map is read at a glance
+const TILE_CHARACTERS = 10; // of a key, as wide as a tile
 const SAMPLE_ROWS = 200; // rows that are looked at for their fields
 const INTERVAL = "1s";
 const FULL_PERCENT = 1; // the change at which a colour is strongest
@@ -168,7 +170,9 @@ export function show({ element, link, query, remember }) {
         tiles.set(row.id, tile);
       }
       if (!tile.isConnected) heat.append(tile);
-      tile.children[0].textContent = nameOf(row);
+      // Keys of one kind begin alike.
+      tile.children[0].textContent = cutMiddle(nameOf(row), TILE_CHARACTERS);
+      tile.title = nameOf(row);
       tile.children[1].textContent = `${change >= 0 ? "+" : "−"}${Math.abs(change).toFixed(2)} %`;
       const share = Math.round(45 * Math.min(1, Math.abs(change) / FULL_PERCENT));
       tile.style.backgroundColor = `color-mix(in srgb, ${change >= 0 ? good : bad} ${share}%, transparent)`;
