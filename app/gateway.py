@@ -52,6 +52,8 @@ if TYPE_CHECKING:  # loaded only where settings ask for them: redis and pyarrow 
     from tidegate.app.cluster.peers import AnswerCall, Peers
 
 CATCH_UP_S_MAX = 1.0
+BROUGHT_MAX = 3
+"""How many times a session is fetched for one reader, while others fetch it too."""
 STORE_S_MAX = 2.0
 # A step of an opening takes 2 to 4 ms of CPU, and 15 where each record is a group of its own.
 OPENING_RECORDS_MAX = 500
@@ -350,18 +352,27 @@ class Gateway:
         Raises:
             Refused: bus-unavailable, limit-reached.
         """
-        if self.peers is None or self.peers.has(session_id):
+        if self.peers is None:
             return True
         sub = None if subject is None else subject.sub
-        is_let_in = await self.peers.bring_here(session_id, number, sub)
-        if session_id in self.sessions:
+        for _ in range(BROUGHT_MAX):
+            # Looked at last: while this gateway catches up, another one may take the session, and a
+            # reader that is attached to it then would be served beside the one over there.
+            if self.peers.has(session_id):
+                return True
+            if not await self.peers.bring_here(session_id, number, sub):
+                return False
+            if session_id not in self.sessions:
+                return True  # it is nowhere, as whoever looks for it will be told
             cursor = self.sessions.get(session_id).cursor
             seen = {} if cursor is None else cursor.marks(cursor.number) or {}
             places = ((topic, mark) for (_, topic), mark in seen.items() if mark is not None)
             await asyncio.gather(
                 *(self.catch_up(topic, mark, by=subject) for topic, mark in places)
             )
-        return is_let_in
+        if self.peers.has(session_id):
+            return True
+        raise Unavailable("Several readers ask for the session; try again.")
 
     async def catch_up(self, topic: str, seen: Bookmark, *, by: Subject | None) -> None:
         """Wait a while until this gateway has what a reader has seen at another one.

@@ -91,6 +91,7 @@ class Peers:
         self._handle = handle
         self._settings = settings
         self._catch_up = catch_up
+        self._arriving: dict[str, asyncio.Future[None]] = {}
         self._leaving: dict[str, asyncio.Task[None]] = {}
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._running: list[asyncio.Task[None]] = []
@@ -244,13 +245,18 @@ class Peers:
         await self._wait_for_hand_over(session)
         if session in self._sessions:
             return None
-        location = await self.locations.claim(session)
-        if location.transfer:
-            # The session may subscribe to topics whose definitions have not arrived here.
-            if self._catch_up is not None:
-                await self._catch_up()
-            await self._import(session, location.transfer)
-            return None
+        arrived = self._arriving[session] = asyncio.get_running_loop().create_future()
+        try:
+            location = await self.locations.claim(session)
+            if location.transfer:
+                # The session may subscribe to topics whose definitions have not arrived here.
+                if self._catch_up is not None:
+                    await self._catch_up()
+                await self._import(session, location.transfer)
+                return None
+        finally:
+            del self._arriving[session]
+            arrived.set_result(None)
         owner = location.owner or _opened_by(session)
         if owner in ("", self.gateway) or not await self.membership.has(owner):
             return None
@@ -270,6 +276,18 @@ class Peers:
             return
         with contextlib.suppress(Refused):  # `_refresh_locations` repeats this in time
             await self.locations.confirm(session)
+
+    async def _wait_for_arrival(self, session: str) -> None:
+        """Wait while a session is claimed: others know its owner before that one has it.
+
+        Raises:
+            Refused: bus-unavailable; the session is still moving.
+        """
+        arriving = self._arriving.get(session)
+        if arriving is not None:
+            done, _ = await asyncio.wait({arriving}, timeout=HAND_OVER_S_MAX)
+            if not done:
+                raise _moving()
 
     async def _wait_for_hand_over(self, session: str) -> None:
         """Wait while a session moves away.
@@ -298,6 +316,7 @@ class Peers:
     async def _handle_call(self, text: bytes) -> bytes:
         session, call = _CALLS.decode(text)
         if session:
+            await self._wait_for_arrival(session)
             await self._wait_for_hand_over(session)
             if session not in self._sessions:
                 return b""
@@ -306,6 +325,7 @@ class Peers:
     async def _handle_hand_over(self, text: bytes) -> bytes:
         """Hand a session over to the requesting gateway; reply empty if there is none."""
         name, event, sub = _HAND_OVERS.decode(text)
+        await self._wait_for_arrival(name)
         await self._wait_for_hand_over(name)
         session = next((each for each in self._sessions.movable() if each.id == name), None)
         # Before anything of it changes: to anyone but its owner the session does not exist.

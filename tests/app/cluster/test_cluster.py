@@ -18,6 +18,7 @@ import pytest
 
 from tests.support.buses import PREFIXES, BusServer, document, gateways, has_topic
 from tests.support.children import serving
+from tests.support.deadlines import HANGS_S
 from tests.support.gateways import Running, Stream, client_of, eventually, running_gateway
 from tests.support.rules import rule
 from tidegate.app.stores.store import Appended, Publication
@@ -93,6 +94,38 @@ async def test_a_connection_that_was_given_up_takes_no_session(redis_bus: BusSer
             await one.publish({"k": "a"})
             [delivered] = await reader.values(1)
             assert [row["value"] for row in delivered["rows"]] == [{"k": "a"}]
+
+
+@rule("cluster-8")
+async def test_of_readers_that_come_at_several_gateways_at_once_one_is_served(
+    redis_bus: BusServer,
+) -> None:
+    async with gateways(redis_bus, 3) as all_three:
+        await all_three[0].topic()
+        for each in all_three:
+            await has_topic(each)
+        for number in range(10):
+            asked = {"subscriptions": [{"topic": "px"}]}
+            opened = await all_three[number % 3].http.post("/v1/sessions", json=asked)
+            session = opened.json()["session"]
+            path = f"/v1/sessions/{session}/events"
+            readers = [asyncio.create_task(status_at_end(each, path)) for each in all_three]
+            async with asyncio.timeout(HANGS_S):
+                while len([each for each in readers if not each.done()]) > 1:
+                    await asyncio.sleep(0.01)
+            ended = [each.result() for each in readers if each.done()]
+            assert 404 not in ended, "the session was there all the time"
+            for reader in readers:
+                reader.cancel()
+            await asyncio.gather(*readers, return_exceptions=True)
+            await all_three[0].http.delete(f"/v1/sessions/{session}")
+
+
+async def status_at_end(gateway: Running, path: str) -> int:
+    """Read a stream to its end, and return its status."""
+    async with gateway.http.stream("GET", path) as answer:
+        await answer.aread()
+        return answer.status_code
 
 
 @rule("archive-6")
