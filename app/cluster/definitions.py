@@ -80,8 +80,9 @@ class Definitions:
 
     async def is_intact(self) -> bool:
         """Return whether Redis has the known life and no lower version than the one seen."""
-        life, version = await self._open()
-        return life == self.life and version >= self.version
+        seen = self.life, self.version
+        life, version = await self._open()  # while others write, and this gateway reads on
+        return life == seen[0] and version >= seen[1]
 
     async def _open(self) -> tuple[str, int]:
         """Return the life and the version of the definitions in Redis."""
