@@ -180,6 +180,8 @@ async def _log_state(connection: BusConnection) -> LogState:
 
 REPLICAS_S_MAX = 4.0
 """Shorter than the time limit of a command."""
+REPLICAS_AGAIN_S_MAX = 1.5
+"""While they did not answer the last time; a replica says each second what is on its disk."""
 
 
 class Durability:
@@ -249,7 +251,7 @@ class Durability:
             raise Unavailable("The bus died before its replicas had the change.")
         if reached.replicas < self._replicas:
             counts = f"{reached.replicas} of {self._replicas} replicas have"
-            raise Unavailable(f"The change is stored, but {counts} it.")
+            raise Unavailable(f"Only {counts} what is stored; try again.")
 
     async def _reach(self, before: asyncio.Task[Reached] | None) -> Reached:
         if before is not None:
@@ -262,7 +264,8 @@ class Durability:
         return reached
 
     async def _ask_replicas(self) -> Reached:
-        waiting_ms = round(REPLICAS_S_MAX * 1_000)
+        waiting_s = min(REPLICAS_S_MAX, REPLICAS_AGAIN_S_MAX) if self.fault else REPLICAS_S_MAX
+        waiting_ms = round(waiting_s * 1_000)
         with translate_errors():
             # On one connection: Redis waits for what that connection has written last.
             async with self._connection.writer.pipeline(transaction=False) as step:

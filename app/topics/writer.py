@@ -93,7 +93,8 @@ class AppendWaiters:
             async with asyncio.timeout(PATIENCE_S):
                 await waiter.arrived
         except TimeoutError:
-            raise Unavailable("It is stored, but has not come back from the bus yet.") from None
+            detail = "This gateway has not read all that the bus has; what was sent may be stored."
+            raise Unavailable(detail) from None
         finally:
             self._forget(topic, waiter)
 

@@ -156,19 +156,19 @@ async def test_what_a_replica_lacks_is_not_acknowledged(
         servers.pause_replica(is_paused=True)
         for _ in range(2):  # a change that is there already is not acknowledged either
             unkept = await gateway.http.put("/v1/topics/px", json=changed)
-            assert "stored, but 0 of 1 replicas have it" in unkept.json()["detail"]
+            assert "Only 0 of 1 replicas have what is stored" in unkept.json()["detail"]
         await servers.lose_replica_again(gateway)
         for _ in range(2):  # nor one that finds nothing left to remove
             unkept = await gateway.http.delete("/v1/topics/px/sow", params={"key": "[1]"})
-            assert "stored, but 0 of 1 replicas have it" in unkept.json()["detail"]
+            assert "Only 0 of 1 replicas have what is stored" in unkept.json()["detail"]
         await servers.lose_replica_again(gateway)
         for _ in range(2):
             unkept = await gateway.http.delete("/v1/topics/py")
-            assert "stored, but 0 of 1 replicas have it" in unkept.json()["detail"]
+            assert "Only 0 of 1 replicas have what is stored" in unkept.json()["detail"]
         await servers.lose_replica_again(gateway)
         refused = await post(gateway, 2)
         assert (refused.status_code, refused.json()["code"]) == (503, "bus-unavailable")
-        assert "stored, but 0 of 1 replicas have it" in refused.json()["detail"]
+        assert "Only 0 of 1 replicas have what is stored" in refused.json()["detail"]
         for key in 2, 3:  # a duplicate is not acknowledged either; who waited would wait in vain
             refused = await post(gateway, key)
             assert (refused.status_code, refused.json()["code"]) == (503, "bus-unavailable")
@@ -197,7 +197,7 @@ async def test_waits_share_a_connection_and_leave_the_others_to_the_gateway(
         async with asyncio.timeout(0.3):
             await connection.execute("PING")
         ended = await asyncio.gather(*waits, return_exceptions=True)
-        assert all("0 of 1 replicas have it" in str(error) for error in ended)
+        assert all("0 of 1 replicas have what is stored" in str(error) for error in ended)
         servers.pause_replica(is_paused=False)
         await servers.in_step()
         monkeypatch.setattr(persistence, "REPLICAS_S_MAX", 4.0)
