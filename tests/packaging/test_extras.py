@@ -35,6 +35,7 @@ sys.argv[1:] = sys.argv[3:]
 COMMAND = "from tidegate.app.cli.main import main; sys.exit(main())"
 # These are imported only after the verb has asked for its extra.
 BEYOND_THE_BASE = (
+    "app.cli.check",
     "app.cli.demo.feeds",
     "app.cli.demo.show",
     "app.cli.demo.spark",
