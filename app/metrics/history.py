@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import TypedDict
+from typing import NamedTuple, TypedDict
 
 from tidegate.app.metrics.topics import sums_of
 from tidegate.app.streams.driver import Driver
@@ -26,6 +26,14 @@ class Point(TypedDict):
     matched: float
     delivered: float
     flush_lateness_ms: float | None
+
+
+class _Look(NamedTuple):
+    """Counts at one moment, and the cumulative histogram of lateness."""
+
+    at_s: float
+    sums: Counter[str]
+    lateness: list[tuple[float, int]]
 
 
 class History:
@@ -61,20 +69,16 @@ class History:
             self._points.append(self._point(before, now))
             before = now
 
-    async def _look(self) -> tuple[float, dict[str, int], list[tuple[float, int]]]:
+    async def _look(self) -> _Look:
         sums = await sums_of(self._topics, self._driver)
         lateness = list(self._driver.figures.flush_lateness.cumulative())
-        return asyncio.get_running_loop().time(), {name: sums[name] for name in RATES}, lateness
+        return _Look(asyncio.get_running_loop().time(), sums, lateness)
 
-    def _point(
-        self,
-        before: tuple[float, dict[str, int], list[tuple[float, int]]],
-        now: tuple[float, dict[str, int], list[tuple[float, int]]],
-    ) -> Point:
-        seconds = now[0] - before[0]
+    def _point(self, before: _Look, now: _Look) -> Point:
+        seconds = now.at_s - before.at_s
         # A topic that was deleted takes its counts with it.
-        rates = {name: max(0, now[1][name] - before[1][name]) / seconds for name in RATES}
-        late = quantile(before[2], now[2])
+        rates = {name: max(0, now.sums[name] - before.sums[name]) / seconds for name in RATES}
+        late = quantile(before.lateness, now.lateness)
         return {
             "at_ms": self._wall_ms(),
             "messages_in": rates["messages_in"],
