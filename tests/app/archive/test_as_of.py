@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -16,6 +17,8 @@ from tests.support.gateways import Running, running_gateway
 from tests.support.rules import rule
 from tidegate.app.archive.as_of import time_of
 from tidegate.app.refusals import Refused
+from tidegate.app.topics.registry import CatalogTopic
+from tidegate.conflation.frame import RestoredTopic
 from tidegate.keys.archived import Part
 from tidegate.pipeline.archive.folder import TopicFolder, compact
 
@@ -104,6 +107,20 @@ async def test_journal_and_archive_together_tell_of_every_time(
             assert compact(TopicFolder(tmp_path, "px")) > 0
         for time_ms in TIMES:
             assert await as_of(running, time_ms) == chronicle.at(time_ms)
+
+
+@rule("archive-6")
+async def test_a_topic_that_is_read_again_from_the_bus_meanwhile_answers_anew() -> None:
+    async with shown(None, 1_000) as (running, chronicle):
+        gateway = running.gateway
+        time_ms = NOON_MS + 500
+        assert await as_of(running, time_ms) == chronicle.at(time_ms)
+
+        async def read_again(entry: CatalogTopic, time_ms: int) -> None:
+            gateway.catalog.renew(entry.record, RestoredTopic())
+
+        with mock.patch.object(gateway.writer, "close_past", read_again):
+            assert await as_of(running, time_ms) == {}
 
 
 @rule("archive-6")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import AsyncIterator
+from unittest import mock
 
 import pytest
 
@@ -48,6 +49,26 @@ async def test_they_come_in_the_order_in_which_they_were_written(connection: Bus
         other.mark_seen(change.version)
     assert not await other.is_behind()
     assert await other.read() == [record("a")]
+
+
+async def test_a_change_that_is_read_while_redis_answers_is_no_loss(
+    connection: BusConnection,
+) -> None:
+    one, other = await seen(connection), await seen(connection)
+    ask = one._open
+
+    async def ask_and_read_on() -> tuple[str, int]:
+        answer = await ask()
+        await other.put(record("b"))
+        for change in await one.changes():
+            one.mark_seen(change.version)
+        return answer
+
+    await one.put(record("a"))
+    for change in await other.changes():
+        other.mark_seen(change.version)
+    with mock.patch.object(one, "_open", ask_and_read_on):
+        assert await one.is_intact()
 
 
 async def test_who_was_away_for_too_long_reads_all_of_them(connection: BusConnection) -> None:
