@@ -69,6 +69,10 @@ class Published:
 def problem_of(answer: httpx2.Response) -> GatewayProblem:
     """Return the refusal in an answer; without a problem document its status decides."""
     said = _decoded(answer.content) or {}
+    request = answer.request
+    is_subscribing = request.method == "POST" and request.url.path.endswith("/subscriptions")
+    asked = _decoded(request.content) if is_subscribing else None
+    about = about_of(request.url.path) if asked is None else f"topic {asked.get('topic')}"
     # Seconds only: a gateway sends no date, and a proxy's clock may differ from ours.
     retry_after = answer.headers.get("retry-after", "")
     in_seconds = retry_after.isascii() and retry_after.isdigit()
@@ -80,7 +84,22 @@ def problem_of(answer: httpx2.Response) -> GatewayProblem:
         position=_whole(said.get("position")),
         line=_whole(said.get("line")),
         retry_after_s=float(retry_after) if in_seconds else None,
+        about=about,
     )
+
+
+def about_of(path: str) -> str:
+    """Return what the path of a request names: a topic, a record, a session, a subscription."""
+    match path.removeprefix("/v1/").split("/"):
+        case ["topics", topic, "sow", record]:
+            return f"record {record} of topic {topic}"
+        case ["topics", topic, *_]:
+            return f"topic {topic}"
+        case ["sessions", session, "subscriptions", sub, *_]:
+            return f"subscription {sub} of session {session}"
+        case ["sessions", session, *_]:
+            return f"session {session}"
+    return ""
 
 
 def fields_of(answer: httpx2.Response) -> Fields:

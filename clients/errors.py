@@ -58,6 +58,7 @@ class GatewayProblem(GatewayError):
         position: 0-based character of the fault in the options or the filter, if known.
         line: 1-based line of the fault in a publish request, if known.
         retry_after_s: how long to wait before the next attempt, if the gateway asks for it.
+        about: what was refused, such as `topic prices`; empty where the request names nothing.
     """
 
     def __init__(
@@ -69,9 +70,10 @@ class GatewayProblem(GatewayError):
         position: int | None = None,
         line: int | None = None,
         retry_after_s: float | None = None,
+        about: str = "",
     ) -> None:
         # Python builds a copied or pickled exception again from these arguments.
-        super().__init__(status, code, title, detail, position, line)
+        super().__init__(status, code, title, detail, position, line, retry_after_s, about)
         self.status = status
         self.code = code
         self.title = title
@@ -79,6 +81,7 @@ class GatewayProblem(GatewayError):
         self.position = position
         self.line = line
         self.retry_after_s = retry_after_s
+        self.about = about
 
     @property
     def is_foreign(self) -> bool:
@@ -89,7 +92,10 @@ class GatewayProblem(GatewayError):
         return self.code.startswith(FOREIGN) and self.status not in TOO_LARGE
 
     def __str__(self) -> str:
-        where = "" if self.line is None else f", line {self.line}"
+        # A gateway's answer repeats nothing of a request, but for the name of an unknown topic.
+        is_named = not self.about or self.about in self.detail
+        where = "" if is_named else f", {self.about}"
+        where += "" if self.line is None else f", line {self.line}"
         where += "" if self.position is None else f", position {self.position}"
         detail = f": {self.detail}" if self.detail else ""
         # On one line, whatever a proxy has put into its answer: logs and terminals take lines.

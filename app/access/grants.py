@@ -260,7 +260,7 @@ def check_owner(subject: Subject | None, owner: str | None) -> None:
 
 def session_unknown() -> Refused:
     """Return the answer for a session of somebody else: as for one that does not exist."""
-    return Refused("session-unknown", "There is no such session, or not any more.")
+    return Refused("session-unknown", "It has ended, or never was.")
 
 
 @lru_cache(maxsize=4_096)

@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 import msgspec
 
-from tidegate.app.cli.arguments import COUNT, connect, gateway_option, topic_argument
+from tidegate.app.cli.arguments import (
+    COUNT,
+    connect,
+    gateway_option,
+    key_option,
+    paths_of,
+    topic_argument,
+)
 from tidegate.app.cli.rows import Column, moment, print_document, print_list
-from tidegate.app.cli.terminal import DONE, UsageInvalid, print_line, standard_input
+from tidegate.app.cli.terminal import (
+    DONE,
+    PROGRAM,
+    CommandError,
+    UsageInvalid,
+    print_line,
+    standard_input,
+)
 
 
 def _source(topic: Mapping[str, Any]) -> str:
@@ -92,9 +107,7 @@ if_match_option = click.option(
     help="Only if the topic still has this ETag, which `topics show` prints.",
 )
 FIELD_OPTIONS = (
-    click.option(
-        "--key", "key_paths", metavar="PATHS", multiple=True, help="Fields of the key: /sym,/venue."
-    ),
+    key_option,
     click.option("--type", help="Type of messages: json (default), text, binary or series."),
     click.option(
         "--conflation",
@@ -177,7 +190,7 @@ def show_topic(topic: str, gateway: str) -> int:
 def create_topic(topic: str, new: bool, if_match: str | None, gateway: str, **fields: Any) -> int:
     """Create a topic, or replace its definition."""
     definition = definition_of(topic, **fields)
-    with connect(gateway) as client:
+    with connect(gateway) as client, advising(topic):
         found = client.administration.put_topic(topic, definition, if_match=if_match, only_new=new)
     print_line(f"{'Created' if found.is_new else 'Replaced'} topic {topic}, ETag {found.etag}")
     return DONE
@@ -203,7 +216,7 @@ def update_topic(topic: str, if_match: str | None, gateway: str, **fields: Any) 
     # An empty patch would succeed and do nothing, most likely for want of a flag.
     if not patch:
         raise UsageInvalid("nothing to change: use --set, --from or the flag of a field")
-    with connect(gateway) as client:
+    with connect(gateway) as client, advising(topic):
         found = client.administration.patch_topic(topic, patch, if_match=if_match)
     print_line(f"Updated topic {topic}, ETag {found.etag}")
     return DONE
@@ -274,6 +287,23 @@ def conflate_session(session: str, switched: str, gateway: str) -> int:
     return DONE
 
 
+@contextlib.contextmanager
+def advising(topic: str) -> Iterator[None]:
+    """Let a change that messages stand against name the command that makes it possible.
+
+    Raises:
+        CommandError: in place of a GatewayProblem.
+    """
+    from tidegate.clients.errors import GatewayProblem
+
+    try:
+        yield
+    except GatewayProblem as problem:
+        if problem.code != "topic-conflict":
+            raise
+        raise CommandError(f"{problem} The command is: {PROGRAM} topics delete {topic}") from None
+
+
 def definition_of(
     topic: str,
     *,
@@ -291,8 +321,7 @@ def definition_of(
     definition = {} if file is None else _read(file, topic)
     if key_paths:
         # An empty text is a definition without a key, which differs from no flag at all.
-        paths = (path.strip() for text in key_paths for path in text.split(","))
-        definition["key"] = [path for path in paths if path]
+        definition["key"] = paths_of(key_paths)
     if history is not None:
         definition["history"] = {"messages": history}
     definition |= {name: text for name, text in texts.items() if text is not None}

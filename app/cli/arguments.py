@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -84,6 +84,17 @@ _token_option = click.option(
 def gateway_option(verb: Verb) -> Verb:
     """Give a verb the options that say which gateway is asked, and with which token."""
     return _address_option(_token_option(verb))
+
+
+key_option = click.option(
+    "--key", "key_paths", metavar="PATHS", multiple=True, help="Fields of the key: /sym,/venue."
+)
+
+
+def paths_of(texts: Sequence[str]) -> list[str]:
+    """Return the paths of the option `--key`, which may be repeated."""
+    paths = (path.strip() for text in texts for path in text.split(","))
+    return [path for path in paths if path]
 
 
 for_option = click.option(

@@ -20,9 +20,17 @@ from typing import IO, TYPE_CHECKING, NamedTuple, Protocol, cast
 import click
 import msgspec
 
-from tidegate.app.cli.arguments import connect, gateway_option, topic_argument
+from tidegate.app.cli.arguments import (
+    connect,
+    gateway_option,
+    key_option,
+    paths_of,
+    topic_argument,
+)
 from tidegate.app.cli.terminal import (
     DONE,
+    PROGRAM,
+    CommandError,
     UsageInvalid,
     print_error,
     print_line,
@@ -237,6 +245,7 @@ Schedule = Callable[[Line], float]
     multiple=True,
     help="A column of a CSV whose cells are texts, even those that look like numbers.",
 )
+@key_option
 @gateway_option
 def publish(
     topic: str,
@@ -244,22 +253,32 @@ def publish(
     rate: str | None,
     time_field: str | None,
     texts: tuple[str, ...],
+    key_paths: tuple[str, ...],
     gateway: str,
 ) -> int:
     """Publish messages from a file or standard input.
 
     FILE is NDJSON or CSV (.csv), optionally gzipped (.gz); without FILE, or with -, NDJSON is read
     from standard input. A request carries up to 1,000 lines. One that fails is retried for a
-    minute, and no message is published twice.
+    minute, and no message is published twice. A topic that is not there is made, with the fields of
+    --key as its key.
     """
     schedule = parse_rate(rate, time_field)
     messages, last = 0, None
     opened: list[IO[bytes]] = []
     with connect(gateway, PATIENCE_S) as client, progress("publishing", "messages") as advance:
+        is_new = _prepare(client, topic, paths_of(key_paths))
         started_at = time.monotonic()
         try:
             for batch in batches(read_lines(file, opened, texts), schedule):
                 published = _publish(client, topic, batch)
+                if is_new:
+                    is_new = False
+                    print_note(
+                        f"Topic {topic} was not there, and is made without a key: it keeps "
+                        f"messages and no records. --key names a key ({PROGRAM} topics delete "
+                        f"{topic} comes first)."
+                    )
                 messages, last = messages + published.messages, published.last
                 advance(published.messages, share_read(opened))
         except BaseException:
@@ -299,6 +318,32 @@ def delete(topic: str, keys: Sequence[str], filter_text: str | None, gateway: st
     return DONE
 
 
+def _prepare(client: Gateway, topic: str, key: list[str]) -> bool:
+    """Make a topic with a key, if it is not there; return True if the first message makes it.
+
+    Raises:
+        CommandError: it is there, and has another key.
+    """
+    from tidegate.clients.errors import GatewayError
+
+    try:
+        found = client.find_topic(topic)
+    except GatewayError:
+        if key:
+            raise
+        return False  # a token may only write; and in an outage the messages are sent again
+    if found is None and key:
+        client.administration.put_topic(topic, {"key": key}, only_new=True)
+        print_note(f"Topic {topic} was not there, and is made with the key {', '.join(key)}.")
+    elif found is not None and key and found.get("key") != key:
+        present = f"the key {', '.join(found['key'])}" if found.get("key") else "no key"
+        raise CommandError(
+            f"topic {topic} has {present}, and --key says {', '.join(key)}; to begin again without "
+            f"its messages: {PROGRAM} topics delete {topic}"
+        )
+    return found is None and not key
+
+
 def _record_key(text: str) -> RecordKey:
     try:
         found = msgspec.json.decode(text)
@@ -323,7 +368,13 @@ def _located(problem: GatewayProblem, line: int) -> GatewayProblem:
     from tidegate.clients.errors import GatewayProblem
 
     return GatewayProblem(
-        problem.status, problem.code, problem.title, problem.detail, problem.position, line
+        problem.status,
+        problem.code,
+        problem.title,
+        problem.detail,
+        problem.position,
+        line,
+        about=problem.about,
     )
 
 

@@ -100,7 +100,7 @@ class Sessions:
         """
         found = self._sessions.get(session_id)
         if found is None:
-            raise Refused("session-unknown", "There is no such session, or not any more.")
+            raise Refused("session-unknown", "It has ended, or never was.")
         return found
 
     def owner_of(self, session_id: str) -> str | None:

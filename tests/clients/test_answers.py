@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import httpx2
 import pytest
 
@@ -52,3 +54,34 @@ def test_lines_are_whole_however_they_arrive(size: int) -> None:
     lines = Lines()
     found = [line for chunk in chunks for line in lines.feed(chunk)]
     assert [*found, *lines.rest()] == [b"one", b"two two", b"three"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "about"),
+    [
+        ("PUT", "/v1/topics/px.a", None, "topic px.a"),
+        ("GET", "/v1/topics/px/sow/%5B%22a%22%5D", None, 'record ["a"] of topic px'),
+        ("GET", "/v1/sessions/s1/events", None, "session s1"),
+        ("POST", "/v1/sessions/s1/subscriptions", {"topic": "px.*"}, "topic px.*"),
+        ("DELETE", "/v1/sessions/s1/subscriptions/s2", None, "subscription s2 of session s1"),
+        ("GET", "/v1/topics", None, ""),
+        ("POST", "/v1/explain", {}, ""),
+    ],
+)
+def test_a_refusal_names_what_was_refused(
+    method: str, path: str, body: dict[str, str] | None, about: str
+) -> None:
+    request = httpx2.Request(method, f"http://gateway:1{path}", json=body)
+    said = {"title": "No", "code": "forbidden", "detail": "Why."}
+    problem = problem_of(httpx2.Response(403, json=said, request=request))
+    assert problem.about == about
+    named = f", {about}" if about else ""
+    assert str(problem) == f"No [forbidden{named}]: Why."
+    assert str(copy.copy(problem)) == str(problem)
+
+
+def test_a_name_is_not_said_twice() -> None:
+    request = httpx2.Request("GET", "http://gateway:1/v1/topics/px")
+    said = {"title": "No", "code": "topic-unknown", "detail": "There is no topic px."}
+    problem = problem_of(httpx2.Response(404, json=said, request=request))
+    assert str(problem) == "No [topic-unknown]: There is no topic px."

@@ -116,3 +116,19 @@ test("an address is one, with nothing behind it", () => {
   connect("http://gateway:1/");
   connect("");
 });
+
+test("a refusal names what was refused, once", async (context) => {
+  const asked = async (method, path, json, detail = "because") => {
+    const fetch = async () => new Response(JSON.stringify({ title: "No", detail, code: "forbidden" }), { status: 403 });
+    const gateway = connect("http://gateway:1", { fetch });
+    context.after(() => gateway.close());
+    return gateway.request(method, path, { json }).catch((error) => [error.about, error.message]);
+  };
+  assert.deepEqual(await asked("PUT", "/v1/topics/px.a?x=/v1"), ["topic px.a", "No (topic px.a): because"]);
+  assert.deepEqual(await asked("GET", "/v1/topics/px", undefined, "There is no topic px."), ["topic px", "No: There is no topic px."]);
+  assert.deepEqual(await asked("GET", "/v1/topics/px/sow/%5B1%5D"), ["record [1] of topic px", "No (record [1] of topic px): because"]);
+  assert.deepEqual(await asked("DELETE", "/v1/sessions/s1/subscriptions/s2"), ["subscription s2 of session s1", "No (subscription s2 of session s1): because"]);
+  assert.deepEqual(await asked("POST", "/v1/sessions/s1/subscriptions", { topic: "px" }), ["topic px", "No (topic px): because"]);
+  assert.deepEqual(await asked("GET", "/v1/topics/%E0%A4%A"), ["topic %E0%A4%A", "No (topic %E0%A4%A): because"]);
+  assert.deepEqual(await asked("GET", "/v1/topics"), ["", "No: because"]);
+});

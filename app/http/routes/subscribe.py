@@ -287,7 +287,7 @@ async def _pattern_again(
         or session.pattern != pattern.text
         or not (is_whole or number == cursor.number)
     ):
-        raise Refused("session-unknown", "There is no such session, or not any more.")
+        raise Refused("session-unknown", "It has ended, or never was.")
     return await session_stream(session, number, is_stopping=gateway.stopping)
 
 

@@ -13,9 +13,10 @@ export class Problem extends Error {
    * @param {number} status The HTTP status.
    * @param {Record<string, any>} document The members of the problem.
    * @param {number} [retryAfterMs] The least wait before another attempt.
+   * @param {string} [about] What was refused, such as `topic prices`.
    */
-  constructor(status, document, retryAfterMs = 0) {
-    super([document.title, document.detail].filter(Boolean).join(": ") || `status ${status}`);
+  constructor(status, document, retryAfterMs = 0, about = "") {
+    super(messageOf(status, document, about));
     this.name = "Problem";
     this.status = status;
     this.document = document;
@@ -28,7 +29,20 @@ export class Problem extends Error {
     /** @type {string | undefined} The field of a document that is wrong. */
     this.pointer = document.pointer;
     this.retryAfterMs = retryAfterMs;
+    /** @type {string} What was refused, such as `topic prices`; empty where the request names nothing. */
+    this.about = about;
   }
+}
+
+/**
+ * @param {number} status
+ * @param {Record<string, any>} document
+ * @param {string} about
+ */
+function messageOf(status, { title = "", detail = "" }, about) {
+  // A gateway's answer repeats nothing of a request, but for the name of an unknown topic.
+  const named = about === "" || String(detail).includes(about) ? "" : ` (${about})`;
+  return [(title || `status ${status}`) + named, detail].filter(Boolean).join(": ");
 }
 
 /** The gateway did not answer, or its answer broke off. */

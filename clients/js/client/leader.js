@@ -216,7 +216,7 @@ class Shared {
 
   /** @param {Error} error */
   failed(error) {
-    const problem = error instanceof Problem ? { status: error.status, document: error.document } : {};
+    const problem = error instanceof Problem ? { status: error.status, document: error.document, about: error.about } : {};
     this.#over();
     this.#say({ type: "failed", reason: error.message, ...problem });
   }

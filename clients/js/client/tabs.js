@@ -279,7 +279,7 @@ export class Tabs {
    * @param {Message} message
    */
   #finish(wanted, message) {
-    const error = message.status === undefined ? new Error(message.reason) : new Problem(message.status, message.document);
+    const error = message.status === undefined ? new Error(message.reason) : new Problem(message.status, message.document, 0, message.about);
     if (wanted.settle) {
       // A change was refused: the subscription goes on as it was.
       wanted.settle(error);

@@ -194,7 +194,7 @@ export class Transport {
       answer = await this.#once(method, path, asked);
     }
     if (answer.ok || answer.status === NOT_MODIFIED) return answer;
-    const problem = await problemOf(answer);
+    const problem = await problemOf(answer, asked.json?.topic ? `topic ${asked.json.topic}` : aboutOf(path));
     if (answer.status === OUT || problem.code === "") this.#turn();
     if (problem.code !== "csrf" || !(await this.#renewProof())) throw problem;
     return this.#send(method, path, asked);
@@ -282,8 +282,33 @@ function queryOf(query = {}) {
   return given.length === 0 ? "" : `?${new URLSearchParams(given.map(([name, value]) => [name, String(value)]))}`;
 }
 
-/** @param {Response} answer */
-async function problemOf(answer) {
+/**
+ * Return what the path of a request names: a topic, a record, a session, a subscription.
+ *
+ * @param {string} path
+ */
+export function aboutOf(path) {
+  const [, , kind, name, part, inner] = path.split("?")[0].split("/").map(decoded);
+  if (!name) return "";
+  if (kind === "topics") return part === "sow" && inner ? `record ${inner} of topic ${name}` : `topic ${name}`;
+  if (kind !== "sessions") return "";
+  return part === "subscriptions" && inner ? `subscription ${inner} of session ${name}` : `session ${name}`;
+}
+
+/** @param {string} text */
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text; // the gateway refuses it; this only says what was refused
+  }
+}
+
+/**
+ * @param {Response} answer
+ * @param {string} about
+ */
+async function problemOf(answer, about) {
   let document = {};
   try {
     document = JSON.parse(await answer.text());
@@ -291,7 +316,7 @@ async function problemOf(answer) {
     // A proxy answers with a page of its own; the status says enough.
   }
   const seconds = Number(answer.headers.get("Retry-After"));
-  return new Problem(answer.status, Object(document), seconds > 0 ? 1000 * seconds : 0);
+  return new Problem(answer.status, Object(document), seconds > 0 ? 1000 * seconds : 0, about);
 }
 
 /** @param {string} text */
