@@ -31,13 +31,42 @@ def test_a_file_is_published_in_order_and_counted(gateway: Gateway, tmp_path: Pa
     file = tmp_path / "many.ndjson"
     file.write_bytes(b"".join(b'{"n":%d}\n' % number for number in range(2500)))
     ended = call("publish", "many", str(file), "--gateway", gateway.base_url)
-    assert (ended.code, ended.err) == (0, "")
+    assert ended.code == 0
+    assert ended.err.startswith("Topic many was not there, and is made without a key")
+    assert ended.err.count("\n") == 1
     found = SUMMARY.fullmatch(ended.out)
     assert found
     assert found.group(1, 2) == ("2,500", "many")
     envelopes = [json.loads(line) for line in gateway.messages("many", limit=5000)]
     assert [envelope["value"]["n"] for envelope in envelopes] == list(range(2500))
     assert found[3] == envelopes[-1]["bookmark"]
+
+
+def test_a_topic_is_made_with_the_key_that_is_named(gateway: Gateway) -> None:
+    def publish(*words: str) -> tuple[int, str]:
+        line = b'{"a":1,"b":2}\n'
+        ended = call("publish", "made", *words, "--gateway", gateway.base_url, stdin=line)
+        return ended.code, ended.err
+
+    keyed = ("--key", "/a,/b")
+    assert publish(*keyed) == (0, "Topic made was not there, and is made with the key /a, /b.\n")
+    assert gateway.topic("made")["key"] == ["/a", "/b"]
+    assert publish(*keyed) == publish() == (0, "")
+    code, said = publish("--key", "/b")
+    assert code == 1
+    assert "has the key /a, /b, and --key says /b" in said
+    assert "tidegate topics delete made" in said
+    assert gateway.topic("made")["journal"]["messages"] == 3
+
+
+def test_the_refusal_of_another_key_names_the_topic_and_the_way(gateway: Gateway) -> None:
+    gateway.publish("prices", {"symbol": "IBM"})
+    words = ("topics", "create", "prices", "--key", "/symbol")
+    ended = call(*words, "--gateway", gateway.base_url)
+    assert ended.code == 1
+    assert "[topic-conflict, topic prices]" in ended.err
+    assert "holds messages" in ended.err
+    assert ended.err.endswith("The command is: tidegate topics delete prices\n")
 
 
 @pytest.mark.nightly  # the recording is not in the repository
