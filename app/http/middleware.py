@@ -357,6 +357,12 @@ def host_rule(allowed: tuple[str, ...]) -> Callable[[str], bool]:
     return is_host_allowed
 
 
+OTHER_ORIGIN = (
+    "The page's Origin is not the Host of the request, and not in allowed_origins. A proxy has to "
+    "keep the Host that the browser sent (in Vite: changeOrigin: false)."
+)
+
+
 def check_origin(scope: Scope, allowed: frozenset[str]) -> None:
     """Refuse changes and streams by pages of another origin; only browsers send one.
 
@@ -377,7 +383,7 @@ def check_origin(scope: Scope, allowed: frozenset[str]) -> None:
     if ANY_ORIGIN not in allowed and any(
         origin not in allowed and not _is_own(scope, origin) for origin in origins
     ):
-        raise Refused("origin-not-allowed", "A page of another origin may do nothing here.")
+        raise Refused("origin-not-allowed", OTHER_ORIGIN)
     if not origins and not OTHER_SITES.isdisjoint(_values(scope, b"sec-fetch-site")):
         raise Refused("origin-not-allowed", "A page of another site may do nothing here.")
 

@@ -156,7 +156,7 @@ def test_a_refusal_is_raised_with_all_it_says() -> None:
     error = raised.value
     assert (error.status, error.code, error.title) == (400, "options-invalid", "Not valid options")
     assert (error.detail, error.position) == ("No.", 3)
-    assert str(error) == "Not valid options [options-invalid, position 3]: No."
+    assert str(error) == "Not valid options [options-invalid, topic t, position 3]: No."
 
 
 def test_a_first_503_is_raised_and_a_later_one_tried_again() -> None:

@@ -113,9 +113,9 @@ def test_a_bad_line_is_named_by_its_number_in_the_file_after_a_summary(
     file.write_bytes(b"\n" + b"1\n" * 1500 + b"{\n" + b"2\n")
     ended = call("publish", "t", str(file), "--gateway", gateway.base_url)
     assert (ended.code, ended.out) == (1, "")
-    said, why = ended.err.splitlines()
+    _, said, why = ended.err.splitlines()
     assert said.startswith("Published 1,000 messages to t in ")
-    assert "[message-invalid, line 1502" in why
+    assert "[message-invalid, topic t, line 1502" in why
     assert gateway.topic("t")["messages_in"] == 1000
 
 

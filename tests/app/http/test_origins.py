@@ -55,6 +55,12 @@ async def test_a_page_of_another_origin_changes_nothing(
     assert (answer.status, answer.code) == (403, "origin-not-allowed")
 
 
+async def test_the_refusal_says_what_a_proxy_has_to_keep(address: str) -> None:
+    """That of a development server changes the Host: the page is of another origin for us."""
+    answer = await sent(address, "Origin: http://localhost:5173", "Sec-Fetch-Site: same-origin")
+    assert "changeOrigin: false" in answer.problem["detail"]
+
+
 async def test_a_page_of_another_site_without_an_origin_changes_nothing(address: str) -> None:
     answer = await sent(address, "Sec-Fetch-Site: cross-site")
     assert (answer.status, answer.code) == (403, "origin-not-allowed")
