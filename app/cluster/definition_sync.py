@@ -11,6 +11,7 @@ from tidegate.app.cluster.connection import (
     BusConnection,
     id_after,
     raise_if_cancelled,
+    translate_errors,
     with_timeout,
 )
 from tidegate.app.cluster.redis_store import RedisStore, new_epoch
@@ -120,7 +121,12 @@ class DefinitionSync:
         """
         if self._store.is_unavailable():
             raise Unavailable
-        await self.sync()
+        with translate_errors():
+            is_behind = await self._store.definitions.is_behind()
+        # Mostly there is nothing. Callers that held `changing` for a look, such as many publishers
+        # of a topic that begins again, would keep the log reader from repairing the topic.
+        if is_behind:
+            await self.sync()
 
     async def restore(self) -> None:
         """Write the definitions that Redis has lost back, each with a new epoch.
