@@ -13,6 +13,7 @@ from unittest import mock
 import pytest
 
 from tests.support.buses import BusServer, document, gateways, has_topic
+from tests.support.deadlines import HANGS_S
 from tests.support.gateways import NDJSON, Remote, Running, eventually
 from tests.support.rules import rule
 from tidegate.app.cluster.definition_sync import DefinitionSync
@@ -66,6 +67,16 @@ async def test_a_changed_definition_binds_a_gateway_that_has_not_heard_of_it(
                 await one.topic(description=name)
                 assert f'"description":"{name}"' in (await other.http.get(path)).text
             goes_on.set()
+
+
+async def test_a_look_that_finds_nothing_new_holds_no_change_up(redis_bus: BusServer) -> None:
+    """The log reader repairs topics only while nobody holds `changing`."""
+    async with gateways(redis_bus) as (one, other):
+        await one.topic()
+        await has_topic(other)
+        async with other.gateway.catalog.changing, asyncio.timeout(HANGS_S):
+            assert (await other.http.get("/v1/topics/px")).status_code == 200
+            assert (await other.http.get("/v1/topics")).status_code == 200
 
 
 async def test_two_who_make_the_same_topic_make_one(redis_bus: BusServer) -> None:
