@@ -122,8 +122,12 @@ def _serve(settings: Settings, line: ParentLink | None = None, crew_id: str = ""
             app.state.gateway.crew = WorkerGroup(crew_id, line.number, settings.workers)
         with Watchdog(settings.loop_held_max.seconds) as watchdog:
 
-            def started(address: str) -> None:
+            def serves() -> None:
                 watchdog.is_serving = True
+
+            def started(address: str) -> None:
+                # From the next turn on: this one belongs to the start.
+                asyncio.get_running_loop().call_soon(serves)
                 _announce(settings, line, address)
 
             watchdog.is_serving = False  # a start holds up nobody
