@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from copy import copy
+from typing import Any, Self, TypeVar
 
 from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.connection import Connection, parse_url
@@ -95,6 +96,17 @@ class BusConnection:
         client: Any = self.writer  # redis-py's types also cover RESP3
         return await client.execute_command(*arguments)
 
+    @asynccontextmanager
+    async def pinned(self) -> AsyncIterator[Self]:
+        """Yield a view of one network connection, which leads to one server until it fails.
+
+        In a failover, those of the pool may lead to several.
+        """
+        async with self.writer.client() as client:
+            view = copy(self)
+            view.writer = client
+            yield view
+
     async def execute_blocking(self, *arguments: object) -> Any:
         """Execute a blocking command on the reader; wrap the call in `with_timeout`."""
         client: Any = self.reader
@@ -110,7 +122,7 @@ class BusConnection:
         registered = self._scripts.get(script)
         if registered is None:
             registered = self._scripts[script] = self.writer.register_script(script)
-        return await registered(keys=list(keys), args=list(arguments))
+        return await registered(keys=list(keys), args=list(arguments), client=self.writer)
 
     async def aclose(self) -> None:
         """Close all connections."""

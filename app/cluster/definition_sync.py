@@ -209,11 +209,10 @@ class DefinitionSync:
             if known.document != record.document:
                 await self._remote_changes.redefine(known, record.document)
             if known.record.epoch != record.epoch:
-                restored = await self._store.load_as(record)
-                # Redis may be in another life by now, and what was loaded of that one.
-                if await self._store.is_current(record):
-                    self._restart_topic(record, restored)
-                else:
+                current = await self._store.load_current(record)
+                if current is not None:
+                    self._restart_topic(record, current)
+                else:  # Redis is in another life by now
                     record = replace(record, epoch=known.record.epoch)
                     self._store.on_suspect(name)
             self._store.set_record(name, record)

@@ -252,9 +252,8 @@ class TopicLogReader:
                 return
         elif not has_gap:
             return
-        restored = await self._store.load(name)
-        # Redis may have begun another life meanwhile, and what was loaded may be of that one.
-        if not await self._store.is_current(record):
+        restored = await self._store.load_current(record)
+        if restored is None:  # Redis has begun another life meanwhile
             self.suspect(name, has_gap=has_gap)
             return
         logger.warning("%s restarts in epoch %s", name, epoch)

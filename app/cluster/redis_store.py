@@ -254,14 +254,19 @@ class RedisStore:
         with translate_errors():
             return await self._log(record).load()
 
-    async def is_current(self, record: TopicRecord) -> bool:
-        """Return whether a topic is in the epoch of a record, in the present life of the server.
+    async def load_current(self, record: TopicRecord) -> RestoredTopic | None:
+        """Load a topic from a server that has it in the epoch of a record; None: it has not.
 
-        What was loaded before is then of that epoch.
+        All is read from one server, in one of its lives: what another one has, such as an old
+        primary, must not be taken for that epoch.
         """
         with translate_errors():
-            epoch, _ = await self._run(scripts.HEAD, self._log(record).keys[:1], [])
-        return bool((epoch or b"").decode() == record.epoch)
+            async with self._connection.pinned() as server:
+                log = self._log(record, server)
+                if not await log.is_current():
+                    return None
+                restored = await log.load()
+                return restored if await log.is_current() else None
 
     async def put_topic(self, record: Stored) -> None:
         """Create a topic or replace its document; a new epoch starts at offset 1.
@@ -492,13 +497,14 @@ class RedisStore:
             raise HeadMoved
         await self.definitions.put(record)
 
-    def _log(self, record: TopicRecord) -> TopicLog:
+    def _log(self, record: TopicRecord, connection: BusConnection | None = None) -> TopicLog:
         settings = self._settings
         history = record.document.definition(
             settings.journal_messages_max, settings.journal_bytes_max
         ).history
         definition = digest_of(definition_text(record))
-        return TopicLog(self._connection, record, definition, history, self._limits)
+        connection = connection or self._connection
+        return TopicLog(connection, record, definition, history, self._limits)
 
     async def _run(self, script: str, keys: Sequence[str], arguments: Sequence[Any]) -> Any:
         return await self._connection.run_script(script, keys, arguments)

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from tidegate.app.cluster import scripts
 from tidegate.app.cluster.connection import BusConnection
 from tidegate.app.stores.items import Item, Message, pack, to_frames, unpack
 from tidegate.app.stores.store import Bounds, Publication, TopicRecord
@@ -130,6 +131,11 @@ class TopicLog:
         """Return the epochs that the topic's epoch continues, with the last offset of both."""
         former = await self.connection.execute("HGET", self.keys[0], "former")
         return continued((former or b"").decode())
+
+    async def is_current(self) -> bool:
+        """Return whether the topic is in this epoch, in the present life of the server."""
+        epoch, _ = await self.connection.run_script(scripts.HEAD, self.keys[:1], [])
+        return bool((epoch or b"").decode() == self.record.epoch)
 
     async def head(self) -> int:
         """Return the last offset."""

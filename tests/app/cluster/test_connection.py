@@ -43,6 +43,16 @@ async def test_answers_are_bytes_in_lists(connection: BusConnection) -> None:
 
 
 @pytest.mark.redis
+async def test_a_pinned_view_keeps_its_one_connection(connection: BusConnection) -> None:
+    async with connection.pinned() as view:
+        others = [asyncio.create_task(connection.execute("CLIENT ID")) for _ in range(5)]
+        found = {await view.execute("CLIENT ID") for _ in range(5)}
+        assert len(found) == 1
+        assert found.isdisjoint(await asyncio.gather(*others))
+        assert await view.run_script("return ARGV[1]", [], ["a"]) == b"a"
+
+
+@pytest.mark.redis
 async def test_a_reader_waits_until_there_is_something(connection: BusConnection) -> None:
     stream = connection.shared_key("waited-for")
     await connection.writer.delete(stream)

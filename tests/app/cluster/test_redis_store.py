@@ -242,6 +242,19 @@ async def test_a_definition_that_another_version_wrote_is_known_by_its_text(
     assert (await other.append("px", Publication([Message(b"1", '["a"]')], 0))).first == 1
 
 
+async def test_a_topic_is_loaded_as_current_from_a_server_that_has_its_epoch(
+    shared: Shared,
+) -> None:
+    store = await shared.store()
+    record = TopicRecord("px", KEYED, "e1")
+    await store.put_topic(record)
+    await store.append("px", Publication([Message(b"1", '["a"]')], 0))
+    assert await store.load_current(TopicRecord("px", KEYED, "e2")) is None
+    loaded = await store.load_current(record)
+    assert loaded is not None
+    assert loaded == await store.load("px")
+
+
 async def test_nothing_gets_a_time_before_what_is_stored_or_was_read_as_of_it(
     shared: Shared,
 ) -> None:
