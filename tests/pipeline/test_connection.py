@@ -117,7 +117,7 @@ def test_a_gateway_in_trouble_is_asked_again(journals: Journals, gateway: Gatewa
 def test_a_refusal_is_not_repeated_and_says_why(journals: Journals, gateway: Gateway) -> None:
     journals.refusals = [422, 422]
     journals.topic("t")
-    with pytest.raises(GatewayProblem, match=r"No \[made-up\]"):
+    with pytest.raises(GatewayProblem, match=r"No \[made-up, topic t\]"):
         gateway.stage("t", [b"1\n"], "a", "p")
     assert journals.refusals == [422]
 

@@ -38,7 +38,7 @@ def test_a_gateway_is_measured_and_left_as_it_was(gateway: Gateway) -> None:
 def test_a_refusal_is_one_line_and_leaves_nothing(gateway: Gateway) -> None:
     ended = call("bench", gateway.base_url, "--options", "conflation=x")
     assert (ended.code, ended.err.count("\n")) == (1, 1)
-    assert "[options-invalid, position 11]" in ended.err
+    assert "[options-invalid, topic tidegate-bench, position 11]" in ended.err
     assert gateway.find_topic(TOPIC) is None
 
 

@@ -56,10 +56,10 @@ def test_a_sow_ends_by_itself(prices: Gateway) -> None:
 def test_options_reach_the_gateway_and_a_wrong_one_is_1(prices: Gateway) -> None:
     ended = call("subscribe", "prices", "--options", "conflation=x", "--gateway", prices.base_url)
     assert ended.code == 1
-    assert "[options-invalid, position 11]" in ended.err
+    assert "[options-invalid, topic prices, position 11]" in ended.err
     ended = call("subscribe", "prices", "--filter", "/a = ", "--gateway", prices.base_url)
     assert ended.code == 1
-    assert "[filter-invalid, position 5]" in ended.err
+    assert "[filter-invalid, topic prices, position 5]" in ended.err
     assert ended.err.count("\n") == 1, "a caret is for terminals"
 
 
@@ -163,7 +163,7 @@ def test_a_topic_that_stays_missing_is_1_in_one_line(
     with scripted(stream(HELLO), missing) as fake:
         assert main(["subscribe", "t", *arguments, "--gateway", fake.address]) == 1
     complaints = [line for line in capfd.readouterr().err.splitlines() if "no such topic" in line]
-    assert complaints == ["tidegate: There is no such topic [topic-unknown]"]
+    assert complaints == ["tidegate: There is no such topic [topic-unknown, topic t]"]
 
 
 def test_it_comes_back_when_the_gateway_does() -> None:
@@ -207,7 +207,7 @@ def test_a_wrong_query_is_1(gateway: Gateway) -> None:
     gateway.put_topic("t", {"key": ["/id"]})
     ended = call("sow", "t", "--filter", "/id =", "--gateway", gateway.base_url)
     assert ended.code == 1
-    assert "[filter-invalid, position 5]" in ended.err
+    assert "[filter-invalid, topic t, position 5]" in ended.err
 
 
 def test_a_server_that_is_no_gateway_is_3_in_one_line() -> None:

@@ -248,7 +248,7 @@ def test_a_refused_line_is_an_error_with_its_place_and_what_was_published(
         publish(asked, ManualClock(), unheard)
     said = str(raised.value)
     assert said.startswith("2.ndjson, line 311: the gateway at http://127.0.0.1:"), said
-    assert "[key-missing]" in said
+    assert "[key-missing, topic placed]" in said
     assert "(line " not in said
     assert said.endswith("(placed: 1,000 messages published)")
     lines = (tmp_path / "h" / "2.ndjson").read_bytes().replace(b'{"n":3}', b'{"k":3}')

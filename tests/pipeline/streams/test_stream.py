@@ -159,7 +159,7 @@ def test_a_gateway_that_refuses_ends_the_stream_with_its_reason(
     stream = ran(spark, journals, tmp_path, TOPIC)
     assert stream.query is not None
     said = str(from_spark("s", str(stream.query.exception())))
-    assert said == f"s: the gateway at {journals.address} refused: No [made-up]"
+    assert said == f"s: the gateway at {journals.address} refused: No [made-up, topic newest]"
 
 
 GROUPED = 'grouping = ["/v"]\nprojection = ["SUM(/n) AS /n"]'
