@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any
 from weakref import WeakValueDictionary
@@ -242,7 +242,7 @@ class Peers:
 
     async def _owner(self, session: str) -> str | None:
         """Return the other gateway that has a session, or None; import one stored in Redis."""
-        await self._wait_for_hand_over(session)
+        await self._wait_while_moving(session)
         if session in self._sessions:
             return None
         arrived = self._arriving[session] = asyncio.get_running_loop().create_future()
@@ -277,29 +277,18 @@ class Peers:
         with contextlib.suppress(Refused):  # `_refresh_locations` repeats this in time
             await self.locations.confirm(session)
 
-    async def _wait_for_arrival(self, session: str) -> None:
-        """Wait while a session is claimed: others know its owner before that one has it.
+    async def _wait_while_moving(self, session: str) -> None:
+        """Wait while a session is claimed here, as others know that before it is here, or leaves.
 
         Raises:
             Refused: bus-unavailable; the session is still moving.
         """
-        arriving = self._arriving.get(session)
-        if arriving is not None:
-            done, _ = await asyncio.wait({arriving}, timeout=HAND_OVER_S_MAX)
-            if not done:
-                raise _moving()
-
-    async def _wait_for_hand_over(self, session: str) -> None:
-        """Wait while a session moves away.
-
-        Raises:
-            Refused: bus-unavailable; the session is still moving.
-        """
-        leaving = self._leaving.get(session)
-        if leaving is not None:
-            done, _ = await asyncio.wait({leaving}, timeout=HAND_OVER_S_MAX)
-            if not done:
-                raise _moving()
+        ways: tuple[Mapping[str, asyncio.Future[None]], ...] = (self._arriving, self._leaving)
+        for moving in ways:
+            if (under_way := moving.get(session)) is not None:
+                done, _ = await asyncio.wait({under_way}, timeout=HAND_OVER_S_MAX)
+                if not done:
+                    raise _moving()
 
     async def _refresh_locations(self) -> None:
         """Refresh the locations of sessions that other gateways opened, before they expire."""
@@ -316,8 +305,7 @@ class Peers:
     async def _handle_call(self, text: bytes) -> bytes:
         session, call = _CALLS.decode(text)
         if session:
-            await self._wait_for_arrival(session)
-            await self._wait_for_hand_over(session)
+            await self._wait_while_moving(session)
             if session not in self._sessions:
                 return b""
         return msgspec.msgpack.encode(await self._handle(call))
@@ -325,8 +313,7 @@ class Peers:
     async def _handle_hand_over(self, text: bytes) -> bytes:
         """Hand a session over to the requesting gateway; reply empty if there is none."""
         name, event, sub = _HAND_OVERS.decode(text)
-        await self._wait_for_arrival(name)
-        await self._wait_for_hand_over(name)
+        await self._wait_while_moving(name)
         session = next((each for each in self._sessions.movable() if each.id == name), None)
         # Before anything of it changes: to anyone but its owner the session does not exist.
         if session is None or session.cursor is None or sub not in (None, session.owner):
