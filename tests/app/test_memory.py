@@ -71,8 +71,10 @@ def test_what_the_start_has_created_is_never_visited() -> None:
         configure_collector()
         assert not any(found is state for found in gc.get_objects())
         assert gc.get_threshold() == (
-            YOUNG_OBJECTS, MIDDLE_COLLECTION_EVERY, FULL_COLLECTION_EVERY,
-        )  # fmt: skip
+            YOUNG_OBJECTS,
+            MIDDLE_COLLECTION_EVERY,
+            FULL_COLLECTION_EVERY,
+        )
     finally:
         gc.set_threshold(*thresholds)
 

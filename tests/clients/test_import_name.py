@@ -43,8 +43,11 @@ def test_nothing_is_loaded_before_its_first_use() -> None:
     code = "import sys, tidegate; print([name for name in sys.modules if 'tidegate.' in name])"
     ended = subprocess.run(
         [sys.executable, "-P", "-c", code],
-        env=environment(), capture_output=True, text=True, timeout=HANGS_S,
-    )  # fmt: skip
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=HANGS_S,
+    )
     assert ended.stdout == "[]\n", ended.stderr
 
 

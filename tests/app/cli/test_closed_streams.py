@@ -20,8 +20,11 @@ def ended(words: list[str], redirections: str) -> tuple[int, str, str]:
     """Run a command with its streams as a shell makes them; its status and what it has said."""
     done = subprocess.run(
         [*SHELL, f'exec "$@" {redirections}', "sh", *words],
-        env=environment(), capture_output=True, text=True, timeout=HANGS_S,
-    )  # fmt: skip
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=HANGS_S,
+    )
     return done.returncode, done.stdout, done.stderr
 
 
@@ -34,8 +37,10 @@ def test_a_line_of_output_never_stops_the_service(tmp_path: Path, redirections: 
     words = command("serve", "--port", str(port), "--data", str(tmp_path))
     process = subprocess.Popen(
         [*SHELL, f'exec "$@" {redirections}', "sh", *words],
-        env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )  # fmt: skip
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
     try:
         ends_at = time.monotonic() + HANGS_S
         while not _is_alive(port):
