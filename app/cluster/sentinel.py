@@ -40,7 +40,7 @@ class PrimaryPool(SentinelConnectionPool, BlockingConnectionPool):
             ConnectionError: of redis-py, in a few words.
         """
         try:
-            return await super().get_master_address()  # type: ignore[no-untyped-call]
+            return await super().get_master_address()  # type: ignore[no-untyped-call]  # redis-py
         except MasterNotFoundError:
             raise ConnectionLost(f"no Sentinel names a primary of {self.service_name}") from None
 
@@ -109,7 +109,7 @@ def primary_pool(url: str, options: Mapping[str, Any]) -> PrimaryPool:
     )
     connection = SentinelManagedSSLConnection if has_tls else SentinelManagedConnection
     given["connection_class"] = failing_at_write(connection)
-    return PrimaryPool(service, sentinels, **given)  # type: ignore[no-untyped-call]
+    return PrimaryPool(service, sentinels, **given)  # type: ignore[no-untyped-call]  # redis-py
 
 
 def _address(host: str) -> tuple[str, int]:

@@ -19,7 +19,7 @@ def failing_at_write(base: type[AbstractConnection]) -> type[AbstractConnection]
     3.13, up to the release in which it was mended, and redis-py lets those pass.
     """
 
-    class FailingAtWrite(base):  # type: ignore[misc,valid-type]
+    class FailingAtWrite(base):  # type: ignore[misc,valid-type]  # chosen at run time
         async def send_packed_command(self, command: Any, check_health: bool = True) -> None:
             try:
                 await super().send_packed_command(command, check_health)

@@ -65,7 +65,7 @@ class Node(Child):
         """
         client = Redis(port=self.port, socket_timeout=REPLY_S_MAX, decode_responses=True)
         try:
-            return await client.execute_command(*words)  # type: ignore[no-untyped-call]
+            return await client.execute_command(*words)  # type: ignore[no-untyped-call]  # redis-py
         finally:
             await client.aclose()
 

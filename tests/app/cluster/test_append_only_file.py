@@ -219,7 +219,7 @@ async def test_a_definition_whose_answer_was_lost_keeps_its_messages(redis_bus: 
         await other.append("t", Publication([Message(b"1")], 0))
         raise ConnectionLost("the answer was lost")
 
-    store.definitions.put = lost  # type: ignore[method-assign]
+    store.definitions.put = lost  # type: ignore[method-assign]  # loses the reply
     with pytest.raises(Refused, match="bus-unavailable"):
         await store.put_topic(TopicRecord("t", TopicDefinition(), "e1"))
     assert (await other.load("t")).head == 1
