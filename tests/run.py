@@ -36,8 +36,8 @@ TWO_WORKERS = ("-n", "2", "--dist", "worksteal")
 DEFAULT = (*TWO_WORKERS, "-m", "not nightly")
 UNIT = (*TWO_WORKERS, "-m", "not system and not nightly")
 NIGHTLY = (
-    (*TWO_WORKERS, "-m", "nightly and not spark"),
-    ("-n", "2", "--dist", "loadfile", "-m", "nightly and spark"),
+    (*TWO_WORKERS, "--durations=30", "-m", "nightly and not spark"),
+    ("-n", "2", "--dist", "loadfile", "--durations=30", "-m", "nightly and spark"),
 )
 NOTHING_SELECTED = 5
 """The exit code of pytest when no test fits the markers."""
@@ -186,7 +186,7 @@ def nightly() -> int:
         run.pytest("nightly", *arguments)
     run.command("lower bounds", "requirements/lowest.py")
     run.command("vulnerabilities", "requirements/supply.py", "audit")
-    run.command("mutants", "-m", "tests.mutation", "--seed", str(seed), "--seconds", "600")
+    run.command("mutants", "-m", "tests.mutation", "--seed", str(seed), "--seconds", "240")
     run.command("other versions of Python", "requirements/versions.py")
     return run.end()
 
