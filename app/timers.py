@@ -27,7 +27,7 @@ class Timer:
 
     Args:
         now: the clock, never running back.
-        ring: called with what it was set to; a loop may call a little early.
+        call: called with what it was set to; a loop may call a little early.
     """
 
     def __init__(self, now: Callable[[], Instant], call: Callable[[Instant], None]) -> None:

@@ -9,6 +9,7 @@ import selectors
 import signal
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -26,6 +27,11 @@ CHECK_EVERY_S_MAX: Final = STUCK_S / 2
 # Meant for timers of CPU time, which the gateway does not use.
 INTERRUPT: Final = signal.SIGVTALRM
 CALLS_SHOWN_MAX: Final = 8
+# An iteration is sampled again once it has lasted so many times as long. Each signal leaves a byte
+# in the loop's own pipe, which holds a few hundred until the iteration ends.
+SAMPLED_AGAIN: Final = 1.125
+# A proxy that stops ends thousands of connections at once, and each end takes half a millisecond.
+EVENTS_AT_ONCE: Final = 8
 
 PRODUCT = "tidegate."
 # Every request goes through these; the route says more than their names.
@@ -107,22 +113,40 @@ class _Sample:
 
 
 class WatchedSelector(selectors.DefaultSelector):
-    """The loop's selector. It is asked once in each turn, so it knows how long each one took.
+    """The loop's selector: it times each iteration, and bounds the events that one begins with.
 
-    asyncio's own debug mode times each callback, at several times the cost; and a client waits for
-    the whole turn.
+    It is called once in each iteration, so it knows how long each one took. asyncio's own debug
+    mode times each callback, at several times the cost; and a client waits for the whole iteration.
     """
 
     def __init__(self, watchdog: Watchdog) -> None:
         super().__init__()
         self._watchdog = watchdog
+        self._left: deque[tuple[selectors.SelectorKey, int]] = deque()
 
     def select(self, wait_s: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """Wait for the next events, between two turns."""
+        """Return the next events, at most `EVENTS_AT_ONCE`; the others come in later iterations."""
         watchdog = self._watchdog
         watchdog.turn_ends()
-        ready = super().select(wait_s)
+        ready = self._next() if self._left else []
+        if not ready:
+            ready = super().select(wait_s)
+            if len(ready) > EVENTS_AT_ONCE:
+                self._left.extend(ready[EVENTS_AT_ONCE:])
+                ready = ready[:EVENTS_AT_ONCE]
         watchdog.turn_begins()
+        return ready
+
+    def _next(self) -> list[tuple[selectors.SelectorKey, int]]:
+        """Return some of the events that are left, without those of which nobody waits any more."""
+        registered = self.get_map()
+        ready: list[tuple[selectors.SelectorKey, int]] = []
+        while self._left and len(ready) < EVENTS_AT_ONCE:
+            key, events = self._left.popleft()
+            # A descriptor that is used again, or waits for something else, has another key. The
+            # kernel reports again what is still true of it.
+            if registered.get(key.fd) is key:
+                ready.append((key, events))
         return ready
 
 
@@ -228,16 +252,22 @@ class Watchdog:
         self._restore.callback(self._running.release)
 
     def _check(self, watched: int) -> None:
-        """Interrupt turns that last; this is all that the thread does."""
+        """Interrupt iterations that last; this is all that the thread does."""
         wait_s, long_s = self._check_every_s, self._check_every_s / 2
+        turn, sample_at_s = 0, long_s
         while not self._running.acquire(timeout=wait_s):
             wait_s = self._check_every_s
-            if (began_s := self._began_s) is None:
+            began_s = self._began_s
+            if began_s is None:
                 continue
-            left_s = long_s - (time.monotonic() - began_s)
-            if left_s > 0:
-                wait_s = left_s  # by then it has ended, or is worth a sample
+            if turn != self._turn:
+                turn, sample_at_s = self._turn, long_s
+            lasted_s = time.monotonic() - began_s
+            if lasted_s < sample_at_s:
+                # By then it has ended, or is worth a sample.
+                wait_s = min(wait_s, sample_at_s - lasted_s)
             else:
+                sample_at_s = lasted_s * SAMPLED_AGAIN
                 signal.pthread_kill(watched, INTERRUPT)
 
     def _take_sample(self, _number: int, frame: FrameType | None) -> None:

@@ -21,6 +21,8 @@ FLUSH_BYTES_MAX: Final = 1 << 20
 # The most that one turn writes, in streams and in bytes: about 1.5 milliseconds of work.
 STREAMS_AT_ONCE: Final = 256
 BYTES_AT_ONCE: Final = 4 << 20
+# The most that one turn takes back or sends away of streams that did not take a whole text.
+DRAINED_AT_ONCE: Final = 32
 # The most that a healthy socket has unsent. A peer with more is slow.
 SMALL_BUFFERS_BYTES: Final = 64 << 10
 # The index of a recipient that has left.
@@ -148,6 +150,7 @@ class CohortWriter:
         self._bytes = 0
         self._wrote_s = asyncio.get_running_loop().time()
         self._beat_s = INFINITY
+        self._is_silent = False  # a heartbeat is due
 
     @property
     def is_empty(self) -> bool:
@@ -223,7 +226,7 @@ class CohortWriter:
             self._send_slow_away(first, end, chunk)
         streams = self._write(chunk.framed, first, end)
         # One round is the usual case, and a look for another costs as much as thirty writes.
-        if end < self._end or not self.cohort.rests():
+        if end < self._end or self._is_silent or not self.cohort.rests():
             self._scheduler.call_soon(self)
         else:
             self._chunk = None
@@ -231,16 +234,24 @@ class CohortWriter:
             self._wrote(streams, chunk.size_bytes, loop.time() - began_s)
 
     def _begin(self) -> bool:
-        """Take the next rows and begin a round; return False if there are none."""
+        """Take the next rows, or a heartbeat, and begin a round; return False if there are none."""
         self._chunk = None
-        if self.cohort.has_rows:  # before they are taken: a stream sent away takes them by itself
+        # Before rows are taken: a stream that is sent away takes them by itself.
+        if self._draining and (self.cohort.has_rows or self._is_silent):
             self._end_draining()
+            if self._draining:
+                self._scheduler.call_soon(self)
+                return False
         self._close_ranks()
         rows = self._take(self.cohort, FLUSH_BYTES_MAX) if self._streams else None
-        if rows is None:
-            return False
-        self._begin_round(rows_text(rows, self._style))
-        return True
+        if rows is not None:
+            self._begin_round(rows_text(rows, self._style))
+        elif self._is_silent and self._streams:
+            self._begin_round(HEARTBEAT)
+        if self._is_silent:
+            self._is_silent = False
+            self._await_beat()
+        return self._at < self._end
 
     def _begin_round(self, text: bytes) -> None:
         self._chunk = shared_chunk(text, self._coding)
@@ -277,9 +288,10 @@ class CohortWriter:
             self._draining.append(recipient)
 
     def _end_draining(self) -> None:
-        """Take back streams whose transports are empty again, and send the others away."""
-        draining, self._draining = self._draining, []
-        for recipient in draining:
+        """Take back some streams whose transports are empty again, and send others away."""
+        some = self._draining[-DRAINED_AT_ONCE:]
+        del self._draining[-DRAINED_AT_ONCE:]
+        for recipient in some:
             if recipient.at == LEFT:
                 continue
             if recipient.line.connection.write_buffer_bytes:
@@ -308,9 +320,8 @@ class CohortWriter:
         if now_s < self._beat_s or self.is_empty:
             return  # a later call is on its way, or nobody is left
         self._beat_s = INFINITY
-        if now_s >= self._wrote_s + self._heartbeat_s:
-            self._end_draining()
-            if self._at == self._end and not self.is_empty:
-                self._begin_round(HEARTBEAT)
+        if now_s < self._wrote_s + self._heartbeat_s:
+            self._await_beat()
+        else:
+            self._is_silent = True
             self._scheduler.call_soon(self)
-        self._await_beat()

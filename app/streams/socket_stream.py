@@ -166,16 +166,19 @@ class SocketStream(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Leave the session."""
         self._leave_cohort()
-        reader, line = self._writer.reader, self._line
-        assert line is not None
-        if line.connection.is_given_up:
+        assert self._line is not None
+        self._leave_session(self._line.connection)
+        self._line.leave(self)
+        self._on_ended(self._sent_bytes)
+
+    def _leave_session(self, connection: Connection) -> None:
+        reader = self._writer.reader
+        if connection.is_given_up:
             reader.consumer.give_up(CloseReason.WRITE_TIMEOUT)
         self._wakeup.on_woken = None
         reader.close()
         self._is_closing = True
         self._due_s = -INFINITY  # entries that are still in the heap find nothing to do
-        line.leave(self)
-        self._on_ended(self._sent_bytes)
 
     # What the scheduler calls
 
@@ -318,6 +321,9 @@ class SocketStream(asyncio.Protocol):
         mark = connection.taken_mark
         if self._deadline.is_over(mark, now_s, is_closed=reader.is_sent_away):
             connection.give_up()
+            # Now, within the time of the streams: many peers freeze at once, and all of their
+            # connections would be lost in one iteration.
+            self._leave_session(connection)
         else:
             self._wait_for_room()
 

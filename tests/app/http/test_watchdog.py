@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
+import selectors
 import signal
+import socket
 import sys
 import time
 from collections.abc import Callable, Coroutine
@@ -241,6 +244,72 @@ def test_what_cannot_be_read_does_no_harm_to_the_work(monkeypatch: pytest.Monkey
         wait_until(lambda: bool(tried))
 
     run(work())
+
+
+def test_a_long_iteration_is_sampled_ever_more_seldom(
+    monkeypatch: pytest.MonkeyPatch, clock: Clock
+) -> None:
+    samples: list[float] = []
+
+    def note(frame: Any) -> module.Work:
+        samples.append(clock.now_s)
+        return work_of(frame)
+
+    monkeypatch.setattr(module, "work_of", note)
+
+    async def work() -> None:
+        await asyncio.sleep(0)
+        clock.now_s += 100 * BOUND_S
+        wait_until(lambda: bool(samples))
+        for _ in range(10):  # a tenth of what it has lasted, while the thread checks each time
+            clock.now_s += BOUND_S
+            time.sleep(2 * BOUND_S)
+
+    run(work())
+    assert len(samples) == 1
+
+
+def test_an_iteration_begins_with_few_of_many_events() -> None:
+    """The others come in the next iterations, in their order, and none of them twice."""
+    watchdog = Watchdog(BOUND_S)
+    count = 3 * module.EVENTS_AT_ONCE + 1
+    with contextlib.ExitStack() as stack:
+        selector = stack.enter_context(contextlib.closing(module.WatchedSelector(watchdog)))
+        pairs = [socket.socketpair() for _ in range(count)]
+        for near, far in pairs:
+            stack.callback(near.close)
+            stack.callback(far.close)
+            selector.register(near, selectors.EVENT_READ)
+            far.send(b"x")
+        found: list[int] = []
+        for _ in range(4):
+            ready = selector.select(0)
+            assert len(ready) <= module.EVENTS_AT_ONCE
+            found += [key.fd for key, _ in ready]
+        assert sorted(found) == sorted(near.fileno() for near, _ in pairs)
+        assert len(selector.select(0)) == module.EVENTS_AT_ONCE, "nobody has read them"
+
+
+def test_events_that_wait_are_forgotten_with_their_registration() -> None:
+    watchdog = Watchdog(BOUND_S)
+    with contextlib.ExitStack() as stack:
+        selector = stack.enter_context(contextlib.closing(module.WatchedSelector(watchdog)))
+        pairs = [socket.socketpair() for _ in range(2 * module.EVENTS_AT_ONCE)]
+        for near, far in pairs:
+            stack.callback(near.close)
+            stack.callback(far.close)
+            selector.register(near, selectors.EVENT_READ)
+            far.send(b"x")
+        first = {key.fd for key, _ in selector.select(0)}
+        waiting = [near for near, _ in pairs if near.fileno() not in first]
+        gone, changed, *others = waiting
+        selector.unregister(gone)
+        selector.modify(changed, selectors.EVENT_WRITE)
+        found = selector.select(0)
+        assert {key.fd for key, _ in found} == {near.fileno() for near in others}
+        later = [selector.select(0) for _ in range(3)]
+        masks = {mask for ready in later for key, mask in ready if key.fileobj is changed}
+        assert masks == {selectors.EVENT_WRITE}, "the kernel reports what it waits for now"
 
 
 def test_a_stack_without_the_product_has_its_line() -> None:

@@ -20,6 +20,7 @@ from tidegate.app.streams.connection import Connection, HandedOver, WriteWatch
 from tidegate.app.streams.encoding import Format, Style, chunk
 from tidegate.app.streams.fanout import (
     BYTES_AT_ONCE,
+    DRAINED_AT_ONCE,
     SMALL_BUFFERS_BYTES,
     STREAMS_AT_ONCE,
     CohortWriter,
@@ -235,6 +236,20 @@ async def test_one_whose_socket_is_still_full_is_sent_away_before_the_next_text(
         assert await full.received(len(text)) == text
         assert await quick.received(len(second)) == second
         assert full.nothing_came()
+
+
+async def test_a_crowd_whose_sockets_are_full_is_sent_away_in_turns() -> None:
+    async with hall() as made:
+        peers = [await made.peer() for _ in range(3 * DRAINED_AT_ONCE)]
+        made.publish(b"1" * (4 * SMALL_BUFFERS_BYTES))
+        while made.writer._at < len(peers):  # to its end, and no further
+            made.writer()
+        made.publish(b'"next"')
+        sent_away = [0]
+        while sent_away[-1] < len(peers):
+            made.writer()
+            sent_away.append(sum(peer.sent_away for peer in peers))
+        assert sent_away == [0, DRAINED_AT_ONCE, 2 * DRAINED_AT_ONCE, 3 * DRAINED_AT_ONCE]
 
 
 async def test_those_that_leave_while_they_drain_are_forgotten() -> None:

@@ -136,8 +136,7 @@ async def an_iteration() -> None:
     await asyncio.sleep(0)
 
 
-async def test_a_crowd_is_looked_at_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watched, "LOOKED_AT_ONCE", 2)
+async def test_a_crowd_that_takes_nothing_is_cut_one_by_one() -> None:
     async with contextlib.AsyncExitStack() as stack:
         pairs = [await stack.enter_async_context(pair()) for _ in range(5)]
         for each in pairs:
@@ -148,7 +147,7 @@ async def test_a_crowd_is_looked_at_in_turns(monkeypatch: pytest.MonkeyPatch) ->
             while given_up[-1] < len(pairs):
                 await an_iteration()
                 given_up.append(sum(each.connection.is_given_up for each in pairs))
-        assert max(now - before for before, now in pairwise(given_up)) <= 2
+        assert max(now - before for before, now in pairwise(given_up)) == 1
 
 
 async def test_what_is_written_while_a_crowd_is_looked_at_is_watched(
