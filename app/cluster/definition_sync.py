@@ -199,10 +199,10 @@ class DefinitionSync:
                 await self._remote_changes.set_aside(record)
             self._store.set_record(name, record)
         elif known is None:
-            await self._add_topic(record, await self._store.load_as(record))
+            await self._add_topic(record, await self._load(record))
         elif known.document.identity != record.document.identity:
             # Load first: if Redis fails here, the known topic is still served.
-            restored = await self._store.load_as(record)
+            restored = await self._load(record)
             await self._forget(known)
             await self._add_topic(record, restored)
         else:
@@ -217,6 +217,17 @@ class DefinitionSync:
                     self._store.on_suspect(name)
             self._store.set_record(name, record)
         self._append_waiters.notify(name)
+
+    async def _load(self, record: TopicRecord) -> RestoredTopic:
+        """Load a topic for a definition that is new here.
+
+        Raises:
+            Unavailable: the server has the topic in another epoch, so a newer change follows.
+        """
+        restored = await self._store.load_current(record)
+        if restored is None:
+            raise Unavailable
+        return restored
 
     async def _forget(self, known: CatalogTopic) -> None:
         with self._append_waiters.deleting(known.record.name, known.record.epoch):

@@ -247,12 +247,8 @@ class RedisStore:
 
     async def load(self, name: str) -> RestoredTopic:
         """Load what Redis keeps of a topic, consistent at one offset."""
-        return await self.load_as(self.log(name).record)
-
-    async def load_as(self, record: TopicRecord) -> RestoredTopic:
-        """Load a topic under a definition that `set_record` has not set yet."""
         with translate_errors():
-            return await self._log(record).load()
+            return await self.log(name).load()
 
     async def load_current(self, record: TopicRecord) -> RestoredTopic | None:
         """Load a topic from a server that has it in the epoch of a record; None: it has not.

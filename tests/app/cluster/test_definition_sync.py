@@ -153,9 +153,9 @@ async def test_who_has_heard_of_a_change_of_key_but_not_taken_it_over_answers_by
         await has_topic(other)
         store, heard, go_on = store_of(other), asyncio.Event(), asyncio.Event()
         doubts: list[str] = []
-        kept_as, doubt = store.load_as, store.on_suspect
+        kept_as, doubt = store.load_current, store.on_suspect
 
-        async def held(record: TopicRecord) -> RestoredTopic:
+        async def held(record: TopicRecord) -> RestoredTopic | None:
             heard.set()
             await go_on.wait()
             return await kept_as(record)
@@ -164,7 +164,7 @@ async def test_who_has_heard_of_a_change_of_key_but_not_taken_it_over_answers_by
             doubts.append(name)
             doubt(name)
 
-        monkeypatch.setattr(store, "load_as", held)
+        monkeypatch.setattr(store, "load_current", held)
         monkeypatch.setattr(store, "on_suspect", doubted)
         await one.topic(key=["/z"])
         await heard.wait()
@@ -387,17 +387,39 @@ async def test_a_change_that_could_not_be_taken_over_is_taken_over_later(
 ) -> None:
     async with gateways(redis_bus) as (one, other):
         store = store_of(other)
-        kept_as, failures = store.load_as, iter((OSError("once"), RuntimeError("twice")))
+        kept_as, failures = store.load_current, iter((OSError("once"), RuntimeError("twice")))
 
-        async def failing(record: TopicRecord) -> RestoredTopic:
+        async def failing(record: TopicRecord) -> RestoredTopic | None:
             for failure in failures:
                 raise failure
             return await kept_as(record)
 
-        monkeypatch.setattr(store, "load_as", failing)
+        monkeypatch.setattr(store, "load_current", failing)
         await one.topic()
         await has_topic(other)
         assert list(failures) == []
+
+
+async def test_a_new_topic_is_loaded_only_from_a_server_that_has_its_epoch(
+    redis_bus: BusServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An old primary may have the topic as well, with messages of an earlier epoch."""
+    async with gateways(redis_bus) as (one, other):
+        store = store_of(other)
+        load, others = store.load_current, iter((None,))
+
+        async def of_an_old_primary_first(record: TopicRecord) -> RestoredTopic | None:
+            for found in others:
+                return found
+            return await load(record)
+
+        monkeypatch.setattr(store, "load_current", of_an_old_primary_first)
+        await one.topic()
+        await one.publish({"k": "a"})
+        await has_topic(other)
+        assert list(others) == []
+        await other.publish({"k": "b"})
+        assert await other.sow() == [{"k": "a"}, {"k": "b"}]
 
 
 async def test_a_bus_that_could_not_be_taken_as_it_is_is_taken_later(
@@ -407,14 +429,14 @@ async def test_a_bus_that_could_not_be_taken_as_it_is_is_taken_later(
     async with gateways(redis_bus) as (one, other):
         await one.topic()
         store = store_of(other)
-        kept_as, failures = store.load_as, iter((RuntimeError("once"),))
+        kept_as, failures = store.load_current, iter((RuntimeError("once"),))
 
-        async def failing(record: TopicRecord) -> RestoredTopic:
+        async def failing(record: TopicRecord) -> RestoredTopic | None:
             for failure in failures:
                 raise failure
             return await kept_as(record)
 
-        monkeypatch.setattr(store, "load_as", failing)
+        monkeypatch.setattr(store, "load_current", failing)
         store.definitions.invalidate()  # as of a bus that has lost something
         await has_topic(other)
         assert list(failures) == []
