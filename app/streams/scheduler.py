@@ -69,7 +69,7 @@ class StreamScheduler:
         self._ready: dict[Callable[[], None], None] = {}
         self._behind: dict[Callable[[], None], None] = {}
         self._is_called = False
-        self._due: dict[float, list[Callable[[], None]]] = {}
+        self._due: dict[float, list[tuple[Callable[[], None], bool]]] = {}
         self._times: list[float] = []  # a heap of the times in `_due`
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due_s = INFINITY
@@ -85,15 +85,19 @@ class StreamScheduler:
             self._is_called = True
             asyncio.get_running_loop().call_soon(self._turn)
 
-    def call_at(self, due_s: float, stream: Callable[[], None]) -> None:
-        """Call a stream at a time of the loop's clock, in seconds, or a little later."""
+    def call_at(self, due_s: float, stream: Callable[[], None], *, behind: bool = False) -> None:
+        """Call a stream at a time of the loop's clock, in seconds, or a little later.
+
+        `behind`: as of `call_soon`.
+        """
         if due_s > asyncio.get_running_loop().time() + GROUPED_S:
             due_s = math.ceil(due_s / GROUP_S) * GROUP_S
-        streams = self._due.get(due_s)
-        if streams is not None:
-            streams.append(stream)
+        call = (stream, behind)
+        calls = self._due.get(due_s)
+        if calls is not None:
+            calls.append(call)
             return
-        self._due[due_s] = [stream]
+        self._due[due_s] = [call]
         heapq.heappush(self._times, due_s)
         if due_s < self._timer_due_s:
             self._arm()
@@ -134,8 +138,8 @@ class StreamScheduler:
     def _look(self) -> None:
         now_s = asyncio.get_running_loop().time()
         while self._times and self._times[0] <= now_s:
-            for stream in self._due.pop(heapq.heappop(self._times)):
-                self.call_soon(stream)
+            for stream, behind in self._due.pop(heapq.heappop(self._times)):
+                self.call_soon(stream, behind=behind)
         self._arm()
 
 

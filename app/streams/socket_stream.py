@@ -331,7 +331,7 @@ class SocketStream(asyncio.Protocol):
         """Be called then; an earlier call that is due already serves as well."""
         if due_s < self._due_s:
             self._due_s = due_s
-            self._driver.streams.call_at(due_s, self._pump)
+            self._driver.streams.call_at(due_s, self._pump, behind=self._has_many)
 
     # The end
 

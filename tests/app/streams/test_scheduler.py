@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from tests.app.streams.test_driver import PLENTY, Stage
+from tests.support.deadlines import HANGS_S
 from tests.support.manual_driver import described, make_frames
 from tidegate.app.streams import scheduler
 from tidegate.app.streams.driver import Consumer
@@ -36,6 +37,17 @@ async def test_one_that_is_behind_has_its_turn_however_many_others_are_ready(
     for _ in range(3):
         await asyncio.sleep(0)
     assert called == ["busy", "large"] * 3
+
+
+async def test_one_that_is_behind_is_behind_when_its_time_has_come() -> None:
+    streams, called = StreamScheduler(), list[str]()
+    due_s = asyncio.get_running_loop().time()
+    streams.call_at(due_s, lambda: called.append("large"), behind=True)
+    streams.call_at(due_s, lambda: called.append("small"))
+    async with asyncio.timeout(HANGS_S):
+        while len(called) < 2:
+            await asyncio.sleep(0)
+    assert called == ["small", "large"]
 
 
 async def test_a_stream_that_fails_does_not_end_the_turns_of_others() -> None:
