@@ -1,4 +1,4 @@
-"""Definitions of topics: key, type, history, and the lane that a queue policy makes of another."""
+"""Definitions of topics: key, type, history, and how a queue policy changes a lane."""
 
 from __future__ import annotations
 
@@ -54,11 +54,20 @@ class History:
 class Definition:
     """A topic as the engine needs it.
 
-    With an empty `key_spec` it keeps no records, unless `retains`: then the newest message is the
-    one record. A topic that keeps no records may have an `unkept_key`, by which intervals and
-    queues conflate. `merge`, `match` and `replaces` (`placement=replace`) are the defaults of its
-    subscriptions. A record that is not published again for `expiration_ns` is removed. `tidies`:
-    what is queued for a subscription is dropped with it (`tidy_on_unsubscribe`).
+    Attributes:
+        history: the bounds of its journal.
+        key_spec: the fields that name a record. Empty: the topic keeps no records by key.
+        unkept_key: the fields by which intervals and queues conflate if no records are kept.
+        policy: the effect of a full queue.
+        kind: the type of its messages.
+        retains: True: it keeps records; without a key, the newest message is the one record.
+        values_only: True: subscriptions are never sent deltas.
+        merge: the default of its subscriptions, as are `match` and `replaces`.
+        match: the fields or the function that say which queued messages a new one replaces.
+        replaces: `placement=replace`: a newer message takes the place of the older one in a queue.
+        expiration_ns: a record that is not published again for so long is removed.
+        priority: which of a session's topics is sent first.
+        tidies: `tidy_on_unsubscribe`: a subscription's queued messages are dropped with it.
     """
 
     history: History
@@ -94,9 +103,9 @@ class Definition:
 def effective_lane(
     subscription: Subscription, definition: Definition, *, conflated: bool
 ) -> LaneId:
-    """Return the lane of a subscription: on a topic that always conflates, one without interval.
+    """Return the lane of a subscription; with the policy ALWAYS, a conflating one of interval 0.
 
-    A session that is not `conflated` gets every message there too.
+    `conflated`: False: the session has queue policies disabled, and gets every message.
     """
     lane_id = subscription.lane_id
     # An interval conflates already; the policy is for subscriptions that ask for every message.
@@ -124,14 +133,14 @@ def queue_rules(lane_id: LaneId, definition: Definition) -> LaneId:
 def merge_of(definition: Definition) -> Reduce | Merger | None:
     """Return the topic's reducers or merger; None where the newest message is kept."""
     merge = definition.merge
-    # Plain reducers keep the last message: the board does that without looking at any.
+    # Plain reducers keep the last message, which the board does already.
     return None if isinstance(merge, Reduce) and merge.is_plain else merge
 
 
 def match_of(definition: Definition, key_spec: KeySpec) -> KeySpec | Matcher | None:
-    """Return the topic's `match`; None where it asks for key fields, which are equal already."""
+    """Return the topic's `match`; None if the key already implies it."""
     match = definition.match
-    # Queues of a topic that keeps no records have no key: its messages are told apart by `match`.
+    # Queues of a topic that keeps no records have no key, so `match` says which messages are alike.
     if match is None and definition.unkept_key:
         match = definition.unkept_key
     if isinstance(match, KeySpec) and set(match.paths) <= set(key_spec.paths):

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from tidegate.keys.jsontext import DEPTH_MAX, may_exceed_double, one_line
-from tidegate.keys.path import NO_STRUCT_NAME, Step, keep_first
+from tidegate.keys.path import Step, has_invalid_struct_character, memoize_bounded
 from tidegate.keys.spec import INTEGER_MAX, INTEGER_MIN, KeySpec
 
 
@@ -116,13 +116,13 @@ class _Record(NamedTuple):
     places: list[str]
 
 
-@keep_first
+@memoize_bounded
 def _record_type(paths: tuple[tuple[Step, ...], ...]) -> _Record | None:
     """Return the struct of these fields; None where there is none."""
     below: dict[str, list[tuple[Step, ...]]] = {}
     for path in paths:
         name = path[0]
-        if not isinstance(name, str) or NO_STRUCT_NAME(name):
+        if not isinstance(name, str) or has_invalid_struct_character(name):
             return None
         below.setdefault(name, []).append(path[1:])
     fields: dict[str, Any] = {}

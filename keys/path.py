@@ -21,10 +21,10 @@ TYPES_MAX = 4_096
 TYPE_FIELDS_MAX = 32  # a type of so many takes some 5 KiB
 
 _Fields = TypeVar("_Fields", bound=tuple[Any, ...])
-_Made = TypeVar("_Made")
+_Result = TypeVar("_Result")
 
 
-# Parsing takes long, and the same paths come with each subscription.
+# Parsing takes long, and subscriptions repeat the same paths.
 @lru_cache(maxsize=1_024)
 def _parsed(text: str) -> JSONPath:
     return JsonPathParser().parse(text)
@@ -69,7 +69,7 @@ Step = str | int
 Getter = Callable[[bytes], bytes | None]
 
 NAME = re.compile(r"[\w@$][\w@$.:-]*")
-NO_STRUCT_NAME = re.compile(r'[\\"\x00-\x1f]').search
+has_invalid_struct_character = re.compile(r'[\\"\x00-\x1f]').search
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class FieldPath:
 
     @classmethod
     def parse(cls, text: str, position: int = 0) -> FieldPath:
-        """Parse one path; `position` is where it stands in the text around it.
+        """Parse one path; `position` is its offset in the enclosing text, for refusals.
 
         Raises:
             PathInvalid: not a path, or more than 64 steps.
@@ -91,7 +91,7 @@ class FieldPath:
         if text.startswith("$"):
             steps = jsonpath_steps(text, position)
         elif text.startswith("/"):
-            steps = _xpath_steps(text, position)
+            steps = _slash_steps(text, position)
         else:
             raise PathInvalid("a field path starts with / or $", position)
         if len(steps) > STEPS_MAX:
@@ -141,17 +141,19 @@ def _one_step(step: Step) -> Getter:
     return member
 
 
-def keep_first(make: Callable[[_Fields], _Made | None]) -> Callable[[_Fields], _Made | None]:
-    """Keep the first `TYPES_MAX` types that `make` returns; return None where it makes no more.
+def memoize_bounded(
+    make: Callable[[_Fields], _Result | None],
+) -> Callable[[_Fields], _Result | None]:
+    """Memoize up to `TYPES_MAX` results of `make`; return None beyond that.
 
-    A type takes 0.1 ms to make, and the same fields come with each topic and subscription. It is a
-    ring of objects, which a collection may never visit again, so none is dropped. Who asks for ever
-    new fields, or for very many, gets a slower way and no more memory.
+    A decoder's type takes 0.1 ms to make, and topics and subscriptions repeat the same fields. A
+    type is a reference cycle, and full collections are rare, so evicted types would pile up. Beyond
+    the limit callers use a slower decoder.
     """
-    kept: dict[_Fields, _Made] = {}
+    kept: dict[_Fields, _Result] = {}
 
     @wraps(make)
-    def found(fields: _Fields) -> _Made | None:
+    def found(fields: _Fields) -> _Result | None:
         if fields not in kept and len(kept) < TYPES_MAX and len(fields) <= TYPE_FIELDS_MAX:
             if (made := make(fields)) is None:
                 return None
@@ -169,10 +171,10 @@ def fields_decoder(names: tuple[str, ...]) -> Callable[[bytes], Any]:
     return _struct_decoder(names) or _all_fields_decoder(names)
 
 
-@keep_first
+@memoize_bounded
 def _struct_decoder(names: tuple[str, ...]) -> Callable[[bytes], msgspec.Struct] | None:
-    # msgspec refuses these names for structs, as it would write them without escapes.
-    if any(map(NO_STRUCT_NAME, names)):
+    # msgspec refuses these names for structs, because it does not escape field names.
+    if any(map(has_invalid_struct_character, names)):
         return None
     renamed = {f"f{index}": name for index, name in enumerate(names)}
     fields = [(attribute, msgspec.Raw, msgspec.UNSET) for attribute in renamed]
@@ -181,7 +183,7 @@ def _struct_decoder(names: tuple[str, ...]) -> Callable[[bytes], msgspec.Struct]
 
 
 def _all_fields_decoder(names: tuple[str, ...]) -> Callable[[bytes], SimpleNamespace]:
-    """Return a slower decoder, which has no type of its own."""
+    """Return a slower decoder, for which no type is made."""
     decode_all = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
     def decode(text: bytes) -> SimpleNamespace:
@@ -192,7 +194,7 @@ def _all_fields_decoder(names: tuple[str, ...]) -> Callable[[bytes], SimpleNames
     return decode
 
 
-def _xpath_steps(text: str, position: int) -> tuple[str, ...]:
+def _slash_steps(text: str, position: int) -> tuple[str, ...]:
     steps: list[str] = []
     at = 0
     while at < len(text):

@@ -28,7 +28,7 @@ from tidegate.keys.filter.values import (
     some_pair,
     text,
 )
-from tidegate.keys.path import FieldPath, Step, keep_first
+from tidegate.keys.path import FieldPath, Step, memoize_bounded
 
 Value = Scalar | Array | Opaque | None
 Row = tuple[Any, bytes, str, dict[int, Any]]
@@ -105,7 +105,7 @@ class Fields:
         return read
 
 
-@keep_first
+@memoize_bounded
 def _row_decoder(heads: tuple[Step, ...]) -> Callable[[bytes], Any] | None:
     """Return a decoder of top-level fields; None where they are read the slower way."""
     names = {f"f{index}": head for index, head in enumerate(heads)}

@@ -1,6 +1,6 @@
-"""A clock for streams that hold keys: a source without messages that has a batch when one is due.
+"""A Spark source that triggers an empty batch when held keys are due.
 
-A silent topic gives Spark no batch, and what is held would wait for the next message.
+Without it, held keys of a silent topic would wait for its next message.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 
 def due_batches(spark: SparkSession, held: ShardState) -> DataFrame:
-    """Return a stream of no messages whose batches come when something held is due."""
+    """Return a stream without messages that has a batch whenever a held key is due."""
     spark.dataSource.register(ClockSource)
     return spark.readStream.format(ClockSource.name()).option("held", str(held.folder)).load()
 
 
 class ClockSource(DataSource):
-    """The clock; option `held` is the folder of what is held."""
+    """The clock; the option `held` is the folder of the state with the held keys."""
 
     @classmethod
     def name(cls) -> str:
@@ -42,7 +42,7 @@ class ClockSource(DataSource):
         return "tidegate-clock"
 
     def schema(self) -> str:
-        """Return the columns of messages, of which there are none."""
+        """Return the columns of messages; there are never rows."""
         return PUBLISHED
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
@@ -51,14 +51,14 @@ class ClockSource(DataSource):
 
 
 class ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Offsets are due times in nanoseconds; each that has passed is a batch."""
+    """Offsets are due times in nanoseconds; each time that has passed makes one batch."""
 
     def __init__(self, held: ShardState) -> None:
         self._held = held
         self._stopped = False
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
-        """Return the offset before the first."""
+        """Return the initial offset."""
         return {"due_ns": 0}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
@@ -66,15 +66,15 @@ class ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Stand still: at the end of recorded input all that is held goes out anyway."""
-        # A query of `availableNow` ends when no source has news; a clock would always have some.
+        """Trigger nothing more: at the end of recorded input all held keys are sent anyway."""
+        # A query of `availableNow` ends when no source has new data; a clock would never end it.
         self._stopped = True
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802 - Spark's name
         """Return the earliest due time once it has come; else the offset as it was."""
-        # Read on every trigger, so it must be cheap: a note in each table's footer, not its rows.
+        # Runs on every trigger, so it must be cheap: it reads a value in each Parquet footer.
         due_ns = None if self._stopped else self._held.earliest(DUE)
-        # An offset must not go back, or Spark would take the batch for one that was done.
+        # An offset must not go back, or Spark would treat the batch as committed already.
         if due_ns is None or due_ns > time.time_ns() or due_ns <= start["due_ns"]:
             return start
         return {"due_ns": due_ns}

@@ -1,6 +1,6 @@
-"""Lines of text for what the engine answers: the contract's words and plain values.
+"""The engine's outputs as lines of text: the contract's words and plain values.
 
-No line has a class name or an error's text: those may change, and nothing has changed for a client.
+No line has a class name or an error's text, because they may change without a change for clients.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ Lines = Iterator[str]
 
 
 def row_line(frame: Frame) -> str:
-    """A row: its op, position, time, key, what it stands for, its bytes."""
+    """A row: its op, position, time, key, receipt, bytes."""
     count = receipt_of(frame)
-    stands_for = f"{count.messages} {count.first} {count.first_ms}"
-    text = f"{frame.offset} {frame.timestamp_ms} {frame.key!r} {stands_for}"
+    receipt = f"{count.messages} {count.first} {count.first_ms}"
+    text = f"{frame.offset} {frame.timestamp_ms} {frame.key!r} {receipt}"
     if isinstance(frame, Tombstone):
         return f"oof {text} {frame.reason} {frame.payload!r}"
     exempt = " exempt" if frame.exempt else ""
@@ -46,7 +46,7 @@ def row_line(frame: Frame) -> str:
 
 
 def output_lines(output: Output) -> Lines:
-    """One thing that a session takes."""
+    """One output of a session."""
     match output:
         case Rows():
             batch = output.batch
@@ -106,9 +106,9 @@ def decision_text(decision: Decision) -> str:
 
 
 def engine_stats_lines(stats: EngineStats) -> Lines:
-    """Counters of the whole."""
-    relief = (stats.remedies.forced, stats.remedies.background, stats.remedies.unsubscribed)
-    yield f"sessions {stats.sessions} flushes {stats.flushes} reliefs {relief}"
+    """Counters of the engine."""
+    remedies = (stats.remedies.forced, stats.remedies.background, stats.remedies.unsubscribed)
+    yield f"sessions {stats.sessions} flushes {stats.flushes} reliefs {remedies}"
     yield f"unsubscribed {_counts(stats.unsubscribed.items())}"
     yield f"resumed {_counts(stats.resumed.items())}"
     for topic in stats.topics:
@@ -117,20 +117,21 @@ def engine_stats_lines(stats: EngineStats) -> Lines:
 
 def topic_stats_line(stats: TopicStats) -> str:
     """Counters of a topic."""
-    came = (stats.messages_in, stats.removals_in, stats.bytes_in)
-    there = (stats.keys, stats.boards, stats.lanes, stats.subscriptions)
-    asked = (stats.offered, stats.filtered, stats.matched)
-    went = (stats.delivered, stats.conflated, stats.waiting, stats.dropped)
-    kept = (stats.journal_messages, stats.journal_bytes)
-    return f"topic {stats.topic} {came} {there} {asked} {went} {_counts(stats.dropped_by)} {kept}"
+    received = (stats.messages_in, stats.removals_in, stats.bytes_in)
+    size = (stats.keys, stats.boards, stats.lanes, stats.subscriptions)
+    filtering = (stats.offered, stats.filtered, stats.matched)
+    outcomes = (stats.delivered, stats.conflated, stats.waiting, stats.dropped)
+    journal = (stats.journal_messages, stats.journal_bytes)
+    dropped = _counts(stats.dropped_by)
+    return f"topic {stats.topic} {received} {size} {filtering} {outcomes} {dropped} {journal}"
 
 
 def session_stats_lines(stats: SessionStats) -> Lines:
     """Counters of a session."""
     yield f"session {stats.session} {stats.queued_messages} {stats.queued_bytes}"
     for one in stats.subscriptions:
-        went = (one.matched, one.delivered, one.conflated, one.waiting, one.filtered)
-        yield f"subscription {one.name} {one.topic} {one.lane} {went}"
+        outcomes = (one.matched, one.delivered, one.conflated, one.waiting, one.filtered)
+        yield f"subscription {one.name} {one.topic} {one.lane} {outcomes}"
 
 
 def _counts(pairs: Iterable[tuple[str, int]]) -> str:

@@ -21,7 +21,7 @@ from tidegate.keys.path import (
     fields_decoder,
     getter,
     jsonpath_steps,
-    keep_first,
+    memoize_bounded,
 )
 from tidegate.keys.spec import KeySpec
 
@@ -180,7 +180,7 @@ def test_types_are_made_for_the_first_fields_and_never_dropped(
     monkeypatch.setattr("tidegate.keys.path.TYPE_FIELDS_MAX", 2)
     made: list[tuple[str, ...]] = []
 
-    @keep_first
+    @memoize_bounded
     def make(names: tuple[str, ...]) -> object:
         made.append(names)
         return None if names == ("odd",) else object()

@@ -1,4 +1,4 @@
-"""What an archive has of a topic, as the engine knows it."""
+"""The range of a topic that an archive has, as the engine knows it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ STAMPS = ((100, 1), (200, 11), (300, 21))
 
 
 @pytest.mark.parametrize(
-    ("time_ms", "behind"), [(50, 0), (100, 0), (101, 0), (200, 0), (201, 10), (999, 20)]
+    ("time_ms", "offset_before"), [(50, 0), (100, 0), (101, 0), (200, 0), (201, 10), (999, 20)]
 )
-def test_a_time_leads_to_a_place_behind_which_all_is_that_is_not_older(
-    time_ms: int, behind: int
+def test_start_at_returns_the_offset_before_the_first_message_not_older(
+    time_ms: int, offset_before: int
 ) -> None:
-    assert Archived(1, 30, STAMPS).start_at(time_ms) == behind
+    assert Archived(1, 30, STAMPS).start_at(time_ms) == offset_before
 
 
 @rule("archive-5")
@@ -29,11 +29,11 @@ def test_a_time_leads_to_a_place_behind_which_all_is_that_is_not_older(
         (Archived(2, 4), 1),
         (Archived(2, 6), 1),
         (Archived(4, 4), 3),
-        (Archived(2, 3), 4),  # the journal has begun to forget what the archive has not
+        (Archived(2, 3), 4),  # a gap between archive and journal
         (Archived(5, 6), 4),
     ],
 )
-def test_an_archive_counts_where_it_has_all_that_the_journal_forgot(
+def test_an_archive_extends_the_beginning_only_without_a_gap(
     archived: Archived | None, beginning: int
 ) -> None:
     driver = ManualDriver()

@@ -1,4 +1,4 @@
-"""Options, read strictly."""
+"""Parsing and validation of the Spark options."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tidegate.pipeline.errors import DefinitionInvalid
 from tidegate.pipeline.format.options import ReadOptions, WriteOptions, rows_per_task
 
 
-def test_only_a_topic_must_be_named() -> None:
+def test_topic_is_the_only_required_option() -> None:
     read = ReadOptions.of({"topic": "t"})
     assert (read.gateway, read.start, read.rows_per_batch, read.shards, read.is_bus) == (
         "http://127.0.0.1:8080", "epoch", None, None, False,
@@ -16,7 +16,7 @@ def test_only_a_topic_must_be_named() -> None:
     assert WriteOptions.of({"topic": "t"}) == WriteOptions("http://127.0.0.1:8080", "t")
 
 
-def test_every_option_is_heard() -> None:
+def test_every_option_is_applied() -> None:
     given = {
         "Gateway": "redis://h/0", "topic": "t", "prefix": "p", "from": "e-7",
         "rows_per_batch": "10", "shards": "4",
@@ -28,12 +28,12 @@ def test_every_option_is_heard() -> None:
 
 
 def test_a_key_is_spelled_as_its_topic_shows_it() -> None:
-    """Else the topic that was made with it would be refused at the next start."""
+    """Otherwise a restart would find another spelling of the key, and refuse the topic."""
     assert WriteOptions.of({"topic": "t", "key": "$.a, /b/c"}).fields == ("/a", "/b/c")
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ({}, "needs"),
         ({"topic": "t", "rows_per_batch": "0"}, "whole number above 0"),
@@ -46,13 +46,13 @@ def test_a_key_is_spelled_as_its_topic_shows_it() -> None:
         ({"topic": "t", "gateway": "127.0.0.1:8080"}, "address such as http://127.0.0.1:8080 or r"),
     ],
 )
-def test_what_is_read_is_checked(given: dict[str, str], said: str) -> None:
-    with pytest.raises(DefinitionInvalid, match=said):
+def test_invalid_read_options_are_rejected(given: dict[str, str], message: str) -> None:
+    with pytest.raises(DefinitionInvalid, match=message):
         ReadOptions.of(given)
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ({}, "needs"),
         ({"topic": "t", "from": "now"}, "has no option from here"),
@@ -62,8 +62,8 @@ def test_what_is_read_is_checked(given: dict[str, str], said: str) -> None:
         ({"topic": "t", "gateway": "ftp://h"}, "gateway is an address such as http://"),
     ],
 )
-def test_what_is_written_is_checked(given: dict[str, str], said: str) -> None:
-    with pytest.raises(DefinitionInvalid, match=said):
+def test_invalid_write_options_are_rejected(given: dict[str, str], message: str) -> None:
+    with pytest.raises(DefinitionInvalid, match=message):
         WriteOptions.of(given)
 
 
@@ -78,5 +78,5 @@ def test_what_is_written_is_checked(given: dict[str, str], said: str) -> None:
         (9_000_000, 2, 250_000),
     ],
 )
-def test_tasks_are_few_and_as_many_as_run_at_once(rows: int, cores: int | None, size: int) -> None:
+def test_rows_per_task_uses_every_core(rows: int, cores: int | None, size: int) -> None:
     assert rows_per_task(rows, cores) == size

@@ -103,7 +103,7 @@ class EngineLockstep:
         self.call("close_session", session.name, reason)
         if reason is None:
             self.vacate(session)
-            earlier = [out.reason for out in session.owed if isinstance(out, Goodbye)]
+            earlier = [out.reason for out in session.expected_outputs if isinstance(out, Goodbye)]
             self.closed.append((session.name, earlier[0] if earlier else None))
             del self.sessions[session.name]
         else:
@@ -199,7 +199,7 @@ class EngineLockstep:
             if lists and session.over_limit():
                 for subscriber in session.queues():
                     if subscriber.topic.policy == "conflate":
-                        subscriber.give_up()
+                        subscriber.conflate_queue()
                 if session.over_limit():
                     self.end(session, CloseReason.QUEUE_LIMIT)
 
@@ -207,7 +207,9 @@ class EngineLockstep:
         self.account(subscriber)
         del session.subscribers[subscriber.name]
         self.drop_idle_lanes()
-        session.owed.append(Unsubscribed(subscriber.name, subscriber.topic.name, reason))
+        session.expected_outputs.append(
+            Unsubscribed(subscriber.name, subscriber.topic.name, reason)
+        )
         if not session.subscribers:
             self.end(session, CloseReason.UNSUBSCRIBED)
 
@@ -216,7 +218,7 @@ class EngineLockstep:
             return
         self.vacate(session)
         session.ended = True
-        session.owed.append(Goodbye(reason))
+        session.expected_outputs.append(Goodbye(reason))
         self.closed.append((session.name, reason))
 
     def vacate(self, session: SessionModel) -> None:
@@ -284,8 +286,10 @@ class EngineLockstep:
 
     def receive(self, session: SessionModel, output: Output, bytes_max: int) -> None:
         if isinstance(output, Unsubscribed | Goodbye):
-            session.owed.remove(output)
-            assert not (session.owed and isinstance(output, Goodbye)), "goodbye comes last"
+            session.expected_outputs.remove(output)
+            assert not (session.expected_outputs and isinstance(output, Goodbye)), (
+                "goodbye comes last"
+            )
             return
         subscriber = session.subscribers[output.name]
         subscriber.receive(output, bytes_max, self.now)

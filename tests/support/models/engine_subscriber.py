@@ -1,4 +1,4 @@
-"""What each subscriber was sent, held against the rules row by row."""
+"""Reference model of a subscriber: it checks each row that was sent against the rules."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tidegate.conflation.outputs import GroupBegin, GroupEnd, Output, Resumed, R
 
 @dataclass(eq=False)
 class SubscriberModel:
-    """One subscription and all that it was sent; `receive_row` refuses what breaks a rule."""
+    """One subscription and all that it was sent; `receive_row` asserts the rules."""
 
     name: str
     topic: TopicModel
@@ -36,7 +36,7 @@ class SubscriberModel:
     delivered: set[int] = field(default_factory=set)
     queue: deque[Message] = field(default_factory=deque)
     answer: deque[Message] = field(default_factory=deque)
-    given_up_to: int = 0
+    conflated_through: int = 0
     last_offset: int = 0
     mark: int = 0
     script: deque[tuple[object, ...]] = field(default_factory=deque)
@@ -56,22 +56,22 @@ class SubscriberModel:
         return self.topic.after(self.cut)
 
     def enqueue(self, new: list[Message]) -> None:
-        """A list keeps every message; what was given up keeps the newest of each key."""
+        """An every-message queue keeps all; its conflated part keeps the newest of each key."""
         keys = {message.key_of(self.topic.key) for message in new}
         kept = (
             message
             for message in self.queue
-            if message.offset > self.given_up_to or message.key_of(self.topic.key) not in keys
+            if message.offset > self.conflated_through or message.key_of(self.topic.key) not in keys
         )
         self.queue = deque([*kept, *new])
 
-    def give_up(self) -> None:
+    def conflate_queue(self) -> None:
         """The whole queue is conflated."""
-        self.given_up_to = self.topic.head
+        self.conflated_through = self.topic.head
         self.queue = deque(newest(list(self.queue), self.topic.key).values())
 
     def receive(self, output: Output, bytes_max: int, now: int) -> None:
-        """One output: openings to the letter, live rows by the rules."""
+        """One output: opening rows exactly, live rows by the rules."""
         match output:
             case Resumed(mode=mode, gap_messages=gap):
                 assert self.script.popleft() == ("resumed", mode.value, gap)
@@ -111,7 +111,7 @@ class SubscriberModel:
                 if self.lane_spec.is_stateful:
                     self.check_count(message, frame)
                     assert due is message, "what was flushed and missed, in order"
-                assert due.key_of(self.fields) == message.key_of(self.fields), "out of its turn"
+                assert due.key_of(self.fields) == message.key_of(self.fields), "wrong order"
                 self.receive_row(message, shared, now)
             whole = batch.low_water is not None
             assert not self.lane.interval_ns or whole != bool(self.answer), "the last has the id"
@@ -120,20 +120,20 @@ class SubscriberModel:
             self.remember(batch.low_water)
 
     def in_step(self, received: list[Message], low_water: int | None) -> bool:
-        """Whether this is what all who took in time got."""
+        """Whether these rows equal the shared flush."""
         assert self.lane is not None
         complete = low_water == max(self.lane.low_water(), self.cut)
         return complete and received == self.lane.last_flush
 
     def next_answer(self) -> deque[Message]:
-        """The flushes that a member missed (rule delta-6), or a round (rule interval-10)."""
+        """The flushes that a member missed (rule delta-6), or newest rows (rule interval-10)."""
         if self.lane is None or not self.lane.interval_ns:
             return deque()
         is_round = not self.lane_spec.is_stateful
-        told = newest(self.topic.messages, self.fields) if is_round else self.lane.flushed
+        candidates = newest(self.topic.messages, self.fields) if is_round else self.lane.flushed
         missed = [
             message
-            for own_key, message in told.items()
+            for own_key, message in candidates.items()
             if message.offset > max(self.cut, self.sent_offset(own_key))
         ]
         return deque(sorted(missed, key=lambda message: message.offset))
@@ -146,13 +146,13 @@ class SubscriberModel:
         """Rule delta-6: a row counts the messages since its key's last one, or the cut."""
         own_key = message.key_of(self.fields)
         since = max(self.cut, self.sent_offset(own_key))
-        stood = [m for m in self.topic.after(since) if m.key_of(self.fields) == own_key]
-        stood = [m for m in stood if m.offset <= message.offset]
+        represented = [m for m in self.topic.after(since) if m.key_of(self.fields) == own_key]
+        represented = [m for m in represented if m.offset <= message.offset]
         count = receipt_of(frame)
-        assert (count.messages, count.first) == (len(stood), stood[0].offset)
+        assert (count.messages, count.first) == (len(represented), represented[0].offset)
 
     def remember(self, offset: int) -> None:
-        """A client may come back with this id; it must lose nothing by that."""
+        """A client may resume from this id; check that it would lose nothing."""
         self.check_replica(offset)
         name, epoch = self.topic.name, self.topic.epoch
         self.marks.append(Mark(name, epoch, offset, self.lane_spec, self.replica.copy()))
@@ -193,8 +193,8 @@ class SubscriberModel:
         self.mark = low_water
         for own_key, last in newest(self.since_join, self.fields).items():
             if self.lane.interval_ns and last.offset <= low_water:
-                assert self.sent.get(own_key) is last, "an id promised too much"
-        assert not self.queue or self.queue[0].offset > low_water, "an id promised too much"
+                assert self.sent.get(own_key) is last, "the id covers an unsent message"
+        assert not self.queue or self.queue[0].offset > low_water, "the id covers an unsent message"
         self.check_replica(low_water)
 
     def check_replica(self, position: int) -> None:
@@ -221,19 +221,19 @@ class SubscriberModel:
         """Nothing is held longer than the interval (`pace=key`: plus a tick)."""
         assert self.lane is not None
         waiting = [message for message in self.since_join if self.waits(message)]
-        patience_ns = self.lane.interval_ns + (self.lane.tick_ns if self.lane.pace == "key" else 0)
+        hold_max_ns = self.lane.interval_ns + (self.lane.tick_ns if self.lane.pace == "key" else 0)
         for message in waiting:
-            assert now < message.at + patience_ns, "held too long"
+            assert now < message.at + hold_max_ns, "held too long"
 
     def waits(self, message: Message) -> bool:
-        """Whether neither the message nor a newer one of its key was delivered."""
+        """Whether the message's key still awaits this message or a newer one."""
         if self.lane is not None and not self.lane.interval_ns:
             return message in self.queue
         last = self.sent.get(message.key_of(self.fields))
         return last is None or last.offset < message.offset
 
     def sums(self) -> Sums:
-        """Counted one by one: a message is delivered, waits as its key's newest, or conflated."""
+        """Counts by message: delivered, waiting as its key's newest, or conflated."""
         if self.lane is None:
             return Sums()
         matched = self.since_join
@@ -250,18 +250,18 @@ class SubscriberModel:
 
 @dataclass(eq=False)
 class SessionModel:
-    """One subscriber as the model knows it; `owed` are the control outputs still to come."""
+    """A session of the model; `expected_outputs` are its control outputs still to come."""
 
     name: str
     fast: bool
     limits: tuple[int, int]
     subscribers: dict[str, SubscriberModel] = field(default_factory=dict)
-    owed: deque[Output] = field(default_factory=deque)
+    expected_outputs: deque[Output] = field(default_factory=deque)
     ready: bool = False
     ended: bool = False
 
     def queues(self) -> list[SubscriberModel]:
-        return [f for f in self.subscribers.values() if f.lane and not f.lane.interval_ns]
+        return [it for it in self.subscribers.values() if it.lane and not it.lane.interval_ns]
 
     def queued(self) -> tuple[int, int]:
         waiting = [message for subscriber in self.queues() for message in subscriber.queue]
