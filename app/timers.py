@@ -53,14 +53,14 @@ class Timer:
         self._call(due)
 
 
-# A loop has one: tests run many, one after the other.
+# One for each loop: tests run many loops, one after the other.
 _TURNS: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
 
 
 async def in_turns(steps: Steps[Result]) -> Result:
-    """Do steps one by one, in turn with all else that the loop does; return their result.
+    """Run steps one by one, and yield to the event loop after each; return their result.
 
-    A turn of the loop has one step, however many ask: those of all who do take turns as well.
+    At most one step runs in an iteration, whichever request it belongs to: requests take turns.
     """
     turn = _TURNS.setdefault(asyncio.get_running_loop(), asyncio.Lock())
     while True:

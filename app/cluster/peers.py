@@ -354,7 +354,8 @@ class Peers:
         while sessions:
             some, sessions = sessions[:HANDED_OVER_AT_ONCE], sessions[HANDED_OVER_AT_ONCE:]
             leaving = [self._leaving.get(each.id) or self._start_hand_over(each) for each in some]
-            # For these alone: as long as Redis takes sessions, none of them is given up.
+            # A limit for each group: however many there are, the rest is given up only once Redis
+            # takes no more.
             async with asyncio.timeout(HAND_OVER_S_MAX):
                 await asyncio.wait(leaving)
 

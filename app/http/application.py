@@ -123,31 +123,29 @@ def create_app(
 def _add_layers(
     app: FastAPI, settings: Settings, access: Access | None, bus: BusConnection | None
 ) -> None:
-    """Add the layers around the routes, from the inside out."""
+    """Add the middleware around the routes, innermost first."""
     gateway: Gateway = app.state.gateway
-    # First of the layers, so that all others go around them.
     app.add_middleware(DirectRoutes)
     if access is not None:
         from tidegate.app.http.guard import Guard, OwnerGuard
 
         sessions = gateway.sessions
-        # Behind the forwarding, which adopts sessions that other gateways left.
+        # Inside ForwardToOwner, which adopts sessions that other gateways left.
         app.add_middleware(OwnerGuard, owner_of=sessions.owner_of, topics_of=sessions.topics_of)
     shared = bus or (None if gateway.bus is None else gateway.bus.connection)
     if shared is not None:
         from tidegate.app.cluster.peers import TICKET
         from tidegate.app.http.forwarding import ForwardToOwner  # redis is optional
 
-        # Calls of other gateways take the same way as requests, all layers included.
+        # Calls of other gateways pass the same middleware as requests.
         peers = gateway.share_sessions(shared, partial(perform, app))
         app.add_middleware(ForwardToOwner, peers=peers)
         if access is not None:
             ask = partial(peers.ask, TICKET)
             peers.serve(TICKET, access.share_tickets(peers.gateway, ask))
     if access is not None:
-        # Around the forwarding: nobody without a valid token asks another gateway.
+        # Outside ForwardToOwner: without a valid token no other gateway is asked.
         app.add_middleware(Guard, access=access)
-    # Last, as each layer goes around those that are there.
     install_middleware(app, settings)
     app.add_middleware(Audited, log=gateway.audit)
 
