@@ -1,4 +1,4 @@
-"""`tidegate pipeline` and the suite: read here, carried out in a process of their own."""
+"""`tidegate pipeline` and the benchmarks: parsed here, run by `exec` in their own process."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from tidegate.app.cli.terminal import CommandError
 class PipelineVerbs(click.Group):
     """The verbs of `python -m tidegate.pipeline`, whose help and completion need no Spark.
 
-    A verb with valid words does not run here but is handed over, so that signals and the exit code
+    A valid command does not run here but replaces this process, so that signals and the exit code
     are those of its own process.
     """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Keep the words as given, for the process that gets them."""
+        """Keep the arguments as given, for the process that runs them."""
         ctx.obj = list(args)
         return super().parse_args(ctx, args)
 
@@ -49,13 +49,13 @@ def hand_over(words: list[str], **_: object) -> NoReturn:
     need("pipeline", "spark")
     if words[:1] == ["plan"] and any(word.startswith("--chart") for word in words):
         need("pipeline plan --chart", "plan")
-    become(pipeline_command(*words))
+    exec_command(pipeline_command(*words))
 
 
-def become(command: list[str]) -> NoReturn:
+def exec_command(command: list[str]) -> NoReturn:
     """Replace this process by one that finds `tidegate`."""
     sys.stdout.flush()
-    # A signal that comes before the pipeline listens waits for it: Python would print a traceback.
+    # Signals are blocked until the pipeline has its handlers: Python would print a traceback.
     signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
     os.execve(command[0], command, pipeline_environment())
 
@@ -72,7 +72,7 @@ def run_suite(words: Sequence[str]) -> NoReturn:
             "the benchmark suite is not part of an installed package: "
             "run python3 dev.py bench in a checkout"
         )
-    become([sys.executable, "-P", "-m", "bench", *words])
+    exec_command([sys.executable, "-P", "-m", "bench", *words])
 
 
 def pipeline_command(*words: str) -> list[str]:
@@ -86,7 +86,7 @@ def pipeline_environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(HOME), inherited]))}
 
 
-# By name, as the wall between app and pipeline forbids an import: only its verbs are needed here.
+# By name: the wall between app and pipeline forbids an import, and only the commands are needed.
 _verbs: click.Group = importlib.import_module("tidegate.pipeline.command").pipeline
 pipeline = PipelineVerbs(
     commands=_verbs.commands, help=_verbs.help, epilog=_verbs.epilog, no_args_is_help=False

@@ -1,4 +1,4 @@
-"""`tidegate token`: a key of one's own, and tokens made of it, for small installations."""
+"""`tidegate token`: creates a signing key and signs tokens with it, for small installations."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ALGORITHMS = ("EdDSA", "HS256")
     no_args_is_help=False,
 )
 def token() -> None:
-    """Make keys and tokens without an issuer."""
+    """Create keys and tokens without an identity provider."""
 
 
 @token.command(
@@ -83,7 +83,7 @@ def make_key(algorithm: str, key_file: str, keys_file: str) -> int:
 )  # fmt: skip
 @click.option(
     "--for", "seconds", type=SECONDS, default="8h", show_default=True, metavar="TIME",
-    help="How long it holds.",
+    help="Lifetime of the token.",
 )  # fmt: skip
 @click.option("--key", "key_file", metavar="FILE", default=KEY_FILE, show_default=True)
 @click.option("--issuer", default="tidegate", show_default=True, metavar="TEXT")
@@ -121,7 +121,7 @@ def create(
 
 
 def _new_key(algorithm: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the key that signs, and what the gateway gets of it."""
+    """Return the signing key, and its public part for the gateway."""
     named = {"kid": secrets.token_hex(4), "alg": algorithm, "use": "sig"}
     if algorithm == "HS256":
         secret = {"kty": "oct", "k": _text(secrets.token_bytes(SECRET_BYTES)), **named}
@@ -143,7 +143,7 @@ def _text(value: bytes) -> str:
 
 
 def _write(path: Path, document: dict[str, Any]) -> None:
-    """Write a file that only its owner can read, and that was not there."""
+    """Write a new file that only its owner can read; fail if it exists."""
     try:
         opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with open(opened, "w") as file:  # noqa: PTH123 - a descriptor has no path

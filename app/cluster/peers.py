@@ -43,7 +43,7 @@ ATTEMPTS_MAX = 3
 
 BROADCAST_S_MAX = 2.0
 HEARTBEAT_S_MAX = HEARTBEAT_S
-"""A longer heartbeat would not find more than the next regular one."""
+"""To wait longer than for the next heartbeat would find no other gateway."""
 
 TRANSFER_MS_MIN = 10_000
 HAND_OVER_S_MAX = 3.0
@@ -111,7 +111,7 @@ class Peers:
         Raises:
             Refused: bus-unavailable.
         """
-        if gateway not in self.membership.others:  # whoever asks may have made up the name
+        if gateway not in self.membership.others:  # the id may be forged
             return b""
         return await self._request(gateway, subject, body)
 
@@ -151,11 +151,11 @@ class Peers:
         Raises:
             Refused: bus-unavailable, limit-reached.
         """
-        asked_in_vain = None
+        owner_without_session = None
         async with self._lock(session):
             for _ in range(ATTEMPTS_MAX):
                 owner = await self._owner(session)
-                if owner is None or owner == asked_in_vain:
+                if owner is None or owner == owner_without_session:
                     return True
                 answer = await self._request(
                     owner, HAND_OVER, msgspec.msgpack.encode((session, event, sub))
@@ -163,7 +163,8 @@ class Peers:
                 if answer == REPLACED:
                     return False
                 if answer != STORED:
-                    asked_in_vain = owner  # it may have died: look again where the session is
+                    # It may have died: look again where the session is.
+                    owner_without_session = owner
         raise _moving()
 
     async def forward(self, session: str, call: Call) -> Reply | None:
@@ -172,17 +173,17 @@ class Peers:
         Raises:
             Refused: bus-unavailable.
         """
-        asked_in_vain = None
+        owner_without_session = None
         text = msgspec.msgpack.encode((session, call))
         for _ in range(ATTEMPTS_MAX):
             async with self._lock(session):
                 owner = await self._owner(session)
-            if owner is None or owner == asked_in_vain:
+            if owner is None or owner == owner_without_session:
                 return None
             answer = await self._request(owner, CALL, text)
             if answer:
                 return _REPLIES.decode(answer)
-            asked_in_vain = owner
+            owner_without_session = owner
         raise _moving()
 
     def has(self, session: str) -> bool:
@@ -201,7 +202,8 @@ class Peers:
     async def broadcast(self, call: Call) -> dict[str, Reply | None]:
         """Send a request to every other gateway; the reply is None if one does not answer in time.
 
-        A heartbeat first finds gateways that joined a moment ago; a list would lack them silently.
+        A heartbeat first finds gateways that joined a moment ago; otherwise a list would lack what
+        they have.
         """
         with contextlib.suppress(Refused, TimeoutError):  # then use the members known last
             async with asyncio.timeout(HEARTBEAT_S_MAX):
@@ -278,13 +280,13 @@ class Peers:
             await self.locations.confirm(session)
 
     async def _wait_while_moving(self, session: str) -> None:
-        """Wait while a session is claimed here, as others know that before it is here, or leaves.
+        """Wait until a transfer of this session, to here or away, has ended.
 
         Raises:
             Refused: bus-unavailable; the session is still moving.
         """
-        ways: tuple[Mapping[str, asyncio.Future[None]], ...] = (self._arriving, self._leaving)
-        for moving in ways:
+        transfers: tuple[Mapping[str, asyncio.Future[None]], ...] = (self._arriving, self._leaving)
+        for moving in transfers:
             if (under_way := moving.get(session)) is not None:
                 done, _ = await asyncio.wait({under_way}, timeout=HAND_OVER_S_MAX)
                 if not done:

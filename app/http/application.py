@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 STATIC = Path(__file__).parents[1] / "static"
 CLIENT = HOME / "tidegate" / "clients" / "js"
-"""The client for pages: its source is what is served, so that no build stands between."""
+"""The client for pages: its source is served unbuilt."""
 SWAGGER = ("fastapi_offline", "static")
 """Swagger UI in files; FastAPI's own page loads them from another host."""
 ROUTES = (
@@ -72,7 +72,8 @@ def create_app(
 
     Args:
         settings: the settings of the gateway.
-        bus: the connection for sharing sessions, if not that of the settings; the caller closes it.
+        bus: the connection for sharing sessions, instead of that from settings; the caller closes
+            it.
         clock: monotonic nanoseconds, in step with the event loop's clock.
         wall_ms: the wall clock, in milliseconds since 1970.
 
@@ -88,7 +89,7 @@ def create_app(
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         await gateway.open()
-        await checkpoint()  # loads anyio's half for this loop: the first streamed answer took 60 ms
+        await checkpoint()  # imports anyio's backend, or the first streamed response took 60 ms
         async with (
             history.kept(),
             contextlib.nullcontext()

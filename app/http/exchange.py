@@ -48,7 +48,7 @@ class Line(Protocol):
     def is_full(self) -> bool:
         """True until the peer has taken enough of what was written."""
 
-    async def has_room(self) -> None:
+    async def wait_for_room(self) -> None:
         """Wait until it is not full, or is lost."""
 
     def resume_reading(self) -> None:
@@ -183,7 +183,7 @@ class Exchange:
             RuntimeError: it is no valid answer.
         """
         if self._line.is_full and not self.is_cut:
-            await self._line.has_room()
+            await self._line.wait_for_room()
         if self.is_cut:
             return
         if self.is_complete:

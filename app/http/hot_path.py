@@ -71,7 +71,7 @@ class HotPath:
         self._fields = ProtectiveFields(settings.hsts)
         self._has_origins = bool(settings.allowed_origins)
 
-    def takes(self, exchange: Exchange) -> bool:
+    def can_handle(self, exchange: Exchange) -> bool:
         """Return True if a request may be answered here, by its header."""
         scope = exchange.scope
         kind = kind_of(scope)
@@ -83,7 +83,7 @@ class HotPath:
         # A store that has to be waited for leaves every publish to the application.
         return self._gateway.store.is_immediate if kind is PUBLISH else self._access is None
 
-    def awaits_body(self, exchange: Exchange) -> bool:
+    def wants_body(self, exchange: Exchange) -> bool:
         """Return True if the header alone is refused nothing, so that the body may be kept here."""
         scope = exchange.scope
         if kind_of(scope) is SUBSCRIBE:

@@ -32,13 +32,15 @@ EVERYWHERE = ("not-acceptable", "limit-reached", "bus-unavailable", "internal")
 
 
 class Problem(TypedDict):
-    """A refusal, as RFC 9457 has it."""
+    """A refusal, per RFC 9457."""
 
     type: Annotated[str, Field(description="urn:tidegate:problem: and the code")]
     title: Annotated[str, Field(description="What the code means")]
     status: Annotated[int, Field(description="The HTTP status")]
     detail: Annotated[str, Field(description="One sentence for a person")]
-    code: Annotated[str, Field(description="Stable", json_schema_extra={"enum": [*CODES]})]
+    code: Annotated[
+        str, Field(description="Stable, for programs", json_schema_extra={"enum": [*CODES]})
+    ]
     position: NotRequired[
         Annotated[int, Field(ge=0, description="0-based character in the text at fault")]
     ]
@@ -52,8 +54,8 @@ def header(meaning: str, **schema: Any) -> dict[str, Any]:
 
 
 ETAG = {"ETag": header("Tag of the definition, for If-Match and If-None-Match")}
-LOCATION = {"Location": header("Address of what was made")}
-BOOKMARK = {"Tidegate-Bookmark": header("Place in the topic up to which the answer goes")}
+LOCATION = {"Location": header("URL of the created resource")}
+BOOKMARK = {"Tidegate-Bookmark": header("Bookmark of the last message that the response includes")}
 RETRY_AFTER = {"Retry-After": {**header("Seconds", pattern="^[0-9]+$"), "required": False}}
 
 
@@ -112,7 +114,7 @@ def _event_data(schema: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "string", "contentMediaType": JSON, "contentSchema": dict(schema)}
 
 
-SUBSCRIBING = (
+SUBSCRIBE_CODES = (
     "topic-unknown", "topic-invalid", "options-invalid", "filter-invalid", "bookmark-invalid",
     "bookmark-expired",
 )  # fmt: skip
@@ -163,7 +165,7 @@ class Api(FastAPI):
 
         async def document(request: Request) -> Response:
             nonlocal text
-            if text is None:  # making it takes 0.1 s, in which streams are not to wait
+            if text is None:  # in a thread: it takes 0.1 s, which would block streams
                 text = await asyncio.to_thread(lambda: msgspec.json.encode(self.openapi()))
             return Response(text, media_type=JSON)
 

@@ -43,7 +43,7 @@ DETAILS: Final[Mapping[int, str]] = {
     405: "The header Allow names the methods that this path takes.",
 }
 
-# FastAPI's place of an invalid value -> (code, name of the place).
+# FastAPI's location (`loc`) of an invalid value -> (code, name of the location).
 CODE_OF_PLACE: Final[Mapping[str, tuple[str, str]]] = {
     "path": ("not-found", "path"),
     "query": ("options-invalid", "query parameter"),
@@ -54,12 +54,12 @@ CODE_OF_PLACE: Final[Mapping[str, tuple[str, str]]] = {
 
 
 class HttpRefused(Refused):
-    """A refusal that HTTP knows more of.
+    """A refusal with an HTTP status or header fields of its own.
 
     Args:
-        code: as of `Refused`.
-        detail: as of `Refused`.
-        status: another one than the code has.
+        code: see `Refused`.
+        detail: see `Refused`.
+        status: overrides that of the code.
         headers: fields of the answer, such as Allow.
     """
 
@@ -77,7 +77,7 @@ class HttpRefused(Refused):
 
 
 def headers_of(refusal: Refused) -> dict[str, str]:
-    """Return the header fields that an answer with this refusal has for its sake."""
+    """Return the header fields that a refusal adds to its response."""
     headers = dict(refusal.headers) if isinstance(refusal, HttpRefused) else {}
     if refusal.retry_after_s is not None:
         headers["Retry-After"] = str(refusal.retry_after_s)

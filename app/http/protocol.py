@@ -41,7 +41,7 @@ PROTOCOL_EXTENSION: Final = "tidegate.protocol"
 MAPPED: Final = "::ffff:"
 ASGI: Final = {"version": "3.0", "spec_version": "2.3"}
 
-# Of a body that nobody takes as it comes; more waits in the kernel.
+# Bytes of an unread body that are kept before reading pauses; more waits in the kernel.
 UNREAD_BYTES_MAX: Final = 64 << 10
 
 # After a refusal the client may still be sending. Closing at once would reset the connection and
@@ -57,14 +57,14 @@ HandOver = Callable[[asyncio.Protocol], HandedOver]
 """Gives the connection of a request to a stream."""
 
 
-class Immediate(Protocol):
-    """Answers some requests below ASGI, in the turn of the loop in which they come."""
+class InlineHandler(Protocol):
+    """Answers some requests below ASGI, in the iteration in which they arrive."""
 
-    def takes(self, exchange: Exchange) -> bool:
+    def can_handle(self, exchange: Exchange) -> bool:
         """Return True if a request may be answered so, by its header."""
 
-    def awaits_body(self, exchange: Exchange) -> bool:
-        """Return True if a request is worth to keep its body for, by its header."""
+    def wants_body(self, exchange: Exchange) -> bool:
+        """Return True if the body of a request is to be kept for `answer`, by its header."""
 
     def answer(self, exchange: Exchange, hand_over: HandOver) -> bool:
         """Answer a whole request; return False, without effect, where the application has to."""
@@ -82,7 +82,7 @@ class GatewayProtocol(asyncio.Protocol):
         admission: limits connections.
         write_watch: cuts peers that take nothing.
         request_limits: how many requests begin in an event-loop iteration.
-        proxies: whose word on their clients counts.
+        proxies: trusted to name their clients.
         hot_path: answers some requests below ASGI; None: it answers none.
     """
 
@@ -98,7 +98,7 @@ class GatewayProtocol(asyncio.Protocol):
         write_watch: WriteWatch,
         request_limits: RequestLimits,
         proxies: TrustedProxies,
-        hot_path: Immediate | None,
+        hot_path: InlineHandler | None,
         **_others: object,
     ) -> None:
         if not config.loaded:
@@ -125,7 +125,7 @@ class GatewayProtocol(asyncio.Protocol):
         self._is_proxied = self._is_feeding = False
         self._discarded_bytes = 0
         self._is_reading_paused = False
-        self._room: asyncio.Event | None = None  # not there while the transport has room
+        self._room: asyncio.Event | None = None  # None: the transport has room
         # Of the request that is parsed.
         self._url = b""
         self._headers: list[tuple[bytes, bytes]] = []
@@ -146,8 +146,8 @@ class GatewayProtocol(asyncio.Protocol):
         self._connections.add(self)
         self._server = _address(transport.get_extra_info("sockname"))
         self._client = _address(transport.get_extra_info("peername"))
-        is_secret = transport.get_extra_info("sslcontext") is not None
-        self._scheme = "https" if is_secret else "http"
+        is_tls = transport.get_extra_info("sslcontext") is not None
+        self._scheme = "https" if is_tls else "http"
         transport.set_write_buffer_limits(high=self.settings.write_buffer_bytes_max, low=0)
         self.connection: Connection | None = Connection(transport, self._cut_all, self._figures)
         peer = self._client[0] if self._client else ""
@@ -166,7 +166,7 @@ class GatewayProtocol(asyncio.Protocol):
         self.write_watch.forget(connection)
         self._cut_all()
         self.resume_writing()
-        # No ring is left to the collector: it comes seldom, and each would keep a body until then.
+        # Break reference cycles now: collections are rare, and each cycle would keep a body.
         self._waiting.clear()
         self._held = self._parsed = self._running = self.connection = self._parser = None
 
@@ -179,7 +179,7 @@ class GatewayProtocol(asyncio.Protocol):
         if not whole or any(each.scope["path"].endswith(STREAMS) for each in whole):
             return False
         whole[-1].keep_alive = False
-        self._read_no_more()
+        self._discard_input()
         return True
 
     def data_received(self, received: bytes) -> None:
@@ -207,15 +207,15 @@ class GatewayProtocol(asyncio.Protocol):
         self._begin_held()
         is_idle = self._parser is not None and self._stage is Stage.IDLE and not self.is_closing
         if is_idle and not self._unanswered():
-            self._rest()  # also after the rest of a body whose answer was there before
+            self._start_keep_alive()  # also after the rest of a body whose answer was there before
 
     def pause_writing(self) -> None:
-        """Let answers wait until the peer has taken what was written."""
+        """Pause responses until the peer has taken what was written."""
         if self._room is None:
             self._room = asyncio.Event()
 
     def resume_writing(self) -> None:
-        """Let answers go on."""
+        """Resume responses."""
         if self._room is not None:
             self._room.set()
             self._room = None
@@ -255,7 +255,7 @@ class GatewayProtocol(asyncio.Protocol):
         """True until the peer has taken enough of what was written."""
         return self._room is not None
 
-    async def has_room(self) -> None:
+    async def wait_for_room(self) -> None:
         """Wait until it is not full, or is lost."""
         if self._room is not None:
             await self._room.wait()
@@ -282,7 +282,7 @@ class GatewayProtocol(asyncio.Protocol):
         self.transport.close()
 
     def complete(self, exchange: Exchange) -> None:
-        """Begin the next request, and free the body that was not read: an idle one kept it."""
+        """Begin the next request, and free an unread body: an idle connection would keep it."""
         exchange.body = bytearray()
         self._state.total_requests += 1
         if self._running is exchange:
@@ -296,9 +296,9 @@ class GatewayProtocol(asyncio.Protocol):
             self._start(self._waiting.popleft())
         else:
             self._keep_alive.end()
-            self._rest()
+            self._start_keep_alive()
 
-    def _rest(self) -> None:
+    def _start_keep_alive(self) -> None:
         self._keep_alive.begin(self.settings.keep_alive.seconds, self.transport.close)
 
     # Handing over
@@ -379,7 +379,7 @@ class GatewayProtocol(asyncio.Protocol):
         version: str = parser.get_http_version()
         method: bytes = parser.get_method()
         self._stop_for(head_problem(version, self._url, headers))
-        if method == b"CONNECT":  # always an upgrade for the parser, and so each time it is parsed
+        if method == b"CONNECT":  # always an upgrade for the parser
             self._stop_for(NOT_VALID)
         if parser.should_upgrade():
             self._plain_head = without_upgrade(method, self._url, version, headers)
@@ -389,7 +389,7 @@ class GatewayProtocol(asyncio.Protocol):
         if self._is_proxied:
             self._limits.attribute(self.connection, self._proxies.note(scope))
         is_admitted = self._limits.admits(self.connection)
-        if not is_admitted:  # for want of room; a health check gets this one answer
+        if not is_admitted:  # no room; a health check gets this one response
             allowed = self.settings.allowed_origins
             self._refusal = self._limits.refusal(self.connection, self._url, headers, allowed)
             if self._refusal:
@@ -433,7 +433,7 @@ class GatewayProtocol(asyncio.Protocol):
         }
 
     def on_chunk_header(self) -> None:
-        """Note that a chunk begins, so the parser is not swallowing."""
+        """Note that a chunk begins, so the body is progressing."""
         self._bounds.restart_silence()
 
     def on_body(self, body: bytes) -> None:
@@ -489,7 +489,7 @@ class GatewayProtocol(asyncio.Protocol):
     def _refuse(self, answer: bytes) -> None:
         """Answer in the application's place and close; earlier requests get theirs first."""
         own = self._parsed if self._stage is Stage.BODY else None
-        self._read_no_more()
+        self._discard_input()
         if own is not None and own.has_begun:
             # Its answer is out or under way; a half one is cut so that it cannot pass for whole.
             self._close() if own.is_complete else self.transport.abort()
@@ -505,13 +505,13 @@ class GatewayProtocol(asyncio.Protocol):
         self.transport.write(answer)
         self._close()
 
-    def _read_no_more(self) -> None:
+    def _discard_input(self) -> None:
         self._deadline.end()
         self._stage = Stage.REFUSED
         self.resume_reading()  # to throw it away, and to notice the client's own close
 
     def _close(self) -> None:
-        """Close after what is written is sent, listening on for a moment."""
+        """Close once what is written is sent, and discard input for a moment."""
         if self.transport.can_write_eof() and not self.transport.is_closing():
             self.transport.write_eof()
         self._deadline.begin(LINGER_S, self.transport.abort)
@@ -529,7 +529,7 @@ class GatewayProtocol(asyncio.Protocol):
 
     def _start(self, exchange: Exchange) -> None:
         self._running = exchange
-        may_be_hot = self._hot_path is not None and self._hot_path.takes(exchange)
+        may_be_hot = self._hot_path is not None and self._hot_path.can_handle(exchange)
         self._held, self._awaits_body = (exchange, may_be_hot), False
         # All that came in one read is parsed first: then it is known what there is to answer.
         if not self._is_feeding:
@@ -543,7 +543,7 @@ class GatewayProtocol(asyncio.Protocol):
         if may_be_hot and exchange.more_body:
             assert self._hot_path is not None
             # Once, by the header: no body is kept for a request that is going to be refused.
-            self._awaits_body = self._awaits_body or self._hot_path.awaits_body(exchange)
+            self._awaits_body = self._awaits_body or self._hot_path.wants_body(exchange)
             may_be_hot = self._awaits_body and len(exchange.body) <= UNREAD_BYTES_MAX
             if may_be_hot:
                 return
@@ -560,7 +560,7 @@ class GatewayProtocol(asyncio.Protocol):
             try:
                 if self._hot_path.answer(exchange, self.hand_over):
                     return
-            except Exception:  # not for the application to try again: it may have been carried out
+            except Exception:  # the application must not repeat it: it may have been carried out
                 logger.exception("a request could not be answered")
                 exchange.fail()
                 return
@@ -572,7 +572,7 @@ class GatewayProtocol(asyncio.Protocol):
 
 def _new_parser(protocol: GatewayProtocol) -> Any:
     parser = httptools.HttpRequestParser(protocol)
-    # So that a request of which the client closes its half early can be followed by its rest.
+    # So that the last request of a client that has closed its half is parsed to its end.
     parser.set_dangerous_leniencies(lenient_data_after_close=True)
     return parser
 
@@ -581,7 +581,7 @@ def _address(found: Any) -> tuple[str, int] | None:
     """Return the host and the port of an end; None for one without, such as a Unix socket's."""
     if not isinstance(found, tuple):
         return None
-    # A socket for both families writes an address of IPv4 so.
+    # Dual-stack sockets show an IPv4 address as ::ffff:a.b.c.d.
     return str(found[0]).removeprefix(MAPPED), int(found[1])
 
 

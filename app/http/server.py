@@ -23,7 +23,7 @@ from starlette.types import ASGIApp
 
 from tidegate.app.figures import ConnectionFigures, Histogram, LoopFigures
 from tidegate.app.http.admission import ConnectionLimits, RequestLimits
-from tidegate.app.http.protocol import GatewayProtocol, Immediate
+from tidegate.app.http.protocol import GatewayProtocol, InlineHandler
 from tidegate.app.http.transport.certificates import Certificates
 from tidegate.app.http.transport.listener import (
     Acceptor,
@@ -113,7 +113,7 @@ class Server(uvicorn.Server):
     ) -> None:
         self.figures = ConnectionFigures(_connections_max(settings))
         self.certificates = None if settings.tls_cert is None else Certificates(settings)
-        hot_path: Immediate | None = None
+        hot_path: InlineHandler | None = None
         if isinstance(app, Starlette):
             app.state.figures = self.figures
             hot_path = getattr(app.state, "hot_path", None)
@@ -345,7 +345,7 @@ def _handshakes_max(settings: Settings) -> int:
 
 
 def protocol_factory(
-    settings: Settings, figures: ConnectionFigures, hot_path: Immediate | None
+    settings: Settings, figures: ConnectionFigures, hot_path: InlineHandler | None
 ) -> partial[GatewayProtocol]:
     """Return uvicorn's factory of protocols; all of them share counts and bounds."""
     return partial(

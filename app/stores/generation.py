@@ -1,4 +1,4 @@
-"""The store generation: detects that a store's file may have gone back in time.
+"""The store generation: detects a store's file that may have lost writes.
 
 A store that survives its process but not a power loss may come back with less than it has
 acknowledged, and would then assign offsets twice. So each opening records the boot id of the
@@ -37,9 +37,9 @@ def record_opening(connection: sqlite3.Connection, *, survives_power: bool) -> b
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("BEGIN IMMEDIATE")
     connection.execute(_TABLE)
-    noted = connection.execute("SELECT boot FROM life").fetchone()
+    recorded_boot = connection.execute("SELECT boot FROM life").fetchone()
     # The same boot id means that only the process died, and the kernel kept its writes.
-    is_doubtful = noted is not None and (noted[0] != boot or not boot)
+    is_doubtful = recorded_boot is not None and (recorded_boot[0] != boot or not boot)
     if is_doubtful:
         for (topic,) in connection.execute("SELECT id FROM topics").fetchall():
             renew_epoch(connection, topic)
@@ -56,7 +56,7 @@ def record_opening(connection: sqlite3.Connection, *, survives_power: bool) -> b
 
 def renew_epoch(connection: sqlite3.Connection, topic: int) -> str:
     """Give a topic a new epoch with all its data, and return the epoch."""
-    # By chance, as a counter could go back with the file.
+    # Random, because a counter would go back with the file.
     epoch = secrets.token_hex(_EPOCH_BYTES)
     connection.execute("UPDATE topics SET epoch = ? WHERE id = ?", (epoch, topic))
     return epoch

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.keys.jsontext import DEPTH_MAX, has_large_exponent, has_long_number
-from tidegate.keys.path import NO_STRUCT_NAME
+from tidegate.keys.path import has_invalid_struct_character
 from tidegate.pipeline.intervals import Column
 
 # Objects of so few lines stay in a core's cache until they are columns, at two thirds of the cost.
@@ -64,7 +64,7 @@ class LineDecoder:
         `absent` are names that no line may have, each with a type that no value has.
         """
         none = dict(absent or {})
-        if any(map(NO_STRUCT_NAME, [*kinds, *none])):
+        if any(map(has_invalid_struct_character, [*kinds, *none])):
             return None
         attributes = {name: f"f{number}" for number, name in enumerate(kinds)}
         fields = [(attributes[name], kind | None, None) for name, kind in kinds.items()]

@@ -116,14 +116,14 @@ class PendingLogin:
 
 
 class Provider:
-    """The issuer as a place to log in."""
+    """A client of the OpenID provider."""
 
     def __init__(self, settings: Settings) -> None:
         assert settings.auth_oidc_client_id is not None
         self.client_id = settings.auth_oidc_client_id
         self._issuer = settings.auth_issuer
         self._scope = settings.auth_oidc_scope
-        self._ends_sessions = settings.auth_oidc_logout
+        self._logs_out_at_issuer = settings.auth_oidc_logout
         self._secret_file = settings.auth_oidc_secret_file
         self._metadata: Mapping[str, Any] | None = None
         self._asked_s = float("-inf")
@@ -149,11 +149,11 @@ class Provider:
             "code_challenge": login.challenge,
             "code_challenge_method": "S256",
         }
-        return _asking(endpoint, query)
+        return _with_query(endpoint, query)
 
     async def logout_address(self, back: str) -> str | None:
-        """Return where to log out at the issuer, which leads `back`; None for one here only."""
-        if not self._ends_sessions:
+        """Return the issuer's URL to log out, which returns to `back`; None for a local logout."""
+        if not self._logs_out_at_issuer:
             return None
         try:
             endpoint = (await self._discovered()).get("end_session_endpoint")
@@ -163,9 +163,9 @@ class Provider:
             return None
         # No `id_token_hint`: the token would stand in an address. The issuer asks the person then.
         query = {"client_id": self.client_id, "post_logout_redirect_uri": back}
-        return _asking(endpoint, query)
+        return _with_query(endpoint, query)
 
-    async def code_in(self, login: PendingLogin, answer: Mapping[str, str]) -> str:
+    async def verify_callback(self, login: PendingLogin, answer: Mapping[str, str]) -> str:
         """Return the code in the issuer's answer, once for each login.
 
         Args:
@@ -177,9 +177,11 @@ class Provider:
         """
         given, wanted = answer.get("state", ""), login.state
         if not hmac.compare_digest(given.encode(), wanted.encode()):
-            raise unauthenticated("This login was begun elsewhere, or another one came after it.")
-        # RFC 9207: an answer that names another issuer was meant for that one, and so may be one
-        # without a name where the issuer says that it gives its own.
+            raise unauthenticated(
+                "This login was begun elsewhere, or a newer one has superseded it."
+            )
+        # RFC 9207: a response that names another issuer was meant for that one. A missing `iss` is
+        # refused as well if the issuer advertises that it sends it.
         is_named = (await self._discovered()).get("authorization_response_iss_parameter_supported")
         if answer.get("iss", None if is_named is True else self._issuer) != self._issuer:
             raise unauthenticated("The answer is of another identity provider.")
@@ -193,10 +195,10 @@ class Provider:
         return answer["code"]
 
     async def exchange(self, login: PendingLogin, code: str, redirect_uri: str) -> str:
-        """Return the ID token for a code; its signature and its claims are still to be verified.
+        """Return the ID token for a code; its signature and claims are not verified yet.
 
         Raises:
-            Refused: unauthenticated, for a code that is not taken; limit-reached; not-ready.
+            Refused: unauthenticated, for a code that is rejected; limit-reached; not-ready.
         """
         form = {
             "grant_type": "authorization_code",
@@ -214,12 +216,12 @@ class Provider:
         try:
             status, body = await fetch(endpoint, form, credentials)
         except Unreachable as error:
-            raise _out(str(error)) from None
+            raise _unavailable(str(error)) from None
         finally:
             self._exchanging -= 1
         document = _object(body)
         if status >= http.HTTPStatus.INTERNAL_SERVER_ERROR:
-            raise _out(f"it answered {status}")
+            raise _unavailable(f"it answered {status}")
         token = document.get("id_token")
         if status != http.HTTPStatus.OK or not isinstance(token, str):
             reason = _named(document.get("error"))
@@ -281,7 +283,7 @@ class Provider:
                     )
                 self._asked_s = time.monotonic()
         if self._metadata is None:
-            raise _out("its configuration cannot be had")
+            raise _unavailable("its configuration cannot be had")
         return self._metadata
 
     async def _discover(self) -> Mapping[str, Any]:
@@ -315,7 +317,7 @@ def read_secret(path: str) -> str:
     return secret
 
 
-def _out(reason: str) -> Refused:
+def _unavailable(reason: str) -> Refused:
     return Refused("not-ready", f"The identity provider does not answer: {reason}.")
 
 
@@ -333,7 +335,7 @@ def _named(error: object) -> str:
     return str(error) if is_name else "it gave no reason"
 
 
-def _asking(endpoint: str, query: Mapping[str, str]) -> str:
+def _with_query(endpoint: str, query: Mapping[str, str]) -> str:
     return f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(query)}"
 
 

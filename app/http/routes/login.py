@@ -132,7 +132,7 @@ async def _finished(request: Request) -> tuple[str, str]:
     login = PendingLogin.parse(given[0]) if len(given) == 1 else None
     if login is None:
         raise unauthenticated("This browser has begun no login, or too long ago.")
-    code = await provider.code_in(login, _answer_in(request))
+    code = await provider.verify_callback(login, _answer_in(request))
     token = await provider.exchange(login, code, _callback_address(request))
     check_size(token)
     subject = await access.subject_of(token, is_login=True)

@@ -15,7 +15,7 @@ from tidegate.app.gateway import Gateway
 from tidegate.app.http.answers import json_answer
 from tidegate.app.http.event_stream import refusal_stream, session_stream
 from tidegate.app.http.internal_call import MARK, call_of
-from tidegate.app.http.openapi import LOCATION, SUBSCRIBING, json_body, name_of, problems, ref
+from tidegate.app.http.openapi import LOCATION, SUBSCRIBE_CODES, json_body, name_of, problems, ref
 from tidegate.app.http.openapi import answer as answered
 from tidegate.app.http.parameters import EVENT_ID, STRICT, SessionPath, query_of
 from tidegate.app.http.requests import CHANGES, has_left, posted_body, require_accept
@@ -83,7 +83,7 @@ class ReaderPosition(Parameters):
     summary="Open a session with any number of subscriptions",
     responses={
         201: answered("The session is open", ref(OpenedSession), headers=LOCATION),
-        **problems(*SUBSCRIBING, "not-ready", "unsupported-media-type"),
+        **problems(*SUBSCRIBE_CODES, "not-ready", "unsupported-media-type"),
     },
     openapi_extra=json_body(SessionOpening, required=False),
 )

@@ -19,7 +19,7 @@ from tidegate.app.http.event_stream import (
     session_stream,
     stopping_stream,
 )
-from tidegate.app.http.openapi import SUBSCRIBING, json_body, name_of, problems
+from tidegate.app.http.openapi import SUBSCRIBE_CODES, json_body, name_of, problems
 from tidegate.app.http.parameters import STRICT, described, posted_parameters
 from tidegate.app.http.requests import (
     has_left,
@@ -57,7 +57,7 @@ from tidegate.keys.text.bookmark import Bookmark
 router = APIRouter(tags=["subscribing"], generate_unique_id_function=name_of)
 _PATTERN = "Name of a topic, or a pattern with `*` (one part) and `>` (the rest)"
 
-_REFUSALS = problems(*SUBSCRIBING, "session-unknown")
+_REFUSALS = problems(*SUBSCRIBE_CODES, "session-unknown")
 
 
 @router.get(

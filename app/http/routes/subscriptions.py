@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request, Response
 
 from tidegate.app.access.grants import check_reading
 from tidegate.app.http.answers import json_answer
-from tidegate.app.http.openapi import LOCATION, SUBSCRIBING, json_body, name_of, problems, ref
+from tidegate.app.http.openapi import LOCATION, SUBSCRIBE_CODES, json_body, name_of, problems, ref
 from tidegate.app.http.openapi import answer as answered
 from tidegate.app.http.parameters import STRICT, SessionPath, SubscriptionPath
 from tidegate.app.http.requests import CHANGES, posted_body
@@ -38,7 +38,7 @@ _UNKNOWN = problems("session-unknown", "subscription-unknown")
     summary="Add a subscription to a session",
     responses={
         201: answered("What was granted", ref(SubscriptionView), headers=LOCATION),
-        **problems(*SUBSCRIBING, "session-unknown", "unsupported-media-type"),
+        **problems(*SUBSCRIBE_CODES, "session-unknown", "unsupported-media-type"),
     },
     openapi_extra=json_body(SubscriptionRequest),
 )

@@ -148,24 +148,24 @@ async def test_states_that_were_used_are_few(
     logins = [PendingLogin.begin("/") for _ in range(3)]
     answers = [{"state": each.state, "code": "c"} for each in logins]
     for login, answer in zip(logins, answers, strict=True):
-        assert await asking.code_in(login, answer) == "c"
+        assert await asking.verify_callback(login, answer) == "c"
     with pytest.raises(Refused, match="unauthenticated"):
-        await asking.code_in(logins[2], answers[2])
+        await asking.verify_callback(logins[2], answers[2])
     # The oldest is forgotten; the provider knows its code as used.
-    assert await asking.code_in(logins[0], answers[0]) == "c"
+    assert await asking.verify_callback(logins[0], answers[0]) == "c"
 
 
 async def test_another_issuer_in_the_answer_is_refused(tmp_path: Path, fake: Fake) -> None:
     login = PendingLogin.begin("/")
     answer = {"state": login.state, "code": "c"}
     with pytest.raises(Refused, match="unauthenticated"):
-        await provider(tmp_path).code_in(login, {**answer, "iss": "https://evil.example"})
-    assert await provider(tmp_path).code_in(login, answer) == "c"
+        await provider(tmp_path).verify_callback(login, {**answer, "iss": "https://evil.example"})
+    assert await provider(tmp_path).verify_callback(login, answer) == "c"
     # An issuer that gives its name always: without it the answer is another's (RFC 9207, 2.4).
     fake.metadata = {**METADATA, "authorization_response_iss_parameter_supported": True}
     with pytest.raises(Refused, match="unauthenticated"):
-        await provider(tmp_path).code_in(login, answer)
-    assert await provider(tmp_path).code_in(login, {**answer, "iss": ISSUER}) == "c"
+        await provider(tmp_path).verify_callback(login, answer)
+    assert await provider(tmp_path).verify_callback(login, {**answer, "iss": ISSUER}) == "c"
 
 
 async def test_a_logout_leads_to_the_provider_where_that_is_wanted(

@@ -44,7 +44,7 @@ def test_the_packages_beside_app_are_found_first(monkeypatch: pytest.MonkeyPatch
 )
 def test_what_is_run_is_passed_on(monkeypatch: pytest.MonkeyPatch, words: str) -> None:
     became: list[list[str]] = []
-    monkeypatch.setattr("tidegate.app.cli.pipeline.become", became.append)
+    monkeypatch.setattr("tidegate.app.cli.pipeline.exec_command", became.append)
     verb = parsed("pipeline", "run", *words.split())
     verb.command.invoke(verb)
     assert became[0][1:] == ["-P", "-m", "tidegate.pipeline", "run", *words.split()]
@@ -59,7 +59,7 @@ def test_a_signal_waits_until_the_pipeline_listens(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(os, "execve", execve)
     with pytest.raises(InterruptedError):
-        pipeline.become(["python"])
+        pipeline.exec_command(["python"])
     assert signals <= held[0]
 
 
@@ -127,7 +127,7 @@ def handed_on(monkeypatch: pytest.MonkeyPatch, *words: str) -> Any:
         wishes.append(wanted)
         return 0
 
-    monkeypatch.setattr("tidegate.app.cli.pipeline.become", became.append)
+    monkeypatch.setattr("tidegate.app.cli.pipeline.exec_command", became.append)
     verb = parsed("pipeline", *words)
     verb.command.invoke(verb)
     assert became[0][1:4] == ["-P", "-m", "tidegate.pipeline"]
@@ -156,7 +156,7 @@ def test_a_replay_is_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_checkout_runs_its_suite(monkeypatch: pytest.MonkeyPatch) -> None:
     became: list[list[str]] = []
-    monkeypatch.setattr("tidegate.app.cli.pipeline.become", became.append)
+    monkeypatch.setattr("tidegate.app.cli.pipeline.exec_command", became.append)
     main(["bench", "fanout", "engine"])
     assert became[0][1:] == ["-P", "-m", "bench", "fanout", "engine"]
 

@@ -24,7 +24,7 @@ class Published(TypedDict):
     last: Annotated[str | None, Field(description="Bookmark of the last message")]
     duplicate: Annotated[bool, Field(description="An earlier request published the messages")]
     sequence: NotRequired[
-        Annotated[int, Field(description="The producer's highest, where this one is not above it")]
+        Annotated[int, Field(description="The producer's highest, if this is not greater")]
     ]
 
 
