@@ -131,9 +131,9 @@ _HEARTBEAT = """
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)
-redis.call('ZADD', KEYS[1], now + ARGV[2], ARGV[1])
+local is_new = redis.call('ZADD', KEYS[1], now + ARGV[2], ARGV[1])
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
-return {now, redis.call('ZRANGE', KEYS[1], 0, -1, 'WITHSCORES')}
+return {now, is_new, redis.call('ZRANGE', KEYS[1], 0, -1, 'WITHSCORES')}
 """
 
 # A gateway with a newer heartbeat stays. Its lease is released for another leader.
@@ -154,11 +154,17 @@ class Membership:
     Args:
         bus: the shared Redis.
         gateway: this gateway's id.
+
+    Attributes:
+        on_rejoined: called after a heartbeat that found this gateway removed: the others have
+            counted it as dead meanwhile.
     """
 
     def __init__(self, bus: BusConnection, gateway: str) -> None:
         self.gateway = gateway
+        self.on_rejoined: Callable[[], None] | None = None
         self._bus = bus
+        self._has_joined = False
         self._name = bus.shared_key("gateways")
         self._members: dict[str, bytes] = {}
         self._changed = asyncio.Event()
@@ -207,7 +213,7 @@ class Membership:
         began_ms = _wall_ms()
         try:
             with translate_errors():
-                now_ms, members = await self._bus.run_script(
+                now_ms, is_new, members = await self._bus.run_script(
                     _HEARTBEAT, [self._name], [self.gateway, round(DEAD_S * 1_000)]
                 )
         except Refused:
@@ -218,6 +224,9 @@ class Membership:
         self._clock_offset_ms = self._bus_ms - (began_ms + _wall_ms()) // 2
         pairs = zip(members[::2], members[1::2], strict=True)
         self._set_members({name.decode(): expires_ms for name, expires_ms in pairs})
+        if is_new and self._has_joined and self.on_rejoined is not None:
+            self.on_rejoined()
+        self._has_joined = True
 
     async def remove_dead(self) -> None:
         """Remove gateways that died since their last heartbeat.

@@ -88,6 +88,8 @@ class Peers:
             bus, self.membership, {CALL: self._handle_call, HAND_OVER: self._handle_hand_over}
         )
         self._sessions = sessions
+        # The leader has removed their records, as those of a dead gateway.
+        self.membership.on_rejoined = sessions.publish_all
         self._handle = handle
         self._settings = settings
         self._catch_up = catch_up

@@ -332,6 +332,11 @@ class Sessions:
             queue = {"messages": event.messages, "bytes": event.bytes}
             self._publish(session, name, queue=queue)
 
+    def publish_all(self) -> None:
+        """Publish the state of every session: others have removed the records."""
+        for session in self._sessions.values():
+            self._publish(session, "rejoined")
+
     def _publish(self, session: Session, event: str, **more: object) -> None:
         """Publish an event of the session on the gateway's own topic."""
         document = {

@@ -17,6 +17,7 @@ from tidegate.app.cluster import membership as rolls
 from tidegate.app.cluster import session_locations as module
 from tidegate.app.cluster.peers import Peers
 from tidegate.app.cluster.session_locations import DeadPeerCleanup
+from tidegate.app.refusals import Unavailable
 from tidegate.app.topics.system_topics import SESSIONS
 
 pytestmark = [pytest.mark.redis, rule("session-7")]
@@ -77,6 +78,29 @@ async def test_rows_go_with_the_gateway_that_alone_has_their_sessions(
             assert shown(stays) == {here, moved, parked}, "who was not heard of may be there"
         await remains_of(stays).clear()
         assert shown(stays) == {here, moved}, "nobody can take it up any more"
+
+
+async def test_a_gateway_that_was_cut_off_shows_its_sessions_again(
+    redis_bus: BusServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "DEAD_S", 0.0)
+    monkeypatch.setattr(module, "CHECK_INTERVAL_S", 3_600.0)
+    async with gateways(redis_bus) as (stays, cut_off):
+        members = neighbours_of(cut_off).membership
+        session = await opened(cut_off)
+        await eventually(lambda: session in shown(stays), "it is listed")
+        with monkeypatch.context() as interrupted:
+
+            async def fails() -> None:
+                raise Unavailable
+
+            interrupted.setattr(members, "heartbeat", fails)
+            await members.leave()  # as the others remove it
+            await neighbours_of(stays).membership.heartbeat()
+            await remains_of(stays).clear()
+            await eventually(lambda: session not in shown(stays), "it is removed")
+        await members.heartbeat()
+        await eventually(lambda: session in shown(stays), "it is listed again")
 
 
 async def test_a_gateway_that_has_just_come_is_not_taken_for_dead(
