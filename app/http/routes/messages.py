@@ -125,22 +125,27 @@ async def publish(request: Request) -> Response:
     gateway.quotas.check_publish(subject)
     # Counted also if it is refused below: reading and checking it is what it costs.
     gateway.quotas.note_publish(subject, _counted(payload, form), len(payload))
-    entry = await gateway.catalog.seek(name)
     # A topic that a pipeline fills was declared, or made by it: if it is gone, it stays so.
     may_make = gateway.settings.auto_create_topics and not is_pipeline(asked.producer)
-    if entry is None and not may_make:
-        raise topic_unknown(name)
-    if entry is None:  # nothing is made for a request that is refused
+
+    async def found() -> CatalogTopic:
+        entry = await gateway.catalog.seek(name)
+        if entry is not None:
+            return entry
+        if not may_make:
+            raise topic_unknown(name)
+        # Nothing is made for a request that is refused.
         _check_taken(Kind.JSON, asked.media_type)
         await gateway.ingest.check_plain(payload, form)
         gateway.quotas.check_topic(subject, gateway.catalog.exists)
         entry = await gateway.catalog.get_or_create(name)
         gateway.quotas.note_topic(subject, name)
-    # Last of the checks: the digest of a large body is the dearest of them.
+        return entry
+
+    entry = await found()
+    # The digest of a large body is the most expensive check, so it is the last one.
     sub = None if subject is None else subject.sub
     retry = await asked.retry(payload, sub)
-
-    # A refusal by the definition is tried again if another gateway has just changed it.
 
     async def taken(entry: CatalogTopic) -> Response:
         check_filler(entry, asked.producer)
@@ -150,7 +155,14 @@ async def publish(request: Request) -> Response:
         appended = await gateway.ingest.take(entry, payload, form, asked.numbered(sub), retry)
         return published(entry, appended)
 
-    return await gateway.catalog.with_newest_definition(entry, taken)
+    while True:
+        try:
+            return await gateway.catalog.with_newest_definition(entry, taken)
+        except Refusal as refusal:
+            # Somebody has deleted the topic meanwhile, which then is not there yet, as before.
+            if refusal.code != "topic-unknown" or not may_make:
+                raise
+            entry = await found()
 
 
 PLAIN = (

@@ -6,6 +6,7 @@ import asyncio
 import json
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from starlette.routing import Router
@@ -13,6 +14,8 @@ from starlette.routing import Router
 from tests.support.gateways import JSON, NDJSON, running_gateway
 from tests.support.rules import rule
 from tidegate.app.stores.memory import RETRY_MS
+from tidegate.app.stores.store import Appended
+from tidegate.app.topics.ingest import Ingest
 from tidegate.keys import jsontext, lines
 
 
@@ -74,6 +77,31 @@ async def test_an_unknown_topic_is_made_where_allowed() -> None:
     async with running_gateway(auto_create_topics=False) as running:
         answer = await running.http.post("/v1/topics/new/messages", content=b"1", headers=JSON)
         assert (answer.status_code, answer.json()["code"]) == (404, "topic-unknown")
+
+
+@pytest.mark.parametrize("auto_create", [True, False])
+async def test_a_topic_that_is_deleted_during_a_publish_is_made_again_where_allowed(
+    monkeypatch: pytest.MonkeyPatch, auto_create: bool
+) -> None:
+    async with running_gateway(auto_create_topics=auto_create) as running:
+        await running.topic()
+        publish, deletions = Ingest.publish, iter((True,))
+
+        async def deleted_before(ingest: Ingest, *arguments: Any, **more: Any) -> Appended:
+            for _ in deletions:
+                await running.http.delete("/v1/topics/px")
+            return await publish(ingest, *arguments, **more)
+
+        monkeypatch.setattr(Ingest, "publish", deleted_before)
+        answer = await running.http.post(
+            "/v1/topics/px/messages",
+            content=b'{"k":"a"}',
+            headers={**JSON, "Tidegate-Conflate": "never"},
+        )
+        assert answer.status_code == (200 if auto_create else 404)
+        if auto_create:
+            journal = (await running.http.get("/v1/topics/px/messages")).text
+            assert journal.count("value") == 1
 
 
 async def test_a_message_travels_as_it_was_published() -> None:
