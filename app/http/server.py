@@ -22,6 +22,7 @@ from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
 from tidegate.app.figures import ConnectionFigures, Histogram, LoopFigures
+from tidegate.app.gateway import Gateway
 from tidegate.app.http.admission import ConnectionLimits, RequestLimits
 from tidegate.app.http.protocol import GatewayProtocol, InlineHandler
 from tidegate.app.http.transport.certificates import Certificates
@@ -38,6 +39,7 @@ from tidegate.app.logs import configure_logging, event
 from tidegate.app.memory import MemoryReclaimer, configure_collector
 from tidegate.app.settings.settings import Settings
 from tidegate.app.streams.connection import WriteWatch
+from tidegate.app.streams.scheduler import StreamScheduler
 
 LOOK_EVERY_S = 0.5  # each look wakes an idle gateway, which costs it more than the look
 
@@ -114,10 +116,14 @@ class Server(uvicorn.Server):
         self.figures = ConnectionFigures(_connections_max(settings))
         self.certificates = None if settings.tls_cert is None else Certificates(settings)
         hot_path: InlineHandler | None = None
+        scheduler: StreamScheduler | None = None
         if isinstance(app, Starlette):
             app.state.figures = self.figures
             hot_path = getattr(app.state, "hot_path", None)
-        protocol = protocol_factory(settings, self.figures, hot_path)
+            gateway: Gateway | None = getattr(app.state, "gateway", None)
+            scheduler = None if gateway is None else gateway.driver.streams
+        scheduler = scheduler or StreamScheduler()
+        protocol = protocol_factory(settings, self.figures, hot_path, scheduler)
         super().__init__(_config(app, settings, protocol, self.certificates))
         self._request_limits: RequestLimits = protocol.keywords["request_limits"]
         self.settings = settings
@@ -345,7 +351,10 @@ def _handshakes_max(settings: Settings) -> int:
 
 
 def protocol_factory(
-    settings: Settings, figures: ConnectionFigures, hot_path: InlineHandler | None
+    settings: Settings,
+    figures: ConnectionFigures,
+    hot_path: InlineHandler | None,
+    scheduler: StreamScheduler,
 ) -> partial[GatewayProtocol]:
     """Return uvicorn's factory of protocols; all of them share counts and bounds."""
     return partial(
@@ -353,7 +362,7 @@ def protocol_factory(
         settings=settings,
         figures=figures,
         admission=ConnectionLimits(figures, settings.connections_per_address_max),
-        write_watch=WriteWatch(settings.write_timeout.seconds),
+        write_watch=WriteWatch(settings.write_timeout.seconds, scheduler),
         request_limits=RequestLimits(),
         proxies=TrustedProxies(settings.trusted_proxies),
         hot_path=hot_path,

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
 from tidegate.app.figures import ConnectionFigures
+from tidegate.app.streams.scheduler import StreamScheduler
 
 if sys.platform == "linux":
     import fcntl
@@ -215,7 +216,7 @@ def _no_requests() -> None:
 
 
 LOOKS_PER_TIMEOUT: Final = 10  # a peer is cut at most two looks after its time
-LOOKED_AT_ONCE: Final = 100  # connections in one turn of the loop, a few us each
+CHECKED_AT_ONCE: Final = 100  # connections in one iteration, a few us each
 
 logger = logging.getLogger("tidegate.connections")
 
@@ -283,70 +284,80 @@ class WriteWatch:
 
     A stream that waits to write checks its own deadline. The watch covers writes that no task waits
     for: an answer handed to the socket whole, the rest of a connection that is being closed, the
-    last rows of a stream that has nothing new to send. A connection without unsent bytes costs
-    nothing.
+    last rows of a stream that has nothing new to send. A connection without unsent bytes is not
+    checked.
+
+    Args:
+        write_timeout_s: seconds in which a peer has to take a byte.
+        scheduler: calls the checks, behind the streams that are ready.
     """
 
-    def __init__(self, write_timeout_s: float) -> None:
+    def __init__(self, write_timeout_s: float, scheduler: StreamScheduler) -> None:
         self._write_timeout_s = write_timeout_s
+        self._scheduler = scheduler
+        self._is_armed = False
         self._written: set[Connection] = set()
         self._written_groups: set[Callable[[], Iterable[Connection]]] = set()
         # Connections with unsent bytes.
         self._waiting: dict[Connection, WriteDeadline] = {}
-        self._next_look: asyncio.TimerHandle | None = None
+        # Of the check under way: connections that are still to be checked, and earlier deadlines.
+        self._unchecked: list[Connection] = []
+        self._before: dict[Connection, WriteDeadline] = {}
 
     def note_write(self, connection: Connection) -> None:
         """Check the connection soon: bytes were written."""
         self._written.add(connection)
-        if self._next_look is None:
-            self._arm(asyncio.get_running_loop())
+        if not self._is_armed:
+            self._arm()
 
     def note_group(self, connections: Callable[[], Iterable[Connection]]) -> None:
         """Check connections soon: bytes were written to all that the function returns."""
         self._written_groups.add(connections)
-        if self._next_look is None:
-            self._arm(asyncio.get_running_loop())
+        if not self._is_armed:
+            self._arm()
 
-    def _arm(self, loop: asyncio.AbstractEventLoop) -> None:
-        wait_s = self._write_timeout_s / LOOKS_PER_TIMEOUT
-        self._next_look = loop.call_later(wait_s, self._look, loop)
+    def _arm(self) -> None:
+        self._is_armed = True
+        due_s = asyncio.get_running_loop().time() + self._write_timeout_s / LOOKS_PER_TIMEOUT
+        self._scheduler.call_at(due_s, self._check, behind=True)
 
     def forget(self, connection: Connection) -> None:
-        """Check a connection no more, and free it: it is lost. A crowd would wait for the look."""
+        """Check a connection no more, and free it: it is lost."""
         self._written.discard(connection)
         self._waiting.pop(connection, None)
         connection.release()
 
-    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
-        watched = self._written.union(self._waiting, *(each() for each in self._written_groups))
-        self._written.clear()
-        self._written_groups.clear()
-        before, self._waiting = self._waiting, {}
-        self._look_on(loop, [*watched], before)
-
-    def _look_on(
-        self, loop: asyncio.AbstractEventLoop, watched: list[Connection],
-        before: dict[Connection, WriteDeadline],
-    ) -> None:  # fmt: skip
-        """Check some, and the others in the next turns of the loop."""
-        now_s = loop.time()
-        for _ in range(min(LOOKED_AT_ONCE, len(watched))):
-            connection = watched.pop()
+    def _check(self) -> None:
+        """Check some connections, and the others in the next iterations."""
+        if not self._unchecked:
+            groups = (connections() for connections in self._written_groups)
+            self._unchecked = [*self._written.union(self._waiting, *groups)]
+            self._written.clear()
+            self._written_groups.clear()
+            self._before, self._waiting = self._waiting, {}
+        now_s = asyncio.get_running_loop().time()
+        for _ in range(min(CHECKED_AT_ONCE, len(self._unchecked))):
+            connection = self._unchecked.pop()
             if not connection.unsent_bytes:  # all taken: watched again from its next write
                 continue
             mark = connection.taken_mark
-            deadline = before.get(connection) or WriteDeadline(self._write_timeout_s, mark, now_s)
+            deadline = self._before.get(connection)
+            if deadline is None:
+                deadline = WriteDeadline(self._write_timeout_s, mark, now_s)
             if deadline.is_over(mark, now_s):
                 logger.debug("a connection whose peer takes nothing was cut")
                 connection.give_up()
-                break  # its session ends in the next iteration, which takes half a millisecond
+                # Its session ends in the next iteration, which takes half a millisecond.
+                self._scheduler.call_at(now_s, self._check, behind=True)
+                return
             self._waiting[connection] = deadline
-        if watched:
-            loop.call_soon(self._look_on, loop, watched, before)
+        if self._unchecked:
+            self._scheduler.call_soon(self._check, behind=True)
             return
-        self._next_look = None
+        self._before = {}
+        self._is_armed = False
         if self._waiting or self._written or self._written_groups:
-            self._arm(loop)
+            self._arm()
 
 
 class HandedOver(NamedTuple):

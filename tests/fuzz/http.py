@@ -22,6 +22,7 @@ from tidegate.app.http.protocol import GatewayProtocol
 from tidegate.app.http.requests import accepts, content_type, query_values
 from tidegate.app.http.server import protocol_factory
 from tidegate.app.refusals import CODES, Refused
+from tidegate.app.streams.scheduler import StreamScheduler
 
 PIECES: Final = (
     b"\r\n", b"\n", b"\r", b"\r\n\r\n", b" ", b"\t", b"\0", b":", b",", b";", b"0\r\n\r\n",
@@ -139,7 +140,7 @@ class _Edge:
         self.loop = asyncio.new_event_loop()
         self.read: list[Read] = []
         settings = edge_settings()
-        self.factory = protocol_factory(settings, ConnectionFigures(1_000), None)
+        self.factory = protocol_factory(settings, ConnectionFigures(1_000), None, StreamScheduler())
         self.config = uvicorn.Config(self.app, log_config=None, access_log=False, lifespan="off",
                                      http=GatewayProtocol, server_header=False,
                                      interface="asgi3", proxy_headers=False)  # fmt: skip

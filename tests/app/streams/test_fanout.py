@@ -127,7 +127,7 @@ class Hall:
             heartbeat_s=heartbeat_s,
         )
         self._stack = stack
-        self._watch = WriteWatch(NEVER_S)
+        self._watch = WriteWatch(NEVER_S, StreamScheduler())
         self._peers = 0
 
     def _take(self, cohort: Cohort, bytes_max: int) -> Rows | None:

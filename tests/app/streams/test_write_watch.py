@@ -16,6 +16,7 @@ from tests.support.network.memory import MemorySocket
 from tidegate.app.figures import ConnectionFigures
 from tidegate.app.streams import connection as watched
 from tidegate.app.streams.connection import Connection, WriteWatch
+from tidegate.app.streams.scheduler import StreamScheduler
 
 pytestmark = pytest.mark.usefixtures("steady")
 
@@ -29,7 +30,7 @@ class Pair:
     def __init__(self, transport: asyncio.Transport, far: socket.socket) -> None:
         self.figures = ConnectionFigures(1)
         self.connection = Connection(transport, lambda: None, self.figures)
-        self.watch = WriteWatch(TIMEOUT_S)
+        self.watch = WriteWatch(TIMEOUT_S, StreamScheduler())
         self.transport = transport
         self.far = far
 
@@ -108,12 +109,12 @@ async def test_what_was_taken_is_forgotten_and_silence_costs_no_timer() -> None:
         quick.write(b"x")
         assert await quick.read(1) == 1
         async with asyncio.timeout(HANGS_S):
-            while quick.watch._next_look is not None:
+            while quick.watch._is_armed:
                 await asyncio.sleep(0.005)
         assert not quick.watch._waiting
         await asyncio.sleep(2 * TIMEOUT_S)
         assert not quick.connection.is_given_up
-        assert quick.watch._next_look is None
+        assert not quick.watch._is_armed
 
 
 async def test_what_has_ended_is_kept_for_no_look() -> None:
@@ -153,7 +154,7 @@ async def test_a_crowd_that_takes_nothing_is_cut_one_by_one() -> None:
 async def test_what_is_written_while_a_crowd_is_looked_at_is_watched(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(watched, "LOOKED_AT_ONCE", 1)
+    monkeypatch.setattr(watched, "CHECKED_AT_ONCE", 1)
     async with pair() as quick, pair() as other, pair() as frozen:
         other.watch = frozen.watch = quick.watch
         quick.write(b"x")
