@@ -318,7 +318,7 @@ def delete(topic: str, keys: Sequence[str], filter_text: str | None, gateway: st
     return DONE
 
 
-def _prepare(client: Gateway, topic: str, key: list[str]) -> bool:
+def _prepare(client: Gateway, topic: str, key_paths: list[str]) -> bool:
     """Make a topic with a key, if it is not there; return True if the first message makes it.
 
     Raises:
@@ -329,19 +329,19 @@ def _prepare(client: Gateway, topic: str, key: list[str]) -> bool:
     try:
         found = client.find_topic(topic)
     except GatewayError:
-        if key:
+        if key_paths:
             raise
         return False  # a token may only write; and in an outage the messages are sent again
-    if found is None and key:
-        client.administration.put_topic(topic, {"key": key}, only_new=True)
-        print_note(f"Topic {topic} was not there, and is made with the key {', '.join(key)}.")
-    elif found is not None and key and found.get("key") != key:
+    if found is None and key_paths:
+        client.administration.put_topic(topic, {"key": key_paths}, only_new=True)
+        print_note(f"Topic {topic} was not there, and is made with the key {', '.join(key_paths)}.")
+    elif found is not None and key_paths and found.get("key") != key_paths:
         present = f"the key {', '.join(found['key'])}" if found.get("key") else "no key"
         raise CommandError(
-            f"topic {topic} has {present}, and --key says {', '.join(key)}; to begin again without "
-            f"its messages: {PROGRAM} topics delete {topic}"
+            f"topic {topic} has {present}, and --key says {', '.join(key_paths)}; to begin again "
+            f"without its messages: {PROGRAM} topics delete {topic}"
         )
-    return found is None and not key
+    return found is None and not key_paths
 
 
 def _record_key(text: str) -> RecordKey:

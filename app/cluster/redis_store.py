@@ -10,6 +10,7 @@ import asyncio
 import logging
 import os
 import secrets
+import ssl
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -70,10 +71,19 @@ _unpack_stage = msgspec.msgpack.Decoder(tuple[int, bytes]).decode
 def _reason(error: Exception) -> str:
     """Return why a server could not be reached; redis-py adds its address and a number."""
     cause = error.__cause__ or error.__context__
+    if isinstance(cause, ssl.SSLError):
+        return f"TLS failed: {getattr(cause, 'verify_message', None) or cause.reason or cause}"
     if isinstance(cause, OSError) and cause.errno:
         # asyncio writes the address in place of the reason; names not found have negative numbers.
         return os.strerror(cause.errno) if cause.errno > 0 else str(cause.strerror)
     return str(error)
+
+
+def _may_pass(error: Exception) -> bool:
+    """Return True if waiting may help: a wrong password or certificate stays wrong."""
+    cause = error.__cause__ or error.__context__
+    is_final = isinstance(error, AuthenticationError) or isinstance(cause, ssl.SSLError)
+    return isinstance(error, PASSING) and not is_final
 
 
 class RedisStore:
@@ -129,9 +139,8 @@ class RedisStore:
                 await self._open()
                 return
             except (RedisError, OSError) as error:
-                may_pass = isinstance(error, PASSING) and not isinstance(error, AuthenticationError)
                 reason, place = _reason(error), self._connection.place
-                if not may_pass:
+                if not _may_pass(error):
                     raise StoreUnusable(f"Redis at {place} refuses the gateway: {reason}") from None
                 if loop.time() >= until_s:
                     raise StoreAway(f"Redis at {place} does not answer: {reason}") from None

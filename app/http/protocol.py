@@ -57,7 +57,7 @@ HandOver = Callable[[asyncio.Protocol], HandedOver]
 """Gives the connection of a request to a stream."""
 
 
-class InlineHandler(Protocol):
+class InlineResponder(Protocol):
     """Answers some requests below ASGI, in the iteration in which they arrive."""
 
     def can_handle(self, exchange: Exchange) -> bool:
@@ -98,7 +98,7 @@ class GatewayProtocol(asyncio.Protocol):
         write_watch: WriteWatch,
         request_limits: RequestLimits,
         proxies: TrustedProxies,
-        hot_path: InlineHandler | None,
+        hot_path: InlineResponder | None,
         **_others: object,
     ) -> None:
         if not config.loaded:

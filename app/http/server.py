@@ -24,7 +24,7 @@ from starlette.types import ASGIApp
 from tidegate.app.figures import ConnectionFigures, Histogram, LoopFigures
 from tidegate.app.gateway import Gateway
 from tidegate.app.http.admission import ConnectionLimits, RequestLimits
-from tidegate.app.http.protocol import GatewayProtocol, InlineHandler
+from tidegate.app.http.protocol import GatewayProtocol, InlineResponder
 from tidegate.app.http.transport.certificates import Certificates
 from tidegate.app.http.transport.listener import (
     Acceptor,
@@ -115,7 +115,7 @@ class Server(uvicorn.Server):
     ) -> None:
         self.figures = ConnectionFigures(_connections_max(settings))
         self.certificates = None if settings.tls_cert is None else Certificates(settings)
-        hot_path: InlineHandler | None = None
+        hot_path: InlineResponder | None = None
         scheduler: StreamScheduler | None = None
         if isinstance(app, Starlette):
             app.state.figures = self.figures
@@ -353,7 +353,7 @@ def _handshakes_max(settings: Settings) -> int:
 def protocol_factory(
     settings: Settings,
     figures: ConnectionFigures,
-    hot_path: InlineHandler | None,
+    hot_path: InlineResponder | None,
     scheduler: StreamScheduler,
 ) -> partial[GatewayProtocol]:
     """Return uvicorn's factory of protocols; all of them share counts and bounds."""

@@ -49,8 +49,12 @@ customElements.define("perspective-viewer", class extends HTMLElement {
 });
 """
 ROWS = """async () => {
-  const view = await document.querySelector("perspective-viewer").getView();
-  return await view.to_json();
+  try {
+    const view = await document.querySelector("perspective-viewer").getView();
+    return await view.to_json();
+  } catch (error) {
+    return String(error); // the viewer has not loaded its table yet
+  }
 }"""
 
 

@@ -72,7 +72,7 @@ def fill_in(tab: Page, name: str = "ann") -> None:
 @rule("access-12")
 def test_a_person_logs_in_sees_the_stream_and_logs_out(tab: Page, address: str) -> None:
     tab.goto(f"{address}/#topic=prices")
-    expect(tab.locator("#state")).to_contain_text("not logged in")
+    expect(tab.locator("#state")).to_have_text("signed out")
     tab.get_by_role("link", name="Log in").click()
     fill_in(tab)
     tab.wait_for_url(f"{address}/#topic=prices")

@@ -93,8 +93,8 @@ class PageRun:
                 self.serve(block)
             case "python":
                 self.command([sys.executable, "-P", "-W", "error", "-c", text], block)
-            case "js" if "EventSource" in text or "credentials" in text:
-                is_foreign = "5173" in block.text
+            case "js" if any(word in text for word in ("EventSource", "credentials", 'fetch("/')):
+                is_foreign = "5173" in block.text or 'fetch("/' in text
                 self.in_page(text, f"http://localhost:{self.port}" if is_foreign else self.address)
             case "js":
                 with running_node() as node:

@@ -205,5 +205,6 @@ def test_nobody_comes_in_without_a_password_or_trust(
         capture_output=True, text=True, timeout=HANGS_S,
     )  # fmt: skip
     assert done.returncode == 78
+    assert "TLS failed" in done.stderr
     assert PASSWORD not in done.stderr
     assert "Traceback" not in done.stderr

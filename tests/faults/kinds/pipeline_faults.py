@@ -134,7 +134,7 @@ async def older_run_wakes(setup: Setup, short: bool) -> None:
             hold.released.set()
             status = await first.exit_status()
             setup.expect(status == EXIT_FENCED, f"the older run ended with {status}")
-            setup.expect("[producer-fenced]" in first.logged, f"it said {first.logged[-500:]}")
+            setup.expect("[producer-fenced" in first.logged, f"it said {first.logged[-500:]}")
         numbers = await sunk(setup.gateway.address)
         setup.expect(len(numbers) == MESSAGES, f"the sink has {len(numbers)} messages")
         setup.findings += judge(numbers, MESSAGES)
