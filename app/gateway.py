@@ -386,33 +386,39 @@ class Gateway:
                 take the reader back.
         """
         if self.bus is not None:
-            with contextlib.suppress(TimeoutError, Refused, EngineError):
-                # Also for one who has seen what is lost, and begins anew: up to there it is ours.
-                place = self.driver.engine.topic(topic).in_common(seen)
-                async with asyncio.timeout(CATCH_UP_S_MAX):
-                    await self.arrivals.wait_reached(topic, place.epoch, place.offset)
-            await self._refuse_if_behind(topic, seen)
+            with contextlib.suppress(EngineError):  # the topic is gone
+                await self._catch_up_with_bus(topic, seen)
             return
         if by is not None and not (by.grants.may(WRITE, topic) or by.grants.may(ADMIN, topic)):
             return
         with contextlib.suppress(Refusal):  # the topic is gone, or the store is out
             await self.catalog.check_bookmark(topic, seen)
 
-    async def _refuse_if_behind(self, name: str, seen: Bookmark) -> None:
-        try:
-            topic = self.driver.engine.topic(name)
-            place = topic.in_common(seen)
-            is_ours = place.epoch == topic.epoch
-            if is_ours and topic.head >= place.offset:
-                return
-            # Refuses the reader also while the topic is in an epoch that is not known here yet.
-            shared = await self.arrivals.shared_head(name, None)
-            if not is_ours or shared < place.offset:
-                return  # the bookmark is none of ours
-        except EngineError:
-            return  # the topic is gone
-        detail = "This gateway is behind what the reader has seen; try again or at another gateway."
-        raise Unavailable(detail)
+    async def _catch_up_with_bus(self, name: str, seen: Bookmark) -> None:
+        until_s = asyncio.get_running_loop().time() + CATCH_UP_S_MAX
+        # Also for a reader who has seen what is lost, and begins again: up to there it is ours.
+        place = self.driver.engine.topic(name).in_common(seen)
+        await self._wait_reached(name, place, until_s)
+        topic = self.driver.engine.topic(name)
+        if place.epoch == topic.epoch and topic.head >= place.offset:
+            return
+        # Refuses the reader also while the topic is in an epoch that is not known here yet.
+        shared = await self.arrivals.shared_head(name, None)
+        # Decided again: the topic may have begun another epoch meanwhile, which continues the
+        # reader's. A reader of none that is known gets a snapshot of all that the bus has.
+        topic = self.driver.engine.topic(name)
+        place = topic.in_common(seen)
+        needed = min(place.offset, shared) if place.epoch == topic.epoch else shared
+        await self._wait_reached(name, Bookmark(topic.epoch, needed), until_s)
+        if self.driver.engine.topic(name).head < needed:
+            raise Unavailable(
+                "This gateway is behind what the reader has seen; try again or at another gateway."
+            )
+
+    async def _wait_reached(self, topic: str, place: Bookmark, until_s: float) -> None:
+        with contextlib.suppress(TimeoutError, Refused):
+            async with asyncio.timeout_at(until_s):
+                await self.arrivals.wait_reached(topic, place.epoch, place.offset)
 
 
 def _bus(settings: Settings, mergers: Mergers) -> Cluster | None:

@@ -14,7 +14,7 @@ from tidegate.app.refusals import Unavailable
 from tidegate.app.stores.items import Item, Message, MessageBlock, Removal, to_frames
 from tidegate.app.stores.store import Appended, HeadMoved, Producer, Publication, Retry, Store
 from tidegate.app.streams.driver import Driver
-from tidegate.app.topics.registry import CatalogTopic, TopicRecreated
+from tidegate.app.topics.registry import CatalogTopic, DeletedWithMessages, TopicRecreated
 from tidegate.conflation.boards.board import THE_RECORD
 from tidegate.conflation.errors import TopicUnknown
 from tidegate.conflation.frame import Frame, RemovalReason
@@ -122,10 +122,10 @@ class AppendWaiters:
         try:
             found = self._driver.engine.topic(topic)
         except TopicUnknown as error:
-            waiter.arrived.set_exception(error)
+            waiter.arrived.set_exception(DeletedWithMessages(error.detail))
             return
         if waiter.epoch in self._deleted or found.epoch in self._deleted:
-            waiter.arrived.set_exception(TopicUnknown("the topic was deleted"))
+            waiter.arrived.set_exception(DeletedWithMessages("the topic was deleted"))
         elif found.place(Bookmark(waiter.epoch, waiter.offset)).epoch != found.epoch:
             detail = "The topic began again meanwhile; what was sent may be missing."
             waiter.arrived.set_exception(Unavailable(detail))

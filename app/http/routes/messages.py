@@ -63,7 +63,12 @@ from tidegate.app.refusals import Refused, topic_unknown
 from tidegate.app.stores.store import Appended
 from tidegate.app.streams.encoding import EnvelopeWriter
 from tidegate.app.topics.ingest import Form
-from tidegate.app.topics.registry import CatalogTopic, check_filler, is_pipeline
+from tidegate.app.topics.registry import (
+    CatalogTopic,
+    DeletedWithMessages,
+    check_filler,
+    is_pipeline,
+)
 from tidegate.conflation.definition import Kind
 from tidegate.conflation.frame import Frame
 from tidegate.conflation.subscription import Shown
@@ -159,8 +164,9 @@ async def publish(request: Request) -> Response:
         try:
             return await gateway.catalog.with_newest_definition(entry, taken)
         except Refusal as refusal:
-            # Somebody has deleted the topic meanwhile, which then is not there yet, as before.
-            if refusal.code != "topic-unknown" or not may_make:
+            # Deleted before anything was stored: as if the topic had not been there yet.
+            is_stored = isinstance(refusal, DeletedWithMessages)
+            if refusal.code != "topic-unknown" or is_stored or not may_make:
                 raise
             entry = await found()
 

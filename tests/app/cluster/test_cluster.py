@@ -298,6 +298,50 @@ async def test_a_reader_of_what_is_lost_is_not_taken_back_beyond_that(
                 assert await again.values(2) == [{"k": "a", "v": 1}, {"k": "b", "v": 1}]
 
 
+@rule("cluster-15")
+async def test_a_reader_is_not_taken_back_while_its_epoch_becomes_known(
+    redis_bus: BusServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A gateway that was frozen hears of the reader's epoch while it asks the bus."""
+    async with gateways(redis_bus) as (one, other):
+        await one.topic()
+        await has_topic(other)
+        async with held_reader(other):
+            await one.publish({"k": "a", "v": 1})
+            topic, arrivals = other.gateway.driver.engine.topic("px"), other.gateway.arrivals
+            shared_head = arrivals.shared_head
+
+            async def heard_meanwhile(name: str, closed_ms: int | None) -> int:
+                shared = await shared_head(name, closed_ms)
+                assert topic.go_on_in(topic.epoch, {"e0e0e0e0e0e0": 1, topic.epoch: topic.head})
+                return shared
+
+            monkeypatch.setattr(arrivals, "shared_head", heard_meanwhile)
+            refused = await other.http.get(
+                "/v1/topics/px/subscribe", headers={"Last-Event-ID": "e0e0e0e0e0e0-2"}
+            )
+            assert refused.text.startswith("event: refused")
+
+
+@rule("cluster-15")
+async def test_a_reader_of_an_unknown_history_begins_with_all_that_the_bus_has(
+    redis_bus: BusServer,
+) -> None:
+    async with gateways(redis_bus) as (one, other):
+        await one.topic()
+        await has_topic(other)
+        async with held_reader(other):
+            await one.publish({"k": "a", "v": 1})
+            refused = await other.http.get(
+                "/v1/topics/px/subscribe", headers={"Last-Event-ID": "e0e0e0e0e0e0-2"}
+            )
+            assert refused.text.startswith("event: refused")
+        async with other.subscribe("conflation=none", last_id="e0e0e0e0e0e0-2") as again:
+            assert (await document(again, "resumed"))["mode"] == "snapshot"
+            await again.until("group_begin")
+            assert await again.values(1) == [{"k": "a", "v": 1}]
+
+
 @pytest.mark.parametrize("recreated", [False, True])
 async def test_a_topic_deleted_elsewhere_fails_its_publish_and_blocks_no_definition(
     redis_bus: BusServer, recreated: bool
