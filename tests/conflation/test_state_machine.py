@@ -100,3 +100,13 @@ def test_the_first_message_is_known_after_several_changes() -> None:
     machine.publish(letters=[0], pick=0)
     machine.come_and_go(keys="ABaa", pick=0, step="0ms")
     machine.teardown()
+
+
+def test_what_came_and_left_before_a_change_of_filter_is_reported_after_it() -> None:
+    machine = ChangeMachine()
+    machine.begin(picks=[0, 0, 49, 0])
+    machine.publish(exempt=0, letters=[45, 0])
+    machine.join_another(kind=0, pick=0)
+    machine.change(pick=37, to=1)
+    machine.publish(exempt=0, letters=[0])
+    machine.teardown()

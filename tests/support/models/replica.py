@@ -73,6 +73,7 @@ class ReplicaModel:
     midway: bool = False
     has_changed: bool = False
     uncounted: int = 0
+    unreported: set[str] = field(default_factory=set)
     row_at: dict[str, int] = field(default_factory=dict)
     paused: bool = False
     lagging: bool = False

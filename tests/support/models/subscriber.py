@@ -118,6 +118,8 @@ class SubscriberModel(RowChecks):
         count = receipt_of(frame)
         stood = self.behind_a_removal(event, stood, count.messages)
         uncounted = self.muddled() or stood[0].offset <= self.uncounted
+        uncounted = uncounted or frame.key in self.unreported
+        self.unreported.discard(frame.key)
         if self.lane_spec.counts and not uncounted:
             assert count.messages == len(stood), "what a row stands for"
             assert count.first == stood[0].offset
@@ -245,6 +247,8 @@ class SubscriberModel(RowChecks):
         if self.snapshot:
             holds |= {own: lane_spec.shown(value) for own, (_, value) in new.items()}
         self.matched_before += len(self.puts())
+        # What came and left while the old filter held it is reported by the key's next row.
+        self.unreported.update(put.key for put in self.undelivered())
         self.change_lane(lane_spec, now)
         self.moved = Moved(holds, head)
         self.cut = head
