@@ -93,7 +93,7 @@ class Counters:
 
 @dataclass(slots=True)
 class LoopFigures:
-    """Figures of an event loop's turns: all that it does between two looks for events.
+    """Figures of an event loop's iterations: all that it does between two looks for events.
 
     Args:
         turns: how long each took.

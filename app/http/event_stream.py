@@ -155,7 +155,7 @@ class EventStream(EventSourceResponse):
         yield self._encoded(writer.hello)
         while not writer.is_over:
             if self._connection is not None and self._connection.is_closing:
-                return  # the peer has left, which the server says only in the loop's next turn
+                return  # the peer has left, which the server says only in the next iteration
             text = writer.next(anyio.current_time())
             if not text:
                 if not writer.is_over:

@@ -1,7 +1,7 @@
 """The two requests that come thousands of times a second, by a shorter way to their routes.
 
-A plain publish and a plain subscription are answered below ASGI, in the turn of the loop in which
-they come: without a task, the layers and the framework's routing, by the same functions that the
+A plain publish and a plain subscription are answered below ASGI, in the iteration in which
+they arrive: without a task, the layers and the framework's routing, by the same functions that the
 layers and the routes call. Whatever has to wait, or is refused, or comes from a page of another
 origin, goes to the application as if nobody had looked at it: nothing here has an effect unless it
 answers. There `DirectRoutes` spares it the framework's routing.
@@ -35,7 +35,7 @@ if TYPE_CHECKING:  # without authentication its libraries are not loaded
 
 PUBLISH: Final = ("POST", b"/messages")
 SUBSCRIBE: Final = ("GET", b"/subscribe")
-# asyncio's one read of a socket: a body that came so is answered without another turn of the loop.
+# asyncio's one read of a socket: a body that came so is answered without another iteration.
 BODY_BYTES_MAX: Final = 256 << 10
 BEARER: Final = b"Bearer "
 _SLASHES: Final = TOPICS_PATH.count(b"/") + 1
@@ -52,7 +52,7 @@ def kind_of(scope: Scope) -> tuple[str, bytes] | None:
 
 
 class HotPath:
-    """Answers plain publishes and subscriptions in one turn of the loop.
+    """Answers plain publishes and subscriptions in one iteration.
 
     Args:
         gateway: what is published to and subscribed to.

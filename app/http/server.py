@@ -47,7 +47,7 @@ LOOK_EVERY_S = 0.5  # each look wakes an idle gateway, which costs it more than 
 class LoopLag:
     """Has itself called twice a second, and notes by how much that was too late.
 
-    What holds the loop for longer than a pause is seen once, with all of its time but a pause.
+    A block longer than the sampling interval is reported once, minus one interval.
     """
 
     def __init__(self, lags: Histogram) -> None:

@@ -146,7 +146,7 @@ def _entitle(session: Session, asked: SessionSubscription, topic: str) -> None:
 
 
 class Attachment:
-    """A reader on its way to a session: subscribed in turns of the loop, as each may cost 0.2 ms.
+    """A reader on its way to a session: subscribed over iterations, as each may cost 0.2 ms.
 
     What else happens to the subscriptions has to `finish` it first, so that they are all there.
 
@@ -177,7 +177,7 @@ class Attachment:
             finished(self._steps)
 
     async def in_turns(self) -> None:
-        """Do what is left in turns of the loop; if that is cancelled, the reader has left."""
+        """Do what is left over several iterations; if that is cancelled, the reader has left."""
         try:
             if not self.hello:  # a finished one waits for nobody's turn
                 await in_turns(self._steps)

@@ -42,7 +42,7 @@ class Connection:
     Args:
         transport: the connection's transport.
         on_abort: ends the requests of the connection. The transport reports the loss
-            only in the loop's next turn; for a stream that returns before that, the server would
+            only in the next iteration; for a stream that returns before that, the server would
             log an incomplete response.
         figures: counts the connections that are given up.
     """

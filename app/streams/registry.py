@@ -27,7 +27,7 @@ if TYPE_CHECKING:  # without authentication its libraries are not loaded
 OnReader = Callable[[Session], None]
 
 READERS_AT_ONCE = 500
-"""Sockets that are asked in one turn: some 3 us each."""
+"""Sockets that are asked in one iteration: some 3 us each."""
 
 
 class Sessions:

@@ -140,7 +140,7 @@ class SocketStream(asyncio.Protocol):
         self._is_paused = True
 
     def resume_writing(self) -> None:
-        """Go on writing, in the loop's next turn.
+        """Go on writing, in the next iteration.
 
         Not from here: if a write fails while asyncio still ends its own, it loses the connection
         twice, and logs an error.

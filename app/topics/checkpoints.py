@@ -60,7 +60,7 @@ class Checkpoints:
             logger.warning("checkpoints wait: %s", refusal.detail)
 
     def _due(self, messages_min: int) -> Iterator[list[CatalogTopic]]:
-        """Yield due topics in small groups: a group shares a commit, and does not hold the loop."""
+        """Yield due topics in small groups: a group shares a commit, and blocks nobody for long."""
         some: list[CatalogTopic] = []
         messages = 0
         for entry in self._catalog.entries():

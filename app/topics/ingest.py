@@ -377,7 +377,7 @@ async def _check_schema(entry: CatalogTopic, items: Sequence[Item]) -> None:
 
 def _pieces(body: bytes) -> Iterator[tuple[int, bytes]]:
     """Yield pieces of a few KiB, each of whole lines, with the place where it starts."""
-    # One `split` of the whole body would hold the loop, and copy the body at once.
+    # One `split` of the whole body would block the loop, and copy the body at once.
     start = 0
     while start < len(body):
         end = body.find(b"\n", start + CHECKED_BYTES_AT_ONCE)

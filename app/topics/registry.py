@@ -100,7 +100,7 @@ class CatalogTopic:
             raise Refused("message-too-large", detail, line=line) from None
 
     async def yield_after_work(self) -> None:
-        """Let other tasks run after checks that have held the loop for some milliseconds."""
+        """Let other tasks run after checks that have blocked the loop for some milliseconds."""
         if self._work >= WORK_AT_ONCE:
             self._work = 0
             await asyncio.sleep(0)
@@ -172,7 +172,7 @@ class TopicRegistry:
     """Topics by name. Each change here is made in the engine in the same step.
 
     Unusable topics are kept beside them: they exist, and have no entry. `revision` grows with each
-    change, so that what was decided by topics in several turns of the loop can be decided anew.
+    change, so that what was decided by topics in several iterations can be decided anew.
     """
 
     def __init__(self, driver: Driver, settings: Settings) -> None:

@@ -200,7 +200,7 @@ class Writer:
         )
 
     def write_at_once(self, entry: CatalogTopic, items: Sequence[Item]) -> Appended:
-        """Store and deliver new messages in this turn of the loop, as `writes_at_once` allows."""
+        """Store and deliver new messages in this iteration, as `writes_at_once` allows."""
         publication = Publication(items, self._driver.wall_ms())
         work = self._store_and_deliver(entry.record.name, entry.record.epoch, publication)
         return run_at_once(work)

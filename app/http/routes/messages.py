@@ -175,13 +175,13 @@ PLAIN = (
     PublishRequest(JSON, Form(), None, None, None, None),
     PublishRequest(NDJSON, Form(lined=True), None, None, None, None),
 )
-"""What is published in one turn of the loop, where nothing has to be waited for."""
+"""What is published in one iteration, where nothing has to be waited for."""
 
 
 def publish_at_once(
     gateway: Gateway, name: str, form: Form, subject: Subject | None, payload: bytes
 ) -> bytes | None:
-    """Publish the body of a plain request in this turn of the loop, and return the answer's.
+    """Publish the body of a plain request in this iteration, and return the answer's.
 
     Return None, with nothing published, where that has to wait, and for all that is refused.
     """

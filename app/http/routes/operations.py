@@ -46,7 +46,7 @@ from tidegate.conflation.topics.topic import Topic
 from tidegate.keys.text.duration import MILLISECOND, Instant
 
 FAULTS_SHOWN_MAX = 100
-TOPICS_AT_ONCE = 20  # that are looked at in one turn of the loop; each may have 500 lanes
+TOPICS_AT_ONCE = 20  # that are looked at in one iteration; each may have 500 lanes
 router = APIRouter(tags=["operations"], generate_unique_id_function=name_of)
 
 
@@ -132,7 +132,7 @@ async def metrics(request: Request) -> Response:
     gateway = gateway_of(request)
     is_inner = MARK in request.scope
     headers = check_worker_group(gateway.crew, request.scope["query_string"]) if is_inner else {}
-    # The text of 10,000 topics takes more than a second. A thread does not hold the loop.
+    # The text of 10,000 topics takes more than a second. A thread does not block the loop.
     found = await families(gateway, figures_of(request.scope))
     text = await asyncio.to_thread(exposition, found)
     if gateway.crew is not None and not is_inner:

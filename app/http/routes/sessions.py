@@ -47,7 +47,7 @@ from tidegate.conflation.steps import in_pieces
 # Every gateway of a cluster answers with a page, and one of them joins all.
 PAGE_MAX = 1_000
 OPENED_AT_ONCE = 5  # subscriptions of a session
-VIEWED_AT_ONCE = 20  # sessions whose queues are counted in one turn of the loop
+VIEWED_AT_ONCE = 20  # sessions whose queues are counted in one iteration
 
 router = APIRouter(tags=["sessions"], dependencies=STRICT, generate_unique_id_function=name_of)
 

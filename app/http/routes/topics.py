@@ -40,8 +40,8 @@ from tidegate.keys.jsontext import check_json
 from tidegate.keys.patch import apply
 
 PAGE_MAX = 1_000
-DESCRIBED_AT_ONCE = 20  # topics whose figures are counted in one turn of the loop
-# A schema may be long, but its compilation holds the loop, so a definition is no place for a
+DESCRIBED_AT_ONCE = 20  # topics whose figures are counted in one iteration
+# A schema may be long, but its compilation blocks the loop, so a definition is no place for a
 # megabyte.
 DOCUMENT_BYTES_MAX = 256 << 10
 

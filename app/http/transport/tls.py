@@ -281,7 +281,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
             self._wire.pause_reading()
 
     def resume_reading(self) -> None:
-        """Pass on what has come meanwhile, in the loop's next turn as a plain transport does."""
+        """Pass on what has come meanwhile, in the next iteration as a plain transport does."""
         if not self._is_reading and not self.is_closing():
             self._is_reading = True
             self._wire.resume_reading()
