@@ -392,7 +392,6 @@ class Engine:
         made = (feed.accepted - before) * feed.row_cost
         flushed = feed.flush(lane, now) if is_settled else step or 0
         self.schedule.arm(lane, (feed, lane), feed.topic)
-        self._lanes.openings.finish(lane)
         if flushed and is_settled:
             self._flushes += 1
             self._registry.announce(lane)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from tidegate.conflation.frame import MADE_AT_ONCE, ROWS_AT_ONCE
-from tidegate.conflation.lanes.pending import Pending, PendingKeys
-from tidegate.conflation.steps import Container, RowBuild, Steps, emptied
+from tidegate.conflation.frame import MADE_AT_ONCE
+from tidegate.conflation.lanes.pending import Pending, PendingKeys, copy_entry
+from tidegate.conflation.steps import Container
 from tidegate.conflation.subscription import LaneId
 
 
@@ -20,6 +19,7 @@ class Flush:
     `group` is that of all parts of one large flush: no key is in two of them. What was flushed
     later is put behind as another part (`is_mixed`), and the parts are then `joined` one by one:
     the entries are those that are joined and behind them those of the parts, at every moment.
+    Joining changes entries that are joined already, and no entry of a part.
     """
 
     position: int
@@ -28,8 +28,6 @@ class Flush:
     has_unseen: bool
     is_mixed: bool = False
     joined: PendingKeys | None = None
-    # Rows that are being made of its entries. Joining would change what they are made of.
-    read_by: weakref.ref[RowBuild] | None = None
 
     def pieces(self) -> Iterator[list[Pending]]:
         """Return the entries in the order in which they are put together; each piece by itself."""
@@ -55,10 +53,8 @@ class Flush:
 
     @property
     def is_joinable(self) -> bool:
-        """True if a part is there to be joined, and nobody reads what that would change."""
-        build = None if self.read_by is None else self.read_by()
-        is_read = build is not None and build.rows is None
-        return self.is_mixed and bool(self.parts) and not (self.has_unseen or is_read)
+        """True if a part is there to be joined."""
+        return self.is_mixed and bool(self.parts) and not self.has_unseen
 
     def contents(self) -> list[Container]:
         """Return what holds the entries."""
@@ -70,14 +66,12 @@ class Flushes:
 
     There are as many as members stand at different positions: flushes between two of them are
     joined, so a member that never comes back costs its keys, however long it is away. Joining costs
-    the entries of the newer flush. Where those are many it is done in steps.
+    the entries of the newer flush, so each flush joins as many as it can bring, and no more.
     """
 
     def __init__(self, lane_id: LaneId) -> None:
         self._lane_id = lane_id
         self._flushes: list[Flush] = []
-        self._dropped: list[Container] = []
-        self._is_at_work = False
 
     def __len__(self) -> int:
         return len(self._flushes)
@@ -115,13 +109,13 @@ class Flushes:
         return sum(map(len, self._after(position))) > MADE_AT_ONCE
 
     def cut(self, position: int) -> list[list[Pending]]:
-        """Return the entries after a position as they are now, in pieces; see `lend`."""
-        return list(map(list, self._pieces(position)))
-
-    def lend(self, position: int, build: RowBuild) -> None:
-        """Leave the entries after a position as they are until these rows are made of them."""
+        """Return the entries after a position as they are now, in pieces."""
+        pieces: list[list[Pending]] = []
         for flush in self._after(position):
-            flush.read_by = weakref.ref(build)
+            if flush.joined is not None:
+                pieces.append(list(map(copy_entry, flush.joined.all())))
+            pieces += map(list, flush.parts)
+        return pieces
 
     def after(self, position: int, since_join: int) -> PendingKeys:
         """Return everything after a position that began after a join, put together."""
@@ -144,7 +138,6 @@ class Flushes:
         kept: list[Flush] = []
         for flush in self._flushes:
             if oldest is None or flush.position <= oldest:
-                self._dropped += flush.contents() if len(flush) > ROWS_AT_ONCE else []
                 continue
             is_next = bool(kept) and kept[-1].position not in positions
             if is_next and _may_join(kept[-1], flush):
@@ -157,32 +150,16 @@ class Flushes:
                 continue
             kept.append(flush)
         self._flushes = kept
+        room = MADE_AT_ONCE
         for flush in kept:
-            if sum(map(len, flush.parts)) <= _joined_at_once():
-                while flush.is_joinable:
-                    self._join_part(flush)
+            while flush.is_joinable and room > 0:
+                room -= len(flush.parts[0])
+                self._join_part(flush)
 
     def _join_part(self, flush: Flush) -> None:
         if flush.joined is None:
             flush.joined = PendingKeys(self._lane_id)
         flush.joined.absorb(flush.parts.pop(0))
-
-    def leftovers(self, items_max: int) -> Steps[None] | None:
-        """Return what `drop` has left to be done in steps, unless that is under way."""
-        has_some = self._dropped or any(flush.is_joinable for flush in self._flushes)
-        if self._is_at_work or not has_some:
-            return None
-        self._is_at_work = True
-        return self._work(items_max)
-
-    def _work(self, items_max: int) -> Steps[None]:
-        # Asked anew after each step: a flush may be dropped meanwhile, or be read.
-        while (flush := next((it for it in self._flushes if it.is_joinable), None)) is not None:
-            self._join_part(flush)
-            yield
-        dropped, self._dropped = self._dropped, []
-        yield from emptied(dropped, items_max)
-        self._is_at_work = False
 
 
 def _may_join(older: Flush, newer: Flush) -> bool:

@@ -230,11 +230,6 @@ class Lane(ABC):
         del members, rows_max
         return None
 
-    def leftovers(self, items_max: int) -> Steps[None] | None:
-        """Return what a flush has left to be done in steps: nothing waits for it."""
-        del items_max
-        return None
-
     def is_like_others(self, member: Member) -> bool:
         """Return True if a member gets what all get that stand where it stands, from here on."""
         # A row that was let go to this member alone is due beside the next flush.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain
+from operator import methodcaller
 from typing import Any
 
 import msgspec
@@ -105,6 +106,10 @@ class Pending(msgspec.Struct, eq=False, gc=False):
             if part.joins >= since_join:
                 found = part if found is None else joined_parts(found, part)
         return found
+
+
+copy_entry = methodcaller("__copy__")
+"""Copies an entry, to be read while the lane goes on with the original; its parts are shared."""
 
 
 class PendingKeys:

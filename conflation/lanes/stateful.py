@@ -8,7 +8,6 @@ from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from functools import partial
 from heapq import heappop, heappush
 from itertools import chain
-from operator import methodcaller
 
 from tidegate.conflation.boards.board import Board, Pair
 from tidegate.conflation.frame import MADE_AT_ONCE, Batch, Frame, Receipt, Tombstone
@@ -20,9 +19,9 @@ from tidegate.conflation.lanes.lane_progress import CatchUpRows
 from tidegate.conflation.lanes.member import Member
 from tidegate.conflation.lanes.missed import MissedRows, in_send_order, rows_counted
 from tidegate.conflation.lanes.part import PendingPart
-from tidegate.conflation.lanes.pending import Pending, PendingKeys
+from tidegate.conflation.lanes.pending import Pending, PendingKeys, copy_entry
 from tidegate.conflation.operators.filter import Change, matcher
-from tidegate.conflation.steps import Container, Steps, finished
+from tidegate.conflation.steps import Container, finished
 from tidegate.conflation.subscription import LaneId
 from tidegate.keys.text.duration import MILLISECOND, Instant
 
@@ -154,9 +153,6 @@ class StatefulLane(Lane):
         is_fresh = self.low_water() >= member.cut and self._suppression.is_empty
         return is_fresh and super().is_like_others(member)
 
-    def leftovers(self, items_max: int) -> Steps[None] | None:
-        return self._flushes.leftovers(items_max)
-
     def _own_answer(self, member: Member, bytes_max: int) -> Batch:
         rows = finished(self._missed([member]).rows(None))
         low_water = self._placed(max(self.low_water(), member.cut))
@@ -170,7 +166,6 @@ class StatefulLane(Lane):
             return None
         low_water = self._placed(max(self.low_water(), first.cut))
         build = self._missed(list(members)).build(rows_max)
-        self._flushes.lend(first.position, build)
         for member in members:
             member.position = self.position
         return CatchUpRows(build, low_water)
@@ -209,7 +204,8 @@ class StatefulLane(Lane):
         # What came and went is between what was flushed of its key and what is held.
         unseen, flushed = self._suppression.unseen(), self._flushes.cut(member.position)
         # Copies, as the lane goes on with its entries.
-        cut = [list(map(_copy, piece)) for piece in (*flushed, unseen, *self._unflushed())]
+        held = [list(map(copy_entry, piece)) for piece in (unseen, *self._unflushed())]
+        cut = [*flushed, *held]
         missed = MissedRows(self.id, [member], cut, self._rows_in, self._unseen)
         return Undelivered(missed.left(empty, rows_max), missed.count)
 
@@ -401,6 +397,3 @@ class StatefulLane(Lane):
     def _payload(self, part: PendingPart) -> bytes:
         payload = part.frame.payload if part.accumulator is None else part.accumulator.payload()
         return payload if self.id.select is None else self.id.select.apply(payload)
-
-
-_copy = methodcaller("__copy__")

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from tidegate.conflation.frame import Frame
-from tidegate.conflation.lanes.lane import Lane
 from tidegate.conflation.sessions.session import Session
 from tidegate.conflation.sessions.subscriber import Subscriber
 from tidegate.conflation.steps import CHEAP, Container, RowBuild, Steps, emptied, finished
@@ -181,17 +180,6 @@ class Openings:
         if self.records_max is None or sum(map(len, contents)) <= self.records_max:
             return
         self._chores.append(emptied(contents, CHEAP // 2 * self.records_max))
-
-    def finish(self, lane: Lane) -> None:
-        """Do what a lane's flush has left to be done, in steps."""
-        rows_max = self.records_max
-        steps = lane.leftovers(CHEAP // 2 * (rows_max or 1))
-        if steps is None:
-            return
-        if rows_max is None:
-            finished(steps)
-        else:
-            self._chores.append(steps)  # not one of them beside the rows of the flush
 
     def do(self, steps: Steps[None]) -> None:
         """Do work that nobody waits for in steps, in turn with openings; or without steps, now."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.support.manual_driver import (
     PLENTY,
     ManualDriver,
@@ -13,6 +15,7 @@ from tests.support.manual_driver import (
 )
 from tests.support.rules import rule
 from tidegate.conflation.frame import Receipt
+from tidegate.conflation.lanes import flushes as flushes_module
 from tidegate.conflation.lanes.flushes import Flushes
 from tidegate.conflation.lanes.part import PendingPart
 from tidegate.conflation.lanes.pending import Pending
@@ -303,6 +306,36 @@ def test_neighbours_become_one_where_nobody_stands_between() -> None:
         flushes.drop({0, position})
     assert len(flushes) == 1
     assert behind(flushes, 0) == "a49"
+
+
+@pytest.fixture
+def two_large_flushes(monkeypatch: pytest.MonkeyPatch) -> Flushes:
+    """Two flushes of six keys that may be joined now, two entries with each flush."""
+    monkeypatch.setattr(flushes_module, "MADE_AT_ONCE", 2)
+    flushes = Flushes(LANE)
+    flushes.add(1, flush("a1 b1 c1 d1 e1 f1", 1), group=1)
+    flushes.add(2, flush("a2 b2 c2 d2 e2 f2", 7), group=2)
+    flushes.drop({0, 1, 2})
+    return flushes
+
+
+def test_each_flush_joins_as_many_entries_as_it_can_bring(two_large_flushes: Flushes) -> None:
+    kept = []
+    for _ in range(7):
+        two_large_flushes.drop({0, 2})
+        kept.append(len(list(two_large_flushes.all())))
+        assert behind(two_large_flushes, 0) == "a2 b2 c2 d2 e2 f2"
+    assert kept == [12, 12, 12, 10, 8, 6, 6]
+
+
+def test_a_cut_of_flushes_stays_as_it_is_while_they_are_joined(two_large_flushes: Flushes) -> None:
+    for _ in range(3):
+        two_large_flushes.drop({0, 2})
+    cut = two_large_flushes.cut(0)
+    for _ in range(3):
+        two_large_flushes.drop({0, 2})
+    shown = " ".join(token(entry.newest.frame) for piece in cut for entry in piece)
+    assert shown == "a1 b1 c1 d1 e1 f1 a2 b2 c2 d2 e2 f2"
 
 
 def test_there_are_as_many_as_members_stand_at_different_positions() -> None:
