@@ -65,6 +65,11 @@ class IntervalLane(Lane):
         self._prepared, self._to_prepare = {}, None
         return self.position > since
 
+    def flushed(self, since: int) -> Sequence[Frame]:
+        if self.batch is not None:
+            return self.batch.frames
+        return all_shown(self._shown, (row for _, row in self.board.rows(since, oof=self.id.oof)))
+
     def join(self, member: Member) -> None:
         member.position = self.board.head
 

@@ -101,6 +101,11 @@ class Lane(ABC):
     def flush(self, now: Instant) -> bool:
         """Let what is due go; False if nothing was."""
 
+    def flushed(self, since: int) -> Sequence[Frame]:
+        """Return the rows of the last flush, which began at this position."""
+        del since
+        return () if self.batch is None else self.batch.frames
+
     def prepare(self, rows_max: int) -> bool:
         """Do a part of the work of the flush that is due; True once the flush costs a step."""
         del rows_max

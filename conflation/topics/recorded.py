@@ -143,8 +143,8 @@ class Recording:
 
 def _flush(feed: Feed, lane: Lane) -> Sequence[Frame]:
     assert lane.deadline is not None
-    has_rows = feed.flush(lane, lane.deadline)
-    return lane.batch.frames if has_rows and lane.batch is not None else ()
+    since = lane.position
+    return lane.flushed(since) if feed.flush(lane, lane.deadline) else ()
 
 
 def _rows_of(flushes: Iterable[tuple[Instant, Sequence[Frame]]]) -> list[Frame]:

@@ -1,7 +1,7 @@
 """The recorded timeline: an interval by the messages' own times (rule resume-4)."""
 
 from tests.support.rules import rule
-from tidegate.conflation.frame import Frame
+from tidegate.conflation.frame import ROWS_AT_ONCE, Frame
 from tidegate.conflation.steps import finished
 from tidegate.conflation.subscription import FeedId, LaneId
 from tidegate.conflation.topics.recorded import conflate_recorded
@@ -39,6 +39,13 @@ def test_a_gap_opens_no_empty_interval() -> None:
 
 def test_nothing_recorded_is_nothing() -> None:
     assert conflated("", "batch") == conflated("", "key") == ""
+
+
+def test_a_recorded_interval_with_more_keys_than_a_batch_is_whole() -> None:
+    keys = range(ROWS_AT_ONCE + 1)
+    frames = [Frame(at, b'{"k":"%d"}' % key, f'["{key}"]') for at, key in enumerate(keys, 1)]
+    rows = finished(conflate_recorded(frames, LaneId(FeedId(KEY), SECOND), KEY, "px"))
+    assert rows == frames
 
 
 @rule("resume-8")
