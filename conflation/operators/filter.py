@@ -9,7 +9,7 @@ from typing import ClassVar, NamedTuple
 
 from tidegate.conflation.boards.board import THE_RECORD, Board
 from tidegate.conflation.frame import Frame, RemovalReason, Tombstone
-from tidegate.conflation.steps import Container, Steps
+from tidegate.conflation.steps import Container
 from tidegate.conflation.subscription import FeedId
 from tidegate.keys.filter import Filter
 from tidegate.keys.spec import KeySpec, conflation_key
@@ -55,10 +55,8 @@ class Operator(ABC):
         """
         return chain.from_iterable(map(self.moves, frames))
 
-    def seeded(self, records_max: int | None) -> Steps[Sequence[Move]]:
-        """Return what else all these records do to the board, in steps of so many records."""
-        del records_max
-        yield from ()  # no step: each record has said all
+    def seeded(self) -> Sequence[Move]:
+        """Return what else all these records do to the board, once all of them are in."""
         return ()
 
     @abstractmethod

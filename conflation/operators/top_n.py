@@ -18,7 +18,7 @@ from tidegate.conflation.operators.filter import (
     Operator,
     no_longer_matching,
 )
-from tidegate.conflation.steps import CHEAP, Container, Steps, in_pieces
+from tidegate.conflation.steps import Container
 from tidegate.conflation.subscription import Window
 
 
@@ -36,10 +36,6 @@ class _Record(msgspec.Struct, frozen=True, gc=False):
 
     place: Place
     frame: Frame
-
-
-def _negated_offsets(frames: Sequence[Frame]) -> list[int]:
-    return [-frame.offset for frame in frames]
 
 
 class TopNOperator(Operator):
@@ -83,16 +79,9 @@ class TopNOperator(Operator):
         self._order.update(places)
         return ()
 
-    def seeded(self, records_max: int | None) -> Steps[Sequence[Move]]:
+    def seeded(self) -> Sequence[Move]:
         """Return the rows of the window, as `moves` would have left them there, oldest first."""
-        records_max = records_max and CHEAP * records_max
-
-        def frames_at(places: Sequence[int]) -> list[Frame]:
-            found = self._order.islice(places[0], places[-1] + 1) if places else ()
-            return [self._records[place.key].frame for place in found]
-
-        places = range(min(self._end, len(self._order)))
-        frames = yield from in_pieces(places, records_max, frames_at)
+        frames = [self._records[place.key].frame for place in self._order.islice(0, self._end)]
         skipped, shown = frames[: self._start], frames[self._start :]
         if not self._start:
             shown.sort(key=attrgetter("offset"))
@@ -100,25 +89,15 @@ class TopNOperator(Operator):
         # Where rows are skipped, a record comes in once it is there and as many stand before it:
         # the last of these brings it in. They are the first so many that came, so a heap of them
         # suffices; offsets are negated, as a heap has the least at its top.
-        before = yield from in_pieces(skipped, records_max, _negated_offsets)
+        before = [-frame.offset for frame in skipped]
         heapify(before)
-        yield
         causes: list[tuple[int, str]] = []
         for frame in shown:
             causes.append((max(frame.offset, -before[0]), frame.key))
             heappushpop(before, -frame.offset)
         causes.sort()
-        yield
         wanted = {offset for offset, _ in causes}
-        by_offset = dict(
-            (
-                yield from in_pieces(
-                    frames,
-                    records_max,
-                    lambda some: [(it.offset, it) for it in some if it.offset in wanted],
-                )
-            )
-        )
+        by_offset = {frame.offset: frame for frame in frames if frame.offset in wanted}
         return [(key, self._at(key, by_offset[offset])) for offset, key in causes]
 
     def contents(self) -> list[Container]:

@@ -170,13 +170,13 @@ def continue_replay(
     if before.through == topic.head:
         return None
     if topic.journal.dropped_through > before.through:
-        return _snapshot_instead(subscriber, before.through, rows_max)
+        return _snapshot_instead(subscriber, before.through)
     cursor = _cursor(subscriber, replayed(topic, lane_id, before.through, rows_max))
     cursor.pacing = before.pacing
     return cursor
 
 
-def supply(subscriber: Subscriber, piece: Sequence[Frame], rows_max: int | None) -> None:
+def supply(subscriber: Subscriber, piece: Sequence[Frame]) -> None:
     """Continue a replay with what an archive has; an empty piece: a snapshot has to stand for it.
 
     The last piece is followed by what the journal has.
@@ -185,7 +185,7 @@ def supply(subscriber: Subscriber, piece: Sequence[Frame], rows_max: int | None)
     assert history is not None, "it asked for them"
     assert cursor is not None, "an archive supplies a backfill"
     if not piece:
-        subscriber.backfill = _snapshot_instead(subscriber, history.after, rows_max)
+        subscriber.backfill = _snapshot_instead(subscriber, history.after)
         subscriber.history = None
         return
     cursor.refill(history.rows(piece))
@@ -255,7 +255,7 @@ def _from_archive(subscriber: Subscriber, start: int) -> RowCursor:
     is_exact = since_ms is None and is_found(topic, subscription)
     gap = topic.head - start if is_exact else None
     resumed = Resumed(subscriber.member.name, topic.name, ResumeMode.REPLAY, gap)
-    cursor = _cursor(subscriber, None, resumed)
+    cursor = _cursor(subscriber, (), resumed)
     cursor.through = start
     subscriber.history = HistoryReplay(
         subscription.lane_id, topic.definition.key_spec, topic.name, start, since_ms
@@ -263,27 +263,29 @@ def _from_archive(subscriber: Subscriber, start: int) -> RowCursor:
     return cursor
 
 
-def _snapshot_instead(subscriber: Subscriber, reached: int, rows_max: int | None) -> RowCursor:
+def _snapshot_instead(subscriber: Subscriber, reached: int) -> RowCursor:
     """Return a snapshot for a replay that got as far as an offset, and whose rest is gone."""
     topic = subscriber.topic
     gap = topic.head - reached
     resumed = Resumed(subscriber.member.name, topic.name, ResumeMode.SNAPSHOT, gap)
-    rows = RowBuild(topic.records(subscriber.member.subscription.lane_id.feed, rows_max))
+    rows = topic.records(subscriber.member.subscription.lane_id.feed)
     return _cursor(subscriber, rows, resumed, is_snapshot=True)
 
 
 def _cursor(
     subscriber: Subscriber,
-    build: RowBuild | None,
+    rows: RowBuild | Sequence[Frame],
     resumed: Resumed | None = None,
     *,
     is_snapshot: bool = False,
 ) -> RowCursor:
-    """Return the place in rows whose making begins here, with the cut that they are made of."""
+    """Return the place in rows, or in rows whose making begins here, with the cut of them."""
     subscription = subscriber.member.subscription
+    build = rows if isinstance(rows, RowBuild) else None
     is_under_way = build is not None and not build.begin()
+    found = rows if build is None else build.rows or ()
     return RowCursor(
-        () if build is None else build.rows or (),
+        found,
         subscriber.topic.head,
         is_snapshot=is_snapshot,
         resumed=resumed,

@@ -55,15 +55,11 @@ def replayed(topic: Topic, lane_id: LaneId, offset: int, rows_max: int | None) -
 def snapshot_rows(
     topic: Topic, subscription: Subscription, rows_max: int | None
 ) -> Steps[Sequence[Frame]]:
-    """Return the records at this moment, in the order asked for."""
-    rows = yield from topic.records(subscription.lane_id.feed, rows_max)
-    return (yield from _in_order(rows, subscription, rows_max))
+    """Return the records at this moment, in the order asked for.
 
-
-def _in_order(
-    rows: Sequence[Frame], subscription: Subscription, rows_max: int | None
-) -> Steps[Sequence[Frame]]:
-    """Return snapshot rows in the order asked for; else as they are: a window's, or by age."""
+    Else they are in that of their window, or by age.
+    """
+    rows = topic.records(subscription.lane_id.feed)
     order, shape = subscription.order, subscription.lane_id.feed.shape
     # A window's rows come in its own order, which is nearly always the one asked for.
     if order is None or (isinstance(shape, Window) and shape.order == order):
@@ -116,8 +112,8 @@ def _changes(
         ]
 
     rows = yield from in_pieces(changed, rows_max, matching)
-    if lane_id.oof:
-        rows = yield from sorted_in_steps([*rows, *departed], _OFFSET, rows_max)
+    if departed:
+        rows = sorted([*rows, *departed], key=_OFFSET)
     if is_counted:
         rows = yield from _counted(rows, missed, rows_max)
     key_spec = lane_id.feed.key_spec
@@ -127,7 +123,7 @@ def _changes(
     keyed = yield from in_pieces(
         rows, rows_max, lambda some: [(key_of(it.payload), it) for it in some]
     )
-    return (yield from sorted_in_steps(list(dict(keyed).values()), _OFFSET, rows_max))
+    return sorted(dict(keyed).values(), key=_OFFSET)
 
 
 _OFFSET = attrgetter("offset")

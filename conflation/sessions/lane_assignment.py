@@ -214,7 +214,7 @@ class LaneAssignment:
         if place != Bookmark(subscriber.topic.epoch, subscriber.history.after):
             return
         subscriber.member.note(subscriber.backfill.rows)
-        supply(subscriber, piece, self.openings.records_max)
+        supply(subscriber, piece)
         self.openings.follow(session, subscriber)
         self.continue_backfill(session, subscriber, now)
         for watcher in subscriber.watchers:

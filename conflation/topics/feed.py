@@ -20,7 +20,7 @@ from tidegate.conflation.operators.filter import (
 )
 from tidegate.conflation.operators.group_by import GroupByOperator
 from tidegate.conflation.operators.top_n import TopNOperator
-from tidegate.conflation.steps import Container, Steps, finished, in_pieces
+from tidegate.conflation.steps import Container
 from tidegate.conflation.subscription import FeedId, LaneId, Window
 from tidegate.conflation.topics.watermarks import Place, Watermarks
 from tidegate.keys.spec import KeySpec
@@ -85,7 +85,7 @@ class Feed:
     def seed(self, frames: Iterable[Frame]) -> None:
         """Take over records that are there already, oldest first; they do not count as accepted."""
         self.take_in(frames)
-        finished(self.taken_in())
+        self.taken_in()
         self.settle()
         self.accepted = 0  # no subscriber was there to match them
 
@@ -93,10 +93,9 @@ class Feed:
         """Take over a part of the records, the oldest first; `taken_in` follows the last."""
         self._apply(self._operator.seed(frames))
 
-    def taken_in(self, records_max: int | None = None) -> Steps[None]:
-        """Put on the board what only all records together show, in steps of so many records."""
-        moves = yield from self._operator.seeded(records_max)
-        yield from in_pieces(moves, records_max, self._apply)
+    def taken_in(self) -> None:
+        """Put on the board what only all records together show."""
+        self._apply(self._operator.seeded())
 
     def restore(self, kept: RestoredTopic) -> None:
         """Take over a board of all records, and what the journal says since."""

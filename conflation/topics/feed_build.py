@@ -9,7 +9,6 @@ from itertools import islice
 from operator import attrgetter
 
 from tidegate.conflation.frame import Frame
-from tidegate.conflation.steps import Steps
 from tidegate.conflation.topics.feed import Feed
 from tidegate.keys.text.duration import Instant
 
@@ -30,7 +29,6 @@ class FeedBuild:
         self._records = iter(frames)
         self._missed: deque[Frame] = deque()
         self._since: list[Frame] = []
-        self._taking: Steps[None] | None = None
         self._is_taken_in = is_there
 
     def miss(self, frames: Sequence[Frame]) -> None:
@@ -54,8 +52,8 @@ class FeedBuild:
         if part := list(islice(self._records, frames_max)):
             feed.take_in(frame for frame in part if not frame.removed)
         elif not self._is_taken_in:
-            self._taking = self._taking or feed.taken_in(frames_max)
-            self._is_taken_in = next(self._taking, self) is self  # it yields nothing of its own
+            feed.taken_in()
+            self._is_taken_in = True
         elif not feed.is_settled:
             feed.settle_part(frames_max)
         elif self._missed:

@@ -38,7 +38,7 @@ def conflate_recorded(
         rows += whole(flushed)
     if lane_id.oof:
         missed = MissedRemovals()
-        yield from in_pieces(frames, messages_max, missed.note)
+        missed.note(frames)
         rows += missed.besides(rows)
     return rows
 
@@ -54,14 +54,13 @@ class MissedRemovals:
     def __init__(self) -> None:
         self._removed: dict[str, Frame] = {}
 
-    def note(self, frames: Sequence[Frame]) -> tuple[Frame, ...]:
-        """Note which records are gone after messages that follow; return nothing."""
+    def note(self, frames: Sequence[Frame]) -> None:
+        """Note which records are gone after messages that follow."""
         for frame in frames:
             if frame.removed:
                 self._removed[frame.key] = frame
             else:
                 self._removed.pop(frame.key, None)
-        return ()
 
     def sent(self, rows: Sequence[Frame]) -> None:
         """Take note that the lane has sent rows."""

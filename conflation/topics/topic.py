@@ -6,9 +6,6 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
-from itertools import filterfalse
-from operator import attrgetter
 
 import msgspec
 
@@ -20,7 +17,7 @@ from tidegate.conflation.journal import Log, SharedReplays
 from tidegate.conflation.lanes.lane import Lane
 from tidegate.conflation.lanes.member import Member
 from tidegate.conflation.schedule import Expiry
-from tidegate.conflation.steps import CHEAP, Container, Steps, in_pieces
+from tidegate.conflation.steps import Container
 from tidegate.conflation.subscription import FeedId, LaneId
 from tidegate.conflation.topics.feed import OWED_BYTES_MAX, Feed
 from tidegate.conflation.topics.feed_build import FeedBuild
@@ -313,7 +310,7 @@ class Topic:
         feed.settle()
         return feed, feed.lane(lane_id)
 
-    def records(self, feed_id: FeedId, records_max: int | None = None) -> Steps[list[Frame]]:
+    def records(self, feed_id: FeedId) -> list[Frame]:
         """Return the rows of a board, whether it has lanes or not, in the order of `Feed.live`."""
         if self.sow is None:
             return []
@@ -322,11 +319,9 @@ class Topic:
         feed.settle()
         frames = feed.frames()
         self.drop_unused(feed)
-        piece_max = records_max and CHEAP * records_max
         if not feed.board.tombstones:  # mostly: to look for one costs more than the copy does
-            return (yield from in_pieces(frames, piece_max, list))
-        present = partial(filterfalse, attrgetter("removed"))
-        return (yield from in_pieces(frames, piece_max, present))
+            return frames
+        return [frame for frame in frames if not frame.removed]
 
     def _of_records(self, feed_id: FeedId) -> FeedId:
         """Return the feed that answers for a feed's records."""

@@ -36,7 +36,6 @@ from tidegate.conflation.outputs import (
     Rows,
 )
 from tidegate.conflation.sessions.session import QueueLimits
-from tidegate.conflation.steps import finished
 from tidegate.conflation.subscription import Auto, Subscription
 from tidegate.conflation.topics.recorded import estimate
 from tidegate.conflation.topics.topic import Archived
@@ -123,7 +122,7 @@ class Product:
             yield "no records"
             return
         board = found.sow.board
-        for frame in finished(found.records(found.sow.id)):
+        for frame in found.records(found.sow.id):
             yield f"live {row_line(frame)}"
         for frame in board.newest(offset):
             yield f"newest {row_line(frame)}"
@@ -138,7 +137,7 @@ class Product:
             yield "nothing to estimate"
             return
         there, lane_id = subscriber.topic, subscriber.member.subscription.lane_id
-        key_spec, records = there.definition.key_spec, finished(there.records(lane_id.feed))
+        key_spec, records = there.definition.key_spec, there.records(lane_id.feed)
         values = [one for one in there.since(None, PLENTY) if not one.removed]
         found = estimate(values, records, lane_id, key_spec, topic)
         if found is not None:

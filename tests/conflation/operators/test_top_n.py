@@ -15,7 +15,6 @@ from tidegate.conflation.boards.board import Board
 from tidegate.conflation.frame import Frame, Tombstone
 from tidegate.conflation.operators.filter import FilterOperator, Move
 from tidegate.conflation.operators.top_n import TopNOperator
-from tidegate.conflation.steps import finished
 from tidegate.conflation.subscription import FeedId, Window
 from tidegate.keys.filter import Filter
 from tidegate.keys.order import Order
@@ -134,7 +133,7 @@ def test_a_window_is_what_a_sorted_list_shows(
     for offset, (key, value) in enumerate(before, 1):
         records.pop(key, None)
         records[key] = record(offset, key, value)
-    apply(board, [*shown.seed(records.values()), *finished(shown.seeded(None))])
+    apply(board, [*shown.seed(records.values()), *shown.seeded()])
     for offset, (key, value) in enumerate(after, len(before) + 1):
         # -1 takes the record away, 0 keeps it where the filter does not match it.
         frame = record(offset, key, value) if value >= 0 else Tombstone(offset, b"", key, offset)
@@ -154,9 +153,7 @@ def test_seeded_it_has_the_rows_that_messages_would_have_left(
     newest = {key: record(at, key, value) for at, (key, value) in enumerate(messages, 1)}
     records = sorted(newest.values(), key=lambda frame: frame.offset)
     (one, seeded), (other, grown) = operator(window), operator(window)
-    apply(
-        one, [*seeded.seed(records[:3]), *seeded.seed(records[3:]), *finished(seeded.seeded(None))]
-    )
+    apply(one, [*seeded.seed(records[:3]), *seeded.seed(records[3:]), *seeded.seeded()])
     for frame in records:
         apply(other, grown.moves(frame))
     # Rows, their order, and the offsets of the messages that brought them in.
