@@ -68,7 +68,7 @@ class Engine:
         found = self._topics.get(name)
         if found is None:
             self._lanes.finish_ending(name)
-            self._topics[name] = Topic(name, definition, epoch, self._lanes.openings.discard)
+            self._topics[name] = Topic(name, definition, epoch)
             self._accounting.begin(name)
             return
         found.redefine(definition)
@@ -99,7 +99,6 @@ class Engine:
         self._topics[name] = before.successor(epoch)
         self.restore_topic(name, kept, now, now_ms)
         self._lanes.restart(self._topics[name], now)
-        before.discard_all()
 
     def set_checkpoint(self, name: str, offset: int) -> None:
         """Note that records up to an offset are stored: later removals must be stored as well."""

@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 
 from tidegate.conflation.definition import History
 from tidegate.conflation.frame import Frame
-from tidegate.conflation.steps import Container, RowBuild, Steps
+from tidegate.conflation.steps import RowBuild, Steps
 
 _COMPACT_AT = 4_096  # dropped frames: one copy of the list pays for so many drops
 _DROPPED = Frame(0, b"")
@@ -58,10 +58,6 @@ class Log:
     def last(self) -> Frame | None:
         """The newest frame."""
         return self._frames[-1] if len(self) else None
-
-    def contents(self) -> list[Container]:
-        """Return what holds its frames, to be emptied when nobody asks the log any more."""
-        return [self._frames]
 
     def extend(self, frames: Iterable[Frame]) -> int:
         """Add frames at the new end; return the bytes added."""

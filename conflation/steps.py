@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from heapq import merge
 from itertools import count, islice
 from typing import Any, TypeVar
@@ -71,22 +71,11 @@ def sorted_in_steps(
     runs = yield from in_pieces(items, size, run)
     yield
     ordered: list[Item] = []
-    merged = merge(*map(_taken_out, runs))
-    for ranked in islice(merged, most):
+    for ranked in islice(merge(*runs), most):
         ordered.append(ranked.item)
         if len(ordered) % size == 0:
             yield
-    if most is not None:
-        del merged  # it refers to the runs
-        yield from emptied([runs], CHEAP)
     return ordered
-
-
-def _taken_out(run: list[_Ranked]) -> Iterator[_Ranked]:
-    # Each is freed once it is merged: all of them together would take as long as several steps.
-    run.reverse()
-    while run:
-        yield run.pop()
 
 
 # No tuple, which the garbage collector would visit: there is one for each item.
@@ -96,21 +85,6 @@ class _Ranked(msgspec.Struct, frozen=True, order=True, gc=False):
     key: Any
     place: int
     item: Any
-
-
-Container = dict[Any, Any] | list[Any]
-"""Holds items and gives them up one by one; a sorted list does it as a list does."""
-
-
-def emptied(containers: Iterable[Container], items_max: int) -> Steps[None]:
-    """Free what nobody uses any more: a million objects take as long to be freed as to be made."""
-    for container in containers:
-        # From the end: a dict from whose front items are taken is searched for the next one.
-        take_last = container.popitem if isinstance(container, dict) else container.pop
-        while container:
-            for _ in range(min(items_max, len(container))):
-                take_last()
-            yield
 
 
 class RowBuild:

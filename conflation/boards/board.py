@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import compress, islice, takewhile
 from operator import attrgetter, ne
-from typing import Any, overload
+from typing import overload
 
 import msgspec
 
@@ -90,10 +90,6 @@ class Board:
         self._departed, self._gone = dict(other._departed), dict(other._gone)
         self._exempt = list(other._exempt)
         self.exempt_through = other.exempt_through
-
-    def contents(self) -> list[dict[str, Any]]:
-        """Return what holds its frames, to be emptied when nobody asks the board any more."""
-        return [self._frames, self._entered, self._departed, self._gone]
 
     def __len__(self) -> int:
         """Count the keys that are there now, without tombstones."""

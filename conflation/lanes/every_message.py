@@ -22,7 +22,6 @@ from tidegate.conflation.lanes.lane import (
 )
 from tidegate.conflation.lanes.member import Backlog, Member
 from tidegate.conflation.operators.filter import Change
-from tidegate.conflation.steps import Container
 from tidegate.conflation.subscription import LaneId
 from tidegate.keys.text.duration import Instant
 
@@ -52,9 +51,6 @@ class EveryMessageLane(Lane):
     def looks(self) -> int:
         is_read = self._delta is not None or self._shown is not None
         return COSTLY_LOOKS // 2 if is_read else 1
-
-    def contents(self) -> list[Container]:
-        return self.log.contents()
 
     def accept(self, changes: Sequence[Change], now: Instant) -> None:
         self.log.extend(row for change in changes for row in self._rows_of(change))

@@ -8,7 +8,6 @@ from itertools import chain
 
 from tidegate.conflation.frame import MADE_AT_ONCE
 from tidegate.conflation.lanes.pending import Pending, PendingKeys, copy_entry
-from tidegate.conflation.steps import Container
 from tidegate.conflation.subscription import LaneId
 
 
@@ -56,10 +55,6 @@ class Flush:
         """True if a part is there to be joined."""
         return self.is_mixed and bool(self.parts) and not self.has_unseen
 
-    def contents(self) -> list[Container]:
-        """Return what holds the entries."""
-        return [*([] if self.joined is None else self.joined.contents()), *self.parts]
-
 
 class Flushes:
     """Flushes that some member is behind.
@@ -85,10 +80,6 @@ class Flushes:
             size = _joined_at_once()
             parts = [parts[0][start : start + size] for start in range(0, len(entries), size)]
         self._flushes.append(Flush(position, group, parts, has_unseen))
-
-    def contents(self) -> list[Container]:
-        """Return what holds the entries."""
-        return [container for flush in self._flushes for container in flush.contents()]
 
     def all(self) -> Iterator[Pending]:
         """Return the entries of all flushes."""

@@ -24,7 +24,7 @@ from tidegate.conflation.lanes.accumulate import Unreported
 from tidegate.conflation.lanes.lane_progress import CatchUpRows
 from tidegate.conflation.lanes.member import Member
 from tidegate.conflation.operators.filter import Change
-from tidegate.conflation.steps import Container, Steps, in_pieces
+from tidegate.conflation.steps import Steps, in_pieces
 from tidegate.conflation.subscription import LaneId
 from tidegate.keys.select import Select
 from tidegate.keys.text.duration import Instant
@@ -156,10 +156,6 @@ class Lane(ABC):
         Tombstones up to it can be dropped.
         """
         return min((member.position for member in self.members.values()), default=None)
-
-    def contents(self) -> list[Container]:
-        """Return what holds its rows, to be emptied when its last member has left."""
-        return []
 
     def ready(self, member: Member) -> bool:
         """Return True if a take would move the member."""

@@ -13,14 +13,7 @@ from tidegate.conflation.frame import Frame
 from tidegate.conflation.lanes.accumulate import Unreported, is_always_joined
 from tidegate.conflation.lanes.member import Member
 from tidegate.conflation.lanes.pending import Pending, PendingKeys
-from tidegate.conflation.steps import (
-    CHEAP,
-    RowBuild,
-    Steps,
-    emptied,
-    in_pieces,
-    sorted_in_steps,
-)
+from tidegate.conflation.steps import RowBuild, Steps, in_pieces
 from tidegate.conflation.subscription import LaneId
 
 in_send_order = attrgetter("send_order")
@@ -46,12 +39,10 @@ class MissedRows:
     pieces: Sequence[list[Pending]]
     make: Callable[[PendingKeys, Sequence[Pending]], list[Pair]]
     unseen: Callable[[Iterable[Pending]], Unseen]
-    _together: PendingKeys = field(init=False)
     _joins: int = field(init=False)  # of its lane: a member may be in another one by now
     _values: int | None = None
 
     def __post_init__(self) -> None:
-        self._together = PendingKeys(self.rules)
         self._joins = self.members[0].joins
 
     def build(self, rows_max: int) -> RowBuild:
@@ -66,28 +57,25 @@ class MissedRows:
         return rows_counted(chain.from_iterable(self.pieces), self.rules, self._joins)
 
     def _all(self, keys: list[str], rows_max: int) -> Steps[Sequence[Frame]]:
-        """Return the rows, and fill in `keys`; what they are made of is freed."""
+        """Return the rows, and fill in `keys`."""
         first, spec = self.members[0], self.rules.feed.key_spec
         rows = yield from self.rows(rows_max)
         for member in self.members[1:]:  # nothing else can differ from what all of them had
             member.unreported = None if first.unreported is None else dict(first.unreported)
-        keys += yield from in_pieces(
-            rows, rows_max, lambda piece: [f"{spec} {row.key}" for row in piece]
-        )
-        self._values = sum(not row.removed for row in rows)
-        yield from emptied([*self._together.contents(), *self.pieces], CHEAP * rows_max)
+        keys += [f"{spec} {row.key}" for row in rows]
+        self._made(sum(not row.removed for row in rows))
         return rows
 
     def rows(self, rows_max: int | None) -> Steps[list[Frame]]:
         """Return the rows in the order of sending, made in steps of `rows_max`; None: at once."""
         member = self.members[0]
-        listed, unseen = yield from self._put_together(rows_max)
+        together, listed, unseen = yield from self._put_together(rows_max)
         # They are older than any row of their key, so that row can stand for them.
         for row_key, unreported in unseen:
             member.miss(row_key, unreported)
 
         def rows_of(piece: Sequence[Pending]) -> list[Frame]:
-            rows = [row for _, row in self.make(self._together, piece)]
+            rows = [row for _, row in self.make(together, piece)]
             known = rows if member.knows(rows) else member.as_known(rows)
             member.note(known)
             return known
@@ -98,17 +86,16 @@ class MissedRows:
         """Return the rows of a member that leaves, as they are, and what none of them reports."""
         if rows_max is not None and sum(map(len, self.pieces)) <= rows_max:
             rows_max = None  # what is little is made at once
-        listed, unseen = yield from self._put_together(rows_max)
-        pairs = yield from in_pieces(listed, rows_max, partial(self.make, self._together))
-        if rows_max is not None:
-            self._values = sum(not row.removed for _, row in pairs)
-            parts = [*self._together.contents(), *self.pieces, listed]
-            yield from emptied(parts, CHEAP * rows_max)
+        together, listed, unseen = yield from self._put_together(rows_max)
+        pairs = yield from in_pieces(listed, rows_max, partial(self.make, together))
+        self._made(sum(not row.removed for _, row in pairs))
         return pairs, [*empty, *unseen]
 
-    def _put_together(self, rows_max: int | None) -> Steps[tuple[list[Pending], Unseen]]:
+    def _put_together(
+        self, rows_max: int | None
+    ) -> Steps[tuple[PendingKeys, list[Pending], Unseen]]:
         """Put entries together; return them in the order of sending, and what no row reports."""
-        together, joins = self._together, self._joins
+        together, joins = PendingKeys(self.rules), self._joins
         for flush in self.pieces:
             apart: set[Pending] = set()
 
@@ -120,8 +107,13 @@ class MissedRows:
             if rows_max is not None:
                 yield
         listed = together.listed()
-        unseen = yield from in_pieces(listed, rows_max, self.unseen)
-        return (yield from sorted_in_steps(listed, in_send_order, rows_max)), unseen
+        unseen = self.unseen(listed)
+        listed.sort(key=in_send_order)
+        return together, listed, unseen
+
+    def _made(self, values: int) -> None:
+        """Note how many values the rows have; their entries are not needed any more."""
+        self._values, self.pieces = values, ()
 
 
 def rows_counted(entries: Iterable[Pending], rules: LaneId, joins: int) -> int | None:

@@ -16,7 +16,6 @@ import msgspec
 
 from tidegate.conflation.lanes.accumulate import outgrow
 from tidegate.conflation.lanes.part import PendingPart, joined_parts
-from tidegate.conflation.steps import Container
 from tidegate.conflation.subscription import LaneId
 from tidegate.keys.merging import Matcher
 from tidegate.keys.spec import KeyOf, KeySpec, conflation_key
@@ -130,10 +129,6 @@ class PendingKeys:
         twin._entries = copy.deepcopy(self._entries, memo)
         twin._others = copy.deepcopy(self._others, memo)
         return twin
-
-    def contents(self) -> list[Container]:
-        """Return what holds the entries."""
-        return [self._entries, self._others]
 
     def all(self) -> Iterator[Pending]:
         """Return every entry, keys in the order in which they were opened."""

@@ -21,7 +21,7 @@ from tidegate.conflation.lanes.missed import MissedRows, in_send_order, rows_cou
 from tidegate.conflation.lanes.part import PendingPart
 from tidegate.conflation.lanes.pending import Pending, PendingKeys, copy_entry
 from tidegate.conflation.operators.filter import Change, matcher
-from tidegate.conflation.steps import Container, finished
+from tidegate.conflation.steps import finished
 from tidegate.conflation.subscription import LaneId
 from tidegate.keys.text.duration import MILLISECOND, Instant
 
@@ -63,10 +63,6 @@ class StatefulLane(Lane):
         self._last_flush: dict[str, Instant] = {}
         self._batch_joins = self._batch_low = self._sent_through = 0
         self._suppression = ChangeSuppression(self._delta if lane_id.no_empties else None)
-
-    def contents(self) -> list[Container]:
-        released = [entries for _, entries in self._released]
-        return [*self._held.contents(), self._heap, *released, *self._flushes.contents()]
 
     @property
     def looks(self) -> int:

@@ -10,7 +10,6 @@ from typing import Any
 from sortedcontainers import SortedList
 
 from tidegate.conflation.frame import Frame
-from tidegate.conflation.steps import Container
 from tidegate.keys.jsontext import NULL, canonical_value, comparable, is_number, string
 from tidegate.keys.projection import (
     DEVIATIONS,
@@ -40,11 +39,6 @@ class RunningGroup:
         ]
         # By record key, what the aggregates still have of records that have changed.
         self._stale: dict[str, Frame | None] = dict.fromkeys(records)
-
-    def contents(self) -> list[Container]:
-        """Return what holds its cells."""
-        found = [running.contents() for _, running in self._columns]
-        return [self._stale, *(each for each in found if each is not None)]
 
     def note(self, record_key: str, before: Frame | None) -> None:
         """Note that a record has changed; `before`: what it was in this group, if it was there."""
@@ -104,10 +98,6 @@ class _Running(ABC):
     def text(self) -> bytes:
         """Return the JSON text of the aggregate."""
 
-    def contents(self) -> Container | None:
-        """Return what holds its cells, if it has to keep them."""
-        return None
-
 
 class _Distinct(_Running):
     """COUNT and COUNT_DISTINCT: how often each value is there."""
@@ -124,9 +114,6 @@ class _Distinct(_Running):
         self._times[value] -= 1
         if not self._times[value]:
             del self._times[value]
-
-    def contents(self) -> Container:
-        return self._times
 
     def text(self) -> bytes:
         found = len(self._times) if self._is_distinct else self._times.total()
@@ -183,10 +170,6 @@ class _Sorted(_Running):
     def take(self, cell: Cell, offset: int) -> None:
         if (entry := self._entry(cell.text, offset)) is not None:
             self._cells.remove(entry)
-
-    def contents(self) -> Container:
-        cells: Container = self._cells
-        return cells
 
     def text(self) -> bytes:
         if not self._cells:

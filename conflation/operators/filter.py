@@ -9,7 +9,6 @@ from typing import ClassVar, NamedTuple
 
 from tidegate.conflation.boards.board import THE_RECORD, Board
 from tidegate.conflation.frame import Frame, RemovalReason, Tombstone
-from tidegate.conflation.steps import Container
 from tidegate.conflation.subscription import FeedId
 from tidegate.keys.filter import Filter
 from tidegate.keys.spec import KeySpec, conflation_key
@@ -62,10 +61,6 @@ class Operator(ABC):
     @abstractmethod
     def copy_for(self, board: Board) -> Operator:
         """Return the same operator, as it stands now, for a copy of its board."""
-
-    def contents(self) -> list[Container]:
-        """Return what holds its records, to be emptied when its board goes."""
-        return []
 
     def ordered(self) -> Iterable[str] | None:
         """Return the board keys in an order that is kept; None: there is none but of change."""

@@ -9,7 +9,6 @@ from tidegate.conflation.boards.board import Board
 from tidegate.conflation.frame import Frame, RemovalReason, Tombstone
 from tidegate.conflation.operators.aggregates import RunningGroup
 from tidegate.conflation.operators.filter import FilterOperator, Move, Operator
-from tidegate.conflation.steps import Container
 from tidegate.keys.projection import Projection
 
 Members = dict[str, Frame]
@@ -53,12 +52,6 @@ class GroupByOperator(Operator):
         other._groups = {group: dict(members) for group, members in self._groups.items()}
         other._group_of, other._unsettled = dict(self._group_of), dict(self._unsettled)
         return other
-
-    def contents(self) -> list[Container]:
-        """Return what holds its records: the large groups by themselves, and then all groups."""
-        running = [each for group in self._running.values() for each in group.contents()]
-        large = [self._groups[group] for group in self._running if group in self._groups]
-        return [*running, *large, self._groups, self._group_of, self._unsettled]
 
     @property
     def is_eager(self) -> bool:

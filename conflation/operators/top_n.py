@@ -18,7 +18,6 @@ from tidegate.conflation.operators.filter import (
     Operator,
     no_longer_matching,
 )
-from tidegate.conflation.steps import Container
 from tidegate.conflation.subscription import Window
 
 
@@ -99,10 +98,6 @@ class TopNOperator(Operator):
         wanted = {offset for offset, _ in causes}
         by_offset = {frame.offset: frame for frame in frames if frame.offset in wanted}
         return [(key, self._at(key, by_offset[offset])) for offset, key in causes]
-
-    def contents(self) -> list[Container]:
-        """Return what holds its records."""
-        return [self._records, self._order]
 
     def ordered(self) -> Iterable[str]:
         """Return the record keys of the window, in its order."""

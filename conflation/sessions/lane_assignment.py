@@ -256,7 +256,7 @@ class LaneAssignment:
         yield from in_pieces(sessions, self._sessions_max(), reassign)
 
     def end_all(self, topic: Topic, reason: str) -> None:
-        """End the subscriptions of a topic that is dropped, very many in steps, and free it."""
+        """End the subscriptions of a topic that is dropped, very many in steps."""
         self._ending[topic.name] = self._ended(topic, reason)
         self.openings.do(self._ending[topic.name])
 
@@ -276,7 +276,6 @@ class LaneAssignment:
 
         sessions = self._registry.sessions_of(topic.name)
         yield from in_pieces(sessions, self._sessions_max(), end)
-        topic.discard_all()
         self._registry.accounting.forget(topic.name)
         del self._ending[topic.name]
 

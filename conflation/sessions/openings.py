@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from tidegate.conflation.frame import Frame
 from tidegate.conflation.sessions.session import Session
 from tidegate.conflation.sessions.subscriber import Subscriber
-from tidegate.conflation.steps import CHEAP, Container, RowBuild, Steps, emptied, finished
+from tidegate.conflation.steps import CHEAP, RowBuild, Steps, finished
 from tidegate.conflation.subscription import FeedId
 from tidegate.conflation.topics.feed import Feed
 from tidegate.conflation.topics.feed_build import FeedBuild
@@ -174,12 +174,6 @@ class Openings:
             opening = self._openings.setdefault(cursor.build, RowOpening(cursor.build))
             if all(other is not subscriber for _, other in opening.waiting):
                 opening.waiting.append((session, subscriber))
-
-    def discard(self, contents: Sequence[Container]) -> None:
-        """Free what nobody uses any more; if that is much, in steps."""
-        if self.records_max is None or sum(map(len, contents)) <= self.records_max:
-            return
-        self._chores.append(emptied(contents, CHEAP // 2 * self.records_max))
 
     def do(self, steps: Steps[None]) -> None:
         """Do work that nobody waits for in steps, in turn with openings; or without steps, now."""

@@ -218,7 +218,6 @@ class Subscriber:
         self.member.delivered += deliveries(batch.frames)
         if cursor.is_done:
             self.catch_up = None
-            self.topic.discard([[*cursor.rows], [*cursor.keys]])
             if self.queues and self.has_more:
                 batch.low_water = None  # the queue after it has not drained
         return batch
@@ -372,6 +371,4 @@ class Subscriber:
         earlier = [] if self.catch_up is None else self.catch_up.pairs_left
         rules = queue_rules(lane.id, self.topic.definition)
         rows = RowCursor.catch_up([*earlier, *queued], None)
-        if self.feed is not None:
-            self.feed.is_lent = True
         return Drain(member.name, self.topic, lane.board, rules, rows, sums)

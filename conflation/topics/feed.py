@@ -20,7 +20,6 @@ from tidegate.conflation.operators.filter import (
 )
 from tidegate.conflation.operators.group_by import GroupByOperator
 from tidegate.conflation.operators.top_n import TopNOperator
-from tidegate.conflation.steps import Container
 from tidegate.conflation.subscription import FeedId, LaneId, Window
 from tidegate.conflation.topics.watermarks import Place, Watermarks
 from tidegate.keys.spec import KeySpec
@@ -48,7 +47,6 @@ class Feed:
         accepted: rows that have come onto the board.
         settles: how often rows that were put off have been made.
         begun_at: values that its topic had been given when the feed was made.
-        is_lent: the queue of a subscription that has ended may still ask the board.
         looks: what a message costs, in filters that could be tried on it meanwhile.
         row_cost: what a row that was put off costs, in messages that are looked at.
         topic: its topic's name.
@@ -63,7 +61,6 @@ class Feed:
         self.accepted = 0
         self.settles = 0
         self.begun_at = 0
-        self.is_lent = False
         self.watermarks = Watermarks()
         self.grown_messages = self.grown_bytes = 0
         self._operator = _operator(feed_id, sow_spec, topic, self.board)
@@ -110,11 +107,6 @@ class Feed:
         self.accepted, self.begun_at = other.accepted, other.begun_at
         self._operator = other._operator.copy_for(self.board)
         self.make_up()  # as the copy looks at each message by itself
-
-    def contents(self) -> list[Container]:
-        """Return what holds its rows, to be emptied when it is forgotten."""
-        # A queue that drains still asks the board: it is freed with the last who refers to it.
-        return [] if self.is_lent else [*self._operator.contents(), *self.board.contents()]
 
     # --- Messages
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -17,7 +17,6 @@ from tidegate.conflation.journal import Log, SharedReplays
 from tidegate.conflation.lanes.lane import Lane
 from tidegate.conflation.lanes.member import Member
 from tidegate.conflation.schedule import Expiry
-from tidegate.conflation.steps import Container
 from tidegate.conflation.subscription import FeedId, LaneId
 from tidegate.conflation.topics.feed import OWED_BYTES_MAX, Feed
 from tidegate.conflation.topics.feed_build import FeedBuild
@@ -25,9 +24,6 @@ from tidegate.conflation.topics.index import FeedIndex
 from tidegate.conflation.topics.watermarks import Place
 from tidegate.keys.text.bookmark import Bookmark
 from tidegate.keys.text.duration import MILLISECOND, Instant
-
-Discard = Callable[[Sequence[Container]], None]
-"""Frees what nobody uses any more, in steps."""
 
 # --- What an archive has of a topic's epoch, as the gateway says: it alone can read it
 
@@ -55,10 +51,7 @@ class Topic:
     An epoch may continue others: up to an offset each, the messages of both are the same.
     """
 
-    def __init__(
-        self, name: str, definition: Definition, epoch: str, discard: Discard | None = None
-    ) -> None:
-        """`discard` takes what nobody uses any more; None: it is freed at once."""
+    def __init__(self, name: str, definition: Definition, epoch: str) -> None:
         self.name = name
         self.definition = definition
         self.epoch = epoch
@@ -73,7 +66,6 @@ class Topic:
         self.bytes_in = 0
         self.archived: Archived | None = None
         self.replays = SharedReplays()
-        self.discard: Discard = discard or (lambda _: None)
         self._index: FeedIndex[Feed] = FeedIndex()
         # Feeds that the last call of `publish` has filled and that someone queues.
         self._queued: list[Feed] = []
@@ -86,7 +78,7 @@ class Topic:
 
     def successor(self, epoch: str) -> Topic:
         """Return the topic in another epoch, with nothing in it; what has come in still counts."""
-        topic = Topic(self.name, self.definition, epoch, self.discard)
+        topic = Topic(self.name, self.definition, epoch)
         # Counters of a metric must not fall.
         topic.messages_in, topic.removals_in = self.messages_in, self.removals_in
         topic.bytes_in = self.bytes_in
@@ -261,8 +253,6 @@ class Topic:
             del self._builds[build.feed.id]
             if build.is_there:
                 self.release(build.feed)
-            elif build.feed.id not in self.feeds:
-                self.discard(build.feed.contents())
         self._built = [each for each in self._built if each is not build]
 
     def release(self, feed: Feed) -> None:
@@ -274,7 +264,6 @@ class Topic:
         """Forget a lane without members, and its feed if that has no other."""
         feed = self.feeds[lane.id.feed]
         feed.drop_lane(lane)
-        self.discard(lane.contents())
         self.drop_unused(feed)
 
     @contextmanager
@@ -296,13 +285,6 @@ class Topic:
         if not feed.lanes and feed is not self.sow and feed not in self._held:
             del self.feeds[feed.id]
             self._index.discard(feed, feed.id.filter)
-            self.discard(feed.contents())
-
-    def discard_all(self) -> None:
-        """Give up what it holds: it has ended, or begun anew."""
-        for feed in self.feeds.values():
-            self.discard(feed.contents())
-        self.discard(self.journal.contents())
 
     def lane(self, lane_id: LaneId) -> tuple[Feed, Lane]:
         """Return the lane of this id and its feed."""

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from tests.support.gateways import eventually, running_gateway
+from tests.support.manual_driver import ManualDriver
 from tests.support.wire import connected, exchange, get
 from tidegate.app.http.exchange import Exchange
 from tidegate.app.http.protocol import GatewayProtocol
@@ -25,9 +26,6 @@ from tidegate.app.memory import (
 )
 from tidegate.app.streams.connection import Connection
 from tidegate.app.streams.socket_stream import SocketStream
-from tidegate.conflation.definition import Definition, History
-from tidegate.conflation.engine import Engine
-from tidegate.keys.spec import KeySpec
 
 
 def reclaimed_at(counts: Sequence[tuple[int, int]]) -> list[int]:
@@ -79,12 +77,30 @@ def test_what_the_start_has_created_is_never_visited() -> None:
         gc.set_threshold(*thresholds)
 
 
-def test_a_topic_that_is_gone_waits_for_no_collector() -> None:
-    engine = Engine(sessions_max=1, subscriptions_max=1, opening_records_max=500)
+BOARDS: tuple[dict[str, str], ...] = (
+    {},
+    {"wanted": "/v > 0"},
+    {"options": "top_n=2", "order": "/v"},
+    {"options": "projection=[/k,SUM(/v) AS /v],grouping=[/k]"},
+    {"options": "conflation=1s,receipt"},
+    {"options": "bookmark=epoch,conflation=1s,reduce=[/v:sum]", "command": "subscribe"},
+)
+
+
+@pytest.mark.parametrize("records_max", [None, 2])
+def test_a_topic_that_is_gone_waits_for_no_collector(records_max: int | None) -> None:
+    """Also one whose boards are being built, or whose rows are being made."""
+    made = ManualDriver(opening_records_max=records_max)
     with without_the_collector():
-        engine.define_topic("t", Definition(History(1), KeySpec.of(["/k"])), "e")
-        topic = weakref.ref(engine.topic("t"))
-        engine.drop_topic("t")
+        made.topic()
+        made.publish("aX1 bX2 cX3 dX4")
+        for number, asked in enumerate(BOARDS):
+            made.subscribe(**{"command": "sow_and_subscribe", **asked}, session=f"s{number}")
+        made.engine.open_step(made.now)
+        topic = weakref.ref(made.engine.topic("px"))
+        made.engine.drop_topic("px")
+        while made.engine.has_openings:
+            made.engine.open_step(made.now)
         assert topic() is None
 
 

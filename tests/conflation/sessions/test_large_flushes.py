@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import chain, pairwise
+from itertools import chain
 
 import pytest
 
@@ -21,7 +21,6 @@ from tests.conflation.sessions.large import (
 from tests.support.manual_driver import ManualDriver, batches
 from tidegate.conflation.frame import Batch, Frame
 from tidegate.conflation.operators.group_by import GroupByOperator
-from tidegate.conflation.topics.topic import Topic
 
 pytestmark = pytest.mark.usefixtures("few_rows_are_many")
 
@@ -267,46 +266,3 @@ def test_an_end_of_a_subscription_forgets_the_rows_of_its_change() -> None:
     made.engine.close_session("s")
     open_all(made)
     assert made.engine.topic_stats("px").subscriptions == 1
-
-
-def freed_after(made: ManualDriver, end: Callable[[], None], topic: Topic) -> list[int]:
-    """Rows of a topic's boards and journal, after its end and after each step."""
-    feeds = list(topic.feeds.values())
-
-    def held() -> int:
-        return len(topic.journal.contents()[0]) + sum(
-            len(each) for feed in feeds for each in feed.contents()
-        )
-
-    end()
-    counts = [held()]
-    open_all(made, lambda: counts.append(held()))
-    return counts
-
-
-def test_a_topic_is_freed_in_steps() -> None:
-    made = driver(1)
-    for value in range(40):
-        made.publish(" ".join(f"{letter}X{value}" for letter in LETTERS))
-    made.subscribe("top_n=3", order="/v DESC", command="sow_and_subscribe")
-    made.subscribe(SUMS, command="sow_and_subscribe")
-    open_all(made)
-    topic = made.engine.topic("px")
-    counts = freed_after(made, lambda: made.engine.drop_topic("px"), topic)
-    assert counts[0] > 100
-    assert counts[-1] == 0
-    assert all(before - after <= 10 for before, after in pairwise(counts))
-
-
-def test_a_board_that_a_draining_queue_asks_is_not_emptied() -> None:
-    made = driver(1)
-    made.publish(every(1))
-    name = made.subscribe(wanted="/v > 0", command="sow_and_subscribe")
-    open_all(made)
-    made.take()
-    made.publish(every(2))
-    feed = next(each for each in made.engine.topic("px").feeds.values() if each.id.filter)
-    made.engine.unsubscribe("s", name)
-    open_all(made)
-    assert len(feed.board) == len(LETTERS)
-    assert newest(batches(made.take())) == records(made)
