@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 
 from tidegate.conflation.frame import Frame
 from tidegate.conflation.sessions.session import Session
 from tidegate.conflation.sessions.subscriber import Subscriber
 from tidegate.conflation.steps import CHEAP, RowBuild, Steps, finished
 from tidegate.conflation.subscription import FeedId
-from tidegate.conflation.topics.feed import Feed
 from tidegate.conflation.topics.feed_build import FeedBuild
 from tidegate.conflation.topics.topic import Topic
 from tidegate.keys.text.duration import Instant
@@ -21,52 +19,12 @@ FEW_RECORDS = 25
 Waiting = tuple[Session, Subscriber]
 
 
-@dataclass(slots=True, eq=False)
-class BoardOpening:
-    """One board under way, and the subscribers that wait for it; `feed` once it is built."""
-
-    topic: Topic
-    build: FeedBuild
-    feed: Feed | None = None
-    waiting: list[Waiting] = field(default_factory=list)
-
-    def is_wanted_by(self, subscriber: Subscriber) -> bool:
-        """Return whether it still begins with this board, or changes to it."""
-        if subscriber.lane is None:
-            return True
-        change = subscriber.change
-        if change is None:
-            return False
-        return self.build.feed.id in (subscriber.lane.id.feed, change.subscription.lane_id.feed)
-
-    def end(self) -> None:
-        """Let go of the board."""
-        self.topic.abandon(self.build)
-        if self.feed is not None:
-            self.topic.release(self.feed)
-
-
-@dataclass(slots=True, eq=False)
-class RowOpening:
-    """Rows of a backfill or a change under way, and the subscribers that are sent them."""
-
-    build: RowBuild
-    waiting: list[Waiting] = field(default_factory=list)
-
-    def is_wanted_by(self, subscriber: Subscriber) -> bool:
-        """Return whether these rows are still what a subscriber is to be sent."""
-        return any(cursor.build is self.build for cursor in subscriber.cursors)
-
-    def end(self) -> None:
-        """Do nothing: the rows go with the last that refers to them."""
-
-
 class Openings:
     """Work for subscribers that would hold everybody else up if it was done at once.
 
-    A filter, a window or groups over a million records cost seconds, and so do a sorted snapshot
-    and a replay. So each is done in steps, between which the caller does other things. There are
-    two kinds of work, and they differ in their moment:
+    A filter, a window or groups over 100,000 records cost up to a second, and so do a sorted
+    snapshot and a replay. So each is a generator, which the caller of `step` pulls in turn with the
+    others. There are two kinds of work, and they differ in their moment:
 
     - A board that is not there yet is built, and whoever waits for it begins when it is done, as
       if it had subscribed then. It was sent nothing before, so nothing can be lost. A subscription
@@ -86,18 +44,14 @@ class Openings:
         self.records_max = records_max
         self._begin = begin
         self._go_on = go_on
-        # The order is that of turns: builds advance one step each.
-        self._openings: dict[FeedBuild | RowBuild, BoardOpening | RowOpening] = {}
-        # Work that nobody waits for, such as to free what is not used any more: done in steps, in
-        # turn with openings.
-        self._chores: deque[Steps[None]] = deque()
-        self._chore_is_next = False
+        self._work: deque[Steps[None]] = deque()  # each has a step in turn
+        self._waiting: dict[FeedBuild | RowBuild, list[Waiting]] = {}
         self._spent = 0  # records that were looked at at once since the last step
         self.now: Instant = 0  # of the step that is being done
 
     def __bool__(self) -> bool:
         # A step that does nothing else lets others begin, and costs as much as few records.
-        return bool(self._openings or self._chores or self._spent > FEW_RECORDS)
+        return bool(self._work) or self._spent > FEW_RECORDS
 
     def rows_max(self, feed_id: FeedId) -> int | None:
         """Return how many rows may be made at once: fewer where others have been since a step.
@@ -157,9 +111,7 @@ class Openings:
         if build is None:
             self._spent += topic.unbuilt(feed_id)
             return False
-        opening = self._openings.setdefault(build, BoardOpening(topic, build))
-        if all(other is not subscriber for _, other in opening.waiting):
-            opening.waiting.append((session, subscriber))
+        self._wait(session, subscriber, build, self._built(topic, build))
         return True
 
     def follow(self, session: Session, subscriber: Subscriber) -> None:
@@ -171,58 +123,81 @@ class Openings:
             if self.records_max is None or subscriber.watchers:
                 subscriber.complete(cursor)
                 continue
-            opening = self._openings.setdefault(cursor.build, RowOpening(cursor.build))
-            if all(other is not subscriber for _, other in opening.waiting):
-                opening.waiting.append((session, subscriber))
+            self._wait(session, subscriber, cursor.build, self._made(cursor.build))
 
-    def do(self, steps: Steps[None]) -> None:
-        """Do work that nobody waits for in steps, in turn with openings; or without steps, now."""
+    def _wait(
+        self,
+        session: Session,
+        subscriber: Subscriber,
+        build: FeedBuild | RowBuild,
+        work: Steps[None],
+    ) -> None:
+        """Let a subscriber wait for a build, which begins with the first who does."""
+        waiting = self._waiting.get(build)
+        if waiting is None:
+            waiting = self._waiting[build] = []
+            self._work.append(work)
+        if all(other is not subscriber for _, other in waiting):
+            waiting.append((session, subscriber))
+
+    def do(self, work: Steps[None]) -> None:
+        """Do work that nobody waits for in turn with openings; or without steps, now."""
         if self.records_max is None:
-            finished(steps)
-        elif next(steps, self) is not self:  # the first step is now: it may be all
-            self._chores.append(steps)
-
-    def _do_chore(self) -> None:
-        if next(self._chores[0], self) is self:  # the steps yield nothing of their own
-            self._chores.popleft()
+            finished(work)
+        elif next(work, self) is not self:  # the first step is now: it may be all
+            self._work.append(work)
 
     def step(self, now: Instant) -> None:
-        """Do a bounded part of the opening that has not had a turn for the longest time, if any."""
-        if self.records_max is None:
-            return
+        """Do a step of the work that has not had a turn for the longest time, if there is any."""
         self.now, self._spent = now, 0
-        self._chore_is_next = bool(self._chores) and not (self._chore_is_next and self._openings)
-        if self._chore_is_next:
-            self._do_chore()
-            return
-        if not self._openings:
-            return
-        build, opening = next(iter(self._openings.items()))
-        del self._openings[build]
-        # The subscription may have ended, or its topic begun anew with a subscriber of its own.
-        opening.waiting = [
+        if self._work:
+            work = self._work.popleft()
+            if next(work, self) is not self:  # steps yield nothing of their own
+                self._work.append(work)
+
+    def _built(self, topic: Topic, build: FeedBuild) -> Steps[None]:
+        """Build a board, and let those who wait for it begin, one in a step."""
+        assert self.records_max is not None, "else nobody waits"
+        steps, feed = build.steps(self.records_max), None
+        while waiting := self._still_waiting(build):
+            if feed is not None:
+                session, subscriber = waiting.pop(0)  # each has a snapshot of its own made
+                self._begin(session, subscriber, build.since(subscriber.member.cut), self.now)
+            elif next(steps, self) is self:
+                feed = topic.built(build)
+            yield
+        del self._waiting[build]
+        topic.abandon(build)
+        if feed is not None:
+            topic.release(feed)
+
+    def _made(self, build: RowBuild) -> Steps[None]:
+        """Make rows, and hand them to all who wait for them: as rows are shared, in one step."""
+        while self._still_waiting(build) and not build.step():
+            yield
+        for session, subscriber in self._waiting.pop(build):
+            for cursor in subscriber.cursors:
+                if cursor.build is build:
+                    subscriber.complete(cursor)
+            self._go_on(session, subscriber, self.now)
+
+    def _still_waiting(self, build: FeedBuild | RowBuild) -> list[Waiting]:
+        # A subscription may have ended, or its topic begun anew with a subscriber of its own.
+        waiting = self._waiting[build] = [
             (session, subscriber)
-            for session, subscriber in opening.waiting
-            if session.subscribers.get(subscriber.id) is subscriber
-            and opening.is_wanted_by(subscriber)
+            for session, subscriber in self._waiting[build]
+            if session.subscribers.get(subscriber.id) is subscriber and _wants(subscriber, build)
         ]
-        if not opening.waiting:
-            opening.end()
-            return
-        self._openings[build] = opening
-        if isinstance(opening, RowOpening):
-            if opening.build.step():
-                # Rows are shared, so all of them together cost no more than a step.
-                waiting, opening.waiting = opening.waiting, []
-                for session, subscriber in waiting:
-                    for cursor in subscriber.cursors:
-                        if cursor.build is opening.build:
-                            subscriber.complete(cursor)
-                    self._go_on(session, subscriber, now)
-        elif opening.feed is not None:
-            # One in a step: each has a snapshot of its own made.
-            session, subscriber = opening.waiting.pop(0)
-            missed = opening.build.since(subscriber.member.cut)
-            self._begin(session, subscriber, missed, now)
-        elif opening.build.step(self.records_max, now):
-            opening.feed = opening.topic.built(opening.build)
+        return waiting
+
+
+def _wants(subscriber: Subscriber, build: FeedBuild | RowBuild) -> bool:
+    """Return whether a subscriber still begins with a build, or changes to it."""
+    if isinstance(build, RowBuild):
+        return any(cursor.build is build for cursor in subscriber.cursors)
+    if subscriber.lane is None:
+        return True
+    change = subscriber.change
+    if change is None:
+        return False
+    return build.feed.id in (subscriber.lane.id.feed, change.subscription.lane_id.feed)

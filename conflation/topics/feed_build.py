@@ -9,8 +9,8 @@ from itertools import islice
 from operator import attrgetter
 
 from tidegate.conflation.frame import Frame
+from tidegate.conflation.steps import Steps
 from tidegate.conflation.topics.feed import Feed
-from tidegate.keys.text.duration import Instant
 
 
 class FeedBuild:
@@ -29,7 +29,6 @@ class FeedBuild:
         self._records = iter(frames)
         self._missed: deque[Frame] = deque()
         self._since: list[Frame] = []
-        self._is_taken_in = is_there
 
     def miss(self, frames: Sequence[Frame]) -> None:
         """Note messages of the topic."""
@@ -45,19 +44,21 @@ class FeedBuild:
         """Return the messages of the topic after an offset that is not before the beginning."""
         return self._since[bisect_right(self._since, offset, key=attrgetter("offset")) :]
 
-    def step(self, frames_max: int, now: Instant) -> bool:
-        """Do the next part of the work; True if it is done, for as long as nothing is missed."""
+    def steps(self, records_max: int) -> Steps[None]:
+        """Do the work; it is done for as long as nothing is published after the last step."""
         feed = self.feed
-        frames_max = max(1, frames_max // feed.id.record_cost)
-        if part := list(islice(self._records, frames_max)):
-            feed.take_in(frame for frame in part if not frame.removed)
-        elif not self._is_taken_in:
+        frames_max = max(1, records_max // feed.id.record_cost)
+        if not self.is_there:
+            while part := list(islice(self._records, frames_max)):
+                feed.take_in(frame for frame in part if not frame.removed)
+                yield
             feed.taken_in()
-            self._is_taken_in = True
-        elif not feed.is_settled:
-            feed.settle_part(frames_max)
-        elif self._missed:
-            # Their rows settle in a step of their own: a message may be in a group of its own.
-            count = min(frames_max, len(self._missed))
-            feed.publish([self._missed.popleft() for _ in range(count)], now)
-        return self._is_taken_in and feed.is_settled and not self._missed
+        while self._missed or not feed.is_settled:
+            if not feed.is_settled:
+                feed.settle_part(frames_max)
+            else:
+                # Their rows settle in a step of their own: a message may be in a group of its own.
+                count = min(frames_max, len(self._missed))
+                # A board that has missed messages has no lanes yet, so no deadline.
+                feed.publish([self._missed.popleft() for _ in range(count)], now=0)
+            yield

@@ -174,8 +174,7 @@ def test_equal_replays_in_steps_share_their_rows() -> None:
     made = driver(2)
     for number in range(4):
         made.subscribe("bookmark=epoch", session=f"s{number}")
-    # Four steps of two messages, for all four of them together, and one to hand the rows out.
-    assert open_all(made) == 5
+    assert open_all(made) == 4  # of two messages each, for all four of them together
     heard = [made.received(f"s{number}") for number in range(4)]
     assert heard == [["resumed by replay, gap 8", BEFORE]] * 4
 
@@ -406,4 +405,4 @@ def test_a_session_is_told_once_its_rows_are_made() -> None:
     while made.engine.has_openings:
         made.engine.open_step(made.now)
         told.append(made.announced())
-    assert told == [[], [], [], ["s"], []]
+    assert told == [[], [], [], ["s"]]
