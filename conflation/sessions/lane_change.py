@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from tidegate.conflation.boards.board import Pair
 from tidegate.conflation.frame import Frame, RemovalReason, Row, Tombstone
 from tidegate.conflation.lanes.accumulate import combines, lifted
-from tidegate.conflation.lanes.lane import Lane, Undelivered, all_shown, shown_as
+from tidegate.conflation.lanes.lane import Lane, Undelivered, shown_as
 from tidegate.conflation.lanes.member import Member
 from tidegate.conflation.sessions.rows import RowCursor, collapsing
 from tidegate.conflation.sessions.session import Session
 from tidegate.conflation.sessions.subscriber import PendingChange, Subscriber
-from tidegate.conflation.steps import CHEAP, RowBuild, Steps, in_pieces
+from tidegate.conflation.steps import RowBuild, Steps, in_pieces
 from tidegate.conflation.subscription import Subscription
 from tidegate.keys.text.duration import Instant
 
@@ -119,9 +120,8 @@ def _turned(
         pairs = yield from _put_after(subscriber, pairs, new, changed, rows_max)
     if new.is_stateless:
         member.unreported = None  # it counts nothing
-    piece_max = rows_max and CHEAP * rows_max
-    keys += yield from in_pieces(pairs, piece_max, lambda some: [key for key, _ in some])
-    return (yield from in_pieces(pairs, piece_max, lambda some: [row for _, row in some]))
+    keys += [key for key, _ in pairs]
+    return [row for _, row in pairs]
 
 
 # --- What another filter, or another selection of fields, shows and hides
@@ -138,7 +138,6 @@ def _changed(
     shown_before = yield from _view(before, old, rows_max)
     shown_after = yield from _view(after, new, rows_max)
     queries = member.subscription.command.queries
-    piece_max = rows_max and CHEAP * rows_max
 
     def hidden(piece: Sequence[Frame]) -> list[Frame]:
         return [
@@ -161,23 +160,16 @@ def _changed(
         rows += yield from in_pieces(before, rows_max, hidden)
     if queries:
         rows += yield from in_pieces(after, rows_max, news)
-    return (yield from in_pieces(rows, piece_max, lambda some: [(row.key, row) for row in some]))
+    return [(row.key, row) for row in rows]
 
 
 def _view(frames: Sequence[Frame], lane: Lane, rows_max: int | None) -> Steps[dict[str, Frame]]:
     """Return the rows of a client that has everything, as shown, by the key that it knows."""
+    live = [frame for frame in frames if not frame.removed]
     shown = shown_as(lane.id.select)
-    view: dict[str, Frame] = {}
-
-    def add(piece: Sequence[Frame]) -> tuple[Frame, ...]:
-        live = [frame for frame in piece if not frame.removed]
-        view.update((row.key, row) for row in all_shown(shown, live))
-        return ()
-
-    # As they are they cost next to nothing, and a selection reads each payload.
-    is_cheap = rows_max is not None and shown is None
-    yield from in_pieces(frames, CHEAP * rows_max if is_cheap and rows_max else rows_max, add)
-    return view
+    if shown is not None:  # a selection reads each payload
+        live = yield from in_pieces(live, rows_max, partial(map, shown))
+    return {frame.key: frame for frame in live}
 
 
 def _out(row: Frame) -> Tombstone:
