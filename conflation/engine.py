@@ -29,7 +29,7 @@ from tidegate.conflation.outputs import (
     RecordsExpired,
     Rows,
 )
-from tidegate.conflation.schedule import SHARE, Schedule
+from tidegate.conflation.schedule import Schedule
 from tidegate.conflation.sessions.accounting import EngineStats, SessionStats, TopicStats
 from tidegate.conflation.sessions.lane_assignment import Due, LaneAssignment
 from tidegate.conflation.sessions.queue_limits import QueueLimiter
@@ -260,10 +260,10 @@ class Engine:
     # --- Time and outputs
 
     def advance(self, now: Instant, *, left_first: bool = False) -> None:
-        """Flush lanes that are due, and wake their sessions; more than a part of a step is left."""
+        """Flush lanes that are due, and wake their sessions; more rows than a step has are left."""
         self._clock(now)
         self.schedule.begin(left_first=left_first)
-        room = SHARE * (self._lanes.openings.records_max or inf)
+        room = self._lanes.openings.records_max or inf
         while room > 0 and (due := self.schedule.pop_due(now)) is not None:
             if isinstance(due, Subscriber):
                 self._lanes.release(due, now)

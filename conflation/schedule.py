@@ -110,9 +110,6 @@ class Schedule(Generic[Owner]):
         return None
 
 
-SHARE = 0.25
-"""The share of a step that is flushed at once: a timer that is due waits for that."""
-
 LEFT_AT_ONCE = 500
 """Entries that are moved at once: some 1 us each."""
 

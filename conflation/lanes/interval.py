@@ -89,7 +89,8 @@ class IntervalLane(Lane):
         return self._as_shown(self._due(member))
 
     def undelivered(self, member: Member, rows_max: int | None) -> Undelivered:
-        return self._left(self._due(member), [], rows_max, self._as_shown)
+        size = None if self._shown is None else rows_max  # a selection reads each payload
+        return self._left(self._due(member), [], size, self._as_shown)
 
     def _as_shown(self, rows: Sequence[Pair]) -> list[Pair]:
         shown = self._shown

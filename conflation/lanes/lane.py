@@ -132,7 +132,8 @@ class Lane(ABC):
 
     def undelivered(self, member: Member, rows_max: int | None) -> Undelivered:
         """Return what a member that leaves now has not got, made in steps of `rows_max`."""
-        return self._left(self.pending(member), self.unreported(member), rows_max, list)
+        del rows_max  # they are references
+        return self._left(self.pending(member), self.unreported(member), None, list)
 
     def _left(
         self,
