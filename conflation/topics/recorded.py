@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import dropwhile
 from operator import attrgetter
 
@@ -30,7 +30,7 @@ def conflate_recorded(
     As in AMPS a fast replay with `1s` has one message per key and *recorded* second. The lane is
     the very one that serves live subscriptions, under a clock that shows the recorded time.
     """
-    recording = Recording(Feed(lane_id.feed, sow_spec, topic), lane_id)
+    recording = Recording(Feed(lane_id.feed, sow_spec, topic), _unshown(lane_id))
     rows = yield from in_pieces(frames, messages_max, lambda piece: _rows_of(recording.take(piece)))
     for _, flushed in recording.end():
         if messages_max is not None and len(flushed) > messages_max:
@@ -140,6 +140,11 @@ class Recording:
             yield self._lane.deadline, _flush(self._feed, self._lane)
 
 
+def _unshown(lane_id: LaneId) -> LaneId:
+    """Return a lane whose rows have all fields: a cursor selects those of each piece as it goes."""
+    return replace(lane_id, select=None) if lane_id.asks_board else lane_id
+
+
 def _flush(feed: Feed, lane: Lane) -> Sequence[Frame]:
     assert lane.deadline is not None
     since = lane.position
@@ -182,7 +187,7 @@ class HistoryReplay:
         self._since_ms = since_ms
         # One lane for all pieces: where a piece ends is chance, and must not be seen.
         feed = Feed(lane_id.feed, sow_spec, topic)
-        self._recording = Recording(feed, lane_id) if self.has_interval else None
+        self._recording = Recording(feed, _unshown(lane_id)) if self.has_interval else None
         self._removals = MissedRemovals() if lane_id.oof else None
 
     def rows(self, piece: Sequence[Frame]) -> Sequence[Frame]:

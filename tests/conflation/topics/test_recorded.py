@@ -5,6 +5,7 @@ from tidegate.conflation.frame import ROWS_AT_ONCE, Frame
 from tidegate.conflation.steps import finished
 from tidegate.conflation.subscription import FeedId, LaneId
 from tidegate.conflation.topics.recorded import conflate_recorded
+from tidegate.keys.select import Select
 from tidegate.keys.spec import KeySpec
 from tidegate.keys.text.duration import SECOND
 
@@ -46,6 +47,13 @@ def test_a_recorded_interval_with_more_keys_than_a_batch_is_whole() -> None:
     frames = [Frame(at, b'{"k":"%d"}' % key, f'["{key}"]') for at, key in enumerate(keys, 1)]
     rows = finished(conflate_recorded(frames, LaneId(FeedId(KEY), SECOND), KEY, "px"))
     assert rows == frames
+
+
+def test_the_fields_of_recorded_rows_are_selected_when_they_are_sent() -> None:
+    """A large interval would select those of all its rows at once."""
+    frames = [Frame(1, b'{"k":"a","v":1}', '["a"]')]
+    lane_id = LaneId(FeedId(KEY), SECOND, select=Select.parse("[-/,+/v]"))
+    assert finished(conflate_recorded(frames, lane_id, KEY, "px")) == frames
 
 
 @rule("resume-8")
