@@ -32,7 +32,8 @@ RECORDS_OF_PATTERN = 500  # of each: as many as are looked at in one step
 SESSIONS = 9_900  # of 10,000 that are allowed
 LEAVING = 2_500  # a quarter, after which garbage is collected
 REPLAYS = 50
-WANTED_MS = 50.0
+SUBSCRIPTION_MS = 50.0  # over 100,000 records, in an iteration of the loop
+ADMINISTRATION_MS = 250.0  # over a million records
 SHARE = 0.999
 SETTLES_S = 0.3
 LOOKS_S = 2.5  # two looks of the gateway at its connections: then nobody leaves any more
@@ -55,7 +56,7 @@ class Turns:
         self.server: Gateway = held.enter_context(started(**settings))
         self.all_s: list[float] = []
 
-    def measured(self, name: str, work: Work) -> Figure:
+    def measured(self, name: str, work: Work, wanted_ms: float = SUBSCRIPTION_MS) -> Figure:
         """Do some work, and return the longest turn meanwhile."""
         self.server.process.popen.send_signal(signal.SIGUSR1)
         work()
@@ -67,14 +68,14 @@ class Turns:
         turns = [(int(micros) / 1e6, who) for micros, _, who in lines]
         self.all_s += [seconds for seconds, _ in turns]
         longest_s, who = max(turns)
-        return Figure(name, longest_s * 1_000, "ms CPU", WANTED_MS, note=who)
+        return Figure(name, longest_s * 1_000, "ms CPU", wanted_ms, note=who)
 
     def total(self, name: str) -> Figure:
         """Return the percentile of all turns that were measured."""
         self.all_s.sort()
         note = f"of {len(self.all_s):,} turns"
         value = percentile(self.all_s, SHARE) * 1_000
-        return Figure(f"{name}: all turns, p99.9", value, "ms CPU", WANTED_MS, note=note)
+        return Figure(f"{name}: all turns, p99.9", value, "ms CPU", SUBSCRIPTION_MS, note=note)
 
 
 def figures(parts: str = "", keys: int = KEYS) -> Iterator[Figure]:
@@ -136,7 +137,7 @@ def _records(held: ExitStack, part: str, keys: int) -> Iterator[Figure]:
     yield turns.measured(f"{part}: a view of it", partial(_ask, server, "PUT", VIEW, VIEW_DOCUMENT))
     _ask(server, "DELETE", VIEW)
     deleted = partial(_ask, server, "DELETE", f"/v1/topics/{BIG}")
-    yield turns.measured(f"{part}: delete the topic", deleted)
+    yield turns.measured(f"{part}: delete the topic", deleted, ADMINISTRATION_MS)
     yield turns.total(part)
 
 
@@ -329,8 +330,10 @@ def _sessions(held: ExitStack, part: str, keys: int) -> Iterator[Figure]:
         f"{LEAVING:,} leave": lambda: _leave(streams[:LEAVING]),
         "delete a topic": lambda: _ask(server, "DELETE", f"/v1/topics/{BIG}"),
     }
+    administration = ("change the policy", "delete a topic")
     for name, work in kinds.items():
-        yield turns.measured(f"{part}: {name}", work)
+        wanted_ms = ADMINISTRATION_MS if name in administration else SUBSCRIPTION_MS
+        yield turns.measured(f"{part}: {name}", work, wanted_ms)
     yield turns.total(part)
 
 

@@ -1,6 +1,6 @@
-"""No request at 100,000 keys blocks the others: work is done in steps of a bounded size.
+"""No request blocks the others for longer than the budget of its class.
 
-The tests marked `nightly` measure the longest step in CPU time, the others count steps.
+The tests marked `nightly` measure the longest call in CPU time, the others count steps.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from typing import Any, Final
 import pytest
 
 from tidegate.app.gateway import OPENING_RECORDS_MAX
-from tidegate.conflation.definition import Definition, History
+from tidegate.conflation.definition import Definition, History, QueuePolicy
 from tidegate.conflation.engine import Engine
 from tidegate.conflation.errors import SessionUnknown
 from tidegate.conflation.frame import Frame, Tombstone
 from tidegate.conflation.options.grant import decide
 from tidegate.conflation.options.table import Options
 from tidegate.conflation.sessions.session import QueueLimits
+from tidegate.conflation.steps import CHEAP
 from tidegate.conflation.subscription import Subscription
 from tidegate.keys.spec import KeySpec, record_key
 from tidegate.keys.text.duration import SECOND
@@ -28,10 +29,13 @@ from tidegate.keys.text.duration import SECOND
 KEYS: Final = 100_000
 SPEC: Final = KeySpec.of(["/k"])
 DEFINITION: Final = Definition(History(2 * KEYS), SPEC)
-# In CPU time of the thread, and in pieces of work that were timed just before: a core that is
-# shared is slow at both. A piece takes 5 ms where steps take 2 to 25 ms; in one piece each of these
-# requests takes 300 to 3,000 ms.
-STEP_PIECES_MAX: Final = 12
+# The classes of `docs/architecture.md`: an opening, a change or a flush of 100,000 records, in a
+# call; at once each of these takes 300 to 3,000 ms. And administration over a million records.
+SUBSCRIPTION_MS: Final = 50.0
+ADMINISTRATION_MS: Final = 250.0
+# In CPU time of the thread, by that of a piece of work that was timed just before: a core that is
+# shared is slow at both. On a core of its own the piece takes 5 ms.
+PIECE_MS: Final = 5.0
 LANES: Final = 200
 TAKEN_BYTES: Final = 1 << 18
 SUMS = "projection=[/n,SUM(/k) AS /s],grouping=[/n]"
@@ -72,17 +76,17 @@ def _timed_piece() -> float:
 
 
 class Stage:
-    """An engine with a topic of 100,000 records, and the time of the longest call into it."""
+    """An engine with a topic of many records, and the time of the longest call into it."""
 
-    def __init__(self) -> None:
+    def __init__(self, keys: int = KEYS) -> None:
         self.engine = Engine(
             sessions_max=99, subscriptions_max=9, opening_records_max=OPENING_RECORDS_MAX
         )
-        self.engine.define_topic("t", DEFINITION, "e")
+        self.engine.define_topic("t", Definition(History(2 * keys), SPEC), "e")
         self.longest_s = self.piece_s = 0.0
         self.now = 0
         self.head = self._sessions = 0
-        for start in range(0, KEYS, 1_000):
+        for start in range(0, keys, 1_000):
             self.publish([payload(number) for number in range(start, start + 1_000)])
 
     def begin(self) -> None:
@@ -90,9 +94,9 @@ class Stage:
         self.longest_s, self.piece_s = 0.0, min(_timed_piece() for _ in range(3))
 
     @property
-    def longest(self) -> float:
-        """The longest step since, in such pieces."""
-        return self.longest_s / self.piece_s
+    def longest_ms(self) -> float:
+        """The longest call since, as it would be on a core of its own."""
+        return self.longest_s / self.piece_s * PIECE_MS
 
     def timed(self, call: Callable[[], Any]) -> Any:
         began_s = time.thread_time()
@@ -178,7 +182,7 @@ def test_an_opening_is_done_in_steps(stage: Stage, asked: dict[str, str]) -> Non
     session = stage.open(**asked)
     if asked.get("command") != "sow":
         stage.timed(lambda: stage.engine.close_session(session))
-    assert stage.longest < STEP_PIECES_MAX
+    assert stage.longest_ms < SUBSCRIPTION_MS
 
 
 @pytest.mark.nightly
@@ -191,7 +195,7 @@ def test_a_resume_is_done_in_steps(stage: Stage, options: str) -> None:
     stage.timed(lambda: stage.engine.subscribe(session, "s1", resumed, stage.now))
     assert stage.settle(session) > KEYS / OPENING_RECORDS_MAX
     stage.engine.close_session(session)
-    assert stage.longest < STEP_PIECES_MAX
+    assert stage.longest_ms < SUBSCRIPTION_MS
 
 
 @pytest.mark.nightly
@@ -201,7 +205,7 @@ def test_a_change_of_filter_waits_for_its_board(stage: Stage) -> None:
     stage.timed(lambda: stage.engine.change(session, "s1", changed, stage.now))
     assert stage.settle(session) > KEYS / OPENING_RECORDS_MAX
     stage.engine.close_session(session)
-    assert stage.longest < STEP_PIECES_MAX
+    assert stage.longest_ms < SUBSCRIPTION_MS
 
 
 @pytest.mark.nightly
@@ -218,7 +222,7 @@ def test_a_change_of_one_far_behind_is_done_in_steps(stage: Stage, options: str)
     stage.settle(session)
     assert stage.engine.session_stats(session).subscriptions[0].delivered == KEYS
     stage.engine.close_session(session)
-    assert stage.longest < STEP_PIECES_MAX
+    assert stage.longest_ms < SUBSCRIPTION_MS
 
 
 SMALL: dict[str, dict[str, str]] = {
@@ -282,7 +286,42 @@ def test_lanes_that_are_due_together_are_flushed_in_turns(stage: Stage) -> None:
     assert steps == 90
     for number in range(90):
         stage.engine.close_session(f"l{number}")
-    assert stage.longest < STEP_PIECES_MAX
+    assert stage.longest_ms < SUBSCRIPTION_MS
+
+
+@pytest.mark.nightly
+def test_a_filter_of_a_million_records_is_changed_and_the_topic_dropped() -> None:
+    stage = Stage(1_000_000)
+    gc.disable()
+    try:
+        session = stage.open(filter_text="/n >= 0", options="oof")
+        stage.open(filter_text="/n >= 1", options="oof")  # the board that it changes to is there
+        stage.begin()
+        changed = granted("oof", filter_text="/n >= 1")
+        stage.timed(lambda: stage.engine.change(session, "s1", changed, stage.now))
+        stage.settle(session)
+        stage.timed(lambda: stage.engine.drop_topic("t"))
+        stage.settle(session)
+    finally:
+        gc.enable()
+    assert stage.longest_ms < ADMINISTRATION_MS
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("work", ["drop", "policy"])
+def test_subscriptions_of_a_topic_are_ended_and_moved_in_steps(work: str) -> None:
+    stage = Stage(1_000)
+    for number in range(2_000):
+        stage.engine.open_session(f"x{number}", QueueLimits(1 << 30, 1 << 40))
+        stage.engine.subscribe(f"x{number}", "s1", granted(command="subscribe"), stage.now)
+    stage.begin()
+    if work == "drop":
+        stage.timed(lambda: stage.engine.drop_topic("t"))
+    else:
+        always = Definition(History(2_000), SPEC, policy=QueuePolicy.ALWAYS)
+        stage.timed(lambda: stage.engine.define_topic("t", always, "e"))
+    assert stage.settle("x0") > 2_000 * CHEAP // OPENING_RECORDS_MAX
+    assert stage.longest_ms < SUBSCRIPTION_MS
 
 
 @pytest.mark.nightly
@@ -293,13 +332,13 @@ def test_removals_are_published_in_pieces(stage: Stage) -> None:
         stage.remove(range(start, start + 500))
     stage.settle(session)
     stage.engine.close_session(session)
-    assert stage.longest < STEP_PIECES_MAX
+    assert stage.longest_ms < SUBSCRIPTION_MS
 
 
 @pytest.mark.nightly
 def test_the_measure_sees_what_is_not_done_in_steps(stage: Stage) -> None:
     stage.timed(lambda: sorted(map(payload, range(10 * KEYS))))
-    assert stage.longest > STEP_PIECES_MAX
+    assert stage.longest_ms > ADMINISTRATION_MS
 
 
 def test_a_flush_waits_for_one_step_of_a_topic_with_many_lanes() -> None:
