@@ -55,8 +55,6 @@ CATCH_UP_S_MAX = 1.0
 BROUGHT_MAX = 3
 """How many times a session is fetched for one reader, while others fetch it too."""
 STORE_S_MAX = 2.0
-# A step of an opening takes 2 to 4 ms of CPU, and 15 where each record is a group of its own.
-OPENING_RECORDS_MAX = 500
 
 
 @dataclass(slots=True)
@@ -143,8 +141,8 @@ class Gateway:
         engine = Engine(
             sessions_max=settings.sessions_max,
             subscriptions_max=settings.session_subscriptions_max,
-            opening_records_max=OPENING_RECORDS_MAX,
             keys_max=settings.subscription_keys_max,
+            in_steps=True,
         )
         limits = QueueLimits(settings.queue_messages_max, settings.queue_bytes_max)
         driver = Driver(engine, limits, clock, wall_ms)

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from tidegate.app.gateway import OPENING_RECORDS_MAX
 from tidegate.conflation.definition import Definition, History
 from tidegate.conflation.engine import Engine
 from tidegate.conflation.frame import Frame
@@ -59,8 +58,8 @@ def payload(number: int) -> bytes:
 class Stage:
     """An engine with one topic."""
 
-    def __init__(self, messages_max: int = 1_000, step: int | None = None) -> None:
-        self.engine = Engine(sessions_max=20_000, subscriptions_max=1, opening_records_max=step)
+    def __init__(self, messages_max: int = 1_000, *, in_steps: bool = False) -> None:
+        self.engine = Engine(sessions_max=20_000, subscriptions_max=1, in_steps=in_steps)
         self.longest_s = 0.0
         self._definition = Definition(History(messages_max), SPEC)
         self.engine.define_topic("t", self._definition, "e")
@@ -123,7 +122,7 @@ def figures() -> Iterator[tuple[str, float, str]]:
     for name, request in OPENINGS.items():
         yield name, cpu_s(partial(full.open, **request)), "s CPU"
         full.close()
-    stepwise = Stage(KEYS, OPENING_RECORDS_MAX)
+    stepwise = Stage(KEYS, in_steps=True)
     stepwise.publish(range(KEYS))
     for name, request in OPENINGS.items():
         stepwise.longest_s = 0.0

@@ -36,6 +36,7 @@ from tidegate.conflation.sessions.queue_limits import QueueLimiter
 from tidegate.conflation.sessions.registry import SessionRegistry
 from tidegate.conflation.sessions.session import UNLIMITED, QueueLimits, Session
 from tidegate.conflation.sessions.subscriber import Subscriber, Watcher
+from tidegate.conflation.steps import items_at_once
 from tidegate.conflation.subscription import Subscription
 from tidegate.conflation.topics.feed import Feed
 from tidegate.conflation.topics.topic import Topic
@@ -47,9 +48,14 @@ class Engine:
     """Topics and sessions; `schedule` may be asked. The caller gives bounds, `now` and steps."""
 
     def __init__(
-        self, *, sessions_max: int, subscriptions_max: int, opening_records_max: int | None = None,
+        self,
+        *,
+        sessions_max: int,
+        subscriptions_max: int,
         keys_max: int | None = None,
-    ) -> None:  # fmt: skip
+        in_steps: bool = False,
+    ) -> None:
+        """`in_steps`: `open_step` does what takes long, step by step; else it is done at once."""
         self._subscriptions_max = subscriptions_max
         self._topics: dict[str, Topic] = {}
         self.schedule: Schedule[Due] = Schedule()
@@ -57,7 +63,8 @@ class Engine:
         self._accounting = self._registry.accounting
         self._queue_limits = QueueLimiter(self._registry)
         joined = self._queue_limits.joined
-        self._lanes = LaneAssignment(self.schedule, self._registry, joined, opening_records_max)
+        self._lanes = LaneAssignment(self.schedule, self._registry, joined, in_steps=in_steps)
+        self._in_steps = in_steps
         self._flushes, self._now = 0, 0
         self.watchers: list[Watcher] = []  # traces: no more than a few, and mostly none
 
@@ -263,7 +270,7 @@ class Engine:
         """Flush lanes that are due, and wake their sessions; more rows than a step has are left."""
         self._clock(now)
         self.schedule.begin(left_first=left_first)
-        room = self._lanes.openings.records_max or inf
+        room = items_at_once() if self._in_steps else inf
         while room > 0 and (due := self.schedule.pop_due(now)) is not None:
             if isinstance(due, Subscriber):
                 self._lanes.release(due, now)
@@ -289,7 +296,7 @@ class Engine:
         """
         session = self._registry.seen(session_id)
         self._registry.part(session, is_taking=True)
-        outputs = session.take(bytes_max, self._now, self._lanes.openings.records_max)
+        outputs = session.take(bytes_max, self._now, in_steps=self._in_steps)
         self._lanes.go_on_after_take(session, self._now)
         if session.ended is not None and not session.outbox:
             self._registry.forget(session)  # the goodbye comes last, and is out
@@ -385,7 +392,7 @@ class Engine:
     def _flush(self, feed: Feed, lane: Lane, now: Instant) -> int:
         # Groups are materialized once a flush, however many of their records changed; very many
         # of them in steps, and then the lane stays due. A trace would find that it takes longer.
-        step = None if self.watchers else self._lanes.openings.records_max
+        step = items_at_once() if self._in_steps and not self.watchers else None
         before = feed.accepted
         is_settled = feed.settle_part(step) and (step is None or lane.prepare(step))
         made = (feed.accepted - before) * feed.row_cost

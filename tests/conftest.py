@@ -19,6 +19,7 @@ from tests.support.clocks.worker_threads import follow_worker_threads
 from tests.support.leftovers import end_leftovers
 from tests.support.outside import redis_server
 from tidegate.app.http.protocol import GatewayProtocol
+from tidegate.conflation import steps
 
 OUTSIDE = ("system", "spark", "browser", "redis")
 """Markers of what a test needs outside its process."""
@@ -36,6 +37,14 @@ FOR_TESTS = ("TIDEGATE_HYPOTHESIS_", "TIDEGATE_REQUIRE_", "TIDEGATE_TEST_", "TID
 for name in list(os.environ):
     if name.startswith("TIDEGATE_") and not name.startswith(FOR_TESTS):
         del os.environ[name]
+
+
+@pytest.fixture(autouse=True)
+def steps_of_their_size() -> Iterator[None]:
+    """Let no test change the size of steps for those after it."""
+    size = steps.ITEMS_AT_ONCE
+    yield
+    steps.ITEMS_AT_ONCE = size
 
 
 @pytest.fixture(scope="session")

@@ -88,9 +88,8 @@ class IntervalLane(Lane):
     def pending(self, member: Member) -> list[Pair]:
         return self._as_shown(self._due(member))
 
-    def undelivered(self, member: Member, rows_max: int | None) -> Undelivered:
-        size = None if self._shown is None else rows_max  # a selection reads each payload
-        return self._left(self._due(member), [], size, self._as_shown)
+    def undelivered(self, member: Member) -> Undelivered:
+        return self._left(self._due(member), [], self._shown and self._as_shown)
 
     def _as_shown(self, rows: Sequence[Pair]) -> list[Pair]:
         shown = self._shown

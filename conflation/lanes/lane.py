@@ -24,7 +24,7 @@ from tidegate.conflation.lanes.accumulate import Unreported
 from tidegate.conflation.lanes.lane_progress import CatchUpRows
 from tidegate.conflation.lanes.member import Member
 from tidegate.conflation.operators.filter import Change
-from tidegate.conflation.steps import Steps, in_pieces
+from tidegate.conflation.steps import Steps, in_steps
 from tidegate.conflation.subscription import LaneId
 from tidegate.keys.select import Select
 from tidegate.keys.text.duration import Instant
@@ -130,20 +130,21 @@ class Lane(ABC):
         """
         return []
 
-    def undelivered(self, member: Member, rows_max: int | None) -> Undelivered:
-        """Return what a member that leaves now has not got, made in steps of `rows_max`."""
-        del rows_max  # they are references
-        return self._left(self.pending(member), self.unreported(member), None, list)
+    def undelivered(self, member: Member) -> Undelivered:
+        """Return what a member that leaves now has not got, made in steps."""
+        return self._left(self.pending(member), self.unreported(member))
 
     def _left(
         self,
         rows: Sequence[Pair],
         unreported: list[tuple[str, Unreported]],
-        rows_max: int | None,
-        shown: Callable[[Sequence[Pair]], list[Pair]],
+        shown: Callable[[Sequence[Pair]], list[Pair]] | None = None,
     ) -> Undelivered:
+        """Return these rows, or what `shown` makes of them."""
+
         def steps() -> Steps[tuple[list[Pair], list[tuple[str, Unreported]]]]:
-            return (yield from in_pieces(rows, rows_max, shown)), unreported
+            left = [*rows] if shown is None else (yield from in_steps(rows, shown))
+            return left, unreported
 
         return Undelivered(steps(), lambda: sum(not row.removed for _, row in rows))
 
@@ -224,12 +225,12 @@ class Lane(ABC):
         member.note(batch.frames)
         return batch
 
-    def answer(self, members: Collection[Member], rows_max: int) -> CatchUpRows | None:
-        """Let members that stand alike have all that they are behind, made in steps of `rows_max`.
+    def answer(self, members: Collection[Member]) -> CatchUpRows | None:
+        """Let members that stand alike have all that they are behind, made in steps.
 
         None if that is so little that `take` gives it at once.
         """
-        del members, rows_max
+        del members
         return None
 
     def is_like_others(self, member: Member) -> bool:

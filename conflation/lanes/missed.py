@@ -13,7 +13,7 @@ from tidegate.conflation.frame import Frame
 from tidegate.conflation.lanes.accumulate import Unreported, is_always_joined
 from tidegate.conflation.lanes.member import Member
 from tidegate.conflation.lanes.pending import Pending, PendingKeys
-from tidegate.conflation.steps import RowBuild, Steps, in_pieces
+from tidegate.conflation.steps import RowBuild, Steps, in_steps, items_at_once
 from tidegate.conflation.subscription import LaneId
 
 in_send_order = attrgetter("send_order")
@@ -45,10 +45,10 @@ class MissedRows:
     def __post_init__(self) -> None:
         self._joins = self.members[0].joins
 
-    def build(self, rows_max: int) -> RowBuild:
-        """Return the rows as they are made in steps of `rows_max`."""
+    def build(self) -> RowBuild:
+        """Return the rows as they are made in steps."""
         keys: list[str] = []
-        return RowBuild(self._all(keys, rows_max), keys, self.count)
+        return RowBuild(self._all(keys), keys, self.count)
 
     def count(self) -> int | None:
         """Count the values among the rows; None if only making them can tell."""
@@ -56,20 +56,20 @@ class MissedRows:
             return self._values
         return rows_counted(chain.from_iterable(self.pieces), self.rules, self._joins)
 
-    def _all(self, keys: list[str], rows_max: int) -> Steps[Sequence[Frame]]:
+    def _all(self, keys: list[str]) -> Steps[Sequence[Frame]]:
         """Return the rows, and fill in `keys`."""
         first, spec = self.members[0], self.rules.feed.key_spec
-        rows = yield from self.rows(rows_max)
+        rows = yield from self.rows()
         for member in self.members[1:]:  # nothing else can differ from what all of them had
             member.unreported = None if first.unreported is None else dict(first.unreported)
         keys += [f"{spec} {row.key}" for row in rows]
         self._made(sum(not row.removed for row in rows))
         return rows
 
-    def rows(self, rows_max: int | None) -> Steps[list[Frame]]:
-        """Return the rows in the order of sending, made in steps of `rows_max`; None: at once."""
+    def rows(self) -> Steps[list[Frame]]:
+        """Return the rows in the order of sending."""
         member = self.members[0]
-        together, listed, unseen = yield from self._put_together(rows_max)
+        together, listed, unseen = yield from self._put_together()
         # They are older than any row of their key, so that row can stand for them.
         for row_key, unreported in unseen:
             member.miss(row_key, unreported)
@@ -80,22 +80,19 @@ class MissedRows:
             member.note(known)
             return known
 
-        return (yield from in_pieces(listed, rows_max, rows_of))
+        return (yield from in_steps(listed, rows_of))
 
-    def left(self, empty: Unseen, rows_max: int | None) -> Steps[tuple[list[Pair], Unseen]]:
+    def left(self, empty: Unseen) -> Steps[tuple[list[Pair], Unseen]]:
         """Return the rows of a member that leaves, as they are, and what none of them reports."""
-        if rows_max is not None and sum(map(len, self.pieces)) <= rows_max:
-            rows_max = None  # what is little is made at once
-        together, listed, unseen = yield from self._put_together(rows_max)
-        pairs = yield from in_pieces(listed, rows_max, partial(self.make, together))
+        together, listed, unseen = yield from self._put_together()
+        pairs = yield from in_steps(listed, partial(self.make, together))
         self._made(sum(not row.removed for _, row in pairs))
         return pairs, [*empty, *unseen]
 
-    def _put_together(
-        self, rows_max: int | None
-    ) -> Steps[tuple[PendingKeys, list[Pending], Unseen]]:
+    def _put_together(self) -> Steps[tuple[PendingKeys, list[Pending], Unseen]]:
         """Put entries together; return them in the order of sending, and what no row reports."""
         together, joins = PendingKeys(self.rules), self._joins
+        are_many = sum(map(len, self.pieces)) > items_at_once()
         for flush in self.pieces:
             apart: set[Pending] = set()
 
@@ -103,8 +100,8 @@ class MissedRows:
                 together.absorb(piece, joins, apart)
                 return ()
 
-            yield from in_pieces(flush, rows_max, absorb)
-            if rows_max is not None:
+            yield from in_steps(flush, absorb)
+            if are_many:
                 yield
         listed = together.listed()
         unseen = self.unseen(listed)

@@ -150,18 +150,18 @@ class StatefulLane(Lane):
         return is_fresh and super().is_like_others(member)
 
     def _own_answer(self, member: Member, bytes_max: int) -> Batch:
-        rows = finished(self._missed([member]).rows(None))
+        rows = finished(self._missed([member]).rows())
         low_water = self._placed(max(self.low_water(), member.cut))
         return Batch(rows, member.position, self.position, low_water, has_more=self._is_midway)
 
-    def answer(self, members: Collection[Member], rows_max: int) -> CatchUpRows | None:
+    def answer(self, members: Collection[Member]) -> CatchUpRows | None:
         first = next(iter(members))
         # What a queue may hold is bounded by its session's limits, which count its rows.
         is_behind = first.position < self.position and not self.id.queues
         if not (is_behind and self._flushes.has_many(first.position)):
             return None
         low_water = self._placed(max(self.low_water(), first.cut))
-        build = self._missed(list(members)).build(rows_max)
+        build = self._missed(list(members)).build()
         for member in members:
             member.position = self.position
         return CatchUpRows(build, low_water)
@@ -194,7 +194,7 @@ class StatefulLane(Lane):
             return found  # no key is held as gone
         return [*found, *self._unseen(self._ahead(member).all())]
 
-    def undelivered(self, member: Member, rows_max: int | None) -> Undelivered:
+    def undelivered(self, member: Member) -> Undelivered:
         kept = (part for part in self._suppression.kept() if part.joins >= member.joins)
         empty = [(part.frame.key, part.unreported(self.id)) for part in kept if part.gone is None]
         # What came and went is between what was flushed of its key and what is held.
@@ -203,7 +203,7 @@ class StatefulLane(Lane):
         held = [list(map(copy_entry, piece)) for piece in (unseen, *self._unflushed())]
         cut = [*flushed, *held]
         missed = MissedRows(self.id, [member], cut, self._rows_in, self._unseen)
-        return Undelivered(missed.left(empty, rows_max), missed.count)
+        return Undelivered(missed.left(empty), missed.count)
 
     def _unflushed(self) -> Iterator[Iterable[Pending]]:
         yield from (group for _, group in self._released)

@@ -129,27 +129,27 @@ def _board_reaches(topic: Topic, bookmark: Bookmark) -> bool:
 # --- The backfill of a subscriber
 
 
-def begin(subscriber: Subscriber, limits: QueueLimits, now: Instant, rows_max: int | None) -> None:
+def begin(subscriber: Subscriber, limits: QueueLimits, now: Instant) -> None:
     """Give a new subscriber its backfill, or none if it asks for nothing but what follows.
 
     The cut is the topic's head at this very call: no gap to live rows, and no overlap. The rows
-    are made of it in steps of `rows_max` rows, of which this is the first; None: all at once. A
-    replay beyond the session's limits is conflated where the topic allows it.
+    are made of it in steps, of which this is the first. A replay beyond the session's limits is
+    conflated where the topic allows it.
 
     Raises:
         BookmarkExpired: a bookmark that cannot be found and is not to be replaced.
     """
     subscription = subscriber.member.subscription
     if subscription.resume is not None:
-        subscriber.backfill = _resumed(subscriber, subscription.resume, limits, rows_max)
+        subscriber.backfill = _resumed(subscriber, subscription.resume, limits)
     elif subscription.replay is not None:
-        subscriber.backfill = _replay(subscriber, subscription.replay, now, rows_max)
+        subscriber.backfill = _replay(subscriber, subscription.replay, now)
     elif subscription.command.queries:
-        rows = RowBuild(snapshot_rows(subscriber.topic, subscription, rows_max))
+        rows = RowBuild(snapshot_rows(subscriber.topic, subscription))
         subscriber.backfill = _cursor(subscriber, rows, is_snapshot=True)
 
 
-def begin_late(subscriber: Subscriber, missed: Sequence[Frame], rows_max: int | None) -> None:
+def begin_late(subscriber: Subscriber, missed: Sequence[Frame]) -> None:
     """Give a subscriber without a snapshot the messages that came while it waited for its board.
 
     They follow its cut without a gap, and are sent as a replay of them would be.
@@ -157,13 +157,11 @@ def begin_late(subscriber: Subscriber, missed: Sequence[Frame], rows_max: int | 
     if missed:
         topic, lane_id = subscriber.topic, subscriber.member.subscription.lane_id
         # No replay that others may share: a lane with removals sends them for its filter, too.
-        steps = conflate_recorded(missed, lane_id, topic.definition.key_spec, topic.name, rows_max)
+        steps = conflate_recorded(missed, lane_id, topic.definition.key_spec, topic.name)
         subscriber.backfill = _cursor(subscriber, RowBuild(steps))
 
 
-def continue_replay(
-    subscriber: Subscriber, before: RowCursor, rows_max: int | None
-) -> RowCursor | None:
+def continue_replay(subscriber: Subscriber, before: RowCursor) -> RowCursor | None:
     """Return what was published while a replay ran; None once it has caught up with the topic."""
     topic, lane_id = subscriber.topic, subscriber.member.subscription.lane_id
     assert before.through is not None, "a replay ends at an offset"
@@ -171,7 +169,7 @@ def continue_replay(
         return None
     if topic.journal.dropped_through > before.through:
         return _snapshot_instead(subscriber, before.through)
-    cursor = _cursor(subscriber, replayed(topic, lane_id, before.through, rows_max))
+    cursor = _cursor(subscriber, replayed(topic, lane_id, before.through))
     cursor.pacing = before.pacing
     return cursor
 
@@ -196,20 +194,18 @@ def supply(subscriber: Subscriber, piece: Sequence[Frame]) -> None:
         cursor.through, subscriber.history = topic.head, None
 
 
-def _resumed(
-    subscriber: Subscriber, bookmark: Bookmark, limits: QueueLimits, rows_max: int | None
-) -> RowCursor:
+def _resumed(subscriber: Subscriber, bookmark: Bookmark, limits: QueueLimits) -> RowCursor:
     topic, lane_id = subscriber.topic, subscriber.member.subscription.lane_id
     too_long = limits.is_above(FULL_PERCENT, *topic.journal.backlog(bookmark.offset))
     mode = resume_mode(topic, lane_id, bookmark, too_long=too_long)
     if mode is ResumeMode.REPLAY and not topic.journal_reaches(bookmark):
         return _from_archive(subscriber, bookmark.offset)
     if mode is ResumeMode.REPLAY and is_merged(topic, lane_id, bookmark, too_long=too_long):
-        rows = RowBuild(merged_since(topic, lane_id, bookmark.offset, rows_max))
+        rows = RowBuild(merged_since(topic, lane_id, bookmark.offset))
         cursor = _continued(subscriber, mode, bookmark, rows)
         cursor.shown = None  # they were shown before they were merged
         return cursor
-    rows = rows_since(topic, subscriber.member.subscription, mode, bookmark.offset, rows_max)
+    rows = rows_since(topic, subscriber.member.subscription, mode, bookmark.offset)
     return _continued(subscriber, mode, bookmark, rows)
 
 
@@ -227,19 +223,17 @@ def _continued(
     return _cursor(subscriber, rows, resumed, is_snapshot=mode is ResumeMode.SNAPSHOT)
 
 
-def _replay(
-    subscriber: Subscriber, replay: Replay, now: Instant, rows_max: int | None
-) -> RowCursor:
+def _replay(subscriber: Subscriber, replay: Replay, now: Instant) -> RowCursor:
     topic, subscription = subscriber.topic, subscriber.member.subscription
     start = replay_start(topic, replay)
     if start is None:
         assert isinstance(replay.start, Bookmark), "all else is found"
-        rows = RowBuild(snapshot_rows(topic, subscription, rows_max))
+        rows = RowBuild(snapshot_rows(topic, subscription))
         return _continued(subscriber, ResumeMode.SNAPSHOT, replay.start, rows)
     if start < topic.journal.dropped_through:
         cursor = _from_archive(subscriber, start)
     else:
-        rows = replayed(topic, subscription.lane_id, start, rows_max)
+        rows = replayed(topic, subscription.lane_id, start)
         gap = topic.head - start if is_found(topic, subscription) else None
         resumed = Resumed(subscriber.member.name, topic.name, ResumeMode.REPLAY, gap)
         cursor = _cursor(subscriber, rows, resumed)

@@ -17,7 +17,7 @@ from tidegate.conflation.sessions.openings import Openings
 from tidegate.conflation.sessions.registry import SessionRegistry
 from tidegate.conflation.sessions.session import UNLIMITED, Session
 from tidegate.conflation.sessions.subscriber import Subscriber
-from tidegate.conflation.steps import CHEAP, Steps, finished, in_pieces
+from tidegate.conflation.steps import Steps, finished, in_steps
 from tidegate.conflation.subscription import Command, Subscription
 from tidegate.conflation.topics.feed import Feed
 from tidegate.conflation.topics.topic import Topic
@@ -27,6 +27,9 @@ from tidegate.keys.text.duration import Instant
 Due = tuple[Feed, Lane] | Subscriber | Topic
 """What a deadline belongs to: a lane (a flush), a subscriber (a change, or the next row of a
 paced replay), or a topic (expiry)."""
+
+SESSION_COST = 20
+"""What the end or the move of a subscription costs, in records that are looked at."""
 
 NOWHERE = Bookmark("", 0)
 """No topic has this epoch: a subscription that resumes from here gets everything."""
@@ -40,10 +43,11 @@ class LaneAssignment:
         schedule: Schedule[Due],
         registry: SessionRegistry,
         joined: Callable[[Session, Subscriber], None],
-        opening_records_max: int | None = None,
+        *,
+        in_steps: bool = False,
     ) -> None:
         """Begin empty; `joined` takes each subscriber that is in another lane, and its session."""
-        self.openings = Openings(opening_records_max, self._open, self._go_on)
+        self.openings = Openings(self._open, self._go_on, in_steps=in_steps)
         self._schedule = schedule
         self._registry = registry
         self._note_joined = joined
@@ -101,7 +105,7 @@ class LaneAssignment:
                 if subscriber.joins_at_once:
                     self._join(session, subscriber, now)
         else:
-            begin_late(subscriber, missed, self.openings.records_max)
+            begin_late(subscriber, missed)
             self.openings.follow(session, subscriber)
             self._join(session, subscriber, now)
         self._apply_due_change(session, subscriber, now)
@@ -115,18 +119,8 @@ class LaneAssignment:
         self._registry.wake(session)
 
     def _begin(self, session: Session, subscriber: Subscriber, now: Instant) -> None:
-        limits = session.limits if session.conflated else UNLIMITED
-        subscription = subscriber.member.subscription
-        feed_id = subscription.lane_id.feed
-        begin(subscriber, limits, now, self.openings.rows_max(feed_id))
+        begin(subscriber, session.limits if session.conflated else UNLIMITED, now)
         self.openings.follow(session, subscriber)
-        cursor = subscriber.backfill
-        if cursor is None:
-            return
-        missed = 0 if cursor.resumed is None else cursor.resumed.gap_messages or 0
-        missed *= feed_id.record_cost
-        # A plain snapshot is references to what is there, and costs next to nothing.
-        self.openings.spend(missed + (0 if subscription.order is None else len(cursor.rows)))
 
     def adopt(self, session: Session, subscriber: Subscriber) -> None:
         """Add a subscriber of another engine as it is, with its lane and its deadlines."""
@@ -163,8 +157,7 @@ class LaneAssignment:
 
     def take_together(self, cohort: Cohort, bytes_max: int) -> Rows | None:
         """Return rows for a cohort; one far behind ends, and has its rows made in steps."""
-        rows_max = self.openings.records_max
-        answered = None if rows_max is None else self._registry.answer_together(cohort, rows_max)
+        answered = self._registry.answer_together(cohort) if self.openings.in_steps else None
         if answered is None:
             return self._registry.take_together(cohort, bytes_max)
         for session in answered:
@@ -193,7 +186,7 @@ class LaneAssignment:
             self._registry.finish(session, subscriber)
             return
         # Messages came while the replay ran. Once none are left it may join without a gap.
-        subscriber.backfill = continue_replay(subscriber, cursor, self.openings.records_max)
+        subscriber.backfill = continue_replay(subscriber, cursor)
         if subscriber.backfill is not None:
             self.openings.follow(session, subscriber)
             return
@@ -253,7 +246,7 @@ class LaneAssignment:
                     self.reassign(session, max(now, self.openings.now))
             return ()
 
-        yield from in_pieces(sessions, self._sessions_max(), reassign)
+        yield from in_steps(sessions, reassign, SESSION_COST)
 
     def end_all(self, topic: Topic, reason: str) -> None:
         """End the subscriptions of a topic that is dropped, very many in steps."""
@@ -275,14 +268,9 @@ class LaneAssignment:
             return ()
 
         sessions = self._registry.sessions_of(topic.name)
-        yield from in_pieces(sessions, self._sessions_max(), end)
+        yield from in_steps(sessions, end, SESSION_COST)
         self._registry.accounting.forget(topic.name)
         del self._ending[topic.name]
-
-    def _sessions_max(self) -> int | None:
-        """Return the sessions of a step: to change one costs as much as to look at many records."""
-        rows_max = self.openings.records_max
-        return rows_max and max(1, rows_max // CHEAP)
 
     def reassign(self, session: Session, now: Instant) -> None:
         """Move a session's queues to the lanes that its queue policies ask for now."""
@@ -318,8 +306,7 @@ class LaneAssignment:
             return False
         if self.openings.add_change(session, subscriber):
             return False
-        rows_max = self.openings.rows_max(change.subscription.lane_id.feed)
-        apply_change(session, subscriber, rows_max)
+        apply_change(session, subscriber)
         self.openings.follow(session, subscriber)
         self._joined(session, subscriber, now)
         return True

@@ -13,7 +13,7 @@ from tidegate.conflation.lanes.member import Member
 from tidegate.conflation.sessions.rows import RowCursor, collapsing
 from tidegate.conflation.sessions.session import Session
 from tidegate.conflation.sessions.subscriber import PendingChange, Subscriber
-from tidegate.conflation.steps import RowBuild, Steps, in_pieces
+from tidegate.conflation.steps import RowBuild, Steps, in_steps
 from tidegate.conflation.subscription import Subscription
 from tidegate.keys.text.duration import Instant
 
@@ -45,12 +45,12 @@ def note_change(
     return subscriber.change
 
 
-def apply_change(session: Session, subscriber: Subscriber, rows_max: int | None) -> None:
+def apply_change(session: Session, subscriber: Subscriber) -> None:
     """Leave the old lane with all that it has for the member, held or not, and join the new one.
 
     From board to board of the same view the member's position is all that there is to keep. Else
-    rows are made in steps of `rows_max`, of which this is the first: what the old lane had, and
-    what another filter shows and hides.
+    rows are made in steps, of which this is the first: what the old lane had, and what another
+    filter shows and hides.
     """
     member, old, old_feed = subscriber.member, subscriber.lane, subscriber.feed
     change = subscriber.change
@@ -64,7 +64,7 @@ def apply_change(session: Session, subscriber: Subscriber, rows_max: int | None)
     old_feed.settle()  # rows that are put off are not pending yet, and would be lost
     since, cut, joined = member.position, member.cut, member.joined - old_feed.accepted
     passed = member.passed - subscriber.topic.filtered_out(old_feed)
-    left = old.undelivered(member, rows_max)
+    left = old.undelivered(member)
     backlog = member.backlog
     member.backlog = None
     member.subscription = change.subscription
@@ -88,7 +88,7 @@ def apply_change(session: Session, subscriber: Subscriber, rows_max: int | None)
         member.catch_up = None
         earlier = [] if subscriber.catch_up is None else subscriber.catch_up.pairs_left
         keys: list[str] = []
-        rows = _turned(subscriber, old, earlier, left, keys, rows_max)
+        rows = _turned(subscriber, old, earlier, left, keys)
         cursor = RowCursor.catch_up((), subscriber.topic.head)
         cursor.begin(RowBuild(rows, keys, lambda: None if earlier else left.counted()))
         subscriber.catch_up = cursor if cursor.is_under_way or cursor.rows else None
@@ -100,9 +100,8 @@ def _shows_the_same(old: Lane, new: Lane) -> bool:
 
 
 def _turned(
-    subscriber: Subscriber, old: Lane, earlier: list[Pair], left: Undelivered, keys: list[str],
-    rows_max: int | None,
-) -> Steps[Sequence[Frame]]:  # fmt: skip
+    subscriber: Subscriber, old: Lane, earlier: list[Pair], left: Undelivered, keys: list[str]
+) -> Steps[Sequence[Frame]]:
     """Return what a client is sent between two lanes, behind `earlier`, and fill in `keys`."""
     member, new = subscriber.member, subscriber.lane
     assert new is not None
@@ -112,12 +111,12 @@ def _turned(
     rows, unreported = yield from left.steps
     for row_key, messages in unreported:  # older than what is pending of their keys
         member.miss(row_key, messages)
-    pairs = yield from _put_after(subscriber, earlier, old, rows, rows_max)
+    pairs = yield from _put_after(subscriber, earlier, old, rows)
     if not same:
         # Other rows or fields: deltas would be against values that the client never had.
         member.drop_delta_base()
-        changed = yield from _changed(old, new, boards, member, rows_max)
-        pairs = yield from _put_after(subscriber, pairs, new, changed, rows_max)
+        changed = yield from _changed(old, new, boards, member)
+        pairs = yield from _put_after(subscriber, pairs, new, changed)
     if new.is_stateless:
         member.unreported = None  # it counts nothing
     keys += [key for key, _ in pairs]
@@ -130,13 +129,11 @@ Boards = tuple[list[Frame], list[Frame]]
 """The frames of the old board and of the new one."""
 
 
-def _changed(
-    old: Lane, new: Lane, boards: Boards, member: Member, rows_max: int | None
-) -> Steps[list[Pair]]:
+def _changed(old: Lane, new: Lane, boards: Boards, member: Member) -> Steps[list[Pair]]:
     """Return the rows that turn the old view of a client into the new one; they are no messages."""
     before, after = boards
-    shown_before = yield from _view(before, old, rows_max)
-    shown_after = yield from _view(after, new, rows_max)
+    shown_before = yield from _view(before, old)
+    shown_after = yield from _view(after, new)
     queries = member.subscription.command.queries
 
     def hidden(piece: Sequence[Frame]) -> list[Frame]:
@@ -157,18 +154,18 @@ def _changed(
     rows: list[Frame] = []
     # Without `oof` removals were not asked for: rows that the new filter hides go stale.
     if new.id.oof:
-        rows += yield from in_pieces(before, rows_max, hidden)
+        rows += yield from in_steps(before, hidden)
     if queries:
-        rows += yield from in_pieces(after, rows_max, news)
+        rows += yield from in_steps(after, news)
     return [(row.key, row) for row in rows]
 
 
-def _view(frames: Sequence[Frame], lane: Lane, rows_max: int | None) -> Steps[dict[str, Frame]]:
+def _view(frames: Sequence[Frame], lane: Lane) -> Steps[dict[str, Frame]]:
     """Return the rows of a client that has everything, as shown, by the key that it knows."""
     live = [frame for frame in frames if not frame.removed]
     shown = shown_as(lane.id.select)
     if shown is not None:  # a selection reads each payload
-        live = yield from in_pieces(live, rows_max, partial(map, shown))
+        live = yield from in_steps(live, partial(map, shown))
     return {frame.key: frame for frame in live}
 
 
@@ -184,9 +181,8 @@ def _in(row: Frame) -> Row:
 
 
 def _put_after(
-    subscriber: Subscriber, earlier: list[Pair], lane: Lane, rows: Sequence[Pair],
-    rows_max: int | None,
-) -> Steps[list[Pair]]:  # fmt: skip
+    subscriber: Subscriber, earlier: list[Pair], lane: Lane, rows: Sequence[Pair]
+) -> Steps[list[Pair]]:
     """Return what a subscriber has to catch up with, and behind it these rows of a lane.
 
     They are put together if the new lane allows it.
@@ -202,11 +198,11 @@ def _put_after(
             for row in member.as_known((shared,))
         ]
 
-    pairs = earlier + (yield from in_pieces(rows, rows_max, known))
+    pairs = earlier + (yield from in_steps(rows, known))
     if new is None or new.id.lists:
         return pairs
     # Rows of a list are single messages; where the new lane combines, they are what it would
     # have made of each.
     if lane.id.lists and combines(new.id):
         pairs = [(board_key, lifted(row, new.id)) for board_key, row in pairs]
-    return (yield from collapsing(pairs, rows_max))
+    return (yield from collapsing(pairs))

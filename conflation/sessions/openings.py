@@ -8,13 +8,12 @@ from collections.abc import Callable, Sequence
 from tidegate.conflation.frame import Frame
 from tidegate.conflation.sessions.session import Session
 from tidegate.conflation.sessions.subscriber import Subscriber
-from tidegate.conflation.steps import CHEAP, RowBuild, Steps, finished
+from tidegate.conflation.steps import FEW, RowBuild, Steps, finished, items_at_once
 from tidegate.conflation.subscription import FeedId
+from tidegate.conflation.topics.feed import Feed
 from tidegate.conflation.topics.feed_build import FeedBuild
 from tidegate.conflation.topics.topic import Topic
 from tidegate.keys.text.duration import Instant
-
-FEW_RECORDS = 25
 
 Waiting = tuple[Session, Subscriber]
 
@@ -36,37 +35,23 @@ class Openings:
 
     def __init__(
         self,
-        records_max: int | None,
         begin: Callable[[Session, Subscriber, Sequence[Frame], Instant], None],
         go_on: Callable[[Session, Subscriber, Instant], None],
+        *,
+        in_steps: bool,
     ) -> None:
-        """`records_max`: records of a step; None does everything at once."""
-        self.records_max = records_max
+        """Without `in_steps` everything is done at once."""
+        self.in_steps = in_steps
         self._begin = begin
         self._go_on = go_on
         self._work: deque[Steps[None]] = deque()  # each has a step in turn
         self._waiting: dict[FeedBuild | RowBuild, list[Waiting]] = {}
-        self._spent = 0  # records that were looked at at once since the last step
+        self._spent = 0  # records that boards were built of at once since the last step
         self.now: Instant = 0  # of the step that is being done
 
     def __bool__(self) -> bool:
-        # A step that does nothing else lets others begin, and costs as much as few records.
-        return bool(self._work) or self._spent > FEW_RECORDS
-
-    def rows_max(self, feed_id: FeedId) -> int | None:
-        """Return how many rows may be made at once: fewer where others have been since a step.
-
-        Each of the hundreds of subscriptions of a session may cost one.
-        """
-        if self.records_max is None:
-            return None
-        left = max(self.records_max // CHEAP, self.records_max - self._spent)
-        return max(1, left // feed_id.record_cost)
-
-    def spend(self, records: int) -> None:
-        """Note records that were looked at at once."""
-        if self.records_max is not None:
-            self._spent += records
+        # A step that does nothing else lets others build their boards at once.
+        return bool(self._work) or self._spent > FEW
 
     def add(self, session: Session, subscriber: Subscriber) -> bool:
         """Let a new subscriber wait if its board has to be built in steps; else False.
@@ -103,10 +88,11 @@ class Openings:
     def _add(
         self, session: Session, subscriber: Subscriber, feed_id: FeedId, *, of_records: bool
     ) -> bool:
-        if self.records_max is None:
+        if not self.in_steps:
             return False
         topic = subscriber.topic
-        room = max(0, self.records_max - self._spent)
+        # Hundreds of topics of a pattern may each have a small board to build.
+        room = max(0, items_at_once() - self._spent)
         build = topic.build(feed_id, room, of_records=of_records)
         if build is None:
             self._spent += topic.unbuilt(feed_id)
@@ -120,7 +106,7 @@ class Openings:
             if cursor.build is None or not cursor.is_under_way:
                 continue
             # A trace makes all rows at once, and would find that these take longer.
-            if self.records_max is None or subscriber.watchers:
+            if not self.in_steps or subscriber.watchers:
                 subscriber.complete(cursor)
                 continue
             self._wait(session, subscriber, cursor.build, self._made(cursor.build))
@@ -142,7 +128,7 @@ class Openings:
 
     def do(self, work: Steps[None]) -> None:
         """Do work that nobody waits for in turn with openings; or without steps, now."""
-        if self.records_max is None:
+        if not self.in_steps:
             finished(work)
         elif next(work, self) is not self:  # the first step is now: it may be all
             self._work.append(work)
@@ -157,8 +143,8 @@ class Openings:
 
     def _built(self, topic: Topic, build: FeedBuild) -> Steps[None]:
         """Build a board, and let those who wait for it begin, one in a step."""
-        assert self.records_max is not None, "else nobody waits"
-        steps, feed = build.steps(self.records_max), None
+        steps = build.steps()
+        feed: Feed | None = None
         while waiting := self._still_waiting(build):
             if feed is not None:
                 session, subscriber = waiting.pop(0)  # each has a snapshot of its own made

@@ -263,7 +263,7 @@ class SessionRegistry:
         if not is_taking:
             self.wake(session)
 
-    def answer_together(self, cohort: Cohort, rows_max: int) -> list[Session] | None:
+    def answer_together(self, cohort: Cohort) -> list[Session] | None:
         """End a cohort that is far behind: an answer made in steps is for each of its sessions.
 
         Return these; None for a cohort that is not.
@@ -271,7 +271,7 @@ class SessionRegistry:
         # Asked before they leave, as only a cohort's members are known to be alike. Each flush
         # asks, so nothing is made of thousands of members unless it has to be.
         members = cohort.members.values()
-        answer = cohort.lane.answer(members, rows_max) if members else None
+        answer = cohort.lane.answer(members) if members else None
         if answer is None:
             return None
         sessions = self.present(list(cohort.members))

@@ -20,7 +20,7 @@ from tidegate.conflation.frame import (
 from tidegate.conflation.lanes.accumulate import CombinedRow, Unreported, unreported_of
 from tidegate.conflation.lanes.member import Backlog
 from tidegate.conflation.outputs import Resumed
-from tidegate.conflation.steps import RowBuild, Steps, in_pieces
+from tidegate.conflation.steps import RowBuild, Steps, in_steps
 from tidegate.conflation.subscription import LaneId
 from tidegate.keys.text.duration import MILLISECOND, SECOND, Instant
 from tidegate.keys.text.rate import Rate
@@ -207,7 +207,7 @@ class Pacing:
 # --- Rows of several lanes, put together
 
 
-def collapsing(pairs: Sequence[Pair], rows_max: int | None) -> Steps[list[Pair]]:
+def collapsing(pairs: Sequence[Pair]) -> Steps[list[Pair]]:
     """Put rows of each key together, in the order of last change.
 
     Of values that replace one another the last remains and stands for the earlier ones too.
@@ -222,7 +222,7 @@ def collapsing(pairs: Sequence[Pair], rows_max: int | None) -> Steps[list[Pair]]
             rows.add(board_key, row)
         return ()
 
-    yield from in_pieces(pairs, rows_max, add)
+    yield from in_steps(pairs, add)
     return rows.pairs()
 
 

@@ -171,8 +171,8 @@ class Session:
             self._outbox = []
         self._outbox.append(output)
 
-    def take(self, bytes_max: int, now: Instant, rows_max: int | None = None) -> list[Output]:
-        """Return outputs of about `bytes_max`; `rows_max` as of `Subscriber.take`.
+    def take(self, bytes_max: int, now: Instant, *, in_steps: bool = False) -> list[Output]:
+        """Return outputs of about `bytes_max`; `in_steps` as of `Subscriber.take`.
 
         Topics of a higher priority go first. Subscribers of one rank take turns, so that none
         starves another.
@@ -185,7 +185,7 @@ class Session:
                 break
             if _rank(subscriber) > last_rank:
                 break
-            taken = subscriber.take(room, now, rows_max)
+            taken = subscriber.take(room, now, in_steps=in_steps)
             if not taken:
                 continue
             room -= _payload_bytes(taken)

@@ -148,10 +148,10 @@ class Subscriber:
 
     # --- What it is sent
 
-    def take(self, bytes_max: int, now: Instant, rows_max: int | None = None) -> list[Output]:
+    def take(self, bytes_max: int, now: Instant, *, in_steps: bool = False) -> list[Output]:
         """Return what it is sent next, about `bytes_max` of payload.
 
-        `rows_max`: rows of a step, for an answer that is made in steps; None makes it at once.
+        `in_steps`: an answer of very many rows is made in steps, and taken later.
         """
         outputs: list[Output] = []
         if self.paused:
@@ -164,7 +164,7 @@ class Subscriber:
             pass  # the rows of a change are not made yet, and nothing newer goes before them
         elif self.catch_up is not None:
             outputs.append(self._rows(self._from_catch_up(self.catch_up, bytes_max, now)))
-        elif (batch := self._from_lane(bytes_max, now, rows_max)) is not None:
+        elif (batch := self._from_lane(bytes_max, now, in_steps=in_steps)) is not None:
             outputs.append(self._rows(batch))
         for watcher in self.watchers:
             watcher.took(bytes_max, outputs, now)
@@ -222,15 +222,15 @@ class Subscriber:
                 batch.low_water = None  # the queue after it has not drained
         return batch
 
-    def _from_lane(self, bytes_max: int, now: Instant, rows_max: int | None) -> Batch | None:
+    def _from_lane(self, bytes_max: int, now: Instant, *, in_steps: bool) -> Batch | None:
         lane = self.lane
         if lane is None:
             return None
         if self.feed is not None and lane.ready(self.member):
             self.feed.make_up()  # one that is behind is sent what the board has by now
         # A trace makes all rows at once, and would find that these take longer.
-        if rows_max is not None and not self.watchers:
-            answer = lane.answer([self.member], rows_max)
+        if in_steps and not self.watchers:
+            answer = lane.answer([self.member])
             if answer is not None:
                 self.follow(answer)
                 return None

@@ -9,7 +9,7 @@ from itertools import islice
 from operator import attrgetter
 
 from tidegate.conflation.frame import Frame
-from tidegate.conflation.steps import Steps
+from tidegate.conflation.steps import Steps, items_at_once
 from tidegate.conflation.topics.feed import Feed
 
 
@@ -44,10 +44,10 @@ class FeedBuild:
         """Return the messages of the topic after an offset that is not before the beginning."""
         return self._since[bisect_right(self._since, offset, key=attrgetter("offset")) :]
 
-    def steps(self, records_max: int) -> Steps[None]:
+    def steps(self) -> Steps[None]:
         """Do the work; it is done for as long as nothing is published after the last step."""
         feed = self.feed
-        frames_max = max(1, records_max // feed.id.record_cost)
+        frames_max = items_at_once(feed.id.record_cost)
         if not self.is_there:
             while part := list(islice(self._records, frames_max)):
                 feed.take_in(frame for frame in part if not frame.removed)

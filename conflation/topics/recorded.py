@@ -11,7 +11,7 @@ from tidegate.conflation.frame import Frame, Row
 from tidegate.conflation.journal import Log
 from tidegate.conflation.lanes.lane import Lane, whole
 from tidegate.conflation.operators.filter import matcher
-from tidegate.conflation.steps import Steps, finished, in_pieces
+from tidegate.conflation.steps import FEW, Steps, finished, in_steps
 from tidegate.conflation.subscription import LaneId, Window
 from tidegate.conflation.topics.feed import Feed
 from tidegate.keys.spec import KeySpec
@@ -19,11 +19,7 @@ from tidegate.keys.text.duration import MILLISECOND, SECOND, Instant
 
 
 def conflate_recorded(
-    frames: Sequence[Frame],
-    lane_id: LaneId,
-    sow_spec: KeySpec,
-    topic: str,
-    messages_max: int | None = None,
+    frames: Sequence[Frame], lane_id: LaneId, sow_spec: KeySpec, topic: str
 ) -> Steps[list[Frame]]:
     """Return what a lane would have let through, by the messages' own times.
 
@@ -31,11 +27,12 @@ def conflate_recorded(
     the very one that serves live subscriptions, under a clock that shows the recorded time.
     """
     recording = Recording(Feed(lane_id.feed, sow_spec, topic), _unshown(lane_id))
-    rows = yield from in_pieces(frames, messages_max, lambda piece: _rows_of(recording.take(piece)))
+    cost = lane_id.feed.record_cost
+    rows = yield from in_steps(frames, lambda piece: _rows_of(recording.take(piece)), cost)
     for _, flushed in recording.end():
-        if messages_max is not None and len(flushed) > messages_max:
-            yield
         rows += whole(flushed)
+        if len(flushed) > FEW:
+            yield
     if lane_id.oof:
         missed = MissedRemovals()
         missed.note(frames)
@@ -75,9 +72,7 @@ class MissedRemovals:
         return sorted(self._removed.values(), key=attrgetter("offset"))
 
 
-def passing(
-    lane_id: LaneId, topic: str, frames: Sequence[Frame], messages_max: int | None = None
-) -> Steps[list[Frame]]:
+def passing(lane_id: LaneId, topic: str, frames: Sequence[Frame]) -> Steps[list[Frame]]:
     """Return the messages that a lane without an interval sends, each by itself."""
     matches = matcher(lane_id.feed.filter, topic)
 
@@ -92,7 +87,7 @@ def passing(
             )
         ]
 
-    return (yield from in_pieces(frames, messages_max, passed))
+    return (yield from in_steps(frames, passed, lane_id.feed.record_cost))
 
 
 def recorded_flushes(

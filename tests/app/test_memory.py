@@ -90,7 +90,7 @@ BOARDS: tuple[dict[str, str], ...] = (
 @pytest.mark.parametrize("records_max", [None, 2])
 def test_a_topic_that_is_gone_waits_for_no_collector(records_max: int | None) -> None:
     """Also one whose boards are being built, or whose rows are being made."""
-    made = ManualDriver(opening_records_max=records_max)
+    made = ManualDriver(items_at_once=records_max)
     with without_the_collector():
         made.topic()
         made.publish("aX1 bX2 cX3 dX4")

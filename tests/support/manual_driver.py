@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from tests.support.announced import announced_by
+from tidegate.conflation import steps
 from tidegate.conflation.definition import Definition, History, QueuePolicy
 from tidegate.conflation.engine import Engine
 from tidegate.conflation.frame import Batch, Frame, RemovalReason, Row, Tombstone, receipt_of
@@ -117,12 +118,15 @@ class ManualDriver:
         *,
         sessions_max: int = 100,
         subscriptions_max: int = 16,
-        opening_records_max: int | None = None,
+        items_at_once: int | None = None,
     ) -> None:
+        """`items_at_once`: of each step for the rest of the test; None: there are no steps."""
+        if items_at_once is not None:
+            steps.ITEMS_AT_ONCE = items_at_once
         self.engine = Engine(
             sessions_max=sessions_max,
             subscriptions_max=subscriptions_max,
-            opening_records_max=opening_records_max,
+            in_steps=items_at_once is not None,
         )
         self.now = 0
         self._subscribed = 0

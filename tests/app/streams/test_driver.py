@@ -12,6 +12,7 @@ from tests.support.deadlines import HANGS_S
 from tests.support.manual_driver import described, make_frames
 from tidegate.app.streams import scheduler
 from tidegate.app.streams.driver import Consumer, Driver
+from tidegate.conflation import steps
 from tidegate.conflation.definition import Definition, History, QueuePolicy
 from tidegate.conflation.engine import Engine
 from tidegate.conflation.errors import LimitReached, TopicUnknown
@@ -36,13 +37,16 @@ class Stage:
         messages_max: int = 1_000,
         sessions_max: int = 10,
         expiration_ns: int | None = None,
-        opening_records_max: int | None = None,
+        items_at_once: int | None = None,
     ) -> None:
+        """`items_at_once`: of each step for the rest of the test; None: there are no steps."""
+        if items_at_once is not None:
+            steps.ITEMS_AT_ONCE = items_at_once
         self.now = 1_000 * MILLISECOND
         engine = Engine(
             sessions_max=sessions_max,
             subscriptions_max=4,
-            opening_records_max=opening_records_max,
+            in_steps=items_at_once is not None,
         )
         self.driver = Driver(
             engine,
@@ -370,7 +374,7 @@ async def test_expired_records_are_announced() -> None:
 async def test_an_opening_takes_turns_with_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     """A board of ten records in steps of one: others are served between any two of them."""
     monkeypatch.setattr(scheduler, "TURN_S", -1.0)  # as if each step took longer than a turn may
-    stage = Stage(opening_records_max=1)
+    stage = Stage(items_at_once=1)
     await stage.say("a1 b2 c3 d4 e5 f6 g7 h8 i9 j0")
     consumer = stage.open("top_n=2", command="sow_and_subscribe")
     assert consumer.take(PLENTY) == []

@@ -77,7 +77,7 @@ async def test_a_timer_calls_nobody_that_is_behind() -> None:
 
 async def crowded() -> tuple[Stage, list[Consumer]]:
     """Many lanes that are due together, in steps of one, and a topic `good` beside them."""
-    stage = Stage(opening_records_max=1)
+    stage = Stage(items_at_once=1)
     options = [f"conflation=1h,conflation_key=[/k,/x{number}]" for number in range(LANES)]
     consumers = [stage.open(each, f"s{number}") for number, each in enumerate(options)]
     await stage.say("a1 a2")

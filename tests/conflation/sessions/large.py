@@ -19,7 +19,7 @@ SUMS = "projection=[/k,SUM(/v) AS /v],grouping=[/k]"
 
 
 def driver(records_max: int | None = 2) -> ManualDriver:
-    made = ManualDriver(opening_records_max=records_max)
+    made = ManualDriver(items_at_once=records_max)
     made.topic()
     return made
 

@@ -74,7 +74,7 @@ def touched(monkeypatch: pytest.MonkeyPatch) -> Touched:
 
 
 def driver(step: int | None = STEP) -> ManualDriver:
-    made = ManualDriver(opening_records_max=step)
+    made = ManualDriver(items_at_once=step)
     made.topic()
     return made
 

@@ -9,10 +9,9 @@ from tests.support.manual_driver import ManualDriver
 from tidegate.conflation.errors import TopicUnknown
 from tidegate.conflation.lanes.lane import Lane
 from tidegate.conflation.outputs import Unsubscribed
-from tidegate.conflation.sessions.lane_assignment import LaneAssignment
+from tidegate.conflation.sessions.lane_assignment import SESSION_COST, LaneAssignment
 from tidegate.conflation.sessions.registry import SessionRegistry
 from tidegate.conflation.sessions.session import QueueLimits
-from tidegate.conflation.steps import CHEAP
 from tidegate.conflation.topics.recorded import Recording
 
 LIMITS = QueueLimits(100, 1 << 20)
@@ -101,7 +100,7 @@ def test_who_leaves_drops_what_was_held_for_it() -> None:
 
 def crowded(policy: str = "off") -> ManualDriver:
     """A topic with ten sessions, of which a step concerns one."""
-    made = ManualDriver(opening_records_max=CHEAP)
+    made = ManualDriver(items_at_once=SESSION_COST)
     made.topic(policy=policy)
     for number in range(10):
         made.subscribe(session=f"s{number}")
@@ -157,7 +156,7 @@ def test_a_policy_moves_many_queues_in_steps(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_many_readers_of_a_journal_begin_without_its_work(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first step takes the cut: after a restart many clients begin in one turn."""
-    made = ManualDriver(opening_records_max=2)
+    made = ManualDriver(items_at_once=2)
     made.topic()
     for number in range(10):
         made.publish(f"a{number} b{number}")

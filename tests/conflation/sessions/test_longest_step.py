@@ -13,15 +13,17 @@ from typing import Any, Final
 
 import pytest
 
-from tidegate.app.gateway import OPENING_RECORDS_MAX
+from tidegate.conflation import steps as steps_module
 from tidegate.conflation.definition import Definition, History, QueuePolicy
 from tidegate.conflation.engine import Engine
 from tidegate.conflation.errors import SessionUnknown
 from tidegate.conflation.frame import Frame, Tombstone
 from tidegate.conflation.options.grant import decide
 from tidegate.conflation.options.table import Options
+from tidegate.conflation.sessions.lane_assignment import SESSION_COST
+from tidegate.conflation.sessions.rows import RowCursor
 from tidegate.conflation.sessions.session import QueueLimits
-from tidegate.conflation.steps import CHEAP
+from tidegate.conflation.steps import ITEMS_AT_ONCE
 from tidegate.conflation.subscription import Subscription
 from tidegate.keys.spec import KeySpec, record_key
 from tidegate.keys.text.duration import SECOND
@@ -79,9 +81,7 @@ class Stage:
     """An engine with a topic of many records, and the time of the longest call into it."""
 
     def __init__(self, keys: int = KEYS) -> None:
-        self.engine = Engine(
-            sessions_max=99, subscriptions_max=9, opening_records_max=OPENING_RECORDS_MAX
-        )
+        self.engine = Engine(sessions_max=9_999, subscriptions_max=9, in_steps=True)
         self.engine.define_topic("t", Definition(History(2 * keys), SPEC), "e")
         self.longest_s = self.piece_s = 0.0
         self.now = 0
@@ -193,7 +193,7 @@ def test_a_resume_is_done_in_steps(stage: Stage, options: str) -> None:
     session = f"resumed {options}"
     stage.engine.open_session(session, QueueLimits(1 << 30, 1 << 40))
     stage.timed(lambda: stage.engine.subscribe(session, "s1", resumed, stage.now))
-    assert stage.settle(session) > KEYS / OPENING_RECORDS_MAX
+    assert stage.settle(session) > KEYS / ITEMS_AT_ONCE
     stage.engine.close_session(session)
     assert stage.longest_ms < SUBSCRIPTION_MS
 
@@ -203,7 +203,7 @@ def test_a_change_of_filter_waits_for_its_board(stage: Stage) -> None:
     session = stage.open(filter_text="/s LIKE '991'")
     changed = granted(filter_text="/s LIKE '992'")
     stage.timed(lambda: stage.engine.change(session, "s1", changed, stage.now))
-    assert stage.settle(session) > KEYS / OPENING_RECORDS_MAX
+    assert stage.settle(session) > KEYS / ITEMS_AT_ONCE
     stage.engine.close_session(session)
     assert stage.longest_ms < SUBSCRIPTION_MS
 
@@ -232,32 +232,43 @@ SMALL: dict[str, dict[str, str]] = {
 }
 
 
-@pytest.mark.parametrize("asked", SMALL.values(), ids=SMALL)
-def test_small_openings_of_one_turn_share_a_step(asked: dict[str, str]) -> None:
-    """A pattern has hundreds of topics, each of which would fit into a step."""
-    engine = Engine(sessions_max=9, subscriptions_max=99, opening_records_max=OPENING_RECORDS_MAX)
+def opened(asked: dict[str, str], records: int) -> tuple[Engine, list[RowCursor | None]]:
+    """Subscribe to nine topics of so many records in one turn, as a pattern does."""
+    engine = Engine(sessions_max=9, subscriptions_max=99, in_steps=True)
     engine.open_session("s", QueueLimits(1 << 30, 1 << 40))
     key_of = record_key(SPEC)
-    texts = [payload(number) for number in range(OPENING_RECORDS_MAX)]
+    texts = [payload(number) for number in range(records)]
+    frames = [Frame(at, text, key_of(text)) for at, text in enumerate(texts, 1)]
     for topic in map(str, range(9)):
         engine.define_topic(topic, DEFINITION, "e")
-        engine.publish(
-            topic, [Frame(at, text, key_of(text)) for at, text in enumerate(texts, 1)], 0
-        )
+        engine.publish(topic, frames, 0)
         engine.subscribe("s", topic, replace(granted(**asked), topic=topic), 0)
-    begun = [each.backfill for each in engine.session("s").subscribers]
-    assert [it is not None and not it.is_under_way for it in begun] == [True] + 8 * [False]
+    return engine, [each.backfill for each in engine.session("s").subscribers]
+
+
+@pytest.mark.parametrize("asked", SMALL.values(), ids=SMALL)
+def test_small_openings_of_one_turn_wait_for_theirs(asked: dict[str, str]) -> None:
+    """A pattern has hundreds of topics, each of which would fit into a step."""
+    engine, begun = opened(asked, ITEMS_AT_ONCE)
+    assert sum(it is not None and not it.is_under_way for it in begun) <= 1
     while engine.has_openings:
         engine.open_step(0)
     begun = [each.backfill for each in engine.session("s").subscribers]
-    assert sum(len(it.rows) for it in begun if it) > 8 * OPENING_RECORDS_MAX
+    assert sum(len(it.rows) for it in begun if it) > 8 * ITEMS_AT_ONCE
 
 
-def test_a_long_filter_is_tried_on_fewer_records_in_a_step() -> None:
+@pytest.mark.parametrize("asked", SMALL.values(), ids=SMALL)
+def test_an_opening_of_few_records_waits_for_nothing(asked: dict[str, str]) -> None:
+    _, begun = opened(asked, ITEMS_AT_ONCE // 10)
+    assert all(it is not None and not it.is_under_way for it in begun)
+
+
+def test_a_long_filter_is_tried_on_fewer_records_in_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(steps_module, "ITEMS_AT_ONCE", 100)
     long = " OR ".join(f"(/n > {number} AND /s LIKE 'a.*{number}')" for number in range(24))
     steps = []
     for text in ("/n > 0", long):
-        engine = Engine(sessions_max=9, subscriptions_max=9, opening_records_max=100)
+        engine = Engine(sessions_max=9, subscriptions_max=9, in_steps=True)
         engine.define_topic("t", DEFINITION, "e")
         engine.open_session("s", QueueLimits(1 << 30, 1 << 40))
         frames = [Frame(at, payload(at), f"[{at}]") for at in range(1, 401)]
@@ -320,7 +331,7 @@ def test_subscriptions_of_a_topic_are_ended_and_moved_in_steps(work: str) -> Non
     else:
         always = Definition(History(2_000), SPEC, policy=QueuePolicy.ALWAYS)
         stage.timed(lambda: stage.engine.define_topic("t", always, "e"))
-    assert stage.settle("x0") > 2_000 * CHEAP // OPENING_RECORDS_MAX
+    assert stage.settle("x0") > 2_000 * SESSION_COST // ITEMS_AT_ONCE
     assert stage.longest_ms < SUBSCRIPTION_MS
 
 
@@ -343,7 +354,7 @@ def test_the_measure_sees_what_is_not_done_in_steps(stage: Stage) -> None:
 
 def test_a_flush_waits_for_one_step_of_a_topic_with_many_lanes() -> None:
     """Rows of keys that were put off count, and each topic has its turn."""
-    engine = Engine(sessions_max=9, subscriptions_max=999, opening_records_max=OPENING_RECORDS_MAX)
+    engine = Engine(sessions_max=9, subscriptions_max=999, in_steps=True)
     key_of = record_key(SPEC)
     for topic in ("many", "good"):
         engine.define_topic(topic, DEFINITION, "e")
@@ -363,7 +374,7 @@ def test_a_flush_waits_for_one_step_of_a_topic_with_many_lanes() -> None:
         steps += 1
         if steps > 1 and not flushed and engine.topic("good").feeds:
             flushed = steps if _is_flushed(engine) else 0
-    assert steps >= LANES * len(frames) // OPENING_RECORDS_MAX
+    assert steps >= LANES * len(frames) // ITEMS_AT_ONCE
     assert flushed == 3
 
 

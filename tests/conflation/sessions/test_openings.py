@@ -34,7 +34,7 @@ BEFORE = "aX1 bX5 cY3 dY4 eX9 fZ2 gZ7 hY6"
 
 
 def driver(records_max: int | None) -> ManualDriver:
-    made = ManualDriver(opening_records_max=records_max)
+    made = ManualDriver(items_at_once=records_max)
     made.topic()
     made.publish(BEFORE)
     return made

@@ -17,7 +17,7 @@ def pairs(*frames: Frame) -> list[Pair]:
 
 
 def collapsed(pairs: list[Pair]) -> list[Pair]:
-    return finished(collapsing(pairs, None))
+    return finished(collapsing(pairs))
 
 
 @rule("interval-10")
