@@ -25,8 +25,6 @@ ITEMS_AT_ONCE = 500
 """Items of a step: 1 to 4 ms of CPU, and up to 15 where each record is a group of its own."""
 FEW = 100
 """Items that are worked on in the step that takes their cut: hundreds do so in one call."""
-CHEAP = 20
-"""Cheap work on each item, such as to look at a flag, is done on this many times as many."""
 
 
 def items_at_once(cost: int = 1) -> int:

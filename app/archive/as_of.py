@@ -14,7 +14,7 @@ from tidegate.app.timers import in_turns
 from tidegate.conflation.definition import Kind
 from tidegate.conflation.errors import BookmarkExpired
 from tidegate.conflation.frame import Frame
-from tidegate.conflation.steps import CHEAP, in_pieces, sorted_in_steps
+from tidegate.conflation.steps import in_pieces, sorted_in_steps
 from tidegate.conflation.topics.topic import Topic
 from tidegate.keys.archived import Part, after
 from tidegate.keys.text.bookmark import Bookmark
@@ -23,6 +23,7 @@ from tidegate.keys.text.time import parse_time
 logger = logging.getLogger("tidegate.archive")
 
 FRAMES_AT_ONCE = 2_000
+COPIED_AT_ONCE = 40_000
 
 
 class PastRecords(NamedTuple):
@@ -75,7 +76,7 @@ async def records_as_of(
     def unchanged(piece: Sequence[Frame]) -> list[Frame]:
         return [record for record in piece if record.key not in changed]
 
-    records = await in_turns(in_pieces(board, CHEAP * FRAMES_AT_ONCE, unchanged))
+    records = await in_turns(in_pieces(board, COPIED_AT_ONCE, unchanged))
     records += [known[text] for text in changed & known.keys()]
     bookmark = Bookmark(epoch, dropped + (first_later or 0))
     return PastRecords(bookmark, await _present_in_order(records))
@@ -201,5 +202,5 @@ async def _present_in_order(records: Sequence[Frame]) -> list[Frame]:
     def present(piece: Sequence[Frame]) -> list[Frame]:
         return [record for record in piece if not record.removed]
 
-    found = await in_turns(in_pieces(records, CHEAP * FRAMES_AT_ONCE, present))
+    found = await in_turns(in_pieces(records, COPIED_AT_ONCE, present))
     return await in_turns(sorted_in_steps(found, attrgetter("offset"), FRAMES_AT_ONCE))
