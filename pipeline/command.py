@@ -169,22 +169,6 @@ def run(
     return run(file, options, filled, gateway)
 
 
-@pipeline.command(epilog="\b\nExample:\n  tidegate pipeline prepare")
-def prepare() -> int:
-    """Make Spark start faster on this machine: keep Java's classes in a file."""
-    from tidegate.pipeline.errors import PipelineError
-    from tidegate.pipeline.operations.shutdown import say
-    from tidegate.pipeline.spark.class_archive import make_class_archive
-
-    try:
-        archive = make_class_archive()
-    except PipelineError as error:
-        complain(str(error))
-        return error.exit_code
-    say(f"classes kept: {archive} ({archive.stat().st_size / 1e6:.0f} MB)")
-    return 0
-
-
 @pipeline.command(
     epilog=(
         "\b\nExample:\n"

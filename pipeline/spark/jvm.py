@@ -6,7 +6,6 @@ would appear on the terminal.
 
 from __future__ import annotations
 
-import hashlib
 import math
 import os
 import re
@@ -79,12 +78,12 @@ class Jvm:
         finally:
             del os.environ[_PORT], os.environ[_SECRET]
 
-    def end(self, seconds_max: float | None = None) -> None:
+    def end(self) -> None:
         """Close its standard input, and kill it if it then does not end by itself in time."""
         if self._process.stdin is not None:
             self._process.stdin.close()
         with suppress(subprocess.TimeoutExpired):
-            self._process.wait(GONE_SECONDS_MAX if seconds_max is None else seconds_max)
+            self._process.wait(GONE_SECONDS_MAX)
         _end(self._begun)
 
     def _start_java(self, settings: Mapping[str, str], path: Path) -> subprocess.Popen[bytes]:
@@ -165,35 +164,6 @@ def java_command() -> str:
     if java is None:
         raise SparkUnavailable(f"no java found: {JAVA_ADVICE}")
     return java
-
-
-def class_archive() -> Path | None:
-    """Return the file for the classes of this Java and this Spark, whether it is there or not.
-
-    Return None without a folder for it, without Java or without Spark.
-    """
-    from pyspark.find_spark_home import _find_spark_home
-
-    try:
-        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-        java = Path(java_command()).resolve()
-        fits = [
-            (path, path.stat().st_mtime_ns) for path in (java, Path(_find_spark_home(), "jars"))
-        ]
-    except (OSError, RuntimeError, SparkUnavailable):  # no home, no Java, no Spark
-        return None
-    digest = hashlib.sha256(repr(fits).encode()).hexdigest()[:16]
-    return cache / "tidegate" / f"spark-{digest}.jsa"
-
-
-def class_archive_options() -> str:
-    """Return the options with which Java maps its archive of classes; empty if there is none."""
-    archive = class_archive()
-    is_written = "ArchiveClassesAtExit" in os.environ.get("SPARK_SUBMIT_OPTS", "")
-    if archive is None or is_written or not archive.exists():
-        return ""
-    # An archive that does not fit is no news for anybody: Java then starts as without one.
-    return f'"-XX:SharedArchiveFile={archive}" -Xlog:cds=off -Xlog:cds+dynamic=off'
 
 
 def require_java() -> int:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from tidegate import HOME
 from tidegate.pipeline.errors import SparkUnavailable, innermost
 from tidegate.pipeline.operations.shutdown import signals_held
-from tidegate.pipeline.spark.jvm import LOOK_EVERY_S, Jvm, class_archive_options, require_java
+from tidegate.pipeline.spark.jvm import LOOK_EVERY_S, Jvm, require_java
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -196,10 +196,10 @@ def _java(settings: Mapping[str, str]) -> AbstractContextManager[None]:
     return jvm.at_hand()
 
 
-def end_java(seconds_max: float | None = None) -> None:
-    """End the Java of this process; after so many seconds kill it."""
+def end_java() -> None:
+    """End the Java of this process."""
     for jvm in _STARTED:
-        jvm.end(seconds_max)
+        jvm.end()
 
 
 def _aside(make: Callable[[], SparkSession]) -> SparkSession:
@@ -292,9 +292,7 @@ def _settings(local: bool) -> dict[str, str]:
     quiet = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"
     settings = {
         "spark.driver.memory": DRIVER_MEMORY,
-        "spark.driver.extraJavaOptions": (
-            f"{quiet} {LOCAL_JVM} {class_archive_options()}".rstrip() if local else quiet
-        ),
+        "spark.driver.extraJavaOptions": (f"{quiet} {LOCAL_JVM}" if local else quiet),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",

@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -16,12 +16,10 @@ from tests.support.signals import signals_that_end_no_wait
 from tidegate.pipeline.errors import SparkUnavailable
 from tidegate.pipeline.operations.shutdown import CutOff, Stop
 from tidegate.pipeline.spark import jvm as module
-from tidegate.pipeline.spark.jvm import (
-    Jvm,
-    class_archive,
-    class_archive_options,
-    require_java,
-)
+from tidegate.pipeline.spark.jvm import Jvm, require_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.system  # a shell stands in for Java
 
@@ -237,21 +235,13 @@ def test_spark_submit_starts_a_spark_that_others_configure_or_share(
     assert (spark_home / "words").exists()
 
 
-def test_java_maps_the_archive_that_fits_it(
-    spark_home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    launcher_says(spark_home, "exit 1", monkeypatch)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(spark_home / "of mine"))
-    archive = class_archive()
-    assert archive is not None
-    assert archive.parent == spark_home / "of mine/tidegate"
-    assert class_archive_options() == ""
-    archive.parent.mkdir(parents=True)
-    archive.touch()
-    assert class_archive_options().startswith(f'"-XX:SharedArchiveFile={archive}" ')
-    monkeypatch.setenv("SPARK_SUBMIT_OPTS", "-XX:ArchiveClassesAtExit=another")
-    assert class_archive_options() == ""
-    os.utime(spark_home / "bin/java", (1, 1))  # another Java
-    assert class_archive() not in (None, archive)
-    monkeypatch.setenv("JAVA_HOME", str(spark_home / "nowhere"))
-    assert class_archive() is None
+@pytest.mark.spark
+def test_workers_of_local_spark_import_no_zip(spark: SparkSession) -> None:
+    def package(_: int) -> str | None:
+        import pyspark
+
+        return pyspark.__file__
+
+    [path] = spark.sparkContext.parallelize([1], 1).map(package).collect()
+    assert path is not None
+    assert Path(path).is_file()  # not in an archive of sources, which Python compiles each time

@@ -15,17 +15,16 @@ from pathlib import Path
 from tests.pipeline.children import Child
 from tests.support.deadlines import HANGS_S
 from tests.support.ports import lasting_port
-from tidegate.pipeline.spark.jvm import class_archive_options
 
 LOOPBACK = "127.0.0.1"
 ENVIRONMENT = (
     "env",
     f"SPARK_LOCAL_IP={LOOPBACK}",
     "SPARK_DAEMON_MEMORY=256m",
-    f"JDK_JAVA_OPTIONS=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC {class_archive_options()}",
+    "JDK_JAVA_OPTIONS=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 )
 """What a driver on this machine needs as well: its address is the one that executors call, and six
-processes of Java start sooner with one compiler and collector each, and with classes at hand."""
+processes of Java start sooner with one compiler and collector each."""
 
 
 @dataclass(frozen=True, slots=True)
