@@ -1,20 +1,17 @@
 """Lines of CSV as messages: JSON objects, or the line itself with why it is none.
 
-A line break always ends a row, also inside quotes: so a file may be cut at any of them. Arrow
-splits the lines whose quotes are in order; others are split as Spark's parser does.
+A line break always ends a row, also inside quotes: so a file may be cut at any of them.
 """
 
 from __future__ import annotations
 
 import csv
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv as arrow_csv
 
 from tidegate.keys.errors import JsonInvalid
 from tidegate.keys.lines import is_utf8
@@ -24,7 +21,7 @@ from tidegate.pipeline.files.objects import SHOWN_MAX, beyond_json, joined, obje
 from tidegate.pipeline.intervals import Column
 
 SPACE = " \t\r\n"
-BYTE_ORDER_MARK = "\ufeff"
+CELL_CHARACTERS_MAX = 1 << 30  # as many as a line may have
 NOT_UTF_8 = "not valid UTF-8"
 
 
@@ -56,6 +53,7 @@ def csv_rows(
     Raises:
         HeaderInvalidError: it has another one.
     """
+    csv.field_size_limit(CELL_CHARACTERS_MAX)
     row = 0
     for lines in lines_of_block:
         given = len(lines)
@@ -91,7 +89,7 @@ def _read(lines: pa.Array, form: Form, beside: str) -> tuple[pa.Array, pa.Array]
     trimmed = pc.ascii_trim(texts, characters=SPACE)
     is_blank[is_text] = np.asarray(pc.equal(pc.binary_length(trimmed), 0))
     given = np.flatnonzero(is_text & ~is_blank)
-    cells, is_row = _split(lines.take(pa.array(given)).view(pa.string()), form)
+    cells, is_row = _split(lines.take(pa.array(given)).view(pa.string()).to_pylist(), form)
     reasons = np.full(len(lines), None, object)
     reasons[~is_text] = NOT_UTF_8
     names = ", ".join(field.name for field in form.fields)
@@ -125,120 +123,31 @@ def _is_utf_8(lines: pa.Array) -> Column:
     return np.ones(len(lines), np.bool_)
 
 
-# --- splitting; an empty cell is null, quoted or not
+def _split(texts: Sequence[str], form: Form) -> tuple[list[pa.Array], Column]:
+    """Return the cells of each column, of those lines that have as many as there are columns.
 
-
-def _split(texts: pa.Array, form: Form) -> tuple[list[pa.Array], Column]:
-    """Return the cells of each column, of those lines that have as many as there are columns."""
+    An empty cell is null, quoted or not.
+    """
     count = len(form.fields)
-    is_plain = _is_plain(texts, form.delimiter)
-    if is_plain.all():
-        delimiters = _without_quoted(texts)
-        is_row = np.asarray(pc.count_substring(delimiters, form.delimiter)) == count - 1
-        return _by_arrow(texts.filter(pa.array(is_row)), form), is_row
-    # Lines in disorder are few: all of the piece are split by hand, so that they stay in order.
-    rows = [cells_of(text, form.delimiter) for text in texts.to_pylist()]
+    rows = _rows(texts, form.delimiter)
     is_row = np.array([len(row) == count for row in rows], np.bool_)
     whole = [row for row in rows if len(row) == count]
     columns = zip(*whole, strict=True) if whole else [[] for _ in range(count)]
     return [pa.array([cell or None for cell in column], pa.string()) for column in columns], is_row
 
 
-def _is_plain(texts: pa.Array, delimiter: str) -> Column:
-    """Return which lines Arrow splits as Spark does."""
-    if len(delimiter.encode()) > 1:
-        return np.zeros(len(texts), np.bool_)
-    is_odd = pc.match_substring(texts, BYTE_ORDER_MARK)
-    has_quotes = pc.match_substring(texts, '"')
-    if pc.any(has_quotes).as_py():
-        other = re.escape(delimiter)
-        cell = rf'(?:"(?:[^"]|"")*"|[^"{other}]*)'
-        is_in_order = pc.match_substring_regex(texts, rf"^{cell}(?:{other}{cell})*$")
-        is_odd = pc.or_(is_odd, pc.invert(is_in_order))
-    return ~np.asarray(is_odd)
+def _rows(texts: Sequence[str], delimiter: str) -> list[list[str]]:
+    """Return the cells of each line; none where its quotes are in disorder."""
+    rows = _parsed(texts, delimiter)
+    # A quote that is not closed goes on in the next line, so that a row is missing.
+    if len(rows) == len(texts):
+        return rows
+    alone = [_parsed([text], delimiter) for text in texts]
+    return [found[0] if found else [] for found in alone]
 
 
-def _without_quoted(texts: pa.Array) -> pa.Array:
-    if not pc.any(pc.match_substring(texts, '"')).as_py():
-        return texts
-    return pc.replace_substring_regex(texts, r'"[^"]*"', "")
-
-
-def _by_arrow(texts: pa.Array, form: Form) -> list[pa.Array]:
-    names = [str(at) for at in range(len(form.fields))]
-    if not len(texts):
-        return [pa.nulls(0, pa.string()) for _ in names]
-    _, _, content = joined(texts, "\n").buffers()
-    table = arrow_csv.read_csv(
-        pa.BufferReader(content),
-        arrow_csv.ReadOptions(column_names=names, use_threads=False, block_size=content.size + 1),
-        arrow_csv.ParseOptions(delimiter=form.delimiter, ignore_empty_lines=False),
-        arrow_csv.ConvertOptions(
-            column_types=dict.fromkeys(names, pa.string()),
-            null_values=[""],
-            strings_can_be_null=True,
-            check_utf8=False,
-        ),
-    )
-    return [column.combine_chunks() for column in table.columns]
-
-
-def cells_of(text: str, delimiter: str) -> list[str]:
-    """Return the cells of a line as Spark's parser splits it, whatever its quotes are."""
-    cells, at = [], 0
-    while True:
-        cell, at = _cell(text, at, delimiter)
-        cells.append(cell)
-        if at >= len(text):
-            return cells
-        at += 1  # the delimiter
-
-
-def _cell(text: str, at: int, delimiter: str) -> tuple[str, int]:
-    """Return the cell that begins at a place, and where it ends."""
-    if text.startswith('"', at):
-        return _quoted_cell(text, at + 1, delimiter)
-    end = _end(text, at, delimiter)
-    return text[at:end], end
-
-
-def _end(text: str, at: int, delimiter: str) -> int:
-    found = text.find(delimiter, at)
-    return len(text) if found < 0 else found
-
-
-def _quoted_cell(text: str, at: int, delimiter: str) -> tuple[str, int]:
-    """Return a cell that begins with a quote just before a place."""
-    cell, last = "", len(text)
-    if at == last:
-        return '"', last
-    while at < last:
-        if text[at] != '"':
-            stop = _end(text, at, '"')
-            cell, at = cell + text[at:stop], stop
-            continue
-        at += 1
-        following = text[at : at + 1]
-        if following == '"':  # a doubled one is one
-            cell, at = cell + '"', at + 1
-        elif following in {"", delimiter}:
-            return cell, at
-        elif following <= " ":
-            return _after_space(text, cell, at, delimiter)
-        else:  # no quote that ends: the cell is all of it, and its own quotes
-            end = _end(text, at, delimiter)
-            return f'"{cell}"{text[at:end]}', end
-    return cell, last
-
-
-def _after_space(text: str, cell: str, at: int, delimiter: str) -> tuple[str, int]:
-    """Return a cell after whose last quote there is space: it ends, or was none of quotes."""
-    start = at
-    while at < len(text) and text[at] <= " " and text[at] != delimiter:
-        at += 1
-    if at == len(text) or text[at] == delimiter:
-        return cell, at
-    end = _end(text, at + 1, delimiter)
-    # A quirk that would tell two versions apart: a quote in second place comes once more.
-    is_doubled = end == len(text) and text[at] != '"' and text[at + 1 : at + 2] == '"'
-    return f'"{cell}"{text[start:end]}' + '"' * is_doubled, end
+def _parsed(texts: Sequence[str], delimiter: str) -> list[list[str]]:
+    try:
+        return list(csv.reader(texts, delimiter=delimiter, strict=True))
+    except csv.Error:
+        return []

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import pyarrow as pa
 import pytest
 
 from tests.support.rules import rule
-from tidegate.pipeline.files.csv_lines import HeaderInvalidError, cells_of, csv_rows
+from tidegate.pipeline.files.csv_lines import HeaderInvalidError, csv_rows
 from tidegate.pipeline.files.form import Form
 from tidegate.pipeline.files.objects import Field
 
@@ -49,33 +51,58 @@ def test_lines_stay_in_order_whatever_is_wrong_with_them() -> None:
         b" ": None,
         b"a": "no row of the columns s, p, n",
         b"a,x,y": "p is no double",
-        b"a,inf,y": "p is no double",
         b"a,Inf,y": "n is no long",
         b"a,Inf,1": "p is NaN or infinite",
-        b'"a"b,1,2': None,
+        b'"a"b,1,2': "no row of the columns s, p, n",
+        b'"a""b",1,2': None,
     }
     lines = pa.array([*wrong], pa.binary())
     [(_, bodies, refused)] = csv_rows([lines], form, "", has_header=False)
     reasons = [None if why is None else f"message-invalid: {why}" for why in wrong.values()]
     assert refused.to_pylist() == reasons
     objects = {b"a,1,2": b'{"s":"a","p":1.0,"n":2}'}
-    objects[b'"a"b,1,2'] = b'{"s":"\\"a\\"b","p":1.0,"n":2}'
+    objects[b'"a""b",1,2'] = b'{"s":"a\\"b","p":1.0,"n":2}'
     assert bodies.to_pylist() == [objects.get(line, line) for line in wrong]
 
 
+@rule("pipeline-7")
 @pytest.mark.parametrize(
     ("line", "cells"),
     [
-        ("a,", ["a", ""]),
         ('"a,b",c', ["a,b", "c"]),
-        ('"a""b"', ['a"b']),
-        ('"a"b,c', ['"a"b', "c"]),
-        ('"a" ,c', ["a", "c"]),
-        ('"a" b,c', ['"a" b', "c"]),
-        ('"a,b', ["a,b"]),
-        ('"', ['"']),
-        ('a"b,"', ['a"b', '"']),
+        ('"a""b",', ['a"b', None]),
+        ('5" pipe,"c"', ['5" pipe', "c"]),
+        ('a, "b"', ["a", ' "b"']),
+        ('"",""', [None, None]),
+        ('"a"b,c', None),
+        ('"a" ,c', None),
+        ('a,"b', None),
+        ('a,"', None),
+        ("a", None),
+        ("a,b,c", None),
     ],
 )
-def test_quotes_in_disorder_are_split_as_spark_splits_them(line: str, cells: list[str]) -> None:
-    assert cells_of(line, ",") == cells
+@pytest.mark.parametrize("among", [[], [b'"x,",y']])
+def test_a_line_whose_quotes_are_in_disorder_is_no_row(
+    line: str, cells: list[str | None] | None, among: list[bytes]
+) -> None:
+    form = Form("csv", (Field("a", "string"), Field("b", "string")))
+    given = pa.array([*among, line.encode(), *among], pa.binary())
+    [(_, bodies, refused)] = csv_rows([given], form, "", has_header=False)
+    members = dict(zip("ab", cells or (), strict=False))
+    taken = {name: cell for name, cell in members.items() if cell is not None}
+    assert refused[len(among)].as_py() == (
+        None if cells else "message-invalid: no row of the columns a, b"
+    )
+    assert [json.loads(body) for body in bodies.to_pylist() if body != line.encode()] == [
+        *[{"a": "x,", "b": "y"} for _ in among],
+        *[taken for _ in cells or () if cells][:1],
+        *[{"a": "x,", "b": "y"} for _ in among],
+    ]
+
+
+def test_a_cell_may_be_as_large_as_a_line() -> None:
+    form = Form("csv", (Field("a", "string"), Field("b", "string")))
+    line = b"a," + b"x" * 200_000
+    [(_, _, refused)] = csv_rows([pa.array([line], pa.binary())], form, "", has_header=False)
+    assert refused.to_pylist() == [None]
