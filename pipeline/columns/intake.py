@@ -30,7 +30,7 @@ from tidegate.pipeline.columns.rows import ARROW_ROWS, Block, KeyShards, Message
 from tidegate.pipeline.columns.saving import part_of_shard, restored, saved
 from tidegate.pipeline.columns.shard import SPLIT, Shard, refused
 from tidegate.pipeline.intervals import MILLISECOND_NS, Column
-from tidegate.pipeline.members.texts import Members, members_of
+from tidegate.pipeline.members.texts import Members, members_of, spread
 
 OFFSET_BYTES = 4  # of a binary array
 KEYS_MAX = 100_000  # of a task that is still reading; then it forgets them
@@ -164,7 +164,7 @@ class Intake:
                 raise LineInvalidError(int(there[error.index]), error.reason) from None
             codes[there] = found
             if bodies.null_count:
-                members = {name: it.among(there, len(bodies)) for name, it in members.items()}
+                members = spread(members, bodies.is_valid())
             if found_ns is not None:
                 times_ns[there] = found_ns
         known_rows = np.flatnonzero(np.asarray(keys.is_valid()))

@@ -25,11 +25,10 @@ from tidegate.keys.spec import (
     join_key,
     record_key,
 )
-from tidegate.pipeline.columns.decoding import LINES_AT_ONCE, Fields, LineDecoder
-from tidegate.pipeline.columns.heads import Columns, HeadDecoder
 from tidegate.pipeline.columns.times import TimeField
 from tidegate.pipeline.intervals import Column
-from tidegate.pipeline.members.texts import Members, top_level
+from tidegate.pipeline.members.decoding import LINES_AT_ONCE, Fields, LineDecoder
+from tidegate.pipeline.members.texts import Members, joined, top_level
 
 
 class Read(NamedTuple):
@@ -128,7 +127,7 @@ class KeyCodes:
 class MessageReader:
     """Reads keys and times out of the lines of one task.
 
-    `names` are members that it finds by the way, if all can be found.
+    `names` are members whose texts it finds by the way.
     """
 
     def __init__(
@@ -145,13 +144,7 @@ class MessageReader:
         self._names = [[str(path.steps[0]) for path in spec.paths] for spec in specs]
         self._time = time
         self._time_of = None if time is None else getter(time.path.steps)
-        self._decoder = _decoder(specs, time)
-        # With several keys, none of which has all fields, no head has all of them for long.
-        self._heads = None
-        if self._decoder is not None and len(self._decoded) == 1:
-            [at] = self._decoded
-            code_of = self.codes[at].of_line
-            self._heads = HeadDecoder.of(self._names[at], code_of, _kinds(time), names)
+        self._decoder = _decoder(specs, time, names)
 
     def read(self, lines: pa.Array) -> Read:
         """Return times and key codes of lines (binary, no nulls) with or without their breaks.
@@ -165,7 +158,7 @@ class MessageReader:
 
     def _read_at_once(self, decoder: LineDecoder, lines: pa.Array) -> Read | None:
         try:
-            found = self._by_heads(lines) or self._by_fields(decoder, lines)
+            found = self._by_fields(decoder, lines)
         except (ValueError, OverflowError, msgspec.MsgspecError):
             return None  # what is odd about it is found out line by line
         if found is None:
@@ -180,35 +173,27 @@ class MessageReader:
         ]
         return Read(found.times_ns, shared, found.members)
 
-    def _by_heads(self, lines: pa.Array) -> Read | None:
-        found = None if self._heads is None else self._heads.decode(lines)
-        if found is None:
-            return None
-        codes, fields = found
-        return Read(self._times(fields), [codes], fields.members)
-
     def _by_fields(self, decoder: LineDecoder, lines: pa.Array) -> Read | None:
         times: list[Column] = []
         codes = []
+        members = []
         for start in range(0, max(1, len(lines)), LINES_AT_ONCE):
             fields = decoder.decode(lines.slice(start, LINES_AT_ONCE))
             if fields is None:
                 return None
-            found = self._times(fields)
-            times += [] if found is None else [found]
+            times += self._times(fields)
             codes.append(
                 [self.codes[at].of_fields(fields, self._names[at]) for at in self._decoded]
             )
+            members.append(fields.texts())
         times_ns = np.concatenate(times) if times else None
-        return Read(times_ns, [np.concatenate(column) for column in zip(*codes, strict=True)], {})
+        columns = [np.concatenate(column) for column in zip(*codes, strict=True)]
+        return Read(times_ns, columns, joined(members))
 
-    def _times(self, fields: Fields | Columns) -> Column | None:
+    def _times(self, fields: Fields) -> list[Column]:
         if self._time is None:
-            return None
-        name = str(self._time.path.steps[0])
-        if isinstance(fields, Columns) and name in fields.members:
-            return self._time.member_ns(fields.members[name])
-        return self._time.column_ns(fields.column(name))
+            return []
+        return [self._time.column_ns(fields.column(str(self._time.path.steps[0])))]
 
     def judged(self, lines: Sequence[bytes | None], bytes_max: int) -> list[str | None]:
         """Return why each line cannot be read, in the gateway's words; None if it can."""
@@ -260,7 +245,9 @@ def _longer(spec: KeySpec, specs: Sequence[KeySpec]) -> int:
     return max(having, key=lambda at: len(specs[at].paths))
 
 
-def _decoder(specs: Sequence[KeySpec], time: TimeField | None) -> LineDecoder | None:
+def _decoder(
+    specs: Sequence[KeySpec], time: TimeField | None, names: Sequence[str]
+) -> LineDecoder | None:
     """Return a decoder of top-level fields; None if a path goes deeper or a key has no field."""
     of_keys = [path for spec in specs for path in spec.paths]
     paths = [*of_keys, *([] if time is None else [time.path])]
@@ -268,12 +255,10 @@ def _decoder(specs: Sequence[KeySpec], time: TimeField | None) -> LineDecoder | 
         return None
     if time is not None and time.path in of_keys:
         return None
-    return LineDecoder.of(_kinds(time) | {str(top_level(path)): str | int for path in of_keys})
-
-
-def _kinds(time: TimeField | None) -> dict[str, Any]:
-    """Return the type of the top-level field of a time."""
-    return {} if time is None else {str(top_level(time.path)): int | float | str}
+    kinds: dict[str, Any] = {str(top_level(path)): str | int for path in of_keys}
+    if time is not None:
+        kinds[str(top_level(time.path))] = int | float | str
+    return LineDecoder.of(kinds, names)
 
 
 def _no_key(line: bytes) -> str:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-import msgspec
 import numpy as np
 
 from tidegate.keys.errors import PathInvalid
@@ -14,7 +13,6 @@ from tidegate.keys.path import FieldPath
 from tidegate.keys.text.time import SECOND_NS, parse_iso_ns
 from tidegate.pipeline.errors import UsageInvalid
 from tidegate.pipeline.intervals import MILLISECOND_NS, Column
-from tidegate.pipeline.members.texts import Member, whole_numbers
 
 # Milliseconds reach 1e11 in 1973, where seconds reach 1e8: since then no number has two meanings.
 SECONDS_FROM, SECONDS_BELOW = 1e8, 1e11
@@ -72,21 +70,6 @@ class TimeField:
         whole = np.array(found, np.int64) if set(map(type, found)) == {int} else None
         times = None if whole is None else self._whole_ns(whole)
         return np.array([self.ns(each) for each in found], np.int64) if times is None else times
-
-    def member_ns(self, found: Member) -> Column:
-        """Return `ns` for the member of many messages that is their time.
-
-        Raises:
-            ValueError: a message lacks it, or it is no time.
-        """
-        if len(found.without_nulls.homes) < found.count:
-            raise ValueError("no time")
-        whole = whole_numbers(found)
-        times = None if whole is None else self._whole_ns(whole)
-        if times is not None:
-            return times
-        texts = b"[%s]" % b",".join(found.slices.to_pylist())
-        return self.column_ns(msgspec.json.decode(texts, type=list[int | float | str]))
 
     def _whole_ns(self, times: Column) -> Column | None:
         """Return integers as nanoseconds if all are of one unit, and none is odd."""

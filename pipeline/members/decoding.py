@@ -19,66 +19,96 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidegate.keys.jsontext import DEPTH_MAX, has_large_exponent, has_long_number
+from tidegate.keys.jsontext import DEPTH_MAX, NULL, has_large_exponent, has_long_number
 from tidegate.keys.path import has_invalid_struct_character
 from tidegate.pipeline.intervals import Column
 
 # Objects of so few lines stay in a core's cache until they are columns, at two thirds of the cost.
 LINES_AT_ONCE = 6_000
+NO_TEXT = msgspec.Raw(b"")
 LINE_BREAK, RETURN, BRACE, CLOSING, BRACKET, ZERO, SMALL_E = b"\n\r{}[0e"
 LOWER_CASE = 0x20
 
 
 @dataclass(frozen=True, slots=True)
+class Shape:
+    """The fields of a struct: the attribute and the type of each, and which are kept as texts."""
+
+    attributes: Mapping[str, str]
+    kinds: Mapping[str, Any]
+    texts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Fields:
-    """The decoded fields of many lines: a struct a line, and the attribute of each field in it."""
+    """The decoded fields of many lines: a struct a line."""
 
     records: list[Any]
-    attributes: Mapping[str, str]
+    shape: Shape
 
     def __len__(self) -> int:
         return len(self.records)
 
     def column(self, name: str) -> list[Any]:
-        """Return a field of every line; None where it is missing or null."""
-        return list(map(attrgetter(self.attributes[name]), self.records))
+        """Return a field of every line; None where it is missing or null.
+
+        Raises:
+            MsgspecError: it was kept as a text, and one is of another type.
+        """
+        found = list(map(attrgetter(self.shape.attributes[name]), self.records))
+        if name not in self.shape.texts:
+            return found
+        together = b"[%s]" % b",".join([bytes(text) or NULL for text in found])
+        kind = self.shape.kinds[name]
+        values: list[Any] = msgspec.json.decode(together, type=list[kind | None])  # type: ignore[valid-type]  # made while it runs
+        return values
 
     def rows(self, names: Sequence[str]) -> Iterable[Any]:
         """Return some fields of every line: a tuple, or the value alone of a single field."""
-        return map(attrgetter(*(self.attributes[name] for name in names)), self.records)
+        if {*names} & {*self.shape.texts}:
+            columns = [self.column(name) for name in names]
+            return columns[0] if len(names) == 1 else zip(*columns, strict=True)
+        return map(attrgetter(*(self.shape.attributes[name] for name in names)), self.records)
+
+    def texts(self) -> dict[str, pa.Array]:
+        """Return the fields that are kept as texts: binary, null where a line has none."""
+        return {name: self._texts(name) for name in self.shape.texts}
+
+    def _texts(self, name: str) -> pa.Array:
+        # No JSON text has a NUL, and none is empty.
+        together = b"\0".join(map(attrgetter(self.shape.attributes[name]), self.records))
+        found = pc.split_pattern(pa.array([together], pa.binary()), b"\0").flatten()
+        found = found[: len(self.records)]  # of no line there is one empty text
+        return pc.if_else(pc.equal(found, b""), pa.scalar(None, pa.binary()), found)
 
 
 class LineDecoder:
     """Decodes some top-level fields, each of the types that `of` was given, or None."""
 
-    def __init__(self, struct: type[msgspec.Struct], attributes: Mapping[str, str]) -> None:
-        self._attributes = attributes
+    def __init__(self, struct: type[msgspec.Struct], shape: Shape) -> None:
+        self._shape = shape
         self._decode = msgspec.json.Decoder(struct).decode_lines
 
     @classmethod
-    def of(
-        cls, kinds: Mapping[str, Any], absent: Mapping[str, Any] | None = None
-    ) -> LineDecoder | None:
+    def of(cls, kinds: Mapping[str, Any], texts: Sequence[str] = ()) -> LineDecoder | None:
         """Return a decoder of these names; None for a name that no struct can have.
 
-        `absent` are names that no line may have, each with a type that no value has.
+        `texts` are names of fields whose JSON texts are kept as they are.
         """
-        none = dict(absent or {})
-        if any(map(has_invalid_struct_character, [*kinds, *none])):
+        names = [*dict.fromkeys([*kinds, *texts])]
+        if any(map(has_invalid_struct_character, names)):
             return None
-        attributes = {name: f"f{number}" for number, name in enumerate(kinds)}
-        fields = [(attributes[name], kind | None, None) for name, kind in kinds.items()]
+        attributes = {name: f"f{number}" for number, name in enumerate(names)}
+        fields = [
+            (attribute, msgspec.Raw, NO_TEXT)
+            if name in texts
+            else (attribute, kinds[name] | None, None)
+            for name, attribute in attributes.items()
+        ]
         renamed = {attribute: name for name, attribute in attributes.items()}
-        for number, (name, kind) in enumerate(none.items()):
-            fields.append((f"a{number}", kind, None))
-            renamed[f"a{number}"] = name
         # Without `gc` a block of lines is no work for the collector: these structs have no cycles.
-        return cls(msgspec.defstruct("Fields", fields, rename=renamed, gc=False), attributes)
-
-    @property
-    def names(self) -> Iterable[str]:
-        """The names of the fields."""
-        return self._attributes.keys()
+        struct = msgspec.defstruct("Fields", fields, rename=renamed, gc=False)
+        return cls(struct, Shape(attributes, kinds, tuple(dict.fromkeys(texts))))
 
     def decode(self, lines: pa.Array) -> Fields | None:
         """Return the fields of lines (binary, no nulls), best of `LINES_AT_ONCE`.
@@ -86,18 +116,16 @@ class LineDecoder:
         The lines have their breaks, or none has. Return None where one is blank, is not strict
         JSON, is no object, may be deeper than 64 levels, or has another type in one of the fields.
         """
-        text = checked_text(lines)
-        return None if text is None else self.fields(text.content, len(lines))
-
-    def fields(self, text: pa.Buffer, count: int) -> Fields | None:
-        """Return the fields of so many lines, the content of a checked text."""
+        text = _checked_text(lines)
+        if text is None:
+            return None
         try:
-            records = self._decode(text)
+            records = self._decode(text.content)
         except (msgspec.MsgspecError, UnicodeError, RecursionError):
             return None
-        # Values may follow each other on a line, but none goes on in the next (`checked_text`). So
+        # Values may follow each other on a line, but none goes on in the next (`_checked_text`). So
         # as many values as lines means one value on each.
-        return Fields(records, self._attributes) if len(records) == count else None
+        return Fields(records, self._shape) if len(records) == len(lines) else None
 
 
 class Text(NamedTuple):
@@ -107,7 +135,7 @@ class Text(NamedTuple):
     ends: Column
 
 
-def checked_text(lines: pa.Array) -> Text | None:
+def _checked_text(lines: pa.Array) -> Text | None:
     """Return lines as one text that a decoder may have; None where one is none.
 
     It is UTF-8, no value goes on in the next line, no line may be deeper than 64 levels, and no
