@@ -11,7 +11,7 @@ import warnings
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from tidegate import HOME
 from tidegate.pipeline.errors import SparkUnavailable, innermost
 from tidegate.pipeline.operations.shutdown import signals_held
-from tidegate.pipeline.spark.jvm import LOOK_EVERY_S, Jvm, require_java
+from tidegate.pipeline.spark.jvm import Jvm, require_java
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -117,6 +117,7 @@ DRIVER_MEMORY = "1g"
 # The lines are read and combined in Python; a second compiler and a parallel collector would
 # take more from the few cores of one machine than they give (a start costs a third less).
 LOCAL_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+LOOK_EVERY_S = 0.05
 _STARTED: list[Jvm] = []  # at most one, as PySpark has it
 _CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing"
 
@@ -168,8 +169,8 @@ def open_session(master: str, jars: Sequence[Path] = ()) -> SparkSession:
     settings = {"spark.master": master, "spark.app.name": "tidegate", **_settings(local)}
     if jars:
         settings["spark.jars"] = ",".join(map(str, jars))
-    with _java(settings):
-        spark = _aside(lambda: _made(settings, local))
+    _start_java(settings)
+    spark = _aside(lambda: _made(settings, local))
     # Makes it the session of this thread, by which Spark looks for formats to write.
     spark.createDataFrame([], "nothing int")
     return spark
@@ -184,16 +185,15 @@ def close_session(spark: SparkSession) -> None:
         spark.stop()
 
 
-def _java(settings: Mapping[str, str]) -> AbstractContextManager[None]:
+def _start_java(settings: Mapping[str, str]) -> None:
     """Start the one Java of this process for PySpark, unless PySpark has one already."""
     from pyspark import SparkContext
 
     begun = SparkContext._gateway  # noqa: SLF001 - no public name says whether PySpark has a Java
-    if begun is not None or "PYSPARK_GATEWAY_PORT" in os.environ:
-        return nullcontext()
-    jvm = Jvm(settings)
-    _STARTED.append(jvm)
-    return jvm.at_hand()
+    if begun is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
+        jvm = Jvm(settings)
+        _STARTED.append(jvm)
+        SparkContext._ensure_initialized(gateway=jvm.gateway)  # noqa: SLF001 - `builder` takes no gateway
 
 
 def end_java() -> None:

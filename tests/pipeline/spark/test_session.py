@@ -63,11 +63,10 @@ def test_a_session_is_closed_unless_its_jvm_is_gone(
 class StartingJava:
     """A Java that a session is made on until it ends."""
 
+    gateway = object()
+
     def __init__(self) -> None:
         self.gone = threading.Event()
-
-    def at_hand(self) -> AbstractContextManager[None]:
-        return nullcontext()
 
     def end(self, *_: object) -> None:
         self.gone.set()
@@ -80,6 +79,7 @@ def starting(monkeypatch: pytest.MonkeyPatch) -> StartingJava:
     monkeypatch.setattr(module, "_STARTED", [])
     monkeypatch.setattr(module, "Jvm", lambda settings: java)
     monkeypatch.setattr("pyspark.SparkContext._gateway", None)
+    monkeypatch.setattr("pyspark.SparkContext._ensure_initialized", lambda gateway: None)
     monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
     monkeypatch.setattr(module, "_prepare_environment", lambda local: None)
     return java

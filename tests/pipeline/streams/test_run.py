@@ -95,7 +95,8 @@ case "$1" in
     *) moment=start ;;
 esac
 echo $$ >> "$JAVA_HOME/pids"
-[ "$moment" = "$MOMENT" ] && kill -s "$SIGNAL" "$DRIVER" && exec sleep 1000
+# Java ends with its input.
+[ "$moment" = "$MOMENT" ] && kill -s "$SIGNAL" "$DRIVER" && exec cat
 """
 
 
@@ -127,8 +128,9 @@ def test_a_signal_before_spark_is_there_ends_it_at_once_in_one_line(
     )
     assert (ended.returncode, ended.stderr) == (code, "")
     assert ended.stdout == "starting Spark on local[*]\nstopping …\n"
-    begun = (tmp_path / "pids").read_text().split()
-    assert not [pid for pid in begun if psutil.pid_exists(int(pid))]
+    begun = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
+    there = [psutil.Process(pid) for pid in begun if psutil.pid_exists(pid)]
+    assert psutil.wait_procs(there, HANGS_S)[1] == []
 
 
 def landed_files(folder: Path) -> list[bytes]:
