@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.keys.jsontext import NULL
-from tidegate.keys.path import NO_STRUCT_NAME, FieldPath
+from tidegate.keys.path import FieldPath, has_invalid_struct_character
 from tidegate.pipeline.intervals import Column
 from tidegate.pipeline.members.decoding import LINES_AT_ONCE, LineDecoder
 
@@ -28,7 +28,9 @@ Members = Mapping[str, pa.Array]
 def top_level(path: FieldPath) -> str | None:
     """Return the name of a top-level field that a decoder can have; None for any other path."""
     [first, *deeper] = path.steps
-    return None if deeper or isinstance(first, int) or NO_STRUCT_NAME(first) else first
+    return (
+        None if deeper or isinstance(first, int) or has_invalid_struct_character(first) else first
+    )
 
 
 def members_of(bodies: pa.Array, names: Sequence[str]) -> Members | None:
