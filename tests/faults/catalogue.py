@@ -187,7 +187,7 @@ FAULTS = [
     ),
     Fault("F7", "replies of Redis are lost", KEPT, crashing(on_redis, _plain(bus.replies_lost))),
     Fault(
-        "F8", "the road to Redis is a black hole", f"{KEPT}; 503, not ready, streams say it",
+        "F8", "the link to Redis is a black hole", f"{KEPT}; 503, not ready, streams say it",
         crashing(on_redis, _plain(bus.half_open), judge=announced_out),
     ),
     Fault("F9a", "FLUSHALL", SEEN, crashing(on_redis, _plain(bus.flushed), keeps=False)),
@@ -217,7 +217,7 @@ FAULTS = [
           crashing(on_redis, _plain(bus.failed_over), keeps=False)),
     Fault("F14a", "Redis answers after 200 ms and up to 150 more", KEPT,
           crashing(on_redis, _line(SLOW))),
-    Fault("F14b", "the road to Redis carries 10 kB/s", KEPT, crashing(on_redis, _line(THIN))),
+    Fault("F14b", "the link to Redis carries 10 kB/s", KEPT, crashing(on_redis, _line(THIN))),
     Fault("F14c", "Redis's bytes come one by one", KEPT, crashing(on_redis, _line(SLICED))),
     Fault(
         "F14d", "ten resets a second", KEPT,
