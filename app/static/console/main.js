@@ -42,6 +42,8 @@ const SCREENS = {
   publish: ["Publish", publish.show],
   pipelines: ["Pipelines", pipelines.show],
 };
+/** `Documentation` of `[project.urls]` in pyproject.toml; a test compares the two. */
+const DOCUMENTATION = "https://tidegate.example/docs";
 const CHECK_MS = 4_000;
 const THEME = "tidegate.theme";
 const WITHOUT_KEYS = "tidegate.without-keys";
@@ -96,6 +98,7 @@ function askForToken() {
     h("p", { class: "buttons" }, h("button", { class: "primary" }, "Sign in")), problem,
   );
   if (document.documentElement.dataset.signIn === "provider") form.append(wayToProvider());
+  form.append(h("p", {}, linkToDocumentation()));
   element("screen").replaceChildren(h("h1", {}, "Sign in"), form);
   element("state").textContent = "signed out";
   document.body.classList.add("signed-out");
@@ -107,6 +110,11 @@ function wayToProvider() {
   const here = location.pathname + location.hash;
   const link = h("a", { href: `/v1/login/start?${new URLSearchParams({ return: here })}` }, "Log in at the identity provider");
   return h("p", {}, "Without a token: ", link);
+}
+
+/** Return a link to the documentation, which opens in another tab: the streams of this page go on. */
+function linkToDocumentation() {
+  return h("a", { href: DOCUMENTATION, target: "_blank", rel: "noreferrer" }, "Documentation");
 }
 
 function begin() {
@@ -168,7 +176,7 @@ async function help() {
   keys.addEventListener("change", () => (keys.checked ? localStorage.removeItem(WITHOUT_KEYS) : localStorage.setItem(WITHOUT_KEYS, "yes")));
   const { closed } = openDialog(
     "Help", h("dl", { class: "facts" }, ...terms(KEYS)), h("label", { class: "field tick" }, keys, "keys without Ctrl or Alt work"),
-    h("p", {}, h("a", { href: "/docs" }, "HTTP API"), " · ", h("a", { href: "/openapi.json" }, "OpenAPI"), " · ", h("a", { href: "/metrics" }, "metrics"), " · ", h("a", { href: "/" }, "first page")),
+    h("p", {}, linkToDocumentation(), " · ", h("a", { href: "/docs" }, "HTTP API"), " · ", h("a", { href: "/openapi.json" }, "OpenAPI"), " · ", h("a", { href: "/metrics" }, "metrics"), " · ", h("a", { href: "/" }, "first page")),
   );
   await closed;
 }

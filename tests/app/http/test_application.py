@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 import pytest_asyncio
 from fastapi import FastAPI
 
+from dev import ROOT
 from tests.support.gateways import running_gateway
 from tests.support.servers import edge_settings, running_server
 from tests.support.wire import exchange, request
@@ -124,6 +126,12 @@ async def test_the_console_is_a_page_under_the_policy_of_pages(address: str) -> 
     answer = await exchange(address, request("/console"))
     assert (answer.status, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
     assert "script-src 'self'; style-src 'self';" in answer.headers["content-security-policy"]
+
+
+async def test_the_console_links_to_the_documentation_of_the_project(address: str) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    answer = await exchange(address, request("/static/console/main.js"))
+    assert f'"{project["urls"]["Documentation"]}"' in answer.body.decode()
 
 
 @pytest.mark.parametrize(
