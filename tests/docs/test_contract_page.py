@@ -2,11 +2,13 @@
 
 import re
 
+from pydantic import TypeAdapter
+
 from dev import ROOT
 from tidegate.app.cli.command import MODULES
 from tidegate.app.cli.pipeline import pipeline
 from tidegate.app.definitions.topic import FIELDS
-from tidegate.app.http.routes.models.events import EVENTS, TRACE_EVENTS
+from tidegate.app.http.routes.models.events import EVENTS, TRACE_EVENTS, UnsubscribedEvent
 from tidegate.app.http.routes.models.sessions import Subscribing
 from tidegate.app.refusals import CODES
 from tidegate.app.streams.encoding import Format, Op
@@ -55,6 +57,12 @@ def test_words_of_requests_and_answers_stand_on_the_page() -> None:
     }
     assert [word for word in sorted(words) if not quoted(str(word))] == []
     assert not quoted("no-such-code")
+
+
+def test_reasons_why_a_subscription_ends_are_those_of_the_schema() -> None:
+    [reasons] = re.findall(r'^\| `unsubscribed` \|.*"reason": "([A-Z_ ]+)"', PAGE, re.MULTILINE)
+    schema = TypeAdapter(UnsubscribedEvent).json_schema()
+    assert reasons.split() == schema["properties"]["reason"]["enum"]
 
 
 def test_commands_stand_on_the_page() -> None:

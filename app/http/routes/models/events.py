@@ -112,7 +112,7 @@ class UnsubscribedEvent(TypedDict):
 
     sub: str
     topic: str
-    reason: Literal["REQUESTED", "REMOVED", "UNUSABLE", "BACK_PRESSURE"]
+    reason: Literal["REQUESTED", "REMOVED", "UNUSABLE", "BACK_PRESSURE", "AUTHORIZATION"]
 
 
 class StatusEvent(TypedDict):
