@@ -64,7 +64,7 @@ async def compressed(running: Running, coding: Coding, **params: str) -> AsyncIt
         yield Compressed(answer, coding)
 
 
-@rule("connection-4")
+@rule("connection-5")
 @in_both_forms
 @each_coding
 async def test_a_client_that_takes_a_coding_gets_the_same_events(coding: Coding) -> None:

@@ -91,7 +91,7 @@ def test_short_texts_are_stored() -> None:
     assert block(text, Coding.IDENTITY) == text
 
 
-@rule("connection-4")
+@rule("connection-5")
 @pytest.mark.parametrize(
     ("accepted", "coding"),
     [
