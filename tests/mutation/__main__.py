@@ -40,7 +40,9 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
     parser.add_argument("--seed", type=int, help="draws the same sample again")
     parser.add_argument("--sample", type=int, default=300, help="how many mutants (default: 300)")
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after so long")
+    parser.add_argument(
+        "--seconds", type=float, default=float("inf"), help="stop after so long, recording excluded"
+    )
     parser.add_argument("--tier", choices=TIERS, default="default", help="which tests may kill")
     parser.add_argument("--workers", type=int, default=2, help="processes at a time (default: 2)")
     parser.add_argument("--map", type=Path, help="keeps which test executes which line")
@@ -105,7 +107,7 @@ def measure(options: argparse.Namespace, root: Path, checkout: Path) -> int:
             outcomes.append(outcome)
             print(f"{len(outcomes)}/{len(drawn)} {outcome}", flush=True)
 
-        until = begun + options.seconds
+        until = time.monotonic() + options.seconds
         imported = []
         for some in _slices(drawn, 50):
             if time.monotonic() < until:
