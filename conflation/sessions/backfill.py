@@ -275,9 +275,15 @@ def _cursor(
 ) -> RowCursor:
     """Return the place in rows, or in rows whose making begins here, with the cut of them."""
     subscription = subscriber.member.subscription
-    build = rows if isinstance(rows, RowBuild) else None
-    is_under_way = build is not None and not build.begin()
-    found = rows if build is None else build.rows or ()
+    build: RowBuild | None = None
+    found: Sequence[Frame]
+    is_under_way = False
+    if isinstance(rows, RowBuild):
+        build = rows
+        is_under_way = not build.begin()
+        found = build.rows or ()
+    else:
+        found = rows
     return RowCursor(
         found,
         subscriber.topic.head,

@@ -95,7 +95,13 @@ def test_a_topic_that_is_gone_waits_for_no_collector(records_max: int | None) ->
         made.topic()
         made.publish("aX1 bX2 cX3 dX4")
         for number, asked in enumerate(BOARDS):
-            made.subscribe(**{"command": "sow_and_subscribe", **asked}, session=f"s{number}")
+            made.subscribe(
+                asked.get("options", ""),
+                command=asked.get("command", "sow_and_subscribe"),
+                wanted=asked.get("wanted", ""),
+                order=asked.get("order", ""),
+                session=f"s{number}",
+            )
         made.engine.open_step(made.now)
         topic = weakref.ref(made.engine.topic("px"))
         made.engine.drop_topic("px")
