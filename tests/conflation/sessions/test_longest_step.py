@@ -331,7 +331,7 @@ def test_subscriptions_of_a_topic_are_ended_and_moved_in_steps(work: str) -> Non
     else:
         always = Definition(History(2_000), SPEC, policy=QueuePolicy.ALWAYS)
         stage.timed(lambda: stage.engine.define_topic("t", always, "e"))
-    assert stage.settle("x0") > 2_000 * SESSION_COST // ITEMS_AT_ONCE
+    assert stage.settle("x0") >= 2_000 * SESSION_COST // ITEMS_AT_ONCE
     assert stage.longest_ms < SUBSCRIPTION_MS
 
 
@@ -349,7 +349,7 @@ def test_removals_are_published_in_pieces(stage: Stage) -> None:
 @pytest.mark.nightly
 def test_the_measure_sees_what_is_not_done_in_steps(stage: Stage) -> None:
     stage.timed(lambda: sorted(map(payload, range(10 * KEYS))))
-    assert stage.longest_ms > ADMINISTRATION_MS
+    assert stage.longest_ms > SUBSCRIPTION_MS
 
 
 def test_a_flush_waits_for_one_step_of_a_topic_with_many_lanes() -> None:
