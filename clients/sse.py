@@ -11,6 +11,7 @@ and reports `retry` only with the next event.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +21,8 @@ from tidegate.clients.errors import AnswerInvalid
 
 EVENT_BYTES_MAX = 64 * 1024 * 1024  # a server that never ends a line must not fill the memory
 BOM = b"\xef\xbb\xbf"
-RETRY_DIGITS_MAX = 9  # eleven days in ms: more digits are no wait that anybody meant
+# Eleven days in ms: more digits are no wait that anybody meant.
+_DIGITS = re.compile(r"[0-9]{1,9}", re.ASCII)
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -132,8 +134,8 @@ class Parser:
         # The standard ignores such an id: a header, which has to carry it back, cannot hold NUL.
         elif name == "id" and "\0" not in content:
             self._next_id = content
-        elif name == "retry" and content.isascii() and content.isdigit():
-            self.retry_ms = int(content[:RETRY_DIGITS_MAX])
+        elif name == "retry" and _DIGITS.fullmatch(content):
+            self.retry_ms = int(content)
 
     def _finished(self) -> Event | None:
         """Return the event that a blank line ends; an id without data only moves the id."""

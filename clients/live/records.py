@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     import polars
     import pyarrow
 
+EXPONENT_FROM = 1e21  # the gateway writes whole numbers below it without an exponent
+
 
 class Reader:
     """Changes that one loop has not read yet, as one: memory for its keys and no more."""
@@ -38,8 +40,9 @@ class Reader:
 class Records(Mapping[Any, Any]):
     """A dict of the newest values, which follows a subscription.
 
-    A key of one field is that field; of several, the tuple of them. With a pattern the topic
-    comes first. The values are those of JSON, and integers are exact; they are not to be changed.
+    A key of one field is that field; of several, or of one that is an array, the tuple of them.
+    With a pattern the topic comes first. The values are those of JSON, and integers are exact; they
+    are not to be changed.
 
     Args:
         request: what is subscribed to.
@@ -182,15 +185,26 @@ class Records(Mapping[Any, Any]):
         topic = self.request.topic
         if self.request.is_pattern:
             topic, *fields = fields
-        # A topic without key has one record, whose key is null.
-        known = None if fields in ([], [None]) else fields
-        return RecordId(topic, msgspec.json.encode(known).decode())
+        # A topic without key has one record, whose key is null; a group may have the key [null].
+        without_key = RecordId(topic, "null")
+        if not fields or (fields == [None] and without_key in self._replica.rows):
+            return without_key
+        return RecordId(topic, msgspec.json.encode(_as_sent(fields)).decode())
 
     def _key_of(self, row: Row) -> Any:
         fields = [_hashable(field) for field in row.key or []]
         if self.request.is_pattern:
             fields = [row.topic, *fields]
-        return fields[0] if len(fields) == 1 else tuple(fields) if fields else None
+        # A tuple alone would be taken for the fields of a key.
+        is_plain = len(fields) == 1 and not isinstance(fields[0], tuple)
+        return fields[0] if is_plain else tuple(fields) if fields else None
+
+
+def _as_sent(field: Any) -> Any:
+    """Return a field of a key as the gateway spells it: 1.0 is 1, as it is to Python."""
+    if isinstance(field, float) and field.is_integer() and abs(field) < EXPONENT_FROM:
+        return int(field)
+    return [_as_sent(each) for each in field] if isinstance(field, list | tuple) else field
 
 
 def _hashable(field: Any) -> Any:

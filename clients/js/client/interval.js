@@ -5,7 +5,13 @@
  */
 
 const HIDDEN = "5s";
-const UNITS = new Map([["ns", 1e-6], ["us", 1e-3], ["ms", 1], ["s", 1e3], ["m", 6e4], ["h", 36e5], ["d", 864e5], ["w", 6048e5]]);
+const MS_NS = 1_000_000;
+const DAY_NS = 86_400_000_000_000n;
+const DURATION_NS_MAX = 36_500n * DAY_NS; // as the gateway's
+const UNITS_NS = new Map([
+  ["ns", 1n], ["us", 1_000n], ["ms", BigInt(MS_NS)], ["s", 1_000_000_000n],
+  ["m", 60_000_000_000n], ["h", 3_600_000_000_000n], ["d", DAY_NS], ["w", 7n * DAY_NS],
+]);
 
 /**
  * Return the interval in granted options; empty where there is none.
@@ -29,11 +35,13 @@ export function slowerOf(granted, hidden = HIDDEN) {
 }
 
 /**
- * Return the length of a duration; NaN for a text that is none.
+ * Return the length of a duration; NaN for a text that the gateway would refuse.
  *
  * @param {string} duration `500ms`.
  */
 export function milliseconds(duration) {
-  const found = /^(\d+)([a-z]+)$/i.exec(duration);
-  return found ? Number(found[1]) * (UNITS.get(found[2].toLowerCase()) ?? NaN) : NaN;
+  const [, digits = "", unit = ""] = /^(\d{1,20})([a-z]+)$/i.exec(duration) ?? [];
+  const unitNs = UNITS_NS.get(unit.toLowerCase());
+  const durationNs = unitNs === undefined ? undefined : BigInt(digits) * unitNs;
+  return durationNs === undefined || durationNs > DURATION_NS_MAX ? NaN : Number(durationNs) / MS_NS;
 }

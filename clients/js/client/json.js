@@ -267,20 +267,27 @@ export function patched(value, patch) {
 }
 
 /**
- * Return true if two JSON values are equal; the order of members does not count.
+ * Return true if two JSON values are equal; neither the order of members counts, nor the spelling of a number.
  *
  * @param {any} one
  * @param {any} other
  * @returns {boolean}
  */
 export function equal(one, other) {
-  if (Object.is(one, other)) return true;
+  // Across types, as one number can be read as a BigInt and as a number; and -0 is 0.
+  if (isNumeric(one) && isNumeric(other)) return one == other;
+  if (one === other) return true;
   if (Array.isArray(one) || Array.isArray(other)) {
     return Array.isArray(one) && Array.isArray(other) && one.length === other.length && one.every((item, index) => equal(item, other[index]));
   }
   if (!isObject(one) || !isObject(other)) return false;
   const names = Object.keys(one);
   return names.length === Object.keys(other).length && names.every((name) => Object.hasOwn(other, name) && equal(one[name], other[name]));
+}
+
+/** @param {any} value */
+function isNumeric(value) {
+  return typeof value === "number" || typeof value === "bigint";
 }
 
 /**
