@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tidegate.clients.errors import AnswerInvalid
-from tidegate.clients.replica import Changes, Replica, Row, Taken, patched
+from tidegate.clients.replica import Changes, Replica, Row, Taken
 from tidegate.clients.sse import Event
 
 
@@ -231,34 +231,3 @@ def test_what_is_no_envelope_at_all_ends_it() -> None:
     for text in ("7", "{", '{"rows":[7e999]}', '{"rows":[{"topic":"px","key":1e999}]}'):
         with pytest.raises(AnswerInvalid):
             Replica().take(Event("message", text))
-
-
-# The table of RFC 7396, appendix A.
-RFC = [
-    ('{"a":"b"}', '{"a":"c"}', '{"a":"c"}'),
-    ('{"a":"b"}', '{"b":"c"}', '{"a":"b","b":"c"}'),
-    ('{"a":"b"}', '{"a":null}', "{}"),
-    ('{"a":"b","b":"c"}', '{"a":null}', '{"b":"c"}'),
-    ('{"a":["b"]}', '{"a":"c"}', '{"a":"c"}'),
-    ('{"a":"c"}', '{"a":["b"]}', '{"a":["b"]}'),
-    ('{"a":{"b":"c"}}', '{"a":{"b":"d","c":null}}', '{"a":{"b":"d"}}'),
-    ('{"a":[{"b":"c"}]}', '{"a":[1]}', '{"a":[1]}'),
-    ('["a","b"]', '["c","d"]', '["c","d"]'),
-    ('{"a":"b"}', '["c"]', '["c"]'),
-    ('{"a":"foo"}', "null", "null"),
-    ('{"a":"foo"}', '"bar"', '"bar"'),
-    ('{"e":null}', '{"a":1}', '{"e":null,"a":1}'),
-    ("[1,2]", '{"a":"b","c":null}', '{"a":"b"}'),
-    ("{}", '{"a":{"bb":{"ccc":null}}}', '{"a":{"bb":{}}}'),
-]
-
-
-@pytest.mark.parametrize(("value", "patch", "result"), RFC)
-def test_as_the_rfc_says(value: str, patch: str, result: str) -> None:
-    assert patched(json.loads(value), json.loads(patch)) == json.loads(result)
-
-
-def test_nothing_is_changed_in_place() -> None:
-    value = {"a": {"b": 1}, "c": [1]}
-    assert patched(value, {"a": {"b": None}}) == {"a": {}, "c": [1]}
-    assert value == {"a": {"b": 1}, "c": [1]}

@@ -55,37 +55,6 @@ def test_byte_by_byte() -> None:
     assert [event for byte in STREAM for event in parser.feed(bytes([byte]))] == EVENTS
 
 
-def test_an_id_alone_moves_the_position_and_is_no_event() -> None:
-    parser = Parser("e-1")
-    assert parser.feed(b"id: e-2\n\n") == []
-    assert parser.last_id == "e-2"
-
-
-def test_the_id_of_an_unfinished_event_does_not_count() -> None:
-    parser = Parser("e-1")
-    assert parser.feed(b"id: e-2\ndata: x\n") == []
-    assert parser.last_id == "e-1"
-
-
-def test_an_empty_id_is_one_and_an_id_with_nul_is_none() -> None:
-    parser = Parser("e-1")
-    parser.feed(b"id: a\0b\n\n")
-    assert parser.last_id == "e-1"
-    parser.feed(b"id\n\n")
-    assert parser.last_id == ""
-
-
-@pytest.mark.parametrize("text", [b"-1", b"1.5", b"soon", b"", "²".encode()])
-def test_a_retry_that_is_no_number_does_not_count(text: bytes) -> None:
-    parser = Parser()
-    parser.feed(b"retry: " + text + b"\n\n")
-    assert parser.retry_ms is None
-
-
-def test_a_leading_byte_order_mark_is_passed_over() -> None:
-    assert Parser().feed(b"\xef\xbb\xbfdata: x\n\n") == [Event("message", "x")]
-
-
 @pytest.mark.parametrize("line", [b"data: \xff", b"data: \xc3", b"data: \xed\xa0\x80"])
 def test_what_is_not_utf8_is_an_error(line: bytes) -> None:
     with pytest.raises(AnswerInvalid, match="UTF-8"):

@@ -333,44 +333,6 @@ def hello(*entries: tuple[str, str | None]) -> Event:
     return event("hello", {"session": "S", "subscriptions": named}, "S-0")
 
 
-def test_it_begins_where_hello_says() -> None:
-    places = Places()
-    assert places.text == ""
-    places.apply(hello(("px.a", "e1-3"), ("px.b", None)))
-    assert places.text == "px.a=e1-3,px.b=unknown-0"
-    places.apply(event("subscribed", {"sub": "s1", "topic": "px.c", "bookmark": "e3-0"}))
-    assert places.text.endswith(",px.c=e3-0")
-
-
-def test_ids_move_it_whatever_the_rows_look_like() -> None:
-    places = Places()
-    places.apply(hello(("px.a", "e1-3"), ("px.b", None)))
-    places.apply(Event("message", "no JSON", "S-1~e1-5"))
-    places.apply(event("group_end", {"sub": "s1", "topic": "px.b"}, "S-2~e2-9"))
-    assert places.text == "px.a=e1-5,px.b=e2-9"
-    places.apply(Event("message", "{}", "S-3~e2-10"))
-    assert places.text == "px.a=e1-5,px.b=e2-10"
-
-
-def test_an_id_that_only_still_holds_says_nothing() -> None:
-    """A topic that has ended does not come back by an event without an id of its own."""
-    places = Places()
-    places.apply(hello(("px.a", "e1-3")))
-    places.apply(event("message", {}, "S-1~e1-5"))
-    places.apply(event("unsubscribed", {"sub": "s1", "topic": "px.a"}, "S-2"))
-    places.apply(event("late", {"sub": "s1"}, "S-2"))
-    assert places.text == ""
-
-
-def test_a_restarted_topic_is_recognised_by_its_group() -> None:
-    places = Places()
-    places.apply(hello(("px.a", "e1-3")))
-    places.apply(event("group_end", {"sub": "s1", "topic": "px.a"}, "S-1~e7-2"))
-    places.apply(Event("message", "[]", "S-2~e7-4"))
-    places.apply(Event("message", "[]", "S-3~e8-4"))  # of which nothing is known
-    assert places.text == "px.a=e7-4"
-
-
 def test_another_hello_counts_alone() -> None:
     places = Places()
     places.apply(hello(("px.a", "e1-3"), ("px.b", "e2-1")))

@@ -42,19 +42,6 @@ test("an event has its name, its text and the id at that point, however the byte
   }
 });
 
-test("a new connection goes on with the id of the one before", () => {
-  const parser = new Parser("s-7");
-  assert.deepEqual(parser.feed(bytes("data: x\n\n")), [{ name: "message", text: "x", id: "s-7" }]);
-});
-
-test("an empty id resets it, and an event that is cut off moves nothing", () => {
-  const parser = new Parser("s-7");
-  parser.feed(bytes("id: s-8\ndata: x\n"));
-  assert.equal(parser.lastId, "s-7");
-  parser.feed(bytes("\nid:\n\n"));
-  assert.equal(parser.lastId, "");
-});
-
 test("bytes that are not UTF-8 are an error, and no wrong data", () => {
   assert.throws(() => new Parser().feed(new Uint8Array([0x64, 0xff, 0xfe])), TypeError);
 });

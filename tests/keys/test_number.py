@@ -28,28 +28,17 @@ decimals = st.from_regex(
 @pytest.mark.parametrize(
     ("text", "spelling"),
     [
-        (b"1", "1"),
-        (b"1.0", "1"),
-        (b"1e0", "1"),
         (b"10E-1", "1"),
-        (b"-0", "0"),
         (b"-0.0e7", "0"),
         (b"0e" + b"9" * 50, "0"),
-        (b"1.50", "1.5"),
-        (b"0.10", "0.1"),
-        (b"1e3", "1000"),
-        (b"1e-6", "0.000001"),
-        (b"1e-7", "1e-7"),
         (b"-12.5e-8", "-1.25e-7"),
         (b"1e20", "100000000000000000000"),
         (b"1E+20", "100000000000000000000"),
-        (b"1e21", "1e21"),
-        (b"18446744073709551616", "18446744073709551616"),
         (b"12345678901234567890123.5", "1.23456789012345678901235e22"),
         (b"1e000000000000000000000000002", "100"),
     ],
 )
-def test_a_number_has_one_spelling(text: bytes, spelling: str) -> None:
+def test_an_odd_number_has_one_spelling(text: bytes, spelling: str) -> None:
     assert canonical_number(text) == spelling
 
 

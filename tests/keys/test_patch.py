@@ -48,47 +48,10 @@ def typed(value: bytes) -> Any:
 # rule delta-5: what a patch says
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "patch"),
-    [
-        (b'{"a":1}', b'{"a":1}', b"{}"),
-        (b'{"a":1}', b'{"a":2}', b'{"a":2}'),
-        (b'{"a":1}', b'{"a":1,"b":2.50}', b'{"b":2.50}'),
-        (b'{"a":1,"b":2}', b'{"b":2}', b'{"a":null}'),
-        (b'{"a":{"b":1,"c":2}}', b'{"a":{"b":1,"c":3}}', b'{"a":{"c":3}}'),
-        (b'{"a":{"b":1}}', b'{"a":{}}', b'{"a":{"b":null}}'),
-        (b'{"a":1}', b'{"a":{}}', b'{"a":{}}'),
-        (b'{"a":{"b":1}}', b'{"a":[1]}', b'{"a":[1]}'),
-        (b'{"a":[1,2]}', b'{"a":[1,3]}', b'{"a":[1,3]}'),
-        (b'{"a":[1]}', b'{"a":[null,{"b":null}]}', b'{"a":[null,{"b":null}]}'),
-        (b'{"z":0,"a":1,"b":1}', b'{"b":2,"c":3,"a":2}', b'{"b":2,"c":3,"a":2,"z":null}'),
-        # only a real change is a change
-        (b'{"a":1}', b'{"a":1.0}', b"{}"),
-        (b'{"a":[1, 2]}', b'{"a":[1e0,2]}', b"{}"),
-        (b'{"a":"A"}', b'{"a":"\\u0041"}', b"{}"),
-        (b'{"a":{"b":1,"c":2}}', b'{ "a": {"c":2, "b":1} }', b"{}"),
-        (b'{"a":null}', b'{"a":null}', b"{}"),
-        (b'{"a":null,"b":1}', b'{"a":null,"b":2}', b'{"b":2}'),
-        (b'{"a":1}', b'{"a":"1"}', b'{"a":"1"}'),
-        (b'{"a":1}', b'{"a":true}', b'{"a":true}'),
-        (b'{"a":0}', b'{"a":false}', b'{"a":false}'),
-        (b'{"a":null}', b'{"a":""}', b'{"a":""}'),
-        (b'{"a":9007199254740992}', b'{"a":9007199254740993}', b'{"a":9007199254740993}'),
-    ],
-)
-def test_a_patch_says_what_changed(old: bytes, new: bytes, patch: bytes) -> None:
-    assert diff(old, new) == patch
-    assert typed(apply(old, patch)) == typed(new)
-
-
 @rule("delta-2")
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        (b'{"a":1}', b'{"a":null}'),
-        (b"{}", b'{"a":null}'),
-        (b'{"a":1}', b'{"a":{"b":null}}'),
-        (b'{"a":{"b":1}}', b'{"a":{"b":null}}'),
         (b"{}", b'{"a":{"b":{"c":null}}}'),
         (b"1", b"{}"),
         (b"{}", b"1"),
@@ -114,31 +77,6 @@ def test_a_patch_leads_from_the_old_to_the_new(old: Any, new: Any) -> None:
 
 
 # RFC 7396
-
-
-@pytest.mark.parametrize(
-    ("value", "patch", "patched"),
-    [
-        ('{"a":"b"}', '{"a":"c"}', '{"a":"c"}'),
-        ('{"a":"b"}', '{"b":"c"}', '{"a":"b","b":"c"}'),
-        ('{"a":"b"}', '{"a":null}', "{}"),
-        ('{"a":"b","b":"c"}', '{"a":null}', '{"b":"c"}'),
-        ('{"a":["b"]}', '{"a":"c"}', '{"a":"c"}'),
-        ('{"a":"c"}', '{"a":["b"]}', '{"a":["b"]}'),
-        ('{"a":{"b":"c"}}', '{"a":{"b":"d","c":null}}', '{"a":{"b":"d"}}'),
-        ('{"a":[{"b":"c"}]}', '{"a":[1]}', '{"a":[1]}'),
-        ('["a","b"]', '["c","d"]', '["c","d"]'),
-        ('{"a":"b"}', '["c"]', '["c"]'),
-        ('{"a":"foo"}', "null", "null"),
-        ('{"a":"foo"}', '"bar"', '"bar"'),
-        ('{"e":null}', '{"a":1}', '{"e":null,"a":1}'),
-        ("[1,2]", '{"a":"b","c":null}', '{"a":"b"}'),
-        ("{}", '{"a":{"bb":{"ccc":null}}}', '{"a":{"bb":{}}}'),
-    ],
-)
-def test_patches_are_applied_as_the_rfc_has_it(value: str, patch: str, patched: str) -> None:
-    """The table of RFC 7396, appendix A."""
-    assert apply(value.encode(), patch.encode()) == patched.encode()
 
 
 def test_numbers_keep_their_digits() -> None:

@@ -26,71 +26,6 @@ from tidegate.keys.path import (
 from tidegate.keys.spec import KeySpec
 
 
-@pytest.mark.parametrize(
-    ("text", "steps", "spelling"),
-    [
-        ("/a", ("a",), "/a"),
-        ("/a/b", ("a", "b"), "/a/b"),
-        ("$.a.b", ("a", "b"), "/a/b"),
-        ("$['a']", ("a",), "/a"),
-        ('$["a"]', ("a",), "/a"),
-        ("$.a[0]", ("a", 0), "$['a'][0]"),
-        ("$[3]", (3,), "$[3]"),
-        ("/@id/$ref", ("@id", "$ref"), "/@id/$ref"),
-        ("/a-b/c.d/e:f", ("a-b", "c.d", "e:f"), "/a-b/c.d/e:f"),
-        ("/\u00e9", ("\u00e9",), "/\u00e9"),
-        ("/0", ("0",), "/0"),
-        ("$['']", ("",), "$['']"),
-        ("$['a b']", ("a b",), "$['a b']"),
-        ("$['it\\'s']", ("it's",), "$['it\\'s']"),
-    ],
-)
-def test_two_spellings_of_one_place(text: str, steps: tuple[str | int, ...], spelling: str) -> None:
-    path = FieldPath.parse(text)
-    assert path.steps == steps
-    assert str(path) == spelling
-    assert FieldPath.parse(spelling) == path
-
-
-@rule("key-4")
-@pytest.mark.parametrize(
-    ("text", "position"),
-    [
-        ("", 7),
-        ("a", 7),
-        (" /a", 7),
-        ("a/b", 7),
-        ("/", 7),
-        ("//a", 7),
-        ("/a/", 9),
-        ("/a//b", 9),
-        ("/a b", 9),
-        ("/a[0]", 9),
-        ("/-a", 7),
-        ("$", 7),
-        ("$..a", 7),
-        ("$.*", 7),
-        ("$[*]", 7),
-        ("$[0,1]", 7),
-        ("$[1:2]", 7),
-        ("$[-1]", 7),
-        ("$['a','b']", 7),
-        ("$.a|$.b", 7),
-        ("$.a where $.b", 7),
-        ("$.`this`", 7),
-        ("$.a.", 7),
-        ("$a", 7),
-        ("$[", 7),
-        ("$\x00", 7),
-        ("$[?(@.a)]", 7),
-    ],
-)
-def test_what_is_no_path_to_one_place_is_refused_with_its_place(text: str, position: int) -> None:
-    with pytest.raises(PathInvalid) as refused:
-        FieldPath.parse(text, 7)
-    assert (refused.value.code, refused.value.position) == ("key-invalid", position)
-
-
 def test_a_path_has_at_most_64_steps() -> None:
     assert len(FieldPath.parse("/a" * STEPS_MAX).steps) == STEPS_MAX
     for text in ("/a" * (STEPS_MAX + 1), "$" + ".a" * (STEPS_MAX + 1), "$" + "[0]" * 65):
@@ -202,30 +137,6 @@ def test_fields_beyond_those_are_read_a_slower_way(monkeypatch: pytest.MonkeyPat
     matches = Filter.parse("/late[0] = 1 AND /absent IS NULL").matcher("px")
     assert matches(b'{"late":[1]}', "[1]")
     assert not matches(b'{"late":[2]}', "[1]")
-
-
-@pytest.mark.parametrize(
-    ("text", "steps"),
-    [
-        ("$.a", ("a",)),
-        ("$.a.b[2].c", ("a", "b", 2, "c")),
-        ("$[0][1]", (0, 1)),
-        ("$['a.b']['c d']", ("a.b", "c d")),
-        ("$.'quoted'", ("quoted",)),
-    ],
-)
-def test_names_and_indexes(text: str, steps: tuple[str | int, ...]) -> None:
-    assert jsonpath_steps(text) == steps
-
-
-@rule("key-4")
-@pytest.mark.parametrize(
-    "text", ["$", "$.*", "$..a", "$[*]", "$[0:2]", "$.a[?(@.b>1)]", "$.a[-1]", "$.a|$.b"]
-)
-def test_more_than_one_place_is_refused(text: str) -> None:
-    with pytest.raises(PathInvalid) as refused:
-        jsonpath_steps(text, 5)
-    assert refused.value.position == 5
 
 
 def test_a_text_has_a_length() -> None:
