@@ -1,20 +1,23 @@
 """Other people's clients of server-sent events, each as a process that prints what it reads.
 
 Where a tool is missing a test is skipped with the reason; where nothing may be missing
-(`TIDEGATE_REQUIRE_ALL=1`) it fails. `.ci/run` installs the tools from Debian, npm's `eventsource`
-among them. The libraries of Go and Java come from their own registries. Where those do not answer,
-the language's standard client stands in, and the report of the run names the library that it
-stands in for.
+(`TIDEGATE_REQUIRE_ALL=1`) it fails. Libraries of Python are in `requirements/all.lock`, those of
+JavaScript in `package-lock.json`. The libraries of Go and Java come from their own registries.
+Where those do not answer, the language's standard client stands in, and the report of the run names
+the library that it stands in for.
 """
 
 from __future__ import annotations
 
+import atexit
+import functools
 import os
 import queue
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -27,11 +30,10 @@ from tidegate.pipeline.errors import SparkUnavailable
 from tidegate.pipeline.sources.kafka import fetch_jars
 from tidegate.pipeline.spark.jvm import java_command
 
-PROGRAMS = Path(__file__).parent / "programs"
-EVENTSOURCE = "eventsource@3.0.7"  # the newest that runs in Node 18
+HERE = Path(__file__).parent
+PROGRAMS = HERE / "programs"
 GO_LIBRARY = "github.com/launchdarkly/eventsource@v1.7.1"  # builds with Go 1.13
 JAVA_LIBRARY = "com.launchdarkly:okhttp-eventsource:4.1.1"
-DEBIAN_NODE = Path("/usr/share/nodejs/eventsource")
 
 
 class LibraryUnavailable(Exception):
@@ -83,7 +85,13 @@ class Reading:
 def reading(command: list[str | Path]) -> Iterator[Reading]:
     """Run a client; it ends with the block."""
     process = subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, start_new_session=True
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        # Or Python keeps what a pipe is to get until it has eight thousand bytes.
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
     )
     client = Reading(process)
     try:
@@ -105,9 +113,24 @@ def sseclient_py(address: str, place: Path) -> list[str | Path]:
     return [sys.executable, PROGRAMS / "read_sseclient.py", address]
 
 
+def httpx(address: str, place: Path) -> list[str | Path]:
+    return [sys.executable, PROGRAMS / "read_lines.py", "httpx", address]
+
+
+def aiohttp(address: str, place: Path) -> list[str | Path]:
+    return [sys.executable, PROGRAMS / "read_lines.py", "aiohttp", address]
+
+
 def npm_eventsource(address: str, place: Path) -> list[str | Path]:
-    folder = DEBIAN_NODE if DEBIAN_NODE.exists() else _npm_folder(place)
-    return [*node_command(), PROGRAMS / "event_source.mjs", folder, address]
+    return _event_source("eventsource", address)
+
+
+def npm_polyfill(address: str, place: Path) -> list[str | Path]:
+    return _event_source("event-source-polyfill", address)
+
+
+def npm_fetch_event_source(address: str, place: Path) -> list[str | Path]:
+    return [*node_command(), PROGRAMS / "fetch_event_source.mjs", _npm_folder(), address]
 
 
 def go_library(address: str, place: Path) -> list[str | Path]:
@@ -134,9 +157,13 @@ def java_plain(address: str, place: Path) -> list[str | Path]:
 
 COMMANDS: dict[str, Callable[[str, Path], list[str | Path]]] = {
     "curl": curl,
+    "httpx": httpx,
+    "aiohttp": aiohttp,
     "httpx-sse": httpx_sse,
     "sseclient-py": sseclient_py,
     "npm-eventsource": npm_eventsource,
+    "npm-event-source-polyfill": npm_polyfill,
+    "npm-fetch-event-source": npm_fetch_event_source,
     "go-eventsource": go_library,
     "go-net-http": go_plain,
     "java-okhttp-eventsource": java_library,
@@ -145,15 +172,21 @@ COMMANDS: dict[str, Callable[[str, Path], list[str | Path]]] = {
 STAND_INS = {"go-eventsource": "go-net-http", "java-okhttp-eventsource": "java-httpclient"}
 
 
-def _npm_folder(place: Path) -> Path:
+def _event_source(name: str, address: str) -> list[str | Path]:
+    return [*node_command(), PROGRAMS / "event_source.mjs", name, _npm_folder(), address]
+
+
+@functools.cache
+def _npm_folder() -> Path:
+    """A folder with the libraries of `package-lock.json`, which goes with this process."""
     npm = shutil.which("npm")
-    require(npm is not None, f"neither npm, nor Debian's node-eventsource in {DEBIAN_NODE}")
-    folder = place / "npm"
-    folder.mkdir()
-    quietly = ["--no-audit", "--no-fund", "--ignore-scripts"]
-    install = [str(npm), "install", "--no-save", "--no-package-lock", *quietly]
-    ended = _ran([*install, "--prefix", str(folder), EVENTSOURCE], folder)
-    require(ended.returncode == 0, f"npm has no {EVENTSOURCE}: {ended.stderr[-200:]}")
+    require(npm is not None, "no npm: the Debian package is npm")
+    folder = Path(tempfile.mkdtemp(prefix="tidegate-npm-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    for name in ("package.json", "package-lock.json"):
+        shutil.copy(HERE / name, folder)
+    ended = _ran([str(npm), "ci", "--no-audit", "--no-fund", "--ignore-scripts"], folder)
+    require(ended.returncode == 0, f"npm cannot install: {ended.stderr[-200:]}")
     return folder
 
 
