@@ -22,7 +22,7 @@ from tests.support.certificates import Authority, Signed
 from tests.support.children import ended, serving
 from tests.support.deadlines import HANGS_S
 from tests.support.gateways import client_of, eventually, gateway_over_tls
-from tests.support.wire import connected, exchange, read_all, request
+from tests.support.wire import connected, exchange, parse_answer, read_all, request
 from tidegate.app.http.transport import tls as tls_module
 
 PAD = "x" * 1_000
@@ -49,6 +49,22 @@ def handshake(address: str, context: ssl.SSLContext) -> tuple[str, str, int]:
 
 
 # --- Versions and certificates
+
+
+@pytest.mark.system
+async def test_a_probe_that_verifies_nothing_is_answered(
+    authority: Authority, server: Signed
+) -> None:
+    """As the kubelet asks with `scheme: HTTPS`: by address, without a name, on new connections."""
+    trusting_all = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    trusting_all.check_hostname, trusting_all.verify_mode = False, ssl.CERT_NONE
+    probe = request("/readyz", "User-Agent: kube-probe/1.30", "Accept: */*", host="10.244.0.7:8080")
+    async with gateway_over_tls(authority, server) as gateway:
+        for _ in range(2):
+            async with connected(gateway.address, trusting_all) as wire:
+                await wire.send(probe)
+                answer = parse_answer(await wire.read_to_end())
+            assert (answer.status, answer.headers["connection"]) == (200, "close")
 
 
 @pytest.mark.system

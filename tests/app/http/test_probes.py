@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
-from tests.support.gateways import running_gateway
+from tests.support.gateways import eventually, running_gateway
+from tests.support.tokens import public_jwk, write_keys
 from tests.support.wire import connected, exchange, parse_answer, request
 from tidegate.app.topics.registry import Fault
 
@@ -51,3 +53,25 @@ async def test_the_absolute_form_of_a_name_is_the_name() -> None:
             assert (await exchange(running.address, request("/", host=host))).status == 200
         for host in (".", "localhost..", "127.0.0.1..", "evil.localhost."):
             assert (await exchange(running.address, request("/", host=host))).status == 421
+
+
+KUBELET = (
+    "GET {} HTTP/1.1\r\nHost: 10.244.0.7:8080\r\nUser-Agent: kube-probe/1.30\r\n"
+    "Accept: */*\r\nConnection: close\r\n\r\n"
+)
+"""A probe of Kubernetes: by the address of the pod, each on a connection of its own."""
+
+
+@pytest.mark.parametrize("path", PROBED)
+async def test_a_probe_of_the_kubelet_is_answered_and_its_connection_closed(
+    path: str, tmp_path: Path
+) -> None:
+    keys = write_keys(tmp_path / "keys.json", public_jwk("EdDSA"))
+    for given in ({}, {"auth_keys": keys}):
+        async with running_gateway(**given) as running:
+            for _ in range(3):
+                answer = await exchange(running.address, KUBELET.format(path).encode())
+                assert (answer.status, answer.headers["connection"]) == (200, "close")
+            await eventually(
+                lambda: running.server.figures.connections == 0, "the probes have left"
+            )
