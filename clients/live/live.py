@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from typing import Self
 
 from tidegate.clients.errors import GatewayError, GatewayProblem, GatewayUnreachable
@@ -14,6 +16,8 @@ from tidegate.clients.replica import Changes
 from tidegate.clients.subscription import Subscription
 
 LEAVE_SECONDS_MAX = 10.0
+_FORKED = threading.Lock()
+"""Held by the thread of a forked process that begins a live dict anew."""
 
 Subscribe = Callable[[Mapping[str, str]], Subscription]
 
@@ -26,6 +30,9 @@ class Live(Records):
     old. After an error that no attempt can heal the records stay as they are, and `changes` and
     `ready` raise it.
 
+    In a forked process, which has no such thread, it begins anew when it is first used there, and
+    waits for the records.
+
     Args:
         request: what is subscribed to.
         subscribe: opens a subscription with such a query.
@@ -35,15 +42,37 @@ class Live(Records):
         self._moved = threading.Condition()
         super().__init__(request, self._moved)
         self._subscribe = subscribe
+        self._begin()
+
+    def _begin(self) -> None:
+        self._process = os.getpid()
         self._subscription: Subscription | None = None
         self._is_closed = False
         self._thread = threading.Thread(target=self._run, name="tidegate-live", daemon=True)
         self._thread.start()
 
+    def _held(self) -> AbstractContextManager[object]:
+        if os.getpid() != self._process:
+            self._begin_in_fork()
+        return super()._held()
+
+    def _begin_in_fork(self) -> None:
+        with _FORKED:
+            if os.getpid() == self._process:
+                return  # another thread was faster
+            # A thread that is not here may hold the lock, and have changed a part of the records.
+            self._lock = self._moved = threading.Condition()
+            self._process = os.getpid()
+            if not self.end:
+                self._reset()
+                self._begin()
+                self.ready()
+
     @property
     def outage(self) -> GatewayError | None:
         """The reason why the connection is lost at the moment; None while it is there."""
-        return None if self._subscription is None else self._subscription.standing_error
+        with self._held():
+            return None if self._subscription is None else self._subscription.standing_error
 
     def ready(self, seconds_max: float = READY_SECONDS_MAX) -> None:
         """Wait until the records are complete for the first time.
@@ -51,7 +80,7 @@ class Live(Records):
         Raises:
             GatewayError: refused, or not reached.
         """
-        with self._moved:
+        with self._held():
             if not self._moved.wait_for(lambda: self.is_ready or self.end, seconds_max):
                 raise GatewayUnreachable(f"no records of {self.request.topic} in {seconds_max:g} s")
             if self.error is not None:
@@ -89,6 +118,9 @@ class Live(Records):
 
     def close(self) -> None:
         """End the subscription; the records stay as they are."""
+        if os.getpid() != self._process:
+            self.end = self.end or "CLOSED"  # here; the connection is that of another process
+            return
         with self._moved:
             self._is_closed = True
             subscription = self._subscription

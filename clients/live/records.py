@@ -59,24 +59,33 @@ class Records(Mapping[Any, Any]):
         self, request: LiveRequest, lock: AbstractContextManager[Any] | None = None
     ) -> None:
         self.request = request
+        self._lock = lock or threading.RLock()
+        self._reset()
+
+    def _reset(self) -> None:
+        """Begin without records."""
         self.granted = ""
         self.end = ""
         self.error: Exception | None = None
         self.is_ready = False
-        self._lock = lock or threading.RLock()
         self._replica = Replica()
         self._readers: list[Reader] = []
         self._awaited: set[str] = set()
 
+    def _held(self) -> AbstractContextManager[object]:
+        """Return what a reader of the records holds."""
+        return self._lock
+
     def __getitem__(self, record_key: Any) -> Any:
-        with self._lock:
+        with self._held():
             return self._replica.rows[self._id_of(record_key)].value
 
     def __iter__(self) -> Iterator[Any]:
         return iter([self._key_of(row) for row in self.rows()])
 
     def __len__(self) -> int:
-        return len(self._replica.rows)
+        with self._held():
+            return len(self._replica.rows)
 
     def __repr__(self) -> str:
         state = f"ended: {self.end}" if self.end else f"{len(self)} records"
@@ -90,12 +99,12 @@ class Records(Mapping[Any, Any]):
 
     def row(self, record_key: Any) -> Row | None:
         """Return the record of a key with all that is known of it; None if it is not held."""
-        with self._lock:
+        with self._held():
             return self._replica.rows.get(self._id_of(record_key))
 
     def rows(self) -> list[Row]:
         """Return the records, in the order of their arrival."""
-        with self._lock:
+        with self._held():
             return list(self._replica.rows.values())
 
     def in_order(self) -> list[Row]:
@@ -175,7 +184,7 @@ class Records(Mapping[Any, Any]):
 
     def _read(self) -> Reader:
         """Begin to read changes; the first are the records that are held."""
-        with self._lock:
+        with self._held():
             reader = Reader(self._replica.rows)
             self._readers.append(reader)
         return reader

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -10,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.clients.support.streams import Script, plain, scripted, stream
-from tests.support.commands import serving_here
+from tests.support.commands import environment, serving_here
 from tests.support.deadlines import HANGS_S
 from tidegate.clients.errors import GatewayProblem, GatewayUnreachable
 from tidegate.clients.gateway import Gateway
@@ -272,3 +274,42 @@ def test_a_record_that_cannot_be_read_is_reported_and_the_dict_lives_on(
         await_until(live, lambda live: dict(live) == {"b": {"v": 2}})
         assert told == ['record ["a"] of px cannot be read: Number out of range']
         assert live.end == ""
+
+
+FORKING = """
+import os, sys
+from tidegate.clients.gateway import Gateway
+
+gateway = Gateway(sys.argv[1])
+live, ended = gateway.live("px"), gateway.live("px")
+live.ready()
+with ended:
+    pass
+process = os.fork()
+if not process:
+    assert [dict(live), dict(ended)] == [{1: {"k": 1, "v": 1}}] * 2, (dict(live), dict(ended))
+    gateway.publish("px", [{"k": 1, "v": 2}])
+for changes in live.changes(60):
+    if live[1]["v"] == 2:
+        break
+assert (live[1]["v"], live.outage) == (2, None)
+if not process:
+    live.close()
+    gateway.publish("px", [{"k": 2}])
+    sys.exit()
+for changes in live.changes(60):
+    if 2 in live:
+        break
+assert live._subscription.connections == 1
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]))
+"""
+
+
+@pytest.mark.system
+def test_a_forked_process_follows_the_topic_itself() -> None:
+    """As under gunicorn with `--preload`: made before the fork, used in both processes after it."""
+    with serving_here() as address, Gateway(address) as gateway:
+        gateway.put_topic("px", {"key": ["/k"]})
+        gateway.publish("px", [b'{"k":1,"v":1}'])
+        command = [sys.executable, "-P", "-c", FORKING, address]
+        subprocess.run(command, env=environment(), check=True, timeout=HANGS_S)

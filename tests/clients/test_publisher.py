@@ -338,7 +338,7 @@ if not process:
     sys.exit()
 gateway.publish("t", [{"asked by": "the parent"}])
 publisher.close()
-sys.exit(os.waitpid(process, 0)[1])
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]))
 """
 
 
