@@ -48,7 +48,7 @@ async def test_a_topic_whose_key_is_no_path_is_refused(running: Running) -> None
     for vector in vectors("paths", "refused"):
         answer = await running.http.put("/v1/topics/no", json={"key": ["/k", vector["text"]]})
         problem = answer.json()
-        assert (problem["code"], problem["pointer"]) == ("topic-invalid", "/key"), vector
+        assert (problem["code"], problem["pointer"]) == ("key-invalid", "/key"), vector
 
 
 @rule("key-1", "key-2")
