@@ -60,7 +60,7 @@ class Bodies(Protocol):
     def begin(self, bodies: pa.Array, members: Members | None = None) -> Any:
         """Return bodies of messages (null for removals) in this form.
 
-        `members` are those of `names`, if they are known.
+        `members` is where those of `names` stand in them, if that is known.
         """
 
     def joined(self, held: Any, new: Any) -> Any:

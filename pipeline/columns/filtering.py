@@ -23,12 +23,20 @@ from tidegate.keys.filter.fields import BRACKETS_MAX
 from tidegate.keys.filter.tree import And, Compare, Field, In, Is, Literal, Node, Not, Or, walk
 from tidegate.keys.path import FieldPath
 from tidegate.pipeline.intervals import Column
-from tidegate.pipeline.members.texts import Members, doubles, members_of, top_level, without_nulls
+from tidegate.pipeline.members.objects import QUOTE
+from tidegate.pipeline.members.texts import (
+    Member,
+    Members,
+    can_find,
+    members_of,
+    numbers,
+    top_level,
+)
 
 EMPTY = pa.scalar(b'""')
 EXACT_MAX = 2**53  # beyond it neighbouring integers are one double
 
-Values = dict[FieldPath, pa.Array]
+Values = dict[FieldPath, Member]
 
 
 class Truth(NamedTuple):
@@ -56,7 +64,7 @@ class BatchFilter:
         self._matches = wanted.matcher(topic)
         self._condition = _condition(wanted.tree)
         found = dict.fromkeys(node.path for node in walk(wanted.tree) if isinstance(node, Field))
-        names = [name for name in map(top_level, found) if name is not None]
+        names = [name for name in map(top_level, found) if name is not None and can_find(name)]
         by_columns = self._condition is not None and len(names) == len(found)
         self.paths = list(found) if by_columns else []
         self.names = names if by_columns else []
@@ -72,7 +80,7 @@ class BatchFilter:
         Args:
             bodies: the messages.
             record_keys: returns the key of each; it is called where columns do not judge.
-            members: the members in `names`, if they are known.
+            members: the places of the members in `names`, if they are known.
         """
         found = self._judged(bodies, members)
         if found is not None:
@@ -143,14 +151,14 @@ def _is_judged(constant: object) -> bool:
     return type(constant) in (int, float) and abs(constant) <= EXACT_MAX  # type: ignore[arg-type]  # a number, as was just asked
 
 
-def _compared(sign: Callable[[Any, Any], Any], texts: pa.Array, constant: Any) -> Truth:
+def _compared(sign: Callable[[Any, Any], Any], found: Member, constant: Any) -> Truth:
     if isinstance(constant, str):
-        words, is_there = _words(texts)
-        fits = pc.fill_null(_ARROW[sign](words, pa.scalar(constant.encode(), pa.binary())), False)
-        true = np.asarray(fits) & is_there
+        words, is_there = _words(found)
+        fits = np.asarray(_ARROW[sign](words, pa.scalar(constant.encode(), pa.binary())))
     else:
-        values, is_there = _numbers(texts)
-        true = sign(values, constant) & is_there
+        values, is_there = _numbers(found)
+        fits = sign(values, constant)
+    true = found.without_nulls.spread(fits, np.False_) & is_there
     return Truth(true, ~true & is_there)
 
 
@@ -164,38 +172,39 @@ _ARROW: dict[Callable[[Any, Any], Any], Callable[[Any, Any], Any]] = {
 }
 
 
-def _member(texts: pa.Array, constants: list[Any]) -> Truth:
-    return reduce(_either, (_compared(operator.eq, texts, constant) for constant in constants))
+def _member(found: Member, constants: list[Any]) -> Truth:
+    return reduce(_either, (_compared(operator.eq, found, constant) for constant in constants))
 
 
-def _null(texts: pa.Array) -> Truth:
+def _null(found: Member) -> Truth:
     try:
-        _, is_there = _words(texts)
+        _, is_there = _words(found)
     except InexactError:
-        _, is_there = _numbers(texts)
+        _, is_there = _numbers(found)
     return Truth(~is_there, is_there)
 
 
-def _words(texts: pa.Array) -> tuple[pa.Array, Column]:
+def _words(found: Member) -> tuple[pa.Array, Column]:
     """Return the values as strings without quotes, and which messages have one that is not NULL.
 
     The empty text is NULL too.
     """
-    texts = without_nulls(texts)
-    if pc.all(pc.starts_with(texts, '"')).as_py() is False:
+    found = found.without_nulls
+    texts = found.slices
+    if not (found.text[found.starts] == QUOTE).all():
         raise InexactError("a number beside a text, or no scalar")
     if pc.any(pc.match_substring(texts, "\\")).as_py():
         raise InexactError("a text that is spelled with escapes")
-    is_there = pc.fill_null(pc.not_equal(texts, EMPTY), False)
-    return pc.binary_slice(texts, 1, -1), np.asarray(is_there)
+    is_text = np.asarray(pc.not_equal(texts, EMPTY))
+    return pc.binary_slice(texts, 1, -1), found.spread(is_text, np.False_)
 
 
-def _numbers(texts: pa.Array) -> tuple[Column, Column]:
+def _numbers(found: Member) -> tuple[Column, Column]:
     """Return the values as doubles, and which messages have one that is not NULL."""
-    texts = without_nulls(texts)
-    values = doubles(texts)
+    found = found.without_nulls
+    values = numbers(found)
     if values is None:
         raise InexactError("a value that is no number")
     if (np.abs(values) > EXACT_MAX).any():
         raise InexactError("an integer that a double may not hold")
-    return values, np.asarray(texts.is_valid())
+    return values, found.is_there

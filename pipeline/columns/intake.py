@@ -30,7 +30,7 @@ from tidegate.pipeline.columns.rows import ARROW_ROWS, Block, KeyShards, Message
 from tidegate.pipeline.columns.saving import part_of_shard, restored, saved
 from tidegate.pipeline.columns.shard import SPLIT, Shard, refused
 from tidegate.pipeline.intervals import MILLISECOND_NS, Column
-from tidegate.pipeline.members.texts import Members, members_of, spread
+from tidegate.pipeline.members.texts import Members, members_of
 
 OFFSET_BYTES = 4  # of a binary array
 KEYS_MAX = 100_000  # of a task that is still reading; then it forgets them
@@ -52,7 +52,7 @@ class Intake:
     def _new_reader(self) -> MessageReader:
         asked = self._conflation
         strict = asked.sets_aside
-        return MessageReader([asked.key], asked.time, strict=strict, names=self._names)
+        return MessageReader([asked.key], asked.time, strict=strict)
 
     @property
     def texts(self) -> list[str]:
@@ -123,11 +123,11 @@ class Intake:
             first = pc.indices_nonzero(refused.is_valid())[0].as_py()
             raise LineInvalidError(first, refused[first].as_py())
         bodies = piece.column("body")
-        codes, times_ns, found = self._keys_and_times(piece)
+        codes, times_ns = self._keys_and_times(piece)
         gone = np.full(len(bodies), PUT)
         if bodies.null_count:
             gone = np.where(np.asarray(bodies.is_null()), _causes(piece.column("removed")), PUT)
-        members = found if found.keys() >= {*self._names} else members_of(bodies, self._names)
+        members = members_of(bodies, self._names) if self._names else None
         if self._filter is not None:
             there = np.flatnonzero(gone == PUT)
             texts = self.texts
@@ -142,29 +142,23 @@ class Intake:
             bodies = _without(bodies, gone != PUT)
         return _messages(part, piece, codes, times_ns, gone, on_one_line(bodies), members=members)
 
-    def _keys_and_times(self, piece: pa.RecordBatch) -> tuple[Column, Column, Members]:
-        """Return keys and times: from the columns where they are complete, else from the bodies.
-
-        With them come members that were found by the way.
-        """
+    def _keys_and_times(self, piece: pa.RecordBatch) -> tuple[Column, Column]:
+        """Return keys and times: from the columns where they are complete, else from the bodies."""
         keys, stored, bodies = (piece.column(name) for name in ("key", "time_ms", "line"))
         by_field = self._conflation.time is not None
         there = np.flatnonzero(np.asarray(bodies.is_valid()))
         times_ns = np.full(len(bodies), EARLIEST_NS)
         codes = np.zeros(len(bodies), np.int64)
-        members: Members = {}
         if keys.null_count or by_field:
             nobodys = np.flatnonzero(np.asarray(pc.and_(keys.is_null(), bodies.is_null())))
             if len(nobodys):
                 raise LineInvalidError(int(nobodys[0]), "a removal needs a key")
             try:
                 given = bodies.drop_null() if bodies.null_count else bodies
-                found_ns, [found], members = self._reader.read(given)
+                found_ns, [found] = self._reader.read(given)
             except LineInvalidError as error:
                 raise LineInvalidError(int(there[error.index]), error.reason) from None
             codes[there] = found
-            if bodies.null_count:
-                members = spread(members, bodies.is_valid())
             if found_ns is not None:
                 times_ns[there] = found_ns
         known_rows = np.flatnonzero(np.asarray(keys.is_valid()))
@@ -176,7 +170,7 @@ class Intake:
             codes[known_rows] = known[np.asarray(encoded.indices)]
         if not by_field:
             times_ns = self._stored_ns(stored)
-        return codes, times_ns, members
+        return codes, times_ns
 
     def _stored_ns(self, stored: pa.Array) -> Column:
         if stored.null_count and not self._conflation.sets_aside:

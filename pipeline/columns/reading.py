@@ -25,21 +25,17 @@ from tidegate.keys.spec import (
     join_key,
     record_key,
 )
+from tidegate.pipeline.columns.decoding import LINES_AT_ONCE, Fields, LineDecoder
 from tidegate.pipeline.columns.times import TimeField
 from tidegate.pipeline.intervals import Column
-from tidegate.pipeline.members.decoding import LINES_AT_ONCE, Fields, LineDecoder
-from tidegate.pipeline.members.texts import Members, joined, top_level
+from tidegate.pipeline.members.texts import top_level
 
 
 class Read(NamedTuple):
-    """Times in nanoseconds, None where no field has them; and for each key spec the keys' codes.
-
-    `members` are those that were found by the way.
-    """
+    """Times in nanoseconds, None where no field has them; and for each key spec the keys' codes."""
 
     times_ns: Column | None
     codes: list[Column]
-    members: Members
 
 
 class LineInvalidError(ValueError):
@@ -125,18 +121,10 @@ class KeyCodes:
 
 
 class MessageReader:
-    """Reads keys and times out of the lines of one task.
-
-    `names` are members whose texts it finds by the way.
-    """
+    """Reads keys and times out of the lines of one task."""
 
     def __init__(
-        self,
-        specs: Sequence[KeySpec],
-        time: TimeField | None,
-        *,
-        strict: bool = False,
-        names: Sequence[str] = (),
+        self, specs: Sequence[KeySpec], time: TimeField | None, *, strict: bool = False
     ) -> None:
         self.codes = [KeyCodes(spec, strict=strict) for spec in specs]
         self._longer = [_longer(spec, specs) for spec in specs]
@@ -144,7 +132,7 @@ class MessageReader:
         self._names = [[str(path.steps[0]) for path in spec.paths] for spec in specs]
         self._time = time
         self._time_of = None if time is None else getter(time.path.steps)
-        self._decoder = _decoder(specs, time, names)
+        self._decoder = _decoder(specs, time)
 
     def read(self, lines: pa.Array) -> Read:
         """Return times and key codes of lines (binary, no nulls) with or without their breaks.
@@ -171,29 +159,27 @@ class MessageReader:
             else self.codes[at].of_longer(self.codes[longer], codes[longer])
             for at, longer in enumerate(self._longer)
         ]
-        return Read(found.times_ns, shared, found.members)
+        return Read(found.times_ns, shared)
 
     def _by_fields(self, decoder: LineDecoder, lines: pa.Array) -> Read | None:
         times: list[Column] = []
         codes = []
-        members = []
         for start in range(0, max(1, len(lines)), LINES_AT_ONCE):
             fields = decoder.decode(lines.slice(start, LINES_AT_ONCE))
             if fields is None:
                 return None
-            times += self._times(fields)
+            found = self._times(fields)
+            times += [] if found is None else [found]
             codes.append(
                 [self.codes[at].of_fields(fields, self._names[at]) for at in self._decoded]
             )
-            members.append(fields.texts())
         times_ns = np.concatenate(times) if times else None
-        columns = [np.concatenate(column) for column in zip(*codes, strict=True)]
-        return Read(times_ns, columns, joined(members))
+        return Read(times_ns, [np.concatenate(column) for column in zip(*codes, strict=True)])
 
-    def _times(self, fields: Fields) -> list[Column]:
+    def _times(self, fields: Fields) -> Column | None:
         if self._time is None:
-            return []
-        return [self._time.column_ns(fields.column(str(self._time.path.steps[0])))]
+            return None
+        return self._time.column_ns(fields.column(str(self._time.path.steps[0])))
 
     def judged(self, lines: Sequence[bytes | None], bytes_max: int) -> list[str | None]:
         """Return why each line cannot be read, in the gateway's words; None if it can."""
@@ -227,7 +213,7 @@ class MessageReader:
             except KeysError as error:
                 raise LineInvalidError(index, error.detail) from None
         column = None if self._time is None else np.array(times, np.int64)
-        return Read(column, [np.array(found, np.int64) for found in codes], {})
+        return Read(column, [np.array(found, np.int64) for found in codes])
 
     def _time_in(self, line: bytes) -> int:
         assert self._time is not None
@@ -245,9 +231,7 @@ def _longer(spec: KeySpec, specs: Sequence[KeySpec]) -> int:
     return max(having, key=lambda at: len(specs[at].paths))
 
 
-def _decoder(
-    specs: Sequence[KeySpec], time: TimeField | None, names: Sequence[str]
-) -> LineDecoder | None:
+def _decoder(specs: Sequence[KeySpec], time: TimeField | None) -> LineDecoder | None:
     """Return a decoder of top-level fields; None if a path goes deeper or a key has no field."""
     of_keys = [path for spec in specs for path in spec.paths]
     paths = [*of_keys, *([] if time is None else [time.path])]
@@ -258,7 +242,7 @@ def _decoder(
     kinds: dict[str, Any] = {str(top_level(path)): str | int for path in of_keys}
     if time is not None:
         kinds[str(top_level(time.path))] = int | float | str
-    return LineDecoder.of(kinds, names)
+    return LineDecoder.of(kinds)
 
 
 def _no_key(line: bytes) -> str:

@@ -252,7 +252,7 @@ class Messages:
         gone: PUT, or why it is gone: DELETED, UNMATCHED or EXPIRED.
         bodies: null where it is not put.
         reasons: why each was set aside; empty for messages that can be taken.
-        members: some members of the bodies, if they are known.
+        members: the places of some members in the bodies, if they are known.
     """
 
     part: str

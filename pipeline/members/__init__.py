@@ -1,1 +1,1 @@
-"""Members of messages as columns: decoded, kept as texts, and reduced."""
+"""Members of messages as columns: taken out of their texts, reduced, and written back."""

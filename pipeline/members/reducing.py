@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tidegate.keys.jsontext import NULL, items
 from tidegate.keys.reducers import Reduce
@@ -19,7 +18,15 @@ from tidegate.pipeline.members.states import (
     states_of,
     states_of_saved,
 )
-from tidegate.pipeline.members.texts import MISSING, Members, members_of, top_level
+from tidegate.pipeline.members.texts import (
+    MISSING,
+    Member,
+    Members,
+    can_find,
+    members_of,
+    top_level,
+)
+from tidegate.pipeline.members.writing import Writer
 
 
 class Combined(NamedTuple):
@@ -69,13 +76,13 @@ class Folded:
         self._reducers = [column.reducer for column in reduce.columns]
         self._paths = tuple(dict.fromkeys(column.path for column in reduce.columns))
         self._places = [self._paths.index(column.path) for column in reduce.columns]
-        names = [name for name in map(top_level, self._paths) if name is not None]
+        names = [name for name in map(top_level, self._paths) if name and can_find(name)]
         self.names = names if len(names) == len(self._paths) else []
         self._read = read_fields(self._paths)
-        self._reduce = reduce
+        self._writer = Writer(reduce)
 
     def begin(self, bodies: pa.Array, members: Members | None = None) -> Combined:
-        """Return a combination of one message for each; `members`: some of them."""
+        """Return a combination of one message for each; `members`: where some members stand."""
         if not self.names:
             members = None
         elif members is None or not members.keys() >= {*self.names}:
@@ -85,16 +92,16 @@ class Folded:
         else:
             fields = [members[name] for name in self.names]
             if bodies.null_count:
-                none = pa.scalar(None, pa.binary())
-                fields = [pc.if_else(bodies.is_valid(), field, none) for field in fields]
+                is_put = np.asarray(bodies.is_valid())
+                fields = [field.only(is_put) for field in fields]
         pairs = zip(self._reducers, self._places, strict=True)
         return Combined.of(bodies, [states_of(reducer, fields[place]) for reducer, place in pairs])
 
-    def _one_by_one(self, bodies: pa.Array) -> list[pa.Array]:
+    def _one_by_one(self, bodies: pa.Array) -> list[Member]:
         none = [None] * len(self._paths)
         rows = [none if body is None else self._read(body) for body in bodies.to_pylist()]
         columns = zip(*rows, strict=True) if rows else [()] * len(self._paths)
-        return [pa.array(column, pa.binary()) for column in columns]
+        return [Member.of_array(pa.array(column, pa.binary())) for column in columns]
 
     def joined(self, held: Combined, new: Combined) -> Combined:
         """Return both, one after the other."""
@@ -138,12 +145,7 @@ class Folded:
 
     def shown(self, kept: Combined) -> pa.Array:
         """Return the combined messages."""
-        if self._reduce.is_plain:
-            return kept.last
-        results = [column.shown().to_pylist() for column in kept.columns]
-        rows = zip(kept.last.to_pylist(), *results, strict=True)
-        found = [last and self._reduce.payload(last, shown) for last, *shown in rows]
-        return pa.array(found, pa.binary())
+        return self._writer.written(kept.last, [column.shown() for column in kept.columns])
 
     def saved(self, kept: Combined) -> pa.Array:
         """Return the combinations as JSON text."""

@@ -20,7 +20,7 @@ import pyarrow as pa
 from tidegate.keys.jsontext import NULL, is_number, items, spelled
 from tidegate.keys.reducers import MONOIDS, Reducer, join
 from tidegate.pipeline.intervals import Column, Runs
-from tidegate.pipeline.members.texts import GREATEST, MISSING, exact_numbers, without_nulls
+from tidegate.pipeline.members.texts import GREATEST, MISSING, Member, Texts, exact_numbers
 
 SCALES = (0, 1, 2, 3, 4, 6, 9)  # decimal places of sums
 SUM_MAX = 2**62
@@ -31,34 +31,33 @@ DOUBLE_MAX = 2**53  # integers up to it are doubles, and their quotient is round
 
 @dataclass(frozen=True, slots=True)
 class ChosenTexts:
-    """States of `first`, `last`, `min` and `max`: one of the texts (binary, null for none).
+    """States of `first`, `last`, `min` and `max`: one of the texts.
 
     `numbers` are those of the texts, NaN where there is none; empty for `first` and `last`.
     """
 
     reducer: Reducer
-    texts: pa.Array
+    texts: Texts
     numbers: Column
 
     def then(self, later: ChosenTexts) -> ChosenTexts:
         """Return both, one after the other."""
         numbers = np.concatenate([self.numbers, later.numbers])
-        return ChosenTexts(self.reducer, pa.concat_arrays([self.texts, later.texts]), numbers)
+        return ChosenTexts(self.reducer, self.texts.joined(later.texts), numbers)
 
     def take(self, rows: Column) -> ChosenTexts:
         """Return those of some rows."""
-        numbers, is_missing = self.numbers, rows == MISSING
+        numbers = self.numbers
         if len(numbers):
-            numbers = np.where(is_missing, np.nan, numbers[rows])
-        return ChosenTexts(self.reducer, self.texts.take(pa.array(rows, mask=is_missing)), numbers)
+            numbers = np.where(rows == MISSING, np.nan, numbers[rows])
+        return ChosenTexts(self.reducer, self.texts.take(rows), numbers)
 
     def of_runs(self, runs: Runs, is_put: Column) -> ChosenTexts:
         """Return one for each run; of equal numbers the first."""
         if self.reducer is Reducer.LAST:
             return self.take(last_where(is_put, runs))
         if self.reducer is Reducer.FIRST:
-            is_there = np.asarray(self.texts.is_valid())
-            return self.take(_first_where(is_there[runs.order], runs))
+            return self.take(_first_where(self.texts.is_there[runs.order], runs))
         found = self.numbers[runs.order]
         best = (np.fmin if self.reducer is Reducer.MIN else np.fmax).reduceat(found, runs.starts)
         # Never equal where no number is in a run: its best is NaN.
@@ -67,7 +66,7 @@ class ChosenTexts:
 
     def shown(self) -> pa.Array:
         """Return the results as JSON texts, null for none."""
-        return self.texts
+        return self.texts.array()
 
     def saved(self, is_put: Sequence[bool]) -> list[bytes | None]:
         """Return what `Monoid.save` writes of each."""
@@ -224,38 +223,37 @@ def _first_where(is_it: Column, runs: Runs) -> Column:
 # --- states of texts: of messages, and of what a table kept
 
 
-def states_of(reducer: Reducer, texts: pa.Array) -> StateColumn:
-    """Return the states of messages, of which these are the texts of one field."""
+def states_of(reducer: Reducer, found: Member) -> StateColumn:
+    """Return the states of messages, of which this is one field."""
     if reducer is Reducer.LAST:
-        return ChosenTexts(reducer, texts, _NONE)
-    present = without_nulls(texts)
+        return ChosenTexts(reducer, found.texts, _NONE)
+    present = found.without_nulls
     if reducer is Reducer.FIRST:
-        return ChosenTexts(reducer, present, _NONE)
+        return ChosenTexts(reducer, present.texts, _NONE)
     if reducer is Reducer.COUNT:
-        counts = np.asarray(present.is_valid()).astype(np.int64)
+        counts = present.is_there.astype(np.int64)
         return Totals(reducer, np.zeros(len(counts), np.int64), counts)
     states = None
     if reducer in (Reducer.MIN, Reducer.MAX, Reducer.SUM, Reducer.AVG):
         states = _of_numbers(reducer, present)
     if states is None:
         lift = MONOIDS[reducer].lift
-        return States(
-            reducer, [None if text is None else lift(text) for text in present.to_pylist()]
-        )
+        texts = present.texts.array().to_pylist()
+        return States(reducer, [None if text is None else lift(text) for text in texts])
     return states
 
 
-def _of_numbers(reducer: Reducer, texts: pa.Array) -> StateColumn | None:
-    numbers = exact_numbers(texts)
+def _of_numbers(reducer: Reducer, found: Member) -> StateColumn | None:
+    numbers = exact_numbers(found)
     if numbers is None:
         return None
     if reducer in (Reducer.MIN, Reducer.MAX):
-        return ChosenTexts(reducer, texts, numbers)
+        return ChosenTexts(reducer, found.texts, numbers)
     scaled = _scaled(numbers)
     if scaled is None:
         return None
     sums, scale = scaled
-    return Totals(reducer, sums, np.asarray(texts.is_valid()).astype(np.int64), scale)
+    return Totals(reducer, sums, found.is_there.astype(np.int64), scale)
 
 
 def _scaled(numbers: Column) -> tuple[Column, int] | None:
@@ -276,16 +274,16 @@ def _scaled(numbers: Column) -> tuple[Column, int] | None:
 def states_of_saved(reducer: Reducer, saved: Sequence[bytes | None]) -> StateColumn:
     """Return the states of which these texts were saved, as columns if those hold them."""
     if reducer is Reducer.FIRST:
-        return ChosenTexts(reducer, pa.array(saved, pa.binary()), _NONE)
+        return ChosenTexts(reducer, Member.of_array(pa.array(saved, pa.binary())).texts, _NONE)
     if reducer is Reducer.LAST:
         texts = [None if text is None else text[1:-1] or None for text in saved]
-        return ChosenTexts(reducer, pa.array(texts, pa.binary()), _NONE)
+        return ChosenTexts(reducer, Member.of_array(pa.array(texts, pa.binary())).texts, _NONE)
     found: StateColumn | None = None
     if reducer in (Reducer.MIN, Reducer.MAX):
         pairs = [(None, NULL) if text is None else map(bytes, items(text) or ()) for text in saved]
         numbers, words = zip(*pairs, strict=True) if pairs else ((), ())
         if all(number is None or is_number(number) for number in numbers) and {*words} <= {NULL}:
-            found = _of_numbers(reducer, pa.array(numbers, pa.binary()))
+            found = _of_numbers(reducer, Member.of_array(pa.array(numbers, pa.binary())))
     elif reducer in (Reducer.SUM, Reducer.AVG, Reducer.COUNT):
         found = _totals_of_saved(reducer, saved)
     return States.of_saved(reducer, saved) if found is None else found

@@ -1,106 +1,285 @@
-"""Members of many messages as columns of their JSON texts.
+"""Members of many objects at once, as slices of the objects' own text.
 
 A number keeps its spelling, so what is computed from it is as exact as from a single message.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidegate.keys.jsontext import NULL
-from tidegate.keys.path import FieldPath, has_invalid_struct_character
+from tidegate.keys.path import FieldPath
 from tidegate.pipeline.intervals import Column
-from tidegate.pipeline.members.decoding import LINES_AT_ONCE, LineDecoder
+from tidegate.pipeline.members.objects import (
+    FIRST_BYTES,
+    HIGHEST,
+    LOWEST,
+    WORD_BYTES,
+    Objects,
+    padded,
+    word_of,
+    words_of,
+)
 
+# Places of so few objects stay in a core's cache.
+OBJECTS_AT_ONCE = 24_000
 MISSING = -1
+PACKED_MAX = 4 * WORD_BYTES  # texts are packed if none is longer
+NULL_BEGINS = ord("n")  # no other JSON value begins with it
 LENGTH_MAX = 15  # of a number's text: a double keeps as many digits, and tells any two apart
 LEAST, GREATEST = 1e-13, 1e15  # what so few characters spell without an exponent
 
-Members = Mapping[str, pa.Array]
-"""The texts of members by name: binary, one for each message, null where it has none."""
-
 
 def top_level(path: FieldPath) -> str | None:
-    """Return the name of a top-level field that a decoder can have; None for any other path."""
+    """Return the name of a top-level field; None for a path that goes deeper or into an array."""
     [first, *deeper] = path.steps
-    return (
-        None if deeper or isinstance(first, int) or has_invalid_struct_character(first) else first
-    )
+    return first if isinstance(first, str) and not deeper else None
+
+
+def can_find(name: str) -> bool:
+    """Return whether members of this name are found: its JSON spelling needs no escape."""
+    return name != "" and "/" not in name and msgspec.json.encode(name) == b'"%s"' % name.encode()
+
+
+class Texts(NamedTuple):
+    """A JSON text for each of many rows, or none; of a row without one `values` has any value.
+
+    `values` are bytes of one length, filled up with NUL, which no JSON text has; or Python's.
+    """
+
+    values: Column
+    is_there: Column
+
+    def joined(self, later: Texts) -> Texts:
+        """Return both, one after the other."""
+        return Texts(*map(np.concatenate, zip(self, later, strict=True)))
+
+    def take(self, rows: Column) -> Texts:
+        """Return those of some rows; none for `MISSING`."""
+        # Also where there is no row at all, and each of those asked for is missing.
+        if not len(self.values):
+            return Texts(np.zeros(len(rows), self.values.dtype), np.zeros(len(rows), np.bool_))
+        return Texts(self.values[rows], self.is_there[rows] & (rows != MISSING))
+
+    def array(self) -> pa.Array:
+        """Return them as an array with nulls for what is missing."""
+        return pa.array(self.values, pa.binary(), mask=~self.is_there)
+
+
+@dataclass(frozen=True)
+class Member:
+    """One member of `count` objects: which have it, and where it stands in the text of all.
+
+    Only the texts that are asked for are ever copied. The text is longer than the objects, by
+    `PADDING`. A null is a text as any other.
+    """
+
+    text: Column
+    count: int
+    homes: Column
+    starts: Column
+    ends: Column
+
+    @classmethod
+    def of_array(cls, texts: pa.Array) -> Member:
+        """Return the member whose texts these are; null where it is missing."""
+        text, edges = padded(texts)
+        homes = np.flatnonzero(np.asarray(texts.is_valid()))
+        return cls(text, len(texts), homes, edges[:-1][homes], edges[1:][homes])
+
+    def among(self, rows: Column, count: int) -> Member:
+        """Return the same where the objects are some rows of more."""
+        return replace(self, count=count, homes=rows[self.homes])
+
+    def only(self, is_kept: Column) -> Member:
+        """Return the member as one that the other objects do not have."""
+        return self._at(is_kept[self.homes])
+
+    @cached_property
+    def without_nulls(self) -> Member:
+        """The member as one that is missing where it is null."""
+        return self._at(self.text[self.starts] != NULL_BEGINS)
+
+    @cached_property
+    def is_there(self) -> Column:
+        """Which objects have it."""
+        return self.spread(np.ones(len(self.homes), np.bool_), np.False_)
+
+    @cached_property
+    def slices(self) -> pa.Array:
+        """The texts, one after the other, as binary."""
+        return slices(self.text, self.starts, self.ends)
+
+    @cached_property
+    def texts(self) -> Texts:
+        """The texts for each object."""
+        lengths = self.ends - self.starts
+        longest = int(lengths.max(initial=1))
+        if longest > PACKED_MAX:
+            found = np.array(self.slices.to_pylist(), np.object_)
+            return Texts(self.spread(found, b""), self.is_there)
+        words = words_of(self.text)
+        width = -(-longest // WORD_BYTES)
+        packed = np.empty((len(lengths), width), np.uint64)
+        for place in range(width):
+            begun = place * WORD_BYTES
+            kept = np.clip(lengths - begun, 0, WORD_BYTES)
+            # Of a text that has ended before, none of its bytes is kept.
+            at = np.minimum(self.starts + begun, len(words) - 1)
+            packed[:, place] = words[at] & FIRST_BYTES[kept]
+        values = packed.view(f"S{width * WORD_BYTES}")[:, 0]
+        return Texts(self.spread(values, np.bytes_()), self.is_there)
+
+    def spread(self, found: Column, missing: object) -> Column:
+        """Return what was found of each text for each object."""
+        if len(self.homes) == self.count:
+            return found
+        every = np.full(self.count, missing, found.dtype)
+        every[self.homes] = found
+        return every
+
+    def _at(self, is_kept: Column) -> Member:
+        if is_kept.all():
+            return self
+        kept = np.flatnonzero(is_kept)
+        homes, starts, ends = self.homes[kept], self.starts[kept], self.ends[kept]
+        return Member(self.text, self.count, homes, starts, ends)
+
+
+Members = dict[str, Member]
 
 
 def members_of(bodies: pa.Array, names: Sequence[str]) -> Members | None:
-    """Return the texts of some members of objects.
+    """Return where some members of objects stand.
 
     Args:
-        bodies: JSON (binary); null for none.
-        names: those of the members.
+        bodies: checked JSON (binary), with or without line breaks; null for none.
+        names: those of the members, each of which `can_find`.
 
     Returns:
-        The texts, without the white space around them. Of members of one name the last counts.
-        None where a body is no object, is odd (`LineDecoder.decode`), or no decoder has the names.
+        For each name the places of its texts, without the white space around them. Of members of
+        one name the last counts. None where a body is no object, or is spelled in an odd way.
     """
-    decoder = _decoder(tuple(names))
     there = bodies.drop_null() if bodies.null_count else bodies
+    text, edges = padded(there)
     pieces = []
-    for start in range(0, max(1, len(there)), LINES_AT_ONCE):
-        found = None if decoder is None else decoder.decode(there.slice(start, LINES_AT_ONCE))
+    for start in range(0, max(1, len(there)), OBJECTS_AT_ONCE):
+        found = Objects(text, edges[start : start + OBJECTS_AT_ONCE + 1]).spans(names)
         if found is None:
             return None
-        pieces.append(found.texts())
-    members = joined(pieces)
-    return members if len(there) == len(bodies) else spread(members, bodies.is_valid())
+        pieces.append([span._replace(homes=span.homes + start) for span in found])
+    members = {
+        name: Member(text, len(there), *map(np.concatenate, zip(*column, strict=True)))
+        for name, column in zip(names, zip(*pieces, strict=True), strict=True)
+    }
+    if len(there) == len(bodies):
+        return members
+    rows = np.flatnonzero(np.asarray(bodies.is_valid()))
+    return {name: member.among(rows, len(bodies)) for name, member in members.items()}
 
 
-def joined(pieces: Sequence[Members]) -> Members:
-    """Return the members of messages in pieces, one after the other; there is a first piece."""
-    return {name: pa.concat_arrays([each[name] for each in pieces]) for name in pieces[0]}
+def slices(text: Column, starts: Column, ends: Column) -> pa.Array:
+    """Return slices of a text, one after the other, as binary."""
+    cuts = np.empty(2 * len(starts) + 1, np.int32)
+    cuts[:-1:2], cuts[1::2], cuts[-1] = starts, ends, len(text)
+    # Every other piece of the text is a slice.
+    pieces = pa.Array.from_buffers(
+        pa.binary(), len(cuts) - 1, [None, pa.py_buffer(cuts), pa.py_buffer(text)]
+    )
+    return pieces.take(pa.array(np.arange(0, len(cuts) - 1, 2, dtype=np.int32)))
 
 
-def spread(members: Members, has_body: pa.Array) -> Members:
-    """Return the members of messages among others that have none."""
-    is_there = np.asarray(has_body)
-    places = pa.array(np.cumsum(is_there) - 1, mask=~is_there)
-    return {name: texts.take(places) for name, texts in members.items()}
+# --- numbers of texts: of short ones from their bytes, of others by Arrow
 
 
-@lru_cache(maxsize=64)
-def _decoder(names: tuple[str, ...]) -> LineDecoder | None:
-    return LineDecoder.of({}, names)
+def numbers(found: Member) -> Column | None:
+    """Return a member's texts as doubles; None where one is no number."""
+    return _of_each(found, doubles)
 
 
-def without_nulls(texts: pa.Array) -> pa.Array:
-    """Return a member as one that is missing where it is null."""
-    is_null = pc.equal(texts, pa.scalar(NULL))
-    return pc.if_else(is_null, pa.scalar(None, pa.binary()), texts)
+def exact_numbers(found: Member) -> Column | None:
+    """Return a double for each object that compares as its text does; None if one may not.
+
+    NaN where the member is missing.
+    """
+    each = _of_each(found, _exact)
+    return None if each is None else found.spread(each, np.nan)
+
+
+def _of_each(found: Member, judge: Callable[[pa.Array], Column | None]) -> Column | None:
+    each = _short_decimals(found)
+    return judge(found.slices) if each is None else each
+
+
+_ZEROS, _DOTS = word_of(ord("0")), word_of(ord("."))
+_BELOW_TEN = word_of(0x80 - 10)  # more than nine in a byte sets its highest bit
+_BITS, _WORD_BITS = np.uint64(8), np.uint64(64)
+_FOURTH = np.uint64(0x000000FF000000FF)
+_POWERS = np.array([*(10.0**places for places in range(WORD_BYTES - 1, -1, -1)), 1.0])
+
+
+def _short_decimals(found: Member) -> Column | None:
+    """Return the doubles of texts of at most eight digits and a point; None if one is no such.
+
+    All texts are added up in the same few steps, each in one word, whose bytes are its characters.
+    """
+    lengths = found.ends - found.starts
+    if lengths.max(initial=0) > WORD_BYTES:
+        return None
+    bits = lengths.astype(np.uint64) * _BITS
+    # The last character is the highest byte; zeros stand before the first one.
+    words = (words_of(found.text)[found.starts] << (_WORD_BITS - bits)) | (_ZEROS >> bits)
+    odd = words ^ _DOTS
+    points = (odd - LOWEST) & ~odd & HIGHEST
+    has_points = bool(points.any())
+    if has_points:
+        ones = points >> np.uint64(7)
+        before = ones - np.uint64(1)  # the bytes before the point; all of a text without one
+        behind = ~((ones << _BITS) - np.uint64(1))
+        # What is before the point moves up by the point.
+        moved = (words & behind) | ((words & before) << _BITS) | np.uint64(ord("0"))
+        words = np.where(points == 0, words, moved)
+    digits = words - _ZEROS
+    if (((digits + _BELOW_TEN) | digits) & HIGHEST).any():
+        return None
+    # Pairs of digits, then two fours of them; all fit into a word.
+    pairs = digits * np.uint64(10) + (digits >> _BITS)
+    upper = (pairs & _FOURTH) * np.uint64(100 + (1_000_000 << 32))
+    lower = ((pairs >> np.uint64(16)) & _FOURTH) * np.uint64(1 + (10_000 << 32))
+    whole = ((upper + lower) >> np.uint64(32)).astype(np.float64)
+    # Both are exact in a double, so that the quotient is rounded once.
+    found_each: Column = whole / _POWERS[np.bitwise_count(before) >> 3] if has_points else whole
+    return found_each
 
 
 def doubles(texts: pa.Array) -> Column | None:
-    """Return a member's texts as numbers, NaN where it is missing; None if one is no number."""
-    # Arrow reads more than JSON has, such as `nan`, but no other JSON value. It rounds correctly.
+    """Return JSON texts as numbers; None where one is another value."""
+    # Arrow reads more than JSON has, such as `nan`, but no other JSON value. Both round correctly.
     try:
         return np.asarray(pc.cast(texts.view(pa.string()), pa.float64()))
     except pa.ArrowInvalid:
         return None
 
 
-def exact_numbers(texts: pa.Array) -> Column | None:
-    """Return a double for each object that compares as its text does; None if one may not.
-
-    NaN where the member is missing.
-    """
-    if (pc.max(pc.binary_length(texts)).as_py() or 0) > LENGTH_MAX:
+def _exact(texts: pa.Array) -> Column | None:
+    """Return numbers that compare as their texts do; None if one may not."""
+    if not len(texts):
+        return np.zeros(0)
+    if pc.max(pc.binary_length(texts)).as_py() > LENGTH_MAX:
         return None
     found = doubles(texts)
     if found is None:
         return None
     sizes = np.abs(found)
     is_zero = sizes == 0
-    if not (np.isnan(found) | is_zero | ((sizes >= LEAST) & (sizes < GREATEST))).all():
+    if not (is_zero | ((sizes >= LEAST) & (sizes < GREATEST))).all():
         return None
     if is_zero.any():
         # 1e-999 is no zero.

@@ -156,7 +156,7 @@ def _read(
     if not pc.all(written).as_py():  # rare, and a filter copies all lines
         lines, sizes = lines.filter(written), sizes.filter(written)
     try:
-        times_ns, codes, _ = reader.read(lines.fill_null(b"") if lines.null_count else lines)
+        times_ns, codes = reader.read(lines.fill_null(b"") if lines.null_count else lines)
     except LineInvalidError as error:
         number = row + pc.indices_nonzero(written)[error.index].as_py() + 1
         raise wrong_line(part, number, error.reason) from None

@@ -60,7 +60,7 @@ class Jvm:
                 kept = {"stdout": output, "stderr": output, "start_new_session": True}
                 # Without a limit, for on a busy machine a start may take minutes, and a Java that
                 # fails ends, which is seen. A user who waits in vain has Ctrl-C.
-                self.gateway = launch_gateway(asked, kept)
+                self.gateway = launch_gateway(asked, kept)  # type: ignore[no-untyped-call]  # PySpark's
         except PySparkRuntimeError:
             listening.join(GONE_SECONDS_MAX)
             raise SparkUnavailable(

@@ -12,7 +12,7 @@ import pytest
 from tests.pipeline.definitions.streams_file import GOOD, written
 from tests.support.rules import rule
 from tests.support.vectors import Vector, each_vector, vectors
-from tidegate.keys.path import FieldPath, has_invalid_struct_character
+from tidegate.keys.path import FieldPath
 from tidegate.keys.reducers import Reduce
 from tidegate.keys.spec import KeySpec, record_key
 from tidegate.pipeline.columns.reading import KeyCodes, LineInvalidError, MessageReader
@@ -40,7 +40,7 @@ def test_a_key_in_a_definition_has_the_gateways_paths(vector: Vector) -> None:
     spec = read_paths(table(key=["/k", vector["text"]]), "key")
     assert spec.paths[1].steps == tuple(vector["steps"])
     [step, *deeper] = vector["steps"]
-    is_flat = isinstance(step, str) and not deeper and not has_invalid_struct_character(step)
+    is_flat = isinstance(step, str) and not deeper
     assert top_level(spec.paths[1]) == (step if is_flat else None)
 
 

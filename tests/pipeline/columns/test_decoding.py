@@ -11,18 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.pipeline.members.test_texts import decoded
 from tests.support.profiles import examples
 from tidegate.keys.filter import Filter
 from tidegate.keys.path import FieldPath
 from tidegate.keys.spec import KeySpec
 from tidegate.pipeline.columns.conflation import Conflation
+from tidegate.pipeline.columns.decoding import LINES_AT_ONCE, LineDecoder
 from tidegate.pipeline.columns.intake import Intake
 from tidegate.pipeline.columns.reading import LineInvalidError, MessageReader
 from tidegate.pipeline.columns.rows import PUBLISHED, Messages, arrow_schema
 from tidegate.pipeline.columns.times import TimeField
 from tidegate.pipeline.intervals import Interval, Pace
-from tidegate.pipeline.members.decoding import LINES_AT_ONCE, LineDecoder
 
 SPECS = [KeySpec.of(["/k", "/n"]), KeySpec.of(["/n"])]
 TIME = TimeField(FieldPath.parse("/t"))
@@ -71,7 +70,7 @@ def mutated(draw: st.DrawFn) -> bytes:
 def read(reader: MessageReader, written: list[bytes]) -> Any:
     """Times and keys of some lines, or which of them is refused and why."""
     try:
-        times_ns, codes, _ = reader.read(pa.array(written, pa.binary()))
+        times_ns, codes = reader.read(pa.array(written, pa.binary()))
     except LineInvalidError as error:
         return error.index, error.reason
     assert times_ns is not None
@@ -169,37 +168,6 @@ def test_odd_lines_are_left_to_the_closures(odd: list[bytes]) -> None:
     decoder = LineDecoder.of({"t": int})
     assert decoder is not None
     assert decoder.decode(pa.array(odd, pa.binary())) is None
-
-
-@pytest.mark.parametrize("names", [["v"], ["k", "t", "v"], ["n", "o"]])
-def test_texts_are_found_beside_keys_and_times(names: list[str]) -> None:
-    written = [
-        b'{"k":"x","n":%d,"t":%d,"v":%s,"o":[1, {}]}' % (n % 3, n, b"2.50 " if n % 2 else b"null")
-        for n in range(LINES_AT_ONCE + 9)
-    ]
-    reader = MessageReader(SPECS, TIME, names=names)
-    found = reader.read(pa.array(written, pa.binary()))
-    assert {*found.members} == {*names}
-    for name, texts in found.members.items():
-        assert texts.to_pylist() == [decoded(line, name) for line in written]
-    plain = MessageReader(SPECS, TIME).read(pa.array(written, pa.binary()))
-    assert found.times_ns is not None
-    assert plain.times_ns is not None
-    assert found.times_ns.tolist() == plain.times_ns.tolist()
-    assert [codes.tolist() for codes in found.codes] == [codes.tolist() for codes in plain.codes]
-
-
-@pytest.mark.parametrize("strict", [False, True])
-@examples(60)
-@given(st.lists(mutated(), max_size=4))
-def test_both_ways_agree_where_texts_are_kept_of_keys_and_times(
-    strict: bool, written: list[bytes]
-) -> None:
-    names = ["k", "n", "t", "v"]
-    found = read(MessageReader(SPECS, TIME, strict=strict, names=names), written)
-    with pytest.MonkeyPatch.context() as patch:
-        line_by_line(patch)
-        assert found == read(MessageReader(SPECS, TIME, strict=strict), written)
 
 
 def test_nested_lines_are_not_odd() -> None:

@@ -41,7 +41,7 @@ def test_keys_are_those_of_the_closures_and_bad_lines_are_found(written: list[st
     for time in (None, TIME):
         reader = MessageReader(SPECS, time)
         if time is None and not bad:
-            _, codes, _ = reader.read(arrow(lines))
+            _, codes = reader.read(arrow(lines))
             for spec, known, column in zip(SPECS, reader.codes, codes, strict=True):
                 key_of = conflation_key(spec)
                 assert [known.texts[code] for code in column] == [key_of(line) for line in lines]
@@ -121,6 +121,6 @@ def test_text_that_is_no_utf_8_is_found_also_where_nothing_is_read() -> None:
 
 def test_a_key_of_no_field_is_the_topic_itself() -> None:
     reader = MessageReader([KeySpec()], TIME)
-    _, codes, _ = reader.read(arrow([b'{"t":1}', b'{"t":2}']))
+    _, codes = reader.read(arrow([b'{"t":1}', b'{"t":2}']))
     assert np.array_equal(codes[0], [0, 0])
     assert reader.codes[0].texts == ["[]"]

@@ -18,7 +18,7 @@ from tidegate.keys.reducers import Reduce, Reducer
 from tidegate.pipeline.intervals import Interval, Pace, one_run_each
 from tidegate.pipeline.members.reducing import Combined, Folded
 from tidegate.pipeline.members.states import ChosenTexts, States, Totals, states_of, states_of_saved
-from tidegate.pipeline.members.texts import members_of
+from tidegate.pipeline.members.texts import Member, members_of
 
 REDUCERS = [
     "[/v:sum,/v:max@hi,/v:first@open,/v:count@n]",
@@ -152,6 +152,10 @@ def test_messages_join_a_table_that_held_nothing(rules: str) -> None:
     assert of_rules.shown(found).to_pylist() == expected(rules, [body], 1)
 
 
+def texts(*values: bytes | None) -> Member:
+    return Member.of_array(pa.array(values, pa.binary()))
+
+
 @pytest.mark.parametrize(
     ("reducer", "values", "kind"),
     [
@@ -171,7 +175,7 @@ def test_messages_join_a_table_that_held_nothing(rules: str) -> None:
 def test_plain_values_are_columns(
     reducer: Reducer, values: list[bytes | None], kind: type[object]
 ) -> None:
-    found = states_of(reducer, pa.array(values, pa.binary()))
+    found = states_of(reducer, texts(*values))
     assert type(found) is kind
     is_put = [True] * len(values)
     again = states_of_saved(reducer, found.saved(is_put))

@@ -19,96 +19,52 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidegate.keys.jsontext import DEPTH_MAX, NULL, has_large_exponent, has_long_number
+from tidegate.keys.jsontext import DEPTH_MAX, has_large_exponent, has_long_number
 from tidegate.keys.path import has_invalid_struct_character
 from tidegate.pipeline.intervals import Column
 
 # Objects of so few lines stay in a core's cache until they are columns, at two thirds of the cost.
 LINES_AT_ONCE = 6_000
-NO_TEXT = msgspec.Raw(b"")
 LINE_BREAK, RETURN, BRACE, CLOSING, BRACKET, ZERO, SMALL_E = b"\n\r{}[0e"
 LOWER_CASE = 0x20
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
-    """The fields of a struct: the attribute and the type of each, and which are kept as texts."""
-
-    attributes: Mapping[str, str]
-    kinds: Mapping[str, Any]
-    texts: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Fields:
-    """The decoded fields of many lines: a struct a line."""
+    """The decoded fields of many lines: a struct a line, and the attribute of each field in it."""
 
     records: list[Any]
-    shape: Shape
+    attributes: Mapping[str, str]
 
     def __len__(self) -> int:
         return len(self.records)
 
     def column(self, name: str) -> list[Any]:
-        """Return a field of every line; None where it is missing or null.
-
-        Raises:
-            MsgspecError: it was kept as a text, and one is of another type.
-        """
-        found = list(map(attrgetter(self.shape.attributes[name]), self.records))
-        if name not in self.shape.texts:
-            return found
-        together = b"[%s]" % b",".join([bytes(text) or NULL for text in found])
-        kind = self.shape.kinds[name]
-        values: list[Any] = msgspec.json.decode(together, type=list[kind | None])  # type: ignore[valid-type]  # made while it runs
-        return values
+        """Return a field of every line; None where it is missing or null."""
+        return list(map(attrgetter(self.attributes[name]), self.records))
 
     def rows(self, names: Sequence[str]) -> Iterable[Any]:
         """Return some fields of every line: a tuple, or the value alone of a single field."""
-        if {*names} & {*self.shape.texts}:
-            columns = [self.column(name) for name in names]
-            return columns[0] if len(names) == 1 else zip(*columns, strict=True)
-        return map(attrgetter(*(self.shape.attributes[name] for name in names)), self.records)
-
-    def texts(self) -> dict[str, pa.Array]:
-        """Return the fields that are kept as texts: binary, null where a line has none."""
-        return {name: self._texts(name) for name in self.shape.texts}
-
-    def _texts(self, name: str) -> pa.Array:
-        # No JSON text has a NUL, and none is empty.
-        together = b"\0".join(map(attrgetter(self.shape.attributes[name]), self.records))
-        found = pc.split_pattern(pa.array([together], pa.binary()), b"\0").flatten()
-        found = found[: len(self.records)]  # of no line there is one empty text
-        return pc.if_else(pc.equal(found, b""), pa.scalar(None, pa.binary()), found)
+        return map(attrgetter(*(self.attributes[name] for name in names)), self.records)
 
 
 class LineDecoder:
     """Decodes some top-level fields, each of the types that `of` was given, or None."""
 
-    def __init__(self, struct: type[msgspec.Struct], shape: Shape) -> None:
-        self._shape = shape
+    def __init__(self, struct: type[msgspec.Struct], attributes: Mapping[str, str]) -> None:
+        self._attributes = attributes
         self._decode = msgspec.json.Decoder(struct).decode_lines
 
     @classmethod
-    def of(cls, kinds: Mapping[str, Any], texts: Sequence[str] = ()) -> LineDecoder | None:
-        """Return a decoder of these names; None for a name that no struct can have.
-
-        `texts` are names of fields whose JSON texts are kept as they are.
-        """
-        names = [*dict.fromkeys([*kinds, *texts])]
-        if any(map(has_invalid_struct_character, names)):
+    def of(cls, kinds: Mapping[str, Any]) -> LineDecoder | None:
+        """Return a decoder of these names; None for a name that no struct can have."""
+        if any(map(has_invalid_struct_character, kinds)):
             return None
-        attributes = {name: f"f{number}" for number, name in enumerate(names)}
-        fields = [
-            (attribute, msgspec.Raw, NO_TEXT)
-            if name in texts
-            else (attribute, kinds[name] | None, None)
-            for name, attribute in attributes.items()
-        ]
+        attributes = {name: f"f{number}" for number, name in enumerate(kinds)}
+        fields = [(attributes[name], kind | None, None) for name, kind in kinds.items()]
         renamed = {attribute: name for name, attribute in attributes.items()}
         # Without `gc` a block of lines is no work for the collector: these structs have no cycles.
-        struct = msgspec.defstruct("Fields", fields, rename=renamed, gc=False)
-        return cls(struct, Shape(attributes, kinds, tuple(dict.fromkeys(texts))))
+        return cls(msgspec.defstruct("Fields", fields, rename=renamed, gc=False), attributes)
 
     def decode(self, lines: pa.Array) -> Fields | None:
         """Return the fields of lines (binary, no nulls), best of `LINES_AT_ONCE`.
@@ -125,7 +81,7 @@ class LineDecoder:
             return None
         # Values may follow each other on a line, but none goes on in the next (`_checked_text`). So
         # as many values as lines means one value on each.
-        return Fields(records, self._shape) if len(records) == len(lines) else None
+        return Fields(records, self._attributes) if len(records) == len(lines) else None
 
 
 class Text(NamedTuple):
