@@ -1,4 +1,7 @@
-"""The examples of `deploy/` for nginx and Caddy, with HTTP/2 before a real gateway."""
+"""nginx and Caddy before a real gateway: the examples of `deploy/` with HTTP/2, and plain nginx.
+
+HAProxy and Traefik are not covered; docs/operations.md says what a proxy must do.
+"""
 
 from __future__ import annotations
 
@@ -153,6 +156,13 @@ def proxy_before(kind: str, gateway: str, folder: Path, authority: Authority) ->
             "{\n\tadmin off\n\tauto_https disable_redirects\n}\n" + text
         )
         command = ["caddy", "run", "--config", str(folder / "Caddyfile"), "--adapter", "caddyfile"]
+    with running_proxy(command, port, folder):
+        yield port
+
+
+@contextlib.contextmanager
+def running_proxy(command: list[str], port: int, folder: Path) -> Iterator[None]:
+    """A proxy that listens on this port, ended with all that it started."""
     with (folder / "log").open("wb") as log:
         home = {
             "HOME": str(folder),
@@ -169,7 +179,7 @@ def proxy_before(kind: str, gateway: str, folder: Path, authority: Authority) ->
         )
     try:
         await_port(process, port, folder / "log")
-        yield port
+        yield
     finally:
         # Both would wait for connections that stay, and nginx's workers outlive a killed master.
         with contextlib.suppress(ProcessLookupError):
@@ -275,3 +285,79 @@ async def test_the_check_of_the_page_passes(front: Front) -> None:
     assert (program, place) == ("curl", f"https://{HOST}")
     async with front.stream("/v1/" + path.replace("prices", "px"), *words) as lines:
         assert await lines.until("event: hello")
+
+
+# --- nginx as its packages come: HTTP/1.0 to the gateway, with buffers
+
+
+PLAIN = """
+{upstream}
+server {{
+    listen 127.0.0.1:{port};
+    location / {{
+        proxy_pass http://{place};
+        {more}
+    }}
+}}
+"""
+GZIP = "gzip on; gzip_proxied any; gzip_types *;"
+KEEPALIVE = 'proxy_http_version 1.1; proxy_set_header Connection "";'
+SETTINGS = {
+    "defaults": "",
+    "gzip": GZIP,
+    # Common beside it: the gateway is to compress nothing.
+    "gzip by nginx alone": f'{GZIP} proxy_set_header Accept-Encoding "";',
+    "keepalive": KEEPALIVE,
+}
+
+
+class PlainFront(Front):
+    """The same without TLS; `curl` takes compressed answers and shows what is in them."""
+
+    def __init__(self, gateway: Running, port: int) -> None:
+        self.gateway = gateway
+        self.address = f"http://127.0.0.1:{port}"
+        self._curl = [require_curl(), "--silent", "--show-error", "--no-buffer", "--compressed"]
+
+
+@pytest.fixture(name="plain_front", params=SETTINGS)
+async def plain_front_fixture(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> AsyncIterator[PlainFront]:
+    require(shutil.which("nginx", path=PATH) is not None, "no nginx")
+    port, more = lasting_port(), SETTINGS[request.param]
+    async with running_gateway(heartbeat="300ms") as gateway:
+        await gateway.topic()
+        place, upstream = urlsplit(gateway.address).netloc, ""
+        if more == KEEPALIVE:
+            upstream = f"upstream tidegate {{ server {place}; keepalive 4; }}"
+            place = "tidegate"
+            more += f" proxy_set_header Host {urlsplit(gateway.address).netloc};"
+        text = PLAIN.format(upstream=upstream, port=port, place=place, more=more)
+        (tmp_path / "tidegate.conf").write_text(text)
+        (tmp_path / "nginx.conf").write_text(NGINX.format(folder=tmp_path))
+        command = ["nginx", "-p", str(tmp_path), "-c", str(tmp_path / "nginx.conf"), "-e", "stderr"]
+        with running_proxy(command, port, tmp_path):
+            yield PlainFront(gateway, port)
+
+
+@pytest.mark.nightly
+async def test_events_pass_nginx_as_it_comes(plain_front: PlainFront) -> None:
+    """`X-Accel-Buffering: no` does what the settings of the example do."""
+    gateway, path = plain_front.gateway, "/v1/topics/px/subscribe?options=conflation=none"
+    body = ["--header", "Content-Type: application/json", "--data", '{"k": 1, "v": 1}']
+    assert (await plain_front.asked("/v1/topics/px/messages", *body))[1] == 200
+    _, status, problem = await plain_front.asked("/v1/topics/px/subscribe?options=conflation=soon")
+    assert (status, json.loads(problem)["code"]) == (400, "options-invalid")
+    async with plain_front.stream(path) as lines:
+        await lines.until('"v": 1')
+        for number in range(2, 6):
+            await gateway.publish({"k": 1, "v": number})
+            assert await lines.count(":", until=f'"v": {number}') < HEARTBEATS_MAX
+        last_id = lines.last_id
+    await gateway.publish({"k": 1, "v": 6})
+    async with plain_front.stream(path, "--header", f"Last-Event-ID: {last_id}") as lines:
+        await lines.until("event: resumed")
+        await lines.until('"v": 6')
+    # The gateway notices that both clients have left.
+    await eventually(lambda: gateway.server.figures.connections <= 3, "the streams have ended")
