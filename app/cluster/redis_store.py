@@ -60,6 +60,8 @@ from tidegate.conflation.frame import RestoredTopic
 OPEN_S_MAX = 4.0
 """How long a start waits for a Redis that is away; what supervises the gateway starts it again."""
 OPEN_PAUSE_S, OPEN_PAUSE_S_MAX = 0.1, 1.0
+MISMATCHED_S_MAX = 2.0
+"""How long a start waits for servers to agree on the epochs of topics, as after a failover."""
 PASSING = (redis_errors.ConnectionError, redis_errors.TimeoutError, OSError)
 
 logger = logging.getLogger("tidegate.bus")
@@ -118,6 +120,8 @@ class RedisStore:
         self._durability = Durability(
             connection, settings.redis_replicas, survives_power=self._survives_power
         )
+        # Of all topics that are loaded at the start, until when it waits for their epochs.
+        self._mismatched_until_s: float | None = None
         self._settings_fault = ""
         self._replicas_fault = ""
         self._records: dict[str, Stored] = {}
@@ -255,9 +259,23 @@ class RedisStore:
         return int(head)
 
     async def load(self, name: str) -> RestoredTopic:
-        """Load what Redis keeps of a topic, consistent at one offset."""
-        with translate_errors():
-            return await self.log(name).load()
+        """Load what Redis keeps of a topic, consistent at one offset.
+
+        During a failover, definitions may have been read from one server and the topic from another
+        one, which has it in another epoch: then it is loaded again. A definition whose epoch no
+        server has is left by a gateway that died while it began one, and `confirm_epoch` mends it.
+        """
+        loop = asyncio.get_running_loop()
+        while True:
+            restored = await self.load_current(self.log(name).record)
+            if restored is not None:
+                return restored
+            if self._mismatched_until_s is None:
+                self._mismatched_until_s = loop.time() + MISMATCHED_S_MAX
+            if loop.time() >= self._mismatched_until_s:
+                with translate_errors():
+                    return await self.log(name).load()
+            await asyncio.sleep(OPEN_PAUSE_S)
 
     async def load_current(self, record: TopicRecord) -> RestoredTopic | None:
         """Load a topic from a server that has it in the epoch of a record; None: it has not.

@@ -14,6 +14,7 @@ import pytest
 from tests.support.buses import BusServer, bus_server
 from tests.support.manual_driver import make_frames, tokens
 from tests.support.rules import rule
+from tidegate.app.cluster import redis_store as module
 from tidegate.app.cluster.connection import BusConnection
 from tidegate.app.cluster.definitions import Definitions
 from tidegate.app.cluster.redis_store import RedisStore
@@ -34,7 +35,7 @@ from tidegate.app.stores.store import (
     TopicMoved,
     TopicRecord,
 )
-from tidegate.conflation.frame import RemovalReason
+from tidegate.conflation.frame import RemovalReason, RestoredTopic
 
 pytestmark = [pytest.mark.redis, rule("cluster-4", "publish-11")]
 NUMBERS = itertools.count()
@@ -253,6 +254,44 @@ async def test_a_topic_is_loaded_as_current_from_a_server_that_has_its_epoch(
     loaded = await store.load_current(record)
     assert loaded is not None
     assert loaded == await store.load("px")
+
+
+async def test_a_start_loads_no_topic_from_a_server_that_has_another_epoch(
+    shared: Shared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """During a failover, definitions and messages may come from two servers."""
+    one = await shared.store()
+    await one.put_topic(TopicRecord("px", KEYED, "e1"))
+    await one.append("px", Publication([Message(b"1", '["a"]')], 0))
+    store = await shared.store()
+    await store.records()
+    load, others = store.load_current, iter((None, None))
+
+    async def of_an_old_primary_first(record: TopicRecord) -> RestoredTopic | None:
+        for found in others:
+            return found
+        return await load(record)
+
+    monkeypatch.setattr(store, "load_current", of_an_old_primary_first)
+    assert (await store.load("px")).through == 1
+    assert list(others) == []
+
+
+async def test_a_start_goes_on_with_an_epoch_that_no_server_has(
+    shared: Shared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A gateway died while it began one; the epoch is mended once the topic is there."""
+    monkeypatch.setattr(module, "MISMATCHED_S_MAX", 0.15)
+    one = await shared.store()
+    await one.put_topic(TopicRecord("px", KEYED, "e1"))
+    store = await shared.store()
+    await store.records()
+
+    async def of_no_server(record: TopicRecord) -> None:
+        return None
+
+    monkeypatch.setattr(store, "load_current", of_no_server)
+    assert (await store.load("px")).through == 0
 
 
 async def test_nothing_gets_a_time_before_what_is_stored_or_was_read_as_of_it(
