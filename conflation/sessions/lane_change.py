@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from typing import Final
 
 from tidegate.conflation.boards.board import Pair
 from tidegate.conflation.frame import Frame, RemovalReason, Row, Tombstone
@@ -13,7 +13,7 @@ from tidegate.conflation.lanes.member import Member
 from tidegate.conflation.sessions.rows import RowCursor, collapsing
 from tidegate.conflation.sessions.session import Session
 from tidegate.conflation.sessions.subscriber import PendingChange, Subscriber
-from tidegate.conflation.steps import RowBuild, Steps, in_steps
+from tidegate.conflation.steps import RowBuild, Steps, in_pieces, in_steps, items_at_once
 from tidegate.conflation.subscription import Subscription
 from tidegate.keys.text.duration import Instant
 
@@ -125,6 +125,8 @@ def _turned(
 
 # --- What another filter, or another selection of fields, shows and hides
 
+VIEWED_AT_ONCE: Final = 50_000  # frames without a selection; a million of them take 1.5 s
+
 Boards = tuple[list[Frame], list[Frame]]
 """The frames of the old board and of the new one."""
 
@@ -162,11 +164,18 @@ def _changed(old: Lane, new: Lane, boards: Boards, member: Member) -> Steps[list
 
 def _view(frames: Sequence[Frame], lane: Lane) -> Steps[dict[str, Frame]]:
     """Return the rows of a client that has everything, as shown, by the key that it knows."""
-    live = [frame for frame in frames if not frame.removed]
     shown = shown_as(lane.id.select)
-    if shown is not None:  # a selection reads each payload
-        live = yield from in_steps(live, partial(map, shown))
-    return {frame.key: frame for frame in live}
+    view: dict[str, Frame] = {}
+
+    def add(piece: Sequence[Frame]) -> tuple[()]:
+        live = [frame for frame in piece if not frame.removed]
+        view.update((row.key, row) for row in (live if shown is None else map(shown, live)))
+        return ()
+
+    # A selection reads each payload.
+    size = VIEWED_AT_ONCE if shown is None else items_at_once()
+    yield from in_pieces(frames, size, add)
+    return view
 
 
 def _out(row: Frame) -> Tombstone:
