@@ -43,8 +43,8 @@ from tidegate.conflation.topics.topic import Topic
 from tidegate.keys.text.bookmark import Bookmark
 from tidegate.keys.text.duration import Instant
 
-FLUSHED_ROW_COST = 4
-"""A timer of another topic waits for a flush: with 500 rows, many small lanes doubled its time."""
+FLUSHED_ROW_COST = 8
+"""Another topic waits for such a flush: with 500 rows, many small lanes doubled its time."""
 
 
 class Engine:
