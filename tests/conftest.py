@@ -96,20 +96,23 @@ def pytest_asyncio_loop_factories(
     return {"loop": _new_loop}
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None, object, object]:
     """Count each test that needs something outside to the tier *system*, if it is not nightly.
 
-    Those come first, and of them first what needs Spark. Each worker begins with its even share of
-    all tests, which for the first worker are the system tests and some unit tests; what another
-    worker takes over when it has nothing left is the end of that share.
+    Each of two workers begins with one half of what is selected: the first with the system tests,
+    the second with those that need Spark. Unit tests follow in both halves; a worker that has
+    nothing left takes over the end of the other's.
     """
     for item in items:
         tier = _tier(item)
         if tier == "system":
             item.add_marker(tier)
         item.user_properties.append(("tier", tier))  # for tests/durations.py
-    items.sort(key=_order)
+    try:
+        return (yield)
+    finally:
+        items[:] = _in_halves(items)
 
 
 def _tier(item: pytest.Item) -> str:
@@ -118,9 +121,19 @@ def _tier(item: pytest.Item) -> str:
     return "unit" if is_unit(item) else "system"
 
 
-def _order(item: pytest.Item) -> int:
-    is_system = item.get_closest_marker("system") is not None
-    return -is_system - (is_system and item.get_closest_marker("spark") is not None)
+def _in_halves(items: list[pytest.Item]) -> list[pytest.Item]:
+    first: list[pytest.Item] = []
+    second: list[pytest.Item] = []
+    units: list[pytest.Item] = []
+    for item in items:
+        if item.get_closest_marker("system") is None:
+            units.append(item)
+        elif item.get_closest_marker("spark") is None:
+            first.append(item)
+        else:
+            second.append(item)
+    moved = max(0, len(items) // 2 - len(first))
+    return [*first, *units[:moved], *second, *units[moved:]]
 
 
 def pytest_collection_finish() -> None:

@@ -30,8 +30,8 @@ CHECKED = ("tidegate", "pyspark_tidegate", "tests", "bench", "examples", "requir
 PRODUCT = ("app", "clients", "conflation", "keys", "pipeline", "pyspark_tidegate")
 
 # System tests wait for processes and deadlines, so they run one after the other: they come first,
-# and the first worker gets them all (see tests/conftest.py). Unit tests keep the other core busy;
-# their clock jumps, so load does not disturb them.
+# and the first worker gets them all, but for those on Spark (see tests/conftest.py). Those and the
+# unit tests keep the other core busy; the clock of unit tests jumps, so load does not disturb them.
 TWO_WORKERS = ("-n", "2", "--dist", "worksteal")
 DEFAULT = (*TWO_WORKERS, "-m", "not nightly")
 UNIT = (*TWO_WORKERS, "-m", "not system and not nightly")
