@@ -25,6 +25,7 @@ from tidegate.app.stores.sqlite import SqliteStore
 from tidegate.app.stores.store import Bounds, Store, StoreUnusable
 from tidegate.app.streams.driver import Driver
 from tidegate.app.streams.notices import Outage
+from tidegate.app.streams.polled import PolledStreams
 from tidegate.app.streams.registry import Sessions
 from tidegate.app.streams.session import Session
 from tidegate.app.streams.subscribe_request import SessionContext
@@ -83,6 +84,7 @@ class Gateway:
     peers: Peers | None = None
     crew: WorkerGroup | None = None
     sessions: Sessions = field(init=False)
+    polled: PolledStreams = field(init=False)
     outage: Outage = field(init=False)
     checkpoints: Checkpoints = field(init=False)
     quotas: Quotas = field(init=False)
@@ -105,6 +107,7 @@ class Gateway:
         self.sessions = Sessions(
             SessionContext(self.id, *parts), self.session_events, self.new_session_id
         )
+        self.polled = PolledStreams(self.driver)
         self.quotas.memory.cut_stalled = self.sessions.cut_stalled
         if self.bus is not None:
             self.bus.attach(
@@ -244,6 +247,7 @@ class Gateway:
         if self.peers is not None:
             await self.peers.aclose()
         self.sessions.stop_timers()
+        self.polled.close()
         await self.catalog.filling.aclose()
         for task in self._tasks:
             task.cancel()

@@ -33,6 +33,7 @@ from tidegate.app.http.routes import (
     operations,
     sessions,
     sow,
+    stream,
     subscribe,
     subscriptions,
     topics,
@@ -56,8 +57,8 @@ CLIENT = HOME / "tidegate" / "clients" / "js"
 SWAGGER = ("fastapi_offline", "static")
 """Swagger UI in files; FastAPI's own page loads them from another host."""
 ROUTES = (
-    topics, messages, sow, subscribe, sessions, subscriptions, trace, explain, access_routes,
-    login, operations,
+    topics, messages, sow, stream, subscribe, sessions, subscriptions, trace, explain,
+    access_routes, login, operations,
 )  # fmt: skip
 
 

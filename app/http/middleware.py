@@ -54,6 +54,7 @@ OTHER_SITES = frozenset({"cross-site", "same-site"})
 """Values of Sec-Fetch-Site that name another origin; `same-site` is another host or port."""
 SUBSCRIBER_STREAMS = ("/subscribe", "/events")
 """What pages open with EventSource; a trace is read by programs, which get the status."""
+POLLED = "/stream"
 CORS_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 # A list, not a mirror of what is asked for: `*` does not cover Authorization, nor any header of a
 # request with credentials.
@@ -413,7 +414,8 @@ def _values(scope: Scope, name: bytes) -> list[str]:
 class HeadAsGet:
     """Routes a HEAD like a GET; the server leaves the body out.
 
-    Not for streams: that would open a session without a reader.
+    Not for streams, which would open a session without a reader, nor for a polled one, which would
+    wait: it has a route for HEAD.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -422,6 +424,6 @@ class HeadAsGet:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run the app, as GET where HEAD was asked for."""
         is_head = scope["type"] == "http" and scope["method"] == "HEAD"
-        if is_head and not scope["path"].endswith(STREAMS):
+        if is_head and not scope["path"].endswith((*STREAMS, POLLED)):
             scope = {**scope, "method": "GET"}
         await self.app(scope, receive, send)

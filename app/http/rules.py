@@ -67,6 +67,7 @@ RULES: Final = (
     Rule("GET", TOPIC + "/sow", Need.READ),
     Rule("GET", TOPIC + "/sow/{record_key:path}", Need.READ),
     Rule("DELETE", TOPIC + "/sow", Need.REMOVE),
+    Rule("GET", TOPIC + "/stream", Need.READ),
     Rule("GET", TOPIC + "/subscribe", Need.READ),
     Rule("POST", TOPIC + "/subscribe", Need.READ),
     Rule("POST", "/v1/sessions", Need.SUBJECT),

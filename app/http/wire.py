@@ -21,6 +21,9 @@ EXPOSED_HEADERS: Final = (
     "ETag",
     "Location",
     "Retry-After",
+    "Stream-Cursor",
+    "Stream-Next-Offset",
+    "Stream-Up-To-Date",
     "Tidegate-Bookmark",
     "Tidegate-Gateway",
 )

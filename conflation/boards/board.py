@@ -218,6 +218,45 @@ class Board:
         found.reverse()
         return found
 
+    def part(self, since: int, rows_max: int, *, cut: int | None = None) -> Sequence[Pair]:
+        """Return the first newest frames that a holder of `since` lacks, oldest first.
+
+        About `rows_max`; those of one offset stay together, so that the last one's is a position.
+        Removals are tombstones. A key that came and left meanwhile, and replaced exempt messages,
+        are left out: only the newest is asked for.
+
+        Args:
+            since: what the holder has; -1 for nothing at all.
+            rows_max: a part is about so long; one that is shorter is the last.
+            cut: of a holder of earlier parts, where the first one began; a snapshot's is the head
+                at its beginning. What left later is sent, held or not.
+        """
+        if since >= 0 and cut is None:
+            assert since >= self.horizon, "this position is before the tombstones' horizon"
+        found: list[Pair] = []
+        for board_key, frame in self._since(since):
+            if len(found) >= rows_max and found[-1][1].offset != frame.offset:
+                break
+            if isinstance(frame, Tombstone):
+                is_held = frame.held_at(since) if cut is None else frame.offset > cut
+                if not is_held:
+                    continue
+            found.append((board_key, frame))
+        return found
+
+    def _since(self, since: int) -> Iterable[Pair]:
+        """Return every newest frame after an offset, tombstones included, oldest first."""
+        if since < 0:
+            return self._frames.items()
+        if self.has_many(since):
+            # In C: to copy all references and to search them costs less than a walk over many.
+            frames = list(self._frames.values())
+            start = bisect_right(frames, since, key=_offset_of)
+            return zip(islice(self._frames, start, None), frames[start:], strict=False)
+        rows = list(takewhile(lambda row: row[1].offset > since, reversed(self._frames.items())))
+        rows.reverse()
+        return rows
+
     def has_many(self, since: int) -> bool:
         """Return True if more keys have changed since than are sent at once."""
         frame = next(islice(reversed(self._frames.values()), ROWS_AT_ONCE, None), None)

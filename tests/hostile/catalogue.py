@@ -129,6 +129,7 @@ def _step_codes(step: str, text: str) -> tuple[str, ...]:
 PARAMETER_CODES: Final = {
     "filter": "filter-invalid",
     "from": "bookmark-invalid",
+    "offset": "bookmark-invalid",
     "last_event_id": "bookmark-invalid",
     "bookmarks": "bookmark-invalid",
     "topic": "topic-invalid",

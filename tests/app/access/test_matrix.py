@@ -66,6 +66,7 @@ MAY: Final[dict[tuple[str, str], str]] = {
     ("GET", TOPIC + "/sow"): "RFLTE",
     ("GET", TOPIC + "/sow/{record_key}"): "RFLTE",
     ("DELETE", TOPIC + "/sow"): "TE",
+    ("GET", TOPIC + "/stream"): "RFLTE",
     ("GET", TOPIC + "/subscribe"): "RFLTE",
     ("POST", TOPIC + "/subscribe"): "RFLTE",
     ("GET", "/v1/sessions"): EVERYBODY,

@@ -65,6 +65,25 @@ def test_put_answers_with_what_it_replaces() -> None:
     assert board.put(second.key, second) is first
 
 
+def test_parts_of_an_answer_are_together_the_answer() -> None:
+    board = board_of("a1 b1 c1 a2 d1 b2")
+    parts: list[Frame] = []
+    since = -1
+    while part := board.part(since, 2, cut=6):
+        assert len(part) <= 2
+        parts += [frame for _, frame in part]
+        since = parts[-1].offset
+    assert tokens(parts) == "c1 a2 d1 b2"
+
+
+def test_a_part_tells_what_left_after_the_cut_held_or_not() -> None:
+    board = board_of("a1 b1")
+    board.remove('["b"]', Tombstone(3, b"", '["b"]'))
+    assert [frame.removed for _, frame in board.part(-1, 9)] == [False]
+    assert [frame.removed for _, frame in board.part(1, 9)] == []
+    assert [frame.removed for _, frame in board.part(1, 9, cut=1)] == [True]
+
+
 @pytest.mark.rule("board-2")
 def test_a_key_that_left_is_a_tombstone_for_those_who_hold_it() -> None:
     board = board_of("a1 b1")

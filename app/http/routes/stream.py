@@ -1,0 +1,322 @@
+"""`/v1/topics/{topic}/stream`: a topic read position by position, through any cache.
+
+The requests are those of the Durable Streams protocol, the rows those of its State Protocol.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import Field
+from starlette.responses import StreamingResponse
+from starlette.types import Scope
+
+from tidegate.app.gateway import Gateway
+from tidegate.app.http.openapi import SUBSCRIBE_CODES, answer, header, name_of, problems
+from tidegate.app.http.parameters import STRICT, TopicPath
+from tidegate.app.http.requests import JSON, require_accept
+from tidegate.app.http.scope import gateway_of, subject_in
+from tidegate.app.parameters import Parameters, text, word
+from tidegate.app.refusals import Refused
+from tidegate.app.streams.compression import Coding, encoder_of, negotiate
+from tidegate.app.streams.poll_request import granted_poll
+from tidegate.app.streams.polled import PolledStream
+from tidegate.app.streams.polled_rows import Form, Page, Position
+from tidegate.app.streams.sse import END, EVENT_STREAM, FIELD, HEARTBEAT, event
+from tidegate.app.streams.subscribe_request import SubscriptionParameters
+from tidegate.keys.text.bookmark import Bookmark
+from tidegate.keys.text.duration import SECOND
+
+BEGINNING: Final = "-1"
+NOW: Final = "now"
+LONG_POLL: Final = "long-poll"
+SSE: Final = "sse"
+HELD_S: Final = 20.0
+"""How long a request waits for something new."""
+HELD_OF_SUBJECT_S: Final = 4.0
+"""With a token: what is taken from a subject shows within five seconds (rule access-9)."""
+EVENTS_S: Final = 60.0
+"""How long a stream of events lasts: then caches may let others join the next one."""
+KEPT_S_MAX: Final = 60
+"""How long caches keep an answer at most."""
+WHAT: Final = ("options", "filter", "order_by")
+"""The parameters that are those of a subscription."""
+CODED_BYTES_MIN: Final = 512
+CURSOR_EPOCH_MS: Final = 1_728_432_000_000
+"""2024-10-09, from which the protocol counts cursors; here in milliseconds."""
+
+_CURSOR = re.compile(r"[0-9]{1,18}", re.ASCII)
+_LINE_ENDS = re.compile(rb"\r\n|\r|\n")
+
+router = APIRouter(tags=["polling"], dependencies=STRICT, generate_unique_id_function=name_of)
+
+
+class Polling(Parameters):
+    """What of a topic is read, how, and from where."""
+
+    options: Annotated[
+        str | None, text(), Field(description="conflation=1s,select=[-/,+/a],top_n=10")
+    ] = None
+    filter: Annotated[
+        str | None, text("filter-invalid"), Field(description="Only records that match")
+    ] = None
+    order_by: Annotated[str | None, text(), Field(description="The order of top_n: /a DESC")] = None
+    form: Annotated[
+        str | None,
+        word("format", tuple(Form)),
+        Field(alias="format", description="state, but value on a topic without a key"),
+    ] = None
+    offset: Annotated[
+        str | None,
+        text("bookmark-invalid"),
+        Field(description="-1 (the beginning), now, or the Stream-Next-Offset of an answer"),
+    ] = None
+    live: Annotated[
+        str | None,
+        word("live", (LONG_POLL, SSE)),
+        Field(description="Wait for something new, or stream it for a minute"),
+    ] = None
+    cursor: Annotated[
+        str | None, text(), Field(description="The Stream-Cursor of an answer, for caches")
+    ] = None
+
+
+_HEADERS = {
+    "Stream-Next-Offset": header("Where the next request continues"),
+    "Stream-Up-To-Date": {**header("true: there is no more yet"), "required": False},
+    "Stream-Cursor": {**header("For the next request with live"), "required": False},
+    "ETag": {**header("Tag of this answer, for If-None-Match"), "required": False},
+}
+_ROW = {
+    "anyOf": [
+        {
+            "type": "object",
+            "required": ["headers"],
+            "properties": {
+                "type": {"type": "string", "description": "The topic"},
+                "key": {"type": "string", "description": "The record's key, a JSON array"},
+                "value": {},
+                "headers": {"type": "object"},
+            },
+        },
+        {},
+    ]
+}
+_ANSWERS = {
+    200: answer("What has changed", {"type": "array", "items": _ROW}, headers=_HEADERS),
+    204: answer("Nothing new within the time of live=long-poll", headers=_HEADERS),
+    304: answer("If-None-Match names this answer"),
+    **problems(*SUBSCRIBE_CODES, "not-ready"),
+}
+
+
+@router.get(
+    "/v1/topics/{topic}/stream",
+    summary="Read a topic position by position",
+    response_class=Response,
+    responses=_ANSWERS,
+)
+async def read_stream(
+    request: Request, topic: TopicPath, asked: Annotated[Polling, Query()]
+) -> Response:
+    """Return what has changed since a position, as JSON; each key once, with its newest value.
+
+    With `live` the request waits for the next flush of the interval, as long-polling or as a
+    stream of events.
+    """
+    read = await _reading(request, topic, asked)
+    if asked.live == SSE:
+        require_accept(request.scope, EVENT_STREAM)
+        return StreamingResponse(read.events(), media_type=EVENT_STREAM, headers=read.kept(0))
+    require_accept(request.scope, JSON)
+    if asked.live == LONG_POLL and read.since is not None:
+        page = await read.stream.next_page(read.since, read.held_s)
+        return read.nothing_new() if page is None else read.answer(page)
+    if asked.offset == NOW:
+        return read.tail()
+    return read.answer(await read.stream.page(read.since))
+
+
+@router.head("/v1/topics/{topic}/stream", include_in_schema=False)
+async def stream_head(
+    request: Request, topic: TopicPath, asked: Annotated[Polling, Query()]
+) -> Response:
+    """Return the position of the stream's end, without waiting for more."""
+    return (await _reading(request, topic, asked)).tail()
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One request: its stream, where it continues, and how its answers are written."""
+
+    gateway: Gateway
+    stream: PolledStream
+    since: Position | None
+    interval_ns: int
+    coding: Coding
+    cursor: int | None
+    if_none_match: str
+    is_public: bool
+    is_live: bool
+
+    @property
+    def held_s(self) -> float:
+        """How long the request may wait."""
+        return HELD_S if self.is_public else HELD_OF_SUBJECT_S
+
+    def answer(self, page: Page) -> Response:
+        """Return a page."""
+        coding = self.coding if len(page.body) >= CODED_BYTES_MIN else Coding.IDENTITY
+        tag = f'"{page.since or BEGINNING}:{page.next}:{coding}"'
+        headers = self.kept(self.kept_s(page)) | self._places(page.next, is_last=page.is_last)
+        headers["ETag"] = tag
+        if tag in (part.strip() for part in self.if_none_match.split(",")):
+            return Response(status_code=304, headers=headers)
+        if coding is not Coding.IDENTITY:
+            headers["Content-Encoding"] = coding
+        return Response(_coded(page, coding), headers=headers, media_type=JSON)
+
+    def tail(self) -> Response:
+        """Return the stream's end at this moment, which no cache keeps."""
+        headers = self.kept(0) | self._places(self.stream.tail, is_last=True)
+        return Response(b"[]", headers=headers, media_type=JSON)
+
+    def nothing_new(self) -> Response:
+        """Return the answer to a request that has waited in vain."""
+        headers = self.kept(0) | self._places(self.since or self.stream.tail, is_last=True)
+        return Response(status_code=204, headers=headers)
+
+    async def events(self) -> AsyncIterator[bytes]:
+        """Yield what comes within a minute as events of the protocol."""
+        loop = asyncio.get_running_loop()
+        end_s = loop.time() + EVENTS_S
+        since, is_first = self.since, True
+        while (left_s := end_s - loop.time()) > 0 and not self.gateway.stopping:
+            try:
+                page = await self._next(since, 0 if is_first else min(left_s, self.held_s))
+            except Refused:
+                return  # whoever comes again gets its status
+            if page is None and not is_first:
+                yield HEARTBEAT
+                if not self.is_public:
+                    return  # its token is looked at again
+                continue
+            is_first = False
+            if page is not None and page.rows:
+                yield b"event: data\n" + _fields(page.body) + END
+            if page is not None:
+                since = page.next
+            since = since or self.stream.tail
+            control = {"streamNextOffset": str(since), "streamCursor": str(self._next_cursor())}
+            is_last = page is None or page.is_last
+            yield event("control", control | ({"upToDate": True} if is_last else {}))
+
+    async def _next(self, since: Position | None, seconds: float) -> Page | None:
+        if since is None:
+            return await self.stream.page(None)
+        return await self.stream.next_page(since, seconds)
+
+    def kept_s(self, page: Page) -> int:
+        """Return for how many seconds a cache may keep a page.
+
+        A page leads from one position to the next for ever. One that holds nothing would hide what
+        comes, so it is kept for no longer than an interval.
+        """
+        whole_s = self.interval_ns // SECOND
+        return min(KEPT_S_MAX, whole_s if page.rows == 0 else max(1, whole_s))
+
+    def kept(self, seconds: int) -> dict[str, str]:
+        """Return the header fields that say who may keep an answer, and for how long."""
+        scope, vary = "public", "Accept-Encoding"
+        if not self.is_public:
+            scope, vary = "private", "Accept-Encoding, Authorization, Cookie"
+        control = f"{scope}, max-age={seconds}" if seconds else "no-store"
+        return {"Cache-Control": control, "Vary": vary, "Accept-Ranges": "none"}
+
+    def _places(self, position: Position, *, is_last: bool) -> dict[str, str]:
+        headers = {"Stream-Next-Offset": str(position)}
+        if is_last:
+            headers["Stream-Up-To-Date"] = "true"
+        if self.is_live:
+            headers["Stream-Cursor"] = str(self._next_cursor())
+        return headers
+
+    def _next_cursor(self) -> int:
+        # In milliseconds, so that it is later than the client's without chance: those who get the
+        # same flush get the same cursor, and stay one request to a cache.
+        now_ms = self.gateway.driver.wall_ms() - CURSOR_EPOCH_MS
+        return now_ms if self.cursor is None else max(now_ms, self.cursor + 1)
+
+
+async def _reading(request: Request, topic: str, asked: Polling) -> Reading:
+    """Read a request: what it wants, and from where.
+
+    Raises:
+        Refusal: topic-unknown, options-invalid, filter-invalid, bookmark-invalid, not-ready.
+    """
+    gateway, subject = gateway_of(request), subject_in(request.scope)
+    if asked.live is not None and asked.offset is None:
+        raise Refused("options-invalid", "live needs an offset: -1, now, or a Stream-Next-Offset.")
+    cursor = _cursor(asked.cursor)
+    is_place = asked.offset not in (None, BEGINNING, NOW)
+    since = Position.parse(asked.offset or "") if is_place else None
+    await gateway.catalog.seek(topic)
+    gateway.catalog.get(topic)
+    if since is not None:
+        await gateway.reach(topic, Bookmark(since.epoch, since.offset), by=subject)
+    given = {name: each for name, each in asked.given().items() if name in WHAT}
+    wanted = SubscriptionParameters(**given)
+    grants = None if subject is None else subject.grants
+    form = None if asked.form is None else Form(asked.form)
+    poll = granted_poll(gateway.sessions.context, topic, wanted, form, grants)
+    if gateway.stopping:
+        raise Refused("not-ready", "The gateway is about to stop.", retry_after_s=1)
+    stream = gateway.polled.stream(poll.subscription, poll.form, poll.kind)
+    if asked.offset == NOW and asked.live is not None:
+        since = stream.tail
+    return Reading(
+        gateway,
+        stream,
+        since,
+        poll.subscription.lane_id.interval_ns,
+        _negotiated(request.scope),
+        cursor,
+        request.headers.get("if-none-match", ""),
+        is_public=subject is None,
+        is_live=asked.live is not None,
+    )
+
+
+def _cursor(text: str | None) -> int | None:
+    if text is None:
+        return None
+    if not _CURSOR.fullmatch(text):
+        raise Refused("options-invalid", "cursor is the Stream-Cursor of an answer, unchanged.")
+    return int(text)
+
+
+def _negotiated(scope: Scope) -> Coding:
+    values = [value for name, value in scope["headers"] if name == b"accept-encoding"]
+    return negotiate(b",".join(values).decode("latin-1")) if values else Coding.IDENTITY
+
+
+def _coded(page: Page, coding: Coding) -> bytes:
+    """Return a page's body in a coding, made once for all who ask for it."""
+    encoder = encoder_of(coding)
+    if encoder is None:
+        return page.body
+    found = page.coded.get(coding)
+    if found is None:
+        block = encoder.block(page.body)  # before the end, which has its checksum
+        found = page.coded[coding] = encoder.header + block + encoder.end()
+    return found
+
+
+def _fields(body: bytes) -> bytes:
+    """Return a text as `data:` fields: a payload may have line breaks."""
+    return b"\n".join(FIELD + line for line in _LINE_ENDS.split(body))

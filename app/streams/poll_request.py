@@ -1,0 +1,141 @@
+"""Requests to poll a topic: what of a subscription's options makes sense without a connection."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from tidegate.app.access.grants import Grants
+from tidegate.app.refusals import Refused
+from tidegate.app.streams.encoding import Format
+from tidegate.app.streams.polled_rows import Form
+from tidegate.app.streams.subscribe_request import (
+    SessionContext,
+    SubscribeRequest,
+    SubscriptionParameters,
+    granted_to,
+)
+from tidegate.conflation.definition import Kind
+from tidegate.conflation.errors import OptionsInvalid
+from tidegate.conflation.options.table import Options
+from tidegate.conflation.subscription import AUTO, Command, Subscription
+from tidegate.keys.text.duration import SECOND
+
+INTERVAL_NS: Final = SECOND
+"""Of records, where neither the request nor the topic names one."""
+
+TAKEN: Final = (
+    "conflation", "conflation_key", "pace", "oof", "select", "projection", "grouping", "top_n",
+    "skip_n", "no_defaults",
+)  # fmt: skip
+
+WHY_NOT: Final[Mapping[str, str]] = {
+    "bookmark": "the parameter offset says where to begin",
+    "bookmark_not_found": "the parameter offset says where to begin",
+    "rate": "a reader asks as fast as it likes",
+    "rate_max_gap": "a reader asks as fast as it likes",
+    "batch_size": "pages are as long as the gateway makes them",
+    "pause": "a reader that does not ask gets nothing",
+    "progress": "each answer says how far it leads",
+    "min": "auto measures a connection, and a polling reader has none",
+    "max": "auto measures a connection, and a polling reader has none",
+    "max_age": "an answer may be kept by a cache, and no age at a socket can be promised",
+    "send_keys": "rows of format=state have their key",
+    "no_sowkey": "rows of format=state have their key",
+}
+"""Options that a stream does not take, with the reason."""
+BY_MESSAGE: Final = "it looks at every message, and a position knows the newest of each key alone"
+
+
+@dataclass(frozen=True, slots=True)
+class PollRequest:
+    """What a polling reader is granted of one topic: a subscription to its rows, and their form."""
+
+    subscription: Subscription
+    form: Form
+    kind: Kind
+
+
+def granted_poll(
+    context: SessionContext,
+    name: str,
+    asked: SubscriptionParameters,
+    form: Form | None,
+    grants: Grants | None,
+) -> PollRequest:
+    """Decide what a polling reader gets of a topic, by the rules of a subscription.
+
+    Raises:
+        Refusal: forbidden, topic-unknown, options-invalid, filter-invalid.
+    """
+    if grants is not None:  # first: a topic that may not be read must not be known either
+        grants.required(name)
+    entry = context.catalog.get(name)
+    definition = context.driver.engine.topic(name).definition
+    characters_max = context.settings.options_characters_max
+    request = SubscribeRequest.parse(asked, characters_max, grants=grants)
+    has_records = definition.keeps_records
+    own = Options() if request.options.no_defaults else Options.parse(entry.document.options)
+    options = _completed(request.options, own, has_records=has_records)
+    is_shaped = options.projection is not None or options.top_n is not None
+    request = replace(
+        request,
+        options=options,
+        form=Format.VALUE,
+        command=None if is_shaped else Command.SUBSCRIBE,
+    )
+    subscription = granted_to(context, name, request).subscription
+    _check(subscription, options, has_records=has_records)
+    if form is Form.STATE and not has_records:
+        raise Refused("options-invalid", "format=state needs a topic with a key.")
+    form = form or (Form.STATE if has_records else Form.VALUE)
+    return PollRequest(subscription, form, entry.document.kind)
+
+
+def _completed(asked: Options, own: Options, *, has_records: bool) -> Options:
+    """Return a request's options with what of the topic's own fits a stream, and an interval.
+
+    Raises:
+        OptionsInvalid: one that a stream does not take.
+    """
+    for name in asked.said:
+        if name not in TAKEN:
+            reason = WHY_NOT.get(name, BY_MESSAGE)
+            raise OptionsInvalid(f"{name}: a stream does not take it: {reason}", _at(asked, name))
+    if asked.conflation == AUTO:
+        detail = "conflation: auto measures a connection, and a polling reader has none"
+        raise OptionsInvalid(detail, _at(asked, "conflation"))
+    if asked.pace == "key":
+        raise OptionsInvalid(f"pace: a stream does not take it: {BY_MESSAGE}", _at(asked, "pace"))
+    if not has_records and asked.conflation_key is not None:
+        detail = "conflation_key: the topic has no key, so its stream is the journal"
+        raise OptionsInvalid(detail, _at(asked, "conflation_key"))
+    fitting = {name: value for name, value in own.said.items() if name in TAKEN}
+    if fitting.get("conflation") == AUTO or fitting.get("conflation") == 0:
+        del fitting["conflation"]
+    interval_ns = INTERVAL_NS if has_records else None
+    wanted = Options.of(conflation=interval_ns, pace="batch", oof=has_records, no_defaults=True)
+    options = asked.over(Options(fitting)).over(wanted)
+    if has_records and options.conflation == 0:
+        detail = "conflation: a stream of records lets changes go at an interval"
+        raise OptionsInvalid(detail, _at(asked, "conflation"))
+    return replace(options, said={**options.said, "pace": "batch"})
+
+
+def _check(subscription: Subscription, options: Options, *, has_records: bool) -> None:
+    """Refuse rows that no board has.
+
+    Raises:
+        OptionsInvalid: with the reason.
+    """
+    lane_id = subscription.lane_id
+    if has_records and not lane_id.asks_board:
+        raise OptionsInvalid("the topic combines messages (merge), and a position knows none of it")
+    if has_records and not lane_id.oof:
+        detail = "conflation_key: a stream has the removals of records, so their key is its key"
+        raise OptionsInvalid(detail, _at(options, "conflation_key"))
+
+
+def _at(options: Options, name: str) -> int | None:
+    return options.positions.get(name)

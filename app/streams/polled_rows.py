@@ -1,0 +1,224 @@
+"""The pages of a polled stream: JSON arrays of what has changed from one position to another. Pure.
+
+Rows are those of the State Protocol of Durable Streams (`insert`, `update` and `delete` of a key,
+and `reset`), or bare values.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final, Protocol
+
+import msgspec
+
+from tidegate.app.refusals import Refused
+from tidegate.app.streams.compression import Coding
+from tidegate.app.streams.encoding import json_value
+from tidegate.conflation.boards.board import Board
+from tidegate.conflation.definition import Kind
+from tidegate.conflation.frame import Frame
+from tidegate.conflation.lanes.lane import shown_as
+from tidegate.conflation.subscription import Subscription
+from tidegate.conflation.topics.feed import Feed
+from tidegate.conflation.topics.topic import Topic
+from tidegate.keys.text.bookmark import Bookmark
+
+ROWS_AT_ONCE: Final = 5_000
+BYTES_AT_ONCE: Final = 1 << 20
+"""Rows and bytes of a page, about; what is longer is read in several."""
+
+RESET: Final = b'{"headers":{"control":"reset"}}'
+"""The row after which a reader begins anew: it clears what it has."""
+
+
+class Form(StrEnum):
+    """How rows are written: as changes of keys, or their values alone."""
+
+    STATE = "state"
+    VALUE = "value"
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """A place in a topic's epoch: its reader has everything up to `offset`.
+
+    `cut`: its reader has only a part of what has changed since the cut, the oldest changes.
+    """
+
+    epoch: str
+    offset: int
+    cut: int | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Position:
+        """Parse the text of a position, or of a bookmark.
+
+        Raises:
+            Refused: bookmark-invalid.
+        """
+        found = _POSITION.fullmatch(text)
+        if found is None:
+            detail = "offset is -1, now, or the Stream-Next-Offset of an answer, unchanged."
+            raise Refused("bookmark-invalid", detail)
+        epoch, offset, cut = found.groups()
+        return cls(epoch, int(offset), None if cut is None else int(cut))
+
+    def __str__(self) -> str:
+        # Of one width: positions of an epoch are in the order of their texts.
+        cut = "" if self.cut is None else f"_{self.cut:019}"
+        return f"{self.epoch}_{self.offset:019}{cut}"
+
+
+_POSITION = re.compile(r"([A-Za-z0-9]{1,64})[_-](\d{1,19})(?:_(\d{1,19}))?", re.ASCII)
+
+
+@dataclass(slots=True, eq=False)
+class Page:
+    """What leads from one position to the next: a JSON array of so many rows.
+
+    `since` is None for the beginning. `is_last`: its reader then has all that there is.
+    """
+
+    since: Position | None
+    next: Position
+    body: bytes = b"[]"
+    rows: int = 0
+    is_last: bool = True
+    coded: dict[Coding, bytes] = field(default_factory=dict)
+
+
+class PageSource(Protocol):
+    """What a polled stream reads its pages from."""
+
+    def page(self, topic: Topic, since: Position | None) -> Page:
+        """Return what follows a position, or the beginning, up to the topic's head.
+
+        Raises:
+            Refused: bookmark-expired.
+        """
+        ...
+
+
+class RecordPages:
+    """Pages of a board: the newest of each key that has changed, and the keys that have left.
+
+    A board knows what has left since it was made. A position before that, or of another epoch, is
+    answered with `reset` and a snapshot; values alone cannot say so, and are refused.
+    """
+
+    def __init__(self, subscription: Subscription, form: Form, kind: Kind) -> None:
+        self._feed_id = subscription.lane_id.feed
+        self._shown = shown_as(subscription.lane_id.select)
+        self._form = form
+        self._kind = kind
+        self._head = b'{"type":%b,"key":' % msgspec.json.encode(subscription.topic)
+        self._feed: Feed | None = None
+        self._known_from = 0
+
+    def page(self, topic: Topic, since: Position | None) -> Page:
+        """Return what has changed since a position; a snapshot in parts, if it is long.
+
+        Raises:
+            Refused: bookmark-expired.
+        """
+        board = self._board(topic)
+        begins = since is None or not self._reaches(topic, board, since)
+        if begins and since is not None and self._form is Form.VALUE:
+            raise expired()
+        offset, cut = (-1, topic.head) if begins or since is None else (since.offset, since.cut)
+        rows: list[bytes] = [RESET] if begins and since is not None else []
+        size, through, looked_at = 0, offset, 0
+        found = board.part(offset, ROWS_AT_ONCE, cut=cut)
+        for board_key, frame in found:
+            if size > BYTES_AT_ONCE and frame.offset != through:
+                break
+            looked_at += 1
+            through = frame.offset
+            row = self._row(board, board_key, frame, offset)
+            if row:
+                rows.append(row)
+                size += len(row)
+        is_last = looked_at == len(found) < ROWS_AT_ONCE
+        # Who has only a part may hold a key that left and came back beyond that part.
+        part = Position(topic.epoch, through, offset if cut is None else cut)
+        end = Position(topic.epoch, topic.head) if is_last else part
+        return Page(since, end, b"[" + b",".join(rows) + b"]", len(rows), is_last)
+
+    def _board(self, topic: Topic) -> Board:
+        feed = topic.feeds[self._feed_id]
+        if feed is not self._feed:
+            self._feed = feed
+            # The records' own board is as old as the topic; what left another one before it was
+            # made is not known.
+            self._known_from = 0 if feed is topic.sow else topic.head
+        feed.settle()
+        return feed.board
+
+    def _reaches(self, topic: Topic, board: Board, since: Position) -> bool:
+        if since.epoch != topic.epoch or since.offset > topic.head:
+            return False
+        # Within a snapshot what has left since it began is asked for.
+        asked = since.offset if since.cut is None else since.cut
+        return max(board.horizon, self._known_from) <= asked <= topic.head
+
+    def _row(self, board: Board, board_key: str, frame: Frame, since: int) -> bytes:
+        if self._form is Form.VALUE:
+            return b"" if frame.removed else json_value(self._as_shown(frame), self._kind)
+        head = self._head + msgspec.json.encode(board_key)
+        if frame.removed:
+            return head + b',"headers":{"operation":"delete"}}'
+        operation = b"update" if board.held_at(board_key, since) else b"insert"
+        value = json_value(self._as_shown(frame), self._kind)
+        return b'%b,"value":%b,"headers":{"operation":"%b"}}' % (head, value, operation)
+
+    def _as_shown(self, frame: Frame) -> Frame:
+        return frame if self._shown is None else self._shown(frame)
+
+
+class JournalPages:
+    """Pages of a topic without records: every message of its journal that matches."""
+
+    def __init__(self, subscription: Subscription, kind: Kind) -> None:
+        wanted = subscription.lane_id.feed.filter
+        self._matches = None if wanted is None else wanted.matcher(subscription.topic)
+        self._shown = shown_as(subscription.lane_id.select)
+        self._kind = kind
+
+    def page(self, topic: Topic, since: Position | None) -> Page:
+        """Return the messages after a position, or from the journal's beginning.
+
+        Raises:
+            Refused: bookmark-expired.
+        """
+        if since is None:
+            after = topic.journal.dropped_through
+        elif since.epoch == topic.epoch and topic.journal_reaches(_bookmark(since)):
+            after = since.offset
+        else:
+            raise expired()
+        found = topic.journal.after(after, until=after + ROWS_AT_ONCE)
+        rows: list[bytes] = []
+        size, through = 0, after
+        for frame in found:
+            if size > BYTES_AT_ONCE:
+                break
+            through = frame.offset
+            if self._matches is None or self._matches(frame.payload, frame.key):
+                shown = frame if self._shown is None else self._shown(frame)
+                rows.append(json_value(shown, self._kind))
+                size += len(rows[-1])
+        is_last = through == topic.head
+        end = Position(topic.epoch, through)
+        return Page(since, end, b"[" + b",".join(rows) + b"]", len(rows), is_last)
+
+
+def expired() -> Refused:
+    """Return the refusal of a position from which nothing continues."""
+    detail = "The stream does not go on from this position; read it again from the beginning."
+    return Refused("bookmark-expired", detail)
+
+
+def _bookmark(position: Position) -> Bookmark:
+    return Bookmark(position.epoch, position.offset)

@@ -1,0 +1,388 @@
+"""A topic read position by position."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.support.gateways import Running, running_gateway
+from tests.support.rules import rule
+
+STREAM = "/v1/topics/px/stream"
+
+
+class Poller:
+    """A client of the State Protocol: it keeps what it has read, and where it is."""
+
+    def __init__(self, running: Running, **asked: str) -> None:
+        self.running = running
+        self.asked = asked
+        self.offset = "-1"
+        self.cursor = ""
+        self.records: dict[str, Any] = {}
+        self.rows: list[Any] = []
+
+    async def poll(self, live: str = "") -> httpx2.Response:
+        """Ask once, and take in what comes."""
+        asked = {**self.asked, "offset": self.offset}
+        if live:
+            asked |= {"live": live}
+            if self.cursor:
+                asked |= {"cursor": self.cursor}
+        answer = await self.running.http.get(STREAM, params=asked)
+        assert answer.status_code in (200, 204), answer.text
+        self.offset = answer.headers["stream-next-offset"]
+        self.cursor = answer.headers.get("stream-cursor", self.cursor)
+        self.rows = [] if answer.status_code == 204 else answer.json()
+        for row in self.rows:
+            self.take(row)
+        return answer
+
+    def take(self, row: dict[str, Any]) -> None:
+        """Do to the records what a row says."""
+        if row["headers"].get("control") == "reset":
+            self.records.clear()
+        elif row["headers"]["operation"] == "delete":
+            self.records.pop(row["key"], None)
+        else:
+            self.records[row["key"]] = row["value"]
+
+
+@rule("polling-1")
+async def test_the_beginning_is_a_snapshot() -> None:
+    async with running_gateway() as running:
+        await running.topic()
+        await running.publish({"k": 1, "v": 1}, {"k": 2, "v": 1}, {"k": 1, "v": 2})
+        poller = Poller(running)
+        answer = await poller.poll()
+        assert answer.headers["stream-up-to-date"] == "true"
+        assert answer.headers["content-type"] == "application/json"
+        assert poller.rows == [
+            {
+                "type": "px",
+                "key": "[2]",
+                "value": {"k": 2, "v": 1},
+                "headers": {"operation": "insert"},
+            },
+            {
+                "type": "px",
+                "key": "[1]",
+                "value": {"k": 1, "v": 2},
+                "headers": {"operation": "insert"},
+            },
+        ]
+
+
+@rule("polling-2")
+async def test_a_flush_answers_who_waits() -> None:
+    async with running_gateway() as running:
+        await running.topic()
+        await running.publish({"k": 1, "v": 1}, {"k": 2, "v": 1})
+        poller = Poller(running, options="conflation=2s")
+        await poller.poll()
+        began = asyncio.get_running_loop().time()
+        waiting = asyncio.create_task(poller.poll("long-poll"))
+        await asyncio.sleep(0.1)
+        await running.publish({"k": 1, "v": 2}, {"k": 3, "v": 1})
+        await running.publish({"k": 1, "v": 3})
+        await waiting
+        assert 2.0 <= asyncio.get_running_loop().time() - began < 2.3
+        told = [(row["key"], row["headers"]["operation"], row["value"]) for row in poller.rows]
+        assert told == [("[3]", "insert", {"k": 3, "v": 1}), ("[1]", "update", {"k": 1, "v": 3})]
+
+
+@rule("polling-5")
+async def test_nothing_new_is_204_after_20_seconds() -> None:
+    async with running_gateway() as running:
+        await running.topic()
+        await running.publish({"k": 1})
+        poller = Poller(running)
+        await poller.poll()
+        before = poller.offset
+        began = asyncio.get_running_loop().time()
+        answer = await poller.poll("long-poll")
+        assert answer.status_code == 204
+        assert poller.offset == before
+        assert 19.9 < asyncio.get_running_loop().time() - began < 20.5
+        assert answer.headers["cache-control"] == "no-store"
+
+
+@rule("polling-1")
+async def test_a_removal_is_a_delete() -> None:
+    async with running_gateway() as running:
+        await running.topic()
+        await running.publish({"k": 1}, {"k": 2})
+        poller = Poller(running)
+        await poller.poll()
+        await running.http.delete("/v1/topics/px/sow", params={"key": "[1]"})
+        await poller.poll("long-poll")
+        assert poller.rows == [{"type": "px", "key": "[1]", "headers": {"operation": "delete"}}]
+
+
+@rule("polling-1")
+async def test_who_is_behind_gets_each_changed_key_once() -> None:
+    async with running_gateway() as running:
+        await running.topic()
+        await running.publish({"k": 1, "v": 0}, {"k": 2, "v": 0})
+        slow, fast = Poller(running), Poller(running)
+        await slow.poll()
+        await fast.poll()
+        for number in range(1, 4):
+            waiting = asyncio.create_task(fast.poll("long-poll"))
+            await asyncio.sleep(0.1)
+            await running.publish({"k": 1, "v": number})
+            await waiting
+        await slow.poll()
+        assert [row["value"]["v"] for row in slow.rows] == [3]
+        assert (slow.records, slow.offset) == (fast.records, fast.offset)
+
+
+@rule("polling-2")
+async def test_between_two_flushes_a_reader_gets_nothing_twice() -> None:
+    async with running_gateway() as running:
+        await running.topic()
+        await running.publish({"k": 1, "v": 0})
+        poller = Poller(running, options="conflation=10s")
+        await poller.poll()
+        await running.publish({"k": 1, "v": 1})
+        for _ in range(5):
+            await asyncio.sleep(1)
+            await poller.poll()
+            assert poller.rows == []
+        await asyncio.sleep(6)
+        await poller.poll()
+        assert [row["value"]["v"] for row in poller.rows] == [1]
+
+
+@rule("polling-6")
+async def test_equal_requests_get_the_same_bytes_and_tag() -> None:
+    async with running_gateway() as running:
+        await running.topic()
+        await running.publish({"k": 1})
+        answers = [await running.http.get(STREAM) for _ in range(2)]
+        assert answers[0].content == answers[1].content
+        tag = answers[0].headers["etag"]
+        assert answers[1].headers["etag"] == tag
+        assert answers[0].headers["cache-control"] == "public, max-age=1"
+        again = await running.http.get(STREAM, headers={"If-None-Match": tag})
+        assert (again.status_code, again.content) == (304, b"")
+
+
+async def test_an_answer_may_be_compressed() -> None:
+    async with running_gateway() as running:
+        await running.topic()
+        await running.publish(*[{"k": n, "text": "the same again"} for n in range(100)])
+        plain = await running.http.get(STREAM, headers={"Accept-Encoding": "identity"})
+        for coding in ("gzip", "zstd"):
+            coded = await running.http.get(STREAM, headers={"Accept-Encoding": coding})
+            assert coded.headers["content-encoding"] == coding
+            assert coded.headers["vary"] == "Accept-Encoding"
+            assert coded.headers["etag"] != plain.headers["etag"]
+            assert int(coded.headers["content-length"]) < len(plain.content) / 4
+            assert coded.json() == plain.json()
+
+
+@rule("polling-3")
+async def test_another_epoch_is_said_and_followed_by_a_snapshot() -> None:
+    async with running_gateway() as running:
+        await running.topic()
+        await running.publish({"k": 1}, {"k": 2})
+        poller = Poller(running)
+        await poller.poll()
+        await running.http.delete("/v1/topics/px")
+        await running.topic()
+        await running.publish({"k": 3})
+        await poller.poll()
+        assert poller.rows[0] == {"headers": {"control": "reset"}}
+        assert poller.records == {"[3]": {"k": 3}}
+
+
+@rule("polling-3")
+async def test_values_of_another_epoch_are_refused() -> None:
+    async with running_gateway() as running:
+        await running.topic()
+        answer = await running.http.get(STREAM, params={"format": "value", "offset": "other_7"})
+        assert (answer.status_code, answer.json()["code"]) == (410, "bookmark-expired")
+
+
+async def test_a_filter_lets_go_what_stops_to_match() -> None:
+    async with running_gateway() as running:
+        await running.topic()
+        await running.publish({"k": 1, "v": 5}, {"k": 2, "v": 1})
+        poller = Poller(running, filter="/v > 3")
+        await poller.poll()
+        assert poller.records == {"[1]": {"k": 1, "v": 5}}
+        waiting = asyncio.create_task(poller.poll("long-poll"))
+        await asyncio.sleep(0.1)
+        await running.publish({"k": 1, "v": 2}, {"k": 3, "v": 9})
+        await waiting
+        assert poller.records == {"[3]": {"k": 3, "v": 9}}
+
+
+async def test_a_window_is_followed() -> None:
+    async with running_gateway() as running:
+        await running.topic()
+        await running.publish(*[{"k": n, "v": n} for n in range(5)])
+        poller = Poller(running, options="top_n=2", order_by="/v DESC")
+        await poller.poll()
+        assert sorted(poller.records) == ["[3]", "[4]"]
+        waiting = asyncio.create_task(poller.poll("long-poll"))
+        await asyncio.sleep(0.1)
+        await running.publish({"k": 0, "v": 10})
+        await waiting
+        assert sorted(poller.records) == ["[0]", "[4]"]
+
+
+async def test_selected_fields_are_shown() -> None:
+    async with running_gateway() as running:
+        await running.topic()
+        await running.publish({"k": 1, "v": 1, "w": 2})
+        poller = Poller(running, options="select=[-/,+/k,+/w]")
+        await poller.poll()
+        assert poller.records == {"[1]": {"k": 1, "w": 2}}
+
+
+@rule("polling-8")
+async def test_a_topic_without_a_key_is_read_as_its_journal() -> None:
+    async with running_gateway() as running:
+        await running.topic(key=())
+        await running.publish({"v": 1}, {"v": 2})
+        first = await running.http.get(STREAM)
+        assert first.json() == [{"v": 1}, {"v": 2}]
+        offset = first.headers["stream-next-offset"]
+        asked = {"offset": offset, "live": "long-poll"}
+        waiting = asyncio.create_task(running.http.get(STREAM, params=asked))
+        await asyncio.sleep(0.1)
+        await running.publish({"v": 3})
+        assert (await waiting).json() == [{"v": 3}]
+        refused = await running.http.get(STREAM, params={"format": "state"})
+        assert refused.json()["code"] == "options-invalid"
+
+
+@rule("polling-4")
+async def test_a_long_snapshot_comes_in_pages() -> None:
+    async with running_gateway() as running:
+        await running.topic()
+        for start in range(0, 12_000, 1_000):
+            await running.publish(*[{"k": n, "v": 0} for n in range(start, start + 1_000)])
+        poller = Poller(running)
+        answer = await poller.poll()
+        assert "stream-up-to-date" not in answer.headers
+        # What changes, comes and leaves meanwhile is told as well.
+        await running.publish({"k": 0, "v": 1}, {"k": 11_000, "v": 1}, {"k": 12_000, "v": 1})
+        for key in (1, 11_001):
+            await running.http.delete("/v1/topics/px/sow", params={"key": f"[{key}]"})
+        pages = 1
+        while "stream-up-to-date" not in answer.headers:
+            answer = await poller.poll()
+            pages += 1
+        assert pages == 3
+        expected = {f"[{n}]": {"k": n, "v": int(n in (0, 11_000, 12_000))} for n in range(12_001)}
+        del expected["[1]"], expected["[11001]"]
+        assert poller.records == expected
+
+
+@rule("polling-1")
+async def test_now_begins_at_the_end() -> None:
+    async with running_gateway() as running:
+        await running.topic()
+        await running.publish({"k": 1})
+        answer = await running.http.get(STREAM, params={"offset": "now"})
+        assert (answer.content, answer.headers["cache-control"]) == (b"[]", "no-store")
+        head = await running.http.head(STREAM)
+        assert head.headers["stream-next-offset"] == answer.headers["stream-next-offset"]
+        assert head.content == b""
+
+
+async def test_cursors_rise() -> None:
+    async with running_gateway() as running:
+        await running.topic()
+        await running.publish({"k": 1})
+        asked = {"offset": "-1", "live": "long-poll"}
+        first = int((await running.http.get(STREAM, params=asked)).headers["stream-cursor"])
+        for cursor in (first, first + 10**9):
+            answer = await running.http.get(STREAM, params={**asked, "cursor": str(cursor)})
+            assert int(answer.headers["stream-cursor"]) > cursor
+
+
+@rule("polling-9")
+async def test_events_last_for_a_minute() -> None:
+    async with running_gateway() as running:
+        await running.topic()
+        await running.publish({"k": 1})
+        asked = {"offset": "-1", "live": "sse"}
+        began = asyncio.get_running_loop().time()
+        events: list[tuple[str, Any]] = []
+        name = ""
+        async with running.http.stream("GET", STREAM, params=asked) as answer:
+            assert answer.headers["content-type"].startswith("text/event-stream")
+            async for line in answer.aiter_lines():
+                if line.startswith("event: "):
+                    name = line.removeprefix("event: ")
+                elif line.startswith("data: "):
+                    events.append((name, json.loads(line.removeprefix("data: "))))
+                    if len(events) == 2:
+                        await running.publish({"k": 2})
+        assert [name for name, _ in events] == ["data", "control", "data", "control"]
+        assert [row["key"] for row in events[2][1]] == ["[2]"]
+        assert events[1][1]["upToDate"] is True
+        assert events[1][1]["streamNextOffset"] < events[3][1]["streamNextOffset"]
+        assert 59 < asyncio.get_running_loop().time() - began < 61
+
+
+@rule("polling-5")
+async def test_who_waits_is_answered_when_the_topic_goes() -> None:
+    async with running_gateway() as running:
+        await running.topic()
+        await running.publish({"k": 1})
+        poller = Poller(running)
+        await poller.poll()
+        waiting = asyncio.create_task(poller.poll("long-poll"))
+        await asyncio.sleep(0.1)
+        await running.http.delete("/v1/topics/px")
+        assert (await waiting).status_code == 204
+        assert (await running.http.get(STREAM)).status_code == 404
+
+
+@rule("polling-7")
+@pytest.mark.parametrize(
+    ("asked", "code"),
+    [
+        ({"options": "conflation=auto"}, "options-invalid"),
+        ({"options": "conflation=none"}, "options-invalid"),
+        ({"options": "pace=key,conflation=1s"}, "options-invalid"),
+        ({"options": "conflation=1s,max_age=3s"}, "options-invalid"),
+        ({"options": "conflation=1s,conflation_key=[/v]"}, "options-invalid"),
+        ({"options": "bookmark=epoch"}, "options-invalid"),
+        ({"options": "conflation=1s,reduce=[/v:sum]"}, "options-invalid"),
+        ({"options": "nonsense"}, "options-invalid"),
+        ({"filter": "/v >"}, "filter-invalid"),
+        ({"format": "rows"}, "options-invalid"),
+        ({"live": "long-poll"}, "options-invalid"),
+        ({"live": "push", "offset": "-1"}, "options-invalid"),
+        ({"offset": "7"}, "bookmark-invalid"),
+        ({"offset": ""}, "bookmark-invalid"),
+        ({"offset": "-1", "cursor": "x"}, "options-invalid"),
+        ({"unknown": "1"}, "options-invalid"),
+    ],
+)
+async def test_what_makes_no_sense_is_refused(asked: dict[str, str], code: str) -> None:
+    async with running_gateway() as running:
+        await running.topic()
+        answer = await running.http.get(STREAM, params=asked)
+        assert (answer.status_code, answer.json()["code"]) == (400, code)
+
+
+async def test_a_stream_that_nobody_reads_is_closed() -> None:
+    async with running_gateway() as running:
+        await running.topic()
+        await running.publish({"k": 1})
+        await Poller(running).poll()
+        polled = running.gateway.polled
+        assert len(polled) == 1
+        await asyncio.sleep(200)
+        assert len(polled) == 0
