@@ -225,9 +225,14 @@ class PolledStream:
 
 
 class PolledStreams:
-    """The polled streams of a gateway, each from its first reader on until nobody reads it."""
+    """The polled streams of a gateway, each from its first reader on until nobody reads it.
+
+    Attributes:
+        requests: how many have been made to any of them, by readers or by caches before them.
+    """
 
     def __init__(self, driver: Driver) -> None:
+        self.requests = 0
         self._driver = driver
         self._streams: dict[tuple[str, LaneId, Form], PolledStream] = {}
         self._numbers = itertools.count(1)
@@ -238,6 +243,7 @@ class PolledStreams:
         Raises:
             EngineError: there are as many sessions as may be.
         """
+        self.requests += 1
         identity = subscription.topic, subscription.lane_id, form
         found = self._streams.get(identity)
         if found is None or found.is_over:

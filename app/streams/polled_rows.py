@@ -136,7 +136,8 @@ class RecordPages:
                 break
             looked_at += 1
             through = frame.offset
-            row = self._row(board, board_key, frame, offset)
+            is_known = cut is None and board.held_at(board_key, offset)
+            row = self._row(board_key, frame, is_known=is_known)
             if row:
                 rows.append(row)
                 size += len(row)
@@ -163,13 +164,13 @@ class RecordPages:
         asked = since.offset if since.cut is None else since.cut
         return max(board.horizon, self._known_from) <= asked <= topic.head
 
-    def _row(self, board: Board, board_key: str, frame: Frame, since: int) -> bytes:
+    def _row(self, board_key: str, frame: Frame, *, is_known: bool) -> bytes:
         if self._form is Form.VALUE:
             return b"" if frame.removed else json_value(self._as_shown(frame), self._kind)
         head = self._head + msgspec.json.encode(board_key)
         if frame.removed:
             return head + b',"headers":{"operation":"delete"}}'
-        operation = b"update" if board.held_at(board_key, since) else b"insert"
+        operation = b"update" if is_known else b"insert"
         value = json_value(self._as_shown(frame), self._kind)
         return b'%b,"value":%b,"headers":{"operation":"%b"}}' % (head, value, operation)
 

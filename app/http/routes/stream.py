@@ -132,7 +132,8 @@ async def read_stream(
     read = await _reading(request, topic, asked)
     if asked.live == SSE:
         require_accept(request.scope, EVENT_STREAM)
-        return StreamingResponse(read.events(), media_type=EVENT_STREAM, headers=read.kept(0))
+        headers = {**read.kept(0), "X-Accel-Buffering": "no"}  # or nginx would keep events back
+        return StreamingResponse(read.events(), media_type=EVENT_STREAM, headers=headers)
     require_accept(request.scope, JSON)
     if asked.live == LONG_POLL and read.since is not None:
         page = await read.stream.next_page(read.since, read.held_s)

@@ -1,0 +1,166 @@
+"""Polled streams behind a real nginx that caches: few requests arrive, and all readers converge."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx2
+import pytest
+
+from dev import ROOT
+from tests.app.access.test_authorization import guarded
+from tests.integration.test_fronts import NGINX, PATH, running_proxy
+from tests.support.gateways import Running, running_gateway
+from tests.support.outside import require
+from tests.support.ports import lasting_port
+from tests.support.rules import rule
+from tests.support.tokens import grant, token_of
+
+pytestmark = pytest.mark.system
+
+READERS = 40
+STREAM = "/v1/topics/px/stream"
+KEYS = 20
+
+
+@contextlib.contextmanager
+def cache_before(address: str, folder: Path) -> Iterator[str]:
+    """The example of `deploy/`, with this test's addresses and folders; the answer is its address."""
+    require(shutil.which("nginx", path=PATH) is not None, "no nginx")
+    port = lasting_port()
+    text = (ROOT / "deploy" / "nginx-cache.conf").read_text()
+    given = {
+        "127.0.0.1:8080": urlsplit(address).netloc,
+        "listen 8081": f"listen 127.0.0.1:{port}",
+        "/var/cache/nginx/tidegate": str(folder / "cache"),
+    }
+    for own, ours in given.items():
+        assert text.count(own) == 1, own
+        text = text.replace(own, ours)
+    (folder / "tidegate.conf").write_text(text)
+    # Its workers are otherwise somebody who may not read this test's folder.
+    user = "" if os.geteuid() else "user root;\n"
+    (folder / "nginx.conf").write_text(user + NGINX.format(folder=folder))
+    command = ["nginx", "-p", str(folder), "-c", str(folder / "nginx.conf"), "-e", "stderr"]
+    with running_proxy(command, port, folder):
+        yield f"http://127.0.0.1:{port}"
+
+
+class Reader:
+    """Follows a stream through a cache, and keeps its records."""
+
+    def __init__(self, http: httpx2.AsyncClient, headers: dict[str, str] | None = None) -> None:
+        self._http = http
+        self._headers = headers or {}
+        self._asked = {"options": "conflation=1s", "offset": "-1"}
+        self.records: dict[str, Any] = {}
+        self.answers = 0
+
+    async def follow(self) -> None:
+        """Ask on and on."""
+        while True:
+            answer = await self._http.get(STREAM, params=self._asked, headers=self._headers)
+            if answer.status_code not in (200, 204):
+                await asyncio.sleep(0.2)
+                continue
+            self.answers += 1
+            for row in [] if answer.status_code == 204 else answer.json():
+                self._take(row)
+            self._asked["offset"] = answer.headers["stream-next-offset"]
+            self._asked["live"] = "long-poll"
+            self._asked["cursor"] = answer.headers.get("stream-cursor", "0")
+
+    def _take(self, row: dict[str, Any]) -> None:
+        if "control" in row["headers"]:
+            self.records.clear()
+        elif row["headers"]["operation"] == "delete":
+            self.records.pop(row["key"], None)
+        else:
+            before = self.records.get(row["key"], row["value"])
+            assert before["v"] <= row["value"]["v"], "a key has gone back"
+            self.records[row["key"]] = row["value"]
+
+
+@contextlib.asynccontextmanager
+async def readers_at(address: str, count: int) -> AsyncIterator[list[Reader]]:
+    limits = httpx2.Limits(max_connections=count)
+    async with httpx2.AsyncClient(base_url=address, timeout=60, limits=limits) as http:
+        readers = [Reader(http) for _ in range(count)]
+        tasks = [asyncio.create_task(reader.follow()) for reader in readers]
+        try:
+            yield readers
+        finally:
+            for task in tasks:
+                task.cancel()
+            ended = await asyncio.gather(*tasks, return_exceptions=True)
+        failed = [each for each in ended if not isinstance(each, asyncio.CancelledError)]
+        assert not failed, failed
+
+
+async def publish_for(running: Running, seconds: float) -> None:
+    """Change all keys ten times a second, and remove one now and then."""
+    loop = asyncio.get_running_loop()
+    end_s, number = loop.time() + seconds, 0
+    while loop.time() < end_s:
+        number += 1
+        await running.publish(*[{"k": key, "v": number} for key in range(KEYS)])
+        if number % 7 == 0:
+            await running.http.delete("/v1/topics/px/sow", params={"key": f"[{number % KEYS}]"})
+        await asyncio.sleep(0.1)
+
+
+async def await_equal(running: Running, readers: list[Reader]) -> None:
+    """Wait until every reader shows the records."""
+    records = {f"[{row['k']}]": row for row in await running.sow()}
+    async with asyncio.timeout(30):
+        while any(reader.records != records for reader in readers):
+            await asyncio.sleep(0.1)
+
+
+@rule("polling-2", "polling-6")
+async def test_one_request_a_flush_arrives_however_many_read(tmp_path: Path) -> None:
+    async with running_gateway() as running:
+        await running.topic()
+        await running.publish(*[{"k": key, "v": 0} for key in range(KEYS)])
+        with cache_before(running.address, tmp_path) as address:
+            async with readers_at(address, READERS) as readers:
+                await asyncio.sleep(2)
+                before = running.gateway.polled.requests
+                answered = sum(reader.answers for reader in readers)
+                await publish_for(running, 6)
+                arrived = running.gateway.polled.requests - before
+                answered = sum(reader.answers for reader in readers) - answered
+                await await_equal(running, readers)
+        # Six flushes; three requests for each are allowed for.
+        assert arrived <= 3 * 7
+        assert answered > 3 * READERS
+
+
+@rule("polling-6")
+async def test_no_answer_of_one_subject_is_another_s(tmp_path: Path) -> None:
+    rows = {
+        desk: token_of(desk, grant("read prices.>", filter=f"/desk = '{desk}'")) for desk in "ab"
+    }
+    root = token_of("root", "read,write,admin,observe >")
+    async with guarded(tmp_path) as running:
+        lines = "\n".join(f'{{"k": "{desk}", "desk": "{desk}"}}' for desk in "ab")
+        headers = {**root, "Content-Type": "application/x-ndjson"}
+        await running.http.post("/v1/topics/prices.eu/messages", content=lines, headers=headers)
+        with cache_before(running.address, tmp_path) as address:
+            async with httpx2.AsyncClient(base_url=address, timeout=60) as http:
+                for number in range(200):
+                    desk = "ab"[number % 2]
+                    answer = await http.get("/v1/topics/prices.eu/stream", headers=rows[desk])
+                    assert answer.headers["cache-control"].startswith("private")
+                    found = {row["value"].get("desk") for row in answer.json()}
+                    assert desk in found
+                    assert "ab".replace(desk, "") not in found
+                nobody = await http.get("/v1/topics/prices.eu/stream")
+                assert nobody.status_code == 401
