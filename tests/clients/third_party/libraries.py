@@ -130,15 +130,15 @@ def npm_polyfill(address: str, place: Path) -> list[str | Path]:
 
 
 def npm_fetch_event_source(address: str, place: Path) -> list[str | Path]:
-    return [*node_command(), PROGRAMS / "fetch_event_source.mjs", _npm_folder(), address]
+    return [*node_command(), PROGRAMS / "fetch_event_source.mjs", npm_folder(), address]
 
 
 def go_library(address: str, place: Path) -> list[str | Path]:
-    return [_built_go(place, "follow_library.go", GO_LIBRARY), address]
+    return [built_go(place, "follow_library.go", GO_LIBRARY), address]
 
 
 def go_plain(address: str, place: Path) -> list[str | Path]:
-    return [_built_go(place, "follow_plain.go"), address]
+    return [built_go(place, "follow_plain.go"), address]
 
 
 def java_library(address: str, place: Path) -> list[str | Path]:
@@ -173,11 +173,11 @@ STAND_INS = {"go-eventsource": "go-net-http", "java-okhttp-eventsource": "java-h
 
 
 def _event_source(name: str, address: str) -> list[str | Path]:
-    return [*node_command(), PROGRAMS / "event_source.mjs", name, _npm_folder(), address]
+    return [*node_command(), PROGRAMS / "event_source.mjs", name, npm_folder(), address]
 
 
 @functools.cache
-def _npm_folder() -> Path:
+def npm_folder() -> Path:
     """A folder with the libraries of `package-lock.json`, which goes with this process."""
     npm = shutil.which("npm")
     require(npm is not None, "no npm: the Debian package is npm")
@@ -190,7 +190,7 @@ def _npm_folder() -> Path:
     return folder
 
 
-def _built_go(place: Path, program: str, library: str | None = None) -> Path:
+def built_go(place: Path, program: str, library: str | None = None) -> Path:
     go = shutil.which("go")
     require(go is not None, "no go: the Debian package is golang-go")
     folder = place / program.partition(".")[0]
