@@ -15,7 +15,7 @@ _, url, live = sys.argv
 offset = "-1"
 while True:
     try:
-        with stream(url, offset=offset, live=live) as reading:
+        with stream(url, offset=offset, live="sse" if live == "sse" else "long-poll") as reading:
             for event in reading.iter_events("json_batches"):
                 for row in event.data:
                     sys.stdout.write(json.dumps(row) + "\n")
