@@ -22,6 +22,7 @@ from tidegate.app.figures import ADDRESS, CONNECTIONS, ConnectionFigures, Counte
 from tidegate.app.settings.settings import Settings
 from tidegate.app.stores.store import MeasuredStore, Store, StoreFigures
 from tidegate.app.streams.driver import Driver
+from tidegate.app.streams.polled import PolledStreams
 from tidegate.app.streams.session import State
 from tidegate.conflation.outputs import CloseReason, ResumeMode
 from tidegate.conflation.sessions.registry import GONE
@@ -160,6 +161,21 @@ def session_families(
         "unacknowledged_bytes",
         "Bytes in the sockets of streams that their peers have not acknowledged.",
         unsent_bytes,
+    )
+
+
+def polling_families(polled: PolledStreams) -> Iterator[Metric]:
+    """Yield polled streams, positions at which readers wait, and requests."""
+    yield gauge("polled_streams", "Polled streams: different rows that are read.", len(polled))
+    yield gauge(
+        "polled_positions",
+        "Positions at which polling readers wait, any number of them at each.",
+        polled.positions,
+    )
+    yield counter(
+        "polled_requests",
+        "Requests of polling readers, or of the caches before them.",
+        polled.requests,
     )
 
 

@@ -17,6 +17,7 @@ from tidegate.app.gateway import Gateway
 from tidegate.app.metrics.families import (
     gateway_families,
     measured_families,
+    polling_families,
     reported_families,
     server_families,
     session_families,
@@ -24,6 +25,7 @@ from tidegate.app.metrics.families import (
 from tidegate.app.metrics.topics import TopicTable, topic_families
 from tidegate.app.settings.settings import MEMORY_ONLY, Settings
 from tidegate.app.stores.store import StoreFigures
+from tidegate.app.streams.polled import PolledStreams
 from tidegate.pipeline.operations.metrics import MetricsSink
 
 INTRODUCTION = """\
@@ -86,6 +88,7 @@ def _sections() -> Iterator[tuple[str, Iterable[Metric]]]:
     )
     yield "Topics", topic_families(TopicTable())
     yield "Sessions and streams", session_families(driver, {}, 0)
+    yield "Polling", polling_families(PolledStreams(driver))
     yield (
         "Store",
         [

@@ -30,6 +30,7 @@ from tidegate.app.metrics.exposition import (
 )
 from tidegate.app.metrics.families import (
     gateway_families,
+    polling_families,
     server_families,
     session_families,
     store_families,
@@ -177,6 +178,7 @@ async def families(gateway: Gateway, connections: ConnectionFigures | None = Non
         ),
         *of_topics,
         *session_families(driver, sessions.states(), unsent_bytes),
+        *polling_families(gateway.polled),
         *store_families(gateway.store, driver.figures),
         *(() if connections is None else server_families(connections)),
     ]
