@@ -43,6 +43,7 @@ OTHERS = {
     "engine": "bench.engine",
     "openings": "bench.openings",
     "pipeline": "bench.spark.pipeline",
+    "polling": "bench.polling",
     "scale": "bench.spark.scale",
     "sizing": "bench.sizing",
     "store": "bench.store",

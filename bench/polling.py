@@ -1,0 +1,306 @@
+"""Polling readers behind a cache: what reaches the gateway, what it costs, and how old rows are.
+
+A publisher changes 500 keys 20,000 times a second. Readers follow the topic at an interval of a
+second by long-polling, through the nginx of `deploy/nginx-cache.conf`, from another process.
+Without the cache, the cost of an answer is compared with nginx's for a file of the same size.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import re
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from bench.figure import Figure, percentile
+from bench.servers.gateway import TOPIC, Gateway, gateway
+from bench.servers.process import (
+    LOAD_CORE,
+    Process,
+    files_allow,
+    free_port,
+    listens,
+    running,
+    waited_for,
+)
+
+ROOT: Final = Path(__file__).parents[1]
+KEYS: Final = 500
+MESSAGES_S: Final = 20_000
+LINES: Final = 200
+INTERVAL_S: Final = 1.0
+SETTLE_S: Final = 5.0
+MEASURED_S: Final = 20.0
+FEW, MANY = 100, 5_000
+PATH: Final = f"/v1/topics/{TOPIC}/stream?options=conflation%3D1s"
+
+NGINX: Final = """\
+daemon off;
+user root;
+worker_processes 1;
+worker_rlimit_nofile 30000;
+pid {folder}/pid;
+error_log {folder}/error.log crit;
+events {{ worker_connections 20000; }}
+http {{
+    access_log off;
+    client_body_temp_path {folder}/body;
+    proxy_temp_path {folder}/proxy;
+    fastcgi_temp_path {folder}/fastcgi;
+    uwsgi_temp_path {folder}/uwsgi;
+    scgi_temp_path {folder}/scgi;
+    keepalive_requests 1000000;
+    keepalive_timeout 1h;
+    sendfile on;
+    include {folder}/tidegate.conf;
+}}
+"""
+
+
+class Seen(NamedTuple):
+    """What readers have seen: answers with rows, and the age of the newest row, sorted, in s."""
+
+    answers: int
+    ages_s: list[float]
+
+
+def figures() -> Iterator[Figure]:
+    """Yield requests, costs and ages with few and with many readers, and without the cache."""
+    if not files_allow(2 * MANY):
+        return
+    costs: dict[int, float] = {}
+    for readers in (FEW, MANY):
+        with gateway() as server, cached(server) as port:
+            server.define()
+            with publishing(server):
+                seen, requests, cpu = measured(server, port, readers)
+        costs[readers] = cpu
+        name = f"{readers:,} readers"
+        yield Figure(f"{name}: requests at the gateway", requests, "/interval", at_most=3)
+        yield Figure(f"{name}: gateway", cpu * 100, "% of a core", scale="cpu")
+        age_s = percentile(seen.ages_s, 0.99)
+        yield Figure(f"{name}: age of rows, p99", age_s, "s", at_most=2 * INTERVAL_S)
+        yield Figure(f"{name}: answers", seen.answers / MEASURED_S, "/s")
+    ratio = costs[MANY] / costs[FEW]
+    yield Figure("gateway with many readers, by that with few", ratio, "x", at_most=1.1)
+    yield from uncached()
+
+
+def uncached() -> Iterator[Figure]:
+    """Yield the cost of an answer to a reader in step, by nginx's for a file of that size."""
+    with gateway() as server:
+        server.define()
+        lines = (line(number, time.time()) for number in range(KEYS))
+        server.publish(b"\n".join(lines))
+        body = server.client.get(PATH).content
+        ours = answer_us(server.process, server.port, PATH)
+    with tempfile.TemporaryDirectory() as folder, served_file(Path(folder), body) as (port, nginx):
+        theirs = answer_us(nginx, port, "/file")
+    yield Figure("an answer of the gateway", ours, "us CPU", note=f"{len(body):,} bytes")
+    yield Figure("the same as a file of nginx", theirs, "us CPU")
+    yield Figure("the gateway's, by nginx's", ours / theirs, "x", at_most=3)
+
+
+def measured(server: Gateway, port: int, readers: int) -> tuple[Seen, float, float]:
+    """Return what readers see, requests at the gateway in an interval, and its share of a core."""
+    command = [sys.executable, "-m", "bench.polling", "follow", str(port), str(readers)]
+    with running(command, (LOAD_CORE,)) as load:
+        load.read()
+        time.sleep(SETTLE_S)
+        load.tell("begin")
+        requests, cpu_s = requested(server), server.process.cpu_s()
+        began_s = time.monotonic()
+        time.sleep(MEASURED_S)
+        seconds = time.monotonic() - began_s
+        used_s = server.process.cpu_s() - cpu_s
+        asked = requested(server) - requests
+        load.tell("end")
+        answers, *ages = load.read().split()
+    seen = Seen(int(answers), sorted(map(float, ages)))
+    return seen, asked / (seconds / INTERVAL_S), used_s / seconds
+
+
+def requested(server: Gateway) -> float:
+    """Return how many polling requests the gateway has had."""
+    text = server.client.get("/metrics").text
+    found = re.search(r"^tidegate_polled_requests_total (\S+)$", text, re.MULTILINE)
+    assert found is not None, "the gateway counts them"
+    return float(found[1])
+
+
+def line(number: int, now_s: float) -> bytes:
+    """Return a message of about 100 bytes with the time at which it was made."""
+    return b'{"tickerId":"T%03d","bid":%d.25,"ask":%d.5,"size":%d,"venue":"XNAS","t":%.3f}' % (
+        number % KEYS,
+        number % 97,
+        number % 97,
+        number,
+        now_s,
+    )
+
+
+@contextlib.contextmanager
+def publishing(server: Gateway) -> Iterator[None]:
+    """Publish from another process while the block runs."""
+    command = [sys.executable, "-m", "bench.polling", "publish", str(server.port)]
+    with running(command, (LOAD_CORE,)) as process:
+        process.read()
+        yield
+
+
+@contextlib.contextmanager
+def cached(server: Gateway) -> Iterator[int]:
+    """Start nginx with its cache before a gateway; yield its port."""
+    port = free_port()
+    text = (ROOT / "deploy" / "nginx-cache.conf").read_text()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        text = text.replace("127.0.0.1:8080", f"127.0.0.1:{server.port}")
+        text = text.replace("listen 8081", f"listen 127.0.0.1:{port} backlog=4096")
+        text = text.replace("/var/cache/nginx/tidegate", str(folder / "cache"))
+        with nginx_with(folder, text, port):
+            yield port
+
+
+@contextlib.contextmanager
+def served_file(folder: Path, body: bytes) -> Iterator[tuple[int, Process]]:
+    """Start nginx with one file; yield its port and its process."""
+    port = free_port()
+    (folder / "file").write_bytes(body)
+    text = f"server {{ listen 127.0.0.1:{port}; root {folder}; }}\n"
+    with nginx_with(folder, text, port) as process:
+        yield port, process
+
+
+@contextlib.contextmanager
+def nginx_with(folder: Path, text: str, port: int) -> Iterator[Process]:
+    """Start nginx with this configuration of a server."""
+    folder.chmod(0o755)
+    (folder / "tidegate.conf").write_text(text)
+    (folder / "nginx.conf").write_text(NGINX.format(folder=folder))
+    command = ["nginx", "-p", str(folder), "-c", str(folder / "nginx.conf"), "-e", "stderr"]
+    with running(command) as process:
+        waited_for(lambda: listens(port), "nginx")
+        yield process
+
+
+def answer_us(process: Process, port: int, path: str, answers: int = 5_000) -> float:
+    """Return the CPU time of one answer, asked for over one connection, one after the other."""
+    asyncio.run(_ask(port, path, 500))
+    before_s = process.cpu_s()
+    asyncio.run(_ask(port, path, answers))
+    return (process.cpu_s() - before_s) / answers * 1e6
+
+
+async def _ask(port: int, path: str, answers: int) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 20)
+    request = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\n\r\n".encode()
+    for _ in range(answers):
+        writer.write(request)
+        head = await reader.readuntil(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 200"), head
+        await reader.readexactly(int(_LENGTH.findall(head)[0]))
+    writer.close()
+
+
+# --- The load, in processes of its own
+
+_LENGTH = re.compile(rb"(?i)\r\ncontent-length: (\d+)")
+_NEXT = re.compile(rb"(?i)\r\nstream-next-offset: (\S+)")
+_CURSOR = re.compile(rb"(?i)\r\nstream-cursor: (\S+)")
+_TIME = re.compile(rb'"t":(\d+\.\d+)')
+
+
+class Counted:
+    """What the readers of this process have seen since a moment."""
+
+    def __init__(self) -> None:
+        self.is_counting = False
+        self.answers = 0
+        self.ages_s: list[float] = []
+
+    def note(self, body: bytes) -> None:
+        """Count an answer with rows; the newest of them is its last."""
+        if self.is_counting and len(body) > 2:
+            self.answers += 1
+            found = _TIME.findall(body[-200:])
+            if found and self.answers % 10 == 0:
+                self.ages_s.append(time.time() - float(found[-1]))
+
+
+async def _follow(port: int, counted: Counted) -> None:
+    offset, more = b"-1", b""
+    while True:
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 18)
+            try:
+                while True:
+                    writer.write(
+                        b"GET %b&offset=%b%b HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\n\r\n"
+                        % (PATH.encode(), offset, more)
+                    )
+                    head = await reader.readuntil(b"\r\n\r\n")
+                    length = _LENGTH.search(head)
+                    body = await reader.readexactly(int(length[1])) if length else b""
+                    following = _NEXT.search(head)
+                    if following is None:  # a page of the cache's own
+                        await asyncio.sleep(0.5)
+                        continue
+                    offset = following[1]
+                    cursor = _CURSOR.search(head)
+                    more = b"&live=long-poll"
+                    if cursor is not None:
+                        more += b"&cursor=" + cursor[1]
+                    counted.note(body)
+            finally:
+                writer.close()
+        await asyncio.sleep(0.5)
+
+
+async def follow(port: int, readers: int) -> None:
+    """Let so many readers follow, until the standard input says that it is over."""
+    counted, tasks = Counted(), []
+    for number in range(readers):
+        tasks.append(asyncio.create_task(_follow(port, counted)))
+        if number % 50 == 0:
+            await asyncio.sleep(0.02)
+    print("ready", flush=True)
+    await asyncio.to_thread(sys.stdin.readline)
+    counted.is_counting = True
+    await asyncio.to_thread(sys.stdin.readline)
+    counted.is_counting = False
+    print(counted.answers, *(f"{age_s:.3f}" for age_s in counted.ages_s[:20_000]), flush=True)
+
+
+async def publish(port: int) -> None:
+    """Publish without an end."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    print("ready", flush=True)
+    loop = asyncio.get_running_loop()
+    began_s, number = loop.time(), 0
+    while True:
+        now_s = time.time()
+        body = b"\n".join(line(at, now_s) for at in range(number, number + LINES))
+        number += LINES
+        writer.write(
+            b"POST /v1/topics/%b/messages HTTP/1.1\r\nHost: localhost\r\n"
+            b"Content-Type: application/x-ndjson\r\nContent-Length: %d\r\n\r\n%b"
+            % (TOPIC.encode(), len(body), body)
+        )
+        head = await reader.readuntil(b"\r\n\r\n")
+        found = _LENGTH.search(head)
+        answer = await reader.readexactly(int(found[1])) if found else b""
+        assert json.loads(answer)["messages"] == LINES
+        await asyncio.sleep(max(0.0, began_s + number / MESSAGES_S - loop.time()))
+
+
+if __name__ == "__main__":
+    what, port, *more = sys.argv[1:]
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(publish(int(port)) if what == "publish" else follow(int(port), int(more[0])))
