@@ -1,10 +1,11 @@
-"""The two requests that come thousands of times a second, by a shorter way to their routes.
+"""The requests that come thousands of times a second, by a shorter way to their routes.
 
-A plain publish and a plain subscription are answered below ASGI, in the iteration in which
-they arrive: without a task, the layers and the framework's routing, by the same functions that the
-layers and the routes call. Whatever has to wait, or is refused, or comes from a page of another
-origin, goes to the application as if nobody had looked at it: nothing here has an effect unless it
-answers. There `DirectRoutes` spares it the framework's routing.
+A plain publish, a plain subscription and a polling reader are answered below ASGI, in the
+iteration in which they arrive, or at a flush: without a task, the layers and the framework's
+routing, by the same functions that the layers and the routes call. Whatever has to wait for a
+store or a bus, or is refused, or comes from a page of another origin, goes to the application as
+if nobody had looked at it: nothing here has an effect unless it answers. There `DirectRoutes`
+spares it the framework's routing.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tidegate.app.access.grants import WRITE, Subject
 from tidegate.app.gateway import Gateway
-from tidegate.app.http.exchange import Exchange
+from tidegate.app.http.exchange import WITHOUT_BODY, Exchange
 from tidegate.app.http.middleware import Checks, ProtectiveFields
 from tidegate.app.http.protocol import HandOver
 from tidegate.app.http.publish_request import PublishRequest
 from tidegate.app.http.requests import TOPICS_PATH, raw_path, require_accept, writable_topic_name
-from tidegate.app.http.routes import messages, subscribe
+from tidegate.app.http.routes import messages, stream, subscribe
 from tidegate.app.http.routes.subscribe_plan import SubscribePlans
 from tidegate.app.http.wire import Fields
 from tidegate.app.settings.settings import Settings
@@ -35,6 +36,7 @@ if TYPE_CHECKING:  # without authentication its libraries are not loaded
 
 PUBLISH: Final = ("POST", b"/messages")
 SUBSCRIBE: Final = ("GET", b"/subscribe")
+POLL: Final = ("GET", b"/stream")
 # asyncio's one read of a socket: a body that came so is answered without another iteration.
 BODY_BYTES_MAX: Final = 256 << 10
 BEARER: Final = b"Bearer "
@@ -42,9 +44,9 @@ _SLASHES: Final = TOPICS_PATH.count(b"/") + 1
 
 
 def kind_of(scope: Scope) -> tuple[str, bytes] | None:
-    """Return which of the two a request is, by its method and path."""
+    """Return which of them a request is, by its method and path."""
     path = raw_path(scope)
-    for kind in (PUBLISH, SUBSCRIBE):
+    for kind in (PUBLISH, SUBSCRIBE, POLL):
         if scope["method"] == kind[0] and path.endswith(kind[1]):
             is_topic = path.startswith(TOPICS_PATH) and path.count(b"/") == _SLASHES
             return kind if is_topic else None
@@ -52,7 +54,7 @@ def kind_of(scope: Scope) -> tuple[str, bytes] | None:
 
 
 class HotPath:
-    """Answers plain publishes and subscriptions in one iteration.
+    """Answers plain publishes, subscriptions and polling readers in one iteration.
 
     Args:
         gateway: what is published to and subscribed to.
@@ -86,7 +88,7 @@ class HotPath:
     def wants_body(self, exchange: Exchange) -> bool:
         """Return True if the header alone is refused nothing, so that the body may be kept here."""
         scope = exchange.scope
-        if kind_of(scope) is SUBSCRIBE:
+        if kind_of(scope) is not PUBLISH:
             return False
         try:
             self._checks.check(scope)
@@ -105,8 +107,11 @@ class HotPath:
             return False
         try:
             self._checks.check(exchange.scope)
-            if kind_of(exchange.scope) is PUBLISH:
+            kind = kind_of(exchange.scope)
+            if kind is PUBLISH:
                 return self._publish(exchange)
+            if kind is POLL:
+                return self._poll(exchange)
             return self._subscribe(exchange, hand_over)
         except Refusal:
             return False  # the application will say why
@@ -149,12 +154,25 @@ class HotPath:
             return False
         require_accept(scope, EVENT_STREAM)
         last_event_id = subscribe.last_event_id_of(scope)
-        stream = subscribe.stream_at_once(self._gateway, self._plans.of(scope), last_event_id)
-        if stream is None:
+        opened = subscribe.stream_at_once(self._gateway, self._plans.of(scope), last_event_id)
+        if opened is None:
             return False
-        stream.negotiate(scope)
-        stream.begin(hand_over, exchange.begin(200, self._completed(stream.fields, scope)))
+        opened.negotiate(scope)
+        opened.begin(hand_over, exchange.begin(200, self._completed(opened.fields, scope)))
         return True
+
+    def _poll(self, exchange: Exchange) -> bool:
+        """Answer a polling reader, perhaps at a later flush; until then it costs no task."""
+
+        def respond(status: int, headers: dict[str, str], body: bytes) -> None:
+            if exchange.is_cut:
+                return
+            fields = [(name.lower().encode(), text.encode()) for name, text in headers.items()]
+            if status not in WITHOUT_BODY:
+                fields.append((b"content-length", b"%d" % len(body)))
+            exchange.respond(status, self._completed(fields, exchange.scope), body)
+
+        return not exchange.body and stream.answer_at_once(self._gateway, exchange.scope, respond)
 
     def _completed(self, fields: Fields, scope: Scope) -> Fields:
         """Return the fields of an answer with those that the layers add."""
@@ -179,7 +197,7 @@ def _subject(access: Access, scope: Scope) -> Subject | None:
 
 
 class DirectRoutes:
-    """Hands the two kinds of requests to their routes, past the framework; the innermost layer."""
+    """Hands these kinds of requests to their routes, past the framework; the innermost layer."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -191,7 +209,11 @@ class DirectRoutes:
                 and kind[0] in (route.methods or ())
                 and route.path.encode().endswith(kind[1])
             )
-            for kind, router in ((PUBLISH, messages.router), (SUBSCRIBE, subscribe.router))
+            for kind, router in (
+                (PUBLISH, messages.router),
+                (SUBSCRIBE, subscribe.router),
+                (POLL, stream.router),
+            )
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from tidegate.app.access.grants import Grants
 from tidegate.app.refusals import Refused
@@ -57,12 +57,17 @@ class PollRequest:
     kind: Kind
 
 
+class PollTexts(NamedTuple):
+    """What is asked of a topic, as texts; empty for nothing."""
+
+    options: str = ""
+    filter: str = ""
+    order_by: str = ""
+    form: str = ""
+
+
 def granted_poll(
-    context: SessionContext,
-    name: str,
-    asked: SubscriptionParameters,
-    form: Form | None,
-    grants: Grants | None,
+    context: SessionContext, name: str, asked: PollTexts, grants: Grants | None
 ) -> PollRequest:
     """Decide what a polling reader gets of a topic, by the rules of a subscription.
 
@@ -74,7 +79,10 @@ def granted_poll(
     entry = context.catalog.get(name)
     definition = context.driver.engine.topic(name).definition
     characters_max = context.settings.options_characters_max
-    request = SubscribeRequest.parse(asked, characters_max, grants=grants)
+    parameters = SubscriptionParameters(
+        options=asked.options, filter=asked.filter, order_by=asked.order_by
+    )
+    request = SubscribeRequest.parse(parameters, characters_max, grants=grants)
     has_records = definition.keeps_records
     own = Options() if request.options.no_defaults else Options.parse(entry.document.options)
     options = _completed(request.options, own, has_records=has_records)
@@ -87,9 +95,9 @@ def granted_poll(
     )
     subscription = granted_to(context, name, request).subscription
     _check(subscription, options, has_records=has_records)
-    if form is Form.STATE and not has_records:
+    if asked.form == Form.STATE and not has_records:
         raise Refused("options-invalid", "format=state needs a topic with a key.")
-    form = form or (Form.STATE if has_records else Form.VALUE)
+    form = Form(asked.form) if asked.form else (Form.STATE if has_records else Form.VALUE)
     return PollRequest(subscription, form, entry.document.kind)
 
 

@@ -13,11 +13,16 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
+from tidegate.app.access.grants import Grants
 from tidegate.app.refusals import Refused, topic_unknown
+from tidegate.app.stores.store import TopicRecord
 from tidegate.app.streams.driver import Consumer, Driver
+from tidegate.app.streams.poll_request import PollRequest, PollTexts, granted_poll
 from tidegate.app.streams.polled_rows import (
     Form,
     JournalPages,
@@ -26,7 +31,8 @@ from tidegate.app.streams.polled_rows import (
     Position,
     RecordPages,
 )
-from tidegate.conflation.definition import Kind
+from tidegate.app.streams.subscribe_request import SessionContext
+from tidegate.conflation.definition import Definition, Kind
 from tidegate.conflation.errors import TopicUnknown
 from tidegate.conflation.outputs import Goodbye, Unsubscribed
 from tidegate.conflation.sessions.session import UNLIMITED
@@ -38,8 +44,25 @@ KEPT_BYTES_MAX: Final = 8 << 20
 """Pages that a stream keeps until its next flush; others are made for each who asks."""
 UNREAD_S: Final = 60.0
 """A stream that nobody has read for so long, and for three intervals, is closed."""
+GRANTED_MAX: Final = 1_000
+"""Decisions that are kept; clients choose the texts, so their number is bounded."""
 TAKEN_BYTES_AT_ONCE: Final = 1 << 20
 NAME: Final = "polled"
+
+
+Answering = Callable[[Page | Refused | None], None]
+"""Called with what follows a position; with None if nothing has come, or the stream has ended."""
+
+
+class Waiter:
+    """Somebody who waits at a position."""
+
+    __slots__ = ("answer", "since", "timer")
+
+    def __init__(self, since: Position, answer: Answering) -> None:
+        self.since = since
+        self.answer = answer
+        self.timer: asyncio.TimerHandle | None = None
 
 
 class PolledStream:
@@ -63,7 +86,7 @@ class PolledStream:
         self._subscription = subscription
         self._pages: dict[Position | None, Page] = {}
         self._kept_bytes = 0
-        self._waiting: dict[Position, asyncio.Future[Page | None]] = {}
+        self._waiting: dict[Position, dict[Waiter, None]] = {}
         self._released: list[Position] = []
         self._is_built = asyncio.Event()
         self.is_over = False
@@ -91,9 +114,8 @@ class PolledStream:
         Raises:
             Refused: topic-unknown; bookmark-expired for a position that is no longer kept.
         """
-        self._read_at_s = asyncio.get_running_loop().time()
         await self._is_built.wait()
-        return self._page(since)
+        return self.page_now(since)
 
     async def next_page(self, since: Position, seconds_max: float) -> Page | None:
         """Return what follows a position once there is something; None after so long, or at an end.
@@ -104,12 +126,59 @@ class PolledStream:
         page = await self.page(since)
         if page.rows:
             return page
-        waiting = self._waiting.get(since)
-        if waiting is None:
-            waiting = self._waiting[since] = asyncio.get_running_loop().create_future()
-        done, _ = await asyncio.wait((waiting,), timeout=seconds_max)
+        found: asyncio.Future[Page | Refused | None] = asyncio.get_running_loop().create_future()
+
+        def answer(outcome: Page | Refused | None) -> None:
+            if not found.done():  # whoever waited may have left
+                found.set_result(outcome)
+
+        waiter = self.wait(since, seconds_max, answer)
+        try:
+            outcome = await found
+        finally:
+            self.leave(waiter)
+        if isinstance(outcome, Refused):
+            raise outcome
+        return outcome
+
+    @property
+    def is_built(self) -> bool:
+        """True once pages can be made: its board is there."""
+        return self._is_built.is_set()
+
+    def page_now(self, since: Position | None) -> Page:
+        """Return what follows a position, once the stream is built.
+
+        Raises:
+            Refused: as `page`.
+        """
         self._read_at_s = asyncio.get_running_loop().time()
-        return waiting.result() if done else None
+        if self.is_over:
+            raise topic_unknown(self._subscription.topic)
+        since = self._here(since)
+        if since is not None and self._is_in_step(since):
+            return Page(since, since)
+        page = self._pages.get(since)
+        return self._made(since) if page is None else page
+
+    def wait(self, since: Position, seconds_max: float, answer: Answering) -> Waiter:
+        """Call back once there is something after a position, or in vain after so long."""
+        waiter = Waiter(since, answer)
+        loop = asyncio.get_running_loop()
+        waiter.timer = loop.call_later(seconds_max, self._expire, waiter)
+        self._waiting.setdefault(since, {})[waiter] = None
+        return waiter
+
+    def leave(self, waiter: Waiter) -> None:
+        """Forget a waiter whose client has left or is answered."""
+        if waiter.timer is not None:
+            waiter.timer.cancel()
+            waiter.timer = None
+        others = self._waiting.get(waiter.since)
+        if others is not None:
+            others.pop(waiter, None)
+            if not others:
+                del self._waiting[waiter.since]
 
     @property
     def positions(self) -> int:
@@ -132,9 +201,8 @@ class PolledStream:
         """End the stream; whoever waits comes again, and is told why."""
         self.is_over = True
         self._is_built.set()
-        for waiting in self._waiting.values():
-            waiting.set_result(None)
-        self._waiting.clear()
+        for since in list(self._waiting):
+            self._answer(since, None)
         self._pages.clear()
         self._driver.close(self._session)
 
@@ -168,20 +236,28 @@ class PolledStream:
         if not self._released or self.is_over:
             return
         since = self._released.pop()
-        waiting = self._waiting.get(since)
-        if waiting is not None:
+        if since in self._waiting:
             try:
-                page = self._made(since)
+                page: Page | Refused = self._made(self._here(since))
             except Refused as refusal:
-                del self._waiting[since]
-                waiting.set_exception(refusal)
-                waiting.exception()  # whoever waited may have left
-            else:
-                if page.rows:
-                    del self._waiting[since]
-                    waiting.set_result(page)
+                page = refusal
+            if isinstance(page, Refused) or page.rows:
+                self._answer(since, page)
         if self._released:
             self._driver.streams.call_soon(self._release, behind=True)
+
+    def _answer(self, since: Position, outcome: Page | Refused | None) -> None:
+        for waiter in self._waiting.pop(since):
+            if waiter.timer is not None:
+                waiter.timer.cancel()
+            # Each in turn with the streams: thousands may wait, and each is written a page.
+            self._driver.streams.call_soon(partial(waiter.answer, outcome))
+
+    def _expire(self, waiter: Waiter) -> None:
+        waiter.timer = None
+        self._read_at_s = asyncio.get_running_loop().time()
+        self.leave(waiter)
+        waiter.answer(None)
 
     def _look(self) -> None:
         """Let readers in once the board is there: it may be built in steps."""
@@ -189,15 +265,6 @@ class PolledStream:
             self._is_built.set()
 
     # --- Pages
-
-    def _page(self, since: Position | None) -> Page:
-        if self.is_over:
-            raise topic_unknown(self._subscription.topic)
-        since = self._here(since)
-        if since is not None and self._is_in_step(since):
-            return Page(since, since)
-        page = self._pages.get(since)
-        return self._made(since) if page is None else page
 
     def _made(self, since: Position | None) -> Page:
         page = self._source.page(self._topic, since)
@@ -236,19 +303,45 @@ class PolledStreams:
         self._driver = driver
         self._streams: dict[tuple[str, LaneId, Form], PolledStream] = {}
         self._numbers = itertools.count(1)
+        self._granted: dict[
+            tuple[str, PollTexts], tuple[tuple[TopicRecord, Definition], PollRequest]
+        ] = {}
 
-    def stream(self, subscription: Subscription, form: Form, kind: Kind) -> PolledStream:
+    def granted(
+        self, context: SessionContext, name: str, asked: PollTexts, grants: Grants | None
+    ) -> PollRequest:
+        """Decide what a request gets of a topic, once for all equal ones without grants.
+
+        Raises:
+            Refusal: as `granted_poll`.
+        """
+        if grants is not None:
+            return granted_poll(context, name, asked, grants)
+        record = context.catalog.get(name).record
+        # Each change of a topic makes new objects, in the catalog and in the engine.
+        made_of = record, context.driver.engine.topic(name).definition
+        kept = self._granted.get((name, asked))
+        if kept is not None and kept[0][0] is made_of[0] and kept[0][1] is made_of[1]:
+            return kept[1]
+        granted = granted_poll(context, name, asked, None)
+        if len(self._granted) >= GRANTED_MAX:
+            self._granted.clear()
+        self._granted[name, asked] = made_of, granted
+        return granted
+
+    def stream(self, poll: PollRequest) -> PolledStream:
         """Return the stream of these rows, begun if this is its first reader.
 
         Raises:
             EngineError: there are as many sessions as may be.
         """
         self.requests += 1
+        subscription, form = poll.subscription, poll.form
         identity = subscription.topic, subscription.lane_id, form
         found = self._streams.get(identity)
         if found is None or found.is_over:
             session = f"polled-{next(self._numbers)}"
-            found = PolledStream(self._driver, session, subscription, form, kind)
+            found = PolledStream(self._driver, session, subscription, form, poll.kind)
             self._streams[identity] = found
             self._look_later(identity, found)
         return found

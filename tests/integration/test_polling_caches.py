@@ -32,7 +32,7 @@ KEYS = 20
 
 @contextlib.contextmanager
 def cache_before(address: str, folder: Path) -> Iterator[str]:
-    """The example of `deploy/`, with this test's addresses and folders; the answer is its address."""
+    """The example of `deploy/` with this test's addresses and folders; yields its address."""
     require(shutil.which("nginx", path=PATH) is not None, "no nginx")
     port = lasting_port()
     text = (ROOT / "deploy" / "nginx-cache.conf").read_text()

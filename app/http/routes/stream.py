@@ -7,28 +7,29 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, replace
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Request, Response
 from pydantic import Field
 from starlette.responses import StreamingResponse
 from starlette.types import Scope
 
+from tidegate.app.access.grants import Subject
 from tidegate.app.gateway import Gateway
 from tidegate.app.http.openapi import SUBSCRIBE_CODES, answer, header, name_of, problems
-from tidegate.app.http.parameters import STRICT, TopicPath
-from tidegate.app.http.requests import JSON, require_accept
+from tidegate.app.http.parameters import Headers, described, query_of
+from tidegate.app.http.problems import response_of
+from tidegate.app.http.requests import JSON, require_accept, topic_name
 from tidegate.app.http.scope import gateway_of, subject_in
-from tidegate.app.parameters import Parameters, text, word
+from tidegate.app.parameters import Parameters, line, text, word
 from tidegate.app.refusals import Refused
 from tidegate.app.streams.compression import Coding, encoder_of, negotiate
-from tidegate.app.streams.poll_request import granted_poll
+from tidegate.app.streams.poll_request import PollTexts
 from tidegate.app.streams.polled import PolledStream
 from tidegate.app.streams.polled_rows import Form, Page, Position
 from tidegate.app.streams.sse import END, EVENT_STREAM, FIELD, HEARTBEAT, event
-from tidegate.app.streams.subscribe_request import SubscriptionParameters
 from tidegate.keys.text.bookmark import Bookmark
 from tidegate.keys.text.duration import SECOND
 
@@ -44,8 +45,6 @@ EVENTS_S: Final = 60.0
 """How long a stream of events lasts: then caches may let others join the next one."""
 KEPT_S_MAX: Final = 60
 """How long caches keep an answer at most."""
-WHAT: Final = ("options", "filter", "order_by")
-"""The parameters that are those of a subscription."""
 CODED_BYTES_MIN: Final = 512
 CURSOR_EPOCH_MS: Final = 1_728_432_000_000
 """2024-10-09, from which the protocol counts cursors; here in milliseconds."""
@@ -53,7 +52,12 @@ CURSOR_EPOCH_MS: Final = 1_728_432_000_000
 _CURSOR = re.compile(r"[0-9]{1,18}", re.ASCII)
 _LINE_ENDS = re.compile(rb"\r\n|\r|\n")
 
-router = APIRouter(tags=["polling"], dependencies=STRICT, generate_unique_id_function=name_of)
+JSON_TYPE: Final = {"Content-Type": JSON}
+Answer = tuple[int, dict[str, str], bytes]
+"""Status, header fields and body."""
+Respond = Callable[[int, dict[str, str], bytes], None]
+
+router = APIRouter(tags=["polling"], generate_unique_id_function=name_of)
 
 
 class Polling(Parameters):
@@ -83,6 +87,36 @@ class Polling(Parameters):
     ] = None
     cursor: Annotated[
         str | None, text(), Field(description="The Stream-Cursor of an answer, for caches")
+    ] = None
+
+    @classmethod
+    def read(cls, scope: Scope) -> Polling:
+        """Read the query of a request.
+
+        Raises:
+            Refused: an unknown, repeated or malformed parameter.
+        """
+        return query_of(cls, scope)
+
+    @property
+    def position(self) -> Position | None:
+        """The position that is asked from; None for the beginning or the end.
+
+        Raises:
+            Refused: bookmark-invalid.
+        """
+        if self.offset is None or self.offset in (BEGINNING, NOW):
+            return None
+        return Position.parse(self.offset)
+
+
+class Validators(Headers):
+    """The conditions of a request."""
+
+    if_none_match: Annotated[
+        str | None,
+        line("options-invalid"),
+        Field(alias="If-None-Match", description="304 where this is the answer's ETag"),
     ] = None
 
 
@@ -120,40 +154,73 @@ _ANSWERS = {
     summary="Read a topic position by position",
     response_class=Response,
     responses=_ANSWERS,
+    openapi_extra={"parameters": described("The topic's name", Polling, Validators)},
 )
-async def read_stream(
-    request: Request, topic: TopicPath, asked: Annotated[Polling, Query()]
-) -> Response:
+async def read_stream(request: Request) -> Response:
     """Return what has changed since a position, as JSON; each key once, with its newest value.
 
     With `live` the request waits for the next flush of the interval, as long-polling or as a
     stream of events.
     """
-    read = await _reading(request, topic, asked)
-    if asked.live == SSE:
-        require_accept(request.scope, EVENT_STREAM)
+    read = await _reading(request)
+    if read.live == SSE:
         headers = {**read.kept(0), "X-Accel-Buffering": "no"}  # or nginx would keep events back
         return StreamingResponse(read.events(), media_type=EVENT_STREAM, headers=headers)
-    require_accept(request.scope, JSON)
-    if asked.live == LONG_POLL and read.since is not None:
+    if read.live == LONG_POLL and read.since is not None:
         page = await read.stream.next_page(read.since, read.held_s)
-        return read.nothing_new() if page is None else read.answer(page)
-    if asked.offset == NOW:
-        return read.tail()
-    return read.answer(await read.stream.page(read.since))
+    elif read.is_tail:
+        page = None
+    else:
+        page = await read.stream.page(read.since)
+    status, headers, body = read.answer(page)
+    return Response(body, status, headers)
 
 
 @router.head("/v1/topics/{topic}/stream", include_in_schema=False)
-async def stream_head(
-    request: Request, topic: TopicPath, asked: Annotated[Polling, Query()]
-) -> Response:
+async def stream_head(request: Request) -> Response:
     """Return the position of the stream's end, without waiting for more."""
-    return (await _reading(request, topic, asked)).tail()
+    _, headers, body = replace(await _reading(request), is_tail=True).answer(None)
+    return Response(body, headers=headers)
+
+
+def answer_at_once(gateway: Gateway, scope: Scope, respond: Respond) -> bool:
+    """Answer a request now, or later at a flush, without a task; False: the route has to.
+
+    Only for a gateway that asks for no tokens. False also where the request is refused.
+    """
+    if gateway.bus is not None or gateway.stopping:
+        return False
+    name = topic_name(scope)
+    asked = Polling.read(scope)
+    if asked.live == SSE or gateway.catalog.served(name) is None:
+        return False
+    require_accept(scope, JSON)
+    read = _read(gateway, scope, name, asked, None)
+    stream = read.stream
+    if not stream.is_built:
+        return False
+    page = None if read.is_tail else stream.page_now(read.since)
+    if asked.live != LONG_POLL or read.since is None or (page is not None and page.rows):
+        respond(*read.answer(page))
+        return True
+
+    def answer(outcome: Page | Refused | None) -> None:
+        if isinstance(outcome, Refused):
+            problem = response_of(outcome)
+            respond(problem.status_code, dict(problem.headers), bytes(problem.body))
+        else:
+            respond(*read.answer(outcome))
+
+    stream.wait(read.since, read.held_s, answer)
+    return True
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One request: its stream, where it continues, and how its answers are written."""
+    """One request: its stream, where it continues, and how its answers are written.
+
+    `is_tail`: only the stream's end is asked for.
+    """
 
     gateway: Gateway
     stream: PolledStream
@@ -162,35 +229,32 @@ class Reading:
     coding: Coding
     cursor: int | None
     if_none_match: str
+    live: str | None
     is_public: bool
-    is_live: bool
+    is_tail: bool
 
     @property
     def held_s(self) -> float:
         """How long the request may wait."""
         return HELD_S if self.is_public else HELD_OF_SUBJECT_S
 
-    def answer(self, page: Page) -> Response:
-        """Return a page."""
+    def answer(self, page: Page | None) -> Answer:
+        """Return the answer with a page; None: nothing has come, or the end is asked for."""
+        if page is None:
+            place = self.since or self.stream.tail
+            headers = self.kept(0) | self._places(place, is_last=True)
+            if self.live == LONG_POLL:
+                return 204, headers, b""
+            return 200, headers | JSON_TYPE, b"[]"
         coding = self.coding if len(page.body) >= CODED_BYTES_MIN else Coding.IDENTITY
         tag = f'"{page.since or BEGINNING}:{page.next}:{coding}"'
         headers = self.kept(self.kept_s(page)) | self._places(page.next, is_last=page.is_last)
         headers["ETag"] = tag
-        if tag in (part.strip() for part in self.if_none_match.split(",")):
-            return Response(status_code=304, headers=headers)
+        if self.if_none_match and tag in (part.strip() for part in self.if_none_match.split(",")):
+            return 304, headers, b""
         if coding is not Coding.IDENTITY:
             headers["Content-Encoding"] = coding
-        return Response(_coded(page, coding), headers=headers, media_type=JSON)
-
-    def tail(self) -> Response:
-        """Return the stream's end at this moment, which no cache keeps."""
-        headers = self.kept(0) | self._places(self.stream.tail, is_last=True)
-        return Response(b"[]", headers=headers, media_type=JSON)
-
-    def nothing_new(self) -> Response:
-        """Return the answer to a request that has waited in vain."""
-        headers = self.kept(0) | self._places(self.since or self.stream.tail, is_last=True)
-        return Response(status_code=204, headers=headers)
+        return 200, headers | JSON_TYPE, _coded(page, coding)
 
     async def events(self) -> AsyncIterator[bytes]:
         """Yield what comes within a minute as events of the protocol."""
@@ -243,7 +307,7 @@ class Reading:
         headers = {"Stream-Next-Offset": str(position)}
         if is_last:
             headers["Stream-Up-To-Date"] = "true"
-        if self.is_live:
+        if self.live is not None:
             headers["Stream-Cursor"] = str(self._next_cursor())
         return headers
 
@@ -254,42 +318,57 @@ class Reading:
         return now_ms if self.cursor is None else max(now_ms, self.cursor + 1)
 
 
-async def _reading(request: Request, topic: str, asked: Polling) -> Reading:
+async def _reading(request: Request) -> Reading:
+    """Read a request, once what it needs is here.
+
+    Raises:
+        Refusal: as `_read`; not-ready.
+    """
+    gateway, subject, scope = gateway_of(request), subject_in(request.scope), request.scope
+    name, asked = topic_name(scope), Polling.read(scope)
+    require_accept(scope, EVENT_STREAM if asked.live == SSE else JSON)
+    since = asked.position
+    await gateway.catalog.seek(name)
+    gateway.catalog.get(name)
+    if since is not None:
+        await gateway.reach(name, Bookmark(since.epoch, since.offset), by=subject)
+    if gateway.stopping:
+        raise Refused("not-ready", "The gateway is about to stop.", retry_after_s=1)
+    return _read(gateway, scope, name, asked, subject)
+
+
+def _read(
+    gateway: Gateway, scope: Scope, name: str, asked: Polling, subject: Subject | None
+) -> Reading:
     """Read a request: what it wants, and from where.
 
     Raises:
-        Refusal: topic-unknown, options-invalid, filter-invalid, bookmark-invalid, not-ready.
+        Refusal: topic-unknown, options-invalid, filter-invalid, bookmark-invalid, limit-reached.
     """
-    gateway, subject = gateway_of(request), subject_in(request.scope)
     if asked.live is not None and asked.offset is None:
         raise Refused("options-invalid", "live needs an offset: -1, now, or a Stream-Next-Offset.")
-    cursor = _cursor(asked.cursor)
-    is_place = asked.offset not in (None, BEGINNING, NOW)
-    since = Position.parse(asked.offset or "") if is_place else None
-    await gateway.catalog.seek(topic)
-    gateway.catalog.get(topic)
-    if since is not None:
-        await gateway.reach(topic, Bookmark(since.epoch, since.offset), by=subject)
-    given = {name: each for name, each in asked.given().items() if name in WHAT}
-    wanted = SubscriptionParameters(**given)
-    grants = None if subject is None else subject.grants
-    form = None if asked.form is None else Form(asked.form)
-    poll = granted_poll(gateway.sessions.context, topic, wanted, form, grants)
-    if gateway.stopping:
-        raise Refused("not-ready", "The gateway is about to stop.", retry_after_s=1)
-    stream = gateway.polled.stream(poll.subscription, poll.form, poll.kind)
-    if asked.offset == NOW and asked.live is not None:
+    cursor, since = _cursor(asked.cursor), asked.position
+    poll = gateway.polled.granted(
+        gateway.sessions.context,
+        name,
+        PollTexts(asked.options or "", asked.filter or "", asked.order_by or "", asked.form or ""),
+        None if subject is None else subject.grants,
+    )
+    stream = gateway.polled.stream(poll)
+    is_now = asked.offset == NOW
+    if is_now and asked.live is not None:
         since = stream.tail
     return Reading(
         gateway,
         stream,
         since,
         poll.subscription.lane_id.interval_ns,
-        _negotiated(request.scope),
+        _negotiated(scope),
         cursor,
-        request.headers.get("if-none-match", ""),
+        _value(scope, b"if-none-match"),
+        asked.live,
         is_public=subject is None,
-        is_live=asked.live is not None,
+        is_tail=is_now and asked.live is None,
     )
 
 
@@ -302,8 +381,14 @@ def _cursor(text: str | None) -> int | None:
 
 
 def _negotiated(scope: Scope) -> Coding:
-    values = [value for name, value in scope["headers"] if name == b"accept-encoding"]
-    return negotiate(b",".join(values).decode("latin-1")) if values else Coding.IDENTITY
+    wanted = _value(scope, b"accept-encoding")
+    return negotiate(wanted) if wanted else Coding.IDENTITY
+
+
+def _value(scope: Scope, name: bytes) -> str:
+    """Return a header's value, empty without one."""
+    values = [value for each, value in scope["headers"] if each == name]
+    return b",".join(values).decode("latin-1")
 
 
 def _coded(page: Page, coding: Coding) -> bytes:

@@ -29,6 +29,7 @@ ROUTES = {
     "/v1/topics/{topic}/messages": {"get", "post"},
     "/v1/topics/{topic}/sow": {"delete", "get"},
     "/v1/topics/{topic}/sow/{record_key}": {"get"},
+    "/v1/topics/{topic}/stream": {"get"},
     "/v1/topics/{topic}/subscribe": {"get", "post"},
     "/v1/sessions": {"get", "post"},
     "/v1/sessions/{session}": {"delete", "get", "patch"},

@@ -19,7 +19,7 @@ from tidegate.conflation.errors import LimitReached
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-CHANGING = re.compile(rb'date: [^\r]*|"session":"[^"]*"|\b[0-9a-f]{12}\b|retry: [0-9]+')
+CHANGING = re.compile(rb'(?<!-)date: [^\r]*|"session":"[^"]*"|\b[0-9a-f]{12}(?=\b|_)|retry: [0-9]+')
 HOST = b"Host: localhost\r\n"
 NDJSON = b"Content-Type: application/x-ndjson\r\n"
 JSON = b"Content-Type: application/json\r\n"
@@ -41,6 +41,10 @@ def get(query: bytes = b"", fields: bytes = HOST) -> bytes:
     return b"GET /v1/topics/px/subscribe%b HTTP/1.1\r\n%b\r\n" % (query, fields)
 
 
+def poll(query: bytes = b"", fields: bytes = HOST) -> bytes:
+    return b"GET /v1/topics/px/stream%b HTTP/1.1\r\n%b\r\n" % (query, fields)
+
+
 AT_ONCE: dict[str, bytes] = {
     "ndjson": post(),
     "json": post(fields=HOST + JSON),
@@ -54,6 +58,9 @@ AT_ONCE: dict[str, bytes] = {
     "a stream": get(),
     "a stream with options": get(b"?options=conflation=1h&command=subscribe"),
     "a snapshot": get(b"?command=sow"),
+    "polling": poll(b"?options=conflation=1h"),
+    "polling for the end": poll(b"?offset=now"),
+    "polling in another coding": poll(fields=HOST + b"Accept-Encoding: gzip\r\n"),
     "a compressed stream": get(b"?command=subscribe", HOST + b"Accept-Encoding: gzip\r\n"),
 }
 WHOLE_ROAD: dict[str, bytes] = {
@@ -62,6 +69,9 @@ WHOLE_ROAD: dict[str, bytes] = {
     "a stream for a page": get(
         b"?options=conflation=2h", HOST + b"Origin: http://page.example\r\n"
     ),
+    "polling an unknown topic": b"GET /v1/topics/none/stream HTTP/1.1\r\n%b\r\n" % HOST,
+    "polling with a bad option": poll(b"?options=conflation=auto"),
+    "polling from no position": poll(b"?offset=x"),
     "a bad line": post(MESSAGE + b"\n{"),
     "a bad text": post(b"{", HOST + JSON),
     "no key field": post(b'{"v":1}'),
