@@ -116,7 +116,7 @@ class IntervalLane(Lane):
         # A key that has changed again is sent once, and not at all if its newest value was sent.
         if not going.is_over and going.rows[going.sent][1].offset <= member.cut:
             return super().waiting(member)
-        keys = going.keys_left()
+        keys = going.values_left()
         keys.update(known for known, _ in board.rows(since))
         return len(keys) - sum(
             (row := board.get(known)) is not None and row.offset == sent

@@ -69,9 +69,9 @@ class CatchUp:
             self.sent += 1
         return piece
 
-    def keys_left(self) -> set[str]:
-        """Return the keys of the rows still to come."""
-        return {board_key for board_key, _ in self._left()}
+    def values_left(self) -> set[str]:
+        """Return the keys of the values still to come; removals are no values."""
+        return {board_key for board_key, row in self._left() if not row.removed}
 
     def copy(self) -> CatchUp:
         """Return one that goes on from here by itself; the rows are shared."""

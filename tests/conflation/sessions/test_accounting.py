@@ -236,3 +236,16 @@ def test_who_joined_in_the_midst_is_counted_as_if_alone() -> None:
     rows = [driver.engine.session_stats(each).subscriptions[0] for each in names]
     assert stats.waiting == sum(row.waiting for row in rows) > 0
     assert stats.conflated == sum(row.conflated for row in rows)
+
+
+@rule("account-1")
+def test_removals_that_are_left_of_a_flush_are_no_values_that_wait() -> None:
+    driver = ManualDriver()
+    driver.topic()
+    driver.publish("a1 b1")
+    driver.subscribe("conflation=1s,oof")
+    driver.take()
+    driver.remove("a0 b0")
+    driver.wait("1s")
+    driver.take_once(bytes_max=1)
+    assert counted(driver) == (0, 0, 0, 0)
