@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from urllib.parse import unquote_to_bytes
 
 from fastapi import Request
@@ -20,6 +20,7 @@ from tidegate.app.names import (
     checked_topic_name,
     checked_writable_name,
 )
+from tidegate.app.negotiation import weights
 from tidegate.app.parameters import listed
 from tidegate.app.refusals import Refused
 
@@ -169,32 +170,35 @@ def require_accept(scope: Scope, *media_types: str) -> None:
 
 
 def accepts(scope: Scope, media_type: str) -> bool:
-    """Return True if Accept takes the media type, by name or by a wildcard.
+    """Return True if Accept takes the media type, by name or by a wildcard."""
+    weight, _ = _weight_of(scope, media_type)
+    return weight > 0
 
-    The closest range counts (RFC 9110, 12.5.1).
+
+def preferred(scope: Scope, media_types: Sequence[str]) -> str | None:
+    """Return the media type that Accept weighs most; None if it takes none of them.
+
+    Of equal weights a type that is named wins over one that a wildcard takes, and then the first.
     """
-    ranges = _accepted(scope)
-    for wanted in (media_type, media_type.split("/", 1)[0] + "/*", "*/*"):
-        if wanted in ranges:
-            return ranges[wanted]
-    return all(name != b"accept" for name, _ in scope["headers"])
+    weighed = {each: _weight_of(scope, each) for each in media_types}
+    best = max(media_types, key=weighed.__getitem__)
+    weight, _ = weighed[best]
+    return best if weight > 0 else None
 
 
-def prefers(scope: Scope, media_type: str) -> bool:
-    """Return True if Accept names the media type itself."""
-    return _accepted(scope).get(media_type, False)
+def _weight_of(scope: Scope, media_type: str) -> tuple[float, int]:
+    """Return the weight of a media type, and how closely Accept names it.
 
-
-def _accepted(scope: Scope) -> dict[str, bool]:
-    """Return each media range of Accept, and whether it is taken: not at `q=0`."""
-    # Weights between 0 and 1 are not heeded: there are two answers at most to choose from.
-    header = b",".join(value for name, value in scope["headers"] if name == b"accept")
-    items: dict[str, bool] = {}
-    for item in header.decode("latin-1").split(","):
-        name, *parameters = (part.strip().lower() for part in item.split(";"))
-        if name:
-            items[name] = not any(re.fullmatch(r"q=0(\.0*)?", part) for part in parameters)
-    return items
+    The closest range counts (RFC 9110, 12.5.1); no Accept header takes everything.
+    """
+    fields = [value for name, value in scope["headers"] if name == b"accept"]
+    if not fields:
+        return 1.0, 0
+    ranges = weights(b",".join(fields).decode("latin-1"))
+    for closeness, name in ((2, media_type), (1, media_type.split("/", 1)[0] + "/*"), (0, "*/*")):
+        if name in ranges:
+            return ranges[name], closeness
+    return 0.0, 0
 
 
 def content_type(scope: Scope, taken: tuple[str, ...]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import struct
 import sys
 import zlib
@@ -14,6 +13,8 @@ if sys.version_info >= (3, 14):
     from compression import zstd
 else:
     from backports import zstd  # the module of 3.14, for the versions before
+
+from tidegate.app.negotiation import weights
 
 
 class Coding(StrEnum):
@@ -31,27 +32,15 @@ def negotiate(accept_encoding: str) -> Coding:
     Of equal weights zstd wins, which costs a fifth of gzip's time, and identity loses. `*` stands
     for gzip: what a client does not name it may not know.
     """
-    weights: dict[str, float] = {}
-    for item in accept_encoding.split(","):
-        name, *parameters = (part.strip().lower() for part in item.split(";"))
-        weights[name] = min(map(_weight, parameters), default=1.0)
+    asked = weights(accept_encoding)
     offered = {
-        Coding.ZSTD: weights.get("zstd", 0.0),
-        Coding.GZIP: weights.get("gzip", weights.get("*", 0.0)),
+        Coding.ZSTD: asked.get("zstd", 0.0),
+        Coding.GZIP: asked.get("gzip", asked.get("*", 0.0)),
     }
     best = max(offered, key=lambda coding: offered[coding])
-    is_better = offered[best] > 0 and offered[best] >= weights.get("identity", 0.0)
+    is_better = offered[best] > 0 and offered[best] >= asked.get("identity", 0.0)
     # Identity is what is left, even for a client that refuses it: there is nothing else to send.
     return best if is_better else Coding.IDENTITY
-
-
-_WEIGHT: Final = re.compile(r"q=(0(?:\.[0-9]*)?|1(?:\.0*)?)")
-
-
-def _weight(parameter: str) -> float:
-    """Return a weight from 0 to 1; any other parameter changes nothing."""
-    found = _WEIGHT.fullmatch(parameter)
-    return 1.0 if found is None else float(found[1])
 
 
 def block(text: bytes, coding: Coding) -> bytes:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from tests.hostile.case import Hostile, hostile
-from tests.hostile.operations import BYTES, JSON, REMOVAL, STEPS, TEXT, TOPIC, Operation
+from tests.hostile.operations import BYTES, CSV, JSON, REMOVAL, STEPS, TEXT, TOPIC, Operation
 from tidegate.app.http.wire import HEALTH_PATHS
 
 HEADER_BYTES: Final = 17 << 10
@@ -49,6 +49,10 @@ def _negotiation(operation: Operation) -> Iterator[Hostile]:
                           "unsupported-media-type")  # fmt: skip
     if operation.is_stream:
         for accept in (JSON, "text/html", "*/*;q=0", "text/event-stream;q=0", "zzq"):
+            yield hostile(f"B75 {accept}", operation.request(f"Accept: {accept}"),
+                          "not-acceptable")  # fmt: skip
+    if CSV in operation.answers:
+        for accept in ("text/html", "text/csv;q=0", "*/*;q=0", "text/csvx", "zzq"):
             yield hostile(f"B75 {accept}", operation.request(f"Accept: {accept}"),
                           "not-acceptable")  # fmt: skip
 

@@ -21,6 +21,7 @@ NDJSON: Final = "application/x-ndjson"
 PATCH: Final = "application/merge-patch+json"
 TEXT: Final = "text/plain"
 BYTES: Final = "application/octet-stream"
+CSV: Final = "text/csv"
 
 TOPIC: Final = "/v1/topics/{topic}"
 SESSION: Final = "/v1/sessions/{session}"
@@ -53,13 +54,14 @@ EMPTY_BODIES: Final = {("POST", "/v1/sessions"), ("POST", "/v1/tickets")}
 
 @dataclass(frozen=True)
 class Operation:
-    """One operation of the document."""
+    """One operation of the document; `media_types` of its body, `answers` those of its answer."""
 
     method: str
     path: str
     queries: Mapping[str, Mapping[str, Any]]
     headers: Sequence[str]
     media_types: Sequence[str]
+    answers: Sequence[str]
     statuses: frozenset[str]
     name: str = field(default="", compare=False)
 
@@ -129,6 +131,7 @@ def operations() -> tuple[Operation, ...]:
                     {it["name"]: it["schema"] for it in parameters if it["in"] == "query"},
                     tuple(it["name"] for it in parameters if it["in"] == "header"),
                     tuple(each.get("requestBody", {}).get("content", {})),
+                    tuple(each["responses"].get("200", {}).get("content", {})),
                     frozenset(each["responses"]),
                     each["operationId"],
                 )

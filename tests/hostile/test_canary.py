@@ -31,6 +31,7 @@ from tests.support.sessions import opened
 from tests.support.tokens import grant, public_jwk, token_of, write_keys
 from tests.support.wire import Wire, connected
 from tidegate.app.access.tokens import SKEW_S
+from tidegate.app.http.formats import choice
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -143,6 +144,8 @@ def asked_for(operation: Operation) -> list[bytes]:
             if body is not None:
                 body = body.replace(b'"keyed"', json.dumps(topic).encode())
             requests.append(operation.request(target=target, body=body))
+            formats = operation.answers if len(operation.answers) > 1 else ()
+            requests += [operation.request(f"Accept: {it}", target=target) for it in formats]
             if "filter" in operation.queries:
                 asked = quote(f"/k != 'x{len(key)}' OR TRUE")
                 requests.append(operation.request(target=f"{target}?filter={asked}"))
@@ -330,9 +333,10 @@ async def test_reads_of_a_part_show_that_part(running: Running, subject: str) ->
     found = {}
     for read in READS:
         path = f"/v1/topics/{SHARED}/{read.replace('NOW', now)}".rstrip("/")
-        answer = await running.http.get(path, headers=headers)
-        if leaked := leaks(str(answer.headers).encode() + answer.content, canaries):
-            found[read] = leaked, answer.text[-300:]
+        for accept in choice.FORMATS if read.startswith("sow") else ("*/*",):
+            answer = await running.http.get(path, headers={**headers, "Accept": accept})
+            if leaked := leaks(str(answer.headers).encode() + answer.content, canaries):
+                found[f"{read} {accept}"] = leaked, answer.text[-300:]
     for options in OPTIONS:
         body = {"topic": SHARED, "options": options, "filter": "/px > 0", "order_by": "/px"}
         answer = await running.http.post("/v1/explain", json=body, headers=headers)

@@ -74,8 +74,12 @@ def in_folders(*folders: str) -> list[str]:
     ("extras", "folders", "without"),
     [
         ((), ("clients", "app/cli"), BEYOND_THE_BASE),
-        (("server",), ("app", "conflation", "keys"), ("app.archive", "app.cli.demo")),
-        (("archive",), ("app/archive",), ()),
+        (
+            ("server",),
+            ("app", "conflation", "keys"),
+            ("app.archive", "app.cli.demo", "app.http.formats.arrow_stream"),
+        ),
+        (("archive",), ("app/archive", "app/http/formats"), ()),
         (("demo",), ("app/cli/demo",), ()),
         (("spark",), ("pipeline", "pyspark_tidegate"), ()),
     ],

@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import msgspec
 from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import Field
 from starlette.responses import StreamingResponse
-from starlette.types import Scope
 
 from tidegate.app.access.entitlement import entitlement_of
 from tidegate.app.archive.as_of import PastRecords, records_as_of, time_of
 from tidegate.app.gateway import Gateway
-from tidegate.app.http.answers import in_pieces, json_answer
+from tidegate.app.http.answers import json_answer
+from tidegate.app.http.formats.choice import ARROW, CSV, VARY, chosen_format, encoder_for
+from tidegate.app.http.formats.columns import Kinds, declared_fields
+from tidegate.app.http.formats.records import VALUE, Text, encoded
 from tidegate.app.http.openapi import BOOKMARK, answer, lines_of, name_of, problems, ref
 from tidegate.app.http.parameters import STRICT, TopicPath, record_key_in_path
 from tidegate.app.http.publish_request import refuse_retry_key, removable_topic_name
-from tidegate.app.http.requests import (
-    JSON,
-    NDJSON,
-    accepts,
-    prefers,
-    require_accept,
-)
+from tidegate.app.http.requests import JSON, NDJSON, require_accept
 from tidegate.app.http.routes.models.messages import ROW, Deleted, Envelope
 from tidegate.app.http.scope import gateway_of, grants_in
 from tidegate.app.parameters import Parameters, text, word
@@ -33,15 +29,17 @@ from tidegate.app.streams.encoding import EnvelopeWriter, json_value
 from tidegate.app.topics.query import SowQuery, matching
 from tidegate.app.topics.registry import CatalogTopic
 from tidegate.conflation.boards.board import Board
+from tidegate.conflation.definition import Definition, Kind
 from tidegate.conflation.frame import Frame, RemovalReason
 from tidegate.conflation.options.syntax import SKIP_N_MAX, TOP_N_MAX
 from tidegate.conflation.topics.topic import Topic
+from tidegate.keys.path import FieldPath
 from tidegate.keys.spec import canonical_key, group_key
 from tidegate.keys.text.bookmark import Bookmark
 
-Text = Callable[[Frame], bytes]
-
 EVERYTHING = SowQuery()
+ENVELOPE = ("topic", "op", "key", "bookmark", "value")
+"""The members of an envelope here."""
 
 router = APIRouter(
     tags=["state of the world"], dependencies=STRICT, generate_unique_id_function=name_of
@@ -98,7 +96,12 @@ class RecordsToDelete(Parameters):
 
 
 _ROW = {"anyOf": [ref(Envelope), ROW]}
-_ROWS = {JSON: {"schema": {"type": "array", "items": _ROW}}, **lines_of(_ROW)}
+_ROWS = {
+    JSON: {"schema": {"type": "array", "items": _ROW}},
+    **lines_of(_ROW),
+    CSV: {"schema": {"type": "string"}},
+    ARROW: {"schema": {"type": "string", "format": "binary"}},
+}
 _READ = problems("topic-unknown", "topic-invalid", "options-invalid", "filter-invalid")
 
 
@@ -107,7 +110,7 @@ _READ = problems("topic-unknown", "topic-invalid", "options-invalid", "filter-in
     summary="The newest message of each key",
     response_class=Response,
     responses={
-        200: answer("NDJSON, or an array", headers=BOOKMARK, content=_ROWS),
+        200: answer("The records, as Accept asks", headers=BOOKMARK, content=_ROWS),
         **_READ,
         **problems("bookmark-expired"),
     },
@@ -115,16 +118,17 @@ _READ = problems("topic-unknown", "topic-invalid", "options-invalid", "filter-in
 async def read_sow(
     request: Request, topic: TopicPath, asked: Annotated[Asked, Query()]
 ) -> Response:
-    """Return rows as NDJSON, or a JSON array where Accept asks for application/json.
+    """Return rows as NDJSON, or as a JSON array, CSV or an Arrow stream where Accept asks for it.
 
     410 where neither journal nor archive reaches back to the time that is asked for.
     """
-    require_accept(request.scope, NDJSON, JSON)
+    media_type = chosen_format(request.scope)
     gateway, entry = await _entry(request, topic)
     held, board = _records(gateway, entry)
     kind, characters_max = entry.document.kind, gateway.settings.options_characters_max
     query = SowQuery.read(asked.given(), kind, characters_max)
-    query = query.narrowed(entitlement_of(grants_in(request.scope), held.definition, topic))
+    entitlement = entitlement_of(grants_in(request.scope), held.definition, topic)
+    query = query.narrowed(entitlement)
     # Taken in one step of the loop, so the rows are a state that the topic had, and the bookmark is
     # its place: subscribing from there misses nothing.
     past = PastRecords(held.bookmark(held.head), board.frames())
@@ -135,11 +139,14 @@ async def read_sow(
             held, _ = _records(gateway, entry)  # it may have been read again from the bus
         past = await records_as_of(held, kind, time_ms, now_ms, gateway.archive)
     write = _text_of(entry, past.bookmark, asked.form, query)
-    headers = {"Tidegate-Bookmark": str(past.bookmark)}
+    headers = {"Tidegate-Bookmark": str(past.bookmark), **VARY}
     rows = await query.rows(past.records, held.name)
-    as_array = _wants_array(request.scope)
-    lines = _array(rows, write) if as_array else _lines(rows, write)
-    return StreamingResponse(lines, media_type=JSON if as_array else NDJSON, headers=headers)
+    # Of a definition, a subject that sees a part of the topic is told no more than the key.
+    schema = None if entitlement is not None or entry.schema is None else entry.schema.document
+    known = _known_columns(held.definition, schema, asked.form, query)
+    encoder = await encoder_for(media_type, rows, write, known)
+    body = encoded(encoder, rows, write)
+    return StreamingResponse(body, media_type=encoder.content_type, headers=headers)
 
 
 @router.get(
@@ -262,20 +269,17 @@ def _text_of(entry: CatalogTopic, place: Bookmark, form: str, query: SowQuery = 
     return lambda row: writer.envelope(query.shown(row))
 
 
-def _wants_array(scope: Scope) -> bool:
-    """Return True for a JSON array: where Accept names it and not NDJSON, or takes nothing else."""
-    # `*/*` of curl and of browsers gets NDJSON, which needs no end to be read.
-    prefers_json = prefers(scope, JSON) and not prefers(scope, NDJSON)
-    return accepts(scope, JSON) and (prefers_json or not accepts(scope, NDJSON))
-
-
-def _lines(rows: Sequence[Frame], text: Text) -> AsyncIterator[bytes]:
-    return in_pieces(rows, lambda piece: b"".join(text(frame) + b"\n" for frame in piece))
-
-
-async def _array(rows: Sequence[Frame], text: Text) -> AsyncIterator[bytes]:
-    lead = b"["
-    async for piece in in_pieces(rows, lambda piece: b",".join(map(text, piece))):
-        yield lead + piece
-        lead = b","
-    yield b"]" if rows else b"[]"
+def _known_columns(
+    definition: Definition, schema: object, form: str, query: SowQuery
+) -> dict[str, Kinds]:
+    """Return the columns that an answer has whatever the records are: of the key and the schema."""
+    if form == "envelope":
+        return dict.fromkeys(ENVELOPE, frozenset())
+    if definition.kind in (Kind.TEXT, Kind.BINARY):
+        return {VALUE: frozenset({str})}
+    steps = [path.steps[0] for path in definition.key_spec.paths if len(path.steps) == 1]
+    key = {step: frozenset[type]() for step in steps if isinstance(step, str)}
+    found = key | declared_fields(schema)
+    if query.select is None:
+        return found
+    return {name: it for name, it in found.items() if query.select.keeps(FieldPath((name,)))}

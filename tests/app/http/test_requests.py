@@ -11,6 +11,7 @@ from tidegate.app.http.parameters import record_key_text
 from tidegate.app.http.requests import (
     content_type,
     header_value,
+    preferred,
     query_values,
     read_body,
     require_accept,
@@ -285,6 +286,35 @@ def test_accept_takes_a_stream(accept: str | None) -> None:
 def test_accept_leaves_a_stream_out(accept: str) -> None:
     scope = asked(accept=accept)
     assert code_of(lambda: require_accept(scope, "text/event-stream")) == "not-acceptable"
+
+
+@pytest.mark.parametrize(
+    ("accept", "wanted"),
+    [
+        (None, "a/b"),
+        ("*/*", "a/b"),
+        ("a/*", "a/b"),
+        ("c/d", "c/d"),
+        ("*/*, c/d", "c/d"),
+        ("a/*, c/*", "a/b"),
+        ("c/d, a/b", "a/b"),
+        ("a/b;q=0.8, c/d;q=0.9", "c/d"),
+        ("a/b;q=0.8, */*;q=0.9", "c/d"),
+        ("a/b;q=0, */*", "c/d"),
+        ("a/*;q=0, */*", "c/d"),
+        ("c/d;level=1;q=0.7, a/b;q=0.700", "a/b"),
+        (["a/b;q=0.1", "C/D ; Q=0.2"], "c/d"),
+        ("a/b;q=0, c/d;q=0.000", None),
+        ("e/f", None),
+        ("", None),
+    ],
+)
+def test_the_type_with_the_most_weight_is_preferred(
+    accept: str | list[str] | None, wanted: str | None
+) -> None:
+    """A closer range counts before a wider one; of equal weights so does a named type."""
+    scope = asked(accept=[] if accept is None else accept)
+    assert preferred(scope, ("a/b", "c/d")) == wanted
 
 
 @pytest.mark.parametrize(
