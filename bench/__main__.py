@@ -41,6 +41,7 @@ REPORTED = {
 OTHERS = {
     "access": "bench.access",
     "engine": "bench.engine",
+    "formats": "bench.formats",
     "openings": "bench.openings",
     "pipeline": "bench.spark.pipeline",
     "polling": "bench.polling",

@@ -96,8 +96,8 @@ def _records(held: ExitStack, part: str, keys: int) -> Iterator[Figure]:
     for body in _bodies(keys):
         server.publish(body, BIG)
 
-    def get(path: str, **query: str | int) -> Work:
-        return lambda: _read(server, f"/v1/topics/{BIG}/{path}", query)
+    def get(path: str, accept: str = "*/*", **query: str | int) -> Work:
+        return lambda: _read(server, f"/v1/topics/{BIG}/{path}", query, accept=accept)
 
     def subscribed(**query: str | int) -> Work:
         return lambda: _read(server, f"/v1/topics/{BIG}/subscribe", query, b"event: group_end")
@@ -105,6 +105,8 @@ def _records(held: ExitStack, part: str, keys: int) -> Iterator[Figure]:
     kinds: dict[str, Work] = {
         "publish in one request": lambda: server.publish(_body(range(min(keys, KEYS))), BIG),
         "sow": get("sow"),
+        "sow as CSV": get("sow", "text/csv"),
+        "sow as Arrow": get("sow", "application/vnd.apache.arrow.stream"),
         "sow in order": get("sow", order_by="/ask DESC,/tickerId"),
         "sow with a filter": get("sow", filter="/note LIKE 'real.*s$'"),
         "sow of some in order": get("sow", filter="/bid > 100", order_by="/ask", top_n=100),
@@ -378,9 +380,15 @@ def _ask(
     server.client.request(method, path, json=document, headers=headers).raise_for_status()
 
 
-def _read(server: Gateway, path: str, query: Query | None = None, until: bytes = b"") -> None:
+def _read(
+    server: Gateway,
+    path: str,
+    query: Query | None = None,
+    until: bytes = b"",
+    accept: str = "*/*",
+) -> None:
     """Send a request, and read its answer to the end, or until it has brought some bytes."""
-    bare = {"Accept-Encoding": "identity"}
+    bare = {"Accept-Encoding": "identity", "Accept": accept}
     with server.client.stream("GET", path, params=query, headers=bare) as answer:
         if answer.status_code >= 400:
             answer.read()
