@@ -16,6 +16,7 @@ from tidegate.clients.sse import Event
 # The steps below name every operation of the document at least once.
 NDJSON = {"Content-Type": "application/x-ndjson"}
 TRACE = "/v1/sessions/{session}/subscriptions/{sub}/trace"
+BYTES = {"type": "string", "format": "binary"}
 STAGE = {"Tidegate-Stage": "a", "Tidegate-Producer": "p"}
 
 
@@ -69,7 +70,7 @@ class Declared:
         if "itemSchema" in declared:
             for line in answer.text.splitlines():
                 self.fit(declared["itemSchema"], json.loads(line))
-        elif declared["schema"] != {"type": "string"}:
+        elif declared["schema"] not in ({"type": "string"}, BYTES):
             self.fit(declared["schema"], answer.json())
 
     def event(self, path: str, event: Event) -> None:
@@ -154,7 +155,9 @@ async def test_topics_and_messages(declared: Declared) -> None:
     await ask("GET", messages, 200)
     await ask("GET", "/v1/topics/px/sow", 200)
     await ask("GET", "/v1/topics/px/sow?format=envelope", 200)
-    await ask("GET", "/v1/topics/px/sow", 200, headers={"Accept": "application/json"})
+    for accept in ("application/json", "text/csv", "application/vnd.apache.arrow.stream"):
+        await ask("GET", "/v1/topics/px/sow", 200, headers={"Accept": accept})
+    await ask("GET", "/v1/topics/px/sow", 406, headers={"Accept": "text/html"})
     await ask("GET", "/v1/topics/px/sow/[1]", 200)
     await ask("GET", "/v1/topics/px/sow/[9]", 404)
     await ask("DELETE", "/v1/topics/px/sow?key=[1]", 200)
