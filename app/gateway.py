@@ -23,12 +23,12 @@ from tidegate.app.settings.settings import Settings, SettingsInvalid
 from tidegate.app.stores.memory import MemoryStore
 from tidegate.app.stores.sqlite import SqliteStore
 from tidegate.app.stores.store import Bounds, Store, StoreUnusable
+from tidegate.app.streams.decisions import SessionContext
 from tidegate.app.streams.driver import Driver
 from tidegate.app.streams.notices import Outage
 from tidegate.app.streams.polled import PolledStreams
 from tidegate.app.streams.registry import Sessions
 from tidegate.app.streams.session import Session
-from tidegate.app.streams.subscribe_request import SessionContext
 from tidegate.app.timers import wall_ms
 from tidegate.app.topics.catalog import Catalog
 from tidegate.app.topics.checkpoints import Checkpoints

@@ -6,8 +6,7 @@ the rest is refused: `1_000` is no number.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
@@ -15,10 +14,9 @@ from typing import Any, ClassVar
 from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
-from tidegate.app.refusals import Refused
+from tidegate.app.texts import boolean, integer, one_of
 
 INVALID = "options-invalid"
-_INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,18})", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,38 +105,3 @@ def whole(name: str, least: int, most: int, code: str = INVALID) -> Read:
 def flag(name: str, code: str = INVALID) -> Read:
     """Take `true` or `false`."""
     return Read(partial(boolean, code=code, what=name), {"type": "boolean"}, code)
-
-
-def checked_characters(text: str, characters_max: int, code: str, what: str) -> str:
-    """Return a text of at most `characters_max`; refuse with `code` for a longer one."""
-    if len(text) > characters_max:
-        detail = f"{what} has at most {characters_max} characters."
-        raise Refused(code, detail, position=characters_max)
-    return text
-
-
-def integer(text: str, *, least: int, most: int, code: str, what: str) -> int:
-    """Return a whole number within bounds; refuse with `code` for anything else."""
-    # int() would take `1_000`, ` 5` and digits of other scripts.
-    if not _INTEGER.fullmatch(text) or not least <= int(text) <= most:
-        raise Refused(code, f"{what} is a whole number from {least} to {most}.")
-    return int(text)
-
-
-def boolean(text: str, *, code: str, what: str) -> bool:
-    """Return the value of `true` or `false`; refuse with `code` for anything else."""
-    if text not in {"true", "false"}:
-        raise Refused(code, f"{what} is true or false.")
-    return text == "true"
-
-
-def one_of(text: str, choices: tuple[str, ...], *, code: str, what: str) -> str:
-    """Return a text that is one of `choices`; refuse with `code` for another."""
-    if text not in choices:
-        raise Refused(code, f"{what} is one of {listed(choices)}.")
-    return text
-
-
-def listed(names: Iterable[str]) -> str:
-    """Return names for a sentence."""
-    return ", ".join(names) or "none"

@@ -28,9 +28,10 @@ from tidegate.app.http.requests import (
 )
 from tidegate.app.http.scope import subject_in
 from tidegate.app.names import REVOKED
-from tidegate.app.parameters import Parameters, Read, flag, integer, line, word
+from tidegate.app.parameters import Parameters, Read, flag, line, word
 from tidegate.app.refusals import Refused
 from tidegate.app.stores.store import Producer, Retry, Store
+from tidegate.app.texts import integer
 from tidegate.app.topics.ingest import Form
 from tidegate.app.topics.registry import PIPELINE_PREFIX
 from tidegate.app.topics.system_topics import PIPELINES

@@ -21,8 +21,8 @@ from tidegate.app.names import (
     checked_writable_name,
 )
 from tidegate.app.negotiation import weights
-from tidegate.app.parameters import listed
 from tidegate.app.refusals import Refused
+from tidegate.app.texts import listed
 
 NDJSON = "application/x-ndjson"
 JSON = "application/json"

@@ -10,14 +10,10 @@ from dataclasses import replace
 from tidegate.app.access.grants import Subject, check_owner
 from tidegate.app.names import TopicPattern
 from tidegate.app.streams.cursor import Cursor, Mark
+from tidegate.app.streams.decisions import end_reason, granted_to
 from tidegate.app.streams.reader import Reader
 from tidegate.app.streams.session import BACK_PRESSURE, Session
-from tidegate.app.streams.subscribe_request import (
-    UNKNOWN,
-    RequestedSubscription,
-    SubscribeRequest,
-    granted_to,
-)
+from tidegate.app.streams.subscribe_request import UNKNOWN, RequestedSubscription, SubscribeRequest
 from tidegate.app.streams.subscriptions import (
     FIRST,
     GrantedSubscription,
@@ -25,7 +21,6 @@ from tidegate.app.streams.subscriptions import (
     SessionSubscription,
     changed,
     changes_rows,
-    end_reason,
     lanes_held,
     start_of,
 )

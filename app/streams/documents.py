@@ -19,8 +19,9 @@ from pydantic import (
 from tidegate.app.documents import Document, Strict, nullable, read
 from tidegate.app.names import TopicPattern, checked_topic_name
 from tidegate.app.refusals import Refused, refused
+from tidegate.app.streams.decisions import SubscriptionParameters
 from tidegate.app.streams.encoding import Format
-from tidegate.app.streams.subscribe_request import SubscribeRequest, SubscriptionParameters
+from tidegate.app.streams.subscribe_request import SubscribeRequest
 from tidegate.conflation.options.table import Options
 from tidegate.conflation.sessions.session import QueueLimits
 from tidegate.conflation.steps import Steps, in_pieces

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from tidegate.app.access.entitlement import entitlement_of
 from tidegate.app.access.grants import Subject
 from tidegate.app.refusals import Refused
+from tidegate.app.streams.decisions import SessionContext
 from tidegate.app.streams.session import Session, State
-from tidegate.app.streams.subscribe_request import SessionContext
 from tidegate.app.streams.topics import SessionEvents
 from tidegate.conflation.definition import Definition
 from tidegate.conflation.errors import LimitReached

@@ -16,14 +16,10 @@ from tidegate.app.names import TopicPattern
 from tidegate.app.refusals import Refused
 from tidegate.app.streams.auto import at_interval
 from tidegate.app.streams.cursor import Cursor
+from tidegate.app.streams.decisions import SessionContext, decide_target, declined, granted_to
 from tidegate.app.streams.encoding import goodbye, unsubscribed
 from tidegate.app.streams.reader import Reader
-from tidegate.app.streams.subscribe_request import (
-    RequestedSubscription,
-    SessionContext,
-    SubscribeRequest,
-    granted_to,
-)
+from tidegate.app.streams.subscribe_request import RequestedSubscription, SubscribeRequest
 from tidegate.app.streams.subscriptions import (
     GrantedSubscription,
     GrantedTopics,
@@ -31,8 +27,6 @@ from tidegate.app.streams.subscriptions import (
     changed,
     changes_rows,
     check_count,
-    decide_target,
-    declined,
     granted,
     lanes_held,
     lanes_of,

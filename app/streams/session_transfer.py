@@ -15,15 +15,14 @@ from tidegate.app.access.grants import GrantInvalid, Grants, Subject, parse_gran
 from tidegate.app.names import TopicPattern
 from tidegate.app.streams.auto import AutoInterval, at_interval
 from tidegate.app.streams.cursor import Cursor, PackedCursor
+from tidegate.app.streams.decisions import SessionContext, declined, end_reason, granted_again
 from tidegate.app.streams.encoding import Format
 from tidegate.app.streams.session import Session
-from tidegate.app.streams.subscribe_request import SessionContext, SubscribeRequest, granted_again
+from tidegate.app.streams.subscribe_request import SubscribeRequest
 from tidegate.app.streams.subscriptions import (
     GrantedSubscription,
     GrantedTopics,
     SessionSubscription,
-    declined,
-    end_reason,
 )
 from tidegate.conflation.errors import EngineError
 from tidegate.conflation.options.grant import granted

@@ -1,28 +1,21 @@
-"""Requests to subscribe: as they are read, and what each gets of a topic by its definition."""
+"""Requests to subscribe: as they are read, and what a topic's definition grants to each."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Annotated, NamedTuple
+from typing import NamedTuple, Protocol
 
-from pydantic import ConfigDict, Field
-
-from tidegate.app.access.entitlement import entitlement_of, narrowed
 from tidegate.app.access.grants import Grants, Subject
-from tidegate.app.access.limits.quota import Quotas
 from tidegate.app.names import checked_topic_name
-from tidegate.app.parameters import Parameters, checked_characters, one_of, text
 from tidegate.app.refusals import Refused
-from tidegate.app.settings.settings import Settings
-from tidegate.app.streams.driver import Driver
 from tidegate.app.streams.encoding import Format
-from tidegate.app.streams.notices import Outage
-from tidegate.app.streams.topics import Topics
+from tidegate.app.texts import checked_characters, one_of
+from tidegate.conflation.definition import Definition
 from tidegate.conflation.options.grant import Request, grant
 from tidegate.conflation.options.table import Options
 from tidegate.conflation.steps import Steps
-from tidegate.conflation.subscription import Command, Shown, Subscription
+from tidegate.conflation.subscription import Shown, Subscription
 from tidegate.keys.errors import BookmarkInvalid
 from tidegate.keys.text.bookmark import Bookmark
 
@@ -82,44 +75,32 @@ def _invalid(expected: str) -> Refused:
     return Refused("bookmark-invalid", f"bookmarks: {expected}.")
 
 
-@dataclass(frozen=True, slots=True)
-class SessionContext:
-    """The parts of a gateway that its sessions work with."""
-
-    gateway_id: str
-    settings: Settings
-    driver: Driver
-    catalog: Topics
-    outage: Outage
-    quotas: Quotas
+CODES = {"options": "options-invalid", "filter": "filter-invalid", "order_by": "options-invalid"}
+"""The texts of a request that have a length, and the code of one that is too long."""
 
 
-class SubscriptionParameters(Parameters):
-    """What of a topic, and how: texts of a query or of a JSON body, not yet parsed."""
+class SubscribeTexts(Protocol):
+    """What of a topic, and how: the texts of a request, not parsed yet; None: it names none."""
 
-    model_config = ConfigDict(extra="forbid")
+    @property
+    def options(self) -> str | None:
+        """Such as `conflation=1s,pace=batch`."""
 
-    options: Annotated[
-        str | None, text(), Field(description="conflation=1s,conflation_key=[/a],pace=batch")
-    ] = None
-    filter: Annotated[
-        str | None,
-        text("filter-invalid"),
-        Field(description="Which messages: AMPS's filter language"),
-    ] = None
-    order_by: Annotated[
-        str | None, text(), Field(description="Order of snapshot rows and windows: /a DESC,/b")
-    ] = None
-    command: Annotated[
-        str | None,
-        text(enum=[str(command) for command in Command]),
-        Field(description="sow_and_subscribe on a topic with a key"),
-    ] = None
-    format: Annotated[
-        str | None,
-        text(enum=[str(form) for form in Format]),
-        Field(description="value, but envelope where options need it"),
-    ] = None
+    @property
+    def filter(self) -> str | None:
+        """Which messages."""
+
+    @property
+    def order_by(self) -> str | None:
+        """The order of snapshot rows and windows."""
+
+    @property
+    def command(self) -> str | None:
+        """One of `Command`."""
+
+    @property
+    def format(self) -> str | None:
+        """One of `Format`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +124,7 @@ class SubscribeRequest:
     @classmethod
     def parse(
         cls,
-        asked: SubscriptionParameters,
+        asked: SubscribeTexts,
         characters_max: int,
         *,
         many: bool = False,
@@ -154,9 +135,9 @@ class SubscribeRequest:
         Raises:
             Refused, EngineError: options-invalid, or filter-invalid for a filter that is too long.
         """
-        texts = {name: getattr(asked, name) or "" for name in ("options", "filter", "order_by")}
+        texts: dict[str, str] = {name: getattr(asked, name) or "" for name in CODES}
         for name, given in texts.items():
-            checked_characters(given, characters_max, asked.codes[name], name)
+            checked_characters(given, characters_max, CODES[name], name)
         return cls(
             Options.parse(texts["options"]),
             texts["filter"],
@@ -204,113 +185,53 @@ class RequestedSubscription(NamedTuple):
     warnings: tuple[str, ...]
 
 
-def decided(
-    context: SessionContext,
+def grant_request(
     name: str,
-    asked: SubscriptionParameters,
-    resume: Bookmark | None = None,
-    *,
-    by_pattern: bool = False,
-    grants: Grants | None = None,
-) -> RequestedSubscription:
-    """Decide a request to subscribe to one topic.
-
-    Subscribing and explaining both ask here, so that they cannot disagree.
-
-    Raises:
-        Refusal: forbidden, topic-unknown, options-invalid, filter-invalid.
-    """
-    if grants is not None:
-        grants.required(name)
-    context.catalog.get(name)
-    characters_max = context.settings.options_characters_max
-    request = SubscribeRequest.parse(asked, characters_max, many=by_pattern, grants=grants)
-    return granted_to(context, name, request, resume, by_pattern=by_pattern)
-
-
-def granted_to(
-    context: SessionContext,
-    name: str,
+    definition: Definition,
     request: SubscribeRequest,
-    resume: Bookmark | None = None,
     *,
+    defaults: Options,
+    default_pace: str,
+    resume: Bookmark | None = None,
     by_pattern: bool = False,
 ) -> RequestedSubscription:
-    """Decide what a request gets of one topic; it may be decided again, for other topics too.
+    """Decide what a request gets of a topic, whoever asks.
+
+    Args:
+        name: of the topic.
+        definition: of the topic.
+        request: as it was read.
+        defaults: the topic's own options.
+        default_pace: of an interval whose options set none.
+        resume: the bookmark after which the reader continues.
+        by_pattern: the topic is one of those that a pattern takes.
 
     Raises:
-        Refusal: forbidden, topic-unknown, options-invalid, filter-invalid.
+        Refusal: options-invalid, filter-invalid.
     """
-    if request.grants is not None:  # first: a topic that may not be read must not be known either
-        request.grants.required(name)
-    entry = context.catalog.get(name)
-    definition = context.driver.engine.topic(name).definition
-    grants = request.grants
-    entitlement = None if grants is None else entitlement_of(grants, definition, name)
     # Of many a row must name its topic.
     form = request.form or (Format.BATCH if request.many else None)
-    grant_request = Request(
+    wanted = Request(
         name,
         definition,
         request.options,
-        defaults=Options.parse(entry.document.options),
+        defaults=defaults,
         command=request.command,
         filter_text=request.filter_text,
         order_text=request.order_text,
-        default_pace=context.settings.default_pace,
+        default_pace=default_pace,
         resume=resume,
         # An envelope names the first message of a row, and max_age watches its time.
         counted=form not in {None, Format.VALUE},
         by_pattern=by_pattern,
         earlier=request.earlier,
     )
-    granted = grant(grant_request)
+    granted = grant(wanted)
     shown = granted.subscription.shown
     form = form or _format_fitting(shown)
-    if not grant_request.counted and (form is not Format.VALUE or shown.max_age_ns is not None):
-        granted = grant(replace(grant_request, counted=True))
-    subscription = granted.subscription
-    if entitlement is not None:
-        subscription = narrowed(subscription, entitlement, definition)
-    return RequestedSubscription(subscription, form, granted.warnings)
-
-
-def granted_again(
-    context: SessionContext,
-    name: str,
-    options_text: str,
-    request: SubscribeRequest,
-    *,
-    command: Command,
-    counted: bool,
-    by_pattern: bool,
-) -> Subscription:
-    """Grant again what was granted before, by its normalised options.
-
-    No default can change it anymore.
-
-    Raises:
-        Refusal: the topic is not there, or not as it was.
-    """
-    if request.grants is not None:
-        request.grants.required(name)
-    entry = context.catalog.get(name)
-    definition = context.driver.engine.topic(name).definition
-    entitlement = entitlement_of(request.grants, definition, name)
-    grant_request = Request(
-        name,
-        definition,
-        # The topic may have been given other options since: what was granted stays.
-        Options.parse(options_text).over(Options.of(no_defaults=True)),
-        defaults=Options.parse(entry.document.options),
-        command=command,
-        filter_text=request.filter_text,
-        order_text=request.order_text,
-        counted=counted,
-        by_pattern=by_pattern,
-    )
-    subscription = grant(grant_request).subscription
-    return subscription if entitlement is None else narrowed(subscription, entitlement, definition)
+    if not wanted.counted and (form is not Format.VALUE or shown.max_age_ns is not None):
+        granted = grant(replace(wanted, counted=True))
+    return RequestedSubscription(granted.subscription, form, granted.warnings)
 
 
 def _format_named(text: str | None) -> Format | None:

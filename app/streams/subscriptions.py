@@ -2,38 +2,26 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import NamedTuple, Self
 
-from tidegate.app.access.grants import Grants
 from tidegate.app.access.limits.lanes import Wanted
 from tidegate.app.access.limits.quota import Usage
-from tidegate.app.names import OWN_PREFIX, TopicPattern
+from tidegate.app.names import TopicPattern
 from tidegate.app.refusals import Refused, refused
 from tidegate.app.streams.auto import AutoInterval, at_interval
 from tidegate.app.streams.cursor import Mark
 from tidegate.app.streams.encoding import Format, Style, Styles
 from tidegate.app.streams.sse import event
-from tidegate.app.streams.subscribe_request import (
-    RequestedSubscription,
-    SessionContext,
-    SubscribeRequest,
-    granted_to,
-    place_in,
-)
-from tidegate.app.timers import in_turns
+from tidegate.app.streams.subscribe_request import RequestedSubscription, SubscribeRequest
 from tidegate.conflation.sessions.backfill import replay_start
-from tidegate.conflation.steps import Steps, finished, in_pieces
 from tidegate.conflation.subscription import Command, Subscription
 from tidegate.conflation.topics.topic import Topic
 from tidegate.keys.errors import Refusal
-from tidegate.keys.text.bookmark import Bookmark
 
 NAMED_MAX = 100  # topics that a notice names; a pattern may match ten thousand
-DECIDED_AT_ONCE = 20  # topics of a pattern: with a long filter each costs half a millisecond
 
 FIRST = "s1"
 """The name of a session's first subscription, and of the only one of a plain GET."""
@@ -178,78 +166,6 @@ class PlainSubscription(NamedTuple):
         return all(style.is_plain for style in self.styles.values())
 
 
-async def decided_in_turns(
-    context: SessionContext,
-    target: str | TopicPattern,
-    request: SubscribeRequest,
-    places: Mapping[str, Bookmark] | None = None,
-) -> dict[str, RequestedSubscription]:
-    """Decide as `decide_target`, in turn with all else that the loop does.
-
-    Raises:
-        Refusal: one of them does not fit.
-    """
-    before = context.catalog.revision
-    with contextlib.suppress(Refusal):
-        decisions = await in_turns(_deciding(context, target, request, places))
-        if context.catalog.revision == before:
-            return decisions
-    # At once: where topics change all the time, none of many turns would do.
-    return decide_target(context, target, request, places)
-
-
-def decide_target(
-    context: SessionContext,
-    target: str | TopicPattern,
-    request: SubscribeRequest,
-    places: Mapping[str, Bookmark] | None = None,
-) -> dict[str, RequestedSubscription]:
-    """Decide a request for each topic of the target; `places`: the reader's bookmarks.
-
-    Of a pattern with more topics than a session may have, those of the reader and then the first
-    ones are decided.
-
-    Raises:
-        Refusal: one of them does not fit.
-    """
-    return finished(_deciding(context, target, request, places))
-
-
-def _deciding(
-    context: SessionContext,
-    target: str | TopicPattern,
-    request: SubscribeRequest,
-    places: Mapping[str, Bookmark] | None,
-) -> Steps[dict[str, RequestedSubscription]]:
-    by_pattern = isinstance(target, TopicPattern)
-    topics = _topics_of(context, target, request.grants)
-    if by_pattern:
-        yield  # it has looked at each name
-        known = places or {}
-        most = context.settings.session_subscriptions_max
-        # Before they are decided, which would take a second for ten thousand.
-        topics = sorted(topics, key=lambda topic: topic not in known)[:most]
-
-    def decide(piece: Sequence[str]) -> Iterable[tuple[str, RequestedSubscription]]:
-        for topic in piece:
-            resume = None
-            if places is not None:
-                resume = place_in(places, topic, context.driver.engine.topic(topic).epoch)
-            yield topic, granted_to(context, topic, request, resume, by_pattern=by_pattern)
-
-    return dict((yield from in_pieces(topics, DECIDED_AT_ONCE, decide)))
-
-
-def declined(context: SessionContext, asked: SessionSubscription) -> dict[str, str]:
-    """Return the topics that a pattern matches and the subscription has not, with their epochs."""
-    if isinstance(asked.target, str):
-        return {}
-    names = _topics_of(context, asked.target, asked.request.grants)
-    return {
-        name: context.catalog.get(name).record.epoch for name in names if name not in asked.topics
-    }
-
-
 def lanes_of(decisions: Mapping[str, RequestedSubscription]) -> list[Wanted]:
     """Return the lane that each topic grants."""
     return [(topic, each.subscription.lane_id) for topic, each in decisions.items()]
@@ -262,24 +178,6 @@ def lanes_held(asked: Mapping[str, SessionSubscription]) -> list[Wanted]:
         for each in asked.values()
         for topic, found in each.topics.items()
     ]
-
-
-def end_reason(context: SessionContext, topic: str) -> str:
-    """Return why a subscription ended in a topic: REMOVED, or UNUSABLE here."""
-    return "REMOVED" if context.catalog.unusable(topic) is None else "UNUSABLE"
-
-
-def _topics_of(
-    context: SessionContext, target: str | TopicPattern, grants: Grants | None
-) -> list[str]:
-    if isinstance(target, str):
-        return [target]
-    # The gateway's own topics are listed only for a prefix that names them.
-    prefix = OWN_PREFIX if target.text.startswith(OWN_PREFIX) else ""
-    entries = context.catalog.listed(prefix, "", context.settings.topics_max)
-    names = (entry.record.name for entry in entries)
-    found = [name for name in names if target.matches(name)]
-    return found if grants is None else [name for name in found if grants.may_read(name)]
 
 
 def granted(topic: Topic, decided: RequestedSubscription) -> GrantedSubscription:

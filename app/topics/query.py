@@ -11,8 +11,8 @@ import msgspec
 
 from tidegate.app.access.entitlement import narrowed_query
 from tidegate.app.access.grants import Entitlement
-from tidegate.app.parameters import checked_characters, integer
 from tidegate.app.refusals import Refused
+from tidegate.app.texts import checked_characters, integer
 from tidegate.app.timers import in_turns
 from tidegate.conflation.definition import Kind
 from tidegate.conflation.frame import Frame

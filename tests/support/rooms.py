@@ -13,9 +13,10 @@ from tidegate.app.definitions.topic import TopicDefinition
 from tidegate.app.gateway import Gateway
 from tidegate.app.names import TopicPattern
 from tidegate.app.streams.attach import attach_existing
+from tidegate.app.streams.decisions import SubscriptionParameters
 from tidegate.app.streams.reader import Reader
 from tidegate.app.streams.session import Session
-from tidegate.app.streams.subscribe_request import SubscribeRequest, SubscriptionParameters
+from tidegate.app.streams.subscribe_request import SubscribeRequest
 from tidegate.app.topics.ingest import Form
 from tidegate.clients.sse import Event, Parser
 

@@ -16,7 +16,7 @@ from tidegate.app.http.parameters import STRICT, posted_parameters
 from tidegate.app.http.routes.models.operations import Explained
 from tidegate.app.http.routes.models.sessions import Explaining
 from tidegate.app.http.scope import gateway_of, grants_in
-from tidegate.app.streams.subscribe_request import decided
+from tidegate.app.streams.decisions import decided
 from tidegate.conflation.definition import effective_lane
 from tidegate.conflation.options.grant import granted, lane_text
 from tidegate.conflation.options.syntax import assignments

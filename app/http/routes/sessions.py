@@ -28,6 +28,7 @@ from tidegate.app.parameters import Parameters, Read, whole
 from tidegate.app.refusals import RETRY_LATER_S, Refused
 from tidegate.app.streams.attach import admit_reader
 from tidegate.app.streams.cursor import parse_cursor
+from tidegate.app.streams.decisions import decided_in_turns
 from tidegate.app.streams.documents import (
     SessionDocument,
     SessionOpening,
@@ -38,7 +39,7 @@ from tidegate.app.streams.documents import (
     tuning_of,
 )
 from tidegate.app.streams.session import Session
-from tidegate.app.streams.subscriptions import check_count, decided_in_turns
+from tidegate.app.streams.subscriptions import check_count
 from tidegate.app.streams.view import Page, answer, session_view
 from tidegate.app.timers import in_turns
 from tidegate.conflation.errors import LimitReached

@@ -36,6 +36,7 @@ from tidegate.app.parameters import text
 from tidegate.app.refusals import Refused
 from tidegate.app.streams.attach import admit_reader, attach_new, attach_plain
 from tidegate.app.streams.cursor import parse_cursor
+from tidegate.app.streams.decisions import decided_in_turns, declined, end_reason
 from tidegate.app.streams.reader import Reader
 from tidegate.app.streams.session import Session
 from tidegate.app.streams.sse import EVENT_STREAM
@@ -46,7 +47,7 @@ from tidegate.app.streams.subscribe_request import (
     place_of,
     places_of,
 )
-from tidegate.app.streams.subscriptions import FIRST, decided_in_turns, declined, end_reason
+from tidegate.app.streams.subscriptions import FIRST
 from tidegate.app.timers import in_turns
 from tidegate.conflation.errors import LimitReached
 from tidegate.conflation.outputs import CloseReason, Unsubscribed

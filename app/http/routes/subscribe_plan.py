@@ -12,12 +12,8 @@ from tidegate.app.http.routes.models.sessions import Subscribing
 from tidegate.app.names import TopicPattern
 from tidegate.app.settings.settings import Settings
 from tidegate.app.stores.store import TopicRecord
-from tidegate.app.streams.subscribe_request import (
-    RequestedSubscription,
-    SessionContext,
-    SubscribeRequest,
-    granted_to,
-)
+from tidegate.app.streams.decisions import SessionContext, granted_to
+from tidegate.app.streams.subscribe_request import RequestedSubscription, SubscribeRequest
 from tidegate.app.streams.subscriptions import PlainSubscription
 from tidegate.conflation.definition import Definition
 from tidegate.conflation.topics.topic import Topic

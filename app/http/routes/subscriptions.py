@@ -17,6 +17,7 @@ from tidegate.app.http.routes.models.sessions import Subscription as Subscriptio
 from tidegate.app.http.scope import gateway_of, grants_in, subject_in
 from tidegate.app.refusals import Refused
 from tidegate.app.streams.auto import bounds_of
+from tidegate.app.streams.decisions import decided_in_turns
 from tidegate.app.streams.documents import (
     SubscriptionChange,
     SubscriptionRequest,
@@ -24,7 +25,7 @@ from tidegate.app.streams.documents import (
     target_of,
 )
 from tidegate.app.streams.session import Session
-from tidegate.app.streams.subscriptions import SessionSubscription, decided_in_turns
+from tidegate.app.streams.subscriptions import SessionSubscription
 from tidegate.app.streams.view import answer, subscription_view, subscription_views
 from tidegate.keys.text.duration import duration_text
 

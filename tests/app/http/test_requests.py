@@ -20,8 +20,8 @@ from tidegate.app.http.requests import (
     writable_topic_name,
 )
 from tidegate.app.names import checked_subscription_name
-from tidegate.app.parameters import boolean, checked_characters, integer, one_of
 from tidegate.app.refusals import Refused
+from tidegate.app.texts import boolean, checked_characters, integer, one_of
 
 ALLOWED = {"options": "options-invalid", "last_event_id": "bookmark-invalid"}
 

@@ -17,9 +17,10 @@ from tidegate.app.gateway import Gateway
 from tidegate.app.names import TopicPattern
 from tidegate.app.streams.auto_watch import AutoWatch
 from tidegate.app.streams.connection import Connection
+from tidegate.app.streams.decisions import SubscriptionParameters
 from tidegate.app.streams.reader import Reader
 from tidegate.app.streams.session import Session
-from tidegate.app.streams.subscribe_request import SubscribeRequest, SubscriptionParameters
+from tidegate.app.streams.subscribe_request import SubscribeRequest
 from tidegate.app.streams.subscriptions import SessionSubscription
 from tidegate.app.topics.ingest import Form
 from tidegate.clients.sse import Event, Parser

@@ -11,9 +11,10 @@ from tests.support.rules import rule
 from tidegate.app.names import TopicPattern
 from tidegate.app.refusals import Refused
 from tidegate.app.streams import subscriptions
+from tidegate.app.streams.decisions import SessionContext, decide_target, granted_to
 from tidegate.app.streams.session import State
-from tidegate.app.streams.subscribe_request import UNKNOWN, SessionContext, granted_to
-from tidegate.app.streams.subscriptions import decide_target, left_out
+from tidegate.app.streams.subscribe_request import UNKNOWN
+from tidegate.app.streams.subscriptions import left_out
 from tidegate.conflation.errors import OptionsInvalid
 from tidegate.conflation.outputs import CloseReason
 

@@ -10,12 +10,9 @@ from tests.support.servers import edge_settings
 from tidegate.app.definitions.topic import TopicDefinition
 from tidegate.app.gateway import Gateway
 from tidegate.app.refusals import Refused
+from tidegate.app.streams.decisions import SubscriptionParameters, decided
 from tidegate.app.streams.encoding import Format
-from tidegate.app.streams.subscribe_request import (
-    RequestedSubscription,
-    SubscriptionParameters,
-    decided,
-)
+from tidegate.app.streams.subscribe_request import RequestedSubscription
 from tidegate.conflation.errors import OptionsInvalid
 from tidegate.conflation.subscription import Command
 from tidegate.keys.errors import FilterInvalid

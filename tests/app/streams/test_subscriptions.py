@@ -9,15 +9,9 @@ import pytest
 from tests.support.rooms import Room, room
 from tests.support.rules import rule
 from tidegate.app.names import TopicPattern
-from tidegate.app.streams import subscriptions
-from tidegate.app.streams.subscribe_request import granted_to
-from tidegate.app.streams.subscriptions import (
-    SessionSubscription,
-    changed,
-    changes_rows,
-    decided_in_turns,
-    granted,
-)
+from tidegate.app.streams import decisions
+from tidegate.app.streams.decisions import decided_in_turns, granted_to
+from tidegate.app.streams.subscriptions import SessionSubscription, changed, changes_rows, granted
 from tidegate.conflation.errors import BookmarkExpired
 
 CHANGES = [
@@ -93,7 +87,7 @@ def test_a_subscription_that_ends_listens_no_more() -> None:
 async def test_a_pattern_is_decided_in_turns_by_topics_as_they_are_at_the_end(
     change: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(subscriptions, "DECIDED_AT_ONCE", 2)
+    monkeypatch.setattr(decisions, "DECIDED_AT_ONCE", 2)
     async with room() as here:
         names = [f"px.{letter}" for letter in "abcdef"]
         for name in names:

@@ -9,6 +9,7 @@ from typing_extensions import TypedDict
 
 from tidegate.app.http.parameters import EVENT_ID, LAST_EVENT_ID, TOPIC_TEXT, Headers
 from tidegate.app.parameters import text
+from tidegate.app.streams.decisions import SubscriptionParameters
 from tidegate.app.streams.documents import (
     SessionOpening,
     SessionTuning,
@@ -16,7 +17,6 @@ from tidegate.app.streams.documents import (
     SubscriptionRequest,
 )
 from tidegate.app.streams.encoding import Format
-from tidegate.app.streams.subscribe_request import SubscriptionParameters
 from tidegate.conflation.auto import Reason
 from tidegate.conflation.outputs import CloseReason
 from tidegate.conflation.subscription import Command

@@ -1,0 +1,261 @@
+"""Decisions: what a request to subscribe gets of the gateway's topics, by who asks."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import ConfigDict, Field
+
+from tidegate.app.access.entitlement import entitlement_of, narrowed
+from tidegate.app.access.grants import Grants
+from tidegate.app.access.limits.quota import Quotas
+from tidegate.app.names import OWN_PREFIX, TopicPattern
+from tidegate.app.parameters import Parameters, text
+from tidegate.app.settings.settings import Settings
+from tidegate.app.streams.driver import Driver
+from tidegate.app.streams.encoding import Format
+from tidegate.app.streams.notices import Outage
+from tidegate.app.streams.subscribe_request import (
+    RequestedSubscription,
+    SubscribeRequest,
+    grant_request,
+    place_in,
+)
+from tidegate.app.streams.subscriptions import SessionSubscription
+from tidegate.app.streams.topics import Topics
+from tidegate.app.timers import in_turns
+from tidegate.conflation.options.grant import Request, grant
+from tidegate.conflation.options.table import Options
+from tidegate.conflation.steps import Steps, finished, in_pieces
+from tidegate.conflation.subscription import Command, Subscription
+from tidegate.keys.errors import Refusal
+from tidegate.keys.text.bookmark import Bookmark
+
+DECIDED_AT_ONCE = 20  # topics of a pattern: with a long filter each costs half a millisecond
+
+
+@dataclass(frozen=True, slots=True)
+class SessionContext:
+    """The parts of a gateway that its sessions work with."""
+
+    gateway_id: str
+    settings: Settings
+    driver: Driver
+    catalog: Topics
+    outage: Outage
+    quotas: Quotas
+
+
+class SubscriptionParameters(Parameters):
+    """What of a topic, and how: texts of a query or of a JSON body, not yet parsed."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    options: Annotated[
+        str | None, text(), Field(description="conflation=1s,conflation_key=[/a],pace=batch")
+    ] = None
+    filter: Annotated[
+        str | None,
+        text("filter-invalid"),
+        Field(description="Which messages: AMPS's filter language"),
+    ] = None
+    order_by: Annotated[
+        str | None, text(), Field(description="Order of snapshot rows and windows: /a DESC,/b")
+    ] = None
+    command: Annotated[
+        str | None,
+        text(enum=[str(command) for command in Command]),
+        Field(description="sow_and_subscribe on a topic with a key"),
+    ] = None
+    format: Annotated[
+        str | None,
+        text(enum=[str(form) for form in Format]),
+        Field(description="value, but envelope where options need it"),
+    ] = None
+
+
+def decided(
+    context: SessionContext,
+    name: str,
+    asked: SubscriptionParameters,
+    resume: Bookmark | None = None,
+    *,
+    by_pattern: bool = False,
+    grants: Grants | None = None,
+) -> RequestedSubscription:
+    """Decide a request to subscribe to one topic.
+
+    Subscribing and explaining both ask here, so that they cannot disagree.
+
+    Raises:
+        Refusal: forbidden, topic-unknown, options-invalid, filter-invalid.
+    """
+    if grants is not None:
+        grants.required(name)
+    context.catalog.get(name)
+    characters_max = context.settings.options_characters_max
+    request = SubscribeRequest.parse(asked, characters_max, many=by_pattern, grants=grants)
+    return granted_to(context, name, request, resume, by_pattern=by_pattern)
+
+
+def granted_to(
+    context: SessionContext,
+    name: str,
+    request: SubscribeRequest,
+    resume: Bookmark | None = None,
+    *,
+    by_pattern: bool = False,
+) -> RequestedSubscription:
+    """Decide what a request gets of one topic; it may be decided again, for other topics too.
+
+    Raises:
+        Refusal: forbidden, topic-unknown, options-invalid, filter-invalid.
+    """
+    if request.grants is not None:  # first: a topic that may not be read must not be known either
+        request.grants.required(name)
+    entry = context.catalog.get(name)
+    definition = context.driver.engine.topic(name).definition
+    entitlement = entitlement_of(request.grants, definition, name)
+    granted = grant_request(
+        name,
+        definition,
+        request,
+        defaults=Options.parse(entry.document.options),
+        default_pace=context.settings.default_pace,
+        resume=resume,
+        by_pattern=by_pattern,
+    )
+    if entitlement is None:
+        return granted
+    return granted._replace(subscription=narrowed(granted.subscription, entitlement, definition))
+
+
+def granted_again(
+    context: SessionContext,
+    name: str,
+    options_text: str,
+    request: SubscribeRequest,
+    *,
+    command: Command,
+    counted: bool,
+    by_pattern: bool,
+) -> Subscription:
+    """Grant again what was granted before, by its normalised options.
+
+    No default can change it anymore.
+
+    Raises:
+        Refusal: the topic is not there, or not as it was.
+    """
+    if request.grants is not None:
+        request.grants.required(name)
+    entry = context.catalog.get(name)
+    definition = context.driver.engine.topic(name).definition
+    entitlement = entitlement_of(request.grants, definition, name)
+    wanted = Request(
+        name,
+        definition,
+        # The topic may have been given other options since: what was granted stays.
+        Options.parse(options_text).over(Options.of(no_defaults=True)),
+        defaults=Options.parse(entry.document.options),
+        command=command,
+        filter_text=request.filter_text,
+        order_text=request.order_text,
+        counted=counted,
+        by_pattern=by_pattern,
+    )
+    subscription = grant(wanted).subscription
+    return subscription if entitlement is None else narrowed(subscription, entitlement, definition)
+
+
+async def decided_in_turns(
+    context: SessionContext,
+    target: str | TopicPattern,
+    request: SubscribeRequest,
+    places: Mapping[str, Bookmark] | None = None,
+) -> dict[str, RequestedSubscription]:
+    """Decide as `decide_target`, in turn with all else that the loop does.
+
+    Raises:
+        Refusal: one of them does not fit.
+    """
+    before = context.catalog.revision
+    with contextlib.suppress(Refusal):
+        decisions = await in_turns(_deciding(context, target, request, places))
+        if context.catalog.revision == before:
+            return decisions
+    # At once: where topics change all the time, none of many turns would do.
+    return decide_target(context, target, request, places)
+
+
+def decide_target(
+    context: SessionContext,
+    target: str | TopicPattern,
+    request: SubscribeRequest,
+    places: Mapping[str, Bookmark] | None = None,
+) -> dict[str, RequestedSubscription]:
+    """Decide a request for each topic of the target; `places`: the reader's bookmarks.
+
+    Of a pattern with more topics than a session may have, those of the reader and then the first
+    ones are decided.
+
+    Raises:
+        Refusal: one of them does not fit.
+    """
+    return finished(_deciding(context, target, request, places))
+
+
+def _deciding(
+    context: SessionContext,
+    target: str | TopicPattern,
+    request: SubscribeRequest,
+    places: Mapping[str, Bookmark] | None,
+) -> Steps[dict[str, RequestedSubscription]]:
+    by_pattern = isinstance(target, TopicPattern)
+    topics = _topics_of(context, target, request.grants)
+    if by_pattern:
+        yield  # it has looked at each name
+        known = places or {}
+        most = context.settings.session_subscriptions_max
+        # Before they are decided, which would take a second for ten thousand.
+        topics = sorted(topics, key=lambda topic: topic not in known)[:most]
+
+    def decide(piece: Sequence[str]) -> Iterable[tuple[str, RequestedSubscription]]:
+        for topic in piece:
+            resume = None
+            if places is not None:
+                resume = place_in(places, topic, context.driver.engine.topic(topic).epoch)
+            yield topic, granted_to(context, topic, request, resume, by_pattern=by_pattern)
+
+    return dict((yield from in_pieces(topics, DECIDED_AT_ONCE, decide)))
+
+
+def declined(context: SessionContext, asked: SessionSubscription) -> dict[str, str]:
+    """Return the topics that a pattern matches and the subscription has not, with their epochs."""
+    if isinstance(asked.target, str):
+        return {}
+    names = _topics_of(context, asked.target, asked.request.grants)
+    return {
+        name: context.catalog.get(name).record.epoch for name in names if name not in asked.topics
+    }
+
+
+def end_reason(context: SessionContext, topic: str) -> str:
+    """Return why a subscription ended in a topic: REMOVED, or UNUSABLE here."""
+    return "REMOVED" if context.catalog.unusable(topic) is None else "UNUSABLE"
+
+
+def _topics_of(
+    context: SessionContext, target: str | TopicPattern, grants: Grants | None
+) -> list[str]:
+    if isinstance(target, str):
+        return [target]
+    # The gateway's own topics are listed only for a prefix that names them.
+    prefix = OWN_PREFIX if target.text.startswith(OWN_PREFIX) else ""
+    entries = context.catalog.listed(prefix, "", context.settings.topics_max)
+    names = (entry.record.name for entry in entries)
+    found = [name for name in names if target.matches(name)]
+    return found if grants is None else [name for name in found if grants.may_read(name)]
