@@ -5,36 +5,31 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
 from typing import Final
 
-import anyio
 from sse_starlette import EventSourceResponse
-from sse_starlette.sse import SendTimeoutError
 from starlette.responses import Response
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
+from tidegate.app.embed.stream_response import (
+    HEADERS,
+    StreamResponse,
+    negotiated_encoder,
+    refusal_stream,
+)
 from tidegate.app.http.access_log import logged_when_over, not_logged
 from tidegate.app.http.protocol import GatewayProtocol, HandOver, protocol_of
 from tidegate.app.http.scope import connection_of
 from tidegate.app.refusals import Refused
 from tidegate.app.streams.attach import attach_existing
-from tidegate.app.streams.compression import (
-    Coding,
-    StreamEncoder,
-    coding_of,
-    encoder_of,
-    negotiate,
-)
-from tidegate.app.streams.connection import Connection
+from tidegate.app.streams.compression import Coding, StreamEncoder, coding_of
 from tidegate.app.streams.event_writer import EventWriter
 from tidegate.app.streams.notices import Heartbeat
 from tidegate.app.streams.reader import Reader
 from tidegate.app.streams.session import Session
-from tidegate.app.streams.socket_stream import SocketStream, look_interval_s, write_deadline
-from tidegate.app.streams.sse import event, jittered_retry_ms
-from tidegate.conflation.outputs import CloseReason
+from tidegate.app.streams.socket_stream import SocketStream
+from tidegate.app.streams.sse import jittered_retry_ms
 
 logger = logging.getLogger("tidegate.stream")
 
@@ -43,41 +38,34 @@ GREETED_AT_ONCE: Final = 20  # subscribers of a stream that begins in the turn o
 
 AGENT_BYTES_MAX: Final = 200  # of what a client calls itself
 
-HEADERS: Final = {"Cache-Control": "no-store", "Vary": "Accept-Encoding"}
 
-
-def _raw_headers(coding: Coding, *, hands_over: bool) -> list[tuple[bytes, bytes]]:
-    """Return the header of a stream's answer, as sse-starlette makes it."""
+def _handed_over_headers(coding: Coding) -> list[tuple[bytes, bytes]]:
+    """Return the header of a stream that takes its connection with it when it ends."""
     answer = EventSourceResponse(iter(()), ping=0, sep="\n", headers=HEADERS)
     if coding is not Coding.IDENTITY:
         answer.headers["Content-Encoding"] = coding
-    if hands_over:  # a stream takes its connection with it when it ends
-        answer.headers["Connection"] = "close"
+    answer.headers["Connection"] = "close"
     return answer.raw_headers
 
 
 # Made once: the header is the same for every stream, and costs as much as a subscription.
-HANDED_OVER_HEADERS: Final = {coding: _raw_headers(coding, hands_over=True) for coding in Coding}
+HANDED_OVER_HEADERS: Final = {coding: _handed_over_headers(coding) for coding in Coding}
 
 
-class EventStream(EventSourceResponse):
+class EventStream(Response):
     """Hands the connection to a `SocketStream` where our own server runs it.
 
-    Under another server it is sse-starlette's response, which brings disconnects and shutdown; its
-    pings are off because ours come only when nothing else does.
+    Under another server, and over a connection that has to stay, a `StreamResponse` serves it.
     """
 
     def __init__(self, session: Session, reader: Reader, hello: bytes) -> None:
         self.reader = reader
         self._session = session
-        self._consumer = reader.consumer
-        self._driver, self._settings = session.context.driver, session.context.settings
-        now_s = asyncio.get_running_loop().time()
-        heartbeat = Heartbeat(self._settings.heartbeat.seconds, now_s)
+        self._driver, self._times = session.context.driver, session.context.times
+        heartbeat = Heartbeat(self._times.heartbeat_s, asyncio.get_running_loop().time())
         self._writer = EventWriter(reader, hello, session, heartbeat)
-        self._connection: Connection | None = None
         self._encoder: StreamEncoder | None = None
-        # Of a response the framework asks for these two; `_serve` completes it where it is one.
+        # Of a response the framework asks for these two; that of its base would cost a stream more.
         self.background = None
         self.raw_headers = []
 
@@ -102,21 +90,9 @@ class EventStream(EventSourceResponse):
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve the stream as a response, its task included."""
-        super().__init__(self._events(), ping=0, sep="\n")
-        self.raw_headers = _raw_headers(coding_of(self._encoder), hands_over=False)
-        self._connection = self.reader.connection = connection_of(scope)
-        try:
-            await super().__call__(scope, receive, partial(self._send_in_time, send))
-        except SendTimeoutError:
-            if self._connection is None:
-                self._consumer.give_up(CloseReason.WRITE_TIMEOUT)
-            else:
-                self._connection.give_up()
-        finally:
-            # The server's own watch may have cut the peer while no send waited here.
-            if self._connection is not None and self._connection.is_given_up:
-                self._consumer.give_up(CloseReason.WRITE_TIMEOUT)
-            self.reader.close()
+        writer, connection = self._writer, connection_of(scope)
+        response = StreamResponse(lambda: writer, self._times, self._encoder, connection)
+        await response(scope, receive, send)
 
     async def _hand_over(self, protocol: GatewayProtocol, scope: Scope, send: Send) -> None:
         """Write the answer's header as any response does, then leave the connection to a stream."""
@@ -131,7 +107,7 @@ class EventStream(EventSourceResponse):
 
     def negotiate(self, scope: Scope) -> None:
         """Choose the coding of the answer by what the request accepts, and note who asks."""
-        self._encoder = _negotiated(scope)
+        self._encoder = negotiated_encoder(scope)
         self._session.address = (scope.get("client") or ("",))[0]
         self._session.agent = _agent_of(scope)
 
@@ -145,60 +121,8 @@ class EventStream(EventSourceResponse):
         self._begin(hand_over, head, not_logged)
 
     def _begin(self, hand_over: HandOver, head: bytes, on_ended: Callable[[int], None]) -> None:
-        stream = SocketStream(self._writer, self._driver, self._settings, self._encoder, on_ended)
+        stream = SocketStream(self._writer, self._driver, self._times, self._encoder, on_ended)
         stream.begin(hand_over(stream), head)
-
-    async def _events(self) -> AsyncIterator[bytes]:
-        writer, driver = self._writer, self._driver
-        if self._encoder is not None:
-            yield self._encoder.header
-        yield self._encoded(writer.hello)
-        while not writer.is_over:
-            if self._connection is not None and self._connection.is_closing:
-                return  # the peer has left, which the server says only in the next iteration
-            text = writer.next(anyio.current_time())
-            if not text:
-                if not writer.is_over:
-                    await self._consumer.wakeup.wait(writer.wait_s(anyio.current_time()))
-                continue
-            began = driver.now()
-            yield self._encoded(text)  # which takes as long as the peer does
-            driver.figures.wrote(len(text), driver.now() - began)
-            for late in writer.wrote(len(text), anyio.current_time()):
-                yield self._encoded(late)
-        if self._encoder is not None:
-            yield self._encoder.end()
-
-    def _encoded(self, text: bytes) -> bytes:
-        return text if self._encoder is None else self._encoder.block(text)
-
-    async def _send_in_time(self, send: Send, message: Message) -> None:
-        """Send a message, until the peer's deadline is over.
-
-        A send that was cancelled can be repeated: uvicorn waits for room first, and writes then.
-        """
-        settings, writer = self._settings, self._writer
-        deadline = write_deadline(settings, self._taken_mark(), anyio.current_time())
-        look_s = look_interval_s(settings.write_timeout.seconds, settings.shutdown_grace.seconds)
-        while True:
-            with anyio.move_on_after(writer.look_in_s(look_s)) as wait:
-                await send(message)
-            if not wait.cancelled_caught:
-                return
-            writer.waited()
-            self.reader.note_unsent()
-            writer.look(self._connection, is_full=True)
-            is_closed = self.reader.is_sent_away
-            if deadline.is_over(self._taken_mark(), anyio.current_time(), is_closed=is_closed):
-                raise SendTimeoutError
-
-    def _taken_mark(self) -> int:
-        return 0 if self._connection is None else self._connection.taken_mark
-
-
-def _negotiated(scope: Scope) -> StreamEncoder | None:
-    values = [value for name, value in scope["headers"] if name == b"accept-encoding"]
-    return encoder_of(negotiate(b",".join(values).decode("latin-1")))
 
 
 def _agent_of(scope: Scope) -> str:
@@ -227,12 +151,3 @@ async def session_stream(session: Session, number: int | None, *, is_stopping: b
 def stopping_stream() -> EventSourceResponse:
     """Return the stream for a reader that comes while the gateway shuts down."""
     return refusal_stream(Refused("not-ready", "The gateway is shutting down."))
-
-
-def refusal_stream(refused: Refused) -> EventSourceResponse:
-    """Return a transient problem as a stream: a browser never retries after a 503."""
-
-    async def refusal() -> AsyncIterator[bytes]:
-        yield event("refused", refused.document(), retry_ms=jittered_retry_ms())
-
-    return EventSourceResponse(refusal(), ping=0, sep="\n", headers={"Cache-Control": "no-store"})

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from tidegate.app.streams.auto import AutoInterval, at_interval, bounds_of, decision_document
-from tidegate.app.streams.connection import Connection
+from tidegate.app.streams.connection import StreamConnection
 from tidegate.app.streams.driver import Driver
 from tidegate.app.streams.reader import Reader
 from tidegate.app.streams.sse import event
@@ -51,7 +51,7 @@ class AutoWatch:
 
     def look(
         self,
-        connection: Connection | None,
+        connection: StreamConnection | None,
         outputs: Sequence[Output] = (),
         *,
         is_full: bool = False,

@@ -11,7 +11,7 @@ import struct
 import sys
 from asyncio.trsock import TransportSocket
 from collections.abc import Callable, Iterable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from tidegate.app.figures import ConnectionFigures
 from tidegate.app.streams.scheduler import StreamScheduler
@@ -34,6 +34,41 @@ NO_DESCRIPTOR: Final = -1
 
 # Close with a reset: otherwise the kernel keeps offering the rest to a peer that takes nothing.
 _RESET_AT_CLOSE: Final = struct.pack("ii", 1, 0)
+
+
+class StreamConnection(Protocol):
+    """What a stream asks of the connection under it."""
+
+    @property
+    def is_closing(self) -> bool:
+        """True once the connection is closed or about to be."""
+
+    @property
+    def is_given_up(self) -> bool:
+        """True once the stream has given its peer up."""
+
+    @property
+    def has_kept(self) -> bool:
+        """True if some of what a stream has written is still to be handed to the transport."""
+
+    @property
+    def write_buffer_bytes(self) -> int:
+        """Bytes that the socket has not taken."""
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Bytes that the peer has not taken, as far as is known."""
+
+    @property
+    def taken_mark(self) -> int:
+        """A number that changes whenever the peer has taken something."""
+
+    @property
+    def round_trip_ns(self) -> int:
+        """The shortest round trip of the last minutes; 0 where it is not known."""
+
+    def give_up(self) -> None:
+        """End the connection of a peer that took nothing for too long, as far as can be."""
 
 
 class Connection:
@@ -216,6 +251,8 @@ def _no_requests() -> None:
 
 
 LOOKS_PER_TIMEOUT: Final = 10  # a peer is cut at most two looks after its time
+LOOKS_PER_FAREWELL: Final = 2
+LOOK_S_MIN: Final = 0.02
 CHECKED_AT_ONCE: Final = 100  # connections in one iteration, a few us each
 
 logger = logging.getLogger("tidegate.connections")
@@ -277,6 +314,30 @@ class WriteDeadline:
         if self._closed_at_s is not None and now_s - self._closed_at_s >= self._farewell_s:
             return True
         return now_s - self._took_at_s >= self._write_timeout_s
+
+
+class StreamTimes(NamedTuple):
+    """How long a stream may be silent, and how long it waits for its peer; in seconds.
+
+    Args:
+        heartbeat_s: the longest silence.
+        write_s: without a byte taken.
+        farewell_s: for what is under way and the goodbye, once its session has been closed.
+    """
+
+    heartbeat_s: float
+    write_s: float
+    farewell_s: float
+
+    def deadline(self, taken_mark: int, now_s: float) -> WriteDeadline:
+        """Begin the deadline of a stream that waits to write."""
+        return WriteDeadline(self.write_s, taken_mark, now_s, farewell_s=self.farewell_s)
+
+    @property
+    def look_s(self) -> float:
+        """How often a stream that waits to write looks at its deadline."""
+        look_s = min(self.write_s / LOOKS_PER_TIMEOUT, self.farewell_s / LOOKS_PER_FAREWELL)
+        return max(LOOK_S_MIN, look_s)
 
 
 class WriteWatch:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated
 
 from pydantic import ConfigDict, Field
@@ -15,6 +15,7 @@ from tidegate.app.access.limits.quota import Quotas
 from tidegate.app.names import OWN_PREFIX, TopicPattern
 from tidegate.app.parameters import Parameters, text
 from tidegate.app.settings.settings import Settings
+from tidegate.app.streams.connection import StreamTimes
 from tidegate.app.streams.driver import Driver
 from tidegate.app.streams.encoding import Format
 from tidegate.app.streams.notices import Outage
@@ -47,6 +48,17 @@ class SessionContext:
     catalog: Topics
     outage: Outage
     quotas: Quotas
+    times: StreamTimes = field(init=False)
+
+    def __post_init__(self) -> None:
+        settings = self.settings
+        times = StreamTimes(
+            settings.heartbeat.seconds,
+            settings.write_timeout.seconds,
+            settings.shutdown_grace.seconds,
+        )
+        # Made once: each stream has it.
+        object.__setattr__(self, "times", times)
 
 
 class SubscriptionParameters(Parameters):

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Final, Protocol
 
 from tidegate.app.streams.auto_watch import AutoWatch
-from tidegate.app.streams.connection import Connection
+from tidegate.app.streams.connection import StreamConnection
 from tidegate.app.streams.fanout import SMALL_BUFFERS_BYTES
 from tidegate.app.streams.notices import Heartbeat, Progress, late_events
 from tidegate.app.streams.reader import Reader
-from tidegate.app.streams.session import Session
 from tidegate.app.streams.sse import HEARTBEAT, jittered_retry_ms
+from tidegate.app.streams.subscriptions import SessionSubscription
 from tidegate.conflation.outputs import Goodbye, Output
 
 # A socket that has taken everything gets a whole flush at once, the bytes that its lane shares.
 # One with a backlog gets little at a time, so that newer values conflate those not sent yet.
 TAKE_BYTES_MAX: Final = 1 << 20
 TAKE_BYTES_BEHIND: Final = 16 << 10
+
+
+class SubscriptionHolder(Protocol):
+    """What has subscriptions: a session, or what stands for one."""
+
+    @property
+    def asked(self) -> Mapping[str, SessionSubscription]:
+        """Its subscriptions, by name."""
 
 
 class EventWriter:
@@ -42,7 +50,7 @@ class EventWriter:
         self,
         reader: Reader,
         hello: bytes,
-        session: Session,
+        session: SubscriptionHolder,
         heartbeat: Heartbeat,
     ) -> None:
         self.reader = reader
@@ -121,7 +129,7 @@ class EventWriter:
 
     def look(
         self,
-        connection: Connection | None,
+        connection: StreamConnection | None,
         outputs: Sequence[Output] = (),
         *,
         is_full: bool = False,

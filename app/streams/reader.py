@@ -8,7 +8,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from tidegate.app.streams.auto import requested_document
-from tidegate.app.streams.connection import Connection
+from tidegate.app.streams.connection import StreamConnection
 from tidegate.app.streams.cursor import Cursor
 from tidegate.app.streams.driver import Consumer, Driver
 from tidegate.app.streams.encoding import EventIds, Format, Style, Styles, encode
@@ -67,7 +67,7 @@ class Reader:
         self.styles: Styles = NO_STYLES
         # The cut of the one subscriber whose style is shared.
         self._cut_offset = 0
-        self.connection: Connection | None = None
+        self.connection: StreamConnection | None = None
         self.ids = None if cursor is None else EventIds(self._move_id, self._end_id)
         self.driver = driver
         self._heartbeat_ms = heartbeat_ms

@@ -6,9 +6,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from tidegate.app.settings.settings import Settings
 from tidegate.app.streams.compression import StreamEncoder
-from tidegate.app.streams.connection import LOOKS_PER_TIMEOUT, Connection, HandedOver, WriteDeadline
+from tidegate.app.streams.connection import Connection, HandedOver, StreamTimes, WriteDeadline
 from tidegate.app.streams.driver import Driver
 from tidegate.app.streams.encoding import Style, chunk
 from tidegate.app.streams.event_writer import EventWriter
@@ -17,8 +16,6 @@ from tidegate.app.streams.scheduler import INFINITY, TURN_S
 from tidegate.conflation.outputs import CloseReason
 from tidegate.keys.text.duration import Instant
 
-LOOKS_PER_FAREWELL: Final = 2
-LOOK_S_MIN: Final = 0.02
 ASK_AGAIN_S: Final = 0.25  # what a large text needs to reach a healthy peer that is far away
 
 # A client that goes on sending is read for a moment: closing at once would reset the connection,
@@ -27,19 +24,6 @@ LINGER_S: Final = 1.0
 RECEIVED_BYTES_MAX: Final = 1 << 20
 
 LAST_CHUNK: Final = b"0\r\n\r\n"
-
-
-def look_interval_s(write_timeout_s: float, farewell_s: float) -> float:
-    """Return how often a stream that waits to write looks at its deadline."""
-    look_s = min(write_timeout_s / LOOKS_PER_TIMEOUT, farewell_s / LOOKS_PER_FAREWELL)
-    return max(LOOK_S_MIN, look_s)
-
-
-def write_deadline(settings: Settings, taken_mark: int, now_s: float) -> WriteDeadline:
-    """Begin the deadline of a stream that waits to write, in either of its forms."""
-    farewell_s = settings.shutdown_grace.seconds
-    timeout_s = settings.write_timeout.seconds
-    return WriteDeadline(timeout_s, taken_mark, now_s, farewell_s=farewell_s)
 
 
 class SocketStream(asyncio.Protocol):
@@ -52,7 +36,7 @@ class SocketStream(asyncio.Protocol):
     Args:
         writer: chooses what is written.
         driver: has the clock, the figures and the scheduler of streams.
-        settings: deadlines.
+        times: how long it may be silent, and waits for its peer.
         encoder: compresses the answer; None: the answer is not compressed.
         on_ended: called once the connection is gone, with the bytes that were written.
     """
@@ -60,21 +44,21 @@ class SocketStream(asyncio.Protocol):
     __slots__ = (
         "_cohort", "_deadline", "_driver", "_due_s", "_encoder", "_is_closing",
         "_is_paused", "_line", "_loop", "_on_ended", "_received_bytes", "_recipient", "_sent_bytes",
-        "_settings", "_unnoted", "_wakeup", "_writer", "_writing_began",
+        "_times", "_unnoted", "_wakeup", "_writer", "_writing_began",
     )  # fmt: skip
 
     def __init__(
         self,
         writer: EventWriter,
         driver: Driver,
-        settings: Settings,
+        times: StreamTimes,
         encoder: StreamEncoder | None,
         on_ended: Callable[[int], None],
     ) -> None:
         self._line: HandedOver | None = None
         self._writer = writer
         self._driver = driver
-        self._settings = settings
+        self._times = times
         self._encoder = encoder
         self._on_ended = on_ended
         self._sent_bytes = 0
@@ -262,7 +246,7 @@ class SocketStream(asyncio.Protocol):
             return False
         session = writer.reader.consumer.session
         recipient = Recipient(session, line, self._encoder, writer.wrote_s, self._wakeup)
-        self._cohort = self._driver.enter_cohort(recipient, style, self._settings.heartbeat.seconds)
+        self._cohort = self._driver.enter_cohort(recipient, style, self._times.heartbeat_s)
         if self._cohort is None:
             return False
         self._recipient = recipient
@@ -305,12 +289,10 @@ class SocketStream(asyncio.Protocol):
 
     def _wait_for_room(self) -> None:
         assert self._line is not None
-        settings = self._settings
         now_s = self._loop.time()
         if self._deadline is None:
-            self._deadline = write_deadline(settings, self._line.connection.taken_mark, now_s)
-        look_s = look_interval_s(settings.write_timeout.seconds, settings.shutdown_grace.seconds)
-        self._call_at(now_s + self._writer.look_in_s(look_s))
+            self._deadline = self._times.deadline(self._line.connection.taken_mark, now_s)
+        self._call_at(now_s + self._writer.look_in_s(self._times.look_s))
 
     def _check_deadline(self, now_s: float) -> None:
         assert self._line is not None

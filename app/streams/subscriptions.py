@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import NamedTuple, Self
+from typing import NamedTuple, Protocol, Self
 
 from tidegate.app.access.limits.lanes import Wanted
 from tidegate.app.access.limits.quota import Usage
@@ -17,7 +17,7 @@ from tidegate.app.streams.encoding import Format, Style, Styles
 from tidegate.app.streams.sse import event
 from tidegate.app.streams.subscribe_request import RequestedSubscription, SubscribeRequest
 from tidegate.conflation.sessions.backfill import replay_start
-from tidegate.conflation.subscription import Command, Subscription
+from tidegate.conflation.subscription import Command, LaneId, Subscription
 from tidegate.conflation.topics.topic import Topic
 from tidegate.keys.errors import Refusal
 
@@ -44,13 +44,25 @@ class GrantedSubscription(NamedTuple):
         return self.subscription.command is Command.SOW and mark is not None
 
 
+class LaneCount(Protocol):
+    """Counts the lanes that subscriptions hold."""
+
+    def hold(self, topic: str, lane_id: LaneId) -> None:
+        """Count a subscription in a lane."""
+
+    def release(self, topic: str, lane_id: LaneId) -> None:
+        """Count it no longer."""
+
+
 class GrantedTopics(dict[str, GrantedSubscription]):
     """What each topic granted to a subscription; counts as used by who owns the session."""
 
     __slots__ = ("_usage",)
 
     def __init__(
-        self, usage: Usage | None = None, grants: Mapping[str, GrantedSubscription] | None = None
+        self,
+        usage: LaneCount | None = None,
+        grants: Mapping[str, GrantedSubscription] | None = None,
     ) -> None:
         self._usage = usage
         for topic, found in (grants or {}).items():

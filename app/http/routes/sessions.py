@@ -11,9 +11,10 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from pydantic import Field
 
 from tidegate.app.access.grants import Subject, check_reading
+from tidegate.app.embed.stream_response import refusal_stream
 from tidegate.app.gateway import Gateway
 from tidegate.app.http.answers import json_answer
-from tidegate.app.http.event_stream import refusal_stream, session_stream
+from tidegate.app.http.event_stream import session_stream
 from tidegate.app.http.internal_call import MARK, call_of
 from tidegate.app.http.openapi import LOCATION, SUBSCRIBE_CODES, json_body, name_of, problems, ref
 from tidegate.app.http.openapi import answer as answered

@@ -12,13 +12,9 @@ from starlette.types import Scope
 
 from tidegate.app.access.grants import Subject
 from tidegate.app.definitions.topic import TopicNotUsable
+from tidegate.app.embed.stream_response import refusal_stream
 from tidegate.app.gateway import Gateway
-from tidegate.app.http.event_stream import (
-    EventStream,
-    refusal_stream,
-    session_stream,
-    stopping_stream,
-)
+from tidegate.app.http.event_stream import EventStream, session_stream, stopping_stream
 from tidegate.app.http.openapi import SUBSCRIBE_CODES, json_body, name_of, problems
 from tidegate.app.http.parameters import STRICT, described, posted_parameters
 from tidegate.app.http.requests import (

@@ -14,7 +14,7 @@ from tests.support.deadlines import HANGS_S, LOOPS_S
 from tests.support.gateways import Running, eventually, names, running_gateway
 from tests.support.servers import edge_settings, running_server
 from tests.support.wire import Wire, connected, exchange, request
-from tidegate.app.http.event_stream import refusal_stream
+from tidegate.app.embed.stream_response import refusal_stream
 from tidegate.app.refusals import Refused
 from tidegate.app.streams.sse import RETRY_MS, jittered_retry_ms
 from tidegate.clients.sse import Parser

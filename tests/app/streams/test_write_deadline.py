@@ -2,8 +2,7 @@
 
 import pytest
 
-from tidegate.app.streams.connection import WriteDeadline
-from tidegate.app.streams.socket_stream import LOOK_S_MIN, look_interval_s
+from tidegate.app.streams.connection import LOOK_S_MIN, StreamTimes, WriteDeadline
 
 
 def over_at(deadline: WriteDeadline, looks: list[tuple[int, bool]]) -> int | None:
@@ -32,6 +31,6 @@ def test_slow_is_not_frozen_and_a_farewell_is_short(
 
 
 def test_it_looks_often_enough_for_both_and_not_without_end() -> None:
-    assert look_interval_s(10, 1) == 0.5
-    assert look_interval_s(0.5, 1) == 0.05
-    assert look_interval_s(10, 0.001) == LOOK_S_MIN
+    assert StreamTimes(15, 10, 1).look_s == 0.5
+    assert StreamTimes(15, 0.5, 1).look_s == 0.05
+    assert StreamTimes(15, 10, 0.001).look_s == LOOK_S_MIN

@@ -1,0 +1,1 @@
+"""Conflated topics in other applications, and streams as responses under any ASGI server."""

@@ -1,0 +1,246 @@
+"""A stream as the response of an ASGI application, under any server: sse-starlette carries it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+from typing import Final
+
+import anyio
+import msgspec
+from sse_starlette import EventSourceResponse
+from sse_starlette.sse import SendTimeoutError
+from starlette.responses import Response
+from starlette.types import Message, Receive, Scope, Send
+
+from tidegate.app.refusals import Refused, refused
+from tidegate.app.streams.compression import StreamEncoder, encoder_of, negotiate
+from tidegate.app.streams.connection import StreamConnection, StreamTimes, WriteDeadline
+from tidegate.app.streams.event_writer import EventWriter
+from tidegate.app.streams.reader import Reader
+from tidegate.app.streams.sse import event, jittered_retry_ms
+from tidegate.conflation.errors import LimitReached
+from tidegate.conflation.outputs import CloseReason
+from tidegate.keys.errors import Refusal
+
+HEADERS: Final = {"Cache-Control": "no-store", "Vary": "Accept-Encoding"}
+PROBLEM: Final = "application/problem+json"
+
+
+def negotiated_encoder(scope: Scope) -> StreamEncoder | None:
+    """Return the encoder that a request's Accept-Encoding asks for; None: not compressed."""
+    values = [value for name, value in scope["headers"] if name == b"accept-encoding"]
+    return encoder_of(negotiate(b",".join(values).decode("latin-1")))
+
+
+def refusal_stream(refusal: Refused) -> EventSourceResponse:
+    """Return a transient problem as a stream: a browser never retries after a 503."""
+
+    async def events() -> AsyncIterator[bytes]:
+        yield event("refused", refusal.document(), retry_ms=jittered_retry_ms())
+
+    return EventSourceResponse(events(), ping=0, sep="\n", headers={"Cache-Control": "no-store"})
+
+
+def refusal_response(refusal: Refusal) -> Response:
+    """Return the answer to a request that is refused: a problem (RFC 9457), or a stream of it."""
+    problem = refused(refusal)
+    if isinstance(refusal, LimitReached):
+        return refusal_stream(problem)
+    return Response(msgspec.json.encode(problem.document()), problem.status, media_type=PROBLEM)
+
+
+async def _nothing() -> AsyncIterator[bytes]:
+    """Yield nothing: the stream is not open yet."""
+    return
+    yield b""
+
+
+class AsgiConnection:
+    """The connection under a response whose server shows only when it takes what is sent."""
+
+    __slots__ = ("is_given_up", "taken_mark", "unsent_bytes")
+
+    has_kept = False
+    is_closing = False
+    round_trip_ns = 0
+
+    def __init__(self) -> None:
+        self.is_given_up = False
+        self.taken_mark = 0
+        self.unsent_bytes = 0
+
+    @property
+    def write_buffer_bytes(self) -> int:
+        """Bytes of the send that waits."""
+        return self.unsent_bytes
+
+    def begin_send(self, size_bytes: int) -> None:
+        """Note that bytes are handed to the server."""
+        self.unsent_bytes = size_bytes
+
+    def end_send(self) -> None:
+        """Note that the server has taken them."""
+        self.unsent_bytes = 0
+        self.taken_mark += 1
+
+    def give_up(self) -> None:
+        """Note that the peer is given up: what is left in the server is the server's to drop."""
+        self.is_given_up = True
+
+
+class StreamResponse(EventSourceResponse):
+    """One stream as a response.
+
+    sse-starlette brings disconnects and shutdown. Its pings are off, because ours come only when
+    nothing else does. At a shutdown the stream says goodbye, which tells its reader when to return.
+
+    Args:
+        open_writer: opens the stream, once the response is served: one that a middleware throws
+            away leaves nothing behind. What it raises becomes the answer.
+        times: how long the peer may take nothing.
+        encoder: compresses the answer; None: the answer is not compressed.
+        connection: what is below the server; None: only its sends are seen.
+    """
+
+    def __init__(
+        self,
+        open_writer: Callable[[], EventWriter],
+        times: StreamTimes,
+        encoder: StreamEncoder | None,
+        connection: StreamConnection | None = None,
+    ) -> None:
+        self._stopping = anyio.Event()
+        super().__init__(
+            _nothing(),
+            ping=0,
+            sep="\n",
+            headers=HEADERS,
+            shutdown_event=self._stopping,
+            shutdown_grace_period=times.farewell_s,
+        )
+        if encoder is not None:
+            self.headers["Content-Encoding"] = encoder.coding
+        self._open_writer = open_writer
+        self._times = times
+        self._encoder = encoder
+        self._connection = AsgiConnection() if connection is None else connection
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve the stream until its end, the peer's, or the write time-out."""
+        if scope["method"] == "HEAD":  # has the header of the answer, and opens no stream
+            await super().__call__(scope, receive, send)
+            return
+        try:
+            writer = self._open_writer()
+        except Refusal as refusal:
+            await refusal_response(refusal)(scope, receive, send)
+            return
+        reader, connection = writer.reader, self._connection
+        reader.connection = connection
+        self.body_iterator = self._events(writer)
+        self.data_sender_callable = partial(self._say_goodbye, reader)
+        try:
+            await super().__call__(scope, receive, partial(self._send_in_time, writer, send))
+        except SendTimeoutError:
+            connection.give_up()
+        finally:
+            # The server's own watch may have cut the peer while no send waited here.
+            if connection.is_given_up:
+                reader.consumer.give_up(CloseReason.WRITE_TIMEOUT)
+            reader.close()
+
+    async def _say_goodbye(self, reader: Reader) -> None:
+        await self._stopping.wait()
+        reader.consumer.give_up(CloseReason.SHUTDOWN)
+
+    async def _events(self, writer: EventWriter) -> AsyncIterator[bytes]:
+        driver = writer.reader.driver
+        if self._encoder is not None:
+            yield self._encoder.header
+        yield self._encoded(writer.hello)
+        while not writer.is_over:
+            if self._connection.is_closing:
+                return  # the peer has left, which the server says only in the next iteration
+            text = writer.next(anyio.current_time())
+            if not text:
+                if not writer.is_over:
+                    wakeup = writer.reader.consumer.wakeup
+                    await wakeup.wait(writer.wait_s(anyio.current_time()))
+                continue
+            began = driver.now()
+            yield self._encoded(text)  # which takes as long as the peer does
+            driver.figures.wrote(len(text), driver.now() - began)
+            for late in writer.wrote(len(text), anyio.current_time()):
+                yield self._encoded(late)
+        if self._encoder is not None:
+            yield self._encoder.end()
+
+    def _encoded(self, text: bytes) -> bytes:
+        return text if self._encoder is None else self._encoder.block(text)
+
+    async def _send_in_time(self, writer: EventWriter, send: Send, message: Message) -> None:
+        """Send a message, until the peer's deadline is over.
+
+        The send is cancelled once at most, and then for good: a server may have written a part of
+        what it was given, so that nothing may be sent again.
+
+        Raises:
+            SendTimeoutError: the deadline is over.
+        """
+        connection = self._connection
+        if isinstance(connection, AsgiConnection):
+            connection.begin_send(len(message.get("body", b"")))
+        with anyio.CancelScope() as scope:
+            waiting = _Waiting(writer, connection, self._times, scope)
+            try:
+                await send(message)
+            finally:
+                waiting.end()
+        if scope.cancelled_caught:
+            raise SendTimeoutError
+        if isinstance(connection, AsgiConnection):
+            connection.end_send()
+
+
+class _Waiting:
+    """Looks at a send that waits for its peer, and cancels it when the deadline is over."""
+
+    __slots__ = ("_connection", "_deadline", "_scope", "_timer", "_times", "_writer")
+
+    def __init__(
+        self,
+        writer: EventWriter,
+        connection: StreamConnection,
+        times: StreamTimes,
+        scope: anyio.CancelScope,
+    ) -> None:
+        self._writer = writer
+        self._connection = connection
+        self._times = times
+        self._scope = scope
+        self._deadline: WriteDeadline = times.deadline(connection.taken_mark, self._now_s())
+        self._timer = self._look_later()
+
+    def end(self) -> None:
+        """Look no more: the send is over."""
+        self._timer.cancel()
+
+    def _look(self) -> None:
+        writer, reader = self._writer, self._writer.reader
+        writer.waited()
+        reader.note_unsent()
+        writer.look(self._connection, is_full=True)
+        mark = self._connection.taken_mark
+        if self._deadline.is_over(mark, self._now_s(), is_closed=reader.is_sent_away):
+            self._scope.cancel()
+        else:
+            self._timer = self._look_later()
+
+    def _look_later(self) -> asyncio.TimerHandle:
+        look_s = self._writer.look_in_s(self._times.look_s)
+        return asyncio.get_running_loop().call_later(look_s, self._look)
+
+    def _now_s(self) -> float:
+        return asyncio.get_running_loop().time()
