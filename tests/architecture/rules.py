@@ -17,6 +17,7 @@ BANNED_WORDS = {"manager", "handler", "helper", "util"}  # also in the plural, a
 BANNED_NAMES = {"data", "timeout"}  # alone: data_line and write_timeout_s say what they are
 BANNED_PARAMETERS = {"key"}  # of what: sow_key, conflation_key, key_text
 IMPOSED = {"data_received": "data"}  # the parameter that asyncio gives its protocols
+FIELDS = {"ConflatedTopic": "key"}  # fields of a definition, as the HTTP API names them
 BANNED_CALLS = {"print", "open", "input", "breakpoint", "eval", "exec", "__import__"}
 PURE_IMPORTS = {
     *("__future__", "abc", "array", "base64", "bisect", "collections", "contextlib", "copy"),
@@ -106,10 +107,14 @@ def parsed(path: Path) -> ast.Module:
 
 
 def _imposed_parameters(tree: ast.Module) -> Iterator[ast.arg]:
-    """Parameters whose names belong to the method that is overridden."""
+    """Parameters whose names belong to the method that is overridden, or to the HTTP API."""
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef) and node.name in IMPOSED:
             yield from (each for each in node.args.args if each.arg == IMPOSED[node.name])
+        if isinstance(node, ast.ClassDef) and node.name in FIELDS:
+            made = (it for it in node.body if isinstance(it, ast.FunctionDef))
+            fields = (each for it in made if it.name == "__init__" for each in it.args.kwonlyargs)
+            yield from (each for each in fields if each.arg == FIELDS[node.name])
 
 
 def _defined_name(node: ast.AST) -> str | None:

@@ -48,6 +48,9 @@ VIOLATIONS: Final = [
     ("in app, HTTP is on top", "tidegate.app.streams.session", "tidegate.app.topics.registry"),
     ("below app.http nothing knows", "tidegate.app.streams.session", "starlette"),
     ("below app.http nothing knows", "tidegate.app.refusals", "fastapi"),
+    ("in app, HTTP is on top", "tidegate.app.embed.stream_response", "tidegate.app.http.scope"),
+    ("an embedded topic needs", "tidegate.app.embed.stream_response", "fastapi"),
+    ("an embedded topic needs", "tidegate.app.streams.driver", "tidegate.app.settings.settings"),
 ]
 """The start of a contract's name, a module, and a module that the first one must not import."""
 
