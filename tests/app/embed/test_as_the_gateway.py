@@ -14,6 +14,7 @@ import pytest
 
 from tests.support.asgi import request_of, scope_of, served
 from tests.support.gateways import Running, Stream, eventually, running_gateway
+from tests.support.rules import rule
 from tidegate.embed import ConflatedTopic, TopicLimits
 
 HEARTBEAT_S = 5
@@ -178,6 +179,7 @@ CASES = [
 ]
 
 
+@rule("embed-1")
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 async def test_an_embedded_topic_sends_what_the_gateway_sends(case: Case) -> None:
     embedded = Embedded(**case.fields)
@@ -203,6 +205,7 @@ def alike(raw: bytes, epoch: str) -> list[bytes]:
     return raw.split(b"\n\n")
 
 
+@rule("embed-1")
 async def test_a_stream_that_both_refuse_has_the_same_problem() -> None:
     asked = {"options": "conflation=1s,oof,oof"}
     async with served(

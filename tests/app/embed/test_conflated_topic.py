@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.support.gateways import eventually
+from tests.support.rules import rule
 from tidegate.embed import ConflatedTopic, Refusal, Row, SubscriptionClosed, TopicLimits
 
 
@@ -56,6 +57,7 @@ async def test_a_subscriber_gets_the_records_and_then_the_newest_of_each_interva
     assert flushes[0][0].key == ["IBM"]
 
 
+@rule("embed-2")
 async def test_a_loop_that_takes_long_gets_the_newest_and_nothing_waits_for_it() -> None:
     prices = ConflatedTopic(key=["/symbol"])
     seen = []
@@ -179,6 +181,7 @@ def test_a_definition_that_is_not_valid_is_refused(fields: dict[str, Any], code:
     assert refused.value.code == code
 
 
+@rule("embed-3")
 @pytest.mark.parametrize(
     ("asked", "code", "position"),
     [
@@ -208,6 +211,7 @@ async def test_filters_orders_and_merges_are_those_of_the_gateway() -> None:
     assert shown(flushes) == [[("publish", {"symbol": "b", "volume": 10})]]
 
 
+@rule("embed-2")
 async def test_a_reader_of_every_message_has_a_bounded_queue() -> None:
     limits = TopicLimits(queue_messages_max=10, history_messages_max=5)
     log = ConflatedTopic(conflation="off", limits=limits)
@@ -301,6 +305,7 @@ async def test_a_publisher_that_never_waits_lets_streams_write() -> None:
     assert len(flushes) > 3
 
 
+@rule("embed-4")
 def test_the_records_stay_where_the_loop_of_a_topic_is_closed() -> None:
     prices = ConflatedTopic(key=["/symbol"], expiration="1h", limits=TopicLimits(readers_max=1))
 
@@ -317,6 +322,7 @@ def test_the_records_stay_where_the_loop_of_a_topic_is_closed() -> None:
     assert asyncio.run(snapshot(prices)) == [{"symbol": "a"}]
 
 
+@rule("embed-4")
 async def test_another_loop_may_not_use_a_topic() -> None:
     prices = ConflatedTopic(key=["/symbol"])
     await prices.publish({"symbol": "a"})

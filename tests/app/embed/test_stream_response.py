@@ -16,6 +16,7 @@ from starlette.routing import Route
 
 from tests.support.asgi import request_of, scope_of, served
 from tests.support.gateways import eventually
+from tests.support.rules import rule
 from tidegate.embed import ConflatedTopic, TopicLimits
 
 LARGE = "x" * 20_000
@@ -72,6 +73,7 @@ async def test_an_id_of_another_process_begins_with_the_records() -> None:
         assert json.loads(answer.events[1].text)["mode"] == "snapshot"
 
 
+@rule("embed-3")
 @pytest.mark.parametrize(
     ("asked", "status", "code", "position"),
     [
@@ -101,6 +103,7 @@ async def test_a_place_that_the_journal_does_not_reach_is_a_problem_once_served(
     assert (answer.status, json.loads(answer.raw)["code"]) == (410, "bookmark-expired")
 
 
+@rule("embed-3")
 async def test_too_many_readers_are_told_to_come_back_by_a_stream() -> None:
     prices = topic(readers_max=1)
     async with served(prices.response(request_of()), scope_of()) as first:
@@ -159,6 +162,7 @@ async def test_a_stream_is_compressed_where_the_client_takes_it() -> None:
     assert LARGE.encode() in gzip.decompress(answer.raw)
 
 
+@rule("embed-2")
 async def test_a_reader_that_stops_gets_the_newest_of_each_key_when_it_goes_on() -> None:
     prices = topic(write_timeout_s=60)
     async with served(prices.response(request_of(), "conflation=100ms"), scope_of()) as answer:
