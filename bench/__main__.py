@@ -40,6 +40,7 @@ REPORTED = {
 }
 OTHERS = {
     "access": "bench.access",
+    "embedding": "bench.embedding",
     "engine": "bench.engine",
     "formats": "bench.formats",
     "openings": "bench.openings",

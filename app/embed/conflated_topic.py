@@ -22,6 +22,7 @@ from tidegate.app.streams.subscribe_request import (
 from tidegate.conflation.definition import Definition, History, QueuePolicy
 from tidegate.conflation.options.table import Options
 from tidegate.conflation.subscription import Command
+from tidegate.keys.errors import Refusal
 from tidegate.keys.jsontext import check_json, one_line
 from tidegate.keys.reducers import Reduce
 from tidegate.keys.spec import KeySpec, canonical_key, record_key
@@ -142,7 +143,6 @@ class ConflatedTopic:
             negotiated_encoder,
             refusal_response,
         )
-        from tidegate.keys.errors import Refusal
 
         headers = request.scope["headers"]
         sent = next((value for name, value in headers if name == LAST_EVENT_ID), b"")

@@ -129,7 +129,7 @@ class StreamResponse(EventSourceResponse):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve the stream until its end, the peer's, or the write time-out."""
-        if scope["method"] == "HEAD":  # has the header of the answer, and opens no stream
+        if scope.get("method") == "HEAD":  # has the header of the answer, and opens no stream
             await super().__call__(scope, receive, send)
             return
         try:
