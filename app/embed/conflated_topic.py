@@ -239,7 +239,7 @@ def _definition(
     if expiration_ns is not None and expiration_ns < MILLISECOND:
         raise Refused("topic-invalid", "expiration is 1ms or longer.")
     return Definition(
-        History(limits.history_messages_max, limits.history_bytes_max),
+        History(limits.journal_messages_max, limits.journal_bytes_max),
         spec,
         QueuePolicy(conflation),
         merge=reduce,

@@ -41,30 +41,31 @@ PUBLISHED_AT_ONCE: Final = 20
 
 FAREWELL_S: Final = 1.0
 KEYS_WAITING_MAX: Final = 100_000  # of a subscription by a conflation key other than the topic's
+LANES_MAX: Final = 20_000  # most of which a message does not reach
 NS_PER_S: Final = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class TopicLimits:
-    """Bounds of one topic, each of which bounds memory or work.
+    """Bounds of one topic, by the names of a gateway's settings; times are in seconds.
 
     Attributes:
-        readers_max: streams and subscriptions at once; more are `limit-reached`.
-        lanes_max: different lanes that one message may reach; more are `limit-reached`.
-        keys_max: records; a message with a further key is `limit-reached`.
-        history_messages_max: messages that the journal has, for replays.
-        history_bytes_max: bytes of these.
+        sessions_max: streams and subscriptions at once; more are `limit-reached`.
+        topic_lanes_max: different lanes that one message may reach; more are `limit-reached`.
+        topic_keys_max: records; a message with a further key is `limit-reached`.
+        journal_messages_max: messages that the journal has, for replays.
+        journal_bytes_max: bytes of these.
         queue_messages_max: messages that wait for a reader of every message.
         queue_bytes_max: bytes of these.
         heartbeat_s: the longest silence of a stream.
         write_timeout_s: a reader that takes nothing for this long is cut.
     """
 
-    readers_max: int = 10_000
-    lanes_max: int = 500
-    keys_max: int = 1_000_000
-    history_messages_max: int = 10_000
-    history_bytes_max: int = 64 << 20
+    sessions_max: int = 10_000
+    topic_lanes_max: int = 500
+    topic_keys_max: int = 1_000_000
+    journal_messages_max: int = 10_000
+    journal_bytes_max: int = 64 << 20
     queue_messages_max: int = 10_000
     queue_bytes_max: int = 8 << 20
     heartbeat_s: float = 15.0
@@ -107,13 +108,13 @@ class DrivenTopic:
         self.limits = limits
         self.times = StreamTimes(limits.heartbeat_s, limits.write_timeout_s, FAREWELL_S)
         self._engine = Engine(
-            sessions_max=limits.readers_max,
+            sessions_max=limits.sessions_max,
             subscriptions_max=1,
             keys_max=KEYS_WAITING_MAX,
             in_steps=True,
         )
         self._engine.define_topic(name, definition, secrets.token_hex(6))
-        self._lanes = LaneUse(limits.lanes_max, limits.lanes_max)
+        self._lanes = LaneUse(LANES_MAX, limits.topic_lanes_max)
         self._numbers = count(1)
         self._readers: dict[str, SessionSubscription] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -264,12 +265,12 @@ class DrivenTopic:
     def _check_room(self, record_keys: Sequence[str]) -> None:
         sow = self.topic.sow
         # As if every key were new: nearly all fit without a look at them.
-        if sow is None or len(sow.board) + len(record_keys) <= self.limits.keys_max:
+        if sow is None or len(sow.board) + len(record_keys) <= self.limits.topic_keys_max:
             return
         new = {it for it in record_keys if sow.board.get(it) is None}
-        if new and len(sow.board) + len(new) > self.limits.keys_max:
-            most = self.limits.keys_max
-            raise Refused("limit-reached", f"A topic has at most {most} keys (keys_max).")
+        if new and len(sow.board) + len(new) > self.limits.topic_keys_max:
+            most = self.limits.topic_keys_max
+            raise Refused("limit-reached", f"A topic has at most {most} keys (topic_keys_max).")
 
     def _board(self) -> Board:
         if self.topic.sow is None:

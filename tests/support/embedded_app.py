@@ -16,7 +16,7 @@ from tidegate.embed import ConflatedTopic, TopicLimits
 LIMITS = TopicLimits(
     write_timeout_s=1.0,
     heartbeat_s=0.5,
-    history_bytes_max=1 << 20,
+    journal_bytes_max=1 << 20,
     queue_bytes_max=1 << 20,
 )
 prices = ConflatedTopic(key=["/symbol"], name="prices", limits=LIMITS)

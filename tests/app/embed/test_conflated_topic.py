@@ -213,7 +213,7 @@ async def test_filters_orders_and_merges_are_those_of_the_gateway() -> None:
 
 @rule("embed-2")
 async def test_a_reader_of_every_message_has_a_bounded_queue() -> None:
-    limits = TopicLimits(queue_messages_max=10, history_messages_max=5)
+    limits = TopicLimits(queue_messages_max=10, journal_messages_max=5)
     log = ConflatedTopic(conflation="off", limits=limits)
     found = log.subscribe("conflation=none")
     opened = asyncio.create_task(anext(found))
@@ -241,10 +241,10 @@ async def test_a_slow_reader_of_every_message_is_conflated_where_the_topic_has_a
 
 
 async def test_readers_lanes_and_keys_are_bounded() -> None:
-    limits = TopicLimits(readers_max=2, lanes_max=1, keys_max=2)
+    limits = TopicLimits(sessions_max=2, topic_lanes_max=1, topic_keys_max=2)
     prices = ConflatedTopic(key=["/symbol"], limits=limits)
     await prices.publish({"symbol": "a"}, {"symbol": "b"})
-    with pytest.raises(Refusal, match="keys_max"):
+    with pytest.raises(Refusal, match="topic_keys_max"):
         await prices.publish({"symbol": "a"}, {"symbol": "c"})
     await prices.publish({"symbol": "a", "again": True})
     async with following(prices, "conflation=1s"):
@@ -258,7 +258,7 @@ async def test_readers_lanes_and_keys_are_bounded() -> None:
 
 
 async def test_a_loop_that_breaks_off_leaves_no_reader() -> None:
-    prices = ConflatedTopic(key=["/symbol"], limits=TopicLimits(readers_max=1))
+    prices = ConflatedTopic(key=["/symbol"], limits=TopicLimits(sessions_max=1))
     await prices.publish({"symbol": "a"})
     for _ in range(3):
         async for _ in prices.subscribe("conflation=1s"):
@@ -307,7 +307,7 @@ async def test_a_publisher_that_never_waits_lets_streams_write() -> None:
 
 @rule("embed-4")
 def test_the_records_stay_where_the_loop_of_a_topic_is_closed() -> None:
-    prices = ConflatedTopic(key=["/symbol"], expiration="1h", limits=TopicLimits(readers_max=1))
+    prices = ConflatedTopic(key=["/symbol"], expiration="1h", limits=TopicLimits(sessions_max=1))
 
     async def leave_open() -> None:
         await prices.publish({"symbol": "a"})

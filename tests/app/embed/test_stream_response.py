@@ -94,7 +94,7 @@ async def test_what_is_refused_is_a_problem_with_code_and_position(
 
 
 async def test_a_place_that_the_journal_does_not_reach_is_a_problem_once_served() -> None:
-    log = ConflatedTopic(limits=TopicLimits(history_messages_max=2))
+    log = ConflatedTopic(limits=TopicLimits(journal_messages_max=2))
     for number in range(5):
         await log.publish({"n": number})
     options = f"bookmark={(await log.publish({'n': 5})).removesuffix('6')}1,bookmark_not_found=fail"
@@ -105,7 +105,7 @@ async def test_a_place_that_the_journal_does_not_reach_is_a_problem_once_served(
 
 @rule("embed-3")
 async def test_too_many_readers_are_told_to_come_back_by_a_stream() -> None:
-    prices = topic(readers_max=1)
+    prices = topic(sessions_max=1)
     async with served(prices.response(request_of()), scope_of()) as first:
         await first.until(b"event: group_end")
         async with served(prices.response(request_of()), scope_of()) as answer:
@@ -126,7 +126,7 @@ async def test_a_finished_query_need_not_come_back() -> None:
 
 
 async def test_head_and_responses_that_are_thrown_away_open_nothing() -> None:
-    prices = topic(readers_max=1)
+    prices = topic(sessions_max=1)
     for _ in range(3):
         prices.response(request_of())
         async with served(prices.response(request_of()), scope_of("HEAD")) as answer:
@@ -137,7 +137,7 @@ async def test_head_and_responses_that_are_thrown_away_open_nothing() -> None:
 
 
 async def test_a_client_that_leaves_leaves_no_reader() -> None:
-    prices = topic(readers_max=1)
+    prices = topic(sessions_max=1)
     for _ in range(3):
         async with served(prices.response(request_of(), "conflation=1s"), scope_of()) as answer:
             await answer.until(b"event: group_end")
@@ -180,7 +180,7 @@ async def test_a_reader_that_stops_gets_the_newest_of_each_key_when_it_goes_on()
 
 @pytest.mark.parametrize("writes_first", [False, True])
 async def test_a_reader_that_takes_nothing_is_cut(*, writes_first: bool) -> None:
-    prices = topic(write_timeout_s=10, readers_max=1)
+    prices = topic(write_timeout_s=10, sessions_max=1)
     response = prices.response(request_of(), "conflation=100ms")
     async with served(response, scope_of(), writes_first=writes_first) as answer:
         await answer.until(b"event: group_end")
