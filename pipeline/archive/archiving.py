@@ -26,6 +26,7 @@ from tidegate.pipeline.archive.writing import (
 )
 from tidegate.pipeline.definitions.source import TopicSource
 from tidegate.pipeline.errors import ArchiveUnusable, PipelineError, SourceLost, from_spark
+from tidegate.pipeline.operations.spark_run import SparkRun, spark_errors
 from tidegate.pipeline.operations.status import Totals
 from tidegate.pipeline.operations.supervisor import Say
 from tidegate.pipeline.operations.watch import stop_queries
@@ -93,6 +94,11 @@ class Archiving:
         self._compacts_at_s = 0.0
 
     @property
+    def run(self) -> SparkRun | None:
+        """The run since the newest start."""
+        return SparkRun.of(self.name, self.query, self.totals.newest)
+
+    @property
     def working_s(self) -> float | None:
         """For how many seconds a batch has been worked on; None between two of them."""
         begun_s = self._begun_s
@@ -114,8 +120,12 @@ class Archiving:
             ArchiveUnusable: it is not whole, or was removed.
             PipelineError: the gateway does not give the topic's epoch.
         """
-        if self.query is not None:
-            self._follow_epoch()
+        with spark_errors(self.name):
+            if self.query is not None:
+                self._follow_epoch()
+            self._start_query(spark)
+
+    def _start_query(self, spark: SparkSession) -> None:
         job, epoch = self._job, self._epoch
         edge = self._edge(epoch)
         start = START if edge.position is None else join_bookmark(epoch, edge.position)

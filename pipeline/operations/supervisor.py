@@ -6,23 +6,11 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from tidegate.clients.retry import doubled_s
-from tidegate.pipeline.errors import PipelineError, WorkerLate, from_spark
-from tidegate.pipeline.operations.status import (
-    Pace,
-    State,
-    StreamStatus,
-    Totals,
-    finds_nothing,
-    is_initializing,
-    pace_of,
-    restart_line,
-)
-
-if TYPE_CHECKING:
-    from pyspark.sql.streaming.query import StreamingQuery
+from tidegate.pipeline.errors import PipelineError, WorkerLate
+from tidegate.pipeline.operations.status import Pace, State, StreamStatus, Totals, restart_line
 
 Say = Callable[[str], None]
 """Prints one line."""
@@ -59,6 +47,29 @@ class RunOptions:
 DEFAULT_OPTIONS = RunOptions()
 
 
+class StreamRun(Protocol):
+    """One run of a stream, from a start to its end: a query of Spark, or a thread."""
+
+    @property
+    def is_active(self) -> bool:
+        """True until the run has ended or failed."""
+
+    @property
+    def is_starting(self) -> bool:
+        """True while the run has not read its source yet."""
+
+    @property
+    def finds_nothing(self) -> bool:
+        """True if there was nothing to read at the last attempt."""
+
+    @property
+    def failure(self) -> PipelineError | None:
+        """Why the run has ended, if it has failed."""
+
+    def pace(self, before: Pace) -> Pace:
+        """Return the pace of the newest batch; `before` if there was none since."""
+
+
 class StartGate:
     """Lets one stream start at a time.
 
@@ -71,23 +82,23 @@ class StartGate:
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
-        self._starting: StreamingQuery | None = None
+        self._starting: StreamRun | None = None
         self._until_s = 0.0
 
-    def close_for(self, query: StreamingQuery | None) -> None:
-        """Close the gate until this query reads, has ended, or took too long; None opens it."""
-        self._starting, self._until_s = query, self._monotonic() + START_SECONDS_MAX
+    def close_for(self, run: StreamRun | None) -> None:
+        """Close the gate until this run reads, has ended, or took too long; None opens it."""
+        self._starting, self._until_s = run, self._monotonic() + START_SECONDS_MAX
 
     def is_free(self) -> bool:
         """Return whether another stream may start."""
-        query = self._starting
-        if query is None or self._monotonic() >= self._until_s:
+        run = self._starting
+        if run is None or self._monotonic() >= self._until_s:
             return True
-        return not (query.isActive and is_initializing(query.status))
+        return not (run.is_active and run.is_starting)
 
 
 class SupervisedStream(Protocol):
-    """A stream as its supervisor sees it: one of a definition, or one that archives a topic."""
+    """A stream as its supervisor sees it: of a definition, of a source, or archiving a topic."""
 
     @property
     def totals(self) -> Totals:
@@ -106,8 +117,8 @@ class SupervisedStream(Protocol):
         """Seconds since the current batch began; None between two batches."""
 
     @property
-    def query(self) -> StreamingQuery | None:
-        """The query of the newest start."""
+    def run(self) -> StreamRun | None:
+        """The run since the newest start."""
 
 
 class Supervisor:
@@ -182,7 +193,7 @@ class Supervisor:
         """Notice the end or a failure; start the stream if that is due and the gate is free."""
         match self._state:
             case State.RUNNING:
-                self._look_at_query()
+                self._look_at_run()
             case State.STARTING if self._gate.is_free():
                 self._try_start()
             case State.WAITING if self._monotonic() >= self._due_s and self._gate.is_free():
@@ -190,16 +201,15 @@ class Supervisor:
                 self._try_start()
 
     def end(self) -> None:
-        """Note that the query was stopped on request."""
+        """Note that the run was stopped on request."""
         if self.failure is None:
             self._state = State.ENDED
 
     def status(self) -> StreamStatus:
         """Return the current status; remember the pace of the newest batch for later calls."""
-        done, query = self.stream.totals, self.stream.query
-        # Spark reports only its newest trigger, which may have been no batch.
-        progress = query.lastProgress if query is not None else None
-        self._pace = pace_of(progress, self._pace, done.newest)
+        done, run = self.stream.totals, self.stream.run
+        if run is not None:
+            self._pace = run.pace(self._pace)
         return StreamStatus(
             name=self.name,
             state=self._state,
@@ -213,7 +223,7 @@ class Supervisor:
             held=self.stream.held_keys,
             merger_failures=self.stream.merger_failures,
             working_s=self.stream.working_s,
-            finds_nothing=query is not None and finds_nothing(query.status),
+            finds_nothing=run is not None and run.finds_nothing,
             restarts=self._restarts,
             error=self._error,
             at_s=time.time(),
@@ -227,29 +237,22 @@ class Supervisor:
             self._fail(error)
 
     def _launch(self) -> None:
-        """Start the stream; then close the gate for its query.
+        """Start the stream; then close the gate for its run.
 
         Raises:
             PipelineError: it does not start.
         """
-        # Here, so that the command line is quick where no stream is run.
-        from py4j.protocol import Py4JJavaError
-        from pyspark.errors import PySparkException
-
-        try:
-            self._start()
-        except (PySparkException, Py4JJavaError) as error:
-            raise from_spark(self.name, str(error)) from error
-        self._gate.close_for(self.stream.query)
+        self._start()
+        self._gate.close_for(self.stream.run)
         self._state = State.RUNNING
 
-    def _look_at_query(self) -> None:
-        query = self.stream.query
-        assert query is not None, "it runs"
-        # In this order: a query that fails between the two calls is still active or has its reason.
-        is_active, failure = query.isActive, query.exception()
+    def _look_at_run(self) -> None:
+        run = self.stream.run
+        assert run is not None, "it runs"
+        # In this order: a run that fails between the two calls is still active or has its reason.
+        is_active, failure = run.is_active, run.failure
         if failure is not None:
-            self._fail(from_spark(self.name, str(failure)))
+            self._fail(failure)
         elif not is_active:
             self._state = State.ENDED
 

@@ -15,6 +15,7 @@ from tidegate.pipeline.connection import AT_ONCE, gateway_at, reported_retry
 from tidegate.pipeline.definitions.source import redis_of
 from tidegate.pipeline.definitions.stream import StreamDefinition
 from tidegate.pipeline.errors import SourceLost
+from tidegate.pipeline.operations.spark_run import spark_errors
 from tidegate.pipeline.operations.supervisor import RunOptions, Say, StartGate, Supervisor
 from tidegate.pipeline.operations.watch import LOOK_EVERY_S, stop_queries
 from tidegate.pipeline.redis_server import RedisServer
@@ -64,7 +65,8 @@ class RunningStream:
         if self.stream.query is not None:
             # Once: the main thread has other streams, and the supervisor pauses anyway.
             self.ask_servers(lambda _: AT_ONCE)
-        self.stream.start(spark, self.hold(), available_now=self._runner.available_now)
+        with spark_errors(self.definition.name):
+            self.stream.start(spark, self.hold(), available_now=self._runner.available_now)
 
     def ask_servers(self, retry_of: Callable[[str], Retry]) -> None:
         """Ask the gateway of the sink and the Redis of each source, which Spark would do silently.

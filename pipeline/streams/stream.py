@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidegate.pipeline.definitions.stream import ParquetSink, StreamDefinition, TopicSink
 from tidegate.pipeline.errors import from_spark
+from tidegate.pipeline.operations.spark_run import SparkRun
 from tidegate.pipeline.operations.status import Totals
 from tidegate.pipeline.sinks.parquet import ParquetWriter
 from tidegate.pipeline.sinks.sink import Batch, BatchResult, DeadLetters, Sink
@@ -108,6 +109,11 @@ class Stream:
         """Counts of the batches done so far."""
         with self._lock:
             return self._totals
+
+    @property
+    def run(self) -> SparkRun | None:
+        """The run since the newest start."""
+        return SparkRun.of(self.definition.name, self.query, self.totals.newest)
 
     @property
     def held_keys(self) -> int | None:

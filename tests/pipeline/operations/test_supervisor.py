@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -21,6 +21,7 @@ from tidegate.pipeline.errors import (
     StreamFailed,
     WorkerLate,
 )
+from tidegate.pipeline.operations.spark_run import SparkRun
 from tidegate.pipeline.operations.status import Pace, State, Totals
 from tidegate.pipeline.operations.supervisor import (
     LATE_STARTS_MAX,
@@ -28,6 +29,22 @@ from tidegate.pipeline.operations.supervisor import (
     StartGate,
     Supervisor,
 )
+
+
+@dataclass
+class FakeSparkStream:
+    """What a supervisor sees of a stream."""
+
+    name: str
+    totals: Totals = field(default_factory=Totals)
+    held_keys: int | None = 5
+    merger_failures: int | None = 2
+    working_s: float | None = None
+    query: Any = None
+
+    @property
+    def run(self) -> SparkRun | None:
+        return SparkRun.of(self.name, self.query, self.totals.newest)
 
 
 @dataclass
@@ -45,17 +62,11 @@ class FakeStream:
     mended: type[PipelineError] | None = None
 
     def __post_init__(self) -> None:
-        self.stream = SimpleNamespace(
-            totals=Totals(),
-            held_keys=5,
-            merger_failures=2,
-            working_s=None,
-            query=None,
-        )
+        self.stream = FakeSparkStream(self.name)
         chance = self.chance
         self.supervised = Supervisor(
             self.name,
-            cast(Any, self.stream),
+            self.stream,
             self._start,
             restarts=self.restarts,
             say=self.said.append,
@@ -94,6 +105,10 @@ def query(*, active: bool = True, exception: str | None = None, message: str = "
         lastProgress=None,
         status={"message": message},
     )
+
+
+def spark_run(*, active: bool = True, message: str) -> SparkRun:
+    return SparkRun("s", query(active=active, message=message))
 
 
 @rule("pipeline-9")
@@ -183,7 +198,7 @@ def test_streams_are_started_again_one_by_one() -> None:
 
 def test_one_that_is_looked_at_before_it_was_begun_starts_at_its_turn() -> None:
     fake = FakeStream()
-    fake.gate.close_for(query(message="Initializing sources"))
+    fake.gate.close_for(spark_run(message="Initializing sources"))
     fake.pass_s(0)
     assert (fake.starts, fake.state) == (0, State.STARTING)
     fake.gate.close_for(None)
@@ -318,14 +333,14 @@ def test_a_turn_is_over_when_the_query_reads_or_has_ended(
 ) -> None:
     gate = StartGate()
     assert gate.is_free()
-    gate.close_for(query(message=message, active=active))
+    gate.close_for(spark_run(message=message, active=active))
     assert gate.is_free() is is_free
 
 
 def test_the_gate_opens_when_spark_gives_up() -> None:
     now = [0.0]
     gate = StartGate(lambda: now[0])
-    gate.close_for(query(message="Initializing sources"))
+    gate.close_for(spark_run(message="Initializing sources"))
     now[0] = START_SECONDS_MAX - 0.1
     assert not gate.is_free()
     now[0] = START_SECONDS_MAX
