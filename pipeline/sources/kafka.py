@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import quoteattr
 
-import msgspec
 import pyarrow as pa
 from pyspark import __version__
 from pyspark.find_spark_home import _find_spark_home
@@ -24,13 +23,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
 from pyspark.sql.pandas.functions import arrow_udf
 
-from tidegate.keys.errors import KeyInvalid, KeysError
-from tidegate.keys.jsontext import check_json
-from tidegate.keys.spec import KeyOf, KeySpec, canonical_key, record_key
+from tidegate.keys.spec import KeySpec, record_key
 from tidegate.keys.text.bookmark import START
 from tidegate.pipeline.columns.rows import published
 from tidegate.pipeline.definitions.source import KafkaSource
 from tidegate.pipeline.errors import SparkUnavailable
+from tidegate.pipeline.sources.broker_key import removed_key
 from tidegate.pipeline.spark.jvm import java_command
 
 # --- the connector: Java packages that Spark's distribution lacks
@@ -181,29 +179,3 @@ def removed_keys(texts: pa.Array, spec: KeySpec) -> pa.Array:
         None if text is None else removed_key(text, spec, key_of) for text in texts.to_pylist()
     ]
     return pa.array(named, pa.string())
-
-
-def removed_key(text: bytes, spec: KeySpec, key_of: KeyOf) -> str | None:
-    """Return the record that a Kafka key names: an object's fields, an array, or one value.
-
-    A text that is no JSON is a string.
-    """
-    try:
-        if text[:1] == b"{":
-            check_json(text)
-            return key_of(text)
-        named = canonical_key(text if text[:1] == b"[" else b"[%s]" % _value(text))
-    except (KeysError, UnicodeDecodeError):
-        return None
-    fields = msgspec.json.decode(named)
-    return named if len(fields) == len(spec.paths) and None not in fields else None
-
-
-def _value(text: bytes) -> bytes:
-    if not text:
-        raise KeyInvalid("no key")
-    try:
-        check_json(text)
-    except KeysError:
-        return msgspec.json.encode(text.decode())
-    return text

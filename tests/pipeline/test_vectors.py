@@ -24,7 +24,7 @@ from tidegate.pipeline.format.envelope import envelope_batch
 from tidegate.pipeline.format.writer import lines_of
 from tidegate.pipeline.members.reducing import Folded
 from tidegate.pipeline.members.texts import top_level
-from tidegate.pipeline.sources.kafka import removed_key
+from tidegate.pipeline.sources.broker_key import removed_key
 from tidegate.pipeline.views.joins import Join, Side
 
 PLACES = ("/one", "/two")

@@ -17,14 +17,8 @@ from tidegate.pipeline.definitions.source import RedisSource
 from tidegate.pipeline.errors import SourceLost
 from tidegate.pipeline.format import options as options_module
 from tidegate.pipeline.redis_server import RedisServer
-from tidegate.pipeline.sources.redis_stream import (
-    BEGINNING,
-    ENTRIES_PER_PAGE,
-    Entries,
-    EntriesReader,
-    EntriesSlice,
-    read_redis,
-)
+from tidegate.pipeline.sources.redis_entries import BEGINNING, ENTRIES_PER_PAGE, Entries
+from tidegate.pipeline.sources.redis_stream import EntriesReader, EntriesSlice, read_redis
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
