@@ -199,14 +199,17 @@ class Gateway:
         """
         return self._transport.ask(requests.commit(topic, producer, run, sequence, stages))
 
-    def knows(self, topic: str, producer: str, run: int, sequence: int) -> bool:
-        """Return True if that number of the producer, or a higher one, was published."""
+    def highest_sequence(self, topic: str, producer: str, run: int) -> int | None:
+        """Return the highest number that the producer has published, or None.
+
+        If there is one, commits of runs older than `run` are refused from now on.
+        """
         try:  # of a stage that is not there: the gateway looks for a known number first
-            return self.commit(topic, producer, run, sequence, [f"{producer}.nothing"]).duplicate
+            return self.commit(topic, producer, run, 0, [f"{producer}.nothing"]).sequence
         except GatewayProblem as problem:
             if problem.code != "precondition-failed":
                 raise
-            return False
+            return None
 
     def publisher(
         self,

@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import permutations
 from pathlib import Path
 from typing import ClassVar
-from urllib.parse import urlsplit
 
-from tidegate.clients import DEFAULT_ADDRESS
 from tidegate.keys.errors import TextInvalid
 from tidegate.keys.spec import KeySpec
 from tidegate.keys.text.duration import parse_interval, whole_ms
-from tidegate.pipeline.connection import default_gateway
 from tidegate.pipeline.definitions.conflation import PLAIN, ConflationDefinition, read_conflation
+from tidegate.pipeline.definitions.shared import read_named_tables, read_topic
 from tidegate.pipeline.definitions.source import BOUNDS, SOURCE, Source, TopicSource, read_source
-from tidegate.pipeline.definitions.toml import (
-    RECORDS,
-    STREAM,
-    TOPIC,
-    TomlTable,
-    read_paths,
-    read_toml,
-)
+from tidegate.pipeline.definitions.toml import RECORDS, TomlTable, read_paths
 from tidegate.pipeline.definitions.view import ViewDefinition, read_view, refuse_place_in_key
-from tidegate.pipeline.errors import DefinitionInvalid, UsageInvalid
+from tidegate.pipeline.errors import DefinitionInvalid
 
 # --- the table `sink`
 
@@ -65,7 +55,7 @@ def read_sink(table: TomlTable, folder: Path) -> SinkDefinition:
     kind = table.text("kind", default="topic")
     sink: SinkDefinition
     if kind == "topic":
-        sink = TopicSink(_topic(table))
+        sink = TopicSink(read_topic(table))
     elif kind == "parquet":
         path = table.checked("path", str.strip, "a folder")
         # The driver renames what a task has written; an object store has no rename in one step.
@@ -78,19 +68,11 @@ def read_sink(table: TomlTable, folder: Path) -> SinkDefinition:
     return sink
 
 
-def _topic(table: TomlTable) -> str:
-    topic = table.checked("topic", TOPIC.fullmatch, "a topic name")
-    # The gateway's own topics have keys and publishers of their own.
-    if topic.startswith("tidegate."):
-        raise table.wrong("topic", "a name outside the gateway's own tidegate.", topic)
-    return topic
-
-
 # --- the table of a stream
 
-STREAMS = "at least one table [pipeline.NAME]"
 INTERVAL = "a duration from 1ms to 1d, such as 500ms"
 SINK = 'a table such as {topic = "ticks.1s"}'
+ELSEWHERE = {"ingest": "runs with tidegate ingest, from a file of its own"}
 NOT_HERE = {
     "edge": "not available yet",
     "never": "not available yet",
@@ -143,35 +125,13 @@ def read_definitions(path: Path, gateway: str | None = None) -> list[StreamDefin
         DefinitionInvalid: one line with the file, the place and what was expected.
         UsageInvalid: `gateway` is no address.
     """
-    top = TomlTable(read_toml(path), path.name, "")
-    # The environment is only a default: a file that names its gateway runs alike everywhere.
-    named_here = top.text("gateway", default=default_gateway())
-    if not _is_address(named_here):
-        raise top.wrong("gateway", f"an address such as {DEFAULT_ADDRESS}", named_here)
-    if gateway is not None and not _is_address(gateway):
-        raise UsageInvalid(f"--gateway: expected an address such as {DEFAULT_ADDRESS}")
-    address = gateway or named_here
-    named = top.table("pipeline", STREAMS)
-    top.finish()
-    if not named.left:
-        raise top.missing("pipeline", STREAMS)
-    tables = [(name, named.table(name, "a table [pipeline.NAME]")) for name in named.left]
+    address, tables = read_named_tables(path, "pipeline", gateway, ELSEWHERE)
     streams = [_stream(name, table, address, path.parent) for name, table in tables]
     _refuse_shared(path.name, streams)
     return streams
 
 
-def _is_address(text: str) -> bool:
-    """Return whether a text is the address of a gateway, its port within range."""
-    try:
-        return bool(re.fullmatch(r"https?://[^\s/]+/?", text)) and urlsplit(text).port != 0
-    except ValueError:
-        return False
-
-
 def _stream(name: str, table: TomlTable, gateway: str, folder: Path) -> StreamDefinition:
-    if not STREAM.fullmatch(name):
-        raise DefinitionInvalid(f"{table.where('')[:-1]}: a name is 1 to 63 of A-Z a-z 0-9 _ -")
     interval_text, interval_ms = _interval(table)
     sink = read_sink(table.table("sink", SINK), folder)
     source = read_source(table.table("source", SOURCE), table, folder)
@@ -184,7 +144,7 @@ def _stream(name: str, table: TomlTable, gateway: str, folder: Path) -> StreamDe
     checkpoint = _folder(table, "checkpoint", folder, f"checkpoints/{name}")
     definition = StreamDefinition(
         name=name,
-        gateway=gateway.rstrip("/"),
+        gateway=gateway,
         source=source,
         key=key_spec,
         interval_text=interval_text,

@@ -9,13 +9,15 @@ import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidegate.keys.errors import KeysError
-from tidegate.keys.filter import Filter
 from tidegate.keys.path import FieldPath
 from tidegate.keys.spec import KeySpec
 from tidegate.pipeline.errors import DefinitionInvalid
+
+if TYPE_CHECKING:
+    from tidegate.keys.filter import Filter
 
 COUNT_MAX = 2**31 - 1  # Spark reads maxFilesPerTrigger as Java's int
 ALIKE_MIN = 0.66  # finds `kye` for `key`; no two fields of one table are so alike
@@ -246,6 +248,9 @@ def read_filter(table: TomlTable) -> Filter | None:
     """Take the field `filter`, if there is one."""
     if not table.has("filter"):
         return None
+    # Here: filters need RE2, which a process that only ingests does without.
+    from tidegate.keys.filter import Filter
+
     text = table.checked("filter", str.strip, "a filter, such as /qty > 0")
     try:
         return Filter.parse(text)

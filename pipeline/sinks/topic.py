@@ -192,7 +192,8 @@ class TopicWriter:
     def _require_unknown(self, batch: Batch) -> None:
         """Refuse a checkpoint that is older than the topic: its new batches would count as sent."""
         with gateway_at(self.gateway) as gateway:
-            if gateway.knows(self.topic, self.producer(batch), batch.run, batch.number):
+            highest = gateway.highest_sequence(self.topic, self.producer(batch), batch.run)
+            if highest is not None and highest >= batch.number:
                 raise CheckpointMismatch(
                     f"topic {self.topic} has batch {batch.number} already, which the checkpoint "
                     "has not begun: it is older than what was published, or not whole; remove it "

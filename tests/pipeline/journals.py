@@ -169,7 +169,7 @@ class Journals:
             topic.repeats += 1
             self._forget(topic, asked["stages"])
             answer = {"topic": request.path_params["topic"], "messages": 0, "duplicate": True}
-            return JSONResponse(answer)
+            return JSONResponse({**answer, "sequence": topic.highest[producer]})
         if not all(name in topic.stages for name in asked["stages"]):
             return problem(412, "precondition-failed")
         values = [value for name in asked["stages"] for value in topic.stages[name]]

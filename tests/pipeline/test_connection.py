@@ -45,15 +45,15 @@ def test_a_number_can_be_asked_for_and_nothing_comes_of_it(
     journals: Journals, gateway: Gateway
 ) -> None:
     topic = journals.topic("t")
-    assert not gateway.knows("t", "p", 1, 0)
+    assert gateway.highest_sequence("t", "p", 1) is None
     gateway.stage("t", [b"1\n"], "a", "p")
     gateway.commit("t", "p", 1, 7, ["a"])
-    assert [gateway.knows("t", "p", 2, number) for number in (6, 7, 8)] == [True, True, False]
+    assert gateway.highest_sequence("t", "p", 2) == 7
     assert topic.values == [b"1"]
     gateway.stage("t", [b"2\n"], "b", "p")
     gateway.commit("t", "p", 3, 8, ["b"])
     with pytest.raises(GatewayProblem, match="producer-fenced"):
-        gateway.knows("t", "p", 2, 8)
+        gateway.highest_sequence("t", "p", 2)
 
 
 def test_a_stage_of_envelopes_has_removals(journals: Journals, gateway: Gateway) -> None:

@@ -1,0 +1,64 @@
+"""What the definition files of `tidegate pipeline run` and `tidegate ingest` have in common."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from tidegate.clients import DEFAULT_ADDRESS
+from tidegate.pipeline.connection import default_gateway
+from tidegate.pipeline.definitions.toml import STREAM, TOPIC, TomlTable, read_toml
+from tidegate.pipeline.errors import DefinitionInvalid, UsageInvalid
+
+
+def read_named_tables(
+    path: Path, section: str, gateway: str | None, elsewhere: dict[str, str]
+) -> tuple[str, list[tuple[str, TomlTable]]]:
+    """Return the gateway of a file and its tables `[section.NAME]`, in their order.
+
+    Args:
+        path: the file.
+        section: `pipeline` or `ingest`.
+        gateway: goes before the gateway that the file names.
+        elsewhere: sections that belong to another command.
+
+    Raises:
+        DefinitionInvalid: one line with the file, the place and what was expected.
+        UsageInvalid: `gateway` is no address.
+    """
+    top = TomlTable(read_toml(path), path.name, "")
+    # The environment is only a default: a file that names its gateway runs alike everywhere.
+    named_here = top.text("gateway", default=default_gateway())
+    if not _is_address(named_here):
+        raise top.wrong("gateway", f"an address such as {DEFAULT_ADDRESS}", named_here)
+    if gateway is not None and not _is_address(gateway):
+        raise UsageInvalid(f"--gateway: expected an address such as {DEFAULT_ADDRESS}")
+    expected = f"at least one table [{section}.NAME]"
+    named = top.table(section, expected)
+    top.finish(elsewhere)
+    if not named.left:
+        raise top.missing(section, expected)
+    tables = [(name, named.table(name, f"a table [{section}.NAME]")) for name in named.left]
+    for name, table in tables:
+        if not STREAM.fullmatch(name):
+            place = table.where("")[:-1]
+            raise DefinitionInvalid(f"{place}: a name is 1 to 63 of A-Z a-z 0-9 _ -")
+    return (gateway or named_here).rstrip("/"), tables
+
+
+def read_topic(table: TomlTable, field: str = "topic") -> str:
+    """Take the name of a topic that is published to."""
+    topic = table.checked(field, TOPIC.fullmatch, "a topic name")
+    # The gateway's own topics have keys and publishers of their own.
+    if topic.startswith("tidegate."):
+        raise table.wrong(field, "a name outside the gateway's own tidegate.", topic)
+    return topic
+
+
+def _is_address(text: str) -> bool:
+    """Return whether a text is the address of a gateway, its port within range."""
+    try:
+        return bool(re.fullmatch(r"https?://[^\s/]+/?", text)) and urlsplit(text).port != 0
+    except ValueError:
+        return False
