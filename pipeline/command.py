@@ -80,15 +80,22 @@ gateway_option = click.option(
     show_default=True,
     help="Address of the gateway.",
 )
+no_restart_option = click.option(
+    "--no-restart", is_flag=True, help="End a stream at its first failure."
+)
+metrics_port_option = click.option(
+    "--metrics-port", type=int, metavar="N", help="Port for Prometheus (default: none)."
+)
+metrics_host_option = click.option(
+    "--metrics-host", default=LOCALHOST, show_default=True, metavar="HOST"
+)
 RUN_OPTIONS = (
     token_option,
     master_option,
     click.option("--available-now", is_flag=True, help="End when all that is there was read."),
-    click.option("--no-restart", is_flag=True, help="End a stream at its first failure."),
-    click.option(
-        "--metrics-port", type=int, metavar="N", help="Port for Prometheus (default: none)."
-    ),
-    click.option("--metrics-host", default=LOCALHOST, show_default=True, metavar="HOST"),
+    no_restart_option,
+    metrics_port_option,
+    metrics_host_option,
 )
 
 
@@ -167,6 +174,41 @@ def run(
 
     filled = Topics(gateway, checkpoints or Path(CHECKPOINTS)) if topics else None
     return run(file, options, filled, gateway)
+
+
+@pipeline.command(
+    hidden=True,  # `tidegate ingest` shows it
+    epilog=(
+        "\b\nExamples:\n"
+        "  tidegate ingest sources.toml\n"
+        "  tidegate ingest sources.toml --gateway http://gw.example:8080 --metrics-port 8090\n\n"
+        "\b\nA file:\n"
+        "  [ingest.sensors]\n"
+        '  key = ["/sensor"]\n'
+        '  source = {kind = "redis", address = "redis://127.0.0.1:6379/0", stream = "sensors"}\n'
+        '  sink = {topic = "sensors"}'
+    ),
+)
+@click.argument("file", type=PATH)
+@click.option(
+    "--gateway",
+    metavar="URL",
+    help="Address of the gateway (the file's, else TIDEGATE_GATEWAY, else http://127.0.0.1:8080).",
+)
+@token_option
+@no_restart_option
+@metrics_port_option
+@metrics_host_option
+def ingest(
+    file: Path, gateway: str | None, no_restart: bool, metrics_port: int | None, metrics_host: str
+) -> int:
+    """Publish what brokers, files and sockets have to topics, without Java."""
+    from tidegate.pipeline.ingest.run import ingest
+
+    options = RunOptions(
+        restarts=not no_restart, metrics_port=metrics_port, metrics_host=metrics_host
+    )
+    return ingest(file, options, gateway)
 
 
 @pipeline.command(

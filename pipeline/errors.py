@@ -5,10 +5,13 @@ PipelineError
 |- UsageInvalid         the command was asked for something that makes no sense
 |- HistoryUnreadable    no such file, or nothing that can be read
 |- HistoryInvalid       a line of a history is no message, or has no time
+|- ExtraMissing         the library of a source is not installed
 |- SparkUnavailable     no Java 17, no PySpark, a session that does not start
 |- CheckpointMismatch   the checkpoint belongs to another stream, or is in use
 |- ArchiveUnusable      an archive that cannot be read or written, or is not whole
 |- SourceLost           messages that the stream still needed are gone
+|- SourceUnreachable    the source does not answer
+|- SourceRefused        the source said no
 |- GatewayRefused       the gateway said no
 |  `- RunFenced         a newer run of the stream has taken over
 |- GatewayUnreachable   the gateway does not answer
@@ -55,6 +58,12 @@ class HistoryInvalid(PipelineError):
     """A line of a history is no message; the text names the file and the line."""
 
 
+class ExtraMissing(PipelineError):
+    """A source needs a library that is not installed; the text names the extra."""
+
+    exit_code = 78
+
+
 class SparkUnavailable(PipelineError):
     """Spark cannot start on this machine; the text says what to install."""
 
@@ -75,6 +84,19 @@ class ArchiveUnusable(PipelineError):
 
 class SourceLost(PipelineError):
     """The topic no longer holds what the stream has still to read; never skipped in silence."""
+
+
+class SourceUnreachable(PipelineError):
+    """A broker, server or file does not answer."""
+
+    exit_code = 3
+    may_pass = True
+
+
+class SourceRefused(PipelineError):
+    """A broker said no, such as to a password."""
+
+    may_pass = True
 
 
 class GatewayRefused(PipelineError):

@@ -51,6 +51,10 @@ class RedisServer:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection."""
         self._redis.close()
 
     def ask(self, *words: object) -> Any:

@@ -40,6 +40,7 @@ MODULES = {
     "sessions": "administration",
     "top": "top",
     "token": "token",
+    "ingest": "ingest",
     "pipeline": "pipeline",
     "demo": "demo.command",
     "backup": "backup",

@@ -180,7 +180,7 @@ WORKING_S_MIN = 1.0
 """Do not mention a batch that takes less."""
 
 
-def progress_line(now: StreamStatus, dead_letters: Path | None = None) -> str:
+def progress_line(now: StreamStatus, dead_letters: Path | str | None = None) -> str:
     """Return how far a stream is, how fast, how far behind, and what was refused."""
     parts = [f"{now.batches:,} batches", f"{now.messages:,} messages in", f"{now.published:,} out"]
     if now.state is State.ENDED and now.took_s:

@@ -1,0 +1,108 @@
+"""What a source is to the rest: records with positions in, acknowledged batches out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One message as the source gave it.
+
+    Attributes:
+        payload: its bytes; None is a tombstone, which removes the record that `broker_key` names.
+        number: 0 to 2^63 - 1, never falls within a partition; None from a source without
+            positions. The same record has the same number whenever it is read. Records of one
+            number are published in one step, so a batch has all of them.
+        position: its place in words of the source, for dead letters.
+        broker_key: the key that the broker has for it.
+        subject: what it was sent to: topic of MQTT or Kafka, subject of NATS, routing key of
+            RabbitMQ, stream of Redis, name of a file.
+        timestamp_ms: when it was sent, in milliseconds of the epoch, if the source says so.
+    """
+
+    payload: bytes | None
+    number: int | None
+    position: str
+    broker_key: bytes | None = None
+    subject: str = ""
+    timestamp_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Records of one partition, in their order.
+
+    Attributes:
+        partition: names the numbers of the records; at most 63 characters of A-Z a-z 0-9 _ -.
+        lag: how many messages the source has after this batch, if it says so.
+    """
+
+    records: Sequence[Record]
+    partition: str = ""
+    lag: int | None = None
+
+
+Through = Callable[[str], int | None]
+"""Returns the highest number of a partition that the gateway has; None before the first."""
+
+
+class Connector(Protocol):
+    """Reads one source; all methods are called by one thread, from `open` to `close`.
+
+    Each start makes a new connector. What its methods raise ends it: a `PipelineError` whose
+    `may_pass` is true is followed by another start after a pause, and others are final.
+    """
+
+    def open(self, through: Through) -> None:
+        """Connect, and read after the numbers that `through` returns.
+
+        Raises:
+            SourceUnreachable: the source does not answer.
+            SourceLost: it no longer has what follows.
+        """
+
+    def read(self, seconds: float) -> Batch | None:
+        """Return the next batch, or None if there is none within so many seconds.
+
+        A batch has what is there, up to a bound of its own in records and bytes: memory holds one.
+
+        Raises:
+            SourceUnreachable: the source does not answer.
+            SourceLost: it no longer has what follows.
+        """
+
+    def acknowledge(self, batch: Batch) -> None:
+        """Tell the source that the gateway has this batch, the one read last."""
+
+    def close(self) -> None:
+        """Close the connection; what was not acknowledged is read again by the next start."""
+
+
+class SourceDefinition(Protocol):
+    """The table `source` of a definition.
+
+    Attributes:
+        kind: as the table names it.
+        separator: between the levels of a record's subject.
+    """
+
+    kind: ClassVar[str]
+    separator: ClassVar[str]
+
+    @property
+    def place(self) -> str:
+        """The source without passwords, such as `redis 127.0.0.1:6379/0 stream orders`.
+
+        The numbers of records belong to it: at another place they begin again.
+        """
+
+    def connector(self, name: str) -> Connector:
+        """Return a connector, not connected yet, for the definition of this name."""
+
+
+RECORDS_MAX = 5_000
+BYTES_MAX = 4 * 1024 * 1024
+"""The bounds of a batch that suit most sources: half of what a request of the gateway takes."""

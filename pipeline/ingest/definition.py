@@ -1,0 +1,147 @@
+"""The TOML file of `tidegate ingest`, parsed strictly; `docs/ingest.md` shows one."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from tidegate.keys.spec import KeySpec
+from tidegate.pipeline.definitions.shared import read_named_tables, read_topic
+from tidegate.pipeline.definitions.toml import TomlTable, read_path, read_paths
+from tidegate.pipeline.errors import DefinitionInvalid, ExtraMissing
+from tidegate.pipeline.ingest.connector import SourceDefinition
+from tidegate.pipeline.ingest.payloads import (
+    AddedField,
+    PayloadForm,
+    PayloadMapping,
+    RecordPart,
+)
+
+KINDS = {"redis": "ingest"}
+"""The kinds of sources, each a module of `pipeline.ingest.sources`, and the extra of each."""
+
+SOURCE = 'a table such as {kind = "mqtt", address = "mqtt://127.0.0.1:1883", subscribe = ["a/#"]}'
+SINK = 'a table such as {topic = "sensors"}'
+FORMS = ", ".join(PayloadForm)
+PARTS = "subject, subject/N (a level, from 0), key, timestamp or position"
+_PART = re.compile(r"(key|timestamp|position|subject)(?:(?<=subject)/([0-9]{1,2}))?")
+ELSEWHERE = {"pipeline": "runs with tidegate pipeline run, from a file of its own"}
+NOT_HERE = {
+    "interval": "subscribers choose their interval; tidegate pipeline conflates before a topic",
+    "filter": "subscribers filter; tidegate pipeline filters before a topic",
+    "format": "is called payload",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class IngestDefinition:
+    """One `[ingest.NAME]`: a source, how its records become messages, and their topic.
+
+    `spec` is the topic's key, None where the definition names none: then it is that of the topic,
+    or the topic is made without one.
+    """
+
+    name: str
+    gateway: str
+    source: SourceDefinition
+    topic: str
+    dead_letters: str
+    spec: KeySpec | None
+    mapping: PayloadMapping
+    description: str
+
+    @property
+    def producer(self) -> str:
+        """The name of the producer, with a part that is another for another source.
+
+        The numbers of one source would be taken for repetitions of another's.
+        """
+        place = hashlib.blake2b(self.source.place.encode(), digest_size=4).hexdigest()
+        return f"tidegate.ingest.{self.name}.{place}"
+
+
+def read_definitions(path: Path, gateway: str | None = None) -> list[IngestDefinition]:
+    """Read the sources of a file, in its order; a `gateway` goes before the file's own.
+
+    Raises:
+        DefinitionInvalid: one line with the file, the place and what was expected.
+        ExtraMissing: the library of a source is not installed.
+        UsageInvalid: `gateway` is no address.
+    """
+    address, tables = read_named_tables(path, "ingest", gateway, ELSEWHERE)
+    return [_definition(name, table, address, path.parent) for name, table in tables]
+
+
+def _definition(name: str, table: TomlTable, gateway: str, folder: Path) -> IngestDefinition:
+    sink = table.table("sink", SINK)
+    topic = read_topic(sink)
+    sink.finish()
+    dead_letters = f"{topic}.dead"
+    if table.has("dead_letters"):
+        dead_letters = read_topic(table, "dead_letters")
+    if dead_letters == topic:
+        raise table.wrong("dead_letters", "a topic other than the sink's", dead_letters)
+    definition = IngestDefinition(
+        name=name,
+        gateway=gateway,
+        source=read_source(table.table("source", SOURCE), folder),
+        topic=topic,
+        dead_letters=dead_letters,
+        spec=read_paths(table, "key") if table.has("key") else None,
+        mapping=_mapping(table),
+        description=table.text("description", default=f"Filled by the ingest {name}"),
+    )
+    table.finish(NOT_HERE)
+    return definition
+
+
+def read_source(table: TomlTable, folder: Path) -> SourceDefinition:
+    """Read the table `source`; relative paths are below `folder`.
+
+    Raises:
+        ExtraMissing: its library is not installed.
+    """
+    expected = f"one of {', '.join(KINDS)}"
+    kind = table.text("kind", expected=expected)
+    if kind not in KINDS:
+        raise table.wrong("kind", expected, kind)
+    # By name: the libraries of other kinds need not be installed.
+    try:
+        module = importlib.import_module(f"tidegate.pipeline.ingest.sources.{kind}")
+    except ImportError as error:
+        raise ExtraMissing(
+            f"{table.where('kind')}: {kind} needs the extra {KINDS[kind]}, which is not installed: "
+            f"pip install 'tidegate[{KINDS[kind]}]' ({error})"
+        ) from None
+    source: SourceDefinition = module.read_source(table, folder)
+    table.finish()
+    return source
+
+
+def _mapping(table: TomlTable) -> PayloadMapping:
+    form = table.text("payload", default=PayloadForm.JSON)
+    if form not in set(PayloadForm):
+        raise table.wrong("payload", f"one of {FORMS}", form)
+    has_value = table.has("value")
+    if has_value and form in (PayloadForm.TEXT, PayloadForm.BYTES):
+        raise DefinitionInvalid(f"{table.where('value')}: only with a payload of JSON")
+    value = read_path(table, "value", "a field path such as /data") if has_value else None
+    return PayloadMapping(PayloadForm(form), value, _fields(table))
+
+
+def _fields(table: TomlTable) -> dict[str, AddedField]:
+    if not table.has("fields"):
+        return {}
+    fields = table.table("fields", 'a table such as {sensor = "subject/1"}')
+    added: dict[str, AddedField] = {}
+    for name in fields.left:
+        text = fields.text(name, expected=PARTS)
+        found = _PART.fullmatch(text)
+        if found is None:
+            raise fields.wrong(name, PARTS, text)
+        level = None if found[2] is None else int(found[2])
+        added[name] = AddedField(RecordPart(found[1]), level)
+    return added

@@ -1,0 +1,266 @@
+"""A record's bytes as a message of the topic, a removal, nothing, or a dead letter."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+
+import msgspec
+
+from tidegate.keys.errors import KeysError
+from tidegate.keys.jsontext import NULL, check_json, one_line
+from tidegate.keys.path import FieldPath, getter
+from tidegate.keys.spec import KeySpec, record_key
+from tidegate.pipeline.ingest.connector import Record
+from tidegate.pipeline.sources.broker_key import removed_key
+
+# --- what a definition says
+
+
+class PayloadForm(StrEnum):
+    """How the bytes of a payload are read."""
+
+    JSON = "json"
+    DEBEZIUM = "debezium"
+    CLOUDEVENTS = "cloudevents"
+    TEXT = "text"
+    BYTES = "bytes"
+
+
+class RecordPart(StrEnum):
+    """The part of a record that an added field holds."""
+
+    SUBJECT = "subject"
+    KEY = "key"
+    TIMESTAMP = "timestamp"
+    POSITION = "position"
+
+
+@dataclass(frozen=True, slots=True)
+class AddedField:
+    """A field that is added to each message; `level`, from 0, is one of its subject's."""
+
+    part: RecordPart
+    level: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PayloadMapping:
+    """How records become messages.
+
+    `value` is the place of the message within the payload; None is the payload as a whole.
+    """
+
+    form: PayloadForm = PayloadForm.JSON
+    value: FieldPath | None = None
+    fields: Mapping[str, AddedField] = field(default_factory=dict)
+
+
+# --- reading
+
+
+class Line(NamedTuple):
+    """A line of a request: a message's JSON text, or the envelope of a removal."""
+
+    text: bytes
+    is_envelope: bool
+
+
+class RecordInvalid(Exception):
+    """A record that is no message of the topic; the text is the reason."""
+
+
+Members = dict[str, msgspec.Raw]
+_members = msgspec.json.Decoder(Members).decode
+_encode = msgspec.json.encode
+WRAPPED = "value"
+"""The field of a payload that is no object, where other fields are added."""
+
+
+class PayloadReader:
+    """Reads the payloads of one source.
+
+    Args:
+        mapping: what its definition says.
+        spec: the topic's key; empty where it has none.
+        separator: between the levels of subjects.
+    """
+
+    def __init__(self, mapping: PayloadMapping, spec: KeySpec, separator: str = "/") -> None:
+        self._mapping = mapping
+        self._spec = spec
+        self._separator = separator
+        self._key_of = record_key(spec)
+        self._value_of = getter(mapping.value.steps) if mapping.value else None
+        self._read: Callable[[Record, bytes], Line | None] = {
+            PayloadForm.JSON: self._json,
+            PayloadForm.DEBEZIUM: self._debezium,
+            PayloadForm.CLOUDEVENTS: self._cloudevents,
+            PayloadForm.TEXT: self._text,
+            PayloadForm.BYTES: self._bytes,
+        }[mapping.form]
+
+    def read(self, record: Record) -> Line | None:
+        """Return the line that a record publishes; None if it says nothing about any record.
+
+        Raises:
+            RecordInvalid: it is a dead letter.
+        """
+        try:
+            if record.payload is None:
+                return self._tombstone(record)
+            return self._read(record, record.payload)
+        except KeysError as error:
+            raise RecordInvalid(error.detail) from None
+
+    # Forms
+
+    def _json(self, record: Record, payload: bytes) -> Line:
+        check_json(payload)
+        return self._message(record, self._inner(payload))
+
+    def _text(self, record: Record, payload: bytes) -> Line:
+        try:
+            text = payload.decode()
+        except UnicodeDecodeError as error:
+            raise RecordInvalid(f"not valid UTF-8, at byte {error.start}") from None
+        return self._message(record, _encode(text))
+
+    def _bytes(self, record: Record, payload: bytes) -> Line:
+        return self._message(record, _encode(payload))  # msgspec writes bytes as base64
+
+    def _cloudevents(self, record: Record, payload: bytes) -> Line:
+        """Read an event in structured mode; in binary mode the payload is the data itself."""
+        event = _object(payload)
+        if "specversion" not in event:
+            raise RecordInvalid("no specversion: not a CloudEvent in structured mode")
+        if "data_base64" in event:
+            try:
+                text = msgspec.json.decode(event["data_base64"], type=str)
+                content = base64.b64decode(text, validate=True)
+            except (msgspec.DecodeError, binascii.Error):
+                raise RecordInvalid("data_base64 is no base64") from None
+            check_json(content)
+        elif "data" in event:
+            content = bytes(event["data"])
+        else:
+            raise RecordInvalid("the event has no data")
+        return self._message(record, self._inner(content))
+
+    def _debezium(self, record: Record, payload: bytes) -> Line | None:
+        """Read a change event, with or without its schema."""
+        event = _object(payload)
+        if "payload" in event and "schema" in event:
+            if event["payload"] == NULL:
+                return self._tombstone(record)
+            event = _members_of(bytes(event["payload"]))
+        match bytes(event.get("op", b"")):
+            case b'"c"' | b'"r"' | b'"u"':
+                return self._message(record, self._inner(_row(event, "after")))
+            case b'"d"':
+                removed = self._with_fields(record, self._inner(_row(event, "before")))
+                return self._removal(self._key_of(removed))
+            case b'"m"':  # a message that a program wrote into the log of PostgreSQL
+                return None
+            case b'"t"':
+                raise RecordInvalid("op t: a table was truncated, its records stay")
+            case _:
+                raise RecordInvalid("no op of Debezium: c, r, u, d, m or t")
+
+    # What they share
+
+    def _inner(self, text: bytes) -> bytes:
+        if self._value_of is None:
+            return text
+        found = self._value_of(text)
+        if found is None:
+            raise RecordInvalid(f"no field {self._mapping.value}")
+        return found
+
+    def _message(self, record: Record, value: bytes) -> Line:
+        message = self._with_fields(record, one_line(value))
+        if self._spec:
+            self._key_of(message)  # raises; the gateway would refuse the whole request
+        return Line(message, False)
+
+    def _with_fields(self, record: Record, value: bytes) -> bytes:
+        if not self._mapping.fields:
+            return value
+        try:
+            members = _members(value)
+        except msgspec.ValidationError:
+            members = {WRAPPED: msgspec.Raw(value)}
+        return _encode(members | self._added(record))
+
+    def _added(self, record: Record) -> Members:
+        return {
+            name: msgspec.Raw(_encode(self._part(record, each)))
+            for name, each in self._mapping.fields.items()
+        }
+
+    def _part(self, record: Record, added: AddedField) -> str | int | None:
+        match added.part:
+            case RecordPart.TIMESTAMP:
+                return record.timestamp_ms
+            case RecordPart.POSITION:
+                return record.position
+            case RecordPart.KEY:
+                found = record.broker_key
+                return None if found is None else found.decode("utf-8", "backslashreplace")
+            case RecordPart.SUBJECT:
+                if added.level is None:
+                    return record.subject
+                levels = record.subject.split(self._separator)
+                if added.level >= len(levels):
+                    raise RecordInvalid(f"its subject has no level {added.level}")
+                return levels[added.level]
+
+    def _tombstone(self, record: Record) -> Line | None:
+        """Return the removal of the record that added fields and the broker's key name."""
+        members, named = self._added(record), None
+        text = record.broker_key
+        if text is not None and text[:1] == b"{":
+            members = self._key_members(text) | members
+        try:
+            named = self._key_of(_encode(members)) if self._spec else None
+        except KeysError:
+            named = removed_key(text, self._spec, self._key_of) if text else None
+        if named is not None:
+            return self._removal(named)
+        if self._mapping.form is PayloadForm.DEBEZIUM:
+            return None  # it follows the event of the deletion
+        raise RecordInvalid("a tombstone whose key names no record")
+
+    def _key_members(self, text: bytes) -> Members:
+        members = _object(text)
+        if self._mapping.form is PayloadForm.DEBEZIUM and {"schema", "payload"} <= members.keys():
+            return _members_of(bytes(members["payload"]))
+        return members
+
+    def _removal(self, named: str) -> Line:
+        if not self._spec:
+            raise RecordInvalid("a removal, and the topic has no key")
+        return Line(b'{"key":%b,"reason":"deleted"}' % named.encode(), True)
+
+
+def _object(text: bytes) -> Members:
+    check_json(text)
+    return _members_of(text)
+
+
+def _members_of(text: bytes) -> Members:
+    try:
+        return _members(text)
+    except msgspec.ValidationError:
+        raise RecordInvalid("not a JSON object") from None
+
+
+def _row(event: Members, name: str) -> bytes:
+    row = bytes(event.get(name, NULL))
+    if row == NULL:
+        raise RecordInvalid(f"the event has no {name}")
+    return row

@@ -1,0 +1,289 @@
+"""Publishes the batches of one source: each record once, in order, and what is none as dead letter.
+
+The highest number that the gateway has of a partition is the source's committed position. It is
+asked for at the start; that also fences an earlier run of the same source, whose last request may
+still be on its way. Lines are staged and then committed under the number of the last record, so a
+commit that is repeated publishes nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+
+import msgspec
+
+from tidegate.clients.errors import GatewayProblem
+from tidegate.clients.gateway import Gateway
+from tidegate.keys.spec import KeySpec
+from tidegate.pipeline.connection import STAGE_BYTES_MAX, STAGE_MESSAGES_MAX, body_of
+from tidegate.pipeline.errors import GatewayRefused
+from tidegate.pipeline.ingest.connector import Batch, Record
+from tidegate.pipeline.ingest.definition import IngestDefinition
+from tidegate.pipeline.ingest.payloads import Line, PayloadReader, RecordInvalid
+
+LINE_AT_FAULT = frozenset({400, 413, 422})
+"""The statuses of a refusal that is about one line."""
+DEAD_PAYLOAD_BYTES_MAX = 256 * 1024
+RUN_BITS = 20  # a run in milliseconds leaves 63 bits room for 2^20 numbers a millisecond
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a batch: lines published, records known before, dead letters."""
+
+    published: int = 0
+    repeated: int = 0
+    refused: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class NumberedLine:
+    """A line, its number, and the record that it comes from."""
+
+    record: Record
+    number: int
+    line: Line
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A record that is no message, its number, and the reason."""
+
+    record: Record
+    number: int
+    reason: str
+
+
+@dataclass(slots=True)
+class Lane:
+    """The producer of one partition; `through` is None before its first commit."""
+
+    producer: str
+    through: int | None
+
+    def has(self, number: int) -> bool:
+        """Return whether the gateway has this number, or a higher one."""
+        return self.through is not None and number <= self.through
+
+
+class TopicPublisher:
+    """Publishes one source to its topic; one run of it, from a start to its end.
+
+    Args:
+        definition: of the source.
+        gateway: the topic's.
+        run: number of the run, above those of earlier ones.
+
+    Raises:
+        GatewayProblem: from every method: the gateway refuses.
+        GatewayUnreachable: from every method: it does not answer.
+    """
+
+    def __init__(self, definition: IngestDefinition, gateway: Gateway, run: int) -> None:
+        self._definition = definition
+        self._gateway = gateway
+        self._run = run
+        self._reader = PayloadReader(definition.mapping, definition.spec or KeySpec())
+        self._lanes: dict[str, Lane] = {}
+        self._stages = 0
+        self._keeps_dead_letters = False
+        # Of records without positions. A later run begins above all that this one can reach.
+        self._next_number = run << RUN_BITS
+
+    def prepare(self) -> None:
+        """Create the topic if it does not exist; else take its key.
+
+        Raises:
+            GatewayRefused: the topic has another key than the definition.
+        """
+        definition = self._definition
+        found = self._gateway.find_topic(definition.topic)
+        wanted = None if definition.spec is None else list(map(str, definition.spec.paths))
+        if found is None:
+            made = {"key": wanted or [], "description": definition.description}
+            self._gateway.put_topic(definition.topic, made)
+            has = wanted or []
+        else:
+            has = found.get("key") or []
+            if wanted is not None and has != wanted:
+                raise GatewayRefused(
+                    f"topic {definition.topic} exists with key {has}, the definition's is {wanted}"
+                )
+        separator = definition.source.separator
+        self._reader = PayloadReader(definition.mapping, KeySpec.of(has), separator)
+
+    def through(self, partition: str) -> int | None:
+        """Return the highest number of a partition that the gateway has; None before the first."""
+        return self._lane(partition).through
+
+    def publish(self, batch: Batch) -> Outcome:
+        """Publish a batch and keep its dead letters; then the source may forget it.
+
+        Records up to the number that the gateway has are skipped.
+        """
+        lane = self._lane(batch.partition)
+        numbered = [(each, self._number_of(each)) for each in batch.records]
+        new = [(record, number) for record, number in numbered if not lane.has(number)]
+        lines, dead = self._read(new)
+        published, refused = 0, 0
+        while lines or dead:
+            # The first commit of a producer goes alone. Only from then on is an earlier run fenced,
+            # which may have died with a commit on its way. If that commit was first, this one
+            # publishes nothing, and is answered with the number of the other.
+            part = _of_first_number(lines) if lane.through is None else lines
+            names, kept, refused_lines = self._stage(lane, part)
+            dead += refused_lines
+            # Before the commit: after a kill in between, the records are read again.
+            refused += self._keep(dead)
+            dead = []
+            if kept:
+                published += self._commit(lane, names, kept)
+            lines = [each for each in lines[len(part) :] if not lane.has(each.number)]
+        return Outcome(published, len(numbered) - len(new), refused)
+
+    def _lane(self, partition: str) -> Lane:
+        if partition not in self._lanes:
+            producer = ".".join(filter(None, (self._definition.producer, partition)))
+            topic = self._definition.topic
+            through = self._gateway.highest_sequence(topic, producer, self._run)
+            self._lanes[partition] = Lane(producer, through)
+        return self._lanes[partition]
+
+    def _number_of(self, record: Record) -> int:
+        if record.number is not None:
+            return record.number
+        self._next_number += 1
+        return self._next_number
+
+    def _read(
+        self, numbered: Sequence[tuple[Record, int]]
+    ) -> tuple[list[NumberedLine], list[DeadLetter]]:
+        lines: list[NumberedLine] = []
+        dead: list[DeadLetter] = []
+        for record, number in numbered:
+            try:
+                line = self._reader.read(record)
+            except RecordInvalid as error:
+                dead.append(DeadLetter(record, number, str(error)))
+            else:
+                if line is not None:
+                    lines.append(NumberedLine(record, number, line))
+        return lines, dead
+
+    # Stages and commits
+
+    def _stage(
+        self, lane: Lane, lines: Sequence[NumberedLine]
+    ) -> tuple[list[str], list[NumberedLine], list[DeadLetter]]:
+        """Stage lines; return the names of the stages, the lines in them, and those refused."""
+        names: list[str] = []
+        left, kept, dead = list(lines), list[NumberedLine](), list[DeadLetter]()
+        topic, most = self._definition.topic, STAGE_MESSAGES_MAX
+        while left:
+            part = left[: min(most, _count_that_fits([each.line.text for each in left[:most]]))]
+            name = f"{lane.producer}.{self._run}.{self._stages}"
+            body, enveloped = body_of([each.line for each in part])
+            try:
+                self._gateway.stage(topic, [body], name, lane.producer, enveloped=enveloped)
+            except GatewayProblem as problem:
+                fault = _line_at_fault(problem, len(part))
+                if fault is None:
+                    raise
+                refused = left.pop(fault)
+                dead.append(DeadLetter(refused.record, refused.number, str(problem)))
+                # What is before the line at fault is fine; what follows is tried in larger parts
+                # again, so that no line is sent many times.
+                most = max(fault, 1)
+                continue
+            self._stages += 1
+            names.append(name)
+            kept += part
+            left = left[len(part) :]
+            most = min(2 * most, STAGE_MESSAGES_MAX)
+        return names, kept, dead
+
+    def _commit(self, lane: Lane, names: Sequence[str], lines: Sequence[NumberedLine]) -> int:
+        """Publish staged lines; return how many were published by this commit."""
+        topic, number = self._definition.topic, lines[-1].number
+        done = self._gateway.commit(topic, lane.producer, self._run, number, names)
+        lane.through = number if done.sequence is None else done.sequence
+        # A repetition with this very number is our own: the answer to the first one was lost.
+        return len(lines) if lane.through == number else 0
+
+    # Dead letters
+
+    def _keep(self, dead: Sequence[DeadLetter]) -> int:
+        """Publish dead letters to their topic; return how many there are."""
+        topic = self._definition.dead_letters
+        if dead and not self._keeps_dead_letters:
+            if self._gateway.find_topic(topic) is None:
+                described = f"Records that the ingest {self._definition.name} could not publish"
+                self._gateway.put_topic(topic, {"description": described})
+            self._keeps_dead_letters = True
+        left = list(dead)
+        letters = [self._letter(each) for each in left]
+        while left:
+            count = _count_that_fits(letters)
+            # The same dead letters have the same name after a kill. The producer's numbers, which
+            # only rise, would not do: a record may be refused after a later one.
+            name = f"{self._definition.producer} {[each.number for each in left[:count]]}"
+            digest = hashlib.blake2b(name.encode(), digest_size=16).hexdigest()
+            self._gateway.publish(topic, letters[:count], idempotency_key=digest)
+            left, letters = left[count:], letters[count:]
+        return len(dead)
+
+    def _letter(self, dead: DeadLetter) -> bytes:
+        record = dead.record
+        payload, is_base64 = _text(record.payload)
+        return msgspec.json.encode(
+            {
+                "ingest": self._definition.name,
+                "source": self._definition.source.place,
+                "position": record.position,
+                "subject": record.subject,
+                "key": _text(record.broker_key)[0],
+                "timestamp_ms": record.timestamp_ms,
+                "reason": dead.reason,
+                "payload": payload,
+                "base64": is_base64,
+                "bytes": None if record.payload is None else len(record.payload),
+            }
+        )
+
+
+def _of_first_number(lines: Sequence[NumberedLine]) -> list[NumberedLine]:
+    return list(takewhile(lambda each: each.number == lines[0].number, lines))
+
+
+def _count_that_fits(texts: Sequence[bytes]) -> int:
+    """Return how many of the first texts fit into one request, at least one."""
+    size = 0
+    for at, text in enumerate(texts[:STAGE_MESSAGES_MAX]):
+        size += len(text) + 1
+        if at and size > STAGE_BYTES_MAX:
+            return at
+    return min(len(texts), STAGE_MESSAGES_MAX)
+
+
+def _line_at_fault(problem: GatewayProblem, lines: int) -> int | None:
+    """Return the 0-based line that a refusal is about; None if it is about the whole request."""
+    if problem.status not in LINE_AT_FAULT:
+        return None
+    if lines == 1:
+        return 0
+    return None if problem.line is None or problem.line > lines else problem.line - 1
+
+
+def _text(content: bytes | None) -> tuple[str | None, bool]:
+    """Return bytes as a text of bounded length, and whether it is base64."""
+    if content is None:
+        return None, False
+    beginning = content[:DEAD_PAYLOAD_BYTES_MAX]
+    try:
+        return beginning.decode(), False
+    except UnicodeDecodeError:
+        return base64.b64encode(beginning).decode(), True

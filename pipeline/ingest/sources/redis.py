@@ -1,0 +1,152 @@
+"""A Redis stream of other programs, read by the ids of its entries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from tidegate.keys.text.bookmark import START
+from tidegate.pipeline.connection import AT_ONCE
+from tidegate.pipeline.definitions.source import RedisSource
+from tidegate.pipeline.definitions.toml import TomlTable
+from tidegate.pipeline.errors import SourceLost
+from tidegate.pipeline.ingest.connector import BYTES_MAX, RECORDS_MAX, Batch, Record, Through
+from tidegate.pipeline.redis_server import RedisServer
+from tidegate.pipeline.sources.redis_entries import BEGINNING, Entries, Fields, as_json
+
+SEQUENCE_BITS = 21
+SEQUENCE_MAX = (1 << SEQUENCE_BITS) - 1
+TIME_MAX = (1 << 63 - SEQUENCE_BITS) - 1  # of milliseconds: the year 2109
+RECORDS_FIRST = 500
+LAG_MAX = 10_000  # what is behind is counted by the server, so only so far
+
+
+@dataclass(frozen=True, slots=True)
+class RedisStream:
+    """The table `source` of kind redis; its fields are those of a pipeline's."""
+
+    source: RedisSource
+    kind: ClassVar[str] = "redis"
+    separator: ClassVar[str] = ":"
+
+    @property
+    def place(self) -> str:
+        """The address without its password, and the stream."""
+        return self.source.place
+
+    def connector(self, name: str) -> RedisConnector:
+        """Return a connector that is not connected yet."""
+        return RedisConnector(self.source)
+
+
+def read_source(table: TomlTable, folder: Path) -> RedisStream:
+    """Read the table."""
+    # The bounds of a batch stand beside a source in a pipeline; here there are none.
+    return RedisStream(RedisSource.read(table, TomlTable({}, "", ""), folder))
+
+
+class RedisConnector:
+    """Reads entries after the one that the gateway has (a `Connector`).
+
+    Nothing is written to Redis: the gateway knows the position.
+    """
+
+    def __init__(self, source: RedisSource) -> None:
+        self._source = source
+        self._server = RedisServer(source.address, AT_ONCE)
+        self._entries = Entries(self._server, source.stream)
+        self._after = BEGINNING
+        self._count = RECORDS_FIRST
+
+    def open(self, through: Through) -> None:
+        """Connect, and find where to begin.
+
+        Raises:
+            GatewayUnreachable, GatewayRefused: Redis does not answer, or says no.
+            SourceLost: the entry from which to read is not there.
+        """
+        self._server.ask("PING")
+        number = through("")
+        if number is not None:
+            self._after = id_of(number)
+        elif self._source.start == "now":
+            self._after = self._entries.last()
+        elif self._source.start != START:
+            self._after = self._source.start
+            self._entries.require(self._after)
+
+    def read(self, seconds: float) -> Batch | None:
+        """Return the entries that follow, once there is one.
+
+        Raises:
+            SourceLost: entries may have been trimmed before they were read.
+        """
+        source, after = self._source, self._after
+        block_ms = max(1, int(seconds * 1_000))
+        if not self._server.ask(
+            "XREAD", "COUNT", 1, "BLOCK", block_ms, "STREAMS", source.stream, after
+        ):
+            return None
+        # In one transaction: trimming in between would go unnoticed.
+        last, page = self._server.ask_together(
+            ("XRANGE", source.stream, after, after),
+            ("XRANGE", source.stream, f"({after}", "+", "COUNT", self._count),
+        )
+        if not last and after != BEGINNING:
+            raise SourceLost(
+                f"Redis stream {source.stream} no longer holds entry {after}, which was read last: "
+                "it was deleted or trimmed, so messages may be gone; another name of the ingest "
+                "reads what is there"
+            )
+        records = [self._record(at.decode(), fields) for at, fields in page]
+        if not records:
+            return None
+        self._after = records[-1].position
+        lag = self._entries.step(self._after, "+", LAG_MAX)[0] if len(page) == self._count else 0
+        self._count = _next_count(records)
+        return Batch(records, lag=lag)
+
+    def acknowledge(self, batch: Batch) -> None:
+        """Do nothing: the gateway's number is the position."""
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._server.close()
+
+    def _record(self, at: str, fields: Fields) -> Record:
+        field = self._source.field
+        payload = as_json(fields) if field is None else fields.get(field.encode(), b"")
+        return Record(
+            payload=payload,
+            number=number_of(at),
+            position=at,
+            subject=self._source.stream,
+            timestamp_ms=int(at.partition("-")[0]),
+        )
+
+
+def number_of(entry_id: str) -> int:
+    """Return the number of an entry: milliseconds and sequence of its id in 63 bits.
+
+    Raises:
+        SourceLost: they have no room there.
+    """
+    time_ms, sequence = map(int, entry_id.split("-"))
+    if time_ms > TIME_MAX or sequence > SEQUENCE_MAX:
+        raise SourceLost(
+            f"entry {entry_id} has no number: an id has at most {TIME_MAX} milliseconds and the "
+            f"sequence {SEQUENCE_MAX}"
+        )
+    return time_ms << SEQUENCE_BITS | sequence
+
+
+def id_of(number: int) -> str:
+    """Return the id of the entry with a number."""
+    return f"{number >> SEQUENCE_BITS}-{number & SEQUENCE_MAX}"
+
+
+def _next_count(records: list[Record]) -> int:
+    """Return how many entries of this size make a batch of the right number of bytes."""
+    size = sum(len(each.payload or b"") for each in records) // len(records) + 1
+    return max(1, min(RECORDS_MAX, BYTES_MAX // size))
