@@ -1,0 +1,240 @@
+"""Files that grow, a message on each line, also while they are rotated.
+
+A file is known by its first line and its inode, so one that was renamed is the same, and one that
+was emptied and begun again is another. The number of a line is the byte at which it ends.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, ClassVar
+
+from tidegate.keys.text.bookmark import START
+from tidegate.pipeline.definitions.toml import TomlTable
+from tidegate.pipeline.errors import SourceLost, SourceUnreachable
+from tidegate.pipeline.ingest.connector import BYTES_MAX, RECORDS_MAX, Batch, Record, Through
+
+LINE_BYTES_MAX = 16 * 1024 * 1024
+FIRST_LINE_BYTES_MAX = 4_096
+POLL_S = 0.05
+IDLE_S = 60.0
+"""How long a file stays open after its last line: one that was renamed may still be written to."""
+
+Inode = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class GrowingFiles:
+    """The table `source` of kind file; `pattern` is absolute and may have `*`."""
+
+    pattern: Path
+    start: str
+    kind: ClassVar[str] = "file"
+    separator: ClassVar[str] = "/"
+
+    @property
+    def place(self) -> str:
+        """The path or pattern."""
+        return f"file {self.pattern}"
+
+    def connector(self, name: str) -> FileConnector:
+        """Return a connector that has opened nothing yet."""
+        return FileConnector(self)
+
+
+def read_source(table: TomlTable, folder: Path) -> GrowingFiles:
+    """Read the table; a relative path is below `folder`."""
+    pattern = table.checked("path", str.strip, "a path or pattern, such as logs/app.ndjson*")
+    start = table.text("from", default=START)
+    if start not in {START, "now"}:
+        raise table.wrong("from", "epoch or now", start)
+    return GrowingFiles(folder.resolve() / pattern, start)
+
+
+@dataclass(slots=True)
+class _Followed:
+    """An open file: what it is, up to which byte it was read, and when it grew last."""
+
+    path: Path
+    file: BinaryIO
+    partition: str
+    first_line: bytes
+    through: int
+    grew_s: float
+
+
+class FileConnector:
+    """Reads the lines that follow those which the gateway has (a `Connector`)."""
+
+    def __init__(self, source: GrowingFiles) -> None:
+        self._source = source
+        self._through: Through = lambda partition: None
+        self._followed: dict[Inode, _Followed] = {}
+        self._closed: dict[Inode, _Followed] = {}  # idle ones
+        self._begins_at_end = source.start == "now"
+
+    def open(self, through: Through) -> None:
+        """Open the files that are there.
+
+        Raises:
+            SourceUnreachable: a file cannot be read.
+            SourceLost: one is shorter than what was read of it.
+        """
+        self._through = through
+        self._follow_all()
+        self._begins_at_end = False  # files that come later are read from their beginning
+
+    def read(self, seconds: float) -> Batch | None:
+        """Return the next lines of one file; older files come first.
+
+        Raises:
+            SourceUnreachable: a file cannot be read.
+            SourceLost: a file is shorter than what was read of it, or a line is too long.
+        """
+        give_up_at = time.monotonic() + seconds
+        while True:
+            self._follow_all()
+            try:
+                for followed in self._oldest_first():
+                    records = list(self._lines(followed))
+                    if records:
+                        return Batch(records, followed.partition, _lag(followed, records))
+            except OSError as error:
+                raise self._unreachable(error) from error
+            left_s = give_up_at - time.monotonic()
+            if left_s <= 0:
+                return None
+            time.sleep(min(POLL_S, left_s))
+
+    def acknowledge(self, batch: Batch) -> None:
+        """Do nothing: the gateway's number is the position."""
+
+    def close(self) -> None:
+        """Close the files."""
+        for followed in self._followed.values():
+            followed.file.close()
+        self._followed.clear()
+
+    def _follow_all(self) -> None:
+        """Open files that are new or have grown; close those that have been idle for long."""
+        pattern = self._source.pattern
+        try:
+            for path in sorted(Path(pattern.anchor).glob(str(pattern.relative_to(pattern.anchor)))):
+                self._follow(path)
+        except OSError as error:
+            raise self._unreachable(error) from error
+        for inode, followed in list(self._followed.items()):
+            is_idle = time.monotonic() - followed.grew_s > IDLE_S
+            if is_idle and os.fstat(followed.file.fileno()).st_size == followed.through:
+                followed.file.close()
+                self._closed[inode] = self._followed.pop(inode)
+
+    def _follow(self, path: Path) -> None:
+        try:
+            status = path.stat()
+        except FileNotFoundError:  # it was renamed or removed just now
+            return
+        inode = status.st_dev, status.st_ino
+        followed = self._followed.get(inode)
+        if followed is not None and not _was_begun_again(followed):
+            followed.path = path
+            return
+        known = self._closed.get(inode)
+        if not path.is_file() or status.st_size == (known.through if known else 0):
+            return
+        if followed is not None:
+            followed.file.close()
+            del self._followed[inode]
+        file = path.open("rb")
+        first_line = _first_line(file)
+        if not first_line:
+            file.close()
+            return
+        digest = hashlib.blake2b(first_line, digest_size=6).hexdigest()
+        partition = f"{digest}-{inode[1]:x}"
+        through = self._first(file, path, partition)
+        if (known := self._closed.pop(inode, None)) and known.partition == partition:
+            through = max(through, known.through)
+        self._followed[inode] = _Followed(
+            path, file, partition, first_line, through, time.monotonic()
+        )
+
+    def _first(self, file: BinaryIO, path: Path, partition: str) -> int:
+        """Return the byte at which to begin."""
+        size = os.fstat(file.fileno()).st_size
+        number = self._through(partition)
+        if number is None:
+            return _last_line_end(file, size) if self._begins_at_end else 0
+        if number > size:
+            file.close()
+            raise SourceLost(f"{path} has {size} bytes, but {number} of them were read before")
+        return number
+
+    def _oldest_first(self) -> list[_Followed]:
+        return sorted(
+            self._followed.values(), key=lambda each: os.fstat(each.file.fileno()).st_mtime
+        )
+
+    def _lines(self, followed: _Followed) -> Iterator[Record]:
+        """Yield whole lines up to the bounds of a batch."""
+        file = followed.file
+        file.seek(followed.through)
+        count, begun = 0, followed.through
+        while count < RECORDS_MAX and followed.through - begun < BYTES_MAX:
+            line = file.readline(LINE_BYTES_MAX + 1)
+            if not line.endswith(b"\n"):
+                if len(line) > LINE_BYTES_MAX:
+                    raise SourceLost(
+                        f"{followed.path}: the line at byte {followed.through} has more than "
+                        f"{LINE_BYTES_MAX} bytes"
+                    )
+                return  # its end is still to be written
+            position = f"{followed.path.name}, byte {followed.through}"
+            followed.through += len(line)
+            followed.grew_s = time.monotonic()
+            text = line.rstrip(b"\r\n")
+            if text:
+                count += 1
+                yield Record(text, followed.through, position, subject=followed.path.name)
+
+    def _unreachable(self, error: OSError) -> SourceUnreachable:
+        return SourceUnreachable(f"{error.filename or self._source.pattern}: {error.strerror}")
+
+
+def _first_line(file: BinaryIO) -> bytes:
+    """Return the first line, or its beginning; nothing until it is whole."""
+    file.seek(0)
+    line = file.readline(FIRST_LINE_BYTES_MAX)
+    return line if line.endswith(b"\n") or len(line) == FIRST_LINE_BYTES_MAX else b""
+
+
+def _was_begun_again(followed: _Followed) -> bool:
+    """Return whether a file was emptied since it was opened."""
+    # Only a file that changed can have been; its first line is read again then.
+    size = os.fstat(followed.file.fileno()).st_size
+    return size != followed.through and _first_line(followed.file) != followed.first_line
+
+
+def _last_line_end(file: BinaryIO, size: int) -> int:
+    """Return the byte after the last whole line."""
+    end = size
+    while end > 0:
+        begin = max(0, end - BYTES_MAX)
+        file.seek(begin)
+        found = file.read(end - begin).rfind(b"\n")
+        if found >= 0:
+            return begin + found + 1
+        end = begin
+    return 0
+
+
+def _lag(followed: _Followed, records: list[Record]) -> int:
+    """Return about how many lines follow, from the mean length of these."""
+    left = os.fstat(followed.file.fileno()).st_size - followed.through
+    length = sum(len(each.payload or b"") + 1 for each in records) / len(records)
+    return max(0, round(left / length))

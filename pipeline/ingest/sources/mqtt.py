@@ -1,0 +1,231 @@
+"""Topics of an MQTT broker, versions 3.1.1 and 5.
+
+At QoS 1 the broker keeps a session for the client's id, and each message until it is acknowledged:
+after the gateway has it. The socket is read only in `read`, so a gateway that is absent stops the
+reading, and the broker's bounds apply.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+from urllib.parse import unquote, urlsplit
+
+from paho.mqtt.client import CallbackAPIVersion, Client, MQTTMessage, error_string
+from paho.mqtt.enums import MQTTErrorCode, MQTTProtocolVersion
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+from paho.mqtt.reasoncodes import ReasonCode
+from paho.mqtt.subscribeoptions import SubscribeOptions
+
+from tidegate.pipeline.definitions.toml import TomlTable
+from tidegate.pipeline.errors import SourceRefused, SourceUnreachable
+from tidegate.pipeline.ingest.connector import BYTES_MAX, RECORDS_MAX, Batch, Record, Through
+
+ADDRESS = re.compile(r"mqtts?://([^\s/@]*@)?[^\s/@]+/?")
+PORTS = {"mqtt": 1883, "mqtts": 8883}
+VERSIONS = {"3.1.1": MQTTProtocolVersion.MQTTv311, "5": MQTTProtocolVersion.MQTTv5}
+FILTERS = 'topic filters, such as ["plant/+/temperature"]'
+KEEP_ALIVE_S = 120  # longer than the gateway is waited for, when nothing is sent to the broker
+CONNECT_SECONDS_MAX = 10.0
+SESSION_EXPIRY_S = 7 * 24 * 3_600
+
+
+@dataclass(frozen=True, slots=True)
+class MqttSource:
+    """The table `source` of kind mqtt.
+
+    `client_id` is None for one made of the definition's name; `ca` is a file of authorities for
+    `mqtts://`, None for those of the system.
+    """
+
+    address: str
+    subscribe: tuple[str, ...]
+    qos: int
+    version: MQTTProtocolVersion
+    client_id: str | None
+    ca: Path | None
+    kind: ClassVar[str] = "mqtt"
+    separator: ClassVar[str] = "/"
+
+    @property
+    def place(self) -> str:
+        """The broker without user and password, and the topic filters."""
+        parts = urlsplit(self.address)
+        return f"mqtt {parts.netloc.rpartition('@')[2]} {', '.join(self.subscribe)}"
+
+    def connector(self, name: str) -> MqttConnector:
+        """Return a connector that is not connected yet."""
+        return MqttConnector(self, self.client_id or f"tidegate-{name}")
+
+
+def read_source(table: TomlTable, folder: Path) -> MqttSource:
+    """Read the table; a relative path of `ca` is below `folder`."""
+    expected = "an address such as mqtt://USER:PASSWORD@127.0.0.1:1883"
+    address = table.secret("address", ADDRESS, expected)
+    try:
+        _ = urlsplit(address).port
+    except ValueError:
+        raise table.wrong("address", expected, "a port that is none") from None
+    qos = table.raw("qos")
+    qos = 1 if qos is None else qos
+    if qos not in (0, 1) or isinstance(qos, bool):
+        raise table.wrong("qos", "0 or 1 (at 2 a message is lost that was not published yet)", qos)
+    version = table.text("version", default="5")
+    if version not in VERSIONS:
+        raise table.wrong("version", '"3.1.1" or "5"', version)
+    return MqttSource(
+        address=address,
+        subscribe=tuple(table.texts("subscribe", FILTERS)),
+        qos=qos,
+        version=VERSIONS[version],
+        client_id=table.text("client_id", default="") or None,
+        ca=(folder / table.text("ca")).resolve() if table.has("ca") else None,
+    )
+
+
+class MqttConnector:
+    """Reads messages as they arrive (a `Connector`); they have no numbers."""
+
+    def __init__(self, source: MqttSource, client_id: str) -> None:
+        self._source = source
+        self._parts = urlsplit(source.address)
+        self._waiting: list[MQTTMessage] = []
+        self._unacknowledged: list[int] = []
+        self._refused: str | None = None
+        self._is_connected = False
+        self._granted: int | None = None
+        self._client = self._new_client(client_id)
+
+    def _new_client(self, client_id: str) -> Client:
+        source, is_v5 = self._source, self._source.version == MQTTProtocolVersion.MQTTv5
+        client = Client(
+            CallbackAPIVersion.VERSION2,
+            client_id=client_id,
+            clean_session=None if is_v5 else source.qos == 0,
+            protocol=source.version,
+            reconnect_on_failure=False,
+            manual_ack=True,
+        )
+        if self._parts.username is not None:
+            client.username_pw_set(
+                unquote(self._parts.username), unquote(self._parts.password or "")
+            )
+        if self._parts.scheme == "mqtts":
+            client.tls_set(ca_certs=str(source.ca) if source.ca else None)
+        client.on_connect = self._on_connect
+        client.on_subscribe = self._on_subscribe
+        client.on_message = self._on_message
+        return client
+
+    def open(self, through: Through) -> None:
+        """Connect and subscribe; messages of the session may arrive from then on.
+
+        Raises:
+            SourceUnreachable: the broker does not answer.
+            SourceRefused: it refuses the client or a subscription.
+        """
+        source, host = self._source, self._parts.hostname or ""
+        given: dict[str, Any] = {}
+        if source.version == MQTTProtocolVersion.MQTTv5:
+            session = Properties(PacketTypes.CONNECT)
+            session.SessionExpiryInterval = SESSION_EXPIRY_S if source.qos else 0
+            session.ReceiveMaximum = RECORDS_MAX
+            given = {"clean_start": source.qos == 0, "properties": session}
+        port = self._parts.port or PORTS[self._parts.scheme]
+        try:
+            self._client.connect(host, port, KEEP_ALIVE_S, **given)
+        except OSError as error:
+            said = error.strerror or str(error)
+            raise SourceUnreachable(f"cannot reach the broker at {host}:{port}: {said}") from error
+        self._await(lambda: self._is_connected, "answer")
+        if source.version == MQTTProtocolVersion.MQTTv5:
+            # A session that continues gets no retained message again.
+            new_only = SubscribeOptions(
+                source.qos, retainHandling=SubscribeOptions.RETAIN_SEND_IF_NEW_SUB
+            )
+            self._client.subscribe([(each, new_only) for each in source.subscribe])
+        else:
+            self._client.subscribe([(each, source.qos) for each in source.subscribe])
+        self._await(lambda: self._granted is not None, "confirm the subscriptions")
+
+    def read(self, seconds: float) -> Batch | None:
+        """Return what has arrived, once there is something.
+
+        Raises:
+            SourceUnreachable: the connection is lost.
+        """
+        give_up_at = time.monotonic() + seconds
+        while not self._waiting:
+            left_s = give_up_at - time.monotonic()
+            if left_s <= 0:
+                return None
+            self._exchange(left_s)
+        size = 0
+        while len(self._waiting) < RECORDS_MAX and size < BYTES_MAX:
+            before = len(self._waiting)
+            self._exchange(0.0)
+            if len(self._waiting) == before:
+                break
+            size += sum(len(each.payload) for each in self._waiting[before:])
+        messages, self._waiting = self._waiting, []
+        self._unacknowledged = [each.mid for each in messages if each.qos]
+        return Batch([_record(each) for each in messages], lag=None)
+
+    def acknowledge(self, batch: Batch) -> None:
+        """Let the broker forget the messages of QoS 1."""
+        for message_id in self._unacknowledged:
+            self._client.ack(message_id, 1)
+        self._unacknowledged = []
+
+    def close(self) -> None:
+        """Disconnect; the broker keeps the session of QoS 1, and messages for it."""
+        self._client.disconnect()
+
+    def _await(self, is_done: Any, what: str) -> None:
+        give_up_at = time.monotonic() + CONNECT_SECONDS_MAX
+        while not is_done():
+            if time.monotonic() >= give_up_at:
+                raise SourceUnreachable(f"the broker at {self._place} does not {what}")
+            self._exchange(0.1)
+
+    def _exchange(self, seconds: float) -> None:
+        """Send and receive packets; wait up to so many seconds for one."""
+        code = self._client.loop(seconds)
+        if self._refused is not None:
+            raise SourceRefused(f"the broker at {self._place} refuses {self._refused}")
+        if code != MQTTErrorCode.MQTT_ERR_SUCCESS:
+            said = error_string(code).rstrip(".").lower()
+            raise SourceUnreachable(f"the broker at {self._place} has ended the connection: {said}")
+
+    @property
+    def _place(self) -> str:
+        return self._parts.netloc.rpartition("@")[2]
+
+    # Callbacks of paho, called within `loop`
+
+    def _on_connect(
+        self, client: Client, userdata: object, flags: object, code: ReasonCode, _: object
+    ) -> None:
+        if code.is_failure:
+            self._refused = f"the connection: {str(code).lower()}"
+        self._is_connected = True
+
+    def _on_subscribe(
+        self, client: Client, userdata: object, mid: int, codes: list[ReasonCode], _: object
+    ) -> None:
+        for topic, code in zip(self._source.subscribe, codes, strict=True):
+            if code.is_failure:
+                self._refused = f"the subscription to {topic}: {str(code).lower()}"
+        self._granted = len(codes)
+
+    def _on_message(self, client: Client, userdata: object, message: MQTTMessage) -> None:
+        self._waiting.append(message)
+
+
+def _record(message: MQTTMessage) -> Record:
+    # An empty payload removes a retained message, and so the record of its topic.
+    return Record(message.payload or None, None, "", subject=message.topic)

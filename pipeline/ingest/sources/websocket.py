@@ -1,0 +1,134 @@
+"""Messages of a WebSocket server; what it sends while there is no connection is lost."""
+
+from __future__ import annotations
+
+import re
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+from urllib.parse import urlsplit
+
+from websockets.exceptions import ConnectionClosed, InvalidHandshake
+from websockets.sync.client import ClientConnection, connect
+
+from tidegate.pipeline.definitions.toml import TomlTable
+from tidegate.pipeline.errors import DefinitionInvalid, SourceRefused, SourceUnreachable
+from tidegate.pipeline.ingest.connector import BYTES_MAX, RECORDS_MAX, Batch, Record, Through
+
+ADDRESS = re.compile(r"wss?://[^\s]+")
+MESSAGE_BYTES_MAX = 16 * 1024 * 1024
+CONNECT_SECONDS_MAX = 10.0
+PONG_SECONDS_MAX = 120.0  # longer than the gateway is waited for, when nothing is read
+CLOSE_SECONDS_MAX = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class WebSocketSource:
+    """The table `source` of kind websocket; `subscribe` are texts that are sent first."""
+
+    address: str
+    subscribe: tuple[str, ...]
+    headers: tuple[tuple[str, str], ...]
+    kind: ClassVar[str] = "websocket"
+    separator: ClassVar[str] = "/"
+
+    @property
+    def place(self) -> str:
+        """The address without user, password and query, where tokens are."""
+        parts = urlsplit(self.address)
+        return f"websocket {parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+    def connector(self, name: str) -> WebSocketConnector:
+        """Return a connector that is not connected yet."""
+        return WebSocketConnector(self)
+
+
+def read_source(table: TomlTable, folder: Path) -> WebSocketSource:
+    """Read the table."""
+    expected = 'texts, such as [\'{"op":"subscribe"}\']'
+    return WebSocketSource(
+        address=table.secret("address", ADDRESS, "an address such as wss://feed.example/prices"),
+        subscribe=tuple(table.texts("subscribe", expected)) if table.has("subscribe") else (),
+        headers=_headers(table),
+    )
+
+
+def _headers(table: TomlTable) -> tuple[tuple[str, str], ...]:
+    headers = table.raw("headers")
+    if headers is None:
+        return ()
+    # Do not show the value: it may be a token.
+    if not isinstance(headers, dict) or not all(isinstance(it, str) for it in headers.values()):
+        expected = 'texts, such as {Authorization = "Bearer …"}'
+        raise DefinitionInvalid(f"{table.where('headers')}: expected {expected}")
+    return tuple(headers.items())
+
+
+class WebSocketConnector:
+    """Reads messages as they arrive (a `Connector`); they have no numbers."""
+
+    def __init__(self, source: WebSocketSource) -> None:
+        self._source = source
+        self._connection: ClientConnection | None = None
+        self._opened = ExitStack()
+
+    def open(self, through: Through) -> None:
+        """Connect, and send what subscribes.
+
+        Raises:
+            SourceUnreachable: the server does not answer.
+            SourceRefused: it refuses the connection.
+        """
+        source = self._source
+        try:
+            self._connection = self._opened.enter_context(
+                connect(
+                    source.address,
+                    additional_headers=dict(source.headers),
+                    open_timeout=CONNECT_SECONDS_MAX,
+                    ping_timeout=PONG_SECONDS_MAX,
+                    close_timeout=CLOSE_SECONDS_MAX,
+                    max_size=MESSAGE_BYTES_MAX,
+                )
+            )
+            for text in source.subscribe:
+                self._connection.send(text)
+        except InvalidHandshake as error:
+            raise SourceRefused(f"{source.place} refuses the connection: {error}") from error
+        except (OSError, ConnectionClosed) as error:
+            raise SourceUnreachable(f"cannot reach {source.place}: {error}") from error
+
+    def read(self, seconds: float) -> Batch | None:
+        """Return what has arrived, once there is something.
+
+        Raises:
+            SourceUnreachable: the connection is lost.
+        """
+        records: list[Record] = []
+        size, wait_s = 0, seconds
+        while len(records) < RECORDS_MAX and size < BYTES_MAX:
+            payload = self._next(wait_s)
+            if payload is None:
+                break
+            records.append(Record(payload, None, ""))
+            size += len(payload)
+            wait_s = 0.0
+        return Batch(records) if records else None
+
+    def acknowledge(self, batch: Batch) -> None:
+        """Do nothing: a WebSocket has no acknowledgments."""
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._opened.close()
+
+    def _next(self, seconds: float) -> bytes | None:
+        assert self._connection is not None, "it is open"
+        try:
+            received = self._connection.recv(seconds)
+        except TimeoutError:
+            return None
+        except ConnectionClosed as error:
+            raise SourceUnreachable(f"{self._source.place} has ended: {error}") from error
+        return received.encode() if isinstance(received, str) else received
