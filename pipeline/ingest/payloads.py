@@ -155,7 +155,7 @@ class PayloadReader:
         """Read a change event, with or without its schema."""
         event = _object(payload)
         if "payload" in event and "schema" in event:
-            if event["payload"] == NULL:
+            if bytes(event["payload"]) == NULL:
                 return self._tombstone(record)
             event = _members_of(bytes(event["payload"]))
         match bytes(event.get("op", b"")):

@@ -1,0 +1,161 @@
+"""Definitions are read strictly: what is wrong is named with its place."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.pipeline.ingest.ingesting import definitions
+from tidegate.keys.path import FieldPath
+from tidegate.keys.spec import KeySpec
+from tidegate.pipeline.definitions.stream import read_definitions as read_streams
+from tidegate.pipeline.errors import DefinitionInvalid, ExtraMissing
+from tidegate.pipeline.ingest.definition import IngestDefinition, read_definitions
+from tidegate.pipeline.ingest.payloads import (
+    AddedField,
+    PayloadForm,
+    PayloadMapping,
+    RecordPart,
+)
+
+GATEWAY = "http://127.0.0.1:8080"
+FILE = """
+[ingest.a]
+key = ["/k"]
+source = {kind = "file", path = "in/*.ndjson"}
+sink = {topic = "t"}
+"""
+
+
+def read(folder: Path, text: str) -> list[IngestDefinition]:
+    return definitions(folder, text, GATEWAY)
+
+
+def test_a_short_definition_has_defaults(tmp_path: Path) -> None:
+    [found] = read(tmp_path, FILE)
+    assert (found.name, found.gateway, found.topic, found.dead_letters) == (
+        "a",
+        GATEWAY,
+        "t",
+        "t.dead",
+    )
+    assert found.spec == KeySpec.of(["/k"])
+    assert found.mapping == PayloadMapping()
+    assert found.source.place == f"file {tmp_path}/in/*.ndjson"
+    assert found.description == "Filled by the ingest a"
+
+
+def test_all_that_a_definition_can_say(tmp_path: Path) -> None:
+    text = (
+        FILE
+        + """
+[ingest.b]
+payload = "cloudevents"
+value = "/reading"
+fields = {sensor = "subject/1", topic = "subject", at = "timestamp", k = "key", p = "position"}
+dead_letters = "lost"
+description = "of the plant"
+source = {kind = "file", path = "/var/log/b", from = "now"}
+sink = {topic = "t"}
+"""
+    )
+    _, found = read(tmp_path, text)
+    assert found.spec is None
+    assert (found.dead_letters, found.description) == ("lost", "of the plant")
+    assert found.mapping == PayloadMapping(
+        PayloadForm.CLOUDEVENTS,
+        FieldPath.parse("/reading"),
+        {
+            "sensor": AddedField(RecordPart.SUBJECT, 1),
+            "topic": AddedField(RecordPart.SUBJECT),
+            "at": AddedField(RecordPart.TIMESTAMP),
+            "k": AddedField(RecordPart.KEY),
+            "p": AddedField(RecordPart.POSITION),
+        },
+    )
+
+
+def test_the_producer_has_the_place_of_its_source(tmp_path: Path) -> None:
+    [found] = read(tmp_path, FILE)
+    [other] = read(tmp_path, FILE.replace("in/", "out/"))
+    assert found.producer.startswith("tidegate.ingest.a.")
+    assert found.producer != other.producer
+
+
+MQTT = 'kind = "mqtt", address = "mqtt://u:secret@h:1", subscribe = ["#"]'
+REDIS = 'kind = "redis", address = "redis://:secret@h/0", stream = "s"'
+SOCKET = 'kind = "websocket", address = "wss://h/x?token=secret"'
+SOURCE = 'kind = "file", path = "in/*.ndjson"'
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "complaint"),
+    [
+        ("[ingest.a]", '[ingest."a b"]', "ingest.a b: a name is 1 to 63 of A-Z a-z 0-9 _ -"),
+        ("[ingest.a]", "[pipeline.a]", "ingest: is missing, expected at least one table"),
+        ("[ingest.a]", "[pipeline.b]\n[ingest.a]", "pipeline: runs with tidegate pipeline run"),
+        ('key = ["/k"]', 'key = ["k"]', "key[0], position 0: a field path starts with / or $"),
+        ('key = ["/k"]', 'kye = ["/k"]', "ingest.a.kye: unknown field; did you mean key?"),
+        ('key = ["/k"]', 'format = "json"', "ingest.a.format: is called payload"),
+        ('key = ["/k"]', 'interval = "1s"', "ingest.a.interval: subscribers choose"),
+        ('key = ["/k"]', 'payload = "avro"', "payload: expected one of json, debezium"),
+        ('key = ["/k"]', 'value = "x"', "value, position 0: a field path starts with / or $"),
+        ('key = ["/k"]', 'payload = "text"\nvalue = "/x"', "value: only with a payload of JSON"),
+        ('key = ["/k"]', 'fields = {a = "topic"}', "fields.a: expected subject, subject/N"),
+        ('key = ["/k"]', 'fields = {a = "key/1"}', "fields.a: expected subject, subject/N"),
+        ('key = ["/k"]', 'dead_letters = "t"', "expected a topic other than the sink's"),
+        ('topic = "t"', 'topic = "tidegate.x"', "sink.topic: expected a name outside"),
+        ('topic = "t"', 'topic = "t", kind = "parquet"', "sink.kind: unknown field"),
+        (SOURCE, 'kind = "amqp"', "source.kind: expected one of file, mqtt, redis, websocket"),
+        (SOURCE, f'{SOURCE}, from = "then"', "source.from: expected epoch or now"),
+        (SOURCE, f"{SOURCE}, rows_per_batch = 1", "source.rows_per_batch: unknown field"),
+        (SOURCE, REDIS.replace("stream", "straem"), "did you mean stream instead of straem?"),
+        (SOURCE, REDIS.replace("redis://", "rds://"), "source.address: expected an address such"),
+        (SOURCE, f'{REDIS}, from = "1"', "from: expected epoch, now or the id of an entry"),
+        (SOURCE, MQTT.replace("mqtt://", "tcp://"), "source.address: expected an address such"),
+        (SOURCE, MQTT.replace(":1", ":99999"), "source.address: expected an address such"),
+        (SOURCE, f"{MQTT}, qos = 2", "source.qos: expected 0 or 1 (at 2 a message is lost"),
+        (SOURCE, f"{MQTT}, qos = true", "source.qos: expected 0 or 1"),
+        (SOURCE, f'{MQTT}, version = "3"', 'source.version: expected "3.1.1" or "5"'),
+        (SOURCE, MQTT.replace('["#"]', "[]"), "source.subscribe: expected topic filters"),
+        (SOURCE, SOCKET.replace("wss://", "http://"), "source.address: expected an address such"),
+        (SOURCE, f"{SOCKET}, headers = {{a = 1}}", "source.headers: expected texts, such as"),
+        (SOURCE, f'{SOCKET}, headers = "secret"', "source.headers: expected texts, such as"),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_place(
+    tmp_path: Path, old: str, new: str, complaint: str
+) -> None:
+    assert old in FILE
+    with pytest.raises(DefinitionInvalid) as raised:
+        read(tmp_path, FILE.replace(old, new))
+    assert complaint in str(raised.value)
+    assert str(raised.value).startswith("sources.toml: ")
+    assert "secret" not in str(raised.value)
+
+
+@pytest.mark.parametrize("source", [MQTT, REDIS, SOCKET])
+def test_no_place_shows_a_password(tmp_path: Path, source: str) -> None:
+    [found] = read(tmp_path, FILE.replace(SOURCE, source))
+    assert "secret" not in found.source.place
+    assert "h" in found.source.place
+
+
+def test_a_library_that_is_missing_is_named_by_its_extra(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, "tidegate.pipeline.ingest.sources.mqtt", raising=False)
+    monkeypatch.setitem(sys.modules, "paho.mqtt.client", None)
+    with pytest.raises(ExtraMissing, match="mqtt needs the extra mqtt, which is not installed"):
+        read(tmp_path, FILE.replace(SOURCE, MQTT))
+
+
+def test_the_commands_name_each_other(tmp_path: Path) -> None:
+    path = tmp_path / "both.toml"
+    path.write_text(FILE + "[pipeline.a]\n")
+    with pytest.raises(DefinitionInvalid, match="pipeline: runs with tidegate pipeline run"):
+        read_definitions(path)
+    with pytest.raises(DefinitionInvalid, match="ingest: runs with tidegate ingest"):
+        read_streams(path)

@@ -1,0 +1,200 @@
+"""Batches reach a real gateway once each, whoever repeats them, and whoever else still sends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.pipeline.ingest.ingesting import definitions, journal
+from tests.support.commands import serving_here
+from tidegate.clients.errors import GatewayProblem
+from tidegate.clients.gateway import Gateway
+from tidegate.pipeline.errors import GatewayRefused
+from tidegate.pipeline.ingest import publishing
+from tidegate.pipeline.ingest.connector import Batch, Record
+from tidegate.pipeline.ingest.definition import IngestDefinition
+from tidegate.pipeline.ingest.publishing import Outcome, TopicPublisher
+
+pytestmark = pytest.mark.system
+FILE = """
+[ingest.a]
+key = ["/k"]
+source = {kind = "file", path = "in"}
+sink = {topic = "t"}
+"""
+
+
+@pytest.fixture
+def address() -> Iterator[str]:
+    with serving_here() as serving:
+        yield serving
+
+
+@pytest.fixture
+def gateway(address: str) -> Iterator[Gateway]:
+    with Gateway(address, patience_s=0) as opened:
+        yield opened
+
+
+@pytest.fixture
+def definition(tmp_path: Path, address: str) -> IngestDefinition:
+    [read] = definitions(tmp_path, FILE, address)
+    return read
+
+
+def publisher(definition: IngestDefinition, gateway: Gateway, run: int = 1) -> TopicPublisher:
+    made = TopicPublisher(definition, gateway, run)
+    made.prepare()
+    return made
+
+
+def record(number: int | None, text: str = "") -> Record:
+    payload = text or f'{{"k":{(number or 0) % 2},"n":{number}}}'
+    return Record(payload.encode(), number, f"at {number}")
+
+
+def batch(*numbers: int, partition: str = "") -> Batch:
+    return Batch([record(number) for number in numbers], partition)
+
+
+def found(address: str) -> Sequence[int]:
+    return [each["n"] for each in journal(address, "t")]
+
+
+def test_a_batch_that_is_read_again_is_published_once(
+    address: str, gateway: Gateway, definition: IngestDefinition
+) -> None:
+    first = publisher(definition, gateway)
+    assert first.through("") is None
+    assert first.publish(batch(3, 5, 9)) == Outcome(3, 0, 0)
+    assert first.publish(batch(9, 10)) == Outcome(1, 1, 0)
+    again = publisher(definition, gateway, 2)
+    assert again.through("") == 10
+    assert again.publish(batch(5, 9, 10, 12)) == Outcome(1, 3, 0)
+    assert found(address) == [3, 5, 9, 10, 12]
+
+
+def test_partitions_have_numbers_of_their_own(
+    address: str, gateway: Gateway, definition: IngestDefinition
+) -> None:
+    first = publisher(definition, gateway)
+    first.publish(batch(1, 2, partition="p"))
+    first.publish(batch(1, 2, partition="q"))
+    assert found(address) == [1, 2, 1, 2]
+    again = publisher(definition, gateway, 2)
+    assert [again.through(each) for each in "pqr"] == [2, 2, None]
+
+
+def test_an_earlier_run_is_fenced(gateway: Gateway, definition: IngestDefinition) -> None:
+    earlier, later = publisher(definition, gateway), publisher(definition, gateway, 2)
+    earlier.publish(batch(1))
+    assert later.through("") == 1
+    with pytest.raises(GatewayProblem, match="producer-fenced"):
+        earlier.publish(batch(2))
+
+
+@pytest.mark.parametrize("numbers", [[1, 2], [1, 2, 3, 4]])
+def test_the_first_commit_of_a_dead_run_may_still_arrive(
+    address: str, gateway: Gateway, definition: IngestDefinition, numbers: list[int]
+) -> None:
+    """Before it there is no number that could fence it."""
+    dead, alive = publisher(definition, gateway), publisher(definition, gateway, 2)
+    assert alive.through("") is None
+    dead.publish(batch(1, 2, 3))
+    outcome = alive.publish(batch(*numbers))
+    assert found(address) == [1, 2, 3, *numbers[3:]]
+    assert outcome.published == len(numbers[3:])
+
+
+def test_records_of_one_number_are_published_in_one_step(
+    address: str, gateway: Gateway, definition: IngestDefinition
+) -> None:
+    lines = [record(7, f'{{"k":{at},"n":{at}}}') for at in range(3)]
+    publisher(definition, gateway).publish(Batch([*lines, record(8)]))
+    assert found(address) == [0, 1, 2, 8]
+    again = publisher(definition, gateway, 2)
+    assert again.publish(Batch([*lines, record(8), record(9)])) == Outcome(1, 4, 0)
+
+
+def test_records_without_positions_are_numbered_above_those_of_earlier_runs(
+    address: str, gateway: Gateway, definition: IngestDefinition
+) -> None:
+    for run in (1, 2):
+        made = publisher(definition, gateway, run)
+        for at in range(2):
+            made.publish(Batch([record(None, f'{{"k":0,"n":{run * 10 + at}}}')]))
+    assert found(address) == [10, 11, 20, 21]
+
+
+def test_dead_letters_are_kept_before_the_batch_and_once(
+    address: str, gateway: Gateway, definition: IngestDefinition
+) -> None:
+    records = [record(1), record(2, "{"), record(3, "{}"), record(4)]
+    for run in (1, 2):
+        made = publisher(definition, gateway, run)
+        outcome = made.publish(Batch(records))
+        assert outcome == (Outcome(2, 0, 2) if run == 1 else Outcome(0, 4, 0))
+    publisher(definition, gateway, 3).publish(Batch([record(5, "{")]))
+    publisher(definition, gateway, 4).publish(Batch([record(5, "{")]))
+    dead = journal(address, "t.dead")
+    assert [each["position"] for each in dead] == ["at 2", "at 3", "at 5"]
+    assert dead[1]["reason"] == "the message has no field /k"
+
+
+def test_equal_dead_letters_without_positions_are_all_kept(
+    address: str, gateway: Gateway, definition: IngestDefinition
+) -> None:
+    made = publisher(definition, gateway)
+    for _ in range(2):
+        assert made.publish(Batch([record(None, "{")])) == Outcome(0, 0, 1)
+    assert len(journal(address, "t.dead")) == 2
+
+
+def test_what_only_the_gateway_refuses_is_a_dead_letter_too(
+    address: str, gateway: Gateway, definition: IngestDefinition, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schema = {"type": "object", "properties": {"n": {"multipleOf": 3}}}
+    gateway.put_topic("t", {"key": ["/k"], "schema": schema})
+    numbers = range(1, 21)
+    outcome = publisher(definition, gateway).publish(batch(*numbers))
+    assert found(address) == [3, 6, 9, 12, 15, 18]
+    assert outcome == Outcome(6, 0, 14)
+    dead = journal(address, "t.dead")
+    assert [each["position"] for each in dead] == [f"at {at}" for at in numbers if at % 3]
+    assert "schema-violation" in dead[0]["reason"]
+
+
+def test_a_large_batch_is_staged_in_parts_and_published_in_one_step(
+    address: str, gateway: Gateway, definition: IngestDefinition, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publishing, "STAGE_MESSAGES_MAX", 3)
+    made = publisher(definition, gateway)
+    made.publish(batch(0))
+    before = gateway.topic("t")["journal"]["last"]
+    assert made.publish(batch(*range(1, 11))) == Outcome(10, 0, 0)
+    assert found(address) == list(range(11))
+    times = {msgspec.json.decode(line)["timestamp"] for line in gateway.messages("t", before)}
+    assert len(times) == 1
+
+
+def test_the_topic_has_the_key_of_the_definition_or_gives_its_own(
+    gateway: Gateway, definition: IngestDefinition
+) -> None:
+    gateway.put_topic("t", {"key": ["/other"]})
+    with pytest.raises(GatewayRefused, match=r"topic t exists with key \['/other'\]"):
+        publisher(definition, gateway)
+    made = publisher(replace(definition, spec=None), gateway)
+    assert made.publish(batch(1)) == Outcome(0, 0, 1)  # it has no field /other
+
+
+def test_a_topic_without_key_is_made_where_the_definition_names_none(
+    address: str, gateway: Gateway, definition: IngestDefinition
+) -> None:
+    made = publisher(replace(definition, spec=None), gateway)
+    made.publish(Batch([record(1, "[1]")]))
+    assert journal(address, "t") == [[1]]
+    assert not gateway.topic("t").get("key")
