@@ -10,6 +10,7 @@
     sinks        a topic or Parquet files, written exactly once
     streams      running queries: batches, checkpoints, start, stop
     operations   supervision of running queries: restarts, status, metrics, signals
+    ingest       sources of brokers, files and sockets, without Spark
     archive      journals kept as Parquet, published again, and asked for a past time
     planner      the cost of intervals: one pass over a history for many choices
 

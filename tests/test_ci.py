@@ -15,7 +15,7 @@ from tests.docs.site import block_run_by
 pytestmark = pytest.mark.system
 
 SHELL = ("bash", "dirname", "sed", "head", "id")
-PROGRAMS = ("redis-server", "chromium", "curl", "nginx", "node")
+PROGRAMS = ("redis-server", "mosquitto", "chromium", "curl", "nginx", "node")
 PYTHON = 'case "$*" in *version_info*) exit {old};; *ensurepip*) exit {bare};; esac\n'
 PYTHON += 'echo "$TIDEGATE_REQUIRE_ALL" "$@"'
 

@@ -44,7 +44,8 @@ from tests.support.ports import lasting_port
 
 FOLDERS = ("coming-from", "tutorials")
 PAGES = [str(it.relative_to(DOCS)) for name in FOLDERS for it in sorted((DOCS / name).glob("*.md"))]
-PAGES += ["../README.md", "concepts.md", "embedding.md", "faq.md", "index.md", "quick-start.md"]
+PAGES += ["../README.md", "concepts.md", "embedding.md", "faq.md", "index.md", "ingest.md"]
+PAGES += ["quick-start.md"]
 SPARK = "tutorials/spark.md"
 IN_PAGE = """async () => {
     %s
@@ -56,7 +57,7 @@ PIP_LOOKS = {"PIP_DRY_RUN": "1", "PIP_NO_BUILD_ISOLATION": "0"}
 
 It builds with what is there, which is what 0 says: a dry run would leave another place empty.
 """
-USUAL_PORTS = re.compile(r"\b(?:8080|8001|5173)\b")
+USUAL_PORTS = re.compile(r"\b(?:8080|8001|5173|1883)\b")
 
 
 class PageRun:

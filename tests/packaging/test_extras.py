@@ -42,6 +42,8 @@ BEYOND_THE_BASE = (
     "app.cli.settings",
     "clients.live.notebook",
 )
+# Each has an extra, whose library it imports.
+SOURCES = ("pipeline.ingest.sources.mqtt", "pipeline.ingest.sources.websocket")
 IMPORT = "list(map(importlib.import_module, names))"
 
 BESIDE = {"mpl_toolkits", "pylab"}  # matplotlib installs them beside itself
@@ -81,9 +83,11 @@ def in_folders(*folders: str) -> list[str]:
         ),
         (("archive",), ("app/archive", "app/http/formats"), ()),
         (("demo",), ("app/cli/demo",), ()),
-        (("spark",), ("pipeline", "pyspark_tidegate"), ()),
+        (("spark",), ("pipeline", "pyspark_tidegate"), SOURCES),
+        ((), ("pipeline/ingest",), ("pipeline.ingest.sources",)),
+        (("mqtt", "websocket"), ("pipeline/ingest",), ()),
     ],
-    ids=["base", "server", "archive", "demo", "spark"],
+    ids=["base", "server", "archive", "demo", "spark", "ingest", "sources"],
 )
 def test_a_part_imports_what_its_extra_brings(
     extras: tuple[str, ...], folders: tuple[str, ...], without: tuple[str, ...]

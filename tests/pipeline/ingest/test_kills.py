@@ -24,6 +24,7 @@ from tests.support.deadlines import HANGS_S
 from tests.support.external.mosquitto import Mosquitto
 from tests.support.ports import lasting_port
 from tests.support.profiles import SEED
+from tests.support.rules import rule
 
 pytestmark = pytest.mark.system
 RATE = 500.0
@@ -238,6 +239,7 @@ FEEDS: dict[str, Callable[[Path], Feed]] = {
 }
 
 
+@rule("ingest-1")
 def test_each_part_is_killed_once(tmp_path: Path) -> None:
     play(tmp_path, RedisFeed(tmp_path), rounds=1)
 

@@ -18,6 +18,7 @@ from tests.pipeline.ingest.ingesting import (
 )
 from tests.support.commands import serving_here
 from tests.support.external.mosquitto import Mosquitto, mosquitto
+from tests.support.rules import rule
 from tidegate.pipeline.errors import SourceRefused, SourceUnreachable
 from tidegate.pipeline.ingest.connector import Connector
 
@@ -49,6 +50,7 @@ def opened(broker: Mosquitto, version: str = "5", **more: object) -> Connector:
     return connector
 
 
+@rule("ingest-3")
 @pytest.mark.parametrize("version", VERSIONS)
 def test_what_was_not_acknowledged_comes_again(broker: Mosquitto, version: str) -> None:
     connector = opened(broker, version)

@@ -11,6 +11,7 @@ import pytest
 
 from tests.pipeline.ingest.ingesting import definitions, journal
 from tests.support.commands import serving_here
+from tests.support.rules import rule
 from tidegate.clients.errors import GatewayProblem
 from tidegate.clients.gateway import Gateway
 from tidegate.pipeline.errors import GatewayRefused
@@ -65,6 +66,7 @@ def found(address: str) -> Sequence[int]:
     return [each["n"] for each in journal(address, "t")]
 
 
+@rule("ingest-1")
 def test_a_batch_that_is_read_again_is_published_once(
     address: str, gateway: Gateway, definition: IngestDefinition
 ) -> None:
@@ -89,6 +91,7 @@ def test_partitions_have_numbers_of_their_own(
     assert [again.through(each) for each in "pqr"] == [2, 2, None]
 
 
+@rule("ingest-2")
 def test_an_earlier_run_is_fenced(gateway: Gateway, definition: IngestDefinition) -> None:
     earlier, later = publisher(definition, gateway), publisher(definition, gateway, 2)
     earlier.publish(batch(1))
@@ -97,6 +100,7 @@ def test_an_earlier_run_is_fenced(gateway: Gateway, definition: IngestDefinition
         earlier.publish(batch(2))
 
 
+@rule("ingest-2")
 @pytest.mark.parametrize("numbers", [[1, 2], [1, 2, 3, 4]])
 def test_the_first_commit_of_a_dead_run_may_still_arrive(
     address: str, gateway: Gateway, definition: IngestDefinition, numbers: list[int]
@@ -110,6 +114,7 @@ def test_the_first_commit_of_a_dead_run_may_still_arrive(
     assert outcome.published == len(numbers[3:])
 
 
+@rule("ingest-2")
 def test_records_of_one_number_are_published_in_one_step(
     address: str, gateway: Gateway, definition: IngestDefinition
 ) -> None:
@@ -130,6 +135,7 @@ def test_records_without_positions_are_numbered_above_those_of_earlier_runs(
     assert found(address) == [10, 11, 20, 21]
 
 
+@rule("ingest-4")
 def test_dead_letters_are_kept_before_the_batch_and_once(
     address: str, gateway: Gateway, definition: IngestDefinition
 ) -> None:

@@ -16,6 +16,7 @@ from tests.pipeline.ingest.ingesting import (
     read_until,
 )
 from tests.support.commands import serving_here
+from tests.support.rules import rule
 from tidegate.pipeline.errors import SourceLost
 from tidegate.pipeline.ingest.sources.redis import SEQUENCE_MAX, TIME_MAX, id_of, number_of
 
@@ -115,6 +116,7 @@ def test_what_is_there_is_counted_as_lag(
     connector.close()
 
 
+@rule("ingest-1")
 def test_each_entry_is_published_once_over_restarts(
     redis: Redis, redis_url: str, tmp_path: Path
 ) -> None:
