@@ -18,7 +18,7 @@ class Record:
             number are published in one step, so a batch has all of them.
         position: its place in words of the source, for dead letters.
         broker_key: the key that the broker has for it.
-        subject: what it was sent to: topic of MQTT or Kafka, subject of NATS, routing key of
+        channel: what it was sent to: topic of MQTT or Kafka, subject of NATS, routing key of
             RabbitMQ, stream of Redis, name of a file.
         timestamp_ms: when it was sent, in milliseconds of the epoch, if the source says so.
     """
@@ -27,7 +27,7 @@ class Record:
     number: int | None
     position: str
     broker_key: bytes | None = None
-    subject: str = ""
+    channel: str = ""
     timestamp_ms: int | None = None
 
 
@@ -86,7 +86,7 @@ class SourceDefinition(Protocol):
 
     Attributes:
         kind: as the table names it.
-        separator: between the levels of a record's subject.
+        separator: between the levels of a record's channel.
     """
 
     kind: ClassVar[str]

@@ -26,8 +26,8 @@ KINDS = {"file": "ingest", "mqtt": "mqtt", "redis": "ingest", "websocket": "webs
 SOURCE = 'a table such as {kind = "mqtt", address = "mqtt://127.0.0.1:1883", subscribe = ["a/#"]}'
 SINK = 'a table such as {topic = "sensors"}'
 FORMS = ", ".join(PayloadForm)
-PARTS = "subject, subject/N (a level, from 0), key, timestamp or position"
-_PART = re.compile(r"(key|timestamp|position|subject)(?:(?<=subject)/([0-9]{1,2}))?")
+PARTS = "channel, channel/N (a level, from 0), key, timestamp or position"
+_PART = re.compile(r"(key|timestamp|position|channel)(?:(?<=channel)/([0-9]{1,2}))?")
 ELSEWHERE = {"pipeline": "runs with tidegate pipeline run, from a file of its own"}
 NOT_HERE = {
     "interval": "subscribers choose their interval; tidegate pipeline conflates before a topic",
@@ -135,7 +135,7 @@ def _mapping(table: TomlTable) -> PayloadMapping:
 def _fields(table: TomlTable) -> dict[str, AddedField]:
     if not table.has("fields"):
         return {}
-    fields = table.table("fields", 'a table such as {sensor = "subject/1"}')
+    fields = table.table("fields", 'a table such as {sensor = "channel/1"}')
     added: dict[str, AddedField] = {}
     for name in fields.left:
         text = fields.text(name, expected=PARTS)

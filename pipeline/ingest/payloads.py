@@ -34,7 +34,7 @@ class PayloadForm(StrEnum):
 class RecordPart(StrEnum):
     """The part of a record that an added field holds."""
 
-    SUBJECT = "subject"
+    CHANNEL = "channel"
     KEY = "key"
     TIMESTAMP = "timestamp"
     POSITION = "position"
@@ -42,7 +42,7 @@ class RecordPart(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AddedField:
-    """A field that is added to each message; `level`, from 0, is one of its subject's."""
+    """A field that is added to each message; `level`, from 0, is one of its channel's."""
 
     part: RecordPart
     level: int | None = None
@@ -87,7 +87,7 @@ class PayloadReader:
     Args:
         mapping: what its definition says.
         spec: the topic's key; empty where it has none.
-        separator: between the levels of subjects.
+        separator: between the levels of channels.
     """
 
     def __init__(self, mapping: PayloadMapping, spec: KeySpec, separator: str = "/") -> None:
@@ -211,12 +211,12 @@ class PayloadReader:
             case RecordPart.KEY:
                 found = record.broker_key
                 return None if found is None else found.decode("utf-8", "backslashreplace")
-            case RecordPart.SUBJECT:
+            case RecordPart.CHANNEL:
                 if added.level is None:
-                    return record.subject
-                levels = record.subject.split(self._separator)
+                    return record.channel
+                levels = record.channel.split(self._separator)
                 if added.level >= len(levels):
-                    raise RecordInvalid(f"its subject has no level {added.level}")
+                    raise RecordInvalid(f"its channel has no level {added.level}")
                 return levels[added.level]
 
     def _tombstone(self, record: Record) -> Line | None:

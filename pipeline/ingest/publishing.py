@@ -244,7 +244,7 @@ class TopicPublisher:
                 "ingest": self._definition.name,
                 "source": self._definition.source.place,
                 "position": record.position,
-                "subject": record.subject,
+                "channel": record.channel,
                 "key": _text(record.broker_key)[0],
                 "timestamp_ms": record.timestamp_ms,
                 "reason": dead.reason,

@@ -200,7 +200,7 @@ class FileConnector:
             text = line.rstrip(b"\r\n")
             if text:
                 count += 1
-                yield Record(text, followed.through, position, subject=followed.path.name)
+                yield Record(text, followed.through, position, channel=followed.path.name)
 
     def _unreachable(self, error: OSError) -> SourceUnreachable:
         return SourceUnreachable(f"{error.filename or self._source.pattern}: {error.strerror}")

@@ -228,4 +228,4 @@ class MqttConnector:
 
 def _record(message: MQTTMessage) -> Record:
     # An empty payload removes a retained message, and so the record of its topic.
-    return Record(message.payload or None, None, "", subject=message.topic)
+    return Record(message.payload or None, None, "", channel=message.topic)

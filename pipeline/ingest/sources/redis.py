@@ -121,7 +121,7 @@ class RedisConnector:
             payload=payload,
             number=number_of(at),
             position=at,
-            subject=self._source.stream,
+            channel=self._source.stream,
             timestamp_ms=int(at.partition("-")[0]),
         )
 

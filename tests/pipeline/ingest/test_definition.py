@@ -54,7 +54,7 @@ def test_all_that_a_definition_can_say(tmp_path: Path) -> None:
 [ingest.b]
 payload = "cloudevents"
 value = "/reading"
-fields = {sensor = "subject/1", topic = "subject", at = "timestamp", k = "key", p = "position"}
+fields = {sensor = "channel/1", topic = "channel", at = "timestamp", k = "key", p = "position"}
 dead_letters = "lost"
 description = "of the plant"
 source = {kind = "file", path = "/var/log/b", from = "now"}
@@ -68,8 +68,8 @@ sink = {topic = "t"}
         PayloadForm.CLOUDEVENTS,
         FieldPath.parse("/reading"),
         {
-            "sensor": AddedField(RecordPart.SUBJECT, 1),
-            "topic": AddedField(RecordPart.SUBJECT),
+            "sensor": AddedField(RecordPart.CHANNEL, 1),
+            "topic": AddedField(RecordPart.CHANNEL),
             "at": AddedField(RecordPart.TIMESTAMP),
             "k": AddedField(RecordPart.KEY),
             "p": AddedField(RecordPart.POSITION),
@@ -103,8 +103,8 @@ SOURCE = 'kind = "file", path = "in/*.ndjson"'
         ('key = ["/k"]', 'payload = "avro"', "payload: expected one of json, debezium"),
         ('key = ["/k"]', 'value = "x"', "value, position 0: a field path starts with / or $"),
         ('key = ["/k"]', 'payload = "text"\nvalue = "/x"', "value: only with a payload of JSON"),
-        ('key = ["/k"]', 'fields = {a = "topic"}', "fields.a: expected subject, subject/N"),
-        ('key = ["/k"]', 'fields = {a = "key/1"}', "fields.a: expected subject, subject/N"),
+        ('key = ["/k"]', 'fields = {a = "topic"}', "fields.a: expected channel, channel/N"),
+        ('key = ["/k"]', 'fields = {a = "key/1"}', "fields.a: expected channel, channel/N"),
         ('key = ["/k"]', 'dead_letters = "t"', "expected a topic other than the sink's"),
         ('topic = "t"', 'topic = "tidegate.x"', "sink.topic: expected a name outside"),
         ('topic = "t"', 'topic = "t", kind = "parquet"', "sink.kind: unknown field"),

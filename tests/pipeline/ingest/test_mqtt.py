@@ -56,7 +56,7 @@ def test_what_was_not_acknowledged_comes_again(broker: Mosquitto, version: str) 
     connector = opened(broker, version)
     send(broker, "plant/a/t", "1")
     [batch] = read_until(connector, 1)
-    assert [(each.payload, each.subject) for each in batch.records] == [(b"1", "plant/a/t")]
+    assert [(each.payload, each.channel) for each in batch.records] == [(b"1", "plant/a/t")]
     send(broker, "plant/b/t", "2")
     unacknowledged = connector.read(5.0)
     assert unacknowledged is not None
@@ -126,7 +126,7 @@ def test_numbers_of_topics_become_records_that_a_retained_end_removes(
     definition = f"""
         [ingest.sensors]
         key = ["/sensor"]
-        fields = {{sensor = "subject/1"}}
+        fields = {{sensor = "channel/1"}}
         source = {{kind = "mqtt", address = "{broker.address}", subscribe = ["plant/+/t"]}}
         sink = {{topic = "sensors"}}
     """
@@ -141,7 +141,7 @@ def test_numbers_of_topics_become_records_that_a_retained_end_removes(
         values = [{"value": value, "sensor": "a"} for value in (20.5, 21, 22.5)]
         assert journal(address, "sensors") == [*values, ["a"]]
         [dead] = journal(address, "sensors.dead")
-        assert (dead["subject"], dead["payload"]) == ("plant/a/t", "no JSON")
+        assert (dead["channel"], dead["payload"]) == ("plant/a/t", "no JSON")
 
 
 def states(address: str) -> list[str]:

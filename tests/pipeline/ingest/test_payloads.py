@@ -101,8 +101,8 @@ def test_texts_and_bytes_are_json_strings() -> None:
 
 
 FIELDS = {
-    "all": AddedField(RecordPart.SUBJECT),
-    "id": AddedField(RecordPart.SUBJECT, 1),
+    "all": AddedField(RecordPart.CHANNEL),
+    "id": AddedField(RecordPart.CHANNEL, 1),
     "k": AddedField(RecordPart.KEY),
     "at": AddedField(RecordPart.TIMESTAMP),
     "place": AddedField(RecordPart.POSITION),
@@ -111,14 +111,14 @@ FIELDS = {
 
 def test_fields_are_added_to_an_object_and_wrap_anything_else() -> None:
     added = '"all":"plant/a","id":"a","k":"k\\\\xff","at":5,"place":"place 7"}'
-    record = {"subject": "plant/a", "broker_key": b"k\xff", "timestamp_ms": 5}
+    record = {"channel": "plant/a", "broker_key": b"k\xff", "timestamp_ms": 5}
     assert read(b'{"t":1,"id":2}', fields=FIELDS, **record) == message(
         '{"t":1,"id":"a","all":"plant/a",' + added.split(",", 2)[2]
     )
     assert read(b"21.50", fields=FIELDS, **record) == message('{"value":21.50,' + added)
     assert read(b"on", "text", fields=FIELDS, **record) == message('{"value":"on",' + added)
-    with pytest.raises(RecordInvalid, match="its subject has no level 1"):
-        read(b"1", fields=FIELDS, subject="plant")
+    with pytest.raises(RecordInvalid, match="its channel has no level 1"):
+        read(b"1", fields=FIELDS, channel="plant")
 
 
 CHANGE = '{"before":%s,"after":%s,"op":"%s","ts_ms":1}'
@@ -177,8 +177,8 @@ def test_a_tombstone_removes_the_record_that_its_key_names(broker_key: bytes) ->
 
 def test_a_tombstone_may_be_named_by_added_fields_and_its_key_together() -> None:
     spec = KeySpec.of(["/id", "/line"])
-    fields = {"line": AddedField(RecordPart.SUBJECT, 1)}
-    found = read(None, spec=spec, fields=fields, subject="plant/a", broker_key=b'{"id":1}')
+    fields = {"line": AddedField(RecordPart.CHANNEL, 1)}
+    found = read(None, spec=spec, fields=fields, channel="plant/a", broker_key=b'{"id":1}')
     assert found == removal(1, "a")
 
 

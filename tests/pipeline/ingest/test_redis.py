@@ -61,7 +61,7 @@ def test_a_stream_is_read_after_the_number_that_the_gateway_has(
     [batch] = read_until(connector, 2)
     assert [each.payload for each in batch.records] == [b'{"k":1,"n":1}', b'{"k":2,"n":2}']
     first = batch.records[0]
-    assert (first.position, first.subject) == ("1700000000001-0", "orders")
+    assert (first.position, first.channel) == ("1700000000001-0", "orders")
     assert first.timestamp_ms == 1_700_000_000_001
     assert batch.lag == 0
     assert connector.read(0.01) is None
@@ -141,7 +141,7 @@ def test_each_entry_is_published_once_over_restarts(
             "ingest": "orders",
             "source": dead[0]["source"],
             "position": "1700000000005-0",
-            "subject": "orders",
+            "channel": "orders",
             "key": None,
             "timestamp_ms": 1_700_000_000_005,
             "reason": dead[0]["reason"],
