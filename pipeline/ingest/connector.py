@@ -8,7 +8,7 @@ from typing import ClassVar, Protocol
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class SourceRecord:
     """One message as the source gave it.
 
     Attributes:
@@ -32,7 +32,7 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class SourceBatch:
     """Records of one partition, in their order.
 
     Attributes:
@@ -40,7 +40,7 @@ class Batch:
         lag: how many messages the source has after this batch, if it says so.
     """
 
-    records: Sequence[Record]
+    records: Sequence[SourceRecord]
     partition: str = ""
     lag: int | None = None
 
@@ -64,7 +64,7 @@ class Connector(Protocol):
             SourceLost: it no longer has what follows.
         """
 
-    def read(self, seconds: float) -> Batch | None:
+    def read(self, seconds: float) -> SourceBatch | None:
         """Return the next batch, or None if there is none within so many seconds.
 
         A batch has what is there, up to a bound of its own in records and bytes: memory holds one.
@@ -74,7 +74,7 @@ class Connector(Protocol):
             SourceLost: it no longer has what follows.
         """
 
-    def acknowledge(self, batch: Batch) -> None:
+    def acknowledge(self, batch: SourceBatch) -> None:
         """Tell the source that the gateway has this batch, the one read last."""
 
     def close(self) -> None:

@@ -8,7 +8,7 @@ from contextlib import closing
 
 from tidegate.pipeline.connection import gateway_at, reported_retry
 from tidegate.pipeline.errors import PipelineError, StreamFailed
-from tidegate.pipeline.ingest.connector import Batch, Connector
+from tidegate.pipeline.ingest.connector import Connector, SourceBatch
 from tidegate.pipeline.ingest.definition import IngestDefinition
 from tidegate.pipeline.ingest.publishing import Outcome, TopicPublisher
 from tidegate.pipeline.operations.shutdown import Stopped
@@ -57,7 +57,7 @@ class Intake:
         self.run = IntakeRun(self, self._say)
         self.run.thread.start()
 
-    def count(self, batch: Batch, outcome: Outcome, took_s: float) -> None:
+    def count(self, batch: SourceBatch, outcome: Outcome, took_s: float) -> None:
         """Add a batch to the totals."""
         with self._lock:
             self._totals = self._totals.with_batch(

@@ -15,7 +15,7 @@ from tidegate.keys.errors import KeysError
 from tidegate.keys.jsontext import NULL, check_json, one_line
 from tidegate.keys.path import FieldPath, getter
 from tidegate.keys.spec import KeySpec, record_key
-from tidegate.pipeline.ingest.connector import Record
+from tidegate.pipeline.ingest.connector import SourceRecord
 from tidegate.pipeline.sources.broker_key import removed_key
 
 # --- what a definition says
@@ -96,7 +96,7 @@ class PayloadReader:
         self._separator = separator
         self._key_of = record_key(spec)
         self._value_of = getter(mapping.value.steps) if mapping.value else None
-        self._read: Callable[[Record, bytes], Line | None] = {
+        self._read: Callable[[SourceRecord, bytes], Line | None] = {
             PayloadForm.JSON: self._json,
             PayloadForm.DEBEZIUM: self._debezium,
             PayloadForm.CLOUDEVENTS: self._cloudevents,
@@ -104,7 +104,7 @@ class PayloadReader:
             PayloadForm.BYTES: self._bytes,
         }[mapping.form]
 
-    def read(self, record: Record) -> Line | None:
+    def read(self, record: SourceRecord) -> Line | None:
         """Return the line that a record publishes; None if it says nothing about any record.
 
         Raises:
@@ -119,21 +119,21 @@ class PayloadReader:
 
     # Forms
 
-    def _json(self, record: Record, payload: bytes) -> Line:
+    def _json(self, record: SourceRecord, payload: bytes) -> Line:
         check_json(payload)
         return self._message(record, self._inner(payload))
 
-    def _text(self, record: Record, payload: bytes) -> Line:
+    def _text(self, record: SourceRecord, payload: bytes) -> Line:
         try:
             text = payload.decode()
         except UnicodeDecodeError as error:
             raise RecordInvalid(f"not valid UTF-8, at byte {error.start}") from None
         return self._message(record, _encode(text))
 
-    def _bytes(self, record: Record, payload: bytes) -> Line:
+    def _bytes(self, record: SourceRecord, payload: bytes) -> Line:
         return self._message(record, _encode(payload))  # msgspec writes bytes as base64
 
-    def _cloudevents(self, record: Record, payload: bytes) -> Line:
+    def _cloudevents(self, record: SourceRecord, payload: bytes) -> Line:
         """Read an event in structured mode; in binary mode the payload is the data itself."""
         event = _object(payload)
         if "specversion" not in event:
@@ -151,7 +151,7 @@ class PayloadReader:
             raise RecordInvalid("the event has no data")
         return self._message(record, self._inner(content))
 
-    def _debezium(self, record: Record, payload: bytes) -> Line | None:
+    def _debezium(self, record: SourceRecord, payload: bytes) -> Line | None:
         """Read a change event, with or without its schema."""
         event = _object(payload)
         if "payload" in event and "schema" in event:
@@ -181,13 +181,13 @@ class PayloadReader:
             raise RecordInvalid(f"no field {self._mapping.value}")
         return found
 
-    def _message(self, record: Record, value: bytes) -> Line:
+    def _message(self, record: SourceRecord, value: bytes) -> Line:
         message = self._with_fields(record, one_line(value))
         if self._spec:
             self._key_of(message)  # raises; the gateway would refuse the whole request
         return Line(message, False)
 
-    def _with_fields(self, record: Record, value: bytes) -> bytes:
+    def _with_fields(self, record: SourceRecord, value: bytes) -> bytes:
         if not self._mapping.fields:
             return value
         try:
@@ -196,13 +196,13 @@ class PayloadReader:
             members = {WRAPPED: msgspec.Raw(value)}
         return _encode(members | self._added(record))
 
-    def _added(self, record: Record) -> Members:
+    def _added(self, record: SourceRecord) -> Members:
         return {
             name: msgspec.Raw(_encode(self._part(record, each)))
             for name, each in self._mapping.fields.items()
         }
 
-    def _part(self, record: Record, added: AddedField) -> str | int | None:
+    def _part(self, record: SourceRecord, added: AddedField) -> str | int | None:
         match added.part:
             case RecordPart.TIMESTAMP:
                 return record.timestamp_ms
@@ -219,7 +219,7 @@ class PayloadReader:
                     raise RecordInvalid(f"its channel has no level {added.level}")
                 return levels[added.level]
 
-    def _tombstone(self, record: Record) -> Line | None:
+    def _tombstone(self, record: SourceRecord) -> Line | None:
         """Return the removal of the record that added fields and the broker's key name."""
         members, named = self._added(record), None
         text = record.broker_key

@@ -21,7 +21,7 @@ from tidegate.clients.gateway import Gateway
 from tidegate.keys.spec import KeySpec
 from tidegate.pipeline.connection import STAGE_BYTES_MAX, STAGE_MESSAGES_MAX, body_of
 from tidegate.pipeline.errors import GatewayRefused
-from tidegate.pipeline.ingest.connector import Batch, Record
+from tidegate.pipeline.ingest.connector import SourceBatch, SourceRecord
 from tidegate.pipeline.ingest.definition import IngestDefinition
 from tidegate.pipeline.ingest.payloads import Line, PayloadReader, RecordInvalid
 
@@ -44,7 +44,7 @@ class Outcome:
 class NumberedLine:
     """A line, its number, and the record that it comes from."""
 
-    record: Record
+    record: SourceRecord
     number: int
     line: Line
 
@@ -53,16 +53,16 @@ class NumberedLine:
 class DeadLetter:
     """A record that is no message, its number, and the reason."""
 
-    record: Record
+    record: SourceRecord
     number: int
     reason: str
 
 
 @dataclass(slots=True)
-class Lane:
+class PartitionProducer:
     """The producer of one partition; `through` is None before its first commit."""
 
-    producer: str
+    name: str
     through: int | None
 
     def has(self, number: int) -> bool:
@@ -88,7 +88,7 @@ class TopicPublisher:
         self._gateway = gateway
         self._run = run
         self._reader = PayloadReader(definition.mapping, definition.spec or KeySpec())
-        self._lanes: dict[str, Lane] = {}
+        self._producers: dict[str, PartitionProducer] = {}
         self._stages = 0
         self._keeps_dead_letters = False
         # Of records without positions. A later run begins above all that this one can reach.
@@ -118,49 +118,49 @@ class TopicPublisher:
 
     def through(self, partition: str) -> int | None:
         """Return the highest number of a partition that the gateway has; None before the first."""
-        return self._lane(partition).through
+        return self._producer(partition).through
 
-    def publish(self, batch: Batch) -> Outcome:
+    def publish(self, batch: SourceBatch) -> Outcome:
         """Publish a batch and keep its dead letters; then the source may forget it.
 
         Records up to the number that the gateway has are skipped.
         """
-        lane = self._lane(batch.partition)
+        producer = self._producer(batch.partition)
         numbered = [(each, self._number_of(each)) for each in batch.records]
-        new = [(record, number) for record, number in numbered if not lane.has(number)]
+        new = [(record, number) for record, number in numbered if not producer.has(number)]
         lines, dead = self._read(new)
         published, refused = 0, 0
         while lines or dead:
             # The first commit of a producer goes alone. Only from then on is an earlier run fenced,
             # which may have died with a commit on its way. If that commit was first, this one
             # publishes nothing, and is answered with the number of the other.
-            part = _of_first_number(lines) if lane.through is None else lines
-            names, kept, refused_lines = self._stage(lane, part)
+            part = _of_first_number(lines) if producer.through is None else lines
+            names, kept, refused_lines = self._stage(producer, part)
             dead += refused_lines
             # Before the commit: after a kill in between, the records are read again.
             refused += self._keep(dead)
             dead = []
             if kept:
-                published += self._commit(lane, names, kept)
-            lines = [each for each in lines[len(part) :] if not lane.has(each.number)]
+                published += self._commit(producer, names, kept)
+            lines = [each for each in lines[len(part) :] if not producer.has(each.number)]
         return Outcome(published, len(numbered) - len(new), refused)
 
-    def _lane(self, partition: str) -> Lane:
-        if partition not in self._lanes:
-            producer = ".".join(filter(None, (self._definition.producer, partition)))
+    def _producer(self, partition: str) -> PartitionProducer:
+        if partition not in self._producers:
+            name = ".".join(filter(None, (self._definition.producer, partition)))
             topic = self._definition.topic
-            through = self._gateway.highest_sequence(topic, producer, self._run)
-            self._lanes[partition] = Lane(producer, through)
-        return self._lanes[partition]
+            through = self._gateway.highest_sequence(topic, name, self._run)
+            self._producers[partition] = PartitionProducer(name, through)
+        return self._producers[partition]
 
-    def _number_of(self, record: Record) -> int:
+    def _number_of(self, record: SourceRecord) -> int:
         if record.number is not None:
             return record.number
         self._next_number += 1
         return self._next_number
 
     def _read(
-        self, numbered: Sequence[tuple[Record, int]]
+        self, numbered: Sequence[tuple[SourceRecord, int]]
     ) -> tuple[list[NumberedLine], list[DeadLetter]]:
         lines: list[NumberedLine] = []
         dead: list[DeadLetter] = []
@@ -177,7 +177,7 @@ class TopicPublisher:
     # Stages and commits
 
     def _stage(
-        self, lane: Lane, lines: Sequence[NumberedLine]
+        self, producer: PartitionProducer, lines: Sequence[NumberedLine]
     ) -> tuple[list[str], list[NumberedLine], list[DeadLetter]]:
         """Stage lines; return the names of the stages, the lines in them, and those refused."""
         names: list[str] = []
@@ -185,10 +185,10 @@ class TopicPublisher:
         topic, most = self._definition.topic, STAGE_MESSAGES_MAX
         while left:
             part = left[: min(most, _count_that_fits([each.line.text for each in left[:most]]))]
-            name = f"{lane.producer}.{self._run}.{self._stages}"
+            name = f"{producer.name}.{self._run}.{self._stages}"
             body, enveloped = body_of([each.line for each in part])
             try:
-                self._gateway.stage(topic, [body], name, lane.producer, enveloped=enveloped)
+                self._gateway.stage(topic, [body], name, producer.name, enveloped=enveloped)
             except GatewayProblem as problem:
                 fault = _line_at_fault(problem, len(part))
                 if fault is None:
@@ -206,13 +206,15 @@ class TopicPublisher:
             most = min(2 * most, STAGE_MESSAGES_MAX)
         return names, kept, dead
 
-    def _commit(self, lane: Lane, names: Sequence[str], lines: Sequence[NumberedLine]) -> int:
+    def _commit(
+        self, producer: PartitionProducer, names: Sequence[str], lines: Sequence[NumberedLine]
+    ) -> int:
         """Publish staged lines; return how many were published by this commit."""
         topic, number = self._definition.topic, lines[-1].number
-        done = self._gateway.commit(topic, lane.producer, self._run, number, names)
-        lane.through = number if done.sequence is None else done.sequence
+        done = self._gateway.commit(topic, producer.name, self._run, number, names)
+        producer.through = number if done.sequence is None else done.sequence
         # A repetition with this very number is our own: the answer to the first one was lost.
-        return len(lines) if lane.through == number else 0
+        return len(lines) if producer.through == number else 0
 
     # Dead letters
 

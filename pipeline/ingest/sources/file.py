@@ -17,7 +17,13 @@ from typing import BinaryIO, ClassVar
 from tidegate.keys.text.bookmark import START
 from tidegate.pipeline.definitions.toml import TomlTable
 from tidegate.pipeline.errors import SourceLost, SourceUnreachable
-from tidegate.pipeline.ingest.connector import BYTES_MAX, RECORDS_MAX, Batch, Record, Through
+from tidegate.pipeline.ingest.connector import (
+    BYTES_MAX,
+    RECORDS_MAX,
+    SourceBatch,
+    SourceRecord,
+    Through,
+)
 
 LINE_BYTES_MAX = 16 * 1024 * 1024
 FIRST_LINE_BYTES_MAX = 4_096
@@ -89,7 +95,7 @@ class FileConnector:
         self._follow_all()
         self._begins_at_end = False  # files that come later are read from their beginning
 
-    def read(self, seconds: float) -> Batch | None:
+    def read(self, seconds: float) -> SourceBatch | None:
         """Return the next lines of one file; older files come first.
 
         Raises:
@@ -103,7 +109,7 @@ class FileConnector:
                 for followed in self._oldest_first():
                     records = list(self._lines(followed))
                     if records:
-                        return Batch(records, followed.partition, _lag(followed, records))
+                        return SourceBatch(records, followed.partition, _lag(followed, records))
             except OSError as error:
                 raise self._unreachable(error) from error
             left_s = give_up_at - time.monotonic()
@@ -111,7 +117,7 @@ class FileConnector:
                 return None
             time.sleep(min(POLL_S, left_s))
 
-    def acknowledge(self, batch: Batch) -> None:
+    def acknowledge(self, batch: SourceBatch) -> None:
         """Do nothing: the gateway's number is the position."""
 
     def close(self) -> None:
@@ -180,7 +186,7 @@ class FileConnector:
             self._followed.values(), key=lambda each: os.fstat(each.file.fileno()).st_mtime
         )
 
-    def _lines(self, followed: _Followed) -> Iterator[Record]:
+    def _lines(self, followed: _Followed) -> Iterator[SourceRecord]:
         """Yield whole lines up to the bounds of a batch."""
         file = followed.file
         file.seek(followed.through)
@@ -200,7 +206,7 @@ class FileConnector:
             text = line.rstrip(b"\r\n")
             if text:
                 count += 1
-                yield Record(text, followed.through, position, channel=followed.path.name)
+                yield SourceRecord(text, followed.through, position, channel=followed.path.name)
 
     def _unreachable(self, error: OSError) -> SourceUnreachable:
         return SourceUnreachable(f"{error.filename or self._source.pattern}: {error.strerror}")
@@ -233,7 +239,7 @@ def _last_line_end(file: BinaryIO, size: int) -> int:
     return 0
 
 
-def _lag(followed: _Followed, records: list[Record]) -> int:
+def _lag(followed: _Followed, records: list[SourceRecord]) -> int:
     """Return about how many lines follow, from the mean length of these."""
     left = os.fstat(followed.file.fileno()).st_size - followed.through
     length = sum(len(each.payload or b"") + 1 for each in records) / len(records)

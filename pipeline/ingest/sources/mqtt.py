@@ -23,7 +23,13 @@ from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from tidegate.pipeline.definitions.toml import TomlTable
 from tidegate.pipeline.errors import SourceRefused, SourceUnreachable
-from tidegate.pipeline.ingest.connector import BYTES_MAX, RECORDS_MAX, Batch, Record, Through
+from tidegate.pipeline.ingest.connector import (
+    BYTES_MAX,
+    RECORDS_MAX,
+    SourceBatch,
+    SourceRecord,
+    Through,
+)
 
 ADDRESS = re.compile(r"mqtts?://([^\s/@]*@)?[^\s/@]+/?")
 PORTS = {"mqtt": 1883, "mqtts": 8883}
@@ -152,7 +158,7 @@ class MqttConnector:
             self._client.subscribe([(each, source.qos) for each in source.subscribe])
         self._await(lambda: self._granted is not None, "confirm the subscriptions")
 
-    def read(self, seconds: float) -> Batch | None:
+    def read(self, seconds: float) -> SourceBatch | None:
         """Return what has arrived, once there is something.
 
         Raises:
@@ -173,9 +179,9 @@ class MqttConnector:
             size += sum(len(each.payload) for each in self._waiting[before:])
         messages, self._waiting = self._waiting, []
         self._unacknowledged = [each.mid for each in messages if each.qos]
-        return Batch([_record(each) for each in messages], lag=None)
+        return SourceBatch([_record(each) for each in messages], lag=None)
 
-    def acknowledge(self, batch: Batch) -> None:
+    def acknowledge(self, batch: SourceBatch) -> None:
         """Let the broker forget the messages of QoS 1."""
         for message_id in self._unacknowledged:
             self._client.ack(message_id, 1)
@@ -226,6 +232,6 @@ class MqttConnector:
         self._waiting.append(message)
 
 
-def _record(message: MQTTMessage) -> Record:
+def _record(message: MQTTMessage) -> SourceRecord:
     # An empty payload removes a retained message, and so the record of its topic.
-    return Record(message.payload or None, None, "", channel=message.topic)
+    return SourceRecord(message.payload or None, None, "", channel=message.topic)

@@ -11,7 +11,13 @@ from tidegate.pipeline.connection import AT_ONCE
 from tidegate.pipeline.definitions.source import RedisSource
 from tidegate.pipeline.definitions.toml import TomlTable
 from tidegate.pipeline.errors import SourceLost
-from tidegate.pipeline.ingest.connector import BYTES_MAX, RECORDS_MAX, Batch, Record, Through
+from tidegate.pipeline.ingest.connector import (
+    BYTES_MAX,
+    RECORDS_MAX,
+    SourceBatch,
+    SourceRecord,
+    Through,
+)
 from tidegate.pipeline.redis_server import RedisServer
 from tidegate.pipeline.sources.redis_entries import BEGINNING, Entries, Fields, as_json
 
@@ -76,7 +82,7 @@ class RedisConnector:
             self._after = self._source.start
             self._entries.require(self._after)
 
-    def read(self, seconds: float) -> Batch | None:
+    def read(self, seconds: float) -> SourceBatch | None:
         """Return the entries that follow, once there is one.
 
         Raises:
@@ -105,19 +111,19 @@ class RedisConnector:
         self._after = records[-1].position
         lag = self._entries.step(self._after, "+", LAG_MAX)[0] if len(page) == self._count else 0
         self._count = _next_count(records)
-        return Batch(records, lag=lag)
+        return SourceBatch(records, lag=lag)
 
-    def acknowledge(self, batch: Batch) -> None:
+    def acknowledge(self, batch: SourceBatch) -> None:
         """Do nothing: the gateway's number is the position."""
 
     def close(self) -> None:
         """Close the connection."""
         self._server.close()
 
-    def _record(self, at: str, fields: Fields) -> Record:
+    def _record(self, at: str, fields: Fields) -> SourceRecord:
         field = self._source.field
         payload = as_json(fields) if field is None else fields.get(field.encode(), b"")
-        return Record(
+        return SourceRecord(
             payload=payload,
             number=number_of(at),
             position=at,
@@ -146,7 +152,7 @@ def id_of(number: int) -> str:
     return f"{number >> SEQUENCE_BITS}-{number & SEQUENCE_MAX}"
 
 
-def _next_count(records: list[Record]) -> int:
+def _next_count(records: list[SourceRecord]) -> int:
     """Return how many entries of this size make a batch of the right number of bytes."""
     size = sum(len(each.payload or b"") for each in records) // len(records) + 1
     return max(1, min(RECORDS_MAX, BYTES_MAX // size))

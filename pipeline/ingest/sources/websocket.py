@@ -14,7 +14,13 @@ from websockets.sync.client import ClientConnection, connect
 
 from tidegate.pipeline.definitions.toml import TomlTable
 from tidegate.pipeline.errors import DefinitionInvalid, SourceRefused, SourceUnreachable
-from tidegate.pipeline.ingest.connector import BYTES_MAX, RECORDS_MAX, Batch, Record, Through
+from tidegate.pipeline.ingest.connector import (
+    BYTES_MAX,
+    RECORDS_MAX,
+    SourceBatch,
+    SourceRecord,
+    Through,
+)
 
 ADDRESS = re.compile(r"wss?://[^\s]+")
 MESSAGE_BYTES_MAX = 16 * 1024 * 1024
@@ -99,24 +105,24 @@ class WebSocketConnector:
         except (OSError, ConnectionClosed) as error:
             raise SourceUnreachable(f"cannot reach {source.place}: {error}") from error
 
-    def read(self, seconds: float) -> Batch | None:
+    def read(self, seconds: float) -> SourceBatch | None:
         """Return what has arrived, once there is something.
 
         Raises:
             SourceUnreachable: the connection is lost.
         """
-        records: list[Record] = []
+        records: list[SourceRecord] = []
         size, wait_s = 0, seconds
         while len(records) < RECORDS_MAX and size < BYTES_MAX:
             payload = self._next(wait_s)
             if payload is None:
                 break
-            records.append(Record(payload, None, ""))
+            records.append(SourceRecord(payload, None, ""))
             size += len(payload)
             wait_s = 0.0
-        return Batch(records) if records else None
+        return SourceBatch(records) if records else None
 
-    def acknowledge(self, batch: Batch) -> None:
+    def acknowledge(self, batch: SourceBatch) -> None:
         """Do nothing: a WebSocket has no acknowledgments."""
 
     def close(self) -> None:

@@ -14,7 +14,7 @@ import msgspec
 from tests.support.deadlines import HANGS_S
 from tidegate.clients.gateway import Gateway
 from tidegate.pipeline.definitions.toml import TomlTable
-from tidegate.pipeline.ingest.connector import Batch, Connector
+from tidegate.pipeline.ingest.connector import Connector, SourceBatch
 from tidegate.pipeline.ingest.definition import IngestDefinition, read_definitions, read_source
 from tidegate.pipeline.ingest.run import run_sources
 from tidegate.pipeline.operations.shutdown import Stop
@@ -50,9 +50,9 @@ def connector_of(fields: Mapping[str, Any], folder: Path = Path()) -> Connector:
     return read_source(TomlTable(fields, "f.toml", "ingest.a.source."), folder).connector("a")
 
 
-def read_until(connector: Connector, count: int) -> list[Batch]:
+def read_until(connector: Connector, count: int) -> list[SourceBatch]:
     """Batches of a connector until they have so many records."""
-    batches: list[Batch] = []
+    batches: list[SourceBatch] = []
     deadline = time.monotonic() + HANGS_S
     while sum(len(each.records) for each in batches) < count:
         assert time.monotonic() < deadline, batches

@@ -14,7 +14,7 @@ from tests.pipeline.ingest.ingesting import definitions, eventually, journal
 from tests.support.commands import serving_here
 from tests.support.rules import rule
 from tidegate.pipeline.errors import SourceLost, SourceUnreachable, StreamFailed
-from tidegate.pipeline.ingest.connector import Batch, Connector, Record, Through
+from tidegate.pipeline.ingest.connector import Connector, SourceBatch, SourceRecord, Through
 from tidegate.pipeline.ingest.definition import IngestDefinition
 from tidegate.pipeline.ingest.intake import Intake, stop_intakes
 from tidegate.pipeline.operations.status import Pace, Totals
@@ -41,14 +41,14 @@ class Counter:
     def open(self, through: Through) -> None:
         self.read_count = (through("") or -1) + 1
 
-    def read(self, seconds: float) -> Batch | None:
+    def read(self, seconds: float) -> SourceBatch | None:
         if self._error is not None and self.read_count == self._fails_at:
             raise self._error
         at = self.read_count
         self.read_count += 1
-        return Batch([Record(b'{"k":%d}' % at, at, str(at))], lag=7)
+        return SourceBatch([SourceRecord(b'{"k":%d}' % at, at, str(at))], lag=7)
 
-    def acknowledge(self, batch: Batch) -> None:
+    def acknowledge(self, batch: SourceBatch) -> None:
         self.acknowledged += 1
 
     def close(self) -> None:

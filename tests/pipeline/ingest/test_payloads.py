@@ -9,7 +9,7 @@ import pytest
 
 from tidegate.keys.path import FieldPath
 from tidegate.keys.spec import KeySpec
-from tidegate.pipeline.ingest.connector import Record
+from tidegate.pipeline.ingest.connector import SourceRecord
 from tidegate.pipeline.ingest.payloads import (
     AddedField,
     Line,
@@ -34,7 +34,7 @@ def read(
 ) -> Line | None:
     path = FieldPath.parse(value) if value else None
     mapping = PayloadMapping(PayloadForm(form), path, fields or {})
-    return PayloadReader(mapping, spec).read(Record(payload, 7, "place 7", **record))
+    return PayloadReader(mapping, spec).read(SourceRecord(payload, 7, "place 7", **record))
 
 
 def message(text: str) -> Line:

@@ -16,7 +16,7 @@ from tidegate.clients.errors import GatewayProblem
 from tidegate.clients.gateway import Gateway
 from tidegate.pipeline.errors import GatewayRefused
 from tidegate.pipeline.ingest import publishing
-from tidegate.pipeline.ingest.connector import Batch, Record
+from tidegate.pipeline.ingest.connector import SourceBatch, SourceRecord
 from tidegate.pipeline.ingest.definition import IngestDefinition
 from tidegate.pipeline.ingest.publishing import Outcome, TopicPublisher
 
@@ -53,13 +53,13 @@ def publisher(definition: IngestDefinition, gateway: Gateway, run: int = 1) -> T
     return made
 
 
-def record(number: int | None, text: str = "") -> Record:
+def record(number: int | None, text: str = "") -> SourceRecord:
     payload = text or f'{{"k":{(number or 0) % 2},"n":{number}}}'
-    return Record(payload.encode(), number, f"at {number}")
+    return SourceRecord(payload.encode(), number, f"at {number}")
 
 
-def batch(*numbers: int, partition: str = "") -> Batch:
-    return Batch([record(number) for number in numbers], partition)
+def batch(*numbers: int, partition: str = "") -> SourceBatch:
+    return SourceBatch([record(number) for number in numbers], partition)
 
 
 def found(address: str) -> Sequence[int]:
@@ -119,10 +119,10 @@ def test_records_of_one_number_are_published_in_one_step(
     address: str, gateway: Gateway, definition: IngestDefinition
 ) -> None:
     lines = [record(7, f'{{"k":{at},"n":{at}}}') for at in range(3)]
-    publisher(definition, gateway).publish(Batch([*lines, record(8)]))
+    publisher(definition, gateway).publish(SourceBatch([*lines, record(8)]))
     assert found(address) == [0, 1, 2, 8]
     again = publisher(definition, gateway, 2)
-    assert again.publish(Batch([*lines, record(8), record(9)])) == Outcome(1, 4, 0)
+    assert again.publish(SourceBatch([*lines, record(8), record(9)])) == Outcome(1, 4, 0)
 
 
 def test_records_without_positions_are_numbered_above_those_of_earlier_runs(
@@ -131,7 +131,7 @@ def test_records_without_positions_are_numbered_above_those_of_earlier_runs(
     for run in (1, 2):
         made = publisher(definition, gateway, run)
         for at in range(2):
-            made.publish(Batch([record(None, f'{{"k":0,"n":{run * 10 + at}}}')]))
+            made.publish(SourceBatch([record(None, f'{{"k":0,"n":{run * 10 + at}}}')]))
     assert found(address) == [10, 11, 20, 21]
 
 
@@ -142,10 +142,10 @@ def test_dead_letters_are_kept_before_the_batch_and_once(
     records = [record(1), record(2, "{"), record(3, "{}"), record(4)]
     for run in (1, 2):
         made = publisher(definition, gateway, run)
-        outcome = made.publish(Batch(records))
+        outcome = made.publish(SourceBatch(records))
         assert outcome == (Outcome(2, 0, 2) if run == 1 else Outcome(0, 4, 0))
-    publisher(definition, gateway, 3).publish(Batch([record(5, "{")]))
-    publisher(definition, gateway, 4).publish(Batch([record(5, "{")]))
+    publisher(definition, gateway, 3).publish(SourceBatch([record(5, "{")]))
+    publisher(definition, gateway, 4).publish(SourceBatch([record(5, "{")]))
     dead = journal(address, "t.dead")
     assert [each["position"] for each in dead] == ["at 2", "at 3", "at 5"]
     assert dead[1]["reason"] == "the message has no field /k"
@@ -156,7 +156,7 @@ def test_equal_dead_letters_without_positions_are_all_kept(
 ) -> None:
     made = publisher(definition, gateway)
     for _ in range(2):
-        assert made.publish(Batch([record(None, "{")])) == Outcome(0, 0, 1)
+        assert made.publish(SourceBatch([record(None, "{")])) == Outcome(0, 0, 1)
     assert len(journal(address, "t.dead")) == 2
 
 
@@ -201,6 +201,6 @@ def test_a_topic_without_key_is_made_where_the_definition_names_none(
     address: str, gateway: Gateway, definition: IngestDefinition
 ) -> None:
     made = publisher(replace(definition, spec=None), gateway)
-    made.publish(Batch([record(1, "[1]")]))
+    made.publish(SourceBatch([record(1, "[1]")]))
     assert journal(address, "t") == [[1]]
     assert not gateway.topic("t").get("key")
