@@ -5,7 +5,7 @@ dependencies changed; `--upgrade` moves every pin to the newest version its rang
 holds an address, so whatever index a machine is set up for serves it.
 
 - uv.lock: the installer itself.
-- base.lock: the gateway and its demo, without Spark, and what builds the editable install.
+- base.lock: the gateway, its demo and ingest, without Spark, and what builds the editable install.
 - run.lock: the whole product, all its extras.
 - all.lock: product, linters and tests. The others are cut from this one, so that all agree.
 """
@@ -39,7 +39,8 @@ def main() -> None:
     agree = ("-c", str(HERE / "all.lock"))
     solve("all.lock", build, PROJECT, "--extra", "all", "--group", "dev", *sys.argv[1:])
     solve("run.lock", build, PROJECT, "--extra", "all", *agree)
-    solve("base.lock", build, PROJECT, "--extra", "demo", *agree)
+    ingest = ("--extra", "mqtt", "--extra", "websocket")
+    solve("base.lock", build, PROJECT, "--extra", "demo", *ingest, *agree)
     solve("uv.lock", ["uv"], *sys.argv[1:])
 
 

@@ -51,8 +51,9 @@ def test_the_product_is_locked_whole(level: str) -> None:
     assert names - {name for name, _, _ in entries(read(level))} == set()
 
 
-def test_the_base_is_the_demo_without_spark() -> None:
+def test_the_base_is_the_demo_and_ingest_without_spark() -> None:
     names = {name for name, _, _ in entries(read("base"))}
     assert names.isdisjoint({"pyspark", "py4j", "pyarrow", "pandas", "numpy"})
     assert {"hatchling", "editables"} <= names
-    assert {requirement.name for requirement in declared() | declared("demo")} <= names
+    product = declared() | declared("demo") | declared("mqtt") | declared("websocket")
+    assert {requirement.name for requirement in product} <= names

@@ -58,8 +58,8 @@ A gateway has the families up to [Process](#process-on-linux). A running pipelin
 """
 
 PIPELINE_NOTE = """\
-`tidegate pipeline run FILE --metrics-port 8090` answers scrapes on 127.0.0.1, or on
-`--metrics-host`. The label `query` is the name of the stream.
+`tidegate pipeline run FILE --metrics-port 8090`, or `tidegate ingest` with the same option, answers
+scrapes on 127.0.0.1, or on `--metrics-host`. The label `query` is the name of the stream or source.
 """
 
 HEADING = """\
