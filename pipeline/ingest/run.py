@@ -50,7 +50,6 @@ def run_sources(
         return progress_line(now, dead_letters[now.name])
 
     intakes = [Intake(each, report) for each in definitions]
-    gate = StartGate()
     members = [
         Supervisor(
             each.definition.name,
@@ -58,7 +57,7 @@ def run_sources(
             each.start,
             restarts=options.goes_on,
             say=report,
-            gate=gate,
+            gate=StartGate(),  # its own: threads need not start one after the other
         )
         for each in intakes
     ]

@@ -24,7 +24,8 @@ from tidegate.pipeline.sources.redis_entries import BEGINNING, Entries, Fields, 
 SEQUENCE_BITS = 21
 SEQUENCE_MAX = (1 << SEQUENCE_BITS) - 1
 TIME_MAX = (1 << 63 - SEQUENCE_BITS) - 1  # of milliseconds: the year 2109
-RECORDS_FIRST = 500
+RECORDS_FIRST = 100
+GROWTH = 8
 LAG_MAX = 10_000  # what is behind is counted by the server, so only so far
 
 
@@ -155,4 +156,5 @@ def id_of(number: int) -> str:
 def _next_count(records: list[SourceRecord]) -> int:
     """Return how many entries of this size make a batch of the right number of bytes."""
     size = sum(len(each.payload or b"") for each in records) // len(records) + 1
-    return max(1, min(RECORDS_MAX, BYTES_MAX // size))
+    # In steps: after small entries there may be large ones.
+    return max(1, min(RECORDS_MAX, BYTES_MAX // size, GROWTH * len(records)))
