@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tidegate.keys.spec import KeySpec
@@ -72,7 +72,29 @@ def read_definitions(path: Path, gateway: str | None = None) -> list[IngestDefin
         UsageInvalid: `gateway` is no address.
     """
     address, tables = read_named_tables(path, "ingest", gateway, ELSEWHERE)
-    return [_definition(name, table, address, path.parent) for name, table in tables]
+    found = [_definition(name, table, address, path.parent) for name, table in tables]
+    return _with_keys(path.name, found)
+
+
+def _with_keys(file: str, definitions: list[IngestDefinition]) -> list[IngestDefinition]:
+    """Give a definition without a key that of another one of its topic.
+
+    Otherwise the key would depend on which of them creates the topic.
+
+    Raises:
+        DefinitionInvalid: two definitions of a topic have different keys.
+    """
+    named: dict[str, IngestDefinition] = {}
+    for each in definitions:
+        first = named.setdefault(each.topic, each) if each.spec is not None else each
+        if first.spec != each.spec:
+            raise DefinitionInvalid(
+                f"{file}: {first.name} and {each.name} fill the topic {each.topic} by other keys"
+            )
+    return [
+        replace(each, spec=named[each.topic].spec) if each.topic in named else each
+        for each in definitions
+    ]
 
 
 def _definition(name: str, table: TomlTable, gateway: str, folder: Path) -> IngestDefinition:

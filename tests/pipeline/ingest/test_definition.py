@@ -62,7 +62,7 @@ sink = {topic = "t"}
 """
     )
     _, found = read(tmp_path, text)
-    assert found.spec is None
+    assert found.spec == KeySpec.of(["/k"])  # that of the other one of its topic
     assert (found.dead_letters, found.description) == ("lost", "of the plant")
     assert found.mapping == PayloadMapping(
         PayloadForm.CLOUDEVENTS,
@@ -75,6 +75,14 @@ sink = {topic = "t"}
             "p": AddedField(RecordPart.POSITION),
         },
     )
+
+
+def test_two_keys_of_one_topic_are_refused(tmp_path: Path) -> None:
+    other = FILE.replace("ingest.a", "ingest.b").replace("/k", "/l")
+    with pytest.raises(DefinitionInvalid, match="a and b fill the topic t by other keys"):
+        read(tmp_path, FILE + other)
+    [found] = read(tmp_path, FILE.replace('key = ["/k"]', ""))
+    assert found.spec is None
 
 
 def test_the_producer_has_the_place_of_its_source(tmp_path: Path) -> None:
