@@ -21,6 +21,8 @@ class SourceRecord:
         channel: what it was sent to: topic of MQTT or Kafka, subject of NATS, routing key of
             RabbitMQ, stream of Redis, name of a file.
         timestamp_ms: when it was sent, in milliseconds of the epoch, if the source says so.
+        fault: why it is no message, where the connector knows: such a record is a dead letter. One
+            without payload may stand for records that the source no longer has.
     """
 
     payload: bytes | None
@@ -29,6 +31,7 @@ class SourceRecord:
     broker_key: bytes | None = None
     channel: str = ""
     timestamp_ms: int | None = None
+    fault: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,6 +110,8 @@ class PayloadReader:
         Raises:
             RecordInvalid: it is a dead letter.
         """
+        if record.fault:
+            raise RecordInvalid(record.fault)
         try:
             if record.payload is None:
                 return self._tombstone(record)

@@ -31,9 +31,13 @@ LAG_MAX = 10_000  # what is behind is counted by the server, so only so far
 
 @dataclass(frozen=True, slots=True)
 class RedisStream:
-    """The table `source` of kind redis; its fields are those of a pipeline's."""
+    """The table `source` of kind redis; its fields are those of a pipeline's, and one more.
+
+    `skips_gaps`: entries that were trimmed before they were read are a dead letter, and no end.
+    """
 
     source: RedisSource
+    skips_gaps: bool = False
     kind: ClassVar[str] = "redis"
     separator: ClassVar[str] = ":"
 
@@ -44,13 +48,17 @@ class RedisStream:
 
     def connector(self, name: str) -> RedisConnector:
         """Return a connector that is not connected yet."""
-        return RedisConnector(self.source)
+        return RedisConnector(self)
 
 
 def read_source(table: TomlTable, folder: Path) -> RedisStream:
     """Read the table."""
     # The bounds of a batch stand beside a source in a pipeline; here there are none.
-    return RedisStream(RedisSource.read(table, TomlTable({}, "", ""), folder))
+    source = RedisSource.read(table, TomlTable({}, "", ""), folder)
+    gaps = table.text("gaps", default="stop")
+    if gaps not in {"stop", "skip"}:
+        raise table.wrong("gaps", "stop or skip", gaps)
+    return RedisStream(source, gaps == "skip")
 
 
 class RedisConnector:
@@ -59,10 +67,11 @@ class RedisConnector:
     Nothing is written to Redis: the gateway knows the position.
     """
 
-    def __init__(self, source: RedisSource) -> None:
-        self._source = source
-        self._server = RedisServer(source.address, AT_ONCE)
-        self._entries = Entries(self._server, source.stream)
+    def __init__(self, definition: RedisStream) -> None:
+        self._source = definition.source
+        self._skips_gaps = definition.skips_gaps
+        self._server = RedisServer(self._source.address, AT_ONCE)
+        self._entries = Entries(self._server, self._source.stream)
         self._after = BEGINNING
         self._count = RECORDS_FIRST
 
@@ -100,15 +109,11 @@ class RedisConnector:
             ("XRANGE", source.stream, after, after),
             ("XRANGE", source.stream, f"({after}", "+", "COUNT", self._count),
         )
-        if not last and after != BEGINNING:
-            raise SourceLost(
-                f"Redis stream {source.stream} no longer holds entry {after}, which was read last: "
-                "it was deleted or trimmed, so messages may be gone; another name of the ingest "
-                "reads what is there"
-            )
         records = [self._record(at.decode(), fields) for at, fields in page]
         if not records:
             return None
+        if not last and after != BEGINNING:
+            records.insert(0, self._gap(records[0]))
         self._after = records[-1].position
         lag = self._entries.step(self._after, "+", LAG_MAX)[0] if len(page) == self._count else 0
         self._count = _next_count(records)
@@ -120,6 +125,19 @@ class RedisConnector:
     def close(self) -> None:
         """Close the connection."""
         self._server.close()
+
+    def _gap(self, following: SourceRecord) -> SourceRecord:
+        """Return a dead letter for entries that may be gone before this one.
+
+        Raises:
+            SourceLost: the definition says so.
+        """
+        stream, after = self._source.stream, self._after
+        said = f"Redis stream {stream} no longer holds entry {after}, which was read last"
+        gone = "it was deleted or trimmed, so messages may be gone"
+        if not self._skips_gaps:
+            raise SourceLost(f'{said}: {gone}; gaps = "skip" goes on with what is there')
+        return SourceRecord(None, following.number, after, channel=stream, fault=f"{said}: {gone}")
 
     def _record(self, at: str, fields: Fields) -> SourceRecord:
         field = self._source.field

@@ -122,6 +122,7 @@ SOURCE = 'kind = "file", path = "in/*.ndjson"'
         (SOURCE, REDIS.replace("stream", "straem"), "did you mean stream instead of straem?"),
         (SOURCE, REDIS.replace("redis://", "rds://"), "source.address: expected an address such"),
         (SOURCE, f'{REDIS}, from = "1"', "from: expected epoch, now or the id of an entry"),
+        (SOURCE, f'{REDIS}, gaps = "fill"', "source.gaps: expected stop or skip"),
         (SOURCE, MQTT.replace("mqtt://", "tcp://"), "source.address: expected an address such"),
         (SOURCE, MQTT.replace(":1", ":99999"), "source.address: expected an address such"),
         (SOURCE, f"{MQTT}, qos = 2", "source.qos: expected 0 or 1 (at 2 a message is lost"),

@@ -90,6 +90,12 @@ def test_what_is_no_message_is_a_dead_letter_with_a_reason(
     assert str(raised.value).startswith(reason)
 
 
+@pytest.mark.parametrize("payload", [None, b'{"id":1}'])
+def test_a_fault_that_the_source_knows_is_the_reason(payload: bytes | None) -> None:
+    with pytest.raises(RecordInvalid, match="it is too old"):
+        read(payload, fault="it is too old")
+
+
 def test_a_value_that_is_missing_is_named() -> None:
     with pytest.raises(RecordInvalid, match="no field /a/b"):
         read(b'{"a":1}', value="/a/b")

@@ -104,6 +104,18 @@ def test_entries_that_were_trimmed_before_they_were_read_end_the_source(
     connector.close()
 
 
+def test_a_gap_may_be_a_dead_letter(redis: Redis, redis_url: str) -> None:
+    add(redis, 3, 6)
+    connector = connector_of(table(redis_url, gaps="skip"))
+    connector.open({"": number_of("1700000000002-0")}.get)
+    [batch] = read_until(connector, 4)
+    gap, first = batch.records[:2]
+    assert (gap.payload, gap.position, gap.number) == (None, "1700000000002-0", first.number)
+    assert gap.fault.startswith("Redis stream orders no longer holds entry 1700000000002-0")
+    assert [each.fault for each in batch.records[1:]] == [""] * 3
+    connector.close()
+
+
 def test_what_is_there_is_counted_as_lag(
     redis: Redis, redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
