@@ -6,6 +6,7 @@ import hashlib
 import importlib
 import re
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 
 from tidegate.keys.spec import KeySpec
@@ -28,11 +29,13 @@ SINK = 'a table such as {topic = "sensors"}'
 FORMS = ", ".join(PayloadForm)
 PARTS = "channel, channel/N (a level, from 0), key, timestamp or position"
 _PART = re.compile(r"(key|timestamp|position|channel)(?:(?<=channel)/([0-9]{1,2}))?")
+REGISTRY = re.compile(r"https?://[^\s/]+(/\S*)?")
 ELSEWHERE = {"pipeline": "runs with tidegate pipeline run, from a file of its own"}
 NOT_HERE = {
     "interval": "subscribers choose their interval; tidegate pipeline conflates before a topic",
     "filter": "subscribers filter; tidegate pipeline filters before a topic",
     "format": "is called payload",
+    "registry": 'only with encoding = "avro"',
 }
 
 
@@ -151,7 +154,28 @@ def _mapping(table: TomlTable) -> PayloadMapping:
     if has_value and form in (PayloadForm.TEXT, PayloadForm.BYTES):
         raise DefinitionInvalid(f"{table.where('value')}: only with a payload of JSON")
     value = read_path(table, "value", "a field path such as /data") if has_value else None
-    return PayloadMapping(PayloadForm(form), value, _fields(table))
+    return PayloadMapping(PayloadForm(form), value, _fields(table), _registry(table, form))
+
+
+def _registry(table: TomlTable, form: str) -> str | None:
+    """Return the registry of schemas where payloads are in Avro.
+
+    Raises:
+        ExtraMissing: the library of Avro is not installed.
+    """
+    encoding = table.text("encoding", default="json")
+    if encoding not in {"json", "avro"}:
+        raise table.wrong("encoding", "json or avro", encoding)
+    if encoding == "json":
+        return None
+    if form in (PayloadForm.TEXT, PayloadForm.BYTES):
+        raise DefinitionInvalid(f"{table.where('encoding')}: only with json, debezium, cloudevents")
+    if find_spec("fastavro") is None:
+        raise ExtraMissing(
+            f"{table.where('encoding')}: avro needs the extra avro, which is not installed: "
+            "pip install 'tidegate[avro]'"
+        )
+    return table.secret("registry", REGISTRY, "an address such as http://127.0.0.1:8081")
 
 
 def _fields(table: TomlTable) -> dict[str, AddedField]:

@@ -121,14 +121,17 @@ class IntakeRun:
     def _run(self) -> None:
         definition = self._intake.definition
         retry = reported_retry(definition.gateway, self._say, self._pause)
-        with gateway_at(definition.gateway, retry) as gateway:
-            publisher = TopicPublisher(definition, gateway, int(time.time() * MS_PER_S))
+        run = int(time.time() * MS_PER_S)
+        with (
+            gateway_at(definition.gateway, retry) as gateway,
+            closing(TopicPublisher(definition, gateway, run)) as publisher,
+            closing(definition.source.connector(definition.name)) as connector,
+        ):
             publisher.prepare()
-            with closing(definition.source.connector(definition.name)) as connector:
-                connector.open(publisher.through)
-                self.is_starting = False
-                while not self._leaving.is_set():
-                    self._take_batch(connector, publisher)
+            connector.open(publisher.through)
+            self.is_starting = False
+            while not self._leaving.is_set():
+                self._take_batch(connector, publisher)
 
     def _take_batch(self, connector: Connector, publisher: TopicPublisher) -> None:
         batch = connector.read(READ_SECONDS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -53,11 +53,13 @@ class PayloadMapping:
     """How records become messages.
 
     `value` is the place of the message within the payload; None is the payload as a whole.
+    `registry` has the schemas of payloads and keys in Avro; None where these are JSON.
     """
 
     form: PayloadForm = PayloadForm.JSON
     value: FieldPath | None = None
     fields: Mapping[str, AddedField] = field(default_factory=dict)
+    registry: str | None = None
 
 
 # --- reading
@@ -88,10 +90,18 @@ class PayloadReader:
         mapping: what its definition says.
         spec: the topic's key; empty where it has none.
         separator: between the levels of channels.
+        decode: returns the JSON text of a payload or a key; None where these are JSON.
     """
 
-    def __init__(self, mapping: PayloadMapping, spec: KeySpec, separator: str = "/") -> None:
+    def __init__(
+        self,
+        mapping: PayloadMapping,
+        spec: KeySpec,
+        separator: str = "/",
+        decode: Callable[[bytes], bytes] | None = None,
+    ) -> None:
         self._mapping = mapping
+        self._decode = decode
         self._spec = spec
         self._separator = separator
         self._key_of = record_key(spec)
@@ -112,6 +122,8 @@ class PayloadReader:
         """
         if record.fault:
             raise RecordInvalid(record.fault)
+        if self._decode is not None:
+            record = _decoded(record, self._decode)
         try:
             if record.payload is None:
                 return self._tombstone(record)
@@ -247,6 +259,16 @@ class PayloadReader:
         if not self._spec:
             raise RecordInvalid("a removal, and the topic has no key")
         return Line(b'{"key":%b,"reason":"deleted"}' % named.encode(), True)
+
+
+def _decoded(record: SourceRecord, decode: Callable[[bytes], bytes]) -> SourceRecord:
+    payload, broker_key = record.payload, record.broker_key
+    # Keys are often texts although payloads are not.
+    if broker_key is not None and broker_key[:1] == b"\0":
+        broker_key = decode(broker_key)
+    return replace(
+        record, payload=None if payload is None else decode(payload), broker_key=broker_key
+    )
 
 
 def _object(text: bytes) -> Members:

@@ -13,6 +13,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import takewhile
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -23,7 +24,10 @@ from tidegate.pipeline.connection import STAGE_BYTES_MAX, STAGE_MESSAGES_MAX, bo
 from tidegate.pipeline.errors import GatewayRefused
 from tidegate.pipeline.ingest.connector import SourceBatch, SourceRecord
 from tidegate.pipeline.ingest.definition import IngestDefinition
-from tidegate.pipeline.ingest.payloads import Line, PayloadReader, RecordInvalid
+from tidegate.pipeline.ingest.payloads import Line, PayloadMapping, PayloadReader, RecordInvalid
+
+if TYPE_CHECKING:
+    from tidegate.pipeline.ingest.avro import AvroDecoder
 
 LINE_AT_FAULT = frozenset({400, 413, 422})
 """The statuses of a refusal that is about one line."""
@@ -87,12 +91,18 @@ class TopicPublisher:
         self._definition = definition
         self._gateway = gateway
         self._run = run
+        self._decode = _decoder(definition.mapping)
         self._reader = PayloadReader(definition.mapping, definition.spec or KeySpec())
         self._producers: dict[str, PartitionProducer] = {}
         self._stages = 0
         self._keeps_dead_letters = False
         # Of records without positions. A later run begins above all that this one can reach.
         self._next_number = run << RUN_BITS
+
+    def close(self) -> None:
+        """Close the connection to a registry of schemas."""
+        if self._decode is not None:
+            self._decode.close()
 
     def prepare(self) -> None:
         """Create the topic if it does not exist; else take its key.
@@ -113,8 +123,9 @@ class TopicPublisher:
                 raise GatewayRefused(
                     f"topic {definition.topic} exists with key {has}, the definition's is {wanted}"
                 )
-        separator = definition.source.separator
-        self._reader = PayloadReader(definition.mapping, KeySpec.of(has), separator)
+        self._reader = PayloadReader(
+            definition.mapping, KeySpec.of(has), definition.source.separator, self._decode
+        )
 
     def through(self, partition: str) -> int | None:
         """Return the highest number of a partition that the gateway has; None before the first."""
@@ -255,6 +266,15 @@ class TopicPublisher:
                 "bytes": None if record.payload is None else len(record.payload),
             }
         )
+
+
+def _decoder(mapping: PayloadMapping) -> AvroDecoder | None:
+    if mapping.registry is None:
+        return None
+    # Here: only payloads in Avro need its library.
+    from tidegate.pipeline.ingest.avro import AvroDecoder
+
+    return AvroDecoder(mapping.registry)
 
 
 def _of_first_number(lines: Sequence[NumberedLine]) -> list[NumberedLine]:

@@ -43,7 +43,11 @@ BEYOND_THE_BASE = (
     "clients.live.notebook",
 )
 # Each has an extra, whose library it imports.
-SOURCES = ("pipeline.ingest.sources.mqtt", "pipeline.ingest.sources.websocket")
+SOURCES = (
+    "pipeline.ingest.avro",
+    "pipeline.ingest.sources.mqtt",
+    "pipeline.ingest.sources.websocket",
+)
 IMPORT = "list(map(importlib.import_module, names))"
 
 BESIDE = {"mpl_toolkits", "pylab"}  # matplotlib installs them beside itself
@@ -84,8 +88,8 @@ def in_folders(*folders: str) -> list[str]:
         (("archive",), ("app/archive", "app/http/formats"), ()),
         (("demo",), ("app/cli/demo",), ()),
         (("spark",), ("pipeline", "pyspark_tidegate"), SOURCES),
-        ((), ("pipeline/ingest",), ("pipeline.ingest.sources",)),
-        (("mqtt", "websocket"), ("pipeline/ingest",), ()),
+        ((), ("pipeline/ingest",), ("pipeline.ingest.avro", "pipeline.ingest.sources")),
+        (("avro", "mqtt", "websocket"), ("pipeline/ingest",), ()),
     ],
     ids=["base", "server", "archive", "demo", "spark", "ingest", "sources"],
 )
