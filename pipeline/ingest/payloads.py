@@ -106,13 +106,14 @@ class PayloadReader:
         self._separator = separator
         self._key_of = record_key(spec)
         self._value_of = getter(mapping.value.steps) if mapping.value else None
-        self._read: Callable[[SourceRecord, bytes], Line | None] = {
+        forms: dict[PayloadForm, Callable[[SourceRecord, bytes], Line | None]] = {
             PayloadForm.JSON: self._json,
             PayloadForm.DEBEZIUM: self._debezium,
             PayloadForm.CLOUDEVENTS: self._cloudevents,
             PayloadForm.TEXT: self._text,
             PayloadForm.BYTES: self._bytes,
-        }[mapping.form]
+        }
+        self._read = forms[mapping.form]
 
     def read(self, record: SourceRecord) -> Line | None:
         """Return the line that a record publishes; None if it says nothing about any record.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -191,7 +192,7 @@ class MqttConnector:
         """Disconnect; the broker keeps the session of QoS 1, and messages for it."""
         self._client.disconnect()
 
-    def _await(self, is_done: Any, what: str) -> None:
+    def _await(self, is_done: Callable[[], bool], what: str) -> None:
         give_up_at = time.monotonic() + CONNECT_SECONDS_MAX
         while not is_done():
             if time.monotonic() >= give_up_at:
