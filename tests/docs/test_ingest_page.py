@@ -14,7 +14,7 @@ from tidegate.pipeline.definitions.toml import TomlTable, alike
 from tidegate.pipeline.ingest.definition import KINDS, read_definitions, read_source
 
 PAGE = (ROOT / "docs" / "ingest.md").read_text(encoding="utf-8")
-GIVEN = [
+GIVEN: list[dict[str, Any]] = [
     {"kind": "redis", "address": "redis://127.0.0.1", "stream": "s"},
     {"kind": "file", "path": "a.ndjson"},
     {"kind": "mqtt", "address": "mqtt://127.0.0.1", "subscribe": ["#"], "ca": "ca.pem"},

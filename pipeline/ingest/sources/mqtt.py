@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import unquote, urlsplit
 
-from paho.mqtt.client import CallbackAPIVersion, Client, MQTTMessage, error_string
-from paho.mqtt.enums import MQTTErrorCode, MQTTProtocolVersion
+from paho.mqtt.client import Client, MQTTMessage, error_string
+from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode, MQTTProtocolVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
@@ -138,7 +138,7 @@ class MqttConnector:
         source, host = self._source, self._parts.hostname or ""
         given: dict[str, Any] = {}
         if source.version == MQTTProtocolVersion.MQTTv5:
-            session = Properties(PacketTypes.CONNECT)
+            session = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]  # paho's
             session.SessionExpiryInterval = SESSION_EXPIRY_S if source.qos else 0
             session.ReceiveMaximum = RECORDS_MAX
             given = {"clean_start": source.qos == 0, "properties": session}
@@ -235,4 +235,4 @@ class MqttConnector:
 
 def _record(message: MQTTMessage) -> SourceRecord:
     # An empty payload removes a retained message, and so the record of its topic.
-    return SourceRecord(message.payload or None, None, "", channel=message.topic)
+    return SourceRecord(bytes(message.payload) or None, None, "", channel=message.topic)

@@ -114,5 +114,8 @@ def test_what_a_connector_raises_ends_the_run_and_keeps_what_was_published(
         assert (pace.batch, pace.lag) == (3, 7)
         assert counter.closed
         intake.start()
-        eventually(lambda: intake.run is not run and intake.run.is_active, False)
+        again = intake.run
+        assert again is not None
+        assert again is not run
+        eventually(lambda: again.is_active, False)
         assert journal(address, "t") == [{"k": at} for at in range(3)]

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Protocol
 
 import pytest
-from paho.mqtt.client import CallbackAPIVersion, Client
+from paho.mqtt.client import Client
+from paho.mqtt.enums import CallbackAPIVersion
 from redis import Redis
 from redis.exceptions import RedisError
 

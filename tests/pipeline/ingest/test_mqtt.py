@@ -33,7 +33,7 @@ def broker(tmp_path: Path) -> Iterator[Mosquitto]:
 
 
 def send(broker: Mosquitto, topic: str, *payloads: str, retain: bool = False, qos: int = 1) -> None:
-    messages = [{"topic": topic, "payload": it, "qos": qos, "retain": retain} for it in payloads]
+    messages = [(topic, payload, qos, retain) for payload in payloads]
     publish.multiple(messages, hostname="127.0.0.1", port=broker.port)
 
 

@@ -117,7 +117,7 @@ FIELDS = {
 
 def test_fields_are_added_to_an_object_and_wrap_anything_else() -> None:
     added = '"all":"plant/a","id":"a","k":"k\\\\xff","at":5,"place":"place 7"}'
-    record = {"channel": "plant/a", "broker_key": b"k\xff", "timestamp_ms": 5}
+    record: dict[str, Any] = {"channel": "plant/a", "broker_key": b"k\xff", "timestamp_ms": 5}
     assert read(b'{"t":1,"id":2}', fields=FIELDS, **record) == message(
         '{"t":1,"id":"a","all":"plant/a",' + added.split(",", 2)[2]
     )
