@@ -53,8 +53,9 @@ def refusal_response(refusal: Refusal) -> Response:
 
 async def _nothing() -> AsyncIterator[bytes]:
     """Yield nothing: the stream is not open yet."""
-    return
-    yield b""
+    nothing: tuple[bytes, ...] = ()
+    for piece in nothing:
+        yield piece
 
 
 class AsgiConnection:

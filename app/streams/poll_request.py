@@ -8,14 +8,14 @@ from typing import Final, NamedTuple
 
 from tidegate.app.access.grants import Grants
 from tidegate.app.refusals import Refused
-from tidegate.app.streams.encoding import Format
-from tidegate.app.streams.polled_rows import Form
-from tidegate.app.streams.subscribe_request import (
+from tidegate.app.streams.decisions import (
     SessionContext,
-    SubscribeRequest,
     SubscriptionParameters,
     granted_to,
 )
+from tidegate.app.streams.encoding import Format
+from tidegate.app.streams.polled_rows import Form
+from tidegate.app.streams.subscribe_request import SubscribeRequest
 from tidegate.conflation.definition import Kind
 from tidegate.conflation.errors import OptionsInvalid
 from tidegate.conflation.options.table import Options

@@ -21,6 +21,7 @@ from typing import Final
 from tidegate.app.access.grants import Grants
 from tidegate.app.refusals import Refused, topic_unknown
 from tidegate.app.stores.store import TopicRecord
+from tidegate.app.streams.decisions import SessionContext
 from tidegate.app.streams.driver import Consumer, Driver
 from tidegate.app.streams.poll_request import PollRequest, PollTexts, granted_poll
 from tidegate.app.streams.polled_rows import (
@@ -31,7 +32,6 @@ from tidegate.app.streams.polled_rows import (
     Position,
     RecordPages,
 )
-from tidegate.app.streams.subscribe_request import SessionContext
 from tidegate.conflation.definition import Definition, Kind
 from tidegate.conflation.errors import TopicUnknown
 from tidegate.conflation.outputs import Goodbye, Unsubscribed

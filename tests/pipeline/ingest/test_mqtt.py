@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from paho.mqtt import publish
@@ -33,7 +34,7 @@ def broker(tmp_path: Path) -> Iterator[Mosquitto]:
 
 
 def send(broker: Mosquitto, topic: str, *payloads: str, retain: bool = False, qos: int = 1) -> None:
-    messages = [(topic, payload, qos, retain) for payload in payloads]
+    messages: list[Any] = [(topic, payload, qos, retain) for payload in payloads]
     publish.multiple(messages, hostname="127.0.0.1", port=broker.port)
 
 

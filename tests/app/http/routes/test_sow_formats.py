@@ -223,7 +223,7 @@ async def test_tools_read_it_by_its_address() -> None:
         stream = await asyncio.to_thread(opened, ARROW)
         for table in (
             pl.read_ipc_stream(stream),
-            pl.from_arrow(pa.ipc.open_stream(stream.getvalue()).read_all()),
+            pl.DataFrame(pl.from_arrow(pa.ipc.open_stream(stream.getvalue()).read_all())),
         ):
             assert table["n"].to_list() == [9007199254740993, -1, 0]
             assert table["px"].to_list() == [
