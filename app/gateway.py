@@ -107,7 +107,7 @@ class Gateway:
         self.sessions = Sessions(
             SessionContext(self.id, *parts), self.session_events, self.new_session_id
         )
-        self.polled = PolledStreams(self.driver)
+        self.polled = PolledStreams(self.driver, self.quotas.lanes)
         self.quotas.memory.cut_stalled = self.sessions.cut_stalled
         if self.bus is not None:
             self.bus.attach(

@@ -20,9 +20,8 @@ from tidegate.app.names import (
     checked_topic_name,
     checked_writable_name,
 )
-from tidegate.app.negotiation import weights
 from tidegate.app.refusals import Refused
-from tidegate.app.texts import listed
+from tidegate.app.texts import listed, weights
 
 NDJSON = "application/x-ndjson"
 JSON = "application/json"

@@ -14,7 +14,7 @@ if sys.version_info >= (3, 14):
 else:
     from backports import zstd  # the module of 3.14, for the versions before
 
-from tidegate.app.negotiation import weights
+from tidegate.app.texts import weights
 
 
 class Coding(StrEnum):

@@ -19,6 +19,7 @@ from functools import partial
 from typing import Final
 
 from tidegate.app.access.grants import Grants
+from tidegate.app.access.limits.lanes import LaneUse
 from tidegate.app.refusals import Refused, topic_unknown
 from tidegate.app.stores.store import TopicRecord
 from tidegate.app.streams.decisions import SessionContext
@@ -50,6 +51,8 @@ TAKEN_BYTES_AT_ONCE: Final = 1 << 20
 NAME: Final = "polled"
 
 
+Identity = tuple[str, LaneId, Form]
+"""Of a stream: equal ones are one."""
 Answering = Callable[[Page | Refused | None], None]
 """Called with what follows a position; with None if nothing has come, or the stream has ended."""
 
@@ -298,10 +301,11 @@ class PolledStreams:
         requests: how many have been made to any of them, by readers or by caches before them.
     """
 
-    def __init__(self, driver: Driver) -> None:
+    def __init__(self, driver: Driver, lanes: LaneUse) -> None:
         self.requests = 0
         self._driver = driver
-        self._streams: dict[tuple[str, LaneId, Form], PolledStream] = {}
+        self._lanes = lanes
+        self._streams: dict[Identity, PolledStream] = {}
         self._numbers = itertools.count(1)
         self._granted: dict[
             tuple[str, PollTexts], tuple[tuple[TopicRecord, Definition], PollRequest]
@@ -333,16 +337,21 @@ class PolledStreams:
         """Return the stream of these rows, begun if this is its first reader.
 
         Raises:
-            EngineError: there are as many sessions as may be.
+            LimitReached: there are as many sessions, or different lanes, as may be.
         """
         self.requests += 1
         subscription, form = poll.subscription, poll.form
         identity = subscription.topic, subscription.lane_id, form
         found = self._streams.get(identity)
-        if found is None or found.is_over:
+        if found is not None and found.is_over:
+            self._forget(identity)
+            found = None
+        if found is None:
+            self._lanes.check([identity[:2]])
             session = f"polled-{next(self._numbers)}"
             found = PolledStream(self._driver, session, subscription, form, poll.kind)
             self._streams[identity] = found
+            self._lanes.hold(subscription.topic, subscription.lane_id)
             self._look_later(identity, found)
         return found
 
@@ -356,18 +365,23 @@ class PolledStreams:
 
     def close(self) -> None:
         """End all streams."""
-        for stream in self._streams.values():
+        for identity, stream in list(self._streams.items()):
             stream.close()
-        self._streams.clear()
+            self._forget(identity)
 
-    def _look_later(self, identity: tuple[str, LaneId, Form], stream: PolledStream) -> None:
+    def _forget(self, identity: Identity) -> None:
+        topic, lane_id, _ = identity
+        del self._streams[identity]
+        self._lanes.release(topic, lane_id)
+
+    def _look_later(self, identity: Identity, stream: PolledStream) -> None:
         asyncio.get_running_loop().call_later(UNREAD_S, self._look, identity, stream)
 
-    def _look(self, identity: tuple[str, LaneId, Form], stream: PolledStream) -> None:
+    def _look(self, identity: Identity, stream: PolledStream) -> None:
         if self._streams.get(identity) is not stream:
             return
         if stream.is_over or stream.is_unread:
             stream.close()
-            del self._streams[identity]
+            self._forget(identity)
         else:
             self._look_later(identity, stream)

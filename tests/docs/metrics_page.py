@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import Metric
 
+from tidegate.app.access.limits.lanes import LaneUse
 from tidegate.app.figures import ConnectionFigures, Counters
 from tidegate.app.gateway import Gateway
 from tidegate.app.metrics.families import (
@@ -88,7 +89,7 @@ def _sections() -> Iterator[tuple[str, Iterable[Metric]]]:
     )
     yield "Topics", topic_families(TopicTable())
     yield "Sessions and streams", session_families(driver, {}, 0)
-    yield "Polling", polling_families(PolledStreams(driver))
+    yield "Polling", polling_families(PolledStreams(driver, LaneUse(1, 1)))
     yield (
         "Store",
         [

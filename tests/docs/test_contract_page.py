@@ -66,7 +66,7 @@ def test_reasons_why_a_subscription_ends_are_those_of_the_schema() -> None:
 
 
 def test_commands_stand_on_the_page() -> None:
-    verbs = [*MODULES, *(f"pipeline {verb}" for verb in pipeline.commands)]
+    verbs = [*MODULES, *(f"pipeline {verb}" for verb in pipeline.commands if verb not in MODULES)]
     assert [verb for verb in verbs if not re.search(rf"`tidegate {verb}\b", PAGE)] == []
 
 

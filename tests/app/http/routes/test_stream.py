@@ -386,3 +386,15 @@ async def test_a_stream_that_nobody_reads_is_closed() -> None:
         assert len(polled) == 1
         await asyncio.sleep(200)
         assert len(polled) == 0
+
+
+async def test_different_streams_are_lanes_of_which_there_may_be_so_many() -> None:
+    async with running_gateway(lanes_max=2) as running:
+        await running.topic()
+        for seconds in (1, 2):
+            answer = await running.http.get(STREAM, params={"options": f"conflation={seconds}s"})
+            assert answer.status_code == 200
+        refused = await running.http.get(STREAM, params={"options": "conflation=3s"})
+        assert (refused.status_code, refused.json()["code"]) == (429, "limit-reached")
+        await asyncio.sleep(200)  # nobody has read them for long
+        assert (await running.http.get(STREAM, params={"options": "conflation=3s"})).is_success
