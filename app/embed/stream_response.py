@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 from typing import Final
 
@@ -26,6 +26,7 @@ from tidegate.keys.errors import Refusal
 
 HEADERS: Final = {"Cache-Control": "no-store", "Vary": "Accept-Encoding"}
 PROBLEM: Final = "application/problem+json"
+NOTHING: Final[Sequence[bytes]] = ()
 
 
 def negotiated_encoder(scope: Scope) -> StreamEncoder | None:
@@ -53,9 +54,8 @@ def refusal_response(refusal: Refusal) -> Response:
 
 async def _nothing() -> AsyncIterator[bytes]:
     """Yield nothing: the stream is not open yet."""
-    nothing: tuple[bytes, ...] = ()
-    for piece in nothing:
-        yield piece
+    for text in NOTHING:
+        yield text
 
 
 class AsgiConnection:

@@ -10,7 +10,6 @@ from tests.support.rooms import room
 from tests.support.rules import rule
 from tidegate.app.names import TopicPattern
 from tidegate.app.refusals import Refused
-from tidegate.app.streams import subscriptions
 from tidegate.app.streams.decisions import SessionContext, decide_target, granted_to
 from tidegate.app.streams.session import State
 from tidegate.app.streams.subscribe_request import UNKNOWN
@@ -148,7 +147,7 @@ async def test_what_a_pattern_leaves_out_is_named_and_not_decided(
             decided.append(topic)
             return granted_to(context, topic, *of, **named)
 
-        monkeypatch.setattr(subscriptions, "granted_to", grant)
+        monkeypatch.setattr("tidegate.app.streams.decisions.granted_to", grant)
         pattern, wanted = TopicPattern.parse("px.*"), here.request()
         places = {"px.3": UNKNOWN, "px.1": UNKNOWN}
         decisions = decide_target(here.gateway.sessions.context, pattern, wanted, places)
