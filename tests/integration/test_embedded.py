@@ -38,7 +38,14 @@ PUBLISHED_BYTES = 80 * MIB
 STOPPED_BYTES = 24 * MIB
 """More than a reader that stops may cost: its queue, a write of a MiB, and copies of the server."""
 
-on_each_server = pytest.mark.parametrize("server", SERVERS)
+on_each_server = pytest.mark.parametrize(
+    "server",
+    [
+        "uvicorn",
+        pytest.param("hypercorn", marks=pytest.mark.nightly),
+        pytest.param("granian", marks=pytest.mark.nightly),
+    ],
+)
 
 
 class Service:
@@ -134,7 +141,9 @@ async def test_a_refusal_is_a_problem(server: str) -> None:
 
 @rule("embed-2")
 @on_each_server
-@pytest.mark.parametrize("options", ["conflation=50ms", "conflation=none"])
+@pytest.mark.parametrize(
+    "options", ["conflation=50ms", pytest.param("conflation=none", marks=pytest.mark.nightly)]
+)
 async def test_a_reader_that_stops_costs_little_and_is_forgotten(server: str, options: str) -> None:
     async with service(server) as here:
         before = await published(here, PUBLISHED_BYTES // 4)  # the interpreter keeps what it got
