@@ -216,19 +216,17 @@ async def test_tools_read_it_by_its_address() -> None:
         assert json.loads(frame["at"][0]) == {"desk": "a", "x": [1.5]}
 
         def opened(media_type: str) -> io.BytesIO:
-            # http:// alone, to the gateway of the test
             with urlopen(Request(address, headers={"Accept": media_type})) as answer:
                 return io.BytesIO(answer.read())
 
         stream = await asyncio.to_thread(opened, ARROW)
-        for table in (
-            pl.read_ipc_stream(stream),
-            pl.DataFrame(pl.from_arrow(pa.ipc.open_stream(stream.getvalue()).read_all())),
-        ):
-            assert table["n"].to_list() == [9007199254740993, -1, 0]
-            assert table["px"].to_list() == [
+        by_polars = pl.read_ipc_stream(stream).to_dict(as_series=False)
+        by_arrow = pa.ipc.open_stream(stream.getvalue()).read_all().to_pydict()
+        for found in (by_polars, by_arrow):
+            assert found["n"] == [9007199254740993, -1, 0]
+            assert found["px"] == [
                 Decimal("101.25"), Decimal("0.1000000000000000055"), Decimal(7)
             ]  # fmt: skip
-            assert table["live"].to_list() == [True, False, None]
+            assert found["live"] == [True, False, None]
         lines = await asyncio.to_thread(opened, CSV)
         assert pl.read_csv(lines)["n"].to_list() == [9007199254740993, -1, 0]
