@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from enum import Enum, auto
+from operator import itemgetter
 from types import NoneType
 from typing import Any, Final
 
@@ -84,12 +85,13 @@ class Column:
         except msgspec.ValidationError:  # a number beyond a double, stored by an earlier version
             self._kinds.add(dict)
             return
-        kinds = set(map(type, values)) - {NoneType}
-        self._kinds |= kinds
+        kinds = set(map(type, values))
         if int in kinds:
-            whole = [value for value in values if type(value) is int]
+            whole = values if kinds == {int} else [it for it in values if type(it) is int]
             self._least = min(self._least, *whole)
             self._greatest = max(self._greatest, *whole)
+        kinds.discard(NoneType)
+        self._kinds |= kinds
         if float in kinds and kinds <= {int, float}:
             self._add_fractions(joined, texts, values)
 
@@ -116,11 +118,12 @@ class Column:
     def _add_fractions(
         self, joined: bytes, texts: Sequence[msgspec.Raw], values: Sequence[Any]
     ) -> None:
-        fractions = [
-            bytes(text) for text, value in zip(texts, values, strict=True) if type(value) is float
-        ]
+        def fractions() -> Iterator[bytes]:
+            pairs = zip(texts, values, strict=True)
+            return (bytes(text) for text, value in pairs if type(value) is float)
+
         if b"e" in joined or b"E" in joined:
-            for text in fractions:
+            for text in fractions():
                 self._add_digits(text)
         else:
             # All of them at once: the most digits in a row are searched for, not counted.
@@ -130,7 +133,7 @@ class Column:
             while b"0" * (self._whole + 1) + b"." in digits:
                 self._whole += 1
         if not self._is_rounded and self._whole + self._scale > DOUBLE_DIGITS:
-            self._is_rounded = not all(map(_is_double, fractions))
+            self._is_rounded = not all(map(_is_double, fractions()))
 
     def _add_digits(self, text: bytes) -> None:
         try:
@@ -216,11 +219,14 @@ def columns_in(rows: Sequence[Frame], text: Text, known: Known) -> Steps[dict[st
 
 def cells_of(records: Sequence[Members], name: str) -> list[msgspec.Raw]:
     """Return the values of a field as JSON texts, null where there is none."""
-    return [record.get(name, NULL) for record in records]
+    try:
+        return list(map(itemgetter(name), records))  # mostly
+    except KeyError:
+        return [record.get(name, NULL) for record in records]
 
 
 def _new_names(records: Sequence[Members], known: Mapping[str, object]) -> list[str]:
-    if set().union(*records) <= known.keys():  # mostly
+    if set().union(*records) <= known.keys():
         return []
     return [name for record in records for name in record if name not in known]
 
