@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 
+from tests.app.access.test_authorization import ROOT, guarded
 from tests.support.gateways import Running, running_gateway
 from tests.support.rules import rule
+from tests.support.tokens import grant, token_of
 
 STREAM = "/v1/topics/px/stream"
 
@@ -398,3 +401,37 @@ async def test_different_streams_are_lanes_of_which_there_may_be_so_many() -> No
         assert (refused.status_code, refused.json()["code"]) == (429, "limit-reached")
         await asyncio.sleep(200)  # nobody has read them for long
         assert (await running.http.get(STREAM, params={"options": "conflation=3s"})).is_success
+
+
+@rule("polling-5", "polling-6")
+async def test_a_subject_is_asked_for_its_token_again_soon(tmp_path: Path) -> None:
+    reader = token_of("ann", "read prices.>")
+    path = "/v1/topics/prices.eu/stream"
+    async with guarded(tmp_path) as running:
+        first = await running.http.get(path, headers=reader)
+        assert first.headers["cache-control"] == "private, max-age=1"
+        assert "Authorization" in first.headers["vary"]
+        began = asyncio.get_running_loop().time()
+        asked = {"offset": first.headers["stream-next-offset"], "live": "long-poll"}
+        assert (await running.http.get(path, params=asked, headers=reader)).status_code == 204
+        assert asyncio.get_running_loop().time() - began < 4.5
+        assert (await running.http.get(path)).status_code == 401
+        other = token_of("bob", "read other.>")
+        assert (await running.http.get(path, headers=other)).status_code == 403
+
+
+async def test_rows_and_fields_that_are_hidden_are_in_no_answer(tmp_path: Path) -> None:
+    rows = token_of("fay", grant("read prices.>", filter="/desk = 'a'", select="[-/,+/k]"))
+    async with guarded(tmp_path) as running:
+        lines = '{"k": 1, "desk": "a", "v": 7}\n{"k": 2, "desk": "b", "v": 7}'
+        headers = {**ROOT, "Content-Type": "application/x-ndjson"}
+        await running.http.post("/v1/topics/prices.eu/messages", content=lines, headers=headers)
+        answer = await running.http.get("/v1/topics/prices.eu/stream", headers=rows)
+        assert [row["value"] for row in answer.json()] == [{"k": "canary"}, {"k": 1}]
+        lines = '{"k": 1, "desk": "b", "v": 8}'
+        await running.http.post("/v1/topics/prices.eu/messages", content=lines, headers=headers)
+        asked = {"offset": answer.headers["stream-next-offset"], "live": "long-poll"}
+        answer = await running.http.get("/v1/topics/prices.eu/stream", params=asked, headers=rows)
+        assert answer.json() == [
+            {"type": "prices.eu", "key": "[1]", "headers": {"operation": "delete"}}
+        ]
