@@ -16,6 +16,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+from tests.app.access.test_authorization import ROOT
 from tests.app.access.test_entitlement import AT, BOTH, FIELDS, ROWS, leaks, narrowed_gateway
 from tests.app.http.formats.reading import read_back
 from tests.support.gateways import Running, running_gateway
@@ -25,6 +26,7 @@ from tidegate.app.http.formats.choice import ARROW, CSV
 from tidegate.app.http.requests import JSON, NDJSON
 
 SOW: Final = "/v1/topics/px/sow"
+MERGE: Final = {"Content-Type": "application/merge-patch+json"}
 BY_TYPE: Final = {NDJSON: "ndjson", JSON: "json", CSV: "csv", ARROW: "arrow"}
 PUBLISHED: Final = [
     b'{"k":"=1+1","n":9007199254740993,"px":101.25,"live":true,"at":{"desk":"a","x":[1.50]}}',
@@ -192,6 +194,9 @@ async def test_too_many_columns_are_refused_before_anything_is_sent() -> None:
 @pytest.mark.parametrize("media_type", BY_TYPE)
 async def test_hidden_rows_and_fields_are_in_no_format(tmp_path: Path, media_type: str) -> None:
     async with narrowed_gateway(tmp_path) as running:
+        schema = {"properties": {"schemacanary": {"type": "string"}}}
+        patched = await running.http.patch(AT, json={"schema": schema}, headers=ROOT | MERGE)
+        assert patched.status_code == 200, patched.text
         for headers in (ROWS, FIELDS, BOTH):
             for query in ("", "?format=envelope", "?select=[%2B/secret]", "?order_by=/k"):
                 accept = {**headers, "Accept": media_type}
@@ -200,6 +205,7 @@ async def test_hidden_rows_and_fields_are_in_no_format(tmp_path: Path, media_typ
                 assert b"one" in answer.content
                 assert leaks(answer.content, headers) == []
                 assert headers is ROWS or b"desk" not in answer.content
+                assert b"schemacanary" not in answer.content
 
 
 @pytest.mark.system
