@@ -68,7 +68,11 @@ def journal(address: str, topic: str) -> list[Any]:
     with Gateway(address) as gateway:
         if gateway.find_topic(topic) is None:
             return []
-        lines = map(msgspec.json.decode, gateway.messages(topic))
+        lines, after = list[Any](), "epoch"
+        # An answer has a bounded number of lines.
+        while page := [msgspec.json.decode(line) for line in gateway.messages(topic, after)]:
+            lines += page
+            after = page[-1]["bookmark"]
         return [line.get("key") if "reason" in line else line["value"] for line in lines]
 
 
