@@ -20,6 +20,8 @@ from tidegate.pipeline.operations.supervisor import DEFAULT_MASTER, LOCALHOST, R
 CHECKPOINTS = "checkpoints/topics"
 PATH = click.Path(path_type=Path)
 PROGRAM = "tidegate pipeline"
+INGEST = "tidegate ingest"
+CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
 class _Folder(click.Path):
@@ -35,16 +37,24 @@ FOLDER = _Folder(path_type=Path)
 
 
 def command(words: Sequence[str] | None = None) -> int:
-    """Run a verb with its words; return the exit code of the command line."""
+    """Run a verb with its words; return the exit code of the command line.
+
+    With the first word `ingest` it is `tidegate ingest`, else a verb of `tidegate pipeline`.
+    """
+    given = list(sys.argv[1:] if words is None else words)
+    verb: click.Command = pipeline
+    program = PROGRAM
+    if given[:1] == ["ingest"]:
+        verb, program, given = ingest, INGEST, given[1:]
     try:
-        with pipeline.make_context(PROGRAM, list(sys.argv[1:] if words is None else words)) as ctx:
-            code: int = pipeline.invoke(ctx)
+        with verb.make_context(program, given) as ctx:
+            code: int = verb.invoke(ctx)
         return code
     except click.exceptions.Exit as ended:
         return ended.exit_code
     except click.UsageError as error:
         # click would print usage and error over several lines; here every error is one sentence.
-        place = PROGRAM if error.ctx is None else error.ctx.command_path
+        place = program if error.ctx is None else error.ctx.command_path
         complain(f"{error.format_message()} (see {place} --help)")
         return error.exit_code
 
@@ -131,7 +141,7 @@ def with_run_options(function: Callable[..., int]) -> Callable[..., int]:
         "  tidegate pipeline journal ticks --to archive"
     ),
     no_args_is_help=False,  # a verb that is missing is one sentence too, with exit code 2
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    context_settings=CONTEXT,
 )
 def pipeline() -> None:
     """Run the Spark pipeline."""
@@ -174,41 +184,6 @@ def run(
 
     filled = Topics(gateway, checkpoints or Path(CHECKPOINTS)) if topics else None
     return run(file, options, filled, gateway)
-
-
-@pipeline.command(
-    hidden=True,  # `tidegate ingest` shows it
-    epilog=(
-        "\b\nExamples:\n"
-        "  tidegate ingest sources.toml\n"
-        "  tidegate ingest sources.toml --gateway http://gw.example:8080 --metrics-port 8090\n\n"
-        "\b\nA file:\n"
-        "  [ingest.sensors]\n"
-        '  key = ["/sensor"]\n'
-        '  source = {kind = "redis", address = "redis://127.0.0.1:6379/0", stream = "sensors"}\n'
-        '  sink = {topic = "sensors"}'
-    ),
-)
-@click.argument("file", type=PATH)
-@click.option(
-    "--gateway",
-    metavar="URL",
-    help="Address of the gateway (the file's, else TIDEGATE_GATEWAY, else http://127.0.0.1:8080).",
-)
-@token_option
-@no_restart_option
-@metrics_port_option
-@metrics_host_option
-def ingest(
-    file: Path, gateway: str | None, no_restart: bool, metrics_port: int | None, metrics_host: str
-) -> int:
-    """Publish what brokers, files and sockets have to topics, without Java."""
-    from tidegate.pipeline.ingest.run import ingest
-
-    options = RunOptions(
-        restarts=not no_restart, metrics_port=metrics_port, metrics_host=metrics_host
-    )
-    return ingest(file, options, gateway)
 
 
 @pipeline.command(
@@ -323,3 +298,41 @@ def replay(keys: tuple[str, ...], **arguments: Any) -> int:
     from tidegate.pipeline.archive.replay import ReplayArguments, replay
 
     return replay(ReplayArguments(keys=list(keys), **arguments))
+
+
+# --- tidegate ingest
+
+
+@click.command(
+    epilog=(
+        "\b\nExamples:\n"
+        "  tidegate ingest sources.toml\n"
+        "  tidegate ingest sources.toml --gateway http://gw.example:8080 --metrics-port 8090\n\n"
+        "\b\nA file:\n"
+        "  [ingest.sensors]\n"
+        '  key = ["/sensor"]\n'
+        '  source = {kind = "redis", address = "redis://127.0.0.1:6379/0", stream = "sensors"}\n'
+        '  sink = {topic = "sensors"}'
+    ),
+    context_settings=CONTEXT,
+)
+@click.argument("file", type=PATH)
+@click.option(
+    "--gateway",
+    metavar="URL",
+    help="Address of the gateway (the file's, else TIDEGATE_GATEWAY, else http://127.0.0.1:8080).",
+)
+@token_option
+@no_restart_option
+@metrics_port_option
+@metrics_host_option
+def ingest(
+    file: Path, gateway: str | None, no_restart: bool, metrics_port: int | None, metrics_host: str
+) -> int:
+    """Publish what brokers, files and sockets have to topics, without Java."""
+    from tidegate.pipeline.ingest.run import ingest
+
+    options = RunOptions(
+        restarts=not no_restart, metrics_port=metrics_port, metrics_host=metrics_host
+    )
+    return ingest(file, options, gateway)
