@@ -305,14 +305,14 @@ def replay(keys: tuple[str, ...], **arguments: Any) -> int:
 
 @click.command(
     epilog=(
-        "\b\nExamples:\n"
-        "  tidegate ingest sources.toml\n"
-        "  tidegate ingest sources.toml --gateway http://gw.example:8080 --metrics-port 8090\n\n"
         "\b\nA file:\n"
         "  [ingest.sensors]\n"
         '  key = ["/sensor"]\n'
         '  source = {kind = "redis", address = "redis://127.0.0.1:6379/0", stream = "sensors"}\n'
-        '  sink = {topic = "sensors"}'
+        '  sink = {topic = "sensors"}\n\n'
+        "\b\nExamples:\n"
+        "  tidegate ingest sources.toml\n"
+        "  tidegate ingest sources.toml --gateway http://gw.example:8080 --metrics-port 8090"
     ),
     context_settings=CONTEXT,
 )

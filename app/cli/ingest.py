@@ -14,21 +14,23 @@ _verb: click.Command = importlib.import_module("tidegate.pipeline.command").inge
 
 
 class IngestCommand(click.Command):
-    """The verb `ingest` of `python -m tidegate.pipeline`; a valid command replaces this process."""
+    """A command that keeps its words, for the process that runs them."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Keep the arguments as given, for the process that runs them."""
+        """Keep the arguments as given."""
         ctx.obj = ["ingest", *args]
         return super().parse_args(ctx, args)
 
-    def invoke(self, ctx: click.Context) -> NoReturn:
-        """Hand the words over."""
-        exec_command(pipeline_command(*ctx.obj))
+
+@click.pass_context
+def _hand_over(ctx: click.Context, /, **_: object) -> NoReturn:
+    exec_command(pipeline_command(*ctx.obj))
 
 
 ingest = IngestCommand(
     "ingest",
     params=_verb.params,
+    callback=_hand_over,
     help=_verb.help,
     epilog=_verb.epilog,
 )
