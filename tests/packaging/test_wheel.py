@@ -124,7 +124,7 @@ def test_the_wheel_holds_each_file_of_the_product(wheel: Path) -> None:
         for path in folder.rglob("*")
         if path.is_file() and path.suffix != ".pyc"
     }
-    for name in ("tidegate/__init__.py", "tidegate/py.typed"):
+    for name in ("tidegate/__init__.py", "tidegate/embed.py", "tidegate/py.typed"):
         expected[name] = (ROOT / name).read_bytes()
     held = contents(wheel)
     assert {n: text for n, text in held.items() if ".dist-info/" not in n} == expected
