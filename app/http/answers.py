@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -19,6 +19,16 @@ def json_answer(document: object, status: int = 200, headers: Headers | None = N
     """Return a document as a response."""
     # FastAPI would walk through the document again before it encodes it.
     return Response(msgspec.json.encode(document), status, headers, "application/json")
+
+
+PIECE_BYTES = 64 << 10
+"""Of a long body: the next one is written once the peer has taken this, so that none waits whole
+for a peer that takes nothing."""
+
+
+def body_pieces(body: bytes) -> Iterator[bytes]:
+    """Return a body in pieces."""
+    return (body[at : at + PIECE_BYTES] for at in range(0, len(body), PIECE_BYTES))
 
 
 async def in_pieces(

@@ -10,6 +10,7 @@ spares it the framework's routing.
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Final
 
 from fastapi import Request
@@ -18,6 +19,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tidegate.app.access.grants import WRITE, Subject
 from tidegate.app.gateway import Gateway
+from tidegate.app.http.answers import PIECE_BYTES, body_pieces
 from tidegate.app.http.exchange import WITHOUT_BODY, Exchange
 from tidegate.app.http.middleware import Checks, ProtectiveFields
 from tidegate.app.http.protocol import HandOver
@@ -72,6 +74,7 @@ class HotPath:
         self._checks = Checks(settings)
         self._fields = ProtectiveFields(settings.hsts)
         self._has_origins = bool(settings.allowed_origins)
+        self._sending: set[asyncio.Task[None]] = set()
 
     def can_handle(self, exchange: Exchange) -> bool:
         """Return True if a request may be answered here, by its header."""
@@ -170,7 +173,13 @@ class HotPath:
             fields = [(name.lower().encode(), text.encode()) for name, text in headers.items()]
             if status not in WITHOUT_BODY:
                 fields.append((b"content-length", b"%d" % len(body)))
-            exchange.respond(status, self._completed(fields, exchange.scope), body)
+            completed = self._completed(fields, exchange.scope)
+            if len(body) <= PIECE_BYTES:
+                exchange.respond(status, completed, body)
+                return
+            sending = asyncio.create_task(_send_in_pieces(exchange, status, completed, body))
+            self._sending.add(sending)
+            sending.add_done_callback(self._sending.discard)
 
         return not exchange.body and stream.answer_at_once(self._gateway, exchange.scope, respond)
 
@@ -182,6 +191,15 @@ class HotPath:
             fields = [(name, vary if name == b"vary" else value) for name, value in fields]
             fields += [] if given is not None else [(b"vary", vary)]
         return self._fields.completed(fields, scope["scheme"])
+
+
+async def _send_in_pieces(exchange: Exchange, status: int, fields: Fields, body: bytes) -> None:
+    """Write a long answer as fast as the peer takes it."""
+    await exchange.send({"type": "http.response.start", "status": status, "headers": fields})
+    left = len(body)
+    for piece in body_pieces(body):
+        left -= len(piece)
+        await exchange.send({"type": "http.response.body", "body": piece, "more_body": left > 0})
 
 
 def _subject(access: Access, scope: Scope) -> Subject | None:

@@ -9,6 +9,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Request, Response
@@ -18,6 +19,7 @@ from starlette.types import Scope
 
 from tidegate.app.access.grants import Subject
 from tidegate.app.gateway import Gateway
+from tidegate.app.http.answers import PIECE_BYTES, body_pieces
 from tidegate.app.http.openapi import SUBSCRIBE_CODES, answer, header, name_of, problems
 from tidegate.app.http.parameters import Headers, described, query_of
 from tidegate.app.http.problems import response_of
@@ -173,7 +175,10 @@ async def read_stream(request: Request) -> Response:
     else:
         page = await read.stream.page(read.since)
     status, headers, body = read.answer(page)
-    return Response(body, status, headers)
+    if len(body) <= PIECE_BYTES:
+        return Response(body, status, headers)
+    headers["Content-Length"] = str(len(body))
+    return StreamingResponse(_pieces(body), status, headers)
 
 
 @router.head("/v1/topics/{topic}/stream", include_in_schema=False)
@@ -191,7 +196,7 @@ def answer_at_once(gateway: Gateway, scope: Scope, respond: Respond) -> bool:
     if gateway.bus is not None or gateway.stopping:
         return False
     name = topic_name(scope)
-    asked = Polling.read(scope)
+    asked = _asked(scope["query_string"])
     if asked.live == SSE or gateway.catalog.served(name) is None:
         return False
     require_accept(scope, JSON)
@@ -318,6 +323,16 @@ class Reading:
         return now_ms if self.cursor is None else max(now_ms, self.cursor + 1)
 
 
+@lru_cache(maxsize=256)
+def _asked(query: bytes) -> Polling:
+    """Return a query as it was read: of readers in step all are equal.
+
+    Raises:
+        Refused: as `Polling.read`; a refusal is not kept.
+    """
+    return Polling.read({"query_string": query})
+
+
 async def _reading(request: Request) -> Reading:
     """Read a request, once what it needs is here.
 
@@ -370,6 +385,11 @@ def _read(
         is_public=subject is None,
         is_tail=is_now and asked.live is None,
     )
+
+
+async def _pieces(body: bytes) -> AsyncIterator[bytes]:
+    for piece in body_pieces(body):
+        yield piece
 
 
 def _cursor(text: str | None) -> int | None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from tests.app.access.test_authorization import ROOT, guarded
 from tests.support.gateways import Running, running_gateway
 from tests.support.rules import rule
 from tests.support.tokens import grant, token_of
+from tests.support.wire import connected
 
 STREAM = "/v1/topics/px/stream"
 
@@ -435,3 +438,21 @@ async def test_rows_and_fields_that_are_hidden_are_in_no_answer(tmp_path: Path) 
         assert answer.json() == [
             {"type": "prices.eu", "key": "[1]", "headers": {"operation": "delete"}}
         ]
+
+
+async def test_who_takes_nothing_has_no_long_answer_kept_for_it() -> None:
+    """A page of 1 MiB for each of thousands of connections would be all memory there is."""
+    count, grown_max = 20, 512 << 10
+    async with running_gateway(write_timeout="1h") as running, contextlib.AsyncExitStack() as stack:
+        await running.topic()
+        await running.publish(*[{"k": key, "v": "x" * 500} for key in range(2_000)])
+        await running.http.get(STREAM)
+        tracemalloc.start()
+        stack.callback(tracemalloc.stop)
+        before = tracemalloc.get_traced_memory()[0]
+        for _ in range(count):
+            wire = await stack.enter_async_context(connected(running.address))
+            wire.freeze()
+            await wire.send(f"GET {STREAM} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        await asyncio.sleep(1)
+        assert (tracemalloc.get_traced_memory()[0] - before) / count < grown_max
