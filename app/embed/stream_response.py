@@ -19,6 +19,7 @@ from tidegate.app.streams.compression import StreamEncoder, encoder_of, negotiat
 from tidegate.app.streams.connection import StreamConnection, StreamTimes, WriteDeadline
 from tidegate.app.streams.event_writer import EventWriter
 from tidegate.app.streams.reader import Reader
+from tidegate.app.streams.scheduler import INFINITY
 from tidegate.app.streams.sse import event, jittered_retry_ms
 from tidegate.conflation.errors import LimitReached
 from tidegate.conflation.outputs import CloseReason
@@ -157,18 +158,15 @@ class StreamResponse(EventSourceResponse):
         reader.consumer.give_up(CloseReason.SHUTDOWN)
 
     async def _events(self, writer: EventWriter) -> AsyncIterator[bytes]:
-        driver = writer.reader.driver
+        driver, turn = writer.reader.driver, _Turn(writer)
         if self._encoder is not None:
             yield self._encoder.header
         yield self._encoded(writer.hello)
         while not writer.is_over:
             if self._connection.is_closing:
                 return  # the peer has left, which the server says only in the next iteration
-            text = writer.next(anyio.current_time())
+            text = writer.next(anyio.current_time()) or await turn.next()
             if not text:
-                if not writer.is_over:
-                    wakeup = writer.reader.consumer.wakeup
-                    await wakeup.wait(writer.wait_s(anyio.current_time()))
                 continue
             began = driver.now()
             yield self._encoded(text)  # which takes as long as the peer does
@@ -203,6 +201,63 @@ class StreamResponse(EventSourceResponse):
             raise SendTimeoutError
         if isinstance(connection, AsgiConnection):
             connection.end_send()
+
+
+class _Turn:
+    """Takes the next text of a stream when the scheduler of streams calls it.
+
+    A flush wakes thousands of streams. Their tasks would all run in one iteration of the event
+    loop; so each is woken only with its text, in turns that leave time for other requests.
+    """
+
+    __slots__ = ("_due_s", "_loop", "_streams", "_taken", "_writer")
+
+    def __init__(self, writer: EventWriter) -> None:
+        self._writer = writer
+        self._streams = writer.reader.driver.streams
+        self._loop = asyncio.get_running_loop()
+        self._due_s = INFINITY
+        self._taken: asyncio.Future[bytes] | None = None
+        writer.reader.consumer.wakeup.on_woken = self._woken
+
+    async def next(self) -> bytes:
+        """Wait for the next text; empty: the stream is over. Only after there was none."""
+        if self._writer.is_over:
+            return b""
+        self._taken = self._loop.create_future()
+        self._call_in_time()
+        try:
+            return await self._taken
+        finally:
+            self._taken = None
+
+    def _woken(self) -> None:
+        if self._taken is not None:  # else the stream writes, and asks for more after that
+            self._streams.call_soon(self._take)
+
+    def _take(self) -> None:
+        now_s = self._loop.time()
+        if self._due_s <= now_s:
+            self._due_s = INFINITY
+        if self._taken is None or self._taken.done():
+            return
+        try:
+            text = self._writer.next(now_s)
+        except Exception as error:
+            self._taken.set_exception(error)
+            return
+        if text or self._writer.is_over:
+            self._taken.set_result(text)
+        else:
+            self._call_in_time()
+
+    def _call_in_time(self) -> None:
+        """Be called when a heartbeat is due; an earlier call that is due already serves as well."""
+        now_s = self._loop.time()
+        due_s = now_s + self._writer.wait_s(now_s)
+        if due_s < self._due_s:
+            self._due_s = due_s
+            self._streams.call_at(due_s, self._take)
 
 
 class _Waiting:

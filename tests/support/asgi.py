@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 from starlette.requests import Request
@@ -40,6 +40,7 @@ class Answer:
         self.raw = bytearray()
         self.is_over = False
         self.is_cut = False
+        self.on_taken: Callable[[], None] = lambda: None
         self._writes_first = writes_first
         self._changed = asyncio.Condition()
         self._thawed = asyncio.Event()
@@ -82,6 +83,7 @@ class Answer:
             self.headers = {name.decode(): value.decode() for name, value in message["headers"]}
             return
         self.raw += message.get("body", b"")
+        self.on_taken()
         self.is_over = not message.get("more_body", False)
 
     async def until(self, mark: bytes) -> bytes:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gzip
 import json
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -249,6 +251,26 @@ async def test_a_framework_may_add_to_the_header_and_finds_the_response_behind_a
         await answer.until(b"event: group_end")
         assert b'"lane":"conflation=2s,' in answer.raw
     assert answer.headers["x-own"] == "yes"
+
+
+async def test_a_flush_to_many_readers_leaves_turns_to_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The clock stands still while streams write, so here a turn is of one stream."""
+    monkeypatch.setattr("tidegate.app.streams.scheduler.TURN_S", -1.0)
+    prices, written, iteration = topic(), list[int](), 0
+    async with contextlib.AsyncExitStack() as stack:
+        for _ in range(50):
+            response = prices.response(request_of(), "conflation=none")
+            answer = await stack.enter_async_context(served(response, scope_of()))
+            await answer.until(b"event: group_end")
+            answer.on_taken = lambda: written.append(iteration)
+        await prices.publish({"symbol": "a"})
+        while len(written) < 50:
+            iteration += 1
+            assert iteration < 1_000
+            await asyncio.sleep(0)
+    assert max(Counter(written).values()) <= 3
 
 
 def test_a_response_is_made_in_a_thread_too() -> None:
