@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import shutil
 import socket
 import subprocess
@@ -16,6 +17,7 @@ from tests.support.outside import require
 from tests.support.ports import lasting_port
 
 SETTINGS = """
+user {user}
 listener {port} 127.0.0.1
 allow_anonymous true
 persistence true
@@ -36,7 +38,9 @@ class Mosquitto:
         self._binary = str(found)
         self.port = lasting_port()
         self._config = folder / "mosquitto.conf"
-        self._config.write_text(SETTINGS.format(port=self.port, folder=folder) + more)
+        # As root it would become another user, who may not write to the folder.
+        settings = SETTINGS.format(user=getpass.getuser(), port=self.port, folder=folder)
+        self._config.write_text(settings + more)
         self._process: subprocess.Popen[str] | None = None
 
     @property
