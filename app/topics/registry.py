@@ -26,6 +26,7 @@ from tidegate.keys.lines import LineReader
 from tidegate.keys.spec import record_key
 
 PIPELINE_PREFIX = "tidegate.pipeline."
+INGEST_PREFIX = "tidegate.ingest."
 WORK_AT_ONCE = 50_000
 """Steps of schema checks after which other tasks get their turn."""
 
@@ -364,6 +365,11 @@ def _page(names: Iterable[str], prefix: str, after: str, limit: int) -> list[str
         and not (hides_own and name.startswith(OWN_PREFIX))
     )
     return fitting[:limit]
+
+
+def makes_topics(producer: str | None) -> bool:
+    """Return True if a producer creates its topics by itself, as a pipeline and ingest do."""
+    return is_pipeline(producer) or (producer or "").startswith(INGEST_PREFIX)
 
 
 def is_pipeline(producer: str | None) -> bool:

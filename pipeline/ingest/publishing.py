@@ -94,6 +94,7 @@ class TopicPublisher:
         self._decode = _decoder(definition.mapping)
         self._reader = PayloadReader(definition.mapping, definition.spec or KeySpec())
         self._producers: dict[str, PartitionProducer] = {}
+        self._epoch: str | None = None
         self._stages = 0
         self._keeps_dead_letters = False
         # Of records without positions. A later run begins above all that this one can reach.
@@ -116,13 +117,13 @@ class TopicPublisher:
         if found is None:
             made = {"key": wanted or [], "description": definition.description}
             self._gateway.put_topic(definition.topic, made)
-            has = wanted or []
-        else:
-            has = found.get("key") or []
-            if wanted is not None and has != wanted:
-                raise GatewayRefused(
-                    f"topic {definition.topic} exists with key {has}, the definition's is {wanted}"
-                )
+            found = self._gateway.topic(definition.topic)
+        has = found.get("key") or []
+        if wanted is not None and has != wanted:
+            raise GatewayRefused(
+                f"topic {definition.topic} exists with key {has}, the definition's is {wanted}"
+            )
+        self._epoch = found.get("epoch")
         self._reader = PayloadReader(
             definition.mapping, KeySpec.of(has), definition.source.separator, self._decode
         )
@@ -152,9 +153,24 @@ class TopicPublisher:
             refused += self._keep(dead)
             dead = []
             if kept:
+                self._require_epoch()
                 published += self._commit(producer, names, kept)
             lines = [each for each in lines[len(part) :] if not producer.has(each.number)]
         return Outcome(published, len(numbered) - len(new), refused)
+
+    def _require_epoch(self) -> None:
+        """Refuse to go on in another epoch than the one whose numbers are known.
+
+        It may lack what was published, and the source would have to be read from before. The stages
+        belong to an epoch: if it changes after this, the commit is refused.
+
+        Raises:
+            GatewayRefused: another start asks for the numbers of the new epoch.
+        """
+        topic = self._definition.topic
+        epoch = self._gateway.topic(topic).get("epoch")
+        if epoch != self._epoch:
+            raise GatewayRefused(f"topic {topic} has begun another epoch, {epoch}")
 
     def _producer(self, partition: str) -> PartitionProducer:
         if partition not in self._producers:

@@ -67,7 +67,7 @@ from tidegate.app.topics.registry import (
     CatalogTopic,
     DeletedWithMessages,
     check_filler,
-    is_pipeline,
+    makes_topics,
 )
 from tidegate.conflation.definition import Kind
 from tidegate.conflation.frame import Frame
@@ -131,7 +131,7 @@ async def publish(request: Request) -> Response:
     # Counted also if it is refused below: reading and checking it is what it costs.
     gateway.quotas.note_publish(subject, _counted(payload, form), len(payload))
     # A topic that a pipeline fills was declared, or made by it: if it is gone, it stays so.
-    may_make = gateway.settings.auto_create_topics and not is_pipeline(asked.producer)
+    may_make = gateway.settings.auto_create_topics and not makes_topics(asked.producer)
 
     async def found() -> CatalogTopic:
         entry = await gateway.catalog.seek(name)

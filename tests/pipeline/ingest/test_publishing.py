@@ -91,6 +91,26 @@ def test_partitions_have_numbers_of_their_own(
     assert [again.through(each) for each in "pqr"] == [2, 2, None]
 
 
+@rule("ingest-6")
+@pytest.mark.parametrize("is_made_again", [True, False])
+def test_a_topic_that_was_deleted_is_not_continued(
+    address: str, gateway: Gateway, definition: IngestDefinition, is_made_again: bool
+) -> None:
+    """It lacks what was published: the next run asks for its numbers, and reads from before."""
+    made = publisher(definition, gateway)
+    made.publish(batch(1, 2))
+    gateway.delete_topic("t")
+    if is_made_again:
+        gateway.put_topic("t", {"key": ["/k"]})
+    expected = GatewayRefused if is_made_again else GatewayProblem
+    with pytest.raises(expected, match=r"has begun another epoch|topic-unknown"):
+        made.publish(batch(3))
+    assert journal(address, "t") == []
+    again = publisher(definition, gateway, 2)
+    assert again.through("") is None
+    assert again.publish(batch(1, 2, 3)) == Outcome(3, 0, 0)
+
+
 @rule("ingest-2")
 def test_an_earlier_run_is_fenced(gateway: Gateway, definition: IngestDefinition) -> None:
     earlier, later = publisher(definition, gateway), publisher(definition, gateway, 2)

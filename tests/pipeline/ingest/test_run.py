@@ -13,6 +13,7 @@ from tests.support import commands
 from tests.support.commands import serving_here
 from tests.support.deadlines import HANGS_S
 from tests.support.ports import lasting_port
+from tests.support.rules import rule
 from tests.support.tokens import claims, grant, public_jwk, signed, write_keys
 from tidegate.pipeline.errors import SourceLost
 from tidegate.pipeline.ingest.run import run_sources
@@ -39,6 +40,27 @@ def test_two_sources_fill_one_topic(tmp_path: Path) -> None:
         eventually(lambda: journal(address, "t"), [{"k": 1}, {"k": 2}])
         eventually(lambda: len(journal(address, "t.dead")), 1)
         assert lines[0] == f"a: file {tmp_path}/a.ndjson to topic t"
+
+
+@rule("ingest-6")
+def test_a_gateway_that_has_lost_the_topic_gets_everything_again(tmp_path: Path) -> None:
+    port = lasting_port()
+    address = f"http://127.0.0.1:{port}"
+    definition = FILE.split("[ingest.b]")[0]
+    path = tmp_path / "a.ndjson"
+    path.write_text('{"k":1}\n{"k":2}\n')
+    with serving_here(port=port):
+        ingested = ingesting(tmp_path, definition, address)
+        lines = ingested.__enter__()
+        eventually(lambda: len(journal(address, "t")), 2)
+    try:
+        with serving_here(port=port), path.open("a") as file:
+            file.write('{"k":3}\n')
+            file.flush()
+            eventually(lambda: journal(address, "t"), [{"k": 1}, {"k": 2}, {"k": 3}])
+    finally:
+        ingested.__exit__(None, None, None)
+    assert any("started again in 1 s" in line for line in lines)
 
 
 def test_a_token_needs_what_the_page_says_and_no_more(

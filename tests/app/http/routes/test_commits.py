@@ -246,9 +246,10 @@ async def test_what_fills_a_topic_is_checked_neither_by_its_schema_nor_for_size(
 
 
 @rule("pipeline-14")
-async def test_the_pipeline_does_not_make_a_topic_that_is_gone() -> None:
+@pytest.mark.parametrize("producer", ["tidegate.pipeline.s.0a", "tidegate.ingest.s.0a"])
+async def test_the_pipeline_and_ingest_do_not_make_a_topic_that_is_gone(producer: str) -> None:
     async with running_gateway() as running:
-        own = {"Tidegate-Producer": "tidegate.pipeline.s.0a"}
+        own = {"Tidegate-Producer": producer}
         assert (await stage(running, "a", {"k": 1}, **own)).json()["code"] == "topic-unknown"
         assert (await stage(running, "a", {"k": 1})).status_code == 201
 
