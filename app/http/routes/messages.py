@@ -16,7 +16,7 @@ from starlette.types import Receive, Scope, Send
 from tidegate.app.access.grants import Subject
 from tidegate.app.archive.archive import begun
 from tidegate.app.gateway import Gateway
-from tidegate.app.http.answers import in_pieces
+from tidegate.app.http.formats.records import NdjsonEncoder, encoded
 from tidegate.app.http.openapi import (
     BOOKMARK,
     answer,
@@ -356,10 +356,7 @@ async def _all_lines(
 
 
 def _lines(writer: EnvelopeWriter, frames: Sequence[Frame]) -> AsyncIterator[bytes]:
-    def text(piece: Sequence[Frame]) -> bytes:
-        return b"".join(writer.envelope(frame) + b"\n" for frame in piece)
-
-    return in_pieces(frames, text)
+    return encoded(NdjsonEncoder(), frames, writer.envelope)
 
 
 def _check_taken(kind: Kind, media_type: str) -> None:
