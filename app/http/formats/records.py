@@ -7,6 +7,7 @@ from typing import Final, Protocol
 
 import msgspec
 
+from tidegate.app.http.answers import body_pieces
 from tidegate.app.timers import in_turns
 from tidegate.conflation.frame import Frame
 from tidegate.conflation.steps import Steps
@@ -94,10 +95,13 @@ async def encoded(
     A write for each row would cost more than the row. A plain generator would run in threads of the
     framework's, each with memory of its own, and the loop would wait for their turn to end.
     """
-    yield encoder.begin()
+    for part in body_pieces(encoder.begin()):
+        yield part
     for piece in pieces(rows):
-        yield await in_turns(_encode(encoder, piece, text))
-    yield encoder.end()
+        for part in body_pieces(await in_turns(_encode(encoder, piece, text))):
+            yield part
+    for part in body_pieces(encoder.end()):
+        yield part
 
 
 def pieces(rows: Sequence[Frame]) -> Iterator[Sequence[Frame]]:
