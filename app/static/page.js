@@ -39,9 +39,13 @@ function show(state, text) {
   element("scroll").dataset.state = state;
 }
 
+function isThere() {
+  return gateway.state === "live" || gateway.state === "polling";
+}
+
 // The stream may be there, and the subscription not be granted yet: its rows are old all the same.
 function showState() {
-  const { state } = gateway.state === "live" && followed !== null ? followed : gateway;
+  const { state } = isThere() && followed !== null ? followed : gateway;
   const text = gateway.state === "lost" ? "connection lost" : followed?.reason;
   show(state, state === "lost" ? text : state);
 }
@@ -113,7 +117,7 @@ function takeTopics(topics, status) {
   }
   if (topics === null) {
     // A stream that lives is the better witness.
-    if (gateway.state !== "live") show("lost", "the gateway does not answer");
+    if (!isThere()) show("lost", "the gateway does not answer");
     return;
   }
   known = new Map(topics.map((topic) => [topic.topic, topic]));

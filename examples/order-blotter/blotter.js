@@ -13,7 +13,7 @@ const gateway = connect(address);
 const orders = gateway.subscribe("orders", { interval: "500ms", filter: "/state = 'open'" });
 orders.addEventListener("state", ({ detail }) => {
   state.value = detail.state;
-  document.body.className = detail.state === "live" ? "" : "lost";
+  document.body.className = ["live", "polling"].includes(detail.state) ? "" : "lost";
 });
 
 for await (const { added, changed, removed } of orders) {

@@ -10,7 +10,7 @@ const gateway = connect(address);
 const prices = gateway.subscribe("prices", { interval: interval.value, select: "[-/,+/symbol,+/price]" });
 prices.addEventListener("state", ({ detail }) => {
   state.value = detail.state;
-  document.body.className = detail.state === "live" ? "" : "lost";
+  document.body.className = ["live", "polling"].includes(detail.state) ? "" : "lost";
 });
 interval.addEventListener("change", () => prices.change({ interval: interval.value }));
 

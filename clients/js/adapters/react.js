@@ -32,7 +32,7 @@
  * @template [V=any]
  * @typedef {object} Shown
  * @property {readonly Row<V>[]} rows
- * @property {State} state `live` if the rows are those of the topic; as of a subscription.
+ * @property {State} state `live` or `polling` if the rows are those of the topic; as of a subscription.
  * @property {string} reason Why it is `lost` or `closed`.
  * @property {Subscription<V> | null} subscription
  */

@@ -58,6 +58,12 @@ export class Unreachable extends Error {
 }
 
 /**
+ * Nothing of a stream has arrived, neither its header nor its first event. A gateway sends both at once, so
+ * it does not answer, or a proxy keeps the stream back.
+ */
+export class HeldBack extends Unreachable {}
+
+/**
  * Return true if something else has answered, such as a proxy while the gateway is started again. That
  * passes, unless it is about the size of the request.
  *

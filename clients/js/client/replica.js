@@ -16,10 +16,11 @@ import { equal, patched, rowsOf, stringify } from "./json.js";
  * @property {any[] | null} key The fields of the key; null on a topic without key.
  * @property {V} value
  * @property {string} op `snapshot`, `publish`, `delta` or `oof`.
- * @property {string} bookmark Of the first message that the row stands for.
+ * @property {string} bookmark Of the first message that the row stands for; empty if it was polled.
  * @property {V} [previous] The value before; not on a new record.
  * @property {string} [reason] Of a removal: `deleted`, `expired`, `match`, `missed` for a record that
- *   was removed while the stream was lost, or `unreadable` for one whose newest value cannot be read.
+ *   was removed while the stream was lost or kept back, or `unreadable` for one whose newest value cannot
+ *   be read.
  * @property {number} [timestamp] In ms, with the option `timestamp`.
  * @property {number} [conflated] How many messages the row stands for, with the option `receipt`.
  * @property {string} [first] The bookmark of the first of them.
@@ -249,6 +250,7 @@ export class Replica {
     const row = /** @type {Row} */ ({ ...given, id, key: given.key ?? null });
     if (held) row.previous = held.value;
     if (row.op === "oof") {
+      row.value ??= held?.value; // who polls is told the key alone
       this.#delete(id, row.topic);
       if (held) changes.remove(row);
       return row;

@@ -10,6 +10,7 @@ import { Problem } from "./errors.js";
 /** @typedef {import("./subscription.js").Wish} Wish */
 
 const REMOVALS = /(^|,)\s*oof\s*(,|$)/;
+const WITH_SNAPSHOT = ["sow_and_subscribe", "sow_and_delta_subscribe"];
 const WITHOUT_REMOVALS = new Set(["sow", "subscribe", "delta_subscribe"]);
 
 /**
@@ -35,6 +36,15 @@ export function requestOf(topic, wish, withRemovals, place) {
   ];
   const command = wish.command ?? (wish.deltas ? "sow_and_delta_subscribe" : undefined);
   return { topic, options: parts.filter(Boolean).join(","), filter: wish.filter, order_by: wish.orderBy, command };
+}
+
+/**
+ * Return true if there may be several topics.
+ *
+ * @param {string} topic
+ */
+export function isPattern(topic) {
+  return /[*>]/.test(topic);
 }
 
 /**
@@ -69,6 +79,32 @@ export function wantsRemovals(wish) {
 }
 
 /**
+ * Return the parameters by which a subscription's records are polled.
+ *
+ * @param {Target} target
+ * @param {string} granted The interval that was granted.
+ * @param {string | null} slower The interval of a hidden page, in place of the granted one.
+ * @throws {NotPolled} With the reason, as far as this client knows it: the gateway refuses the rest.
+ */
+export function polledBy({ topic, wish }, granted, slower) {
+  const { options, filter, order_by, command = WITH_SNAPSHOT[0] } = requestOf(topic, wish, false, null);
+  if (isPattern(topic)) throw new NotPolled("a pattern is not polled");
+  if (granted === "none") throw new NotPolled("every message is asked for, and polling brings the newest of each key");
+  if (!WITH_SNAPSHOT.includes(command)) throw new NotPolled(`the command ${command} is not polled`);
+  const others = options.split(",").filter((part) => !/^\s*conflation\s*=/.test(part));
+  const paced = slower === null ? options : [`conflation=${slower}`, ...others].filter(Boolean).join(",");
+  return { options: paced || undefined, filter, order_by, format: "state" };
+}
+
+/** A subscription that only the stream can bring. */
+export class NotPolled extends Error {
+  /** @param {string} reason */
+  constructor(reason) {
+    super(`no event of the stream gets through, and polling cannot replace it: ${reason}`);
+  }
+}
+
+/**
  * Ask for a subscription, and return what was granted.
  *
  * @param {Target} target
@@ -78,11 +114,10 @@ export function wantsRemovals(wish) {
  */
 export async function askFor(target, wasGranted, post) {
   const { topic, wish, place } = target;
-  const isPattern = /[*>]/.test(topic);
   const removals = wantsRemovals(wish);
   const ask = async (/** @type {boolean} */ withRemovals) => {
     // A subscription from a bookmark is not sent removals, so one that wants them begins now.
-    const from = withRemovals || isPattern ? null : place;
+    const from = withRemovals || isPattern(topic) ? null : place;
     const granted = await post(requestOf(topic, wish, withRemovals, from));
     if (wasGranted && place && !from) target.take("resumed", { topic, mode: "now", gap_messages: null }, "");
     return granted;
@@ -93,7 +128,7 @@ export async function askFor(target, wasGranted, post) {
     // A topic without a key has no removals, and only the gateway knows which one that is. A pattern
     // may have both kinds: dropping them unsaid would leave deleted records on the screen.
     const isRefused = error instanceof Problem && error.code === "options-invalid";
-    if (!isRefused || !removals || wish.removals || isPattern) throw error;
+    if (!isRefused || !removals || wish.removals || isPattern(topic)) throw error;
     return ask(false);
   }
 }

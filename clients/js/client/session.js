@@ -4,10 +4,11 @@
  * @module
  */
 
-import { isForeign, isTemporary, Problem } from "./errors.js";
+import { HeldBack, isForeign, isTemporary, Problem } from "./errors.js";
 import { intervalOf, slowerOf } from "./interval.js";
+import { Poll, Waiting } from "./poll.js";
 import { RecordMissing } from "./replica.js";
-import { askFor, changeOf } from "./request.js";
+import { askFor, changeOf, isPattern, NotPolled, polledBy } from "./request.js";
 import { Backoff, Pause } from "./retry.js";
 import { Stream } from "./stream.js";
 
@@ -17,6 +18,7 @@ import { Stream } from "./stream.js";
 /** @typedef {import("./subscription.js").Wish} Wish */
 /** @typedef {import("./transport.js").Transport} Transport */
 
+const STREAM_AGAIN_MS = 120_000; // while subscriptions are polled: the proxy may let streams through by then
 const HIDDEN_AFTER_MS = 1_000; // who looks at another tab for a moment changes nothing
 const REPLAY = /(?:^|,)bookmark=/; // in granted options
 const BACK_PRESSURE = "BACK_PRESSURE";
@@ -41,6 +43,8 @@ class Entry {
   isSlowed = false;
   /** @type {Set<string>} Topics whose snapshot is not complete. */
   awaited = new Set();
+  /** @type {Poll | null} What follows it while the stream is held back. */
+  poll = null;
   pause = new Pause();
 }
 
@@ -64,6 +68,9 @@ export class Session {
   #id = "";
   #isLive = false; // the stream is there
   #wasOpen = false; // before that a foreign answer is of a wrong address
+  /** True if subscriptions are polled, and asked for at the session once its stream gets through. */
+  #awaitsHello = false;
+  #waiting = new Waiting();
   /** @type {Map<Target, Entry>} */
   #entries = new Map();
   /** @type {Map<string, Entry>} */
@@ -87,6 +94,7 @@ export class Session {
     const entry = new Entry(target);
     this.#entries.set(target, entry);
     if (!this.#isRunning) this.#run();
+    else if (this.#awaitsHello) this.#poll(entry);
     else if (this.#id) this.#subscribe(entry);
   }
 
@@ -104,6 +112,10 @@ export class Session {
    */
   async change(target, before) {
     const entry = this.#entries.get(target);
+    if (entry?.poll) {
+      await this.#explain(entry);
+      this.#poll(entry);
+    }
     if (!entry?.name) return; // it follows as soon as it has a name
     const change = changeOf(before, target.wish);
     if (!change) {
@@ -138,7 +150,10 @@ export class Session {
   wake() {
     this.#stream?.wake();
     this.#pause.end();
-    for (const entry of this.#entries.values()) entry.pause.end();
+    for (const entry of this.#entries.values()) {
+      entry.pause.end();
+      entry.poll?.wake();
+    }
   }
 
   /**
@@ -165,6 +180,7 @@ export class Session {
     // A busy page would live to read the gateway's goodbye, and end what other tabs still show.
     this.#isClosed = true;
     this.#stream?.close();
+    for (const { poll } of this.#entries.values()) poll?.stop();
     if (this.#id) this.#transport.ask("DELETE", this.#path(""), { keepalive: true }).catch(() => {});
   }
 
@@ -172,12 +188,14 @@ export class Session {
     this.#isRunning = true;
     while (!this.#isClosed) {
       try {
-        this.#onState("connecting", "");
+        if (!this.#isPolled) this.#onState("connecting", "");
         await this.#open();
         const reason = await this.#follow();
         await this.close(reason);
       } catch (error) {
         if (this.#isClosed) return;
+        const isHeldBack = error instanceof HeldBack;
+        if (isHeldBack) this.#giveUp();
         this.#id = "";
         const isGone = error instanceof Problem && error.code === "session-unknown";
         if (!isGone && !isTemporary(error) && !(this.#wasOpen && isForeign(error))) {
@@ -186,9 +204,10 @@ export class Session {
           await this.close(messageOf(error));
           return;
         }
-        this.#lose(error);
+        if (!isHeldBack) this.#lose(error);
         // Also for a session that is gone: a gateway that forgets each of them would be asked without end.
-        await this.#pause.wait(this.#backoff.waitMs(error instanceof Problem ? error.retryAfterMs : 0));
+        const askedMs = error instanceof Problem ? error.retryAfterMs : 0;
+        await this.#pause.wait(this.#backoff.waitMs(isHeldBack ? STREAM_AGAIN_MS : askedMs));
       }
     }
   }
@@ -202,7 +221,17 @@ export class Session {
     this.#unclaimed.clear();
     for (const entry of this.#entries.values()) {
       entry.name = "";
-      this.#subscribe(entry);
+      if (!this.#awaitsHello) this.#subscribe(entry);
+    }
+  }
+
+  /** End a session whose stream is held back: its subscriptions are polled, and begin in the next one. */
+  #giveUp() {
+    this.#quietly("DELETE", "");
+    this.#awaitsHello = true;
+    for (const entry of this.#entries.values()) {
+      entry.name = "";
+      if (!entry.poll) this.#poll(entry); // it was not granted yet
     }
   }
 
@@ -211,6 +240,7 @@ export class Session {
       open: (lastId, signal) => this.#transport.open(this.#path("/events"), lastId, signal),
       event: (event, fields) => this.#take(event, fields),
       lost: (error) => this.#lose(error),
+      isReplaced: () => this.#isPolled,
       parsed: (text) => this.#transport.parsedEvent(text),
     });
     return this.#stream.run();
@@ -225,6 +255,7 @@ export class Session {
       this.#backoff.succeeded();
       this.#isLive = true;
       this.#onState("live", "");
+      this.#endPolls();
       for (const each of fields.subscriptions) this.#deliver({ ...event, name: "subscribed" }, each);
       for (const entry of this.#entries.values()) this.#settle(entry);
     } else if (fields.sub === undefined) {
@@ -271,8 +302,87 @@ export class Session {
   /** @param {unknown} error Why the stream is not there. */
   #lose(error) {
     this.#isLive = false;
+    if (!this.#isPolled) this.#onState("lost", messageOf(error));
+    for (const entry of this.#entries.values()) {
+      if (entry.poll) continue; // it says by itself how it is
+      loseOne(entry, error);
+      if (error instanceof HeldBack && entry.name) this.#poll(entry);
+    }
+  }
+
+  /** True if polling brings what the stream does not. */
+  get #isPolled() {
+    return [...this.#entries.values()].some(({ poll }) => poll?.isThrough);
+  }
+
+  /**
+   * Follow a subscription without the stream, from a snapshot on.
+   *
+   * @param {Entry} entry
+   */
+  #poll(entry) {
+    entry.poll?.stop();
+    const { target } = entry;
+    const poll = new Poll(this.#transport, target, this.#waiting, {
+      query: async () => {
+        if (!entry.wasGranted) await this.#explain(entry);
+        return polledBy(target, entry.interval, this.#slower(entry));
+      },
+      through: () => {
+        const reason = "polled, as no event of the stream gets through";
+        this.#onState("polling", reason);
+        target.entered("polling", reason);
+      },
+      failed: (error) => this.#losePoll(entry, error),
+    });
+    entry.poll = poll;
+    poll.run();
+  }
+
+  /**
+   * Ask what a subscription would be granted, as there is no session that would grant it.
+   *
+   * @param {Entry} entry
+   * @throws {Problem} Refused.
+   */
+  async #explain(entry) {
+    if (isPattern(entry.target.topic)) return; // only a subscription can have several topics
+    const granted = await askFor(entry.target, false, (json) => this.#transport.ask("POST", "/v1/explain", { json }));
+    if (entry.isGone) return;
+    entry.wasGranted = true;
+    entry.interval = intervalOf(granted.options);
+    entry.target.accepted(granted);
+  }
+
+  /**
+   * @param {Entry} entry
+   * @param {Error} error
+   */
+  #losePoll(entry, error) {
+    const isRefused = error instanceof Problem && !isTemporary(error) && !isForeign(error);
+    if (!entry.wasGranted && isRefused) {
+      this.#forget(entry);
+      entry.target.failed(error);
+      return;
+    }
+    // What was granted and is invalid now are options that fit a stream alone.
+    const isStreamed = error instanceof NotPolled || (isRefused && error.code === "options-invalid");
+    loseOne(entry, isRefused && isStreamed ? new NotPolled(error.message) : error);
+    if (isStreamed || this.#isPolled) return;
     this.#onState("lost", messageOf(error));
-    for (const entry of this.#entries.values()) loseOne(entry, error);
+    this.#pause.end(); // it is not the stream alone: the session finds out
+  }
+
+  /** The stream is there: what was polled begins in it with a snapshot. */
+  #endPolls() {
+    for (const entry of this.#entries.values()) {
+      const { poll } = entry;
+      poll?.stop();
+      entry.poll = null;
+      if (this.#awaitsHello) this.#subscribe(entry);
+      else if (poll && entry.name) this.#again(entry);
+    }
+    this.#awaitsHello = false;
   }
 
   /**
@@ -386,6 +496,7 @@ export class Session {
   /** @param {Entry} entry */
   #forget(entry) {
     entry.isGone = true;
+    entry.poll?.stop();
     entry.pause.end();
     this.#entries.delete(entry.target);
     this.#named.delete(entry.name);
@@ -397,11 +508,20 @@ export class Session {
    * @param {Entry} entry
    */
   #pace(entry) {
-    const slower = this.#isHidden ? slowerOf(entry.interval, entry.target.wish.hidden) : null;
+    const slower = this.#slower(entry);
     if (!entry.name || (slower !== null) === entry.isSlowed) return;
     entry.isSlowed = slower !== null;
     const conflation = slower ?? entry.interval;
     this.#quietly("PATCH", `/subscriptions/${entry.name}`, { conflation });
+  }
+
+  /**
+   * Return the interval of a page that is hidden now, in place of the granted one; null to leave it.
+   *
+   * @param {Entry} entry
+   */
+  #slower(entry) {
+    return this.#isHidden ? slowerOf(entry.interval, entry.target.wish.hidden) : null;
   }
 
   /**

@@ -4,7 +4,7 @@
  * @module
  */
 
-import { isForeign, isTemporary, Problem, Unreachable } from "./errors.js";
+import { HeldBack, isForeign, isTemporary, Problem, Unreachable } from "./errors.js";
 import { Backoff, Pause } from "./retry.js";
 import { Parser } from "./sse.js";
 
@@ -15,11 +15,13 @@ import { Parser } from "./sse.js";
  * @property {(lastId: string, signal: AbortSignal) => Promise<Response>} open
  * @property {(event: StreamEvent, fields: any) => void} event
  * @property {(error: unknown) => void} lost Called with each loss, before the wait.
+ * @property {() => boolean} isReplaced Says whether something else brings what a stream that is held back does not.
  * @property {(text: string) => any} parsed Reads the JSON of an event.
  */
 
 const HEARTBEATS_OF_SILENCE_MAX = 2.5; // one late heartbeat is no loss, two missing ones are
-const HELLO_MS_MAX = 30_000; // until `hello` gives the heartbeat, by which silence is judged
+// A gateway sends header and `hello` at once. The heartbeat that `hello` names, 15 s by default, is the limit after it.
+const HELLO_MS_MAX = 15_000;
 const NO_CONTENT = 204; // the standard's word for "do not reconnect"
 
 /** One stream of events over as many connections as it takes. */
@@ -46,15 +48,14 @@ export class Stream {
    *
    * @returns {Promise<string>}
    * @throws {Problem} A refusal that another attempt would get again, such as `session-unknown`.
+   * @throws {HeldBack} No event gets through, and something else brings them.
    */
   async run() {
     while (!this.#isOver()) {
       /** @type {unknown} */
       let loss = new Unreachable("the stream ended");
       try {
-        const answer = await this.#open();
-        if (answer.status === NO_CONTENT) return this.#goodbye || "ENDED";
-        await this.#follow(answer);
+        if (await this.#follow()) return this.#goodbye || "ENDED";
       } catch (error) {
         if (this.#isOver()) break;
         if (error instanceof Problem && !isTemporary(error) && !isForeign(error)) throw error;
@@ -65,6 +66,7 @@ export class Stream {
       }
       if (this.#isOver()) break;
       this.#on.lost(loss);
+      if (loss instanceof HeldBack && this.#on.isReplaced()) throw loss;
       await this.#pause.wait(this.#backoff.waitMs(this.#retryMs));
     }
     return this.#goodbye || "CLOSED";
@@ -91,32 +93,39 @@ export class Stream {
     return this.#isClosed || this.#goodbye !== "";
   }
 
-  async #open() {
-    this.#connection = new AbortController();
-    return this.#on.open(this.#lastId, this.#connection.signal);
-  }
-
-  /** @param {Response} answer */
-  async #follow(answer) {
+  /**
+   * Read one connection to its end; return true if the gateway says that no other is to follow.
+   *
+   * @throws {Problem | Unreachable}
+   */
+  async #follow() {
+    const connection = (this.#connection = new AbortController());
+    const watchdog = new Watchdog(() => connection.abort());
     const parser = new Parser(this.#lastId);
-    const reader = /** @type {ReadableStream<Uint8Array>} */ (answer.body).getReader();
-    const watchdog = new Watchdog(() => this.#connection?.abort());
     this.#silenceMsMax = HELLO_MS_MAX;
+    let isHeard = false;
     try {
+      watchdog.allow(this.#silenceMsMax);
+      const answer = await this.#on.open(this.#lastId, connection.signal);
+      if (answer.status === NO_CONTENT) return true;
+      const reader = /** @type {ReadableStream<Uint8Array>} */ (answer.body).getReader();
       for (;;) {
         watchdog.allow(this.#silenceMsMax);
         const { value, done } = await reader.read();
-        if (done) return;
+        if (done) return false;
+        isHeard = true;
         for (const event of parser.feed(value)) {
           this.#take(event);
-          if (this.#isClosed) return;
+          if (this.#isClosed) return false;
         }
         // Now and not before: an event that could not be applied has to come again.
         this.#lastId = parser.lastId;
         if (parser.retryMs !== null) this.#retryMs = parser.retryMs;
       }
     } catch (error) {
-      throw watchdog.hasBitten ? new Unreachable(`the stream was silent for ${this.#silenceMsMax / 1000} s`) : error;
+      if (!watchdog.hasBitten) throw error;
+      const time = `${this.#silenceMsMax / 1000} s`;
+      throw isHeard ? new Unreachable(`the stream was silent for ${time}`) : new HeldBack(`no event of the stream came within ${time}`);
     } finally {
       watchdog.stop();
     }

@@ -16,9 +16,10 @@ import { Changes, Replica } from "./replica.js";
 
 /**
  * `connecting`: asked for, and the records are not complete yet. `live`: the records are complete and
- * follow the topic. `lost`: they are old, and another attempt follows. `closed`: nothing follows.
+ * follow the topic. `polling`: they do, by long-polling, as no event of the stream gets through. `lost`:
+ * they are old, and another attempt follows. `closed`: nothing follows.
  *
- * @typedef {"connecting" | "live" | "lost" | "closed"} State
+ * @typedef {"connecting" | "live" | "polling" | "lost" | "closed"} State
  */
 
 const HOLD_MS_MAX = 500; // of rows whose flush goes on: what is to follow may be nothing for this reader
@@ -308,7 +309,7 @@ export class Subscription extends EventTarget {
     this.#tell();
     this.state = state;
     this.reason = reason;
-    if (state === "live") this.#whole.resolve(undefined);
+    if (state === "live" || state === "polling") this.#whole.resolve(undefined);
     this.dispatchEvent(new NoticeEvent("state", { state, reason, code }));
   }
 

@@ -34,7 +34,6 @@ import { parse, parseEvent, stringify } from "./json.js";
  */
 
 const ANSWER_MS_MAX = 60_000; // a commit of a million messages takes a while
-const HEADER_MS_MAX = 30_000; // of a stream: a gateway answers at once, or something is wrong
 const UNAUTHENTICATED = 401;
 const NO_CONTENT = 204;
 const OUT = 503; // its bus is out, or it is shutting down
@@ -124,21 +123,12 @@ export class Transport {
    */
   async open(path, lastId, signal) {
     const headers = { Accept: "text/event-stream", "Last-Event-ID": lastId || undefined };
-    const given = new AbortController();
-    const timer = setTimeout(() => given.abort(), HEADER_MS_MAX);
-    const forward = () => given.abort();
-    signal.addEventListener("abort", forward);
-    try {
-      const answer = await this.#send("GET", path, { headers, isStream: true, signal: given.signal });
-      const type = answer.headers.get("Content-Type") ?? "";
-      if (answer.status !== NO_CONTENT && !type.startsWith("text/event-stream")) {
-        forward();
-        throw new Unreachable(`${this.address}${path} answered with ${type || "no media type"} in place of a stream`);
-      }
-      return answer;
-    } finally {
-      clearTimeout(timer);
+    const answer = await this.#send("GET", path, { headers, isStream: true, signal });
+    const type = answer.headers.get("Content-Type") ?? "";
+    if (answer.status !== NO_CONTENT && !type.startsWith("text/event-stream")) {
+      throw new Unreachable(`${this.address}${path} answered with ${type || "no media type"} in place of a stream`);
     }
+    return answer;
   }
 
   /**

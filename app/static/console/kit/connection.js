@@ -43,7 +43,7 @@ export class Connection extends EventTarget {
    * @param {string} reason
    */
   takeStream(state, reason) {
-    if (state === "live") {
+    if (state === "live" || state === "polling") {
       this.#isStreamLost = false;
       this.#isClosed = false;
       this.#isHeard = true;
