@@ -359,15 +359,17 @@ export class Session {
    * @param {Error} error
    */
   #losePoll(entry, error) {
-    const isRefused = error instanceof Problem && !isTemporary(error) && !isForeign(error);
+    const code = error instanceof Problem ? error.code : ""; // empty: something else has answered
+    const isRefused = code !== "" && !isTemporary(error);
     if (!entry.wasGranted && isRefused) {
       this.#forget(entry);
       entry.target.failed(error);
       return;
     }
     // What was granted and is invalid now are options that fit a stream alone.
-    const isStreamed = error instanceof NotPolled || (isRefused && error.code === "options-invalid");
-    loseOne(entry, isRefused && isStreamed ? new NotPolled(error.message) : error);
+    const isInvalid = code === "options-invalid";
+    const isStreamed = error instanceof NotPolled || isInvalid;
+    loseOne(entry, isInvalid ? new NotPolled(error.message) : error);
     if (isStreamed || this.#isPolled) return;
     this.#onState("lost", messageOf(error));
     this.#pause.end(); // it is not the stream alone: the session finds out

@@ -157,8 +157,9 @@ export class Transport {
    */
   async #read(method, path, asked) {
     const limit = new AbortController();
-    const timer = setTimeout(() => limit.abort(), ANSWER_MS_MAX);
-    asked.signal?.addEventListener("abort", () => limit.abort());
+    const abort = () => limit.abort();
+    const timer = setTimeout(abort, ANSWER_MS_MAX);
+    asked.signal?.addEventListener("abort", abort);
     try {
       const answer = await this.#send(method, path, { ...asked, signal: limit.signal });
       return { answer, text: await answer.text() };
@@ -166,6 +167,7 @@ export class Transport {
       throw error instanceof Problem || error instanceof Unreachable ? error : this.#unreachable(error);
     } finally {
       clearTimeout(timer);
+      asked.signal?.removeEventListener("abort", abort); // the signal may be one of many requests
     }
   }
 
