@@ -108,10 +108,13 @@ class GatewayUnreachable(GatewayError):
     Attributes:
         was_reached: a gateway has answered there before, or may have received this request.
         goes_elsewhere: the request was not sent, and another address is left to try.
+        timed_out: the request was sent, and nothing of an answer came in time. If others are
+            answered, a proxy keeps this one back.
     """
 
     was_reached = False
     goes_elsewhere = False
+    timed_out = False
 
 
 class StreamLost(GatewayUnreachable):

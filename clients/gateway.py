@@ -376,11 +376,12 @@ class Gateway:
             about = requests.about_session(opened["session"], method, path, document)
             return self._transport.ask(about)
 
-        events = Subscription(
-            lambda after: self._transport.open_stream("GET", opened["events"], after),
-            Stream(trouble=trouble),
-            seconds_max=seconds_max,
-        )
+        def connect(after: str) -> httpx2.Response:
+            path, patience_s = opened["events"], stream.patience_s
+            return self._transport.open_stream("GET", path, after, patience_s)
+
+        stream = Stream(trouble=trouble)
+        events = Subscription(connect, stream, seconds_max=seconds_max)
         return Session(opened["session"], ask, events)
 
     def explain(self, topic: str, **request: str | None) -> Fields:
@@ -400,6 +401,6 @@ class Gateway:
         def connect(after: str) -> httpx2.Response:
             method, given = stream.opening(params)
             path = f"{topic_path(topic)}/subscribe"
-            return self._transport.open_stream(method, path, after, **given)
+            return self._transport.open_stream(method, path, after, stream.patience_s, **given)
 
-        return Subscription(connect, stream, seconds_max=seconds_max)
+        return Subscription(connect, stream, seconds_max=seconds_max, ask=self._transport.ask)

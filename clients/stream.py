@@ -18,13 +18,21 @@ from tidegate.clients.errors import (
     GatewayUnreachable,
     StreamLost,
 )
+from tidegate.clients.polling import Page, Polling
+from tidegate.clients.requests import Request
 from tidegate.clients.retry import Backoff, Outage, Trouble
 from tidegate.clients.sse import Event, Parser
 
 HEARTBEATS_OF_SILENCE_MAX = 2.5  # one late heartbeat is no loss, two missing ones are
-HELLO_SECONDS_MAX = 30.0  # until `hello` gives the heartbeat, by which silence is judged
+# A gateway sends the header and `hello` at once. The heartbeat that `hello` names, 15 s by default,
+# is the limit after it.
+HELLO_SECONDS_MAX = 15.0
+AGAIN_SECONDS = 300.0
+"""How long a subscription is polled before its stream is tried again."""
+AGAIN_HELLO_SECONDS_MAX = 5.0  # meanwhile nothing is polled
 NO_CONTENT = 204  # the standard's word for "do not reconnect"
 SESSION_UNKNOWN = "session-unknown"
+OPTIONS_INVALID = "options-invalid"
 NOWHERE = "unknown-0"
 """A place that no gateway knows: a topic resumes from it with a snapshot."""
 
@@ -45,6 +53,8 @@ class Stream:
         is_over: True if nothing more is to come, and nothing is to be opened.
         is_dropped: True if the connection is to be closed, and the stream begun again.
         silence_s_max: a connection that is silent for longer is lost.
+        is_heard: something has come on this connection.
+        is_polling: polling brings what the stream does not.
         places: of a pattern, the bookmarks by topic, for a reconnect after its session is gone.
     """
 
@@ -61,6 +71,11 @@ class Stream:
         self.is_over = False
         self.is_dropped = False
         self.silence_s_max = HELLO_SECONDS_MAX
+        self.is_heard = False
+        self.is_polling = False
+        self._polling: Polling | None = None
+        self._polls_until = 0.0
+        self._was_reached = False
         self._once = once
         self.report = trouble or (lambda sentence: None)
         self._outage = Outage(self.report)
@@ -80,6 +95,7 @@ class Stream:
         """Return the stream of a topic or a pattern, asked for with this query."""
         is_sow = params.get("command") == "sow"
         stream = cls(last_id, once=is_sow, trouble=trouble)
+        stream._polling = Polling(topic, params)
         if ("*" in topic or ">" in topic) and not is_sow:
             # Ids of a pattern's stream end with its session: the place in each topic does not.
             stream.places = Places()
@@ -90,12 +106,17 @@ class Stream:
         """The reason of the current outage; None while connected."""
         return self._outage.error
 
+    @property
+    def patience_s(self) -> float:
+        """How long to wait for the header of the next answer, and for its first event."""
+        return AGAIN_HELLO_SECONDS_MAX if self.is_polling else HELLO_SECONDS_MAX
+
     def opened(self, status: int) -> None:
         """Record the answer to an attempt: 200, or 204 for a stream that is over."""
         self.connections += 1
-        self.is_dropped = False
+        self.is_dropped = self.is_heard = False
         self._parser = Parser(self.last_id)
-        self.silence_s_max = HELLO_SECONDS_MAX
+        self.silence_s_max = self.patience_s
         if status == NO_CONTENT:
             self.is_over = True
             self._outage.end()
@@ -106,6 +127,7 @@ class Stream:
         Raises:
             AnswerInvalid: not an event stream of a gateway.
         """
+        self.is_heard = True
         for event in self._parser.feed(chunk):
             self.last_id = event.id
             self._apply_control(event)
@@ -135,9 +157,16 @@ class Stream:
         Raises:
             GatewayError: `error` itself, if no attempt can succeed, or if it was the first one.
         """
+        is_held_back = isinstance(error, GatewayUnreachable) and error.timed_out
+        if is_held_back and self._begins_to_poll(now):
+            if not self.is_polling:
+                self._outage.record(error, now)
+            return
         # Most likely a wrong address or options: waiting would hide the reason.
-        if self.connections == 0:
+        if self.connections == 0 and not self._was_reached:
             raise error
+        if is_held_back and self._polling is not None:
+            error = _not_polled(self._polling.why_not)
         is_gone = isinstance(error, GatewayProblem) and error.code == SESSION_UNKNOWN
         if is_gone and self.last_id:  # ids of a pattern belong to their session: begin another
             self.last_id = ""
@@ -146,6 +175,66 @@ class Stream:
         self._outage.record(error, now)
         if isinstance(error, GatewayProblem):
             # Both are minimum waits that the gateway asked for: the longer one counts.
+            self._retry_s = max(self._retry_s, error.retry_after_s or 0.0)
+
+    def silent(self, seconds: float) -> StreamLost:
+        """Return the error of a connection on which nothing has come for so long."""
+        lost = StreamLost(f"the stream was silent for {seconds:.0f} s")
+        lost.timed_out = not self.is_heard
+        return lost
+
+    def polls(self, now: float) -> bool:
+        """Return True while polling is to bring what the stream does not."""
+        polling = self._polling
+        if polling is None or polling.why_not:
+            return False
+        return now < self._polls_until or not polling.is_whole
+
+    def next_poll(self) -> Request[Any]:
+        """Return what to ask next of a gateway whose stream does not get through."""
+        assert self._polling is not None, "it polls"
+        return self._polling.request()
+
+    def polled(self, answer: Any, now: float) -> Iterator[Event]:
+        """Yield the events that an answer to polling stands for."""
+        polling = self._polling
+        assert polling is not None, "it polls"
+        self._was_reached = True
+        if isinstance(answer, Page):
+            self._backoff.succeeded()
+            self._outage.end()
+            if not self.is_polling:
+                self.report("no event of the stream gets through: polling")
+            self.is_polling = True
+        for event in polling.events(answer, self.last_id):
+            self.last_id = event.id
+            yield event
+        if polling.why_not:
+            self._outage.record(_not_polled(polling.why_not), now)
+
+    def poll_failed(
+        self, error: GatewayProblem | GatewayUnreachable | AnswerInvalid, now: float
+    ) -> None:
+        """Record a request to poll that was refused, or got no answer.
+
+        Raises:
+            GatewayError: `error` itself, as of `failed`.
+        """
+        polling = self._polling
+        assert polling is not None, "it polls"
+        self.is_polling = False
+        # It is not the stream alone: that is tried first, and what is polled then begins again.
+        self._polls_until = 0.0
+        polling.begin(self.last_id)
+        if self.connections == 0 and not self._was_reached:
+            raise error
+        is_refused = isinstance(error, GatewayProblem) and error.code == OPTIONS_INVALID
+        if is_refused and polling.is_granted:  # so a stream takes them
+            polling.why_not = str(error)
+            self._outage.record(_not_polled(polling.why_not), now)
+            return
+        self._outage.record(error, now)
+        if isinstance(error, GatewayProblem):
             self._retry_s = max(self._retry_s, error.retry_after_s or 0.0)
 
     def wait_s(self, now: float) -> float:
@@ -166,9 +255,19 @@ class Stream:
         if self.places is not None:
             self.places.clear()
 
+    def _begins_to_poll(self, now: float) -> bool:
+        """Begin to poll, or go on, if this subscription can be polled; return whether it can."""
+        if self._polling is None or self._polling.why_not:
+            return False
+        if not self.is_polling:
+            self._polling.begin(self.last_id)
+        self._polls_until = now + AGAIN_SECONDS
+        return True
+
     def _apply_control(self, event: Event) -> None:
         """Apply a control event to the connection."""
         if event.name == "hello":
+            self.is_polling = False
             self._backoff.succeeded()
             self._outage.end()
             heartbeat_ms = _fields(event).get("heartbeat_ms")
@@ -199,8 +298,13 @@ class Streamed:
 
     @property
     def standing_error(self) -> GatewayError | None:
-        """The reason of the current outage; None while connected."""
+        """The reason of the current outage; None while connected, and while polling."""
         return self._stream.standing_error
+
+    @property
+    def is_polling(self) -> bool:
+        """True while it follows by long-polling, as no event of the stream gets through."""
+        return self._stream.is_polling
 
     def restart(self) -> None:
         """Drop the connection and begin again, without a place; called by who iterates."""
@@ -209,6 +313,12 @@ class Streamed:
     def report(self, sentence: str) -> None:
         """Call `trouble` with a sentence."""
         self._stream.report(sentence)
+
+
+def _not_polled(reason: str) -> StreamLost:
+    return StreamLost(
+        f"no event of the stream gets through, and polling cannot replace it: {reason}"
+    )
 
 
 def _fields(event: Event) -> dict[str, Any]:

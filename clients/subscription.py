@@ -5,23 +5,27 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator
-from typing import Self
+from concurrent.futures import CancelledError, Future
+from typing import Any, Self
 
 import httpx2
 
 from tidegate.clients.body import BodyReader, BodyTimeout
 from tidegate.clients.errors import AnswerInvalid, GatewayProblem, GatewayUnreachable, StreamLost
+from tidegate.clients.requests import Request
 from tidegate.clients.sse import Event
 from tidegate.clients.stream import Stream, Streamed
 
 Connect = Callable[[str], httpx2.Response]
+Ask = Callable[[Request[Any]], Any]
 
 
 class Subscription(Streamed):
     """An iterator over the events of one subscription, control events included.
 
     A lost or silent connection is reopened with `Last-Event-ID`; the gateway then sends `hello`
-    and, if messages were missed, `resumed`. The iterator ends when the gateway ends the
+    and, if messages were missed, `resumed`. Where a proxy keeps the stream back, it is polled, and
+    the events are those that the answers stand for. The iterator ends when the gateway ends the
     subscription, at `seconds_max`, or after `close` from any thread.
 
     Args:
@@ -29,15 +33,23 @@ class Subscription(Streamed):
             response, status 200 or 204; raises GatewayProblem or GatewayUnreachable.
         stream: the state of the stream.
         seconds_max: end the iteration after this time; None for never.
+        ask: makes a request and returns what it has read; needed where the stream can be polled.
     """
 
     def __init__(
-        self, connect: Connect, stream: Stream | None = None, *, seconds_max: float | None = None
+        self,
+        connect: Connect,
+        stream: Stream | None = None,
+        *,
+        seconds_max: float | None = None,
+        ask: Ask | None = None,
     ) -> None:
         self._connect = connect
+        self._ask = ask
         super().__init__(stream or Stream())
         self._ends_at = None if seconds_max is None else time.monotonic() + seconds_max
         self._body: BodyReader | None = None
+        self._polled: Future[Any] | None = None
         self._closed = threading.Event()
         self._events = self._run()
 
@@ -46,6 +58,8 @@ class Subscription(Streamed):
         self._closed.set()
         if self._body is not None:
             self._body.stop()
+        if self._polled is not None:
+            self._polled.cancel()
 
     def __iter__(self) -> Iterator[Event]:
         return self._events
@@ -62,6 +76,10 @@ class Subscription(Streamed):
 
     def _run(self) -> Generator[Event]:
         while not self._finished():
+            if self._stream.polls(time.monotonic()):
+                if not (yield from self._poll()):
+                    self._wait(self._stream.wait_s(time.monotonic()))
+                continue
             try:
                 answer = self._connect(self._stream.last_id)
             except (GatewayProblem, GatewayUnreachable, AnswerInvalid) as error:
@@ -70,6 +88,48 @@ class Subscription(Streamed):
                 yield from self._followed(answer)
             if not self._finished():
                 self._wait(self._stream.wait_s(time.monotonic()))
+
+    def _poll(self) -> Generator[Event, None, bool]:
+        """Yield the events that one request brings; return True if it was answered."""
+        try:
+            answer = self._answered(self._stream.next_poll())
+        except CancelledError:
+            return False
+        except (GatewayProblem, GatewayUnreachable, AnswerInvalid) as error:
+            self._stream.poll_failed(error, time.monotonic())
+            return False
+        yield from self._stream.polled(answer, time.monotonic())
+        return True
+
+    def _answered(self, request: Request[Any]) -> Any:
+        """Return the answer of a request that may wait for long, asked in a thread of its own.
+
+        Raises:
+            CancelledError: the iteration is to end.
+        """
+        assert self._ask is not None, "a stream that can be polled comes with it"
+        ask, polled = self._ask, Future[Any]()
+        self._polled = polled
+
+        def run() -> None:
+            try:
+                answer, error = ask(request), None
+            except Exception as found:  # whatever it is, the reader is to have it
+                answer, error = None, found
+            if not polled.set_running_or_notify_cancel():
+                return
+            if error is None:
+                polled.set_result(answer)
+            else:
+                polled.set_exception(error)
+
+        threading.Thread(target=run, name="tidegate-poll", daemon=True).start()
+        if self._closed.is_set():  # before it could be cancelled
+            polled.cancel()
+        try:
+            return polled.result(self._left_s())
+        except TimeoutError:
+            raise CancelledError from None
 
     def _followed(self, answer: httpx2.Response) -> Iterator[Event]:
         """Yield the events of one connection, and record how it has ended."""
@@ -99,20 +159,24 @@ class Subscription(Streamed):
         Raises:
             StreamLost: the connection is lost or silent.
         """
-        seconds = self._stream.silence_s_max
-        if self._ends_at is not None:
-            seconds = min(seconds, max(0.0, self._ends_at - time.monotonic()))
+        left_s, seconds = self._left_s(), self._stream.silence_s_max
+        if left_s is not None:
+            seconds = min(seconds, left_s)
         try:
             return body.read(seconds)
         except BodyTimeout:
             if self._finished():
                 return None
-            raise StreamLost(f"the stream was silent for {seconds:.0f} s") from None
+            raise self._stream.silent(seconds) from None
         except httpx2.HTTPError as error:
             if self._finished():
                 return None
             reason = str(error) or type(error).__name__
             raise StreamLost(f"the stream was lost: {reason}") from None
+
+    def _left_s(self) -> float | None:
+        """Return the seconds until the iteration ends; None for no end."""
+        return None if self._ends_at is None else max(0.0, self._ends_at - time.monotonic())
 
     def _finished(self) -> bool:
         late = self._ends_at is not None and time.monotonic() >= self._ends_at

@@ -26,7 +26,6 @@ from tidegate.clients.token import Token
 
 ANSWER_SECONDS_MAX = 60.0  # a commit of a million messages takes a while
 CONNECT_SECONDS_MAX = 5.0
-HEADER_SECONDS_MAX = 30.0  # of a stream, which a gateway that is well answers at once
 EVENT_STREAM = "text/event-stream"
 PROBLEM = "application/problem+json"
 OUT = 503  # the bus is out, or the gateway is shutting down
@@ -86,6 +85,7 @@ class Addresses:
         shown = _USER.sub("//", self.current)
         failure = GatewayUnreachable(f"Cannot reach the gateway at {shown}: {reason}")
         failure.was_reached = self._was_reached
+        failure.timed_out = isinstance(error, httpx2.ReadTimeout)
         failure.goes_elsewhere = is_unconnected and self._unconnected % len(self._all) != 0
         self._turn()
         return failure
@@ -181,9 +181,15 @@ class Transport:
 
         self._sent_again(fetched)
 
-    def open_stream(self, method: str, path: str, after: str = "", **given: Any) -> httpx2.Response:
-        """Return the open answer of a stream of events after the id `after`."""
-        answer = self._send(method, path, **stream_arguments(after), **given)
+    def open_stream(
+        self, method: str, path: str, after: str, seconds_max: float, **given: Any
+    ) -> httpx2.Response:
+        """Return the open answer of a stream of events after the id `after`.
+
+        A gateway that is well sends the header at once; without it the answer is given up after
+        `seconds_max`.
+        """
+        answer = self._send(method, path, **stream_arguments(after, seconds_max), **given)
         # This limit was for the answer's header. The first event brings the one for silence; the
         # subscription watches it.
         answer.request.extensions["timeout"]["read"] = None
@@ -237,14 +243,14 @@ def http_arguments(addresses: Addresses, answer_seconds_max: float, token: Token
     }
 
 
-def stream_arguments(after: str) -> dict[str, Any]:
+def stream_arguments(after: str, seconds_max: float) -> dict[str, Any]:
     """Return the header and the time limits of the request for a stream."""
     headers = {"Accept": EVENT_STREAM, "Accept-Encoding": "identity"}
     if after:
         headers["Last-Event-ID"] = after
     return {
         "headers": headers,
-        "timeout": httpx2.Timeout(HEADER_SECONDS_MAX, connect=CONNECT_SECONDS_MAX),
+        "timeout": httpx2.Timeout(seconds_max, connect=CONNECT_SECONDS_MAX),
     }
 
 

@@ -217,7 +217,8 @@ class AsyncGateway:
             return await self._transport.ask(about)
 
         async def connect(after: str) -> httpx2.Response:
-            return await self._transport.open_stream("GET", opened["events"], after)
+            path, patience_s = opened["events"], stream.patience_s
+            return await self._transport.open_stream("GET", path, after, patience_s)
 
         stream = Stream(trouble=trouble)
         events = AsyncSubscription(connect, stream, seconds_max=seconds_max)
@@ -237,9 +238,11 @@ class AsyncGateway:
         async def connect(after: str) -> httpx2.Response:
             method, given = stream.opening(params)
             path = f"{topic_path(topic)}/subscribe"
-            return await self._transport.open_stream(method, path, after, **given)
+            patience_s = stream.patience_s
+            return await self._transport.open_stream(method, path, after, patience_s, **given)
 
-        return AsyncSubscription(connect, stream, seconds_max=seconds_max)
+        ask = self._transport.ask
+        return AsyncSubscription(connect, stream, seconds_max=seconds_max, ask=ask)
 
 
 class AsyncAdministration:

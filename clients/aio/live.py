@@ -35,6 +35,11 @@ class AsyncLive(Records):
         """The reason why the connection is lost at the moment; None while it is there."""
         return None if self._subscription is None else self._subscription.standing_error
 
+    @property
+    def is_polling(self) -> bool:
+        """True while the records follow by long-polling, as no event of the stream gets through."""
+        return self._subscription is not None and self._subscription.is_polling
+
     async def ready(self, seconds_max: float = READY_SECONDS_MAX) -> None:
         """Wait until the records are complete for the first time.
 

@@ -5,15 +5,19 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from typing import Self
+from typing import Any, Self, TypeVar
 
 import httpx2
 
 from tidegate.clients.errors import AnswerInvalid, GatewayProblem, GatewayUnreachable, StreamLost
+from tidegate.clients.polling import ANSWER_SECONDS_MAX
+from tidegate.clients.requests import Request
 from tidegate.clients.sse import Event
 from tidegate.clients.stream import Stream, Streamed
 
 AsyncConnect = Callable[[str], Awaitable[httpx2.Response]]
+AsyncAsk = Callable[[Request[Any]], Awaitable[Any]]
+Awaited = TypeVar("Awaited")
 
 
 class AsyncSubscription(Streamed):
@@ -28,12 +32,14 @@ class AsyncSubscription(Streamed):
         stream: Stream | None = None,
         *,
         seconds_max: float | None = None,
+        ask: AsyncAsk | None = None,
     ) -> None:
         self._connect = connect
+        self._ask = ask
         super().__init__(stream or Stream())
         self._ends_at = None if seconds_max is None else time.monotonic() + seconds_max
         self._closed = asyncio.Event()
-        self._waiting: asyncio.Future[bytes | None] | None = None
+        self._waiting: asyncio.Future[Any] | None = None
         self._events = self._run()
 
     def close(self) -> None:
@@ -57,6 +63,16 @@ class AsyncSubscription(Streamed):
 
     async def _run(self) -> AsyncGenerator[Event]:
         while not self._finished():
+            if self._stream.polls(time.monotonic()):
+                try:
+                    polled = await self._poll()
+                except (GatewayProblem, GatewayUnreachable, AnswerInvalid) as error:
+                    self._stream.poll_failed(error, time.monotonic())
+                    await self._wait(self._stream.wait_s(time.monotonic()))
+                    continue
+                for event in self._stream.polled(polled, time.monotonic()) if polled else ():
+                    yield event
+                continue
             try:
                 try:
                     answer = await self._connect(self._stream.last_id)
@@ -88,18 +104,36 @@ class AsyncSubscription(Streamed):
             StreamLost: the connection is lost or silent.
         """
         seconds = self._limited(self._stream.silence_s_max)
-        # A task of its own, which `close` can cancel without cancelling the reader.
-        self._waiting = asyncio.ensure_future(anext(chunks, None))
         try:
-            async with asyncio.timeout(seconds):
-                return await self._waiting
+            return await self._closable(anext(chunks, None), seconds)
         except TimeoutError:
             if self._finished():
                 return None
-            raise StreamLost(f"the stream was silent for {seconds:.0f} s") from None
+            raise self._stream.silent(seconds) from None
         except httpx2.HTTPError as error:
             reason = str(error) or type(error).__name__
             raise StreamLost(f"the stream was lost: {reason}") from None
+
+    async def _poll(self) -> Any:
+        """Return the answer to one request; None if the iteration is to end."""
+        assert self._ask is not None, "a stream that can be polled comes with it"
+        seconds = None if self._ends_at is None else self._limited(ANSWER_SECONDS_MAX)
+        try:
+            return await self._closable(self._ask(self._stream.next_poll()), seconds)
+        except TimeoutError:
+            return None
+
+    async def _closable(self, awaited: Awaitable[Awaited], seconds: float | None) -> Awaited | None:
+        """Wait for something, for so long at most; None once the iteration is closed.
+
+        Raises:
+            TimeoutError: it has taken longer.
+        """
+        # A task of its own, which `close` can cancel without cancelling the reader.
+        self._waiting = waiting = asyncio.ensure_future(awaited)
+        try:
+            async with asyncio.timeout(seconds):
+                return await waiting
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is not None and task.cancelling():

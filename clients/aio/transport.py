@@ -75,10 +75,11 @@ class AsyncTransport:
             await answer.aclose()
 
     async def open_stream(
-        self, method: str, path: str, after: str = "", **given: Any
+        self, method: str, path: str, after: str, seconds_max: float, **given: Any
     ) -> httpx2.Response:
-        """Return the open answer of a stream of events after the id `after`."""
-        answer = await self._send(method, path, **stream_arguments(after), **given)
+        """Return the open answer of a stream of events; see `Transport.open_stream`."""
+        arguments = stream_arguments(after, seconds_max)
+        answer = await self._send(method, path, **arguments, **given)
         # The subscription watches for silence: this limit was for the answer's header.
         answer.request.extensions["timeout"]["read"] = None
         try:

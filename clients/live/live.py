@@ -74,6 +74,12 @@ class Live(Records):
         with self._held():
             return None if self._subscription is None else self._subscription.standing_error
 
+    @property
+    def is_polling(self) -> bool:
+        """True while the records follow by long-polling, as no event of the stream gets through."""
+        with self._held():
+            return self._subscription is not None and self._subscription.is_polling
+
     def ready(self, seconds_max: float = READY_SECONDS_MAX) -> None:
         """Wait until the records are complete for the first time.
 

@@ -45,7 +45,7 @@ class BufferingProxy:
         sent = self._http.build_request(
             request.method,
             request.url.path,
-            params=request.query_params.multi_items(),
+            params=request.url.query,
             content=await request.body(),
             headers=[(k, v) for k, v in request.headers.items() if k not in OWN] + PLAIN,
         )
