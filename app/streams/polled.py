@@ -53,8 +53,8 @@ NAME: Final = "polled"
 
 Identity = tuple[str, LaneId, Form]
 """Of a stream: equal ones are one."""
-Answering = Callable[[Page | Refused | None], None]
-"""Called with what follows a position; with None if nothing has come, or the stream has ended."""
+Answering = Callable[[Page | Refused], None]
+"""Called with what follows a position: no row if nothing has come, or the stream has ended."""
 
 
 class Waiter:
@@ -120,22 +120,22 @@ class PolledStream:
         await self._is_built.wait()
         return self.page_now(since)
 
-    async def next_page(self, since: Position, seconds_max: float) -> Page | None:
-        """Return what follows a position once there is something; None after so long, or at an end.
+    async def next_page(self, since: Position, seconds_max: float) -> Page:
+        """Return what follows a position once there is something; no row after so long, or an end.
 
         Raises:
             Refused: as `page`.
         """
         page = await self.page(since)
-        if page.rows:
+        if page.is_news:
             return page
-        found: asyncio.Future[Page | Refused | None] = asyncio.get_running_loop().create_future()
+        found: asyncio.Future[Page | Refused] = asyncio.get_running_loop().create_future()
 
-        def answer(outcome: Page | Refused | None) -> None:
+        def answer(outcome: Page | Refused) -> None:
             if not found.done():  # whoever waited may have left
                 found.set_result(outcome)
 
-        waiter = self.wait(since, seconds_max, answer)
+        waiter = self.wait(page.next, seconds_max, answer)
         try:
             outcome = await found
         finally:
@@ -205,7 +205,7 @@ class PolledStream:
         self.is_over = True
         self._is_built.set()
         for since in list(self._waiting):
-            self._answer(since, None)
+            self._answer(since, Page(since, since))
         self._pages.clear()
         self._driver.close(self._session)
 
@@ -241,15 +241,28 @@ class PolledStream:
         since = self._released.pop()
         if since in self._waiting:
             try:
-                page: Page | Refused = self._made(self._here(since))
+                page = self._made(self._here(since))
             except Refused as refusal:
-                page = refusal
-            if isinstance(page, Refused) or page.rows:
-                self._answer(since, page)
+                self._answer(since, refusal)
+            else:
+                if page.is_news:
+                    self._answer(since, page)
+                else:
+                    self._advance(since, page.next)
         if self._released:
             self._driver.streams.call_soon(self._release, behind=True)
 
-    def _answer(self, since: Position, outcome: Page | Refused | None) -> None:
+    def _advance(self, since: Position, to: Position) -> None:
+        """Let those who wait at a position wait at a later one: nothing between is for them.
+
+        A position that stays behind would be forgotten one day, though its reader missed nothing.
+        """
+        waiters = self._waiting.pop(since)
+        for waiter in waiters:
+            waiter.since = to
+        self._waiting.setdefault(to, {}).update(waiters)
+
+    def _answer(self, since: Position, outcome: Page | Refused) -> None:
         for waiter in self._waiting.pop(since):
             if waiter.timer is not None:
                 waiter.timer.cancel()
@@ -260,7 +273,7 @@ class PolledStream:
         waiter.timer = None
         self._read_at_s = asyncio.get_running_loop().time()
         self.leave(waiter)
-        waiter.answer(None)
+        waiter.answer(Page(waiter.since, waiter.since))
 
     def _look(self) -> None:
         """Let readers in once the board is there: it may be built in steps."""

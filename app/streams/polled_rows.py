@@ -88,6 +88,16 @@ class Page:
     is_last: bool = True
     coded: dict[Coding, bytes] = field(default_factory=dict)
 
+    @property
+    def is_news(self) -> bool:
+        """True if its reader gets it at once, and does not wait.
+
+        Without rows, too, where it begins or is on its way: there may be more behind it, and the
+        reader does not know yet that this is the end.
+        """
+        is_on_its_way = self.since is None or self.since.cut is not None or not self.is_last
+        return self.rows > 0 or is_on_its_way
+
 
 class PageSource(Protocol):
     """What a polled stream reads its pages from."""

@@ -205,18 +205,18 @@ def answer_at_once(gateway: Gateway, scope: Scope, respond: Respond) -> bool:
     if not stream.is_built:
         return False
     page = None if read.is_tail else stream.page_now(read.since)
-    if asked.live != LONG_POLL or read.since is None or (page is not None and page.rows):
+    if page is None or page.is_news or asked.live != LONG_POLL:
         respond(*read.answer(page))
         return True
 
-    def answer(outcome: Page | Refused | None) -> None:
+    def answer(outcome: Page | Refused) -> None:
         if isinstance(outcome, Refused):
             problem = response_of(outcome)
             respond(problem.status_code, dict(problem.headers), bytes(problem.body))
         else:
             respond(*read.answer(outcome))
 
-    stream.wait(read.since, read.held_s, answer)
+    stream.wait(page.next, read.held_s, answer)
     return True
 
 
@@ -244,13 +244,12 @@ class Reading:
         return HELD_S if self.is_public else HELD_OF_SUBJECT_S
 
     def answer(self, page: Page | None) -> Answer:
-        """Return the answer with a page; None: nothing has come, or the end is asked for."""
+        """Return the answer with a page; None: the end is asked for."""
         if page is None:
-            place = self.since or self.stream.tail
-            headers = self.kept(0) | self._places(place, is_last=True)
-            if self.live == LONG_POLL:
-                return 204, headers, b""
+            headers = self.kept(0) | self._places(self.stream.tail, is_last=True)
             return 200, headers | JSON_TYPE, b"[]"
+        if self.live == LONG_POLL and not page.is_news:
+            return 204, self.kept(0) | self._places(page.next, is_last=True), b""
         coding = self.coding if len(page.body) >= CODED_BYTES_MIN else Coding.IDENTITY
         tag = f'"{page.since or BEGINNING}:{page.next}:{coding}"'
         headers = self.kept(self.kept_s(page)) | self._places(page.next, is_last=page.is_last)
@@ -271,22 +270,22 @@ class Reading:
                 page = await self._next(since, 0 if is_first else min(left_s, self.held_s))
             except Refused:
                 return  # whoever comes again gets its status
-            if page is None and not is_first:
-                yield HEARTBEAT
-                if not self.is_public:
-                    return  # its token is looked at again
-                continue
-            is_first = False
-            if page is not None and page.rows:
+            if page.rows:
                 yield b"event: data\n" + _fields(page.body) + END
-            if page is not None:
-                since = page.next
-            since = since or self.stream.tail
-            control = {"streamNextOffset": str(since), "streamCursor": str(self._next_cursor())}
-            is_last = page is None or page.is_last
-            yield event("control", control | ({"upToDate": True} if is_last else {}))
+            if is_first or page.next != since:
+                yield self._control(page)
+            else:
+                yield HEARTBEAT
+            if not (is_first or page.is_news or self.is_public):
+                return  # its token is looked at again
+            since, is_first = page.next, False
 
-    async def _next(self, since: Position | None, seconds: float) -> Page | None:
+    def _control(self, page: Page) -> bytes:
+        cursor = str(self._next_cursor())
+        control = {"streamNextOffset": str(page.next), "streamCursor": cursor}
+        return event("control", control | ({"upToDate": True} if page.is_last else {}))
+
+    async def _next(self, since: Position | None, seconds: float) -> Page:
         if since is None:
             return await self.stream.page(None)
         return await self.stream.next_page(since, seconds)

@@ -456,3 +456,76 @@ async def test_who_takes_nothing_has_no_long_answer_kept_for_it() -> None:
             await wire.send(f"GET {STREAM} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
         await asyncio.sleep(1)
         assert (tracemalloc.get_traced_memory()[0] - before) / count < grown_max
+
+
+@rule("polling-5")
+async def test_204_leads_past_what_was_not_for_the_reader() -> None:
+    """A reader that stays behind is refused once removals are forgotten, and has missed nothing."""
+    async with running_gateway() as running:
+        await running.topic(history={"messages": 10})
+        await running.publish(*[{"k": number} for number in range(30)])
+        asked = {"format": "value", "live": "long-poll"}
+        asked["offset"] = (await running.http.head(STREAM)).headers["stream-next-offset"]
+        await running.http.get(STREAM)  # begins the stream
+        waiting = asyncio.create_task(running.http.get(STREAM, params=asked))
+        for number in range(15):
+            await asyncio.sleep(1)
+            await running.http.delete("/v1/topics/px/sow", params={"key": f"[{number}]"})
+        answer = await waiting
+        assert (answer.status_code, answer.headers["stream-up-to-date"]) == (204, "true")
+        head = await running.http.head(STREAM)
+        assert answer.headers["stream-next-offset"] == head.headers["stream-next-offset"]
+
+
+@pytest.mark.parametrize(
+    ("key", "asked"), [((), {"filter": "/v = 1"}), (("/k",), {"format": "value"})]
+)
+@rule("polling-4")
+async def test_who_waits_gets_past_parts_without_a_row(key: tuple[str], asked: Any) -> None:
+    """Of 12,000 messages or removals none is a row: what follows them is."""
+    async with running_gateway() as running:
+        await running.topic(key=key)
+        asked = {**asked, "live": "long-poll"}
+        for start in range(0, 12_000, 4_000):
+            await running.publish(*[{"k": start + n, "v": 0} for n in range(4_000)])
+        if key:
+            offset = (await running.http.head(STREAM)).headers["stream-next-offset"]
+            await running.http.delete("/v1/topics/px/sow", params={"filter": "/v = 0"})
+        else:
+            answer = await running.http.get(STREAM, params={**asked, "offset": "-1"})
+            offset = answer.headers["stream-next-offset"]
+        await running.publish({"k": 1, "v": 1})
+        await asyncio.sleep(2)
+        rows: list[Any] = []
+        for _ in range(4):
+            answer = await running.http.get(STREAM, params={**asked, "offset": offset})
+            assert answer.status_code == 200
+            rows += answer.json()
+            offset = answer.headers["stream-next-offset"]
+            if "stream-up-to-date" in answer.headers:
+                break
+        assert rows == [{"k": 1, "v": 1}]
+
+
+@rule("polling-4")
+async def test_who_has_read_parts_learns_at_once_that_it_is_at_the_end() -> None:
+    async with running_gateway() as running:
+        await running.topic()
+        await running.publish(*[{"k": n} for n in range(5_000)])
+        poller = Poller(running)
+        assert "stream-up-to-date" not in (await poller.poll()).headers
+        began = asyncio.get_running_loop().time()
+        answer = await poller.poll("long-poll")
+        assert (answer.status_code, answer.headers["stream-up-to-date"]) == (200, "true")
+        assert asyncio.get_running_loop().time() - began < 1
+
+
+async def test_head_is_the_end_whatever_the_position() -> None:
+    async with running_gateway() as running:
+        await running.topic()
+        await running.publish({"k": 1})
+        poller = Poller(running)
+        await poller.poll()
+        await running.publish({"k": 2})
+        head = await running.http.head(STREAM, params={"offset": poller.offset})
+        assert head.headers["stream-next-offset"] > poller.offset
