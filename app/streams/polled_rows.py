@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from enum import StrEnum
+from hashlib import blake2b
 from typing import Final, Protocol
 
 import msgspec
@@ -87,6 +88,14 @@ class Page:
     rows: int = 0
     is_last: bool = True
     coded: dict[Coding, bytes] = field(default_factory=dict)
+    _digest: str = ""
+
+    @property
+    def digest(self) -> str:
+        """A digest of the rows: what a topic's options or a token show may change at a position."""
+        if not self._digest:
+            self._digest = blake2b(self.body, digest_size=8).hexdigest()
+        return self._digest
 
     @property
     def is_news(self) -> bool:

@@ -251,10 +251,11 @@ class Reading:
         if self.live == LONG_POLL and not page.is_news:
             return 204, self.kept(0) | self._places(page.next, is_last=True), b""
         coding = self.coding if len(page.body) >= CODED_BYTES_MIN else Coding.IDENTITY
-        tag = f'"{page.since or BEGINNING}:{page.next}:{coding}"'
+        tag = f'"{page.next}:{page.digest}:{coding}"'
         headers = self.kept(self.kept_s(page)) | self._places(page.next, is_last=page.is_last)
         headers["ETag"] = tag
-        if self.if_none_match and tag in (part.strip() for part in self.if_none_match.split(",")):
+        # Proxies that compress make a weak tag of a strong one (RFC 9110, section 13.1.2).
+        if tag in (part.strip().removeprefix("W/") for part in self.if_none_match.split(",")):
             return 304, headers, b""
         if coding is not Coding.IDENTITY:
             headers["Content-Encoding"] = coding

@@ -529,3 +529,17 @@ async def test_head_is_the_end_whatever_the_position() -> None:
         await running.publish({"k": 2})
         head = await running.http.head(STREAM, params={"offset": poller.offset})
         assert head.headers["stream-next-offset"] > poller.offset
+
+
+@rule("polling-6")
+async def test_other_options_of_the_topic_are_another_tag() -> None:
+    async with running_gateway() as running:
+        await running.topic()
+        await running.publish({"k": 1, "v": 1})
+        tag = (await running.http.get(STREAM)).headers["etag"]
+        weak = await running.http.get(STREAM, headers={"If-None-Match": f'"x", W/{tag}'})
+        assert weak.status_code == 304
+        await running.topic(options="select=[-/v]")
+        answer = await running.http.get(STREAM, headers={"If-None-Match": tag})
+        assert answer.status_code == 200
+        assert [row["value"] for row in answer.json()] == [{"k": 1}]
