@@ -20,6 +20,7 @@ from tidegate.conflation.definition import Kind
 from tidegate.conflation.errors import OptionsInvalid
 from tidegate.conflation.options.table import Options
 from tidegate.conflation.subscription import AUTO, Command, Subscription
+from tidegate.keys.spec import KeySpec
 from tidegate.keys.text.duration import SECOND
 
 INTERVAL_NS: Final = SECOND
@@ -45,6 +46,8 @@ WHY_NOT: Final[Mapping[str, str]] = {
     "no_sowkey": "rows of format=state have their key",
 }
 """Options that a stream does not take, with the reason."""
+ONE_KEY: Final = KeySpec.parse("[/tidegate]")
+"""Of an interval on a topic without a key. Its lane only says when to flush, so one key will do."""
 BY_MESSAGE: Final = "it looks at every message, and a position knows the newest of each key alone"
 
 
@@ -83,9 +86,11 @@ def granted_poll(
         options=asked.options, filter=asked.filter, order_by=asked.order_by
     )
     request = SubscribeRequest.parse(parameters, characters_max, grants=grants)
-    has_records = definition.keeps_records
+    has_records = bool(definition.key_spec)  # else it may keep one, which its journal has as well
     own = Options() if request.options.no_defaults else Options.parse(entry.document.options)
     options = _completed(request.options, own, has_records=has_records)
+    if options.conflation and definition.has_fields and not definition.conflation_key:
+        options = options.over(Options.of(conflation_key=ONE_KEY))
     is_shaped = options.projection is not None or options.top_n is not None
     request = replace(
         request,

@@ -96,7 +96,7 @@ class PolledStream:
         self._read_at_s = asyncio.get_running_loop().time()
         self._source: PageSource = (
             RecordPages(subscription, form, kind)
-            if self._topic.sow is not None
+            if self._has_board
             else JournalPages(subscription, kind)
         )
         self._consumer: Consumer = driver.open(session, UNLIMITED, lasts=True)
@@ -277,7 +277,7 @@ class PolledStream:
 
     def _look(self) -> None:
         """Let readers in once the board is there: it may be built in steps."""
-        if self._topic.sow is None or self._subscription.lane_id.feed in self._topic.feeds:
+        if not self._has_board or self._subscription.lane_id.feed in self._topic.feeds:
             self._is_built.set()
 
     # --- Pages
@@ -301,6 +301,11 @@ class PolledStream:
             return since
         placed = self._topic.place(Bookmark(since.epoch, since.offset))
         return replace(since, epoch=placed.epoch)
+
+    @property
+    def _has_board(self) -> bool:
+        """Of a topic with a key; else the stream is the journal."""
+        return self._subscription.lane_id.oof
 
     @property
     def _topic(self) -> Topic:

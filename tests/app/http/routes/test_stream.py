@@ -543,3 +543,23 @@ async def test_other_options_of_the_topic_are_another_tag() -> None:
         answer = await running.http.get(STREAM, headers={"If-None-Match": tag})
         assert answer.status_code == 200
         assert [row["value"] for row in answer.json()] == [{"k": 1}]
+
+
+@rule("polling-8")
+@pytest.mark.parametrize("retain", [False, True])
+async def test_a_journal_has_an_interval(retain: bool) -> None:
+    async with running_gateway() as running:
+        await running.topic(key=(), retain=retain)
+        await running.publish({"k": 1}, {"k": 2})
+        asked = {"options": "conflation=5s", "offset": "-1", "live": "long-poll"}
+        first = await running.http.get(STREAM, params=asked)
+        assert first.json() == [{"k": 1}, {"k": 2}]
+        assert first.headers["cache-control"] == "public, max-age=5"
+        began = asyncio.get_running_loop().time()
+        asked["offset"] = first.headers["stream-next-offset"]
+        waiting = asyncio.create_task(running.http.get(STREAM, params=asked))
+        await asyncio.sleep(0.1)
+        await running.publish({"k": 3})
+        await running.publish({"k": 3})
+        assert (await waiting).json() == [{"k": 3}, {"k": 3}]
+        assert asyncio.get_running_loop().time() - began > 4
