@@ -43,6 +43,8 @@ from tidegate.keys.text.bookmark import Bookmark
 
 KEPT_BYTES_MAX: Final = 8 << 20
 """Pages that a stream keeps until its next flush; others are made for each who asks."""
+PAGE_BYTES: Final = 1 << 10
+"""What a page counts without its body: readers choose the positions, and may ask from each."""
 UNREAD_S: Final = 60.0
 """A stream that nobody has read for so long, and for three intervals, is closed."""
 GRANTED_MAX: Final = 1_000
@@ -284,8 +286,9 @@ class PolledStream:
 
     def _made(self, since: Position | None) -> Page:
         page = self._source.page(self._topic, since)
-        if self._kept_bytes + len(page.body) <= KEPT_BYTES_MAX:
-            self._kept_bytes += len(page.body)
+        size = PAGE_BYTES + len(page.body)
+        if self._kept_bytes + size <= KEPT_BYTES_MAX:
+            self._kept_bytes += size
             self._pages[since] = page
         return page
 

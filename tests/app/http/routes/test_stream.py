@@ -17,6 +17,7 @@ from tests.support.gateways import Running, running_gateway
 from tests.support.rules import rule
 from tests.support.tokens import grant, token_of
 from tests.support.wire import connected
+from tidegate.app.streams import polled
 
 STREAM = "/v1/topics/px/stream"
 
@@ -563,3 +564,18 @@ async def test_a_journal_has_an_interval(retain: bool) -> None:
         await running.publish({"k": 3})
         assert (await waiting).json() == [{"k": 3}, {"k": 3}]
         assert asyncio.get_running_loop().time() - began > 4
+
+
+async def test_positions_that_somebody_makes_up_take_no_more_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(polled, "KEPT_BYTES_MAX", 10 << 10)
+    async with running_gateway() as running:
+        await running.topic()
+        await running.publish(*[{"k": n} for n in range(50)])
+        asked = {"filter": "/k < 0", "options": "conflation=1h"}
+        epoch = (await running.http.get(STREAM, params=asked)).headers["stream-next-offset"][:-20]
+        for offset in range(49):
+            await running.http.get(STREAM, params={**asked, "offset": f"{epoch}_{offset}_0"})
+        (stream,) = running.gateway.polled._streams.values()
+        assert 1 < len(stream._pages) <= 10
