@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Final, Protocol
@@ -75,6 +75,7 @@ class Exchange:
         body: what has come of the body, and has not been received yet.
         more_body: True until the body is whole.
         is_cut: True once the connection cannot take an answer.
+        on_cut: called once then; whoever sets it unsets it with the answer.
         has_begun: True once the header of the answer is written.
         is_complete: True once the answer is written.
     """
@@ -93,6 +94,7 @@ class Exchange:
         "is_cut",
         "keep_alive",
         "more_body",
+        "on_cut",
         "own_fields",
         "scope",
     )
@@ -114,6 +116,7 @@ class Exchange:
         self.body = bytearray()
         self.more_body = True
         self.is_cut = self.has_begun = self.is_complete = False
+        self.on_cut: Callable[[], None] | None = None
         self._line = line
         self._news = asyncio.Event()
         self._is_chunked = self._is_open_ended = False
@@ -136,6 +139,9 @@ class Exchange:
         """Take note that no answer can be written any more."""
         self.is_cut = True
         self._news.set()
+        on_cut, self.on_cut = self.on_cut, None
+        if on_cut is not None:
+            on_cut()
 
     async def run(self, app: ASGIApp) -> None:
         """Let the application answer; whatever it leaves open is ended here."""

@@ -11,6 +11,7 @@ spares it the framework's routing.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from fastapi import Request
@@ -168,6 +169,7 @@ class HotPath:
         """Answer a polling reader, perhaps at a later flush; until then it costs no task."""
 
         def respond(status: int, headers: dict[str, str], body: bytes) -> None:
+            exchange.on_cut = None
             if exchange.is_cut:
                 return
             fields = [(name.lower().encode(), text.encode()) for name, text in headers.items()]
@@ -181,7 +183,12 @@ class HotPath:
             self._sending.add(sending)
             sending.add_done_callback(self._sending.discard)
 
-        return not exchange.body and stream.answer_at_once(self._gateway, exchange.scope, respond)
+        def while_waiting(leave: Callable[[], None]) -> None:
+            exchange.on_cut = leave
+
+        if exchange.body:
+            return False
+        return stream.answer_at_once(self._gateway, exchange.scope, respond, while_waiting)
 
     def _completed(self, fields: Fields, scope: Scope) -> Fields:
         """Return the fields of an answer with those that the layers add."""

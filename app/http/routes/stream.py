@@ -9,7 +9,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Request, Response
@@ -188,10 +188,21 @@ async def stream_head(request: Request) -> Response:
     return Response(body, headers=headers)
 
 
-def answer_at_once(gateway: Gateway, scope: Scope, respond: Respond) -> bool:
+def answer_at_once(
+    gateway: Gateway,
+    scope: Scope,
+    respond: Respond,
+    while_waiting: Callable[[Callable[[], None]], None],
+) -> bool:
     """Answer a request now, or later at a flush, without a task; False: the route has to.
 
     Only for a gateway that asks for no tokens. False also where the request is refused.
+
+    Args:
+        gateway: the gateway.
+        scope: of the request.
+        respond: takes the answer.
+        while_waiting: takes what to call if the client leaves before the answer.
     """
     if gateway.bus is not None or gateway.stopping:
         return False
@@ -216,7 +227,7 @@ def answer_at_once(gateway: Gateway, scope: Scope, respond: Respond) -> bool:
         else:
             respond(*read.answer(outcome))
 
-    stream.wait(page.next, read.held_s, answer)
+    while_waiting(partial(stream.leave, stream.wait(page.next, read.held_s, answer)))
     return True
 
 

@@ -13,7 +13,7 @@ import httpx2
 import pytest
 
 from tests.app.access.test_authorization import ROOT, guarded
-from tests.support.gateways import Running, running_gateway
+from tests.support.gateways import Running, eventually, running_gateway
 from tests.support.rules import rule
 from tests.support.tokens import grant, token_of
 from tests.support.wire import connected
@@ -519,6 +519,19 @@ async def test_who_has_read_parts_learns_at_once_that_it_is_at_the_end() -> None
         answer = await poller.poll("long-poll")
         assert (answer.status_code, answer.headers["stream-up-to-date"]) == (200, "true")
         assert asyncio.get_running_loop().time() - began < 1
+
+
+async def test_nothing_is_kept_of_clients_that_leave() -> None:
+    async with running_gateway() as running:
+        await running.topic()
+        target = f"{STREAM}?offset=now&live=long-poll"
+        began = asyncio.get_running_loop().time()
+        for _ in range(3):
+            async with connected(running.address) as wire:
+                await wire.send(f"GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+                await eventually(lambda: running.gateway.polled.positions == 1, "it waits")
+            await eventually(lambda: running.gateway.polled.positions == 0, "it is forgotten")
+        assert asyncio.get_running_loop().time() - began < 5
 
 
 async def test_head_is_the_end_whatever_the_position() -> None:
