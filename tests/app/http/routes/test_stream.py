@@ -482,7 +482,7 @@ async def test_204_leads_past_what_was_not_for_the_reader() -> None:
     ("key", "asked"), [((), {"filter": "/v = 1"}), (("/k",), {"format": "value"})]
 )
 @rule("polling-4")
-async def test_who_waits_gets_past_parts_without_a_row(key: tuple[str], asked: Any) -> None:
+async def test_who_waits_gets_past_parts_without_a_row(key: tuple[str, ...], asked: Any) -> None:
     """Of 12,000 messages or removals none is a row: what follows them is."""
     async with running_gateway() as running:
         await running.topic(key=key)
