@@ -18,7 +18,7 @@ from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tidegate.app.http.access_log import AccessLog
-from tidegate.app.http.problems import STREAMS, HttpRefused, refusal_of, response_of
+from tidegate.app.http.problems import POLLED, STREAMS, HttpRefused, refusal_of, response_of
 from tidegate.app.http.requests import TOPICS_PATH, raw_path, topic_name, topic_or_pattern
 from tidegate.app.http.scope import FOREIGN, TRANSPORT_EXTENSION
 from tidegate.app.http.transport.proxies import FORWARDED, Forwarded
@@ -54,7 +54,6 @@ OTHER_SITES = frozenset({"cross-site", "same-site"})
 """Values of Sec-Fetch-Site that name another origin; `same-site` is another host or port."""
 SUBSCRIBER_STREAMS = ("/subscribe", "/events")
 """What pages open with EventSource; a trace is read by programs, which get the status."""
-POLLED = "/stream"
 CORS_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 # A list, not a mirror of what is asked for: `*` does not cover Authorization, nor any header of a
 # request with credentials.

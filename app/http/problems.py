@@ -15,6 +15,8 @@ from tidegate.app.refusals import Refused, TokenRefused, reference_token, refuse
 from tidegate.keys.errors import Refusal
 
 STREAMS = ("/subscribe", "/events", "/trace")
+POLLED: Final = "/stream"
+"""Of a topic that is read position by position; with `live` a request waits."""
 MEDIA_TYPE = "application/problem+json"
 CHALLENGE = 'Bearer realm="tidegate"'
 

@@ -22,7 +22,7 @@ from uvicorn.server import ServerState
 from tidegate.app.figures import ConnectionFigures
 from tidegate.app.http.admission import ConnectionLimits, IterationLimit, RequestLimits
 from tidegate.app.http.exchange import Exchange
-from tidegate.app.http.problems import STREAMS
+from tidegate.app.http.problems import POLLED, STREAMS
 from tidegate.app.http.scope import FIGURES_EXTENSION, TRANSPORT_EXTENSION
 from tidegate.app.http.transport.proxies import TrustedProxies
 from tidegate.app.http.wire import (
@@ -173,10 +173,10 @@ class GatewayProtocol(asyncio.Protocol):
     def eof_received(self) -> bool:
         """Answer whole requests after the client's end of file, then close the connection.
 
-        A stream ends here: nothing else would show that its client has left.
+        A stream ends here, and a poll that waits: nothing else would show that its client has left.
         """
         whole = [each for each in self._unanswered() if not each.more_body]
-        if not whole or any(each.scope["path"].endswith(STREAMS) for each in whole):
+        if not whole or any(_lasts(each.scope) for each in whole):
             return False
         whole[-1].keep_alive = False
         self._discard_input()
@@ -575,6 +575,12 @@ def _new_parser(protocol: GatewayProtocol) -> Any:
     # So that the last request of a client that has closed its half is parsed to its end.
     parser.set_dangerous_leniencies(lenient_data_after_close=True)
     return parser
+
+
+def _lasts(scope: Scope) -> bool:
+    """Return True for a request whose answer may take as long as its client is there."""
+    path: str = scope["path"]
+    return path.endswith(STREAMS) or (path.endswith(POLLED) and b"live=" in scope["query_string"])
 
 
 def _address(found: Any) -> tuple[str, int] | None:
