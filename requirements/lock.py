@@ -39,8 +39,10 @@ def main() -> None:
     agree = ("-c", str(HERE / "all.lock"))
     solve("all.lock", build, PROJECT, "--extra", "all", "--group", "dev", *sys.argv[1:])
     solve("run.lock", build, PROJECT, "--extra", "all", *agree)
-    ingest = ("--extra", "mqtt", "--extra", "websocket")
-    solve("base.lock", build, PROJECT, "--extra", "demo", *ingest, *agree)
+    extras = project["project"]["optional-dependencies"]
+    sources = [name for name, needs in extras.items() if "tidegate[ingest]" in needs]
+    wanted = [word for name in ("demo", *sources) for word in ("--extra", name)]
+    solve("base.lock", build, PROJECT, *wanted, *agree)
     solve("uv.lock", ["uv"], *sys.argv[1:])
 
 

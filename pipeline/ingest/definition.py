@@ -21,7 +21,13 @@ from tidegate.pipeline.ingest.payloads import (
     RecordPart,
 )
 
-KINDS = {"file": "ingest", "mqtt": "mqtt", "redis": "ingest", "websocket": "websocket"}
+KINDS = {
+    "file": "ingest",
+    "mqtt": "mqtt",
+    "nats": "nats",
+    "redis": "ingest",
+    "websocket": "websocket",
+}
 """The kinds of sources, each a module of `pipeline.ingest.sources`, and the extra of each."""
 
 SOURCE = 'a table such as {kind = "mqtt", address = "mqtt://127.0.0.1:1883", subscribe = ["a/#"]}'

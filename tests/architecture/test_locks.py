@@ -8,6 +8,7 @@ import pytest
 
 from dev import LEVELS, ROOT
 from tests.packaging.dependencies import declared
+from tidegate.pipeline.ingest.definition import KINDS
 
 FOLDER = ROOT / "requirements"
 LOCKS = [*LEVELS, "uv"]
@@ -55,5 +56,5 @@ def test_the_base_is_the_demo_and_ingest_without_spark() -> None:
     names = {name for name, _, _ in entries(read("base"))}
     assert names.isdisjoint({"pyspark", "py4j", "pyarrow", "pandas", "numpy"})
     assert {"hatchling", "editables"} <= names
-    product = declared() | declared("demo") | declared("mqtt") | declared("websocket")
+    product = declared().union(*map(declared, ["demo", *KINDS.values()]))
     assert {requirement.name for requirement in product} <= names

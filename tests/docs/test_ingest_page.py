@@ -18,6 +18,7 @@ GIVEN: list[dict[str, Any]] = [
     {"kind": "redis", "address": "redis://127.0.0.1", "stream": "s"},
     {"kind": "file", "path": "a.ndjson"},
     {"kind": "mqtt", "address": "mqtt://127.0.0.1", "subscribe": ["#"], "ca": "ca.pem"},
+    {"kind": "nats", "address": "nats://h", "stream": "s", "subscribe": ["a.>"], "ca": "ca.pem"},
     {"kind": "websocket", "address": "wss://h", "subscribe": ["{}"], "headers": {"A": "b"}},
 ]
 

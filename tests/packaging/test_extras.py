@@ -46,6 +46,7 @@ BEYOND_THE_BASE = (
 SOURCES = (
     "pipeline.ingest.avro",
     "pipeline.ingest.sources.mqtt",
+    "pipeline.ingest.sources.nats",
     "pipeline.ingest.sources.websocket",
 )
 IMPORT = "list(map(importlib.import_module, names))"
@@ -89,7 +90,7 @@ def in_folders(*folders: str) -> list[str]:
         (("demo",), ("app/cli/demo",), ()),
         (("spark",), ("pipeline", "pyspark_tidegate"), SOURCES),
         ((), ("pipeline/ingest",), ("pipeline.ingest.avro", "pipeline.ingest.sources")),
-        (("avro", "mqtt", "websocket"), ("pipeline/ingest",), ()),
+        (("avro", "mqtt", "nats", "websocket"), ("pipeline/ingest",), ()),
     ],
     ids=["base", "server", "archive", "demo", "spark", "ingest", "sources"],
 )

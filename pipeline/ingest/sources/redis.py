@@ -12,20 +12,17 @@ from tidegate.pipeline.definitions.source import RedisSource
 from tidegate.pipeline.definitions.toml import TomlTable
 from tidegate.pipeline.errors import SourceLost
 from tidegate.pipeline.ingest.connector import (
-    BYTES_MAX,
-    RECORDS_MAX,
     SourceBatch,
     SourceRecord,
     Through,
 )
+from tidegate.pipeline.ingest.sources.shared import RECORDS_FIRST, next_count, read_skips_gaps
 from tidegate.pipeline.redis_server import RedisServer
 from tidegate.pipeline.sources.redis_entries import BEGINNING, Entries, Fields, as_json
 
 SEQUENCE_BITS = 21
 SEQUENCE_MAX = (1 << SEQUENCE_BITS) - 1
 TIME_MAX = (1 << 63 - SEQUENCE_BITS) - 1  # of milliseconds: the year 2109
-RECORDS_FIRST = 100
-GROWTH = 8
 LAG_MAX = 10_000  # what is behind is counted by the server, so only so far
 
 
@@ -55,10 +52,7 @@ def read_source(table: TomlTable, folder: Path) -> RedisStream:
     """Read the table."""
     # The bounds of a batch stand beside a source in a pipeline; here there are none.
     source = RedisSource.read(table, TomlTable({}, "", ""), folder)
-    gaps = table.text("gaps", default="stop")
-    if gaps not in {"stop", "skip"}:
-        raise table.wrong("gaps", "stop or skip", gaps)
-    return RedisStream(source, gaps == "skip")
+    return RedisStream(source, read_skips_gaps(table))
 
 
 class RedisConnector:
@@ -116,7 +110,7 @@ class RedisConnector:
             records.insert(0, self._gap(records[0]))
         self._after = records[-1].position
         lag = self._entries.step(self._after, "+", LAG_MAX)[0] if len(page) == self._count else 0
-        self._count = _next_count(records)
+        self._count = next_count(records)
         return SourceBatch(records, lag=lag)
 
     def acknowledge(self, batch: SourceBatch) -> None:
@@ -169,10 +163,3 @@ def number_of(entry_id: str) -> int:
 def id_of(number: int) -> str:
     """Return the id of the entry with a number."""
     return f"{number >> SEQUENCE_BITS}-{number & SEQUENCE_MAX}"
-
-
-def _next_count(records: list[SourceRecord]) -> int:
-    """Return how many entries of this size make a batch of the right number of bytes."""
-    size = sum(len(each.payload or b"") for each in records) // len(records) + 1
-    # In steps: after small entries there may be large ones.
-    return max(1, min(RECORDS_MAX, BYTES_MAX // size, GROWTH * len(records)))

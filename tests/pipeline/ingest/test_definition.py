@@ -92,6 +92,7 @@ def test_the_producer_has_the_place_of_its_source(tmp_path: Path) -> None:
     assert found.producer != other.producer
 
 
+NATS = 'kind = "nats", address = "nats://u:secret@h:4222", stream = "s"'
 MQTT = 'kind = "mqtt", address = "mqtt://u:secret@h:1", subscribe = ["#"]'
 REDIS = 'kind = "redis", address = "redis://:secret@h/0", stream = "s"'
 SOCKET = 'kind = "websocket", address = "wss://h/x?token=secret"'
@@ -121,13 +122,17 @@ SOURCE = 'kind = "file", path = "in/*.ndjson"'
         ('key = ["/k"]', 'dead_letters = "t"', "expected a topic other than the sink's"),
         ('topic = "t"', 'topic = "tidegate.x"', "sink.topic: expected a name outside"),
         ('topic = "t"', 'topic = "t", kind = "parquet"', "sink.kind: unknown field"),
-        (SOURCE, 'kind = "amqp"', "source.kind: expected one of file, mqtt, redis, websocket"),
+        (SOURCE, 'kind = "amqp"', "source.kind: expected one of file, mqtt, nats, redis"),
         (SOURCE, f'{SOURCE}, from = "then"', "source.from: expected epoch or now"),
         (SOURCE, f"{SOURCE}, rows_per_batch = 1", "source.rows_per_batch: unknown field"),
         (SOURCE, REDIS.replace("stream", "straem"), "did you mean stream instead of straem?"),
         (SOURCE, REDIS.replace("redis://", "rds://"), "source.address: expected an address such"),
         (SOURCE, f'{REDIS}, from = "1"', "from: expected epoch, now or the id of an entry"),
         (SOURCE, f'{REDIS}, gaps = "fill"', "source.gaps: expected stop or skip"),
+        (SOURCE, NATS.replace("nats://", "ws://"), "source.address: expected an address such"),
+        (SOURCE, NATS.replace(":4222", ":99999"), "source.address: expected an address such"),
+        (SOURCE, NATS.replace('"s"', '"a.b"'), "source.stream: expected the name of a stream"),
+        (SOURCE, f"{NATS}, subscribe = []", "source.subscribe: expected subjects, such as"),
         (SOURCE, MQTT.replace("mqtt://", "tcp://"), "source.address: expected an address such"),
         (SOURCE, MQTT.replace(":1", ":99999"), "source.address: expected an address such"),
         (SOURCE, f"{MQTT}, qos = 2", "source.qos: expected 0 or 1 (at 2 a message is lost"),
@@ -150,7 +155,7 @@ def test_what_is_wrong_is_named_with_its_place(
     assert "secret" not in str(raised.value)
 
 
-@pytest.mark.parametrize("source", [MQTT, REDIS, SOCKET])
+@pytest.mark.parametrize("source", [NATS, MQTT, REDIS, SOCKET])
 def test_no_place_shows_a_password(tmp_path: Path, source: str) -> None:
     [found] = read(tmp_path, FILE.replace(SOURCE, source))
     assert "secret" not in found.source.place

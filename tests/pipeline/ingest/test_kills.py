@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 import pytest
+from nats.errors import Error as NatsError
 from paho.mqtt.client import Client
 from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode
 from redis import Redis
@@ -23,6 +25,7 @@ from tests.support import commands
 from tests.support.buses import BusServer, binary_of
 from tests.support.deadlines import HANGS_S
 from tests.support.external.mosquitto import Mosquitto
+from tests.support.external.nats import NatsServer
 from tests.support.ports import lasting_port
 from tests.support.profiles import SEED
 from tests.support.rules import rule
@@ -145,6 +148,37 @@ class MqttFeed:
         self.kill()
 
 
+class NatsFeed:
+    counts_once = True
+
+    def __init__(self, folder: Path) -> None:
+        self._server = NatsServer(folder)
+        self._has_stream = False
+        self.source = f'kind = "nats", address = "{self._server.address}", stream = "s"'
+
+    def start(self) -> None:
+        self._server.start()
+        if not self._has_stream:
+            self._server.ask(lambda stream: stream.add_stream(name="s", subjects=["s"]))
+            self._has_stream = True
+
+    def kill(self) -> None:
+        self._server.kill()
+
+    def put(self, number: int) -> None:
+        # Its own id, so that one whose answer was lost is not there twice.
+        head = {"Nats-Msg-Id": str(number)}
+        while True:
+            try:
+                self._server.ask(
+                    lambda stream: stream.publish("s", message(number).encode(), headers=head)
+                )
+            except (NatsError, OSError):
+                time.sleep(0.01)
+            else:
+                return
+
+
 def message(number: int) -> str:
     return json.dumps({"k": number % 5, "n": number})
 
@@ -260,15 +294,24 @@ FEEDS: dict[str, Callable[[Path], Feed]] = {
     "redis": RedisFeed,
     "file": FileFeed,
     "mqtt": MqttFeed,
+    "nats": NatsFeed,
 }
 
 
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder that servers of other users may enter, unlike pytest's."""
+    with tempfile.TemporaryDirectory(prefix="tidegate-kills-") as name:
+        yield Path(name)
+
+
 @rule("ingest-1")
-def test_each_part_is_killed_once(tmp_path: Path) -> None:
-    play(tmp_path, RedisFeed(tmp_path), rounds=1)
+@pytest.mark.parametrize("kind", ["nats", "redis"])
+def test_each_part_is_killed_once(folder: Path, kind: str) -> None:
+    play(folder, FEEDS[kind](folder), rounds=1)
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("kind", FEEDS)
-def test_each_part_is_killed_often(tmp_path: Path, kind: str) -> None:
-    play(tmp_path, FEEDS[kind](tmp_path), rounds=10)
+def test_each_part_is_killed_often(folder: Path, kind: str) -> None:
+    play(folder, FEEDS[kind](folder), rounds=10)

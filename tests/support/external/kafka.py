@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import functools
 import os
-import socket
 import subprocess
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from tests.support.deadlines import HANGS_S
+from tests.support.external.server import ExternalServer
 from tests.support.ports import lasting_port
 from tidegate.pipeline.errors import SparkUnavailable
 from tidegate.pipeline.sources.kafka import fetch_jars
@@ -58,12 +57,26 @@ def broker_jars() -> list[Path] | None:
         return None
 
 
-class Broker:
-    """A running broker at `address`, asked with Kafka's own commands."""
+class Broker(ExternalServer):
+    """A broker that keeps its log in a folder, asked with Kafka's own commands."""
 
-    def __init__(self, jars: Iterable[Path], address: str) -> None:
-        self.address = address
+    def __init__(self, jars: Iterable[Path], folder: Path) -> None:
+        super().__init__(folder)
         self._jars = os.pathsep.join(map(str, jars))
+        self._settings = folder / "server.properties"
+        self._settings.write_text(_settings(folder / "log", self.port, lasting_port()))
+        form = java("-cp", self._jars, "kafka.tools.StorageTool", "format", "-t", CLUSTER)
+        command = [*form, "-c", str(self._settings)]
+        subprocess.run(command, check=True, capture_output=True, timeout=HANGS_S)
+
+    @property
+    def address(self) -> str:
+        """The address that clients begin with."""
+        return f"127.0.0.1:{self.port}"
+
+    def command(self) -> list[str]:
+        """The command that runs it."""
+        return java("-cp", self._jars, "kafka.Kafka", str(self._settings))
 
     def send(self, topic: str, messages: Iterable[Message]) -> None:
         """Publish messages, key and value, in their order; None is a tombstone."""
@@ -88,45 +101,18 @@ class Broker:
 
 @contextmanager
 def kafka_broker(jars: list[Path], folder: Path) -> Iterator[Broker]:
-    """A broker that keeps its log in a folder, and ends with the block."""
-    broker_port, controller_port = lasting_port(), lasting_port()
-    settings = folder / "server.properties"
-    settings.write_text(_settings(folder / "log", broker_port, controller_port))
-    classpath = os.pathsep.join(map(str, jars))
-    form = java("-cp", classpath, "kafka.tools.StorageTool", "format", "-t", CLUSTER)
-    subprocess.run([*form, "-c", settings], check=True, capture_output=True, timeout=HANGS_S)
-    with (folder / "broker.log").open("wb") as log:
-        server = subprocess.Popen(
-            java("-cp", classpath, "kafka.Kafka", str(settings)),
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            cwd=folder,
-        )
+    """A running broker, which ends with the block."""
+    broker = Broker(jars, folder)
+    broker.start()
     try:
-        await_port(server, broker_port)
-        yield Broker(jars, f"127.0.0.1:{broker_port}")
+        yield broker
     finally:
-        server.kill()
-        server.wait()
+        broker.kill()
 
 
 def java(*words: str) -> list[str]:
     """A small Java, quick to start."""
     return [java_command(), "-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", *words]
-
-
-def await_port(server: subprocess.Popen[bytes], port: int) -> None:
-    """Returns when the server takes connections; fails when it ended or takes too long."""
-    deadline = time.monotonic() + HANGS_S
-    while time.monotonic() < deadline:
-        assert server.poll() is None, f"the broker ended with {server.returncode}"
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-            return
-        except OSError:
-            time.sleep(0.05)
-    raise AssertionError(f"the broker did not answer within {HANGS_S} s")
 
 
 def _settings(log: Path, broker_port: int, controller_port: int) -> str:

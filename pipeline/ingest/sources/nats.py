@@ -1,0 +1,273 @@
+"""A stream of NATS JetStream, read by the sequences of its messages.
+
+Each start makes a consumer that begins after the sequence that the gateway has; the server removes
+consumers that nobody asks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import ssl
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, ClassVar
+from urllib.parse import urlsplit
+
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.errors import Error
+from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy, RetentionPolicy
+from nats.js.client import JetStreamContext
+from nats.js.errors import NotFoundError
+
+from tidegate.pipeline.definitions.toml import TomlTable
+from tidegate.pipeline.errors import SourceLost, SourceRefused, SourceUnreachable
+from tidegate.pipeline.ingest.connector import SourceBatch, SourceRecord, Through
+from tidegate.pipeline.ingest.sources.shared import (
+    NOW,
+    RECORDS_FIRST,
+    next_count,
+    read_skips_gaps,
+    read_start,
+)
+
+ADDRESS = re.compile(r"(nats|tls)://([^\s/@]*@)?[^\s/@]+/?")
+STREAM = re.compile(r"[^\s.*>/\\]{1,255}")
+SUBJECTS = 'subjects, such as ["plant.*.temperature"]'
+CONNECT_SECONDS_MAX = 10.0
+MORE_SECONDS_MAX = 1.0  # for messages that the server has
+CONSUMER_SECONDS = 300.0  # longer than a gateway is waited for
+NS_PER_MS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class NatsStream:
+    """The table `source` of kind nats.
+
+    `subjects` are empty for all of the stream; `credentials` is a file with a user's JWT and seed,
+    `ca` one of authorities for `tls://`, None for those of the system.
+    """
+
+    address: str
+    stream: str
+    subjects: tuple[str, ...]
+    start: str
+    skips_gaps: bool
+    credentials: Path | None
+    ca: Path | None
+    kind: ClassVar[str] = "nats"
+    separator: ClassVar[str] = "."
+
+    @property
+    def place(self) -> str:
+        """The server without user and password, the stream and the subjects."""
+        return " ".join(["nats", self.server, "stream", self.stream, *self.subjects])
+
+    @property
+    def server(self) -> str:
+        """The server without user and password."""
+        return urlsplit(self.address).netloc.rpartition("@")[2]
+
+    def connector(self, name: str) -> NatsConnector:
+        """Return a connector that is not connected yet."""
+        return NatsConnector(self, f"tidegate-{name}")
+
+
+def read_source(table: TomlTable, folder: Path) -> NatsStream:
+    """Read the table; relative paths are below `folder`."""
+    expected = "an address such as nats://USER:PASSWORD@127.0.0.1:4222"
+    address = table.secret("address", ADDRESS, expected)
+    try:
+        _ = urlsplit(address).port
+    except ValueError:
+        raise table.wrong("address", expected, "a port that is none") from None
+    return NatsStream(
+        address=address,
+        stream=table.checked("stream", STREAM.fullmatch, "the name of a stream"),
+        subjects=tuple(table.texts("subscribe", SUBJECTS)) if table.has("subscribe") else (),
+        start=read_start(table),
+        skips_gaps=read_skips_gaps(table),
+        credentials=_path(table, "credentials", folder),
+        ca=_path(table, "ca", folder),
+    )
+
+
+def _path(table: TomlTable, field: str, folder: Path) -> Path | None:
+    return (folder / table.text(field)).resolve() if table.has(field) else None
+
+
+class NatsConnector:
+    """Reads messages after the sequence that the gateway has (a `Connector`).
+
+    The client's tasks run only within calls, so nothing is received in between.
+    """
+
+    def __init__(self, source: NatsStream, client_name: str) -> None:
+        self._source = source
+        self._client_name = client_name
+        self._runner = asyncio.Runner()
+        self._client = Client()
+        self._failure: Exception | None = None
+        self._messages: JetStreamContext.PullSubscription | None = None
+        self._delivered = 0
+        self._after = 0
+        self._count = RECORDS_FIRST
+
+    def open(self, through: Through) -> None:
+        """Connect, and make a consumer.
+
+        Raises:
+            SourceUnreachable: the server does not answer.
+            SourceRefused: it refuses the client, or has no such stream.
+            SourceLost: messages that were still to be read are gone.
+        """
+        self._runner.run(self._within(self._connect()))
+        self._runner.run(self._within(self._make_consumer(through(""))))
+
+    def read(self, seconds: float) -> SourceBatch | None:
+        """Return the next messages, once there is one.
+
+        Raises:
+            SourceUnreachable: the connection or the consumer is lost.
+            SourceLost: messages were deleted before they were read.
+        """
+        found = self._runner.run(self._within(self._fetch(seconds)))
+        if not found:
+            return None
+        records = [_record(each) for each in found]
+        if self._runner.run(self._within(self._has_gap(records))):
+            records.insert(0, self._gap(records[0]))
+        self._after = records[-1].number or 0
+        self._count = next_count(records)
+        return SourceBatch(records, lag=found[-1].metadata.num_pending)
+
+    def acknowledge(self, batch: SourceBatch) -> None:
+        """Do nothing: the gateway's number is the position."""
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._runner.run(self._client.close())
+        self._runner.close()
+
+    async def _connect(self) -> None:
+        source = self._source
+        options: dict[str, Any] = {"user_credentials": str(source.credentials or "") or None}
+        if source.address.startswith("tls:"):
+            options["tls"] = ssl.create_default_context(cafile=source.ca)
+
+        async def keep(error: Exception) -> None:
+            self._failure = error
+
+        await self._client.connect(
+            source.address,
+            error_cb=keep,
+            name=self._client_name,
+            allow_reconnect=False,
+            reconnect_time_wait=0,
+            max_reconnect_attempts=1,
+            **options,
+        )
+
+    async def _make_consumer(self, through: int | None) -> None:
+        source, stream = self._source, self._client.jetstream()
+        found = await stream.stream_info(source.stream)
+        retention = RetentionPolicy(found.config.retention or RetentionPolicy.LIMITS)
+        if retention != RetentionPolicy.LIMITS:
+            raise SourceRefused(
+                f"stream {source.stream} of {source.server} has the retention policy "
+                f"{retention.value}: an ingest needs limits, so that a message is still "
+                "there if it must be read again"
+            )
+        first, last = found.state.first_seq, found.state.last_seq
+        if through is not None and last < through:
+            raise SourceLost(
+                f"stream {source.stream} of {source.server} ends at {last} and {through} was "
+                "published: the stream was made again; another name of the ingest reads it"
+            )
+        self._after = (last if source.start == NOW else first - 1) if through is None else through
+        one = source.subjects[0] if len(source.subjects) == 1 else ""
+        config = ConsumerConfig(
+            deliver_policy=DeliverPolicy.BY_START_SEQUENCE,
+            opt_start_seq=max(1, self._after + 1),
+            ack_policy=AckPolicy.NONE,
+            filter_subjects=list(source.subjects) if len(source.subjects) > 1 else None,
+            inactive_threshold=CONSUMER_SECONDS,
+        )
+        self._messages = await stream.pull_subscribe(one, stream=source.stream, config=config)
+
+    async def _fetch(self, seconds: float) -> list[Msg]:
+        assert self._messages is not None
+        try:
+            found = await self._messages.fetch(1, seconds)
+        except TimeoutError:
+            return []
+        # A request for more than there is would wait for the rest.
+        more = min(self._count - 1, found[0].metadata.num_pending or 0)
+        if more:
+            with suppress(TimeoutError):
+                found += await self._messages.fetch(more, MORE_SECONDS_MAX)
+        for message in found:
+            self._delivered += 1
+            if message.metadata.sequence.consumer != self._delivered:
+                raise SourceUnreachable(f"a message of {self._source.server} was lost on its way")
+        return found
+
+    async def _has_gap(self, records: Sequence[SourceRecord]) -> bool:
+        """Return whether messages before or between these may have been deleted unread.
+
+        Other subjects, and messages deleted one by one, leave holes as well; only what the stream's
+        limits remove is at its beginning.
+        """
+        numbers = [self._after, *(each.number or 0 for each in records)]
+        holes = [low for low, high in pairwise(numbers) if low + 1 < high]
+        if not holes:
+            return False
+        stream = await self._client.jetstream().stream_info(self._source.stream)
+        # A new message of a subject then removes an old one: that is no loss.
+        if (stream.config.max_msgs_per_subject or 0) > 0:
+            return False
+        return stream.state.first_seq > holes[0] + 1
+
+    def _gap(self, following: SourceRecord) -> SourceRecord:
+        """Return a dead letter for what may be gone.
+
+        Raises:
+            SourceLost: the definition says so.
+        """
+        after, stream = self._after, self._source.stream
+        said = f"the limits of stream {stream} removed messages after {after} before they were read"
+        if not self._source.skips_gaps:
+            raise SourceLost(f'{said}; gaps = "skip" goes on with what is there')
+        return SourceRecord(None, following.number, str(after), channel=stream, fault=said)
+
+    async def _within(self, doing: Any) -> Any:
+        """Wait for an answer for a bounded time; raise what the client says as a sentence."""
+        server = self._source.server
+        try:
+            return await asyncio.wait_for(doing, CONNECT_SECONDS_MAX)
+        except NotFoundError:
+            raise SourceRefused(f"NATS at {server} has no stream {self._source.stream}") from None
+        except (Error, OSError, TimeoutError) as error:
+            cause = self._failure or error
+            said = getattr(cause, "strerror", None) or str(cause).removeprefix("nats: ")
+            said = said or type(cause).__name__
+            # What a server refuses, it says in words; those name no password.
+            if "uthorization" in said or "uthentication" in said or "ermissions" in said:
+                raise SourceRefused(f"NATS at {server} refuses the client: {said}") from None
+            raise SourceUnreachable(f"NATS at {server}: {said}") from None
+
+
+def _record(message: Msg) -> SourceRecord:
+    found = message.metadata
+    # An empty message, such as the marker of a deleted key in a bucket, removes a record.
+    return SourceRecord(
+        payload=message.data or None,
+        number=found.sequence.stream,
+        position=str(found.sequence.stream),
+        channel=message.subject,
+        timestamp_ms=int(found.timestamp.timestamp() * 1_000),
+    )
