@@ -40,7 +40,8 @@ def main() -> None:
     solve("all.lock", build, PROJECT, "--extra", "all", "--group", "dev", *sys.argv[1:])
     solve("run.lock", build, PROJECT, "--extra", "all", *agree)
     extras = project["project"]["optional-dependencies"]
-    sources = [name for name, needs in extras.items() if "tidegate[ingest]" in needs]
+    in_all = extras["all"][0].partition("[")[2].rstrip("]").split(",")
+    sources = [name for name in in_all if "tidegate[ingest]" in extras[name]]
     wanted = [word for name in ("demo", *sources) for word in ("--extra", name)]
     solve("base.lock", build, PROJECT, *wanted, *agree)
     solve("uv.lock", ["uv"], *sys.argv[1:])

@@ -25,6 +25,7 @@ KINDS = {
     "file": "ingest",
     "mqtt": "mqtt",
     "nats": "nats",
+    "postgres": "postgres",
     "redis": "ingest",
     "websocket": "websocket",
 }

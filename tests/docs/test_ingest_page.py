@@ -19,6 +19,7 @@ GIVEN: list[dict[str, Any]] = [
     {"kind": "file", "path": "a.ndjson"},
     {"kind": "mqtt", "address": "mqtt://127.0.0.1", "subscribe": ["#"], "ca": "ca.pem"},
     {"kind": "nats", "address": "nats://h", "stream": "s", "subscribe": ["a.>"], "ca": "ca.pem"},
+    {"kind": "postgres", "address": "postgres://h/d", "publication": "p", "slot": "s"},
     {"kind": "websocket", "address": "wss://h", "subscribe": ["{}"], "headers": {"A": "b"}},
 ]
 

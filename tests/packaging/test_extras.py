@@ -47,6 +47,7 @@ SOURCES = (
     "pipeline.ingest.avro",
     "pipeline.ingest.sources.mqtt",
     "pipeline.ingest.sources.nats",
+    "pipeline.ingest.sources.postgres",
     "pipeline.ingest.sources.websocket",
 )
 IMPORT = "list(map(importlib.import_module, names))"
@@ -90,7 +91,7 @@ def in_folders(*folders: str) -> list[str]:
         (("demo",), ("app/cli/demo",), ()),
         (("spark",), ("pipeline", "pyspark_tidegate"), SOURCES),
         ((), ("pipeline/ingest",), ("pipeline.ingest.avro", "pipeline.ingest.sources")),
-        (("avro", "mqtt", "nats", "websocket"), ("pipeline/ingest",), ()),
+        (("avro", "mqtt", "nats", "postgres", "websocket"), ("pipeline/ingest",), ()),
     ],
     ids=["base", "server", "archive", "demo", "spark", "ingest", "sources"],
 )
@@ -217,7 +218,10 @@ def test_a_verb_asks_for_all_that_its_extra_brings(extra: str) -> None:
     assert set(EXTRA_MODULES[extra]) == wanted - extensions - BESIDE
 
 
-def test_all_is_every_extra_but_those_of_notebooks_and_the_site() -> None:
-    """They bring IPython and Sphinx, which no server, pipeline or image has a use for."""
-    every = {it for extra in set(EXTRAS) - {"docs", "notebook"} for it in declared(extra)}
+def test_all_is_every_extra_but_three() -> None:
+    """Notebooks and the site bring IPython and Sphinx, which no server, pipeline or image has a use
+    for, and the client of PostgreSQL is under the LGPL, version 3: who wants it asks for it.
+    """
+    left_out = {"docs", "notebook", "postgres"}
+    every = {it for extra in set(EXTRAS) - left_out for it in declared(extra)}
     assert declared("all") == every

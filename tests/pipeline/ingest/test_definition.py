@@ -93,6 +93,7 @@ def test_the_producer_has_the_place_of_its_source(tmp_path: Path) -> None:
 
 
 NATS = 'kind = "nats", address = "nats://u:secret@h:4222", stream = "s"'
+POSTGRES = 'kind = "postgres", address = "postgresql://u:secret@h/d", publication = "p"'
 MQTT = 'kind = "mqtt", address = "mqtt://u:secret@h:1", subscribe = ["#"]'
 REDIS = 'kind = "redis", address = "redis://:secret@h/0", stream = "s"'
 SOCKET = 'kind = "websocket", address = "wss://h/x?token=secret"'
@@ -122,7 +123,7 @@ SOURCE = 'kind = "file", path = "in/*.ndjson"'
         ('key = ["/k"]', 'dead_letters = "t"', "expected a topic other than the sink's"),
         ('topic = "t"', 'topic = "tidegate.x"', "sink.topic: expected a name outside"),
         ('topic = "t"', 'topic = "t", kind = "parquet"', "sink.kind: unknown field"),
-        (SOURCE, 'kind = "amqp"', "source.kind: expected one of file, mqtt, nats, redis"),
+        (SOURCE, 'kind = "amqp"', "source.kind: expected one of file, mqtt, nats, postgres, redis"),
         (SOURCE, f'{SOURCE}, from = "then"', "source.from: expected epoch or now"),
         (SOURCE, f"{SOURCE}, rows_per_batch = 1", "source.rows_per_batch: unknown field"),
         (SOURCE, REDIS.replace("stream", "straem"), "did you mean stream instead of straem?"),
@@ -133,6 +134,11 @@ SOURCE = 'kind = "file", path = "in/*.ndjson"'
         (SOURCE, NATS.replace(":4222", ":99999"), "source.address: expected an address such"),
         (SOURCE, NATS.replace('"s"', '"a.b"'), "source.stream: expected the name of a stream"),
         (SOURCE, f"{NATS}, subscribe = []", "source.subscribe: expected subjects, such as"),
+        (SOURCE, POSTGRES.replace("postgresql:", "mysql:"), "source.address: expected an address"),
+        (SOURCE, POSTGRES.replace("u:", "%zz:"), "source.address: expected an address such as"),
+        (SOURCE, POSTGRES.replace('"p"', "'\"p'"), "source.publication: expected the name of a"),
+        (SOURCE, f'{POSTGRES}, slot = "A-b"', "source.slot: expected the name of a replication"),
+        (SOURCE, f'{POSTGRES}, from = "0/1"', "source.from: expected epoch or now"),
         (SOURCE, MQTT.replace("mqtt://", "tcp://"), "source.address: expected an address such"),
         (SOURCE, MQTT.replace(":1", ":99999"), "source.address: expected an address such"),
         (SOURCE, f"{MQTT}, qos = 2", "source.qos: expected 0 or 1 (at 2 a message is lost"),

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
+import psycopg
 import pytest
 from nats.errors import Error as NatsError
 from paho.mqtt.client import Client
@@ -26,6 +27,7 @@ from tests.support.buses import BusServer, binary_of
 from tests.support.deadlines import HANGS_S
 from tests.support.external.mosquitto import Mosquitto
 from tests.support.external.nats import NatsServer
+from tests.support.external.postgres import PostgresServer
 from tests.support.ports import lasting_port
 from tests.support.profiles import SEED
 from tests.support.rules import rule
@@ -179,6 +181,42 @@ class NatsFeed:
                 return
 
 
+class PostgresFeed:
+    counts_once = True
+
+    def __init__(self, folder: Path) -> None:
+        self._server = PostgresServer(folder)
+        self._has_table = False
+        # What the first start finds would come twice if it was killed.
+        self.source = (
+            f'kind = "postgres", address = "{self._server.address()}", publication = "s", '
+            'slot = "s", from = "now"'
+        )
+
+    def start(self) -> None:
+        self._server.start()
+        if not self._has_table:
+            self._server.execute(
+                "CREATE TABLE s (n int PRIMARY KEY, k int)",
+                "CREATE PUBLICATION s FOR TABLE s",
+                "SELECT pg_create_logical_replication_slot('s', 'pgoutput')",
+            )
+            self._has_table = True
+
+    def kill(self) -> None:
+        self._server.kill()
+
+    def put(self, number: int) -> None:
+        row = f"INSERT INTO s VALUES ({number}, {number % 5}) ON CONFLICT DO NOTHING"
+        while True:
+            try:
+                self._server.execute(row)
+            except psycopg.Error:
+                time.sleep(0.01)
+            else:
+                return
+
+
 def message(number: int) -> str:
     return json.dumps({"k": number % 5, "n": number})
 
@@ -295,6 +333,7 @@ FEEDS: dict[str, Callable[[Path], Feed]] = {
     "file": FileFeed,
     "mqtt": MqttFeed,
     "nats": NatsFeed,
+    "postgres": PostgresFeed,
 }
 
 
@@ -306,7 +345,7 @@ def folder() -> Iterator[Path]:
 
 
 @rule("ingest-1")
-@pytest.mark.parametrize("kind", ["nats", "redis"])
+@pytest.mark.parametrize("kind", ["nats", "postgres", "redis"])
 def test_each_part_is_killed_once(folder: Path, kind: str) -> None:
     play(folder, FEEDS[kind](folder), rounds=1)
 
