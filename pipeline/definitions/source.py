@@ -93,7 +93,7 @@ class KafkaSource:
             kafka_topic=table.checked("topic", KAFKA_TOPIC.fullmatch, "the name of a Kafka topic"),
             start=start,
             connector=_connector(table, folder),
-            options=_options(table),
+            options=read_kafka_options(table),
             rows_per_batch=stream.count("rows_per_batch"),
         )
 
@@ -132,7 +132,8 @@ def _connector(table: TomlTable, folder: Path) -> str | Path | None:
     return jars
 
 
-def _options(table: TomlTable) -> tuple[tuple[str, str], ...]:
+def read_kafka_options(table: TomlTable) -> tuple[tuple[str, str], ...]:
+    """Read options of a Kafka client, each with `kafka.` before its name."""
     expected = 'texts, such as {"kafka.security.protocol" = "SSL"}'
     options = table.raw("options")
     if options is None:

@@ -23,6 +23,7 @@ from tidegate.pipeline.ingest.payloads import (
 
 KINDS = {
     "file": "ingest",
+    "kafka": "kafka",
     "mqtt": "mqtt",
     "nats": "nats",
     "postgres": "postgres",

@@ -20,6 +20,7 @@ GIVEN: list[dict[str, Any]] = [
     {"kind": "mqtt", "address": "mqtt://127.0.0.1", "subscribe": ["#"], "ca": "ca.pem"},
     {"kind": "nats", "address": "nats://h", "stream": "s", "subscribe": ["a.>"], "ca": "ca.pem"},
     {"kind": "postgres", "address": "postgres://h/d", "publication": "p", "slot": "s"},
+    {"kind": "kafka", "brokers": "h:9092", "topic": "t", "group": "g"},
     {"kind": "websocket", "address": "wss://h", "subscribe": ["{}"], "headers": {"A": "b"}},
 ]
 

@@ -45,6 +45,7 @@ BEYOND_THE_BASE = (
 # Each has an extra, whose library it imports.
 SOURCES = (
     "pipeline.ingest.avro",
+    "pipeline.ingest.sources.kafka",
     "pipeline.ingest.sources.mqtt",
     "pipeline.ingest.sources.nats",
     "pipeline.ingest.sources.postgres",
@@ -91,7 +92,7 @@ def in_folders(*folders: str) -> list[str]:
         (("demo",), ("app/cli/demo",), ()),
         (("spark",), ("pipeline", "pyspark_tidegate"), SOURCES),
         ((), ("pipeline/ingest",), ("pipeline.ingest.avro", "pipeline.ingest.sources")),
-        (("avro", "mqtt", "nats", "postgres", "websocket"), ("pipeline/ingest",), ()),
+        (("avro", "kafka", "mqtt", "nats", "postgres", "websocket"), ("pipeline/ingest",), ()),
     ],
     ids=["base", "server", "archive", "demo", "spark", "ingest", "sources"],
 )

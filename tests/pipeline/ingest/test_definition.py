@@ -94,6 +94,7 @@ def test_the_producer_has_the_place_of_its_source(tmp_path: Path) -> None:
 
 NATS = 'kind = "nats", address = "nats://u:secret@h:4222", stream = "s"'
 POSTGRES = 'kind = "postgres", address = "postgresql://u:secret@h/d", publication = "p"'
+KAFKA = 'kind = "kafka", brokers = "h:9092", topic = "t"'
 MQTT = 'kind = "mqtt", address = "mqtt://u:secret@h:1", subscribe = ["#"]'
 REDIS = 'kind = "redis", address = "redis://:secret@h/0", stream = "s"'
 SOCKET = 'kind = "websocket", address = "wss://h/x?token=secret"'
@@ -123,7 +124,7 @@ SOURCE = 'kind = "file", path = "in/*.ndjson"'
         ('key = ["/k"]', 'dead_letters = "t"', "expected a topic other than the sink's"),
         ('topic = "t"', 'topic = "tidegate.x"', "sink.topic: expected a name outside"),
         ('topic = "t"', 'topic = "t", kind = "parquet"', "sink.kind: unknown field"),
-        (SOURCE, 'kind = "amqp"', "source.kind: expected one of file, mqtt, nats, postgres, redis"),
+        (SOURCE, 'kind = "amqp"', "source.kind: expected one of file, kafka, mqtt, nats, postgres"),
         (SOURCE, f'{SOURCE}, from = "then"', "source.from: expected epoch or now"),
         (SOURCE, f"{SOURCE}, rows_per_batch = 1", "source.rows_per_batch: unknown field"),
         (SOURCE, REDIS.replace("stream", "straem"), "did you mean stream instead of straem?"),
@@ -139,6 +140,16 @@ SOURCE = 'kind = "file", path = "in/*.ndjson"'
         (SOURCE, POSTGRES.replace('"p"', "'\"p'"), "source.publication: expected the name of a"),
         (SOURCE, f'{POSTGRES}, slot = "A-b"', "source.slot: expected the name of a replication"),
         (SOURCE, f'{POSTGRES}, from = "0/1"', "source.from: expected epoch or now"),
+        (SOURCE, KAFKA.replace("h:9092", "h"), "source.brokers: expected brokers such as"),
+        (SOURCE, KAFKA.replace('"t"', '"a b"'), "source.topic: expected the name of a Kafka topic"),
+        (SOURCE, f'{KAFKA}, from = "1"', "source.from: expected epoch or now"),
+        (SOURCE, f'{KAFKA}, group = ""', "source.group: expected the name of a consumer group"),
+        (SOURCE, f'{KAFKA}, options = {{a = "secret"}}', "source.options: expected texts, such as"),
+        (
+            SOURCE,
+            f"{KAFKA}, options = {{'kafka.group.id' = \"secret\"}}",
+            "source.options: kafka.group.id is no option of an ingest",
+        ),
         (SOURCE, MQTT.replace("mqtt://", "tcp://"), "source.address: expected an address such"),
         (SOURCE, MQTT.replace(":1", ":99999"), "source.address: expected an address such"),
         (SOURCE, f"{MQTT}, qos = 2", "source.qos: expected 0 or 1 (at 2 a message is lost"),

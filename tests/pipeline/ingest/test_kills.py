@@ -15,6 +15,8 @@ from typing import Protocol
 
 import psycopg
 import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 from nats.errors import Error as NatsError
 from paho.mqtt.client import Client
 from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode
@@ -25,9 +27,11 @@ from tests.pipeline.ingest.ingesting import connector_of, eventually, journal
 from tests.support import commands
 from tests.support.buses import BusServer, binary_of
 from tests.support.deadlines import HANGS_S
+from tests.support.external.kafka import Broker, broker_jars
 from tests.support.external.mosquitto import Mosquitto
 from tests.support.external.nats import NatsServer
 from tests.support.external.postgres import PostgresServer
+from tests.support.outside import require
 from tests.support.ports import lasting_port
 from tests.support.profiles import SEED
 from tests.support.rules import rule
@@ -148,6 +152,34 @@ class MqttFeed:
     def close(self) -> None:
         self._client.disconnect()
         self.kill()
+
+
+class KafkaFeed:
+    counts_once = True
+
+    def __init__(self, folder: Path) -> None:
+        jars = broker_jars()
+        require(jars is not None, "no packages of Kafka")
+        self._broker = Broker(jars or [], folder)
+        self._producer: Producer | None = None
+        self.source = f'kind = "kafka", brokers = "{self._broker.address}", topic = "s"'
+
+    def start(self) -> None:
+        self._broker.start()
+        if self._producer is None:
+            settings = {"bootstrap.servers": self._broker.address}
+            client = AdminClient(settings)
+            client.create_topics([NewTopic("s", 1)])["s"].result(HANGS_S)
+            # It numbers what it sends again, so that nothing is there twice.
+            self._producer = Producer({**settings, "enable.idempotence": True, "log_level": 0})
+
+    def kill(self) -> None:
+        self._broker.kill()
+
+    def put(self, number: int) -> None:
+        assert self._producer is not None
+        self._producer.produce("s", message(number))
+        assert self._producer.flush(HANGS_S) == 0
 
 
 class NatsFeed:
@@ -331,6 +363,7 @@ def numbers(world: World) -> list[int]:
 FEEDS: dict[str, Callable[[Path], Feed]] = {
     "redis": RedisFeed,
     "file": FileFeed,
+    "kafka": KafkaFeed,
     "mqtt": MqttFeed,
     "nats": NatsFeed,
     "postgres": PostgresFeed,
