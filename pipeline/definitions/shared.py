@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from types import ModuleType
 from urllib.parse import urlsplit
 
 from tidegate.clients import DEFAULT_ADDRESS
 from tidegate.pipeline.connection import default_gateway
 from tidegate.pipeline.definitions.toml import STREAM, TOPIC, TomlTable, read_toml
-from tidegate.pipeline.errors import DefinitionInvalid, UsageInvalid
+from tidegate.pipeline.errors import DefinitionInvalid, ExtraMissing, UsageInvalid
 
 
 def read_named_tables(
@@ -54,6 +57,31 @@ def read_topic(table: TomlTable, field: str = "topic") -> str:
     if topic.startswith("tidegate."):
         raise table.wrong(field, "a name outside the gateway's own tidegate.", topic)
     return topic
+
+
+def module_of_kind(table: TomlTable, kinds: Mapping[str, str], package: str) -> ModuleType:
+    """Take the field `kind`; return the module of the package that has its name.
+
+    Args:
+        table: of a source or a sink.
+        kinds: the extra that each kind needs.
+        package: has a module for each kind.
+
+    Raises:
+        ExtraMissing: the library of the kind is not installed.
+    """
+    expected = f"one of {', '.join(kinds)}"
+    kind = table.text("kind", expected=expected)
+    if kind not in kinds:
+        raise table.wrong("kind", expected, kind)
+    # By name: the libraries of other kinds need not be installed.
+    try:
+        return importlib.import_module(f"{package}.{kind}")
+    except ImportError as error:
+        raise ExtraMissing(
+            f"{table.where('kind')}: {kind} needs the extra {kinds[kind]}, which is not installed: "
+            f"pip install 'tidegate[{kinds[kind]}]' ({error})"
+        ) from None
 
 
 def _is_address(text: str) -> bool:

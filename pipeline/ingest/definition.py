@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-import importlib
 import re
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 
 from tidegate.keys.spec import KeySpec
-from tidegate.pipeline.definitions.shared import read_named_tables, read_topic
+from tidegate.pipeline.definitions.shared import (
+    module_of_kind,
+    read_named_tables,
+    read_topic,
+)
 from tidegate.pipeline.definitions.toml import TomlTable, read_path, read_paths
 from tidegate.pipeline.errors import DefinitionInvalid, ExtraMissing
 from tidegate.pipeline.ingest.connector import SourceDefinition
@@ -38,7 +41,9 @@ FORMS = ", ".join(PayloadForm)
 PARTS = "channel, channel/N (a level, from 0), key, timestamp or position"
 _PART = re.compile(r"(key|timestamp|position|channel)(?:(?<=channel)/([0-9]{1,2}))?")
 REGISTRY = re.compile(r"https?://[^\s/]+(/\S*)?")
-ELSEWHERE = {"pipeline": "runs with tidegate pipeline run, from a file of its own"}
+ELSEWHERE = {
+    "pipeline": "runs with tidegate pipeline run, from a file of its own",
+}
 NOT_HERE = {
     "interval": "subscribers choose their interval; tidegate pipeline conflates before a topic",
     "filter": "subscribers filter; tidegate pipeline filters before a topic",
@@ -137,18 +142,7 @@ def read_source(table: TomlTable, folder: Path) -> SourceDefinition:
     Raises:
         ExtraMissing: its library is not installed.
     """
-    expected = f"one of {', '.join(KINDS)}"
-    kind = table.text("kind", expected=expected)
-    if kind not in KINDS:
-        raise table.wrong("kind", expected, kind)
-    # By name: the libraries of other kinds need not be installed.
-    try:
-        module = importlib.import_module(f"tidegate.pipeline.ingest.sources.{kind}")
-    except ImportError as error:
-        raise ExtraMissing(
-            f"{table.where('kind')}: {kind} needs the extra {KINDS[kind]}, which is not installed: "
-            f"pip install 'tidegate[{KINDS[kind]}]' ({error})"
-        ) from None
+    module = module_of_kind(table, KINDS, "tidegate.pipeline.ingest.sources")
     source: SourceDefinition = module.read_source(table, folder)
     table.finish()
     return source

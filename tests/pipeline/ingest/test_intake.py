@@ -16,8 +16,9 @@ from tests.support.rules import rule
 from tidegate.pipeline.errors import SourceLost, SourceUnreachable, StreamFailed
 from tidegate.pipeline.ingest.connector import Connector, SourceBatch, SourceRecord, Through
 from tidegate.pipeline.ingest.definition import IngestDefinition
-from tidegate.pipeline.ingest.intake import Intake, stop_intakes
+from tidegate.pipeline.ingest.intake import Intake
 from tidegate.pipeline.operations.status import Pace, Totals
+from tidegate.pipeline.operations.threads import stop_threads
 
 pytestmark = pytest.mark.system
 FILE = """
@@ -85,7 +86,7 @@ def test_a_source_is_not_read_while_the_gateway_has_not_its_last_batch(tmp_path:
     assert (counter.read_count, counter.acknowledged) == (read, acknowledged)
     assert "trying again for 60 s" in said[0]
     assert intake.working_s is not None
-    stop_intakes([intake])
+    stop_threads([intake])
     assert intake.run is not None
     assert (intake.run.is_active, intake.run.failure, counter.closed) == (False, None, True)
 

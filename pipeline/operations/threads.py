@@ -1,0 +1,228 @@
+"""Streams without Spark: each has a thread, and the supervisor starts it again after a failure."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from importlib.util import find_spec
+
+from tidegate.pipeline.errors import ExtraMissing, PipelineError, StreamFailed
+from tidegate.pipeline.operations.shutdown import STOPPING, Stop, Stopped
+from tidegate.pipeline.operations.status import Pace, StreamStatus, Totals, progress_line
+from tidegate.pipeline.operations.supervisor import RunOptions, Say, StartGate, Supervisor
+from tidegate.pipeline.operations.watch import ending_in_order, status_sinks, watch
+
+READ_SECONDS = 0.25
+"""How long a stream waits for messages before it looks whether it is asked to end."""
+STOP_SECONDS_MAX = 4.0
+
+
+@dataclass(slots=True)
+class BatchCount:
+    """What became of one batch; `lag` is how many messages the source has after it, if known."""
+
+    messages: int = 0
+    published: int = 0
+    repeated: int = 0
+    refused: int = 0
+    lag: int | None = None
+
+
+class ThreadStream:
+    """A stream over all of its runs (a `SupervisedStream`); a subclass does the work of one run.
+
+    Args:
+        name: the name of its definition.
+        gateway: the address of the gateway that gets its status.
+
+    Attributes:
+        run: the run since the newest start.
+    """
+
+    held_keys = None
+    merger_failures = None
+
+    def __init__(self, name: str, gateway: str) -> None:
+        self.name = name
+        self.gateway = gateway
+        self.run: ThreadRun | None = None
+        self._totals = Totals()
+        self._lock = threading.Lock()
+
+    def work(self, run: ThreadRun) -> None:
+        """Read and write until the run is asked to end."""
+        raise NotImplementedError
+
+    @property
+    def totals(self) -> Totals:
+        """Counts of all runs."""
+        with self._lock:
+            return self._totals
+
+    @property
+    def working_s(self) -> float | None:
+        """For how many seconds a batch has been worked on; None between two of them."""
+        begun_s = self.run.begun_s if self.run is not None else None
+        return None if begun_s is None else time.monotonic() - begun_s
+
+    def start(self) -> None:
+        """Begin another run, after the end of the one before."""
+        self.run = ThreadRun(self)
+        self.run.thread.start()
+
+    def count(self, batch: BatchCount, took_s: float) -> None:
+        """Add a batch to the totals."""
+        with self._lock:
+            self._totals = self._totals.with_batch(
+                messages=batch.messages,
+                published=batch.published,
+                repeated=batch.repeated,
+                refused=batch.refused,
+                took_s=took_s,
+            )
+
+
+class ThreadRun:
+    """One run of a stream in a thread of its own (a `StreamRun`).
+
+    Attributes:
+        thread: not started yet.
+        begun_s: when the current batch began, in monotonic seconds; None between two of them.
+        failure: why the run has ended, if it has failed.
+        is_starting: True while it has not connected to its source yet.
+        finds_nothing: True if there was nothing to read at the last attempt.
+    """
+
+    def __init__(self, stream: ThreadStream) -> None:
+        self.begun_s: float | None = None
+        self.failure: PipelineError | None = None
+        self.is_starting = True
+        self.finds_nothing = False
+        self._stream = stream
+        self._newest = Pace()
+        self._leaving = threading.Event()
+        # A daemon: Python would otherwise wait for a gateway or a broker that does not answer.
+        self.thread = threading.Thread(target=self._work, name=f"run {stream.name}", daemon=True)
+
+    @property
+    def is_active(self) -> bool:
+        """True until the run has ended or failed."""
+        return self.thread.is_alive()
+
+    @property
+    def is_leaving(self) -> bool:
+        """True once the run was asked to end."""
+        return self._leaving.is_set()
+
+    def pace(self, before: Pace) -> Pace:
+        """Return the pace of the newest batch; `before` if there was none since."""
+        return before if self._newest.batch is None else self._newest
+
+    def leave(self) -> None:
+        """End the run after the current batch; return at once."""
+        self._leaving.set()
+
+    def pause(self, seconds: float) -> None:
+        """Wait before another attempt.
+
+        Raises:
+            Stopped: the run was asked to end.
+        """
+        if self._leaving.wait(seconds):
+            raise Stopped
+
+    @contextmanager
+    def batch(self) -> Iterator[BatchCount]:
+        """Time a batch in the block, and count it if the block ends without an error."""
+        begun_s = self.begun_s = time.monotonic()
+        count = BatchCount()
+        try:
+            yield count
+        finally:
+            self.begun_s = None
+        took_s = time.monotonic() - begun_s
+        self._stream.count(count, took_s)
+        self._newest = Pace(
+            batch=self._stream.totals.batches,
+            rows_per_s=count.messages / took_s if took_s else 0.0,
+            batch_s=took_s,
+            lag=count.lag,
+        )
+
+    def _work(self) -> None:
+        name = self._stream.name
+        try:
+            self._stream.work(self)
+        except Stopped:
+            pass  # the batch is read again by the next run
+        except PipelineError as error:
+            # The type stays the same, because it decides about a restart and the exit code.
+            self.failure = type(error)(f"{name}: {error}")
+        except Exception as error:
+            self.failure = StreamFailed(f"{name}: {type(error).__name__}: {error}")
+
+
+def stop_threads(streams: Sequence[ThreadStream]) -> None:
+    """End the runs of streams after their current batches; give up on what does not end."""
+    runs = [each.run for each in streams if each.run is not None]
+    for run in runs:
+        run.leave()
+    give_up_at = time.monotonic() + STOP_SECONDS_MAX
+    for run in runs:
+        run.thread.join(max(0.0, give_up_at - time.monotonic()))
+
+
+def run_threads(
+    streams: Mapping[str, ThreadStream],
+    dead_letters: Mapping[str, str],
+    options: RunOptions,
+    stop: Stop,
+    report: Say,
+) -> None:
+    """Run streams until all have ended, or `stop` is asked for.
+
+    Args:
+        streams: by the line that is printed at their start.
+        dead_letters: by a stream's name the topic of what was refused.
+        options: how they are run.
+        stop: ends them in order.
+        report: prints a line.
+
+    Raises:
+        PipelineError: what ended the first stream that failed for good, as one sentence.
+    """
+    if options.metrics_port is not None and find_spec("prometheus_client") is None:
+        raise ExtraMissing("--metrics-port needs the extra ingest: pip install 'tidegate[ingest]'")
+
+    def line(now: StreamStatus) -> str:
+        return progress_line(now, f"topic {dead_letters[now.name]}")
+
+    members = [
+        Supervisor(
+            each.name,
+            each,
+            each.start,
+            restarts=options.goes_on,
+            say=report,
+            gate=StartGate(),  # its own: threads need not start one after the other
+        )
+        for each in streams.values()
+    ]
+    with ExitStack() as opened:
+        gateways = {each.gateway for each in streams.values()}
+        sinks = opened.enter_context(status_sinks(options, gateways, line, report))
+        stop_all = partial(stop_threads, list(streams.values()))
+        opened.enter_context(ending_in_order(stop_all, members, sinks))
+        for headline, member in zip(streams, members, strict=True):
+            report(headline)
+            member.start_first()
+        watch(members, sinks, stop, report)
+        if stop.asked:
+            report(STOPPING)
+    failures = [each.failure for each in members if each.failure is not None]
+    if failures:
+        raise failures[0]
