@@ -20,7 +20,8 @@ from tidegate.pipeline.operations.supervisor import DEFAULT_MASTER, LOCALHOST, R
 CHECKPOINTS = "checkpoints/topics"
 PATH = click.Path(path_type=Path)
 PROGRAM = "tidegate pipeline"
-INGEST = "tidegate ingest"
+OTHERS = ("ingest", "forward")
+"""Commands beside `tidegate pipeline` that run from here."""
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
@@ -39,13 +40,15 @@ FOLDER = _Folder(path_type=Path)
 def command(words: Sequence[str] | None = None) -> int:
     """Run a verb with its words; return the exit code of the command line.
 
-    With the first word `ingest` it is `tidegate ingest`, else a verb of `tidegate pipeline`.
+    With one of `OTHERS` as the first word it is `tidegate` with it, else a verb of
+    `tidegate pipeline`.
     """
     given = list(sys.argv[1:] if words is None else words)
     verb: click.Command = pipeline
     program = PROGRAM
-    if given[:1] == ["ingest"]:
-        verb, program, given = ingest, INGEST, given[1:]
+    if given[:1] and given[0] in OTHERS:
+        name, *given = given
+        verb, program = {"ingest": ingest, "forward": forward}[name], f"tidegate {name}"
     try:
         with verb.make_context(program, given) as ctx:
             code: int = verb.invoke(ctx)
@@ -300,7 +303,41 @@ def replay(keys: tuple[str, ...], **arguments: Any) -> int:
     return replay(ReplayArguments(keys=list(keys), **arguments))
 
 
-# --- tidegate ingest
+# --- tidegate ingest, tidegate forward
+
+CONNECTOR_OPTIONS = (
+    click.argument("file", type=PATH),
+    click.option(
+        "--gateway",
+        metavar="URL",
+        help=(
+            "Address of the gateway (the file's, else TIDEGATE_GATEWAY, else "
+            "http://127.0.0.1:8080)."
+        ),
+    ),
+    token_option,
+    no_restart_option,
+    metrics_port_option,
+    metrics_host_option,
+)
+
+
+def with_connector_options(function: Callable[..., int]) -> Callable[..., int]:
+    """Add file and options of a command that runs without Spark; it gets `options`."""
+
+    @functools.wraps(function)
+    def called(
+        *, no_restart: bool, metrics_port: int | None, metrics_host: str, **others: object
+    ) -> int:
+        options = RunOptions(
+            restarts=not no_restart, metrics_port=metrics_port, metrics_host=metrics_host
+        )
+        return function(options=options, **others)
+
+    verb: Callable[..., int] = called
+    for option in reversed(CONNECTOR_OPTIONS):
+        verb = option(verb)
+    return verb
 
 
 @click.command(
@@ -316,23 +353,29 @@ def replay(keys: tuple[str, ...], **arguments: Any) -> int:
     ),
     context_settings=CONTEXT,
 )
-@click.argument("file", type=PATH)
-@click.option(
-    "--gateway",
-    metavar="URL",
-    help="Address of the gateway (the file's, else TIDEGATE_GATEWAY, else http://127.0.0.1:8080).",
-)
-@token_option
-@no_restart_option
-@metrics_port_option
-@metrics_host_option
-def ingest(
-    file: Path, gateway: str | None, no_restart: bool, metrics_port: int | None, metrics_host: str
-) -> int:
+@with_connector_options
+def ingest(file: Path, gateway: str | None, options: RunOptions) -> int:
     """Publish what brokers, files and sockets have to topics, without Java."""
     from tidegate.pipeline.ingest.run import ingest
 
-    options = RunOptions(
-        restarts=not no_restart, metrics_port=metrics_port, metrics_host=metrics_host
-    )
     return ingest(file, options, gateway)
+
+
+@click.command(
+    epilog=(
+        "\b\nA file:\n"
+        "  [forward.prices]\n"
+        '  source = {topic = "prices", options = "conflation=1s"}\n'
+        '  sink = {kind = "redis", address = "redis://127.0.0.1:6379/0", stream = "prices"}\n\n'
+        "\b\nExamples:\n"
+        "  tidegate forward targets.toml\n"
+        "  tidegate forward targets.toml --gateway http://gw.example:8080 --metrics-port 8090"
+    ),
+    context_settings=CONTEXT,
+)
+@with_connector_options
+def forward(file: Path, gateway: str | None, options: RunOptions) -> int:
+    """Send topics at their interval to other systems, without Java."""
+    from tidegate.pipeline.forward.run import forward
+
+    return forward(file, options, gateway)

@@ -1,4 +1,4 @@
-"""What the definition files of `tidegate pipeline run` and `tidegate ingest` have in common."""
+"""What the definition files of `tidegate pipeline run`, `ingest` and `forward` have in common."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def read_named_tables(
 
     Args:
         path: the file.
-        section: `pipeline` or `ingest`.
+        section: `pipeline`, `ingest` or `forward`.
         gateway: goes before the gateway that the file names.
         elsewhere: sections that belong to another command.
 

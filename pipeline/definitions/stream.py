@@ -72,7 +72,10 @@ def read_sink(table: TomlTable, folder: Path) -> SinkDefinition:
 
 INTERVAL = "a duration from 1ms to 1d, such as 500ms"
 SINK = 'a table such as {topic = "ticks.1s"}'
-ELSEWHERE = {"ingest": "runs with tidegate ingest, from a file of its own"}
+ELSEWHERE = {
+    "ingest": "runs with tidegate ingest, from a file of its own",
+    "forward": "runs with tidegate forward, from a file of its own",
+}
 NOT_HERE = {
     "edge": "not available yet",
     "never": "not available yet",

@@ -43,6 +43,7 @@ _PART = re.compile(r"(key|timestamp|position|channel)(?:(?<=channel)/([0-9]{1,2}
 REGISTRY = re.compile(r"https?://[^\s/]+(/\S*)?")
 ELSEWHERE = {
     "pipeline": "runs with tidegate pipeline run, from a file of its own",
+    "forward": "runs with tidegate forward, from a file of its own",
 }
 NOT_HERE = {
     "interval": "subscribers choose their interval; tidegate pipeline conflates before a topic",

@@ -44,8 +44,8 @@ from tests.support.ports import lasting_port
 
 FOLDERS = ("coming-from", "tutorials")
 PAGES = [str(it.relative_to(DOCS)) for name in FOLDERS for it in sorted((DOCS / name).glob("*.md"))]
-PAGES += ["../README.md", "concepts.md", "embedding.md", "faq.md", "index.md", "ingest.md"]
-PAGES += ["quick-start.md"]
+PAGES += ["../README.md", "concepts.md", "embedding.md", "faq.md", "forward.md", "index.md"]
+PAGES += ["ingest.md", "quick-start.md"]
 SPARK = "tutorials/spark.md"
 IN_PAGE = """async () => {
     %s

@@ -91,8 +91,16 @@ def in_folders(*folders: str) -> list[str]:
         (("archive",), ("app/archive", "app/http/formats"), ()),
         (("demo",), ("app/cli/demo",), ()),
         (("spark",), ("pipeline", "pyspark_tidegate"), SOURCES),
-        ((), ("pipeline/ingest",), ("pipeline.ingest.avro", "pipeline.ingest.sources")),
-        (("avro", "kafka", "mqtt", "nats", "postgres", "websocket"), ("pipeline/ingest",), ()),
+        (
+            (),
+            ("pipeline/ingest", "pipeline/forward"),
+            ("pipeline.ingest.avro", "pipeline.ingest.sources", "pipeline.forward.sinks"),
+        ),
+        (
+            ("avro", "kafka", "mqtt", "nats", "postgres", "websocket"),
+            ("pipeline/ingest", "pipeline/forward"),
+            (),
+        ),
     ],
     ids=["base", "server", "archive", "demo", "spark", "ingest", "sources"],
 )

@@ -1,0 +1,103 @@
+"""The TOML file of `tidegate forward`, parsed strictly; `docs/forward.md` shows one."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from tidegate.pipeline.definitions.shared import (
+    module_of_kind,
+    read_named_tables,
+    read_topic,
+)
+from tidegate.pipeline.definitions.toml import TOPIC, TomlTable
+from tidegate.pipeline.forward.target import SinkDefinition
+
+KINDS = {"redis": "ingest", "webhook": "ingest"}
+"""The kinds of sinks, each a module of `pipeline.forward.sinks`, and the extra of each."""
+
+SOURCE = 'a table such as {topic = "prices", options = "conflation=1s"}'
+SINK = 'a table such as {kind = "redis", address = "redis://127.0.0.1:6379/0", stream = "prices"}'
+ELSEWHERE = {
+    "pipeline": "runs with tidegate pipeline run, from a file of its own",
+    "ingest": "runs with tidegate ingest, from a file of its own",
+}
+NOT_HERE = {"interval": 'is an option: options = "conflation=1s"'}
+
+
+@dataclass(frozen=True, slots=True)
+class ForwardDefinition:
+    """One `[forward.NAME]`: a subscription, and where its rows go.
+
+    `position` is the file that says how far the target is; `filter` is None for every message.
+    """
+
+    name: str
+    gateway: str
+    topic: str
+    options: str
+    filter: str | None
+    sink: SinkDefinition
+    dead_letters: str
+    position: Path
+
+    @property
+    def identity(self) -> str:
+        """A hash of what a position belongs to: the rows, and where they go."""
+        parts = "\0".join((self.topic, self.filter or "", self.sink.place))
+        return hashlib.blake2b(parts.encode(), digest_size=8).hexdigest()
+
+
+def read_definitions(path: Path, gateway: str | None = None) -> list[ForwardDefinition]:
+    """Read the forwards of a file, in its order; a `gateway` goes before the file's own.
+
+    Raises:
+        DefinitionInvalid: one line with the file, the place and what was expected.
+        ExtraMissing: the library of a sink is not installed.
+        UsageInvalid: `gateway` is no address.
+    """
+    address, tables = read_named_tables(path, "forward", gateway, ELSEWHERE)
+    return [_definition(name, table, address, path) for name, table in tables]
+
+
+def _definition(name: str, table: TomlTable, gateway: str, path: Path) -> ForwardDefinition:
+    source = table.table("source", SOURCE)
+    topic = source.checked("topic", TOPIC.fullmatch, "the name of one topic")
+    options = source.text("options", default="")
+    has_filter = source.has("filter")
+    # The gateway reads the filter, which needs no library here then.
+    filter_text = source.checked("filter", str.strip, "a filter") if has_filter else None
+    source.finish(NOT_HERE)
+    position = path.parent / f"{path.stem}.{name}.position"
+    if table.has("position"):
+        position = path.parent / table.checked("position", str.strip, "the path of a file")
+    dead_letters = f"{topic}.undelivered"
+    if table.has("dead_letters"):
+        dead_letters = read_topic(table, "dead_letters")
+    if dead_letters == topic:
+        raise table.wrong("dead_letters", "a topic other than the source's", dead_letters)
+    definition = ForwardDefinition(
+        name=name,
+        gateway=gateway,
+        topic=topic,
+        options=options,
+        filter=filter_text,
+        sink=read_sink(table.table("sink", SINK), path.parent),
+        dead_letters=dead_letters,
+        position=position,
+    )
+    table.finish()
+    return definition
+
+
+def read_sink(table: TomlTable, folder: Path) -> SinkDefinition:
+    """Read the table `sink`; relative paths are below `folder`.
+
+    Raises:
+        ExtraMissing: its library is not installed.
+    """
+    module = module_of_kind(table, KINDS, "tidegate.pipeline.forward.sinks")
+    sink: SinkDefinition = module.read_sink(table, folder)
+    table.finish()
+    return sink

@@ -1,0 +1,99 @@
+"""One topic in a thread: read a batch of its rows, write it, note the position."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from contextlib import closing
+
+import msgspec
+
+from tidegate.clients.gateway import Gateway
+from tidegate.pipeline.connection import gateway_at, reported_retry
+from tidegate.pipeline.forward.definition import ForwardDefinition
+from tidegate.pipeline.forward.feed import Feed
+from tidegate.pipeline.forward.position import PositionFile
+from tidegate.pipeline.forward.target import Patience, Refusal, Target
+from tidegate.pipeline.operations.supervisor import Say
+from tidegate.pipeline.operations.threads import READ_SECONDS, ThreadRun, ThreadStream
+
+DEAD_ROW_BYTES_MAX = 256 * 1024
+
+
+class Forward(ThreadStream):
+    """The topic of a definition on its way to a target.
+
+    `say` gets a line when the gateway or the target does not answer.
+    """
+
+    def __init__(self, definition: ForwardDefinition, say: Say) -> None:
+        super().__init__(definition.name, definition.gateway)
+        self.definition = definition
+        self._say = say
+
+    def work(self, run: ThreadRun) -> None:
+        """Write what the topic has, until the run is asked to end."""
+        definition = self.definition
+        retry = reported_retry(definition.gateway, self._say, run.pause)
+        patience = Patience(run.pause, lambda line: self._say(f"{definition.name}: {line}"))
+        with (
+            gateway_at(definition.gateway, retry) as gateway,
+            closing(PositionFile(definition.position, definition.identity)) as position,
+            closing(definition.sink.target(definition.name, patience)) as target,
+        ):
+            target.open()
+            with closing(Feed(gateway, definition, position.after, self._say)) as feed:
+                self._follow(run, feed, target, position, gateway)
+
+    def _follow(
+        self,
+        run: ThreadRun,
+        feed: Feed,
+        target: Target,
+        position: PositionFile,
+        gateway: Gateway,
+    ) -> None:
+        after = position.after
+        while not run.is_leaving:
+            found = feed.read(READ_SECONDS)
+            run.finds_nothing = found is None or not found.rows
+            if found is None:
+                continue
+            run.is_starting = False
+            after = found.after
+            if found.rows:
+                with run.batch() as count:
+                    refused = target.write(found.rows)
+                    self._keep(gateway, refused)
+                    position.note(after)
+                    count.messages = len(found.rows)
+                    count.published = len(found.rows) - len(refused)
+                    count.refused = len(refused)
+            elif not position.after:
+                # Without rows a file is not replaced for each id, but for the first: of a topic
+                # without records nothing may be missed from now on.
+                position.note(after)
+        position.note(after)
+
+    def _keep(self, gateway: Gateway, refused: Sequence[Refusal]) -> None:
+        """Publish rows that the target refuses to the topic of dead letters."""
+        if not refused:
+            return
+        definition = self.definition
+        topic = definition.dead_letters
+        if gateway.find_topic(topic) is None:
+            described = f"Rows that the target of the forward {definition.name} has refused"
+            gateway.put_topic(topic, {"description": described})
+        for each in refused:
+            letter = msgspec.json.encode(
+                {
+                    "forward": definition.name,
+                    "target": definition.sink.place,
+                    "reason": each.reason,
+                    "row": each.row.text[:DEAD_ROW_BYTES_MAX].decode(errors="replace"),
+                    "bytes": len(each.row.text),
+                }
+            )
+            # The same letter has the same name after a kill.
+            digest = hashlib.blake2b(letter, digest_size=16).hexdigest()
+            gateway.publish(topic, [letter], idempotency_key=digest)

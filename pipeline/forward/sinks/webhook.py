@@ -1,0 +1,203 @@
+"""A server of HTTP, which gets JSON arrays of rows, signed as Standard Webhooks says.
+
+https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+import os
+import random
+import re
+import time
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar
+
+import httpx2
+
+from tidegate.clients.retry import doubled_s
+from tidegate.pipeline.definitions.toml import TomlTable
+from tidegate.pipeline.errors import DefinitionInvalid
+from tidegate.pipeline.forward.target import Patience, Refusal, Row
+
+ADDRESS = re.compile(r"https?://[^\s/]+(/\S*)?")
+PREFIX = "whsec_"
+ABOUT_ROWS = frozenset({400, 413, 422})
+"""The statuses of a refusal that repeating the same rows does not change."""
+PAUSE_FIRST_S = 1.0
+PAUSE_MOST_S = 60.0
+ANSWER_SECONDS_MAX = 30.0
+ROWS_MAX = 500
+BODY_BYTES_MAX = 1024 * 1024
+REASON_MAX = 200
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookSink:
+    """The table `sink` of kind webhook.
+
+    `attempts` is how often a POST without an answer is tried, None for as long as it takes.
+    """
+
+    address: str
+    secret: bytes = field(repr=False)
+    attempts: int | None
+    rows_max: int
+    kind: ClassVar[str] = "webhook"
+
+    @property
+    def place(self) -> str:
+        """The address without user, password and query, which may hold a token."""
+        parts = httpx2.URL(self.address)
+        return f"webhook {parts.scheme}://{parts.netloc.decode()}{parts.path}"
+
+    def target(self, name: str, patience: Patience) -> WebhookTarget:
+        """Return a target that is not connected yet."""
+        return WebhookTarget(self, name, patience)
+
+
+def read_sink(table: TomlTable, folder: Path) -> WebhookSink:
+    """Read the table; a relative path of `secret_file` is below `folder`."""
+    expected = "an address such as https://hooks.example/prices"
+    address = table.secret("address", ADDRESS, expected)
+    try:
+        httpx2.URL(address)
+    except httpx2.InvalidURL:
+        raise DefinitionInvalid(f"{table.where('address')}: expected {expected}") from None
+    return WebhookSink(
+        address=address,
+        secret=_secret(table, folder),
+        attempts=table.count("attempts"),
+        rows_max=table.count("rows_max") or ROWS_MAX,
+    )
+
+
+def _secret(table: TomlTable, folder: Path) -> bytes:
+    if table.has("secret_file") == table.has("secret_env"):
+        raise DefinitionInvalid(f"{table.where('secret_file')}: expected it, or secret_env")
+    if table.has("secret_file"):
+        name = "secret_file"
+        path = folder / table.text(name)
+        try:
+            text = path.read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise DefinitionInvalid(f"{table.where(name)}: cannot be read: {error}") from None
+    else:
+        name = "secret_env"
+        text = os.environ.get(table.text(name), "").strip()
+    if not text:
+        raise DefinitionInvalid(f"{table.where(name)}: names no secret, or an empty one")
+    if not text.startswith(PREFIX):
+        return text.encode()
+    try:
+        return base64.b64decode(text.removeprefix(PREFIX), validate=True)
+    except binascii.Error:
+        raise DefinitionInvalid(
+            f"{table.where(name)}: a secret that begins with {PREFIX} goes on in base64"
+        ) from None
+
+
+class WebhookTarget:
+    """Posts arrays of rows, one after the other (a `Target`)."""
+
+    def __init__(self, sink: WebhookSink, name: str, patience: Patience) -> None:
+        self._sink = sink
+        self._name = name
+        self._patience = patience
+        # A redirection could carry rows to another host; the address names the right one.
+        self._http = httpx2.Client(timeout=ANSWER_SECONDS_MAX, follow_redirects=False)
+
+    def open(self) -> None:
+        """Do nothing: a server of HTTP shows with the first request whether it is there."""
+
+    def write(self, rows: Sequence[Row]) -> list[Refusal]:
+        """Return once every row was taken, but for those that were refused."""
+        refused: list[Refusal] = []
+        part: list[Row] = []
+        size = 0
+        for row in rows:
+            length = len(row.text)
+            if part and (len(part) == self._sink.rows_max or size + length > BODY_BYTES_MAX):
+                refused += self._post(part)
+                part, size = [], 0
+            part.append(row)
+            size += length
+        return refused + self._post(part)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def _post(self, rows: Sequence[Row]) -> list[Refusal]:
+        """Post rows; halve what the server refuses, until the rows at fault are alone."""
+        body = b"[" + b",".join(row.text for row in rows) + b"]"
+        reason, is_about_rows = self._deliver(body)
+        if reason is None:
+            return []
+        if len(rows) == 1 or not is_about_rows:
+            return [Refusal(row, reason) for row in rows]
+        middle = len(rows) // 2
+        return self._post(rows[:middle]) + self._post(rows[middle:])
+
+    def _deliver(self, body: bytes) -> tuple[str | None, bool]:
+        """Post a body until it is taken; return why it is not, and whether its rows are at fault.
+
+        Raises:
+            Stopped: the run is to end.
+        """
+        # One name for all attempts, so that the server can drop a repetition.
+        name = f"{self._name}_{uuid.uuid4().hex}"
+        failed = 0
+        while True:
+            status, reason, asked_s = self._attempt(name, body)
+            if not reason:
+                return None, False
+            if status in ABOUT_ROWS:
+                return reason, True
+            failed += 1
+            if failed == self._sink.attempts:
+                return f"{reason}, at {failed} attempts", False
+            if failed == 1:
+                self._patience.say(f"{self._sink.place}: {reason}; trying again")
+            # With jitter: senders that lost a server at one moment do not return at one moment.
+            pause_s = doubled_s(failed, PAUSE_FIRST_S, PAUSE_MOST_S) * random.uniform(0.5, 1.0)
+            self._patience.pause(max(pause_s, asked_s))
+
+    def _attempt(self, name: str, body: bytes) -> tuple[int, str, float]:
+        """Post once; return the status, a reason if it was not taken, and the wait asked for."""
+        at = str(int(time.time()))
+        headers = {
+            "Content-Type": "application/json",
+            "Webhook-Id": name,
+            "Webhook-Timestamp": at,
+            "Webhook-Signature": signature(self._sink.secret, name, at, body),
+        }
+        try:
+            answer = self._http.post(self._sink.address, content=body, headers=headers)
+        except httpx2.HTTPError as error:
+            return 0, str(error) or type(error).__name__, 0.0
+        if answer.is_success:
+            return answer.status_code, "", 0.0
+        said = " ".join(answer.text[:REASON_MAX].split())
+        reason = f"answered {answer.status_code}" + (f": {said}" if said else "")
+        asked = answer.headers.get("Retry-After", "")
+        asked_s = float(asked) if asked.isdecimal() and len(asked) < len("86400") else 0.0
+        return answer.status_code, reason, asked_s
+
+
+def signature(secret: bytes, name: str, at: str, body: bytes) -> str:
+    """Return the header field `Webhook-Signature` of a body.
+
+    Args:
+        secret: shared with the server.
+        name: `Webhook-Id`, the same in all attempts.
+        at: `Webhook-Timestamp`, in seconds of the epoch.
+        body: as it is sent.
+    """
+    signed = b"%b.%b.%b" % (name.encode(), at.encode(), body)
+    return "v1," + base64.b64encode(hmac.digest(secret, signed, "sha256")).decode()

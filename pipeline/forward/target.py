@@ -1,0 +1,97 @@
+"""What a sink is to the rest: rows in, refused rows out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+import msgspec
+
+from tidegate.pipeline.operations.supervisor import Say
+
+DELETE = "delete"
+RESET = "reset"
+"""The operation of a row before a snapshot: the target's records are those that follow."""
+
+ROWS_MAX = 5_000
+BYTES_MAX = 4 * 1024 * 1024
+"""A batch that has so much is written before more is read."""
+
+Fields = dict[str, msgspec.Raw]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row of a topic, an envelope as the stream has it.
+
+    Attributes:
+        op: `snapshot`, `publish`, `delta`, `delete` for a removal, or `reset`.
+        fields: the members of the envelope with their JSON texts, `op` among them.
+    """
+
+    op: str
+    fields: Fields
+
+    @property
+    def text(self) -> bytes:
+        """The envelope as one line of JSON."""
+        return msgspec.json.encode(self.fields)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A row that the target will never take, and its reason."""
+
+    row: Row
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How a target waits for what it writes to.
+
+    Attributes:
+        pause: waits so many seconds; raises `Stopped` when the run is to end.
+        say: prints a line, such as the beginning of an outage.
+    """
+
+    pause: Callable[[float], None]
+    say: Say
+
+
+class Target(Protocol):
+    """Writes rows; all methods are called by one thread, from `open` to `close`.
+
+    Each start makes a new target. What its methods raise ends it: a `PipelineError` whose
+    `may_pass` is true is followed by another start after a pause, and others are final.
+    """
+
+    def open(self) -> None:
+        """Connect."""
+
+    def write(self, rows: Sequence[Row]) -> list[Refusal]:
+        """Return once the target has the rows, in their order, but for those returned."""
+
+    def close(self) -> None:
+        """Close the connection."""
+
+
+class SinkDefinition(Protocol):
+    """The table `sink` of a definition.
+
+    Attributes:
+        kind: as the table names it.
+    """
+
+    kind: ClassVar[str]
+
+    @property
+    def place(self) -> str:
+        """The target without passwords, such as `redis 127.0.0.1:6379/0 stream prices`.
+
+        A position belongs to it: another place begins with a snapshot.
+        """
+
+    def target(self, name: str, patience: Patience) -> Target:
+        """Return a target, not connected yet, for the definition of this name."""

@@ -1,0 +1,88 @@
+"""Definitions of forwards are read strictly: what is wrong is named with its place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.pipeline.forward.forwarding import definitions
+from tidegate.pipeline.errors import CheckpointMismatch, DefinitionInvalid
+from tidegate.pipeline.forward.position import PositionFile
+
+GATEWAY = "http://127.0.0.1:8080"
+SINK = 'sink = {kind = "redis", address = "redis://u:geheim@h:1/2", stream = "s"}'
+FILE = f"""
+[forward.a]
+source = {{topic = "t"}}
+{SINK}
+"""
+
+
+def test_a_short_definition_has_defaults(tmp_path: Path) -> None:
+    [found] = definitions(tmp_path, FILE, GATEWAY)
+    assert (found.name, found.gateway, found.topic, found.options, found.filter) == (
+        *("a", GATEWAY, "t"),
+        *("", None),
+    )
+    assert found.dead_letters == "t.undelivered"
+    assert found.position == tmp_path / "targets.a.position"
+    assert found.sink.place == "redis h:1/2 stream s"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (FILE + "[ingest.a]", "ingest: runs with tidegate ingest"),
+        (FILE.replace("topic =", "topc ="), "forward.a.source.topic: is missing; did you mean"),
+        (FILE.replace('"t"', '"px.>"'), "forward.a.source.topic: expected the name of one topic"),
+        (FILE.replace('"t"}', '"t", interval = "1s"}'), 'interval: is an option: options = "conf'),
+        (FILE.replace('"redis"', '"kafka"'), 'kind: expected one of .*redis.*, found "kafka"'),
+        (
+            FILE.replace('"s"}', '"s", entry_max = 1}'),
+            "entry_max: unknown field; did you mean entries_max",
+        ),
+        (FILE.replace('"redis:', '"http:'), "sink.address: expected an address such as redis:"),
+        (FILE + 'dead_letters = "t"', "dead_letters: expected a topic other than the source's"),
+        (FILE + 'dead_letters = "tidegate.x"', "dead_letters: expected a name outside"),
+        (FILE + "every = 1", "forward.a.every: unknown field"),
+    ],
+)
+def test_what_is_wrong_is_named(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(DefinitionInvalid, match=said) as refused:
+        definitions(tmp_path, text, GATEWAY)
+    assert "geheim" not in str(refused.value)
+
+
+def test_a_position_belongs_to_its_rows_and_their_target_and_to_one_process(tmp_path: Path) -> None:
+    path = tmp_path / "p"
+    first = PositionFile(path, "a")
+    assert first.after == ""
+    first.note("e-1")
+    with pytest.raises(CheckpointMismatch, match="another process forwards from"):
+        PositionFile(path, "a")
+    first.close()
+    for identity, after in (("b", ""), ("a", "e-1")):
+        again = PositionFile(path, identity)
+        assert again.after == after
+        again.close()
+    path.write_text("{")
+    with pytest.raises(CheckpointMismatch, match="is no position: remove it to begin"):
+        PositionFile(path, "a")
+    path.unlink()
+    PositionFile(path, "a").close()
+
+
+def test_options_do_not_end_a_position_but_rows_and_target_do(tmp_path: Path) -> None:
+    def identity(text: str) -> str:
+        [found] = definitions(tmp_path, text, GATEWAY)
+        return found.identity
+
+    same = {identity(FILE), identity(FILE.replace('"t"', '"t", options = "conflation=2s"'))}
+    others = {
+        identity(FILE.replace('"t"', '"u"')),
+        identity(FILE.replace('"t"', '"t", filter = "/k > 1"')),
+        identity(FILE.replace('"s"', '"other"')),
+    }
+    assert len(same) == 1
+    assert len(others | same) == 4
