@@ -126,8 +126,8 @@ def test_while_a_server_is_away_the_gateway_conflates_and_a_later_run_goes_on(
             port = server.address
         away = text.replace("ADDRESS", port)
         with forwarding(tmp_path, away, address) as lines:
-            for n in range(50):
-                gateway.publish("prices", {"k": 1, "n": n})
+            # In one request, so in one flush: the batch that is stuck has the only row.
+            gateway.publish("prices", [{"k": 1, "n": n} for n in range(50)])
             eventually(lambda: any("trying again" in line for line in lines), True)
         with receiving(port=int(port.split(":")[2].split("/")[0])) as server:
             with forwarding(tmp_path, away, address):
