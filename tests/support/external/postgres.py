@@ -42,20 +42,11 @@ class PostgresServer(ExternalServer):
         self._owner = _owner()
         if self._owner is not None:
             shutil.chown(folder, self._owner)
-        initdb = [
-            self._binaries / "initdb",
-            "-D",
-            folder / "cluster",
-            "-U",
-            USER,
-            "-A",
-            "trust",
-            "-N",
-        ]
+        data = folder / "cluster"
+        initdb = [str(self._binaries / "initdb"), "-D", str(data), "-U", USER, "-A", "trust", "-N"]
         subprocess.run(
             initdb, check=True, capture_output=True, cwd=folder, user=self._owner, timeout=HANGS_S
         )
-        data = folder / "cluster"
         (data / "pg_hba.conf").write_text(ACCESS)
         with (data / "postgresql.conf").open("a") as file:
             file.write(SETTINGS.format(port=self.port))
