@@ -21,6 +21,11 @@ from tidegate.pipeline.operations.shutdown import Stop
 from tidegate.pipeline.operations.supervisor import RunOptions
 
 
+def begins(where: object) -> dict[str, Any]:
+    """The field `from` of a source, which is a word of Python's."""
+    return {"from": where}
+
+
 def definitions(folder: Path, text: str, gateway: str) -> list[IngestDefinition]:
     """Read a definition file with this text."""
     path = folder / "sources.toml"

@@ -11,12 +11,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import psycopg
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 from nats.errors import Error as NatsError
 from paho.mqtt.client import Client
 from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode
@@ -167,7 +168,7 @@ class KafkaFeed:
     def start(self) -> None:
         self._broker.start()
         if self._producer is None:
-            settings = {"bootstrap.servers": self._broker.address}
+            settings: dict[str, Any] = {"bootstrap.servers": self._broker.address}
             client = AdminClient(settings)
             client.create_topics([NewTopic("s", 1)])["s"].result(HANGS_S)
             # It numbers what it sends again, so that nothing is there twice.
@@ -175,6 +176,9 @@ class KafkaFeed:
 
     def kill(self) -> None:
         self._broker.kill()
+
+    def close(self) -> None:
+        self.kill()
 
     def put(self, number: int) -> None:
         assert self._producer is not None
@@ -198,6 +202,9 @@ class NatsFeed:
 
     def kill(self) -> None:
         self._server.kill()
+
+    def close(self) -> None:
+        self.kill()
 
     def put(self, number: int) -> None:
         # Its own id, so that one whose answer was lost is not there twice.
@@ -237,6 +244,9 @@ class PostgresFeed:
 
     def kill(self) -> None:
         self._server.kill()
+
+    def close(self) -> None:
+        self.kill()
 
     def put(self, number: int) -> None:
         row = f"INSERT INTO s VALUES ({number}, {number % 5}) ON CONFLICT DO NOTHING"

@@ -11,6 +11,7 @@ from nats.js.api import RetentionPolicy, StreamConfig
 from nats.js.client import JetStreamContext
 
 from tests.pipeline.ingest.ingesting import (
+    begins,
     connector_of,
     eventually,
     ingesting,
@@ -115,7 +116,7 @@ def test_a_first_start_begins_where_the_definition_says(
     server: NatsServer, start: str, found: list[bytes]
 ) -> None:
     send(server, *numbered(0, 2))
-    connector = opened(server, **{"from": start})
+    connector = opened(server, **begins(start))
     send(server, *numbered(2, 3))
     assert payloads(read_until(connector, len(found))) == found
     connector.close()

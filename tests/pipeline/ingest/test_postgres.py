@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from tests.pipeline.ingest.ingesting import (
+    begins,
     connector_of,
     eventually,
     ingesting,
@@ -139,7 +140,7 @@ def test_a_transaction_is_in_one_batch(
     server: PostgresServer, slot: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tidegate.pipeline.ingest.sources.postgres.RECORDS_MAX", 4)
-    connector = opened(server, slot, **{"from": "now"})
+    connector = opened(server, slot, **begins("now"))
     server.execute(
         "INSERT INTO orders SELECT at, 'a' FROM generate_series(1, 3) at",
         "INSERT INTO orders SELECT at, 'b' FROM generate_series(4, 9) at",
@@ -154,7 +155,7 @@ def test_a_transaction_is_in_one_batch(
 def test_a_start_goes_on_after_the_commit_that_the_gateway_has(
     server: PostgresServer, slot: str
 ) -> None:
-    connector = opened(server, slot, **{"from": "now"})
+    connector = opened(server, slot, **begins("now"))
     server.execute("INSERT INTO orders VALUES (1, 'a')", "INSERT INTO orders VALUES (2, 'b')")
     through = records(read_until(connector, 2))[0].number
     connector.close()
@@ -169,13 +170,13 @@ def test_a_start_goes_on_after_the_commit_that_the_gateway_has(
 def test_what_was_not_acknowledged_is_read_again_with_its_number(
     server: PostgresServer, slot: str
 ) -> None:
-    connector = opened(server, slot, **{"from": "now"})
+    connector = opened(server, slot, **begins("now"))
     server.execute("INSERT INTO orders VALUES (1, 'a')")
     batch = connector.read(5.0)
     assert batch is not None
     connector.close()
     eventually(lambda: is_active(server, slot), False)
-    connector = opened(server, slot, **{"from": "now"})
+    connector = opened(server, slot, **begins("now"))
     assert records(read_until(connector, 1)) == batch.records
     connector.close()
 
@@ -271,7 +272,7 @@ def test_a_large_value_that_did_not_change_is_a_dead_letter_or_comes_of_the_old_
 ) -> None:
     large = "(SELECT string_agg(md5(at::text), '') FROM generate_series(1, 500) at)"
     server.execute("ALTER TABLE orders ADD COLUMN n int", f"INSERT INTO orders VALUES (1, {large})")
-    connector = opened(server, slot, **{"from": "now"})
+    connector = opened(server, slot, **begins("now"))
     server.execute("UPDATE orders SET n = 1")
     [record] = records(read_until(connector, 1))
     assert record.payload == b'{"id":1,"n":1}'
@@ -301,7 +302,7 @@ def test_a_truncated_table_is_a_dead_letter(server: PostgresServer, slot: str) -
 
 
 def test_changes_of_other_tables_let_the_log_be_removed(server: PostgresServer, slot: str) -> None:
-    connector = opened(server, slot, **{"from": "now"})
+    connector = opened(server, slot, **begins("now"))
     server.execute("DROP TABLE IF EXISTS other", "CREATE TABLE other AS SELECT 1")
     [(end,)] = server.query("SELECT pg_current_wal_lsn() - '0/0'")
 
@@ -318,14 +319,14 @@ def test_changes_of_other_tables_let_the_log_be_removed(server: PostgresServer, 
 def test_a_slot_or_a_log_that_is_gone_ends_the_source(server: PostgresServer, slot: str) -> None:
     with pytest.raises(SourceLost, match=f"there is no replication slot {slot} at 127.0.0.1"):
         opened(server, slot, through=FIRST_LSN)
-    opened(server, slot, **{"from": "now"}).close()
+    opened(server, slot, **begins("now")).close()
     eventually(lambda: is_active(server, slot), False)
     with pytest.raises(SourceLost, match=r"the log of .* ends at .* and 7FFFFFFF/0 was published"):
         opened(server, slot, through=0x7FFFFFFF_00000000)
 
 
 def test_a_slot_that_was_too_far_behind_ends_the_source(server: PostgresServer, slot: str) -> None:
-    opened(server, slot, **{"from": "now"}).close()
+    opened(server, slot, **begins("now")).close()
     eventually(lambda: is_active(server, slot), False)
     server.execute(
         "ALTER SYSTEM SET max_slot_wal_keep_size = '1MB'",
