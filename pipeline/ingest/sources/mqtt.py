@@ -191,6 +191,11 @@ class MqttConnector:
     def close(self) -> None:
         """Disconnect; the broker keeps the session of QoS 1, and messages for it."""
         self._client.disconnect()
+        # They refer to this object. Without them paho's client closes its other sockets when this
+        # object is gone, and not at some collection of garbage.
+        self._client.on_connect = None
+        self._client.on_subscribe = None
+        self._client.on_message = None
 
     def _await(self, is_done: Callable[[], bool], what: str) -> None:
         give_up_at = time.monotonic() + CONNECT_SECONDS_MAX

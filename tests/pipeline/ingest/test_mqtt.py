@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from paho.mqtt import publish
 from paho.mqtt.client import MQTTv5, MQTTv311
@@ -67,6 +69,21 @@ def test_what_was_not_acknowledged_comes_again(broker: Mosquitto, version: str) 
     found = [each.payload for batch in read_until(connector, 2) for each in batch.records]
     assert found == [b"2", b"3"]
     connector.close()
+
+
+def test_a_closed_connector_leaves_no_socket(broker: Mosquitto) -> None:
+    before = psutil.Process().num_fds()
+    gc.disable()
+    try:
+        for _ in range(3):
+            connector = opened(broker)
+            send(broker, "plant/a/t", "1")
+            read_until(connector, 1)
+            connector.close()
+            del connector
+        assert psutil.Process().num_fds() == before
+    finally:
+        gc.enable()
 
 
 def test_an_empty_payload_is_a_tombstone(broker: Mosquitto) -> None:
