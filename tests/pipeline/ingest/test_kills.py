@@ -388,7 +388,7 @@ def folder() -> Iterator[Path]:
 
 
 @rule("ingest-1")
-@pytest.mark.parametrize("kind", ["nats", "postgres", "redis"])
+@pytest.mark.parametrize("kind", ["redis"])
 def test_each_part_is_killed_once(folder: Path, kind: str) -> None:
     play(folder, FEEDS[kind](folder), rounds=1)
 
