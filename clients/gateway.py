@@ -15,6 +15,7 @@ from tidegate.clients.errors import GatewayProblem
 from tidegate.clients.live.live import Live
 from tidegate.clients.live.request import LiveRequest
 from tidegate.clients.message import lines_of
+from tidegate.clients.polling import Polling
 from tidegate.clients.publishing.outbox import DELIVERY_S, LIMITS, Batch, Limits, Outbox
 from tidegate.clients.publishing.publisher import Publisher
 from tidegate.clients.requests import NDJSON, Post, RecordKey, new_key, subscribing, topic_path
@@ -319,7 +320,8 @@ class Gateway:
             trouble: called with a sentence when the connection is lost; see Subscription.
         """
         params = subscribing(options, filter, order_by, command, format)
-        stream = Stream.of(topic, params, last_event_id, trouble)
+        polling = Polling(topic, params)
+        stream = Stream.of(topic, params, last_event_id, trouble, polling)
         return self._subscription(topic, params, stream, seconds_max)
 
     def live(
@@ -349,7 +351,8 @@ class Gateway:
         request = LiveRequest(topic, options, filter, order_by, command, deltas, removals)
 
         def subscribe(params: Mapping[str, str]) -> Subscription:
-            stream = Stream.of(topic, params, trouble=trouble)
+            polling = Polling(topic, params)
+            stream = Stream.of(topic, params, trouble=trouble, polling=polling)
             return self._subscription(topic, params, stream)
 
         return Live(request, subscribe)

@@ -18,11 +18,10 @@ from tidegate.clients.answers import Fields
 from tidegate.clients.errors import AnswerInvalid
 from tidegate.clients.requests import NO_CONTENT, Request, explain, topic, topic_path
 from tidegate.clients.sse import Event
-from tidegate.clients.transport import CONNECT_SECONDS_MAX
 
 BEGINNING = "-1"
 ANSWER_SECONDS_MAX = 60.0  # the gateway holds a request for 20 s
-TIMEOUT = httpx2.Timeout(ANSWER_SECONDS_MAX, connect=CONNECT_SECONDS_MAX)
+TIMEOUT = httpx2.Timeout(ANSWER_SECONDS_MAX, connect=5.0)
 WITH_SNAPSHOT = frozenset({"sow_and_subscribe", "sow_and_delta_subscribe"})
 ENVELOPES = frozenset({"envelope", "batch"})
 _REMOVALS = re.compile(r"(?:^|,)\s*oof\s*(?:,|$)")
@@ -91,12 +90,10 @@ class Polling:
 
     Attributes:
         why_not: why it cannot be polled; empty if it can, as far as is known.
-        is_granted: the gateway has said what a stream would be granted.
         is_whole: the last answer has brought all that there was.
     """
 
     def __init__(self, topic_name: str, params: Mapping[str, str]) -> None:
-        self.is_granted = False
         self.is_whole = True
         self._topic = topic_name
         self._params = params
@@ -109,6 +106,11 @@ class Polling:
         self._is_in_snapshot = False
         self.why_not = self._reason()
 
+    @property
+    def is_granted(self) -> bool:
+        """True if the gateway has said what a stream would be granted, and what else is needed."""
+        return bool(self._granted) and (self._form != "value" or "type" in self._granted)
+
     def begin(self, last_id: str) -> None:
         """Begin after the last event of a stream, or with a snapshot."""
         self._place = last_id if _BOOKMARK.fullmatch(last_id) else BEGINNING
@@ -118,10 +120,10 @@ class Polling:
 
     def request(self) -> Request[Any]:
         """Return what to ask next."""
-        if not self.is_granted:
+        if not self._granted:
             wanted = {name: text for name, text in self._params.items() if name != "format"}
             return explain(self._topic, **wanted)
-        if self._form == "value" and "type" not in self._granted:
+        if not self.is_granted:
             return topic(self._topic)
         asked = ("options", "filter", "order_by")
         params = {name: self._params[name] for name in asked if name in self._params}
@@ -135,10 +137,10 @@ class Polling:
         """Yield the events that an answer stands for; the stream's id is `last_id` until then."""
         if isinstance(answer, Page):
             yield from self._events(answer, last_id)
-        elif self.is_granted:
+        elif self._granted:
             self._granted["type"] = answer.document.get("type", "json")
         else:
-            self.is_granted, self._granted = True, dict(answer)
+            self._granted = dict(answer)
         self.why_not = self._reason()
 
     def _reason(self) -> str:

@@ -7,7 +7,7 @@ to do after a loss, and how long to wait. Times are seconds of any clock that ne
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -18,8 +18,6 @@ from tidegate.clients.errors import (
     GatewayUnreachable,
     StreamLost,
 )
-from tidegate.clients.polling import Page, Polling
-from tidegate.clients.requests import Request
 from tidegate.clients.retry import Backoff, Outage, Trouble
 from tidegate.clients.sse import Event, Parser
 
@@ -37,6 +35,29 @@ NOWHERE = "unknown-0"
 """A place that no gateway knows: a topic resumes from it with a snapshot."""
 
 
+class Substitute(Protocol):
+    """What follows a subscription while its stream is held back: `Polling`."""
+
+    why_not: str
+
+    @property
+    def is_granted(self) -> bool:
+        """True if the next answer brings events, and none before has."""
+
+    @property
+    def is_whole(self) -> bool:
+        """True if the last answer has brought all that there was."""
+
+    def begin(self, last_id: str) -> None:
+        """Begin after the last event of a stream."""
+
+    def request(self) -> Any:
+        """Return what to ask next."""
+
+    def events(self, answer: Any, last_id: str) -> Iterator[Event]:
+        """Yield the events that an answer stands for."""
+
+
 class Stream:
     """The state of an event stream: its place, its outage, and whether it is over.
 
@@ -46,6 +67,7 @@ class Stream:
         trouble: called with a sentence once for each kind of failure in an outage, for a record
             that cannot be read, and for topics that a pattern leaves out.
         backoff: the waits between attempts.
+        polling: follows the subscription while the stream is held back; None: nothing does.
 
     Attributes:
         last_id: the id of the last event that was taken: `Last-Event-ID` of the next attempt.
@@ -65,6 +87,7 @@ class Stream:
         once: bool = False,
         trouble: Trouble | None = None,
         backoff: Backoff | None = None,
+        polling: Substitute | None = None,
     ) -> None:
         self.last_id = last_id
         self.connections = 0
@@ -73,7 +96,7 @@ class Stream:
         self.silence_s_max = HELLO_SECONDS_MAX
         self.is_heard = False
         self.is_polling = False
-        self._polling: Polling | None = None
+        self._polling = polling
         self._polls_until = 0.0
         self._was_reached = False
         self._once = once
@@ -91,11 +114,11 @@ class Stream:
         params: Mapping[str, str],
         last_id: str = "",
         trouble: Trouble | None = None,
+        polling: Substitute | None = None,
     ) -> Stream:
         """Return the stream of a topic or a pattern, asked for with this query."""
         is_sow = params.get("command") == "sow"
-        stream = cls(last_id, once=is_sow, trouble=trouble)
-        stream._polling = Polling(topic, params)
+        stream = cls(last_id, once=is_sow, trouble=trouble, polling=polling)
         if ("*" in topic or ">" in topic) and not is_sow:
             # Ids of a pattern's stream end with its session: the place in each topic does not.
             stream.places = Places()
@@ -190,7 +213,7 @@ class Stream:
             return False
         return now < self._polls_until or not polling.is_whole
 
-    def next_poll(self) -> Request[Any]:
+    def next_poll(self) -> Any:
         """Return what to ask next of a gateway whose stream does not get through."""
         assert self._polling is not None, "it polls"
         return self._polling.request()
@@ -200,7 +223,7 @@ class Stream:
         polling = self._polling
         assert polling is not None, "it polls"
         self._was_reached = True
-        if isinstance(answer, Page):
+        if polling.is_granted:
             self._backoff.succeeded()
             self._outage.end()
             if not self.is_polling:

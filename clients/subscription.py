@@ -12,12 +12,12 @@ import httpx2
 
 from tidegate.clients.body import BodyReader, BodyTimeout
 from tidegate.clients.errors import AnswerInvalid, GatewayProblem, GatewayUnreachable, StreamLost
-from tidegate.clients.requests import Request
 from tidegate.clients.sse import Event
 from tidegate.clients.stream import Stream, Streamed
 
 Connect = Callable[[str], httpx2.Response]
-Ask = Callable[[Request[Any]], Any]
+Ask = Callable[[Any], Any]
+"""Makes a request of `requests.py`, and returns what it has read of the answer."""
 
 
 class Subscription(Streamed):
@@ -101,7 +101,7 @@ class Subscription(Streamed):
         yield from self._stream.polled(answer, time.monotonic())
         return True
 
-    def _answered(self, request: Request[Any]) -> Any:
+    def _answered(self, request: Any) -> Any:
         """Return the answer of a request that may wait for long, asked in a thread of its own.
 
         Raises:

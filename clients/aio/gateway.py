@@ -17,6 +17,7 @@ from tidegate.clients.answers import Fields, Published
 from tidegate.clients.errors import GatewayProblem
 from tidegate.clients.live.request import LiveRequest
 from tidegate.clients.message import lines_of
+from tidegate.clients.polling import Polling
 from tidegate.clients.publishing.outbox import DELIVERY_S, LIMITS, Batch, Limits, Outbox
 from tidegate.clients.requests import Defined, Post, RecordKey, new_key, subscribing, topic_path
 from tidegate.clients.retry import PATIENCE_S, TOPIC_UNKNOWN, Retry, Trouble
@@ -177,7 +178,8 @@ class AsyncGateway:
     ) -> AsyncSubscription:
         """Subscribe; return an asynchronous iterator of events; see `Gateway.subscribe`."""
         params = subscribing(options, filter, order_by, command, format)
-        stream = Stream.of(topic, params, last_event_id, trouble)
+        polling = Polling(topic, params)
+        stream = Stream.of(topic, params, last_event_id, trouble, polling)
         return self._subscription(topic, params, stream, seconds_max)
 
     def live(
@@ -196,7 +198,8 @@ class AsyncGateway:
         request = LiveRequest(topic, options, filter, order_by, command, deltas, removals)
 
         def subscribe(params: Mapping[str, str]) -> AsyncSubscription:
-            stream = Stream.of(topic, params, trouble=trouble)
+            polling = Polling(topic, params)
+            stream = Stream.of(topic, params, trouble=trouble, polling=polling)
             return self._subscription(topic, params, stream)
 
         return AsyncLive(request, subscribe)

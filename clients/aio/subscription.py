@@ -10,13 +10,12 @@ from typing import Any, Self, TypeVar
 import httpx2
 
 from tidegate.clients.errors import AnswerInvalid, GatewayProblem, GatewayUnreachable, StreamLost
-from tidegate.clients.polling import ANSWER_SECONDS_MAX
-from tidegate.clients.requests import Request
 from tidegate.clients.sse import Event
 from tidegate.clients.stream import Stream, Streamed
 
 AsyncConnect = Callable[[str], Awaitable[httpx2.Response]]
-AsyncAsk = Callable[[Request[Any]], Awaitable[Any]]
+AsyncAsk = Callable[[Any], Awaitable[Any]]
+"""Makes a request of `requests.py`, and returns what it has read of the answer."""
 Awaited = TypeVar("Awaited")
 
 
@@ -117,9 +116,9 @@ class AsyncSubscription(Streamed):
     async def _poll(self) -> Any:
         """Return the answer to one request; None if the iteration is to end."""
         assert self._ask is not None, "a stream that can be polled comes with it"
-        seconds = None if self._ends_at is None else self._limited(ANSWER_SECONDS_MAX)
+        left_s = None if self._ends_at is None else max(0.0, self._ends_at - time.monotonic())
         try:
-            return await self._closable(self._ask(self._stream.next_poll()), seconds)
+            return await self._closable(self._ask(self._stream.next_poll()), left_s)
         except TimeoutError:
             return None
 

@@ -180,7 +180,9 @@ class Held:
 
     def __init__(self, topic: str = "px", **params: str) -> None:
         self.reported: list[str] = []
-        self.stream = Stream.of(topic, {**BATCH, **params}, trouble=self.reported.append)
+        wanted = {**BATCH, **params}
+        polling = Polling(topic, wanted)
+        self.stream = Stream.of(topic, wanted, trouble=self.reported.append, polling=polling)
         self.stream.failed(timed_out(), 0.0)
 
     def answer(self, answer: Any, now: float = 0.0) -> list[str]:
@@ -223,7 +225,7 @@ def test_a_long_snapshot_is_read_to_its_end_before_the_stream_is_tried() -> None
 
 
 def test_a_silent_stream_is_held_back_only_before_its_first_byte() -> None:
-    stream = Stream.of("px", BATCH)
+    stream = Stream()
     stream.opened(200)
     assert stream.silent(15).timed_out
     list(stream.events(b": heartbeat\n\n"))
@@ -260,7 +262,7 @@ def test_what_a_stream_grants_and_polling_refuses_waits_for_the_stream() -> None
 
 def test_a_pattern_says_why_it_waits_for_the_stream() -> None:
     reported: list[str] = []
-    stream = Stream.of("px.*", BATCH, trouble=reported.append)
+    stream = Stream(trouble=reported.append, polling=Polling("px.*", BATCH))
     stream.opened(200)
     stream.failed(stream.silent(15), 0.0)
     (sentence,) = reported
