@@ -162,7 +162,7 @@ class PolledStream:
             raise topic_unknown(self._subscription.topic)
         since = self._here(since)
         if since is not None and self._is_in_step(since):
-            return Page(since, since)
+            return Page(since, self._source.past_others(self._topic, since))
         page = self._pages.get(since)
         return self._made(since) if page is None else page
 

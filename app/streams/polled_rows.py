@@ -119,6 +119,10 @@ class PageSource(Protocol):
         """
         ...
 
+    def past_others(self, topic: Topic, since: Position) -> Position:
+        """Return a later position, if it is known that nothing between is for a reader in step."""
+        ...
+
 
 class RecordPages:
     """Pages of a board: the newest of each key that has changed, and the keys that have left.
@@ -166,6 +170,10 @@ class RecordPages:
         end = Position(topic.epoch, topic.head) if is_last else part
         return Page(since, end, b"[" + b",".join(rows) + b"]", len(rows), is_last)
 
+    def past_others(self, topic: Topic, since: Position) -> Position:
+        """Return the position itself: a board forgets no removals for changes of other records."""
+        return since
+
     def _board(self, topic: Topic) -> Board:
         feed = topic.feeds[self._feed_id]
         if feed is not self._feed:
@@ -205,6 +213,7 @@ class JournalPages:
         self._matches = None if wanted is None else wanted.matcher(subscription.topic)
         self._shown = shown_as(subscription.lane_id.select)
         self._kind = kind
+        self._others = "", 0, 0  # of an epoch, after the first offset and through the second one
 
     def page(self, topic: Topic, since: Position | None) -> Page:
         """Return the messages after a position, or from the journal's beginning.
@@ -232,6 +241,25 @@ class JournalPages:
         is_last = through == topic.head
         end = Position(topic.epoch, through)
         return Page(since, end, b"[" + b",".join(rows) + b"]", len(rows), is_last)
+
+    def past_others(self, topic: Topic, since: Position) -> Position:
+        """Return the position before the next message that matches, or as far as it looks at once.
+
+        A reader that stays behind would be refused once the journal is trimmed.
+        """
+        if self._matches is None:
+            return since
+        epoch, after, through = self._others
+        if epoch != since.epoch or not after <= since.offset <= through:
+            after = through = since.offset
+        if since.epoch != topic.epoch or not topic.journal_reaches(Bookmark(since.epoch, through)):
+            return since
+        for frame in topic.journal.after(through, until=through + ROWS_AT_ONCE):
+            if self._matches(frame.payload, frame.key):
+                break
+            through = frame.offset
+        self._others = since.epoch, after, through
+        return Position(since.epoch, through)
 
 
 def expired() -> Refused:

@@ -534,6 +534,25 @@ async def test_nothing_is_kept_of_clients_that_leave() -> None:
         assert asyncio.get_running_loop().time() - began < 5
 
 
+@rule("polling-8")
+async def test_who_keeps_asking_for_rare_messages_is_never_behind_the_journal() -> None:
+    async with running_gateway() as running:
+        await running.topic(key=(), history={"messages": 20})
+        asked = {"filter": "/v = 1", "offset": "now"}
+        rows: list[Any] = []
+        for number in range(40):
+            answer = await running.http.get(STREAM, params=asked)
+            assert answer.status_code == 200
+            rows += answer.json()
+            asked["offset"] = answer.headers["stream-next-offset"]
+            await running.publish(*[{"v": 0}] * 10)
+            if number % 10 == 9:
+                await running.publish({"v": 1, "n": number}, {"v": 0})
+            await asyncio.sleep(1)
+        rows += (await running.http.get(STREAM, params=asked)).json()
+        assert rows == [{"v": 1, "n": number} for number in (9, 19, 29, 39)]
+
+
 async def test_head_is_the_end_whatever_the_position() -> None:
     async with running_gateway() as running:
         await running.topic()
