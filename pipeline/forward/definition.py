@@ -14,7 +14,7 @@ from tidegate.pipeline.definitions.shared import (
 from tidegate.pipeline.definitions.toml import TOPIC, TomlTable
 from tidegate.pipeline.forward.target import SinkDefinition
 
-KINDS = {"redis": "ingest", "webhook": "ingest"}
+KINDS = {"file": "ingest", "mqtt": "mqtt", "redis": "ingest", "webhook": "ingest"}
 """The kinds of sinks, each a module of `pipeline.forward.sinks`, and the extra of each."""
 
 SOURCE = 'a table such as {topic = "prices", options = "conflation=1s"}'

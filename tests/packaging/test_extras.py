@@ -44,12 +44,14 @@ BEYOND_THE_BASE = (
 )
 # Each has an extra, whose library it imports.
 SOURCES = (
+    "pipeline.forward.sinks.mqtt",
     "pipeline.ingest.avro",
     "pipeline.ingest.sources.kafka",
     "pipeline.ingest.sources.mqtt",
     "pipeline.ingest.sources.nats",
     "pipeline.ingest.sources.postgres",
     "pipeline.ingest.sources.websocket",
+    "pipeline.mqtt_broker",
 )
 IMPORT = "list(map(importlib.import_module, names))"
 

@@ -7,16 +7,14 @@ reading, and the broker's bounds apply.
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
-from urllib.parse import unquote, urlsplit
 
 from paho.mqtt.client import Client, MQTTMessage, error_string
-from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode, MQTTProtocolVersion
+from paho.mqtt.enums import MQTTErrorCode
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
@@ -31,67 +29,40 @@ from tidegate.pipeline.ingest.connector import (
     SourceRecord,
     Through,
 )
+from tidegate.pipeline.mqtt_broker import CONNECT_SECONDS_MAX, MqttBroker
 
-ADDRESS = re.compile(r"mqtts?://([^\s/@]*@)?[^\s/@]+/?")
-PORTS = {"mqtt": 1883, "mqtts": 8883}
-VERSIONS = {"3.1.1": MQTTProtocolVersion.MQTTv311, "5": MQTTProtocolVersion.MQTTv5}
 FILTERS = 'topic filters, such as ["plant/+/temperature"]'
-KEEP_ALIVE_S = 120  # longer than the gateway is waited for, when nothing is sent to the broker
-CONNECT_SECONDS_MAX = 10.0
 SESSION_EXPIRY_S = 7 * 24 * 3_600
 
 
 @dataclass(frozen=True, slots=True)
 class MqttSource:
-    """The table `source` of kind mqtt.
+    """The table `source` of kind mqtt."""
 
-    `client_id` is None for one made of the definition's name; `ca` is a file of authorities for
-    `mqtts://`, None for those of the system.
-    """
-
-    address: str
+    broker: MqttBroker
     subscribe: tuple[str, ...]
     qos: int
-    version: MQTTProtocolVersion
-    client_id: str | None
-    ca: Path | None
     kind: ClassVar[str] = "mqtt"
     separator: ClassVar[str] = "/"
 
     @property
     def place(self) -> str:
         """The broker without user and password, and the topic filters."""
-        parts = urlsplit(self.address)
-        return f"mqtt {parts.netloc.rpartition('@')[2]} {', '.join(self.subscribe)}"
+        return f"mqtt {self.broker.place} {', '.join(self.subscribe)}"
 
     def connector(self, name: str) -> MqttConnector:
         """Return a connector that is not connected yet."""
-        return MqttConnector(self, self.client_id or f"tidegate-{name}")
+        return MqttConnector(self, f"tidegate-{name}")
 
 
 def read_source(table: TomlTable, folder: Path) -> MqttSource:
     """Read the table; a relative path of `ca` is below `folder`."""
-    expected = "an address such as mqtt://USER:PASSWORD@127.0.0.1:1883"
-    address = table.secret("address", ADDRESS, expected)
-    try:
-        _ = urlsplit(address).port
-    except ValueError:
-        raise table.wrong("address", expected, "a port that is none") from None
+    broker = MqttBroker.read(table, folder)
     qos = table.raw("qos")
     qos = 1 if qos is None else qos
     if qos not in (0, 1) or isinstance(qos, bool):
         raise table.wrong("qos", "0 or 1 (at 2 a message is lost that was not published yet)", qos)
-    version = table.text("version", default="5")
-    if version not in VERSIONS:
-        raise table.wrong("version", '"3.1.1" or "5"', version)
-    return MqttSource(
-        address=address,
-        subscribe=tuple(table.texts("subscribe", FILTERS)),
-        qos=qos,
-        version=VERSIONS[version],
-        client_id=table.text("client_id", default="") or None,
-        ca=(folder / table.text("ca")).resolve() if table.has("ca") else None,
-    )
+    return MqttSource(broker, tuple(table.texts("subscribe", FILTERS)), qos)
 
 
 class MqttConnector:
@@ -99,34 +70,15 @@ class MqttConnector:
 
     def __init__(self, source: MqttSource, client_id: str) -> None:
         self._source = source
-        self._parts = urlsplit(source.address)
         self._waiting: list[MQTTMessage] = []
         self._unacknowledged: list[int] = []
         self._refused: str | None = None
         self._is_connected = False
         self._granted: int | None = None
-        self._client = self._new_client(client_id)
-
-    def _new_client(self, client_id: str) -> Client:
-        source, is_v5 = self._source, self._source.version == MQTTProtocolVersion.MQTTv5
-        client = Client(
-            CallbackAPIVersion.VERSION2,
-            client_id=client_id,
-            clean_session=None if is_v5 else source.qos == 0,
-            protocol=source.version,
-            reconnect_on_failure=False,
-            manual_ack=True,
-        )
-        if self._parts.username is not None:
-            client.username_pw_set(
-                unquote(self._parts.username), unquote(self._parts.password or "")
-            )
-        if self._parts.scheme == "mqtts":
-            client.tls_set(ca_certs=str(source.ca) if source.ca else None)
-        client.on_connect = self._on_connect
-        client.on_subscribe = self._on_subscribe
-        client.on_message = self._on_message
-        return client
+        self._client = source.broker.client(client_id, clean=source.qos == 0, manual_ack=True)
+        self._client.on_connect = self._on_connect
+        self._client.on_subscribe = self._on_subscribe
+        self._client.on_message = self._on_message
 
     def open(self, through: Through) -> None:
         """Connect and subscribe; messages of the session may arrive from then on.
@@ -135,21 +87,15 @@ class MqttConnector:
             SourceUnreachable: the broker does not answer.
             SourceRefused: it refuses the client or a subscription.
         """
-        source, host = self._source, self._parts.hostname or ""
-        given: dict[str, Any] = {}
-        if source.version == MQTTProtocolVersion.MQTTv5:
+        source, given = self._source, dict[str, Any]()
+        if source.broker.is_v5:
             session = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]  # paho's
             session.SessionExpiryInterval = SESSION_EXPIRY_S if source.qos else 0
             session.ReceiveMaximum = RECORDS_MAX
             given = {"clean_start": source.qos == 0, "properties": session}
-        port = self._parts.port or PORTS[self._parts.scheme]
-        try:
-            self._client.connect(host, port, KEEP_ALIVE_S, **given)
-        except OSError as error:
-            said = error.strerror or str(error)
-            raise SourceUnreachable(f"cannot reach the broker at {host}:{port}: {said}") from error
+        source.broker.connect(self._client, **given)
         self._await(lambda: self._is_connected, "answer")
-        if source.version == MQTTProtocolVersion.MQTTv5:
+        if source.broker.is_v5:
             # A session that continues gets no retained message again.
             new_only = SubscribeOptions(
                 source.qos, retainHandling=SubscribeOptions.RETAIN_SEND_IF_NEW_SUB
@@ -201,21 +147,23 @@ class MqttConnector:
         give_up_at = time.monotonic() + CONNECT_SECONDS_MAX
         while not is_done():
             if time.monotonic() >= give_up_at:
-                raise SourceUnreachable(f"the broker at {self._place} does not {what}")
+                raise SourceUnreachable(
+                    f"the broker at {self._source.broker.place} does not {what}"
+                )
             self._exchange(0.1)
 
     def _exchange(self, seconds: float) -> None:
         """Send and receive packets; wait up to so many seconds for one."""
         code = self._client.loop(seconds)
         if self._refused is not None:
-            raise SourceRefused(f"the broker at {self._place} refuses {self._refused}")
+            raise SourceRefused(
+                f"the broker at {self._source.broker.place} refuses {self._refused}"
+            )
         if code != MQTTErrorCode.MQTT_ERR_SUCCESS:
             said = error_string(code).rstrip(".").lower()
-            raise SourceUnreachable(f"the broker at {self._place} has ended the connection: {said}")
-
-    @property
-    def _place(self) -> str:
-        return self._parts.netloc.rpartition("@")[2]
+            raise SourceUnreachable(
+                f"the broker at {self._source.broker.place} has ended the connection: {said}"
+            )
 
     # Callbacks of paho, called within `loop`
 

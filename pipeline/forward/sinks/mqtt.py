@@ -1,0 +1,186 @@
+"""Topics of an MQTT broker: a retained message for each record, at QoS 1."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+from urllib.parse import quote
+
+import msgspec
+from paho.mqtt.client import Client, ConnectFlags, MQTTMessageInfo
+from paho.mqtt.properties import Properties
+from paho.mqtt.reasoncodes import ReasonCode
+
+from tidegate.pipeline.definitions.toml import TomlTable
+from tidegate.pipeline.errors import SourceRefused, SourceUnreachable
+from tidegate.pipeline.forward.target import DELETE, RESET, Patience, Refusal, Row
+from tidegate.pipeline.mqtt_broker import CONNECT_SECONDS_MAX, MqttBroker
+
+QOS = 1
+IN_FLIGHT_MAX = 200
+PUBLISHED_EVERY_S = 0.25
+TOPIC = 'a topic such as "prices/{key/0}", without + and #'
+_PART = re.compile(r"\{key/([0-9]{1,2})\}")
+# These have a meaning in topics and in topic filters; % itself, so that no two keys are one topic.
+_PLAIN = "".join(chr(at) for at in range(1, 127) if chr(at) not in "/+#%")
+
+
+@dataclass(frozen=True, slots=True)
+class MqttSink:
+    """The table `sink` of kind mqtt; with `whole` a payload is the envelope, else its value."""
+
+    broker: MqttBroker
+    topic: str
+    retain: bool
+    whole: bool
+    kind: ClassVar[str] = "mqtt"
+
+    @property
+    def place(self) -> str:
+        """The broker without user and password, and the topic."""
+        return f"mqtt {self.broker.place} {self.topic}"
+
+    def target(self, name: str, patience: Patience) -> MqttTarget:
+        """Return a target that is not connected yet."""
+        return MqttTarget(self, f"tidegate-forward-{name}")
+
+
+def read_sink(table: TomlTable, folder: Path) -> MqttSink:
+    """Read the table; a relative path of `ca` is below `folder`."""
+    broker = MqttBroker.read(table, folder)
+    topic = table.checked("topic", _is_topic, TOPIC)
+    payload = table.text("payload", default="value")
+    if payload not in {"value", "envelope"}:
+        raise table.wrong("payload", "value or envelope", payload)
+    return MqttSink(broker, topic, table.flag("retain", default=True), payload == "envelope")
+
+
+def _is_topic(text: str) -> bool:
+    rest = _PART.sub("", text)
+    return bool(text) and not any(each in rest for each in "+#{}\0") and text[0] != "$"
+
+
+class MqttTarget:
+    """Publishes rows, and waits until the broker has each (a `Target`).
+
+    paho's thread sends pings while there is nothing to write.
+    """
+
+    def __init__(self, sink: MqttSink, client_id: str) -> None:
+        self._sink = sink
+        self._answered = threading.Event()
+        self._refused: str | None = None
+        self._reasons: dict[int, str] = {}
+        self._client = sink.broker.client(client_id, clean=True)
+        self._client.max_inflight_messages_set(IN_FLIGHT_MAX)
+        self._client.on_connect = self._on_connect
+        self._client.on_publish = self._on_publish
+
+    def open(self) -> None:
+        """Connect.
+
+        Raises:
+            SourceUnreachable: the broker does not answer.
+            SourceRefused: it refuses the client.
+        """
+        broker = self._sink.broker
+        broker.connect(self._client)
+        self._client.loop_start()
+        if not self._answered.wait(CONNECT_SECONDS_MAX):
+            raise SourceUnreachable(f"the broker at {broker.place} does not answer")
+        if self._refused is not None:
+            raise SourceRefused(f"the broker at {broker.place} refuses {self._refused}")
+
+    def write(self, rows: Sequence[Row]) -> list[Refusal]:
+        """Publish a message for each row, in order.
+
+        Raises:
+            SourceUnreachable: the connection is lost.
+        """
+        refused: list[Refusal] = []
+        sent: list[tuple[Row, MQTTMessageInfo]] = []
+        self._reasons.clear()
+        for row in rows:
+            if row.op == RESET:
+                continue  # which topics are to be cleared is not known
+            topic = topic_of(self._sink.topic, row)
+            if topic is None:
+                refused.append(Refusal(row, f"its key does not fill {self._sink.topic}"))
+                continue
+            payload = self._payload(row)
+            sent.append((row, self._client.publish(topic, payload, QOS, self._sink.retain)))
+        for row, info in sent:
+            self._await(info)
+            if info.mid in self._reasons:
+                refused.append(Refusal(row, self._reasons[info.mid]))
+        return refused
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._client.disconnect()
+        self._client.loop_stop()
+        # They refer to this object. Without them paho's client closes its other sockets when this
+        # object is gone, and not at some collection of garbage.
+        self._client.on_connect = None
+        self._client.on_publish = None
+
+    def _payload(self, row: Row) -> bytes:
+        if row.op == DELETE:
+            return b""  # which clears a retained message
+        return row.text if self._sink.whole else bytes(row.fields["value"])
+
+    def _await(self, info: MQTTMessageInfo) -> None:
+        while not info.is_published():
+            if not self._client.is_connected():
+                raise SourceUnreachable(
+                    f"the broker at {self._sink.broker.place} has ended the connection"
+                )
+            info.wait_for_publish(PUBLISHED_EVERY_S)
+
+    # Callbacks of paho, called by its thread
+
+    def _on_connect(
+        self,
+        client: Client,
+        userdata: object,
+        flags: ConnectFlags,
+        code: ReasonCode,
+        properties: Properties | None,
+    ) -> None:
+        if code.is_failure:
+            self._refused = f"the connection: {str(code).lower()}"
+        self._answered.set()
+
+    def _on_publish(
+        self,
+        client: Client,
+        userdata: object,
+        mid: int,
+        code: ReasonCode,
+        properties: Properties | None,
+    ) -> None:
+        if code.is_failure:
+            self._reasons[mid] = f"the broker refuses it: {str(code).lower()}"
+
+
+def topic_of(pattern: str, row: Row) -> str | None:
+    """Return the MQTT topic of a row; None if its key has fewer parts than the pattern names.
+
+    A part that is a text is taken as it is, but for `/ + # %`, which are percent-encoded; another
+    one is its JSON text.
+    """
+    key: Any = msgspec.json.decode(row.fields["key"]) if "key" in row.fields else None
+    parts = key if isinstance(key, list) else []
+    wanted = [int(at) for at in _PART.findall(pattern)]
+    if wanted and max(wanted) >= len(parts):
+        return None
+    return _PART.sub(lambda found: _level(parts[int(found[1])]), pattern)
+
+
+def _level(part: object) -> str:
+    text = part if isinstance(part, str) else msgspec.json.encode(part).decode()
+    return "".join(each if each >= "\x7f" else quote(each, safe=_PLAIN) for each in text)
