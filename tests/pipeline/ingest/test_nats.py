@@ -29,7 +29,7 @@ from tidegate.pipeline.errors import (
 )
 from tidegate.pipeline.ingest.connector import Connector, SourceBatch
 
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.system, pytest.mark.nightly]
 
 
 @pytest.fixture(scope="module")

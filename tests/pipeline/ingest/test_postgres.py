@@ -31,7 +31,7 @@ from tidegate.pipeline.ingest.connector import Connector, SourceBatch, SourceRec
 from tidegate.pipeline.ingest.sources.postgres import FIRST_LSN, lsn_of
 from tidegate.pipeline.ingest.sources.postgres_changes import lsn_text
 
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.system, pytest.mark.nightly]
 SLOTS = (f"slot_{at}" for at in itertools.count())
 
 
