@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -72,7 +73,7 @@ def table(broker: Broker, topic: str, **more: object) -> dict[str, object]:
     return {"kind": "kafka", "brokers": broker.address, "topic": topic, **more}
 
 
-def opened(broker: Broker, topic: str, *, through: int | None = None, **more: object) -> Connector:
+def opened(broker: Broker, topic: str, *, through: Any = None, **more: object) -> Connector:
     connector = connector_of(table(broker, topic, **more))
     try:
         connector.open(lambda partition: through)

@@ -66,7 +66,7 @@ def table(server: NatsServer, **more: object) -> dict[str, object]:
     return {"kind": "nats", "address": server.address, "stream": "plant", **more}
 
 
-def opened(server: NatsServer, through: int | None = None, **more: object) -> Connector:
+def opened(server: NatsServer, through: Any = None, **more: object) -> Connector:
     connector = connector_of(table(server, **more))
     try:
         connector.open(lambda partition: through)

@@ -73,9 +73,7 @@ def table(server: PostgresServer, slot: str, **more: object) -> dict[str, object
     return {**fields, "slot": slot, **more}
 
 
-def opened(
-    server: PostgresServer, slot: str, through: int | None = None, **more: object
-) -> Connector:
+def opened(server: PostgresServer, slot: str, through: Any = None, **more: object) -> Connector:
     connector = connector_of(table(server, slot, **more))
     try:
         connector.open(lambda partition: through)
