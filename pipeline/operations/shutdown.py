@@ -10,12 +10,12 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from queue import Empty, SimpleQueue
 from types import FrameType
 
-from tidegate.pipeline.errors import EXIT_DONE, EXIT_INTERRUPTED
+from tidegate.pipeline.errors import EXIT_DONE, EXIT_INTERRUPTED, PipelineError
 
 # Java is in a session of its own, so a Ctrl-C at the terminal reaches this process alone.
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -148,6 +148,22 @@ def signals_held() -> Iterator[None]:
             signal.signal(number, action)
         for held in came:
             os.kill(os.getpid(), held)  # to the process: this thread may have blocked it
+
+
+def until_stopped(run: Callable[[Stop], None]) -> int:
+    """Run until a signal stops it; return the exit code of the command line.
+
+    0: stopped by SIGTERM; 130: by SIGINT; 1, 2, 3 and 78 as for every command, after one line on
+    standard error.
+    """
+    stop = Stop()
+    try:
+        with stop.listening():
+            run(stop)
+    except PipelineError as error:
+        complain(str(error))
+        return error.exit_code
+    return stop.exit_code
 
 
 def say(line: str) -> None:
