@@ -34,7 +34,7 @@ from tidegate.app.streams.polled_rows import (
     RecordPages,
 )
 from tidegate.conflation.definition import Definition, Kind
-from tidegate.conflation.errors import TopicUnknown
+from tidegate.conflation.errors import LimitReached, TopicUnknown
 from tidegate.conflation.outputs import Goodbye, Unsubscribed
 from tidegate.conflation.sessions.session import UNLIMITED
 from tidegate.conflation.subscription import LaneId, Subscription
@@ -46,7 +46,8 @@ KEPT_BYTES_MAX: Final = 8 << 20
 PAGE_BYTES: Final = 1 << 10
 """What a page counts without its body: readers choose the positions, and may ask from each."""
 UNREAD_S: Final = 60.0
-"""A stream that nobody has read for so long, and for three intervals, is closed."""
+UNREAD_S_MAX: Final = 3_600.0
+"""A stream that nobody has read for a minute and for three intervals, or for an hour, is closed."""
 GRANTED_MAX: Final = 1_000
 """Decisions that are kept; clients choose the texts, so their number is bounded."""
 TAKEN_BYTES_AT_ONCE: Final = 1 << 20
@@ -76,6 +77,7 @@ class PolledStream:
     Attributes:
         position: where its last flush has led.
         is_over: its topic has ended, or nobody reads it.
+        read_at_s: when it was read last, by the loop's clock.
     """
 
     def __init__(
@@ -95,7 +97,7 @@ class PolledStream:
         self._released: list[Position] = []
         self._is_built = asyncio.Event()
         self.is_over = False
-        self._read_at_s = asyncio.get_running_loop().time()
+        self.read_at_s = asyncio.get_running_loop().time()
         self._source: PageSource = (
             RecordPages(subscription, form, kind)
             if self._has_board
@@ -157,7 +159,7 @@ class PolledStream:
         Raises:
             Refused: as `page`.
         """
-        self._read_at_s = asyncio.get_running_loop().time()
+        self.read_at_s = asyncio.get_running_loop().time()
         if self.is_over:
             raise topic_unknown(self._subscription.topic)
         since = self._here(since)
@@ -193,9 +195,9 @@ class PolledStream:
     @property
     def is_unread(self) -> bool:
         """Nobody has read it for long, or waits."""
-        idle_s = asyncio.get_running_loop().time() - self._read_at_s
+        idle_s = asyncio.get_running_loop().time() - self.read_at_s
         interval_s = self._subscription.lane_id.interval_ns / 1e9
-        return idle_s > max(UNREAD_S, 3 * interval_s)
+        return idle_s > min(max(UNREAD_S, 3 * interval_s), UNREAD_S_MAX)
 
     @property
     def tail(self) -> Position:
@@ -273,7 +275,7 @@ class PolledStream:
 
     def _expire(self, waiter: Waiter) -> None:
         waiter.timer = None
-        self._read_at_s = asyncio.get_running_loop().time()
+        self.read_at_s = asyncio.get_running_loop().time()
         self.leave(waiter)
         waiter.answer(Page(waiter.since, waiter.since))
 
@@ -368,13 +370,34 @@ class PolledStreams:
             self._forget(identity)
             found = None
         if found is None:
-            self._lanes.check([identity[:2]])
-            session = f"polled-{next(self._numbers)}"
-            found = PolledStream(self._driver, session, subscription, form, poll.kind)
-            self._streams[identity] = found
-            self._lanes.hold(subscription.topic, subscription.lane_id)
-            self._look_later(identity, found)
+            try:
+                found = self._begin(identity, poll)
+            except LimitReached:
+                # Readers without a connection hold a lane as long as they might come again.
+                if not self._close_unwaited():
+                    raise
+                found = self._begin(identity, poll)
         return found
+
+    def _begin(self, identity: Identity, poll: PollRequest) -> PolledStream:
+        topic, lane_id, form = identity
+        self._lanes.check([(topic, lane_id)])
+        session = f"polled-{next(self._numbers)}"
+        begun = PolledStream(self._driver, session, poll.subscription, form, poll.kind)
+        self._streams[identity] = begun
+        self._lanes.hold(topic, lane_id)
+        self._look_later(identity, begun)
+        return begun
+
+    def _close_unwaited(self) -> bool:
+        """Close the stream that was read the longest time ago, of those at which nobody waits."""
+        unwaited = [each for each, stream in self._streams.items() if not stream.positions]
+        if not unwaited:
+            return False
+        oldest = min(unwaited, key=lambda each: self._streams[each].read_at_s)
+        self._streams[oldest].close()
+        self._forget(oldest)
+        return True
 
     def __len__(self) -> int:
         return len(self._streams)

@@ -398,13 +398,20 @@ async def test_a_stream_that_nobody_reads_is_closed() -> None:
 async def test_different_streams_are_lanes_of_which_there_may_be_so_many() -> None:
     async with running_gateway(lanes_max=2) as running:
         await running.topic()
-        for seconds in (1, 2):
-            answer = await running.http.get(STREAM, params={"options": f"conflation={seconds}s"})
-            assert answer.status_code == 200
-        refused = await running.http.get(STREAM, params={"options": "conflation=3s"})
+
+        async def ask(seconds: int, **more: str) -> httpx2.Response:
+            asked = {"options": f"conflation={seconds}s", **more}
+            return await running.http.get(STREAM, params=asked)
+
+        waiting = [
+            asyncio.create_task(ask(seconds, offset="now", live="long-poll")) for seconds in (1, 2)
+        ]
+        await asyncio.sleep(0.1)
+        refused = await ask(3)
         assert (refused.status_code, refused.json()["code"]) == (429, "limit-reached")
-        await asyncio.sleep(200)  # nobody has read them for long
-        assert (await running.http.get(STREAM, params={"options": "conflation=3s"})).is_success
+        await asyncio.gather(*waiting)
+        assert (await ask(3)).is_success  # in place of one at which nobody waits any more
+        assert len(running.gateway.polled) == 2
 
 
 @rule("polling-5", "polling-6")
