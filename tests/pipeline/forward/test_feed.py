@@ -11,6 +11,7 @@ import pytest
 from tests.pipeline.forward.forwarding import definitions
 from tests.support.commands import serving_here
 from tests.support.deadlines import HANGS_S
+from tests.support.rules import rule
 from tidegate.clients.errors import GatewayProblem
 from tidegate.clients.gateway import Gateway
 from tidegate.pipeline.errors import GatewayRefused
@@ -47,6 +48,7 @@ def next_batch(feed: Feed) -> FeedBatch:
             return batch
 
 
+@rule("forward-3")
 def test_what_is_not_read_waits_at_the_gateway(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -95,6 +97,7 @@ def test_a_subscription_that_the_gateway_ends_is_an_error_after_its_rows(tmp_pat
                 read_on(feed)
 
 
+@rule("forward-2")
 def test_a_position_that_is_not_known_any_more_is_said(tmp_path: Path) -> None:
     said = list[str]()
     with serving_here() as address, Gateway(address) as gateway:

@@ -13,6 +13,7 @@ from redis import Redis
 from tests.pipeline.forward.forwarding import brief, forwarding
 from tests.pipeline.ingest.ingesting import eventually
 from tests.support.commands import serving_here
+from tests.support.rules import rule
 from tidegate.clients.gateway import Gateway
 
 pytestmark = pytest.mark.redis
@@ -47,6 +48,7 @@ def entries(redis: Redis) -> list[dict[str, Any]]:
     ]
 
 
+@rule("forward-1")
 def test_rows_removals_and_a_resume_are_entries(
     redis: Redis, redis_url: str, tmp_path: Path
 ) -> None:
@@ -92,6 +94,7 @@ def test_every_message_of_a_topic_without_key_is_an_entry_over_restarts(
         assert [each["value"]["n"] for each in entries(redis)] == list(range(150))
 
 
+@rule("forward-2")
 def test_what_another_filter_selects_begins_with_a_snapshot(
     redis: Redis, redis_url: str, tmp_path: Path
 ) -> None:

@@ -14,6 +14,7 @@ import pytest
 from tests.pipeline.forward.forwarding import definitions, forwarding, receiving
 from tests.pipeline.ingest.ingesting import eventually, journal
 from tests.support.commands import serving_here
+from tests.support.rules import rule
 from tidegate.clients.gateway import Gateway
 from tidegate.pipeline.errors import DefinitionInvalid
 
@@ -78,6 +79,7 @@ def test_what_was_not_taken_is_posted_again_under_its_id_and_conflated_meanwhile
 
 
 @pytest.mark.usefixtures("fast")
+@rule("forward-4")
 def test_a_row_that_is_refused_is_a_dead_letter_and_its_neighbors_arrive(tmp_path: Path) -> None:
     def answer(rows: list[Any]) -> int:
         return 422 if any(row.get("value") == {"k": 3} for row in rows) else 200
@@ -113,6 +115,7 @@ def test_after_so_many_attempts_rows_are_dead_letters(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("fast")
+@rule("forward-1")
 def test_while_a_server_is_away_the_gateway_conflates_and_a_later_run_goes_on(
     tmp_path: Path,
 ) -> None:
