@@ -59,8 +59,9 @@ A gateway has the families up to [Process](#process-on-linux). A running pipelin
 """
 
 PIPELINE_NOTE = """\
-`tidegate pipeline run FILE --metrics-port 8090`, or `tidegate ingest` with the same option, answers
-scrapes on 127.0.0.1, or on `--metrics-host`. The label `query` is the name of the stream or source.
+`tidegate pipeline run FILE --metrics-port 8090` answers scrapes on 127.0.0.1, or on
+`--metrics-host`. So do `tidegate ingest` and `tidegate forward`. The label `query` is the name of
+the stream, source or forward.
 """
 
 HEADING = """\

@@ -1,4 +1,4 @@
-"""Command, target and gateway are killed at random instants: every message arrives."""
+"""Command and target are killed at random instants: every message arrives."""
 
 from __future__ import annotations
 
