@@ -16,7 +16,7 @@ def json_answer(document: object, status: int = 200, headers: Headers | None = N
     return Response(msgspec.json.encode(document), status, headers, "application/json")
 
 
-PIECE_BYTES = 64 << 10
+PIECE_BYTES = 128 << 10
 """Of a long body: the next one is written once the peer has taken this, so that none waits whole
 for a peer that takes nothing."""
 
