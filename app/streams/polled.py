@@ -119,7 +119,8 @@ class PolledStream:
         """Return what follows a position, which may be nothing; None: from the beginning.
 
         Raises:
-            Refused: topic-unknown; bookmark-expired for a position that is no longer kept.
+            Refused: topic-unknown; not-ready where the stream was closed meanwhile;
+                bookmark-expired for a position that is no longer kept.
         """
         await self._is_built.wait()
         return self.page_now(since)
@@ -161,7 +162,7 @@ class PolledStream:
         """
         self.read_at_s = asyncio.get_running_loop().time()
         if self.is_over:
-            raise topic_unknown(self._subscription.topic)
+            raise self._ended()
         since = self._here(since)
         if since is not None and self._is_in_step(since):
             return Page(since, self._source.past_others(self._topic, since))
@@ -278,6 +279,14 @@ class PolledStream:
         self.read_at_s = asyncio.get_running_loop().time()
         self.leave(waiter)
         waiter.answer(Page(waiter.since, waiter.since))
+
+    def _ended(self) -> Refused:
+        """Return why there is nothing to read here any more, which may be said for good or not."""
+        try:
+            name = self._topic.name
+        except TopicUnknown:
+            return topic_unknown(self._subscription.topic)
+        return Refused("not-ready", f"The stream of {name} begins anew.", retry_after_s=1)
 
     def _look(self) -> None:
         """Let readers in once the board is there: it may be built in steps."""

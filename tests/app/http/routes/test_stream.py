@@ -17,7 +17,9 @@ from tests.support.gateways import Running, eventually, running_gateway
 from tests.support.rules import rule
 from tests.support.tokens import grant, token_of
 from tests.support.wire import connected
+from tidegate.app.refusals import Refused
 from tidegate.app.streams import polled
+from tidegate.app.streams.poll_request import PollTexts
 
 STREAM = "/v1/topics/px/stream"
 
@@ -618,3 +620,20 @@ async def test_positions_that_somebody_makes_up_take_no_more_room(
             await running.http.get(STREAM, params={**asked, "offset": f"{epoch}_{offset}_0"})
         (stream,) = running.gateway.polled._streams.values()
         assert 1 < len(stream._pages) <= 10
+
+
+async def test_a_stream_that_is_closed_under_a_reader_is_no_topic_that_is_gone() -> None:
+    """A client of the protocol ends for good where it is told 404."""
+    async with running_gateway() as running:
+        await running.topic()
+        await running.http.get(STREAM)
+        polled = running.gateway.polled
+        context = running.gateway.sessions.context
+        stream = polled.stream(polled.granted(context, "px", PollTexts(), None))
+        stream.close()
+        with pytest.raises(Refused, match="not-ready"):
+            await stream.page(None)
+        assert (await running.http.get(STREAM)).is_success
+        await running.http.delete("/v1/topics/px")
+        with pytest.raises(Refused, match="topic-unknown"):
+            await stream.page(None)
