@@ -27,9 +27,17 @@ INTERVAL_NS: Final = SECOND
 """Of records, where neither the request nor the topic names one."""
 
 TAKEN: Final = (
-    "conflation", "conflation_key", "pace", "oof", "select", "projection", "grouping", "top_n",
-    "skip_n", "no_defaults",
-)  # fmt: skip
+    "conflation",
+    "conflation_key",
+    "pace",
+    "oof",
+    "select",
+    "projection",
+    "grouping",
+    "top_n",
+    "skip_n",
+    "no_defaults",
+)
 
 WHY_NOT: Final[Mapping[str, str]] = {
     "bookmark": "the parameter offset says where to begin",

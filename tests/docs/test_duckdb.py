@@ -36,8 +36,11 @@ found = duckdb.sql(sys.argv[1]).fetchall()
 print(json.dumps([list(row) for row in found]))
 """
 COLUMNS = "symbol, price, volume, note"
-READ = {"application/x-ndjson": "quotes.ndjson", "application/json": "quotes.json",
-        "text/csv": "quotes.csv"}  # fmt: skip
+READ = {
+    "application/x-ndjson": "quotes.ndjson",
+    "application/json": "quotes.json",
+    "text/csv": "quotes.csv",
+}
 
 
 @pytest.fixture(scope="module")
@@ -67,8 +70,11 @@ def run(program: str, packages: str, folder: Path, *arguments: str) -> str:
     ran = subprocess.run(
         [sys.executable, "-P", "-c", program, *arguments],
         env={**environment(), "PYTHONPATH": path},
-        cwd=folder, capture_output=True, text=True, timeout=HANGS_S,
-    )  # fmt: skip
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=HANGS_S,
+    )
     assert ran.returncode == 0, ran.stderr
     return ran.stdout
 

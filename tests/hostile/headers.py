@@ -53,8 +53,7 @@ def _negotiation(operation: Operation) -> Iterator[Hostile]:
                           "not-acceptable")  # fmt: skip
     if CSV in operation.answers:
         for accept in ("text/html", "text/csv;q=0", "*/*;q=0", "text/csvx", "zzq"):
-            yield hostile(f"B75 {accept}", operation.request(f"Accept: {accept}"),
-                          "not-acceptable")  # fmt: skip
+            yield hostile(f"B75 {accept}", operation.request(f"Accept: {accept}"), "not-acceptable")
 
 
 def _fields_of(operation: Operation) -> Iterator[Hostile]:

@@ -17,9 +17,7 @@ FORMULAS: Final = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\u
 """What begins a formula; the last four are the full-width forms of the first."""
 QUOTE: Final = "'"
 """Makes a text inert. One that begins with it gets another, so taking one away gives it back."""
-_NOT_PLAIN: Final = (
-    b"\\", b"{", b"[", b"null", b'"=', b'"+', b'"-', b'"@', b'"\'', b'"\xef'
-)  # fmt: skip
+_NOT_PLAIN: Final = (b"\\", b"{", b"[", b"null", b'"=', b'"+', b'"-', b'"@', b"\"'", b'"\xef')
 """A JSON value without any of them is a cell as it is: a number, a word, or a text in quotes."""
 _TEXT: Final = b'"'
 LINE_END: Final = b"\r\n"

@@ -135,9 +135,11 @@ async def test_messages_are_mappings_objects_and_bytes_as_they_are() -> None:
     )
     found = [row.value_text async for rows in prices.subscribe(command="sow") for row in rows]
     assert found == [
-        b'{"symbol":"d"}', b'{"symbol":"o","price":2}', b'{"symbol":"m","price":3}',
+        b'{"symbol":"d"}',
+        b'{"symbol":"o","price":2}',
+        b'{"symbol":"m","price":3}',
         b'{"symbol": "b",  "price": 1.50}',
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize(
@@ -203,8 +205,9 @@ async def test_filters_orders_and_merges_are_those_of_the_gateway() -> None:
     trades = ConflatedTopic(key=["/symbol"], merge={"/volume": "sum"}, options="conflation=1s")
     await trades.publish(*({"symbol": name, "volume": 1} for name in "abc"))
     assert await snapshot(trades, filter="/symbol > 'a'", order_by="/symbol DESC") == [
-        {"symbol": "c", "volume": 1}, {"symbol": "b", "volume": 1},
-    ]  # fmt: skip
+        {"symbol": "c", "volume": 1},
+        {"symbol": "b", "volume": 1},
+    ]
     async with following(trades, command="subscribe", filter="/symbol = 'b'") as flushes:
         await trades.publish(*({"symbol": "b", "volume": 2} for _ in range(5)))
         await asyncio.sleep(2)

@@ -52,8 +52,11 @@ asyncio.run(main())
 def test_an_import_loads_no_part_of_the_gateway_and_no_web_framework() -> None:
     ended = subprocess.run(
         [sys.executable, "-P", "-W", "error", "-c", LOADED],
-        capture_output=True, env=environment(), timeout=HANGS_S, check=True,
-    )  # fmt: skip
+        capture_output=True,
+        env=environment(),
+        timeout=HANGS_S,
+        check=True,
+    )
     imported, with_response = map(set, json.loads(ended.stdout))
     assert not imported & (GATEWAYS | WEB)
     # sse-starlette loads uvicorn where it is installed, to hear of its shutdown.

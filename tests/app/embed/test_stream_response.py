@@ -40,8 +40,12 @@ async def test_a_response_is_a_stream_of_the_records_and_their_changes() -> None
         last_id = await prices.publish({"symbol": "a", "price": 3})
         await answer.until(b'"price":3')
         assert [event.name for event in answer.events] == [
-            "hello", "group_begin", "message", "group_end", "message"
-        ]  # fmt: skip
+            "hello",
+            "group_begin",
+            "message",
+            "group_end",
+            "message",
+        ]
         assert answer.events[-1].id == last_id
     assert answer.status == 200
     assert answer.headers["content-type"].startswith("text/event-stream")

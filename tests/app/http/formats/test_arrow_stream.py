@@ -34,5 +34,6 @@ def test_texts_of_json_are_marked() -> None:
     json = {b"content-type": b"application/json"}
     assert marked == {"o": json, "t": None, "m": json}
     assert table.to_pylist() == [
-        {"o": '{"a": 1.50}', "t": "a", "m": "1"}, {"o": None, "t": None, "m": '"1"'}
-    ]  # fmt: skip
+        {"o": '{"a": 1.50}', "t": "a", "m": "1"},
+        {"o": None, "t": None, "m": '"1"'},
+    ]

@@ -62,9 +62,12 @@ def test_known_columns_come_first_and_are_there_without_records() -> None:
     rows = frames([b'{"z":1,"n":0.5,"px":1}', b'{"a":2}'])
     found = finished(columns_in(rows, payload, known))
     assert [(name, each.kind) for name, each in found.items()] == [
-        ("k", Kind.NULL), ("n", Kind.DOUBLE), ("px", Kind.DOUBLE), ("z", Kind.INT64),
+        ("k", Kind.NULL),
+        ("n", Kind.DOUBLE),
+        ("px", Kind.DOUBLE),
+        ("z", Kind.INT64),
         ("a", Kind.INT64),
-    ]  # fmt: skip
+    ]
     assert finished(names_in(rows, payload, known)) == ["k", "n", "px", "z", "a"]
 
 
@@ -80,14 +83,27 @@ def test_there_are_at_most_so_many_columns() -> None:
 def test_fields_that_a_schema_declares() -> None:
     schema = {
         "properties": {
-            "n": {"type": "integer"}, "px": {"type": ["number", "null"]}, "is": {"type": "boolean"},
-            "t": {"type": "string"}, "o": {"type": "object"}, "x": {"type": ["string", "integer"]},
-            "any": True, "ref": {"$ref": "#/$defs/d"}, "const": {"const": 1},
+            "n": {"type": "integer"},
+            "px": {"type": ["number", "null"]},
+            "is": {"type": "boolean"},
+            "t": {"type": "string"},
+            "o": {"type": "object"},
+            "x": {"type": ["string", "integer"]},
+            "any": True,
+            "ref": {"$ref": "#/$defs/d"},
+            "const": {"const": 1},
         }
-    }  # fmt: skip
+    }
     kinds = {name: Column(each).type.kind for name, each in declared_fields(schema).items()}
     assert kinds == {
-        "n": Kind.INT64, "px": Kind.DOUBLE, "is": Kind.BOOLEAN, "t": Kind.STRING, "o": Kind.JSON,
-        "x": Kind.JSON, "any": Kind.NULL, "ref": Kind.NULL, "const": Kind.NULL,
-    }  # fmt: skip
+        "n": Kind.INT64,
+        "px": Kind.DOUBLE,
+        "is": Kind.BOOLEAN,
+        "t": Kind.STRING,
+        "o": Kind.JSON,
+        "x": Kind.JSON,
+        "any": Kind.NULL,
+        "ref": Kind.NULL,
+        "const": Kind.NULL,
+    }
     assert [declared_fields(each) for each in (True, {}, {"type": "object"})] == [{}, {}, {}]

@@ -10,9 +10,23 @@ from tests.app.http.formats.reading import body_of, csv_lines, frames
 from tests.support.rules import rule
 
 FORMULAS = [
-    "=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "'=1", "'", "=cmd|' /C calc'!A0",
-    '=HYPERLINK("http://evil.example","x")', "\uff1d1+1", "\uff0b1", "\uff0d1", "\uff20a", '-1"',
-]  # fmt: skip
+    "=1+1",
+    "+1",
+    "-1",
+    "@SUM(A1)",
+    "\t=1",
+    "\r=1",
+    "\n=1",
+    "'=1",
+    "'",
+    "=cmd|' /C calc'!A0",
+    '=HYPERLINK("http://evil.example","x")',
+    "\uff1d1+1",
+    "\uff0b1",
+    "\uff0d1",
+    "\uff20a",
+    '-1"',
+]
 PLAIN = ["", "a", " =1", "a=1", 'say "hi"', "a,b", "line\r\nend", "007", "é", "\uff1c", "1", "null"]
 
 

@@ -230,9 +230,7 @@ async def test_tools_read_it_by_its_address() -> None:
         by_arrow = pa.ipc.open_stream(stream.getvalue()).read_all().to_pydict()
         for found in (by_polars, by_arrow):
             assert found["n"] == [9007199254740993, -1, 0]
-            assert found["px"] == [
-                Decimal("101.25"), Decimal("0.1000000000000000055"), Decimal(7)
-            ]  # fmt: skip
+            assert found["px"] == [Decimal("101.25"), Decimal("0.1000000000000000055"), Decimal(7)]
             assert found["live"] == [True, False, None]
         lines = await asyncio.to_thread(opened, CSV)
         assert pl.read_csv(lines)["n"].to_list() == [9007199254740993, -1, 0]
