@@ -37,7 +37,7 @@ def test_a_stream_in_one_piece() -> None:
     assert parser.retry_ms == 1500
 
 
-@examples(100)
+@examples(50)
 @given(st.lists(st.integers(0, len(STREAM)), max_size=20).map(sorted))
 def test_any_cut_gives_the_same_events(cuts: list[int]) -> None:
     parser = Parser()

@@ -70,7 +70,7 @@ def needed(load: Load, bytes_per_s: float, bounds: Auto, within: float = 1.0) ->
 @given(load=LOADS, rate=RATES, bounds=BOUNDS)
 @example(load=Load(1_000, 200, 100), rate=20_000.0, bounds=ALL)
 @example(load=Load(1_000, 5_000, 2_000), rate=300_000.0, bounds=ALL)
-@examples(40)
+@examples(20)
 def test_a_slowdown_is_followed_within_five_flushes(load: Load, rate: float, bounds: Auto) -> None:
     # Rule auto-3: two flushes for the first step and one for each further one, so that five are
     # enough for four steps; where the rate is nearly enough it takes one more to see it.
@@ -117,7 +117,7 @@ def test_at_steady_load_it_comes_to_rest(
 
 @rule("auto-4")
 @given(load=LOADS, rate=RATES, bounds=BOUNDS, round_trip_ns=ROUND_TRIPS)
-@examples(10)
+@examples(8)
 def test_it_comes_back_when_the_rate_rises(
     load: Load, rate: float, bounds: Auto, round_trip_ns: int
 ) -> None:

@@ -98,7 +98,7 @@ OPERATIONS = st.one_of(
 )
 
 
-@examples(20)
+@examples(10)
 @given(st.lists(OPERATIONS, max_size=40), st.booleans())
 def test_a_log_is_a_list_that_is_cut_at_its_old_end(
     operations: list[tuple[str, list[int] | int]], large: bool

@@ -230,7 +230,7 @@ STEPS = st.lists(
 
 
 @rule("cluster-1")
-@examples(60)
+@examples(30)
 @given(STEPS)
 @example([("say", "c"), ("look", ""), ("remove", "c"), ("say", "a"), ("say", "a"), ("trim", "")])
 def test_whoever_comes_back_holds_what_the_board_holds(steps: list[tuple[str, str]]) -> None:

@@ -38,20 +38,20 @@ class Configuration:
 
 
 CONFIGURATIONS = (
-    Configuration(EngineMachine, 40, 40),
-    Configuration(FocusMachine, 30, 30),
-    Configuration(StatefulMachine, 40, 30),
-    Configuration(PlainStatefulMachine, 12, 30),
-    Configuration(ChangeMachine, 35, 30),
-    Configuration(WindowMachine, 25, 30),
-    Configuration(GroupMachine, 20, 30),
-    Configuration(ReplayMachine, 20, 25),
-    Configuration(ResumeMachine, 25, 25),
-    Configuration(ExpiryMachine, 15, 25),
-    Configuration(PolicyMachine, 40, 40),
-    Configuration(ConservedMachine, 20, 30),
-    Configuration(ReceiptMachine, 20, 30),
-    Configuration(MoveMachine, 20, 30),
+    Configuration(EngineMachine, 20, 40),
+    Configuration(FocusMachine, 15, 30),
+    Configuration(StatefulMachine, 20, 30),
+    Configuration(PlainStatefulMachine, 8, 30),
+    Configuration(ChangeMachine, 17, 30),
+    Configuration(WindowMachine, 12, 30),
+    Configuration(GroupMachine, 10, 30),
+    Configuration(ReplayMachine, 10, 25),
+    Configuration(ResumeMachine, 12, 25),
+    Configuration(ExpiryMachine, 8, 25),
+    Configuration(PolicyMachine, 20, 40),
+    Configuration(ConservedMachine, 10, 30),
+    Configuration(ReceiptMachine, 10, 30),
+    Configuration(MoveMachine, 10, 30),
 )
 
 pytestmark = [

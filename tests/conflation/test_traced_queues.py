@@ -46,7 +46,7 @@ ENDINGS = (None, "BACK_PRESSURE", "MESSAGE_QUEUE_LIMIT_REACHED")
     before=st.lists(STEP, max_size=6),
     steps=st.lists(STEP, min_size=4, max_size=25),
 )
-@examples(40)
+@examples(20)
 def test_a_trace_of_a_session_with_a_small_queue_replays(
     options: str,
     command: str,

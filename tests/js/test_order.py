@@ -93,7 +93,7 @@ def expected(order: Order, rows: list[tuple[str, str]]) -> list[int]:
 @rule("view-1")
 @pytest.mark.system
 @pytest.mark.nightly
-@examples(60)
+@examples(30)
 @given(st.lists(sorted_rows(), min_size=1, max_size=10))
 def test_any_rows_are_in_the_gateways_order(
     node: Node, given: list[tuple[Order, list[tuple[str, str]]]]

@@ -104,7 +104,7 @@ SCALARS = st.one_of(
 
 
 @rule("key-1", "key-2")
-@examples(120)
+@examples(60)
 @given(SCALARS, SCALARS)
 def test_two_spellings_are_one_key_exactly_if_they_mean_the_same(one: str, two: str) -> None:
     first, second = canonical(one), canonical(two)
@@ -114,7 +114,7 @@ def test_two_spellings_are_one_key_exactly_if_they_mean_the_same(one: str, two: 
         assert (first == second) == (meaning(one) == meaning(two))
 
 
-@examples(100)
+@examples(50)
 @given(SCALARS)
 def test_a_canonical_spelling_is_json_and_its_own(text: str) -> None:
     found = canonical(text)

@@ -223,7 +223,7 @@ def test_a_number_that_no_double_is_near_is_refused_where_it_stands(
     assert refused.value.position == position
 
 
-@examples(200)
+@examples(100)
 @given(
     st.sampled_from(["1", "-9.9", "0", "0.1", "1" * 199, "1" * 210, "1" * 250 + ".5", "9" * 308]),
     st.sampled_from(["", "e{}", "E{}", "e+{}", "E+{}", "e-{}", "e0{}", "e+00{}"]),
@@ -254,7 +254,7 @@ JSON = st.recursive(
 )
 
 
-@examples(80)
+@examples(40)
 @given(JSON, st.booleans(), st.lists(st.tuples(st.integers(0, 60), st.one_of(WRONG, STRANGE))))
 def test_we_take_exactly_what_the_oracle_takes(
     value: object, ascii_only: bool, wounds: list[tuple[int, bytes]]
@@ -265,7 +265,7 @@ def test_we_take_exactly_what_the_oracle_takes(
     assert taken(text) == strict(text)
 
 
-@examples(60)
+@examples(30)
 @given(st.text(alphabet='[]{}",:\\u0d8ef1-+.truefalsn \n', max_size=12))
 def test_short_texts_of_json_letters(text: str) -> None:
     assert taken(text.encode()) == strict(text.encode())
@@ -284,7 +284,7 @@ def test_one_line_changes_only_the_space_between_tokens(text: bytes, expected: b
     assert one_line(text) == expected
 
 
-@examples(40)
+@examples(20)
 @given(JSON, st.sampled_from([None, 1]))
 def test_one_line_is_one_line_of_the_same_value(value: object, indent: int | None) -> None:
     text = json.dumps(value, indent=indent).encode()
@@ -329,7 +329,7 @@ def test_numbers_with_one_double_are_not_the_same() -> None:
 
 @rule("delta-5")
 @given(values)
-@examples(30)
+@examples(15)
 def test_white_space_order_and_escapes_say_nothing(value: Any) -> None:
     plain = json.dumps(value, ensure_ascii=False).encode()
     other = json.dumps(value, indent=1, sort_keys=True).encode()

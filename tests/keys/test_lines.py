@@ -113,7 +113,7 @@ GOOD = [
 ]
 
 
-@examples(120)
+@examples(60)
 @given(
     st.sampled_from(SPECS),
     st.lists(st.sampled_from([*GOOD, *SCRAPS, *GOOD]), max_size=12),

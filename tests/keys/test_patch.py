@@ -64,7 +64,7 @@ def test_what_a_patch_cannot_say_needs_the_value(old: bytes, new: bytes) -> None
 
 
 @given(objects, objects)
-@examples(60)
+@examples(30)
 def test_a_patch_leads_from_the_old_to_the_new(old: Any, new: Any) -> None:
     patch = diff(text(old), text(new))
     if patch is None:
@@ -86,7 +86,7 @@ def test_numbers_keep_their_digits() -> None:
 
 
 @given(values, values)
-@examples(50)
+@examples(25)
 def test_a_patch_applied_twice_is_applied_once(value: Any, patch: Any) -> None:
     once = apply(text(value), text(patch))
     assert apply(once, text(patch)) == once
@@ -139,7 +139,7 @@ def test_a_field_that_changed_and_changed_back_is_in_the_delta() -> None:
 
 
 @given(values, values, values)
-@examples(80)
+@examples(40)
 def test_the_composition_does_what_both_do(value: Any, first: Any, second: Any) -> None:
     both = compose(text(first), text(second))
     if both is not None:
@@ -149,7 +149,7 @@ def test_the_composition_does_what_both_do(value: Any, first: Any, second: Any) 
 
 
 @given(st.lists(objects, min_size=3, max_size=5))
-@examples(60)
+@examples(30)
 def test_deltas_of_an_interval_lead_to_its_end(states: list[Any]) -> None:
     texts = [text(state) for state in states]
     together: bytes | None = b"{}"
@@ -188,7 +188,7 @@ def test_a_delta_names_its_record(
 
 
 @given(objects, objects)
-@examples(50)
+@examples(25)
 def test_key_fields_change_nothing(old: Any, new: Any) -> None:
     patch = diff(text(old), text(new))
     paths = tuple(map(FieldPath.parse, ["/a", "/b/c", "$.c[0]", "/a/b"]))

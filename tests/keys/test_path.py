@@ -33,7 +33,7 @@ def test_a_path_has_at_most_64_steps() -> None:
             FieldPath.parse(text)
 
 
-@examples(50)
+@examples(25)
 @given(st.text(alphabet="$/.[]'\"ab01*?@(),:|\\ \n\u00e9`", max_size=24))
 def test_no_text_breaks_the_parser(text: str) -> None:
     try:
@@ -47,7 +47,7 @@ NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
 STEPS = st.lists(st.one_of(NAMES.filter(lambda name: name != "*"), st.integers(0, 3)), min_size=1)
 
 
-@examples(50)
+@examples(25)
 @given(STEPS.map(tuple))
 def test_every_path_can_be_spelt(steps: tuple[str | int, ...]) -> None:
     path = FieldPath(steps[:STEPS_MAX])
@@ -71,7 +71,7 @@ def inside(value: object, step: str | int) -> list[object]:
     return value[step : step + 1] if isinstance(value, list) else []
 
 
-@examples(60)
+@examples(30)
 @given(JSON, PLACES)
 def test_a_getter_finds_what_plain_python_finds(value: object, steps: list[str | int]) -> None:
     found: list[object] = [value]

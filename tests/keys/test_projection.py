@@ -192,7 +192,7 @@ pieces = st.sampled_from(
 
 @rule("view-3", "view-4", "view-5", "view-6")
 @given(st.lists(pieces, max_size=12).map("".join))
-@examples(60)
+@examples(30)
 def test_whatever_is_parsed_parses_again_from_its_own_text(columns: str) -> None:
     try:
         projection = Projection.parse(f"[{columns}]", 0, "[/g]", 0)
@@ -228,7 +228,7 @@ EVERYTHING = (
 
 @rule("view-3", "view-4", "view-5", "view-6")
 @given(st.lists(values.map(lambda text: f'{{"g":1,"a":{text}}}'.encode()), min_size=1, max_size=5))
-@examples(40)
+@examples(20)
 def test_any_records_make_a_row(records: list[bytes]) -> None:
     json.loads(projected(EVERYTHING, *records))
 
@@ -291,7 +291,7 @@ numbers = st.lists(st.integers(-(10**9), 10**9) | st.floats(-1e9, 1e9), min_size
 
 @rule("view-5")
 @given(numbers)
-@examples(30)
+@examples(15)
 def test_order_cannot_be_seen_in_what_is_calculated(values: list[float]) -> None:
     for name in ("SUM", "AVG", "STDDEV_POP", "STDDEV_SAMP"):
         results = {
@@ -305,7 +305,7 @@ def test_order_cannot_be_seen_in_what_is_calculated(values: list[float]) -> None
 
 @rule("view-5")
 @given(st.lists(st.integers(-1_000, 1_000), min_size=2, max_size=20))
-@examples(30)
+@examples(15)
 def test_deviations_are_those_of_the_textbook(values: list[int]) -> None:
     found = cells(*map(str, values))
     population = msgspec.json.decode(aggregated(Aggregate.STDDEV_POP, found))

@@ -123,7 +123,7 @@ messages = st.one_of(
 
 @rule("merge-7")
 @given(st.lists(messages, min_size=1, max_size=8))
-@examples(50)
+@examples(25)
 def test_messages_merged_in_any_groups_and_saved_between_give_the_same(
     payloads: list[bytes],
 ) -> None:
@@ -138,7 +138,7 @@ def test_messages_merged_in_any_groups_and_saved_between_give_the_same(
 
 @rule("merge-7")
 @given(st.lists(st.floats(-1e9, 1e9), min_size=1, max_size=5))
-@examples(25)
+@examples(12)
 def test_the_order_of_a_sum_cannot_be_seen(values: list[float]) -> None:
     sums = {of_values("sum", *map(json.dumps, order)) for order in itertools.permutations(values)}
     assert len(sums) == 1
@@ -240,7 +240,7 @@ texts = st.none() | st.sampled_from(TEXTS)
 @rule("merge-7")
 @pytest.mark.parametrize("reducer", Reducer)
 @given(one=texts, two=texts, three=texts)
-@examples(40)
+@examples(20)
 def test_grouping_makes_no_difference(
     reducer: Reducer, one: bytes | None, two: bytes | None, three: bytes | None
 ) -> None:
@@ -268,7 +268,7 @@ def test_the_last_word_may_be_nothing() -> None:
 @rule("merge-7")
 @pytest.mark.parametrize("reducer", Reducer)
 @given(one=texts, two=texts)
-@examples(40)
+@examples(20)
 def test_a_state_that_was_saved_goes_on(
     reducer: Reducer, one: bytes | None, two: bytes | None
 ) -> None:

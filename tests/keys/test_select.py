@@ -131,7 +131,7 @@ def leaves(value: Any, steps: tuple[str, ...] = ()) -> dict[tuple[str, ...], int
 
 
 @given(st.dictionaries(names, values), directives)
-@examples(60)
+@examples(30)
 def test_each_field_stays_by_its_most_specific_directive(
     value: Any, given_directives: list[tuple[bool, tuple[str, ...]]]
 ) -> None:

@@ -123,7 +123,7 @@ RECORDS = st.dictionaries(
 PATHS = (("a",), ("b", "a"), ("b", "b"), ("c\n",))
 
 
-@examples(60)
+@examples(30)
 @given(RECORDS, st.lists(st.sampled_from(PATHS), min_size=1, unique=True))
 def test_only_the_fields_that_are_asked_for_are_read(
     record: dict[str, object], paths: list[tuple[str, ...]]

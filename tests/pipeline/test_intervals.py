@@ -22,7 +22,7 @@ steps = st.lists(st.tuples(st.integers(0, 4), st.sampled_from([0, 0, 1, 3, 40, 2
 
 
 @pytest.mark.parametrize("pace", Pace)
-@examples(40)
+@examples(20)
 @given(steps, st.integers(1, 90))
 def test_runs_are_what_a_loop_over_messages_finds(
     pace: Pace, steps: list[tuple[int, int]], interval_ms: int

@@ -16,7 +16,7 @@ SEED = int(os.environ.get("TIDEGATE_TEST_SEED", "0"))
 NIGHTLY = os.environ.get("TIDEGATE_HYPOTHESIS_PROFILE", "default") == "nightly"
 
 
-SEARCHED_FOR_EACH = 10
+SEARCHED_FOR_EACH = 20
 """How many examples the nightly run draws for each one of the default tier; seeds add up."""
 
 

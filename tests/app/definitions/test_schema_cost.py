@@ -289,7 +289,7 @@ def values(value: Any) -> int:
 
 
 @given(DOCUMENTS, INSTANCES)
-@examples(40)
+@examples(20)
 def test_no_evaluator_does_more_than_the_bound_says(document: Any, value: Any) -> None:
     try:
         cost = cost_of(document)

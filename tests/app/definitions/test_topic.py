@@ -330,7 +330,7 @@ DOCUMENTS = st.fixed_dictionaries(
 
 @rule("topic-2")
 @given(DOCUMENTS)
-@examples(30)
+@examples(15)
 def test_a_document_shown_and_read_again_is_the_same(document: dict[str, Any]) -> None:
     read = parse(document)
     shown = parse(read.document())

@@ -32,7 +32,7 @@ TEXTS = st.lists(
 )
 
 
-@examples(40)
+@examples(20)
 @given(TEXTS)
 def test_a_stream_of_blocks_is_gzip(texts: list[bytes]) -> None:
     stream = GzipStream()
@@ -40,7 +40,7 @@ def test_a_stream_of_blocks_is_gzip(texts: list[bytes]) -> None:
     assert gzip.decompress(sent) == b"".join(texts)
 
 
-@examples(40)
+@examples(20)
 @given(TEXTS)
 def test_a_stream_of_frames_is_zstd(texts: list[bytes]) -> None:
     texts = [b"event: hello\n\n", *texts]  # no stream is without it
@@ -50,7 +50,7 @@ def test_a_stream_of_frames_is_zstd(texts: list[bytes]) -> None:
 
 
 @pytest.mark.parametrize("coding", CODINGS)
-@examples(40)
+@examples(20)
 @given(texts=TEXTS)
 def test_each_text_is_readable_once_its_block_is_there(texts: list[bytes], coding: Coding) -> None:
     decoder = Decoder(coding)

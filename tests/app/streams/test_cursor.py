@@ -100,7 +100,7 @@ STEPS = st.lists(
 
 
 @given(steps=STEPS, later=STEPS, fold=st.sampled_from([0, STEPS_MAX - 5, STEPS_MAX + 5]))
-@examples(25)
+@examples(12)
 def test_a_cursor_that_was_packed_is_the_same(
     steps: list[tuple[str, SubscriberId, Mark]],
     later: list[tuple[str, SubscriberId, Mark]],
@@ -139,7 +139,7 @@ MOVES = st.lists(
 
 
 @given(moves=MOVES, fold=st.integers(0, STEPS_MAX))
-@examples(25)
+@examples(12)
 def test_folding_changes_no_answer(moves: list[tuple[SubscriberId, Mark]], fold: int) -> None:
     cursor, naive = Cursor("abc"), list[dict[SubscriberId, Mark]]([{}])
     for subscriber, mark in moves:

@@ -295,7 +295,7 @@ def published(draw: st.DrawFn) -> bytes:
     st.sampled_from(Format),
     st.lists(st.integers(0, 400), max_size=6),
 )
-@examples(60)
+@examples(30)
 def test_what_was_published_is_what_is_read_however_it_is_cut(
     texts: list[bytes], form: Format, cuts: list[int]
 ) -> None:
@@ -328,7 +328,7 @@ def values(read: list[Event], form: Format) -> list[object]:
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=40) | NASTY, st.binary())
-@examples(60)
+@examples(30)
 def test_text_and_binary_are_read_as_published(line_text: str, binary: bytes) -> None:
     """I15 for what is no JSON; the kinds of line ends alone are not told apart."""
     flow = text(rows(Frame(6, line_text.encode())), kind=Kind.TEXT)

@@ -121,7 +121,7 @@ JSON_VALUES = st.recursive(
 
 
 @given(JSON_VALUES, st.text('aé"\\\n/', max_size=5), st.booleans())
-@examples(40)
+@examples(20)
 def test_an_envelope_is_json_with_the_value_in_it(value: object, key: str, stamped: bool) -> None:
     frame = Frame(1, json.dumps(value).encode(), json.dumps([key]), 5)
     read = json.loads(written(frame, Shown(timestamp=stamped)))
@@ -132,7 +132,7 @@ def test_an_envelope_is_json_with_the_value_in_it(value: object, key: str, stamp
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])), st.binary())
-@examples(40)
+@examples(20)
 def test_text_and_binary_come_back_from_an_envelope(text: str, binary: bytes) -> None:
     assert json.loads(written(Frame(1, text.encode()), kind=Kind.TEXT))["value"] == text
     read = json.loads(written(Frame(1, binary), kind=Kind.BINARY))["value"]

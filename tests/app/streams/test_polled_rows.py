@@ -135,7 +135,7 @@ def test_whoever_follows_positions_ends_with_the_records(
 ) -> None:
     # Small pages, so that a snapshot is read while the topic changes.
     monkeypatch.setattr(polled_rows, "ROWS_AT_ONCE", rows_at_once)
-    for seed in range(SEED, SEED + (SEARCHED_FOR_EACH if NIGHTLY else 1) * 40):
+    for seed in range(SEED, SEED + (SEARCHED_FOR_EACH if NIGHTLY else 1) * 20):
         follow_positions(seed, filter_text)
 
 

@@ -210,6 +210,6 @@ async def played(steps: Iterable[tuple[Any, ...]]) -> None:
 
 
 @given(steps=st.lists(STEPS, min_size=20, max_size=60))
-@examples(30)
+@examples(15)
 def test_nothing_is_lost_however_a_reader_comes_and_goes(steps: list[tuple[Any, ...]]) -> None:
     asyncio.run(played(steps))

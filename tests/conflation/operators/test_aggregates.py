@@ -38,7 +38,7 @@ def record(offset: int, key: str, value: bytes) -> Frame:
     return Frame(offset, b'{"k":"%s","g":1%s}' % (key.encode(), field), key, offset)
 
 
-@examples(60)
+@examples(30)
 @given(VALUES, CHANGES, st.sets(st.integers(0, 30)))
 @example(b'"x"', [("a", b'"y"'), ("b", b"null"), ("c", b'""'), ("a", None)], {2, 3, 4, 5})
 @example(b'{"a":1}', [("a", b"true"), ("b", b'"x"'), ("c", b"7"), ("c", None)], {2, 3, 4, 5})

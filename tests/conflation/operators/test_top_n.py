@@ -123,7 +123,7 @@ SHAPES = st.builds(
 )
 
 
-@examples(60)
+@examples(30)
 @given(SHAPES, MESSAGES, MESSAGES)
 def test_a_window_is_what_a_sorted_list_shows(
     window: Window, before: list[tuple[str, int]], after: list[tuple[str, int]]
@@ -145,7 +145,7 @@ def test_a_window_is_what_a_sorted_list_shows(
         assert {row.key: row.payload for row in board.live()} == naive(window, records)
 
 
-@examples(60)
+@examples(30)
 @given(SHAPES, MESSAGES)
 def test_seeded_it_has_the_rows_that_messages_would_have_left(
     window: Window, messages: list[tuple[str, int]]

@@ -77,7 +77,7 @@ def option_texts(draw: st.DrawFn) -> str:
     return ",".join([*parts, *draw(st.lists(st.sampled_from(flags), max_size=2, unique=True))])
 
 
-@examples(200)
+@examples(100)
 @given(
     st.sampled_from(TOPICS),
     option_texts(),
@@ -121,7 +121,7 @@ def again(first: Subscription, definition: Definition, defaults: Options) -> Sub
 
 
 @rule("option-9")
-@examples(300)
+@examples(150)
 @given(
     st.sampled_from(TOPICS),
     option_texts(),
@@ -231,7 +231,7 @@ def test_options_are_spelled_in_one_way(text: str, expected: str) -> None:
     assert Options.parse(text).text() == expected
 
 
-@examples(150)
+@examples(75)
 @given(option_texts())
 def test_what_is_spelled_says_the_same(text: str) -> None:
     try:
@@ -241,7 +241,7 @@ def test_what_is_spelled_says_the_same(text: str) -> None:
     assert Options.parse(options.text()) == options
 
 
-@examples(60)
+@examples(30)
 @given(option_texts(), option_texts(), st.sampled_from(["", "replace", "resume"]))
 def test_so_do_options_laid_over_others(text: str, later: str, act: str) -> None:
     try:

@@ -82,7 +82,7 @@ def test_a_change_knows_more() -> None:
         Options.parse("resume")
 
 
-@examples(100)
+@examples(50)
 @given(
     st.lists(
         st.sampled_from(
@@ -169,7 +169,7 @@ def test_what_is_no_part_is_refused_with_its_place(text: str, position: int) -> 
     assert refused.value.position == position
 
 
-@examples(100)
+@examples(50)
 @given(st.text(alphabet="ab=,[]/'\"\\ x\u00e9", max_size=30))
 def test_places_are_those_in_the_text(text: str) -> None:
     try:

@@ -89,7 +89,7 @@ def live(made: ManualDriver) -> list[Frame]:
 
 @pytest.mark.parametrize("command", ["sow_and_subscribe", "sow"])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-@examples(10)
+@examples(8)
 @given(calls=STEPS, after=STEPS)
 def test_it_is_an_opening_at_the_moment_of_its_end(
     shape: dict[str, Any], command: str, calls: list[str], after: list[str]
@@ -136,7 +136,7 @@ ROWS: tuple[dict[str, Any], ...] = (
 
 
 @pytest.mark.parametrize("asked", ROWS, ids=str)
-@examples(10)
+@examples(8)
 @given(calls=STEPS, after=STEPS)
 def test_rows_made_in_steps_are_those_of_the_cut(
     asked: dict[str, Any], calls: list[str], after: list[str]
@@ -249,7 +249,7 @@ LATE: tuple[dict[str, Any], ...] = (
 
 
 @pytest.mark.parametrize("asked", LATE, ids=str)
-@examples(10)
+@examples(8)
 @given(calls=STEPS, after=STEPS)
 def test_without_a_snapshot_nothing_after_the_cut_is_missed(
     asked: dict[str, Any], calls: list[str], after: list[str]
@@ -302,7 +302,7 @@ CHANGES = (("", "/v > 3"), ("conflation=1s,oof", "/v > 6"), ("conflation=1s,oof"
 
 
 @pytest.mark.parametrize(("options", "wanted"), CHANGES)
-@examples(10)
+@examples(8)
 @given(calls=STEPS, after=STEPS)
 def test_a_change_of_filter_is_made_at_the_moment_of_its_end(
     options: str, wanted: str, calls: list[str], after: list[str]

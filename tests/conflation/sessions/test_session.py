@@ -159,7 +159,7 @@ VERBS = st.sampled_from(("add", "remove", "pass_turn"))
 NAMES = [*product(("s1", "s2", "s3"), ("px", "other"))]
 
 
-@examples(60)
+@examples(30)
 @given(calls=st.lists(st.tuples(VERBS, st.sampled_from(NAMES))))
 def test_subscribers_are_kept_as_a_dict_keeps_them(calls: list[tuple[str, SubscriberId]]) -> None:
     driver = two_subscriptions()

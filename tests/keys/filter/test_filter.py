@@ -24,7 +24,7 @@ JSON = st.recursive(
 )
 
 
-@examples(40)
+@examples(20)
 @given(TREES, JSON)
 def test_no_message_breaks_a_filter(tree: object, message: object) -> None:
     payload = json.dumps(message, allow_nan=True).replace("Infinity", "1e999").encode()
@@ -92,7 +92,7 @@ SCALARS = st.sampled_from(
 
 
 @rule("filter-9", "filter-11")
-@examples(60)
+@examples(30)
 @given(st.sampled_from(TEXTS), st.one_of(SCALARS, st.lists(st.one_of(SCALARS, st.lists(SCALARS)))))
 def test_what_matches_has_a_token_in_common(text: str, value: object) -> None:
     found = Filter.parse(text)

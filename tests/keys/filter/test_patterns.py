@@ -34,7 +34,7 @@ PIECES = (
 
 
 @rule("filter-4")
-@examples(60)
+@examples(30)
 @given(
     st.lists(st.sampled_from(PIECES), min_size=1, max_size=4).map("".join),
     st.lists(st.text("ab\u00e9 A\n", min_size=1, max_size=4), min_size=1, max_size=4),

@@ -87,7 +87,7 @@ def branches(inner: st.SearchStrategy[Node]) -> st.SearchStrategy[Node]:
 TREES = st.recursive(LEAVES, branches, max_leaves=20)
 
 
-@examples(40)
+@examples(20)
 @given(TREES)
 def test_a_tree_is_what_its_text_parses_to(tree: Node) -> None:
     assert parse_whole(printed(tree)) == tree

@@ -90,7 +90,7 @@ def test_what_is_no_time_is_refused(text: str) -> None:
         parse_time(text)
 
 
-@examples(60)
+@examples(30)
 @given(st.datetimes(timezones=st.just(UTC)))
 def test_all_days_are_those_of_the_calendar(moment: datetime) -> None:
     moment = moment.replace(microsecond=moment.microsecond // 1_000 * 1_000)

@@ -94,7 +94,7 @@ def lines_of(text: bytes) -> list[bytes]:
     return lines if lines[-1] else lines[:-1]
 
 
-@examples(50)
+@examples(25)
 @given(texts.map(b"".join), st.lists(st.integers(0, 40), max_size=4), st.integers(1, 9))
 def test_every_line_is_in_the_block_in_which_it_begins(
     tmp_path_factory: pytest.TempPathFactory, text: bytes, cuts: list[int], size: int

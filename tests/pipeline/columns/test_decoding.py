@@ -87,7 +87,7 @@ def line_by_line(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("strict", [False, True])
-@examples(60)
+@examples(30)
 @given(st.lists(mutated(), max_size=4))
 def test_both_ways_agree_on_every_line(strict: bool, written: list[bytes]) -> None:
     found = read(MessageReader(SPECS, TIME, strict=strict), written)
@@ -118,7 +118,7 @@ def taken(written: list[bytes]) -> list[tuple[Any, ...]]:
                   key=itemgetter(0))  # fmt: skip
 
 
-@examples(40)
+@examples(20)
 @given(st.lists(mutated(), max_size=5))
 def test_both_ways_take_and_refuse_alike(written: list[bytes]) -> None:
     found = taken(written)

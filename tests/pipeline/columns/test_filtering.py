@@ -51,14 +51,14 @@ def agree(text: str, messages: list[str]) -> None:
 
 
 @pytest.mark.parametrize("text", COLUMNS + CLOSURES)
-@examples(10)
+@examples(8)
 @given(st.lists(members, max_size=6))
 def test_plain_messages_are_judged_alike(text: str, messages: list[str]) -> None:
     agree(text, messages)
 
 
 @pytest.mark.parametrize("text", COLUMNS)
-@examples(10)
+@examples(8)
 @given(st.lists(st.one_of(members, mixed, st.just("[]"), st.just("7")), max_size=5))
 def test_odd_messages_are_left_to_the_closures(text: str, messages: list[str]) -> None:
     agree(text, messages)

@@ -188,7 +188,7 @@ def conflate_tasks(tasks: list[list[pa.RecordBatch]], asked: Conflation = ASKED)
     return rows_of(merge(iter(in_order.combine_chunks().to_batches(max_chunksize=7)), asked))
 
 
-@examples(30)
+@examples(15)
 @given(lines, st.lists(st.integers(0, 40), max_size=5), st.randoms(use_true_random=False))
 def test_tasks_in_any_order_agree_with_one_pass_over_all_lines(
     texts: list[str], cuts: list[int], chance: Any
@@ -274,7 +274,7 @@ def test_lines_that_are_not_utf_8_are_set_aside() -> None:
 @pytest.mark.parametrize("oof", [False, True])
 @pytest.mark.parametrize("reduce", ["", REDUCERS])
 @pytest.mark.parametrize("pace", Pace)
-@examples(12)
+@examples(8)
 @given(steps, cuts)
 def test_shards_deliver_what_one_task_does(
     pace: Pace, reduce: str, oof: bool, steps: list[tuple[str, int | None, int]], edges: list[int]

@@ -33,7 +33,7 @@ odd = st.sampled_from(
 )
 
 
-@examples(30)
+@examples(15)
 @given(st.lists(st.one_of(records, records, records, odd), min_size=1, max_size=8))
 def test_keys_are_those_of_the_closures_and_bad_lines_are_found(written: list[str]) -> None:
     lines = [text.encode() for text in written]

@@ -16,7 +16,7 @@ times = st.one_of(
 )
 
 
-@examples(40)
+@examples(20)
 @given(st.sampled_from(Unit), st.lists(times, min_size=1, max_size=5))
 def test_many_times_are_read_as_each_by_itself(unit: Unit, found: list[int | float | str]) -> None:
     field = TimeField(FIELD, unit)

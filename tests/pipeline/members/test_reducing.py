@@ -122,7 +122,7 @@ def expected(rules: str, bodies: Sequence[str | None], keys: int) -> list[object
 
 @rule("merge-6")
 @pytest.mark.parametrize("rules", REDUCERS)
-@examples(20)
+@examples(10)
 @given(messages, st.lists(st.integers(0, 8), max_size=3), st.integers(1, 3))
 @example(['{"v":1}', '{"v":9007199254740993}', '{"v":2}'], [1, 2], 1)  # odd, and plain again
 @example(['{"v":1.50}', '{"v":1.5}', '{"v":1e-999}', '{"v":0}'], [], 1)  # ties, and no zero

@@ -45,7 +45,7 @@ def decoded(body: bytes | None, name: str) -> bytes | None:
     return bytes(found[name]) if name in found else None
 
 
-@examples(80)
+@examples(40)
 @given(st.lists(st.one_of(objects(), objects(), st.none()), max_size=6), st.booleans())
 def test_texts_are_those_of_a_decoder(bodies: list[bytes | None], has_breaks: bool) -> None:
     lines = [body and body + b"\r\n" * has_breaks for body in bodies]

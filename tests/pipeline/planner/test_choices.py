@@ -67,7 +67,7 @@ def plain(lines: list[bytes], fields: tuple[str, ...], pace: Pace, interval_ns: 
     return count(messages(lines, fields, "t"), interval_ns)
 
 
-@examples(40)
+@examples(20)
 @given(steps, st.lists(st.integers(0, 50), max_size=4), st.randoms(use_true_random=False))
 def test_tasks_in_any_order_agree_with_a_loop_over_all_lines(
     document: list[tuple[int, int, int]], edges: list[int], chance: object

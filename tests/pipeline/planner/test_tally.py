@@ -19,7 +19,7 @@ cuts = st.lists(st.integers(0, 60), max_size=6)
 
 
 @pytest.mark.parametrize("pace", Pace)
-@examples(40)
+@examples(20)
 @given(steps, cuts, st.integers(1, 90))
 def test_blocks_of_any_size_add_up_to_the_loop(
     pace: Pace, steps: list[tuple[int, int]], edges: list[int], interval_ms: int

@@ -88,7 +88,7 @@ texts = st.lists(st.one_of(st.none(), st.sampled_from(TEXTS)), max_size=6)
 
 
 @rule("view-5")
-@examples(80)
+@examples(40)
 @given(texts)
 def test_a_column_is_what_each_text_is(found: list[str | None]) -> None:
     [column] = Projection.parse("[SUM(/v) AS /x]", 0, "[/g]", 0).columns

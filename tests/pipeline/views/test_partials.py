@@ -28,7 +28,7 @@ values = st.lists(st.tuples(st.sampled_from(TEXTS), st.integers(0, 2)), min_size
 
 @rule("view-4", "view-5", "view-9")
 @pytest.mark.parametrize("aggregate", [*(f"{name}(/v) AS /x" for name in Aggregate), "/v AS /x"])
-@examples(10)
+@examples(8)
 @given(values, st.randoms(use_true_random=False))
 def test_partials_in_any_order_are_the_whole(
     aggregate: str, found: list[tuple[str, int]], chance: object
@@ -106,7 +106,7 @@ def one_by_one(groups: list[list[str]], *, squared: bool) -> list[Moments]:
 
 
 @pytest.mark.parametrize("squared", [False, True])
-@examples(60)
+@examples(30)
 @given(st.lists(st.lists(decimals, min_size=1, max_size=5), min_size=1, max_size=4))
 def test_columns_sum_exactly(squared: bool, groups: list[list[str]]) -> None:
     texts = pa.array([text.encode() for group in groups for text in group], pa.binary())

@@ -52,7 +52,7 @@ def columns(draw: st.DrawFn) -> list[bytes]:
     return [each.encode() for each in records if is_sound(each)]
 
 
-@examples(150)
+@examples(75)
 @given(columns())
 def test_every_format_holds_the_same_records(texts: list[bytes]) -> None:
     rows = frames(texts)
