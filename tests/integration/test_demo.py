@@ -52,6 +52,7 @@ def test_with_spark_all_three_feeds_deliver(tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.nightly
 def test_an_interrupt_ends_spark_too() -> None:
     require_java()
     process = start("demo", "--port", "0")

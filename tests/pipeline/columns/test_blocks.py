@@ -151,6 +151,7 @@ def test_a_task_without_blocks_has_no_lines() -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.nightly
 def test_spark_cuts_large_files_and_shares_them_out(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -84,6 +84,7 @@ def test_a_stream_is_written_once_whatever_comes_again(
     assert len({it.producer for it in copied.publications}) == 1
 
 
+@pytest.mark.nightly
 def test_a_frame_is_written_in_one_step_in_its_order(
     spark: SparkSession, journals: Journals
 ) -> None:

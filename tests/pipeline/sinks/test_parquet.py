@@ -136,6 +136,7 @@ def test_a_folder_that_cannot_be_is_a_sentence(tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.nightly
 def test_the_rows_of_a_frame_stand_in_order_and_plain_spark_reads_them(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -100,6 +100,7 @@ print(process.returncode is not None)
 
 
 @pytest.mark.spark
+@pytest.mark.nightly
 def test_it_is_in_no_group_of_ours_and_says_nothing_on_the_terminal() -> None:
     require_real_java()
     shown = ended_python("-c", STARTED)

@@ -161,7 +161,8 @@ EVENT = f'oof = true\ntime = {{field = "/t", watermark = "{LATENESS_MS}ms"}}'
 
 @pytest.mark.spark
 @rule("pipeline-1", "pipeline-3", "pipeline-4", "pipeline-5")
-@pytest.mark.parametrize("pace", [Pace.KEY, pytest.param(Pace.BATCH, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("pace", [Pace.KEY, Pace.BATCH])
+@pytest.mark.nightly
 def test_event_time_whatever_the_batches_are(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pace: Pace
 ) -> None:

@@ -54,6 +54,7 @@ def test_the_clock_has_no_batches_for_recorded_input(tmp_path: Path) -> None:
 
 @rule("pipeline-4")
 @pytest.mark.spark
+@pytest.mark.nightly
 def test_what_is_held_goes_out_though_nothing_more_is_published(
     spark: SparkSession, journals: Journals, tmp_path: Path
 ) -> None:

@@ -151,6 +151,7 @@ def test_another_epoch_of_the_source_ends_the_stream_with_a_sentence(
 
 
 @pytest.mark.spark
+@pytest.mark.nightly
 def test_a_gateway_that_refuses_ends_the_stream_with_its_reason(
     spark: SparkSession, journals: Journals, tmp_path: Path
 ) -> None:

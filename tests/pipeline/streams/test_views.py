@@ -106,6 +106,7 @@ def test_groups_continue_from_a_checkpoint(
 
 @rule("view-12", "view-13")
 @pytest.mark.spark
+@pytest.mark.nightly
 def test_a_join_follows_both_sides(spark: SparkSession, journals: Journals, tmp_path: Path) -> None:
     landed(tmp_path, "orders", 1, order("a", "EU", 1), order("b", "US", 2, "B"))
     landed(tmp_path, "quotes", 1, {"ticker": "A", "bid": 5}, {"bid": 6})
