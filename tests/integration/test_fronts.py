@@ -1,6 +1,6 @@
-"""nginx and Caddy before a real gateway: the examples of `deploy/` with HTTP/2, and plain nginx.
+"""Proxies before a real gateway: the examples of `deploy/` with HTTP/2, and proxies as they come.
 
-HAProxy and Traefik are not covered; docs/operations.md says what a proxy must do.
+Traefik is not covered; docs/operations.md says what a proxy must do.
 """
 
 from __future__ import annotations
@@ -137,27 +137,47 @@ def proxy_before(kind: str, gateway: str, folder: Path, authority: Authority) ->
         "/etc/tidegate/gateway.pem": str(cert),
         "/etc/tidegate/gateway.key": str(key),
     }
-    if kind == "nginx":
-        given["listen 443"] = f"listen 127.0.0.1:{port}"
-        example = "nginx.conf"
-    else:
-        given["\n" + HOST + " {"] = f"\n{HOST}:{port} {{"
-        example = "Caddyfile"
+    match kind:
+        case "nginx":
+            given["listen 443"] = f"listen 127.0.0.1:{port}"
+            example = "nginx.conf"
+        case "caddy":
+            given["\n" + HOST + " {"] = f"\n{HOST}:{port} {{"
+            example = "Caddyfile"
+        case _:
+            given["bind :443"] = f"bind 127.0.0.1:{port}"
+            del given["/etc/tidegate/gateway.key"]
+            cert.write_text(cert.read_text() + key.read_text())
+            example = "haproxy.cfg"
     text = (ROOT / "deploy" / example).read_text()
     for own, ours in given.items():
         assert text.count(own) == 1, own
         text = text.replace(own, ours)
-    if kind == "nginx":
-        (folder / "tidegate.conf").write_text(text)
-        (folder / "nginx.conf").write_text(NGINX.format(folder=folder))
-        command = ["nginx", "-p", str(folder), "-c", str(folder / "nginx.conf"), "-e", "stderr"]
-    else:
-        (folder / "Caddyfile").write_text(
-            "{\n\tadmin off\n\tauto_https disable_redirects\n}\n" + text
-        )
-        command = ["caddy", "run", "--config", str(folder / "Caddyfile"), "--adapter", "caddyfile"]
-    with running_proxy(command, port, folder):
+    with running_proxy(COMMANDS[kind](folder, text), port, folder):
         yield port
+
+
+def nginx_command(folder: Path, text: str) -> list[str]:
+    """nginx with this in its `conf.d`."""
+    (folder / "tidegate.conf").write_text(text)
+    (folder / "nginx.conf").write_text(NGINX.format(folder=folder))
+    return ["nginx", "-p", str(folder), "-c", str(folder / "nginx.conf"), "-e", "stderr"]
+
+
+def caddy_command(folder: Path, text: str) -> list[str]:
+    """Caddy with these sites."""
+    options = "{\n\tadmin off\n\tauto_https disable_redirects\n}\n"
+    (folder / "Caddyfile").write_text(options + text)
+    return ["caddy", "run", "--config", str(folder / "Caddyfile"), "--adapter", "caddyfile"]
+
+
+def haproxy_command(folder: Path, text: str) -> list[str]:
+    """HAProxy with this configuration, in the foreground."""
+    (folder / "haproxy.cfg").write_text(text)
+    return ["haproxy", "-db", "-f", str(folder / "haproxy.cfg")]
+
+
+COMMANDS = {"nginx": nginx_command, "caddy": caddy_command, "haproxy": haproxy_command}
 
 
 @contextlib.contextmanager
@@ -198,10 +218,10 @@ def await_port(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
 
 
 pytestmark = pytest.mark.system
-CADDY = pytest.param("caddy", marks=pytest.mark.nightly)
+AT_NIGHT = [pytest.param(kind, marks=pytest.mark.nightly) for kind in ("caddy", "haproxy")]
 
 
-@pytest.fixture(name="front", params=["nginx", CADDY])
+@pytest.fixture(name="front", params=["nginx", *AT_NIGHT])
 async def front_fixture(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Front]:
     authority = Authority(tmp_path)
     async with running_gateway(
@@ -287,10 +307,10 @@ async def test_the_check_of_the_page_passes(front: Front) -> None:
         assert await lines.until("event: hello")
 
 
-# --- nginx as its packages come: HTTP/1.0 to the gateway, with buffers
+# --- Proxies as their packages come; nginx speaks HTTP/1.0 to the gateway, with buffers
 
 
-PLAIN = """
+NGINX_PLAIN = """
 {upstream}
 server {{
     listen 127.0.0.1:{port};
@@ -302,12 +322,34 @@ server {{
 """
 GZIP = "gzip on; gzip_proxied any; gzip_types *;"
 KEEPALIVE = 'proxy_http_version 1.1; proxy_set_header Connection "";'
-SETTINGS = {
-    "defaults": "",
-    "gzip": GZIP,
+CADDY_PLAIN = """
+http://127.0.0.1:{port} {{
+    {more}
+    reverse_proxy {place}
+}}
+"""
+HAPROXY_PLAIN = """
+defaults
+    mode http
+    timeout connect 5s
+    timeout client 50s
+    timeout server 50s
+listen all
+    bind 127.0.0.1:{port}
+    {more}
+    option httpchk GET /healthz
+    server first {place} check
+"""
+PLAIN_FRONTS = {
+    "nginx": ("nginx", ""),
+    "nginx with gzip": ("nginx", GZIP),
     # Common beside it: the gateway is to compress nothing.
-    "gzip by nginx alone": f'{GZIP} proxy_set_header Accept-Encoding "";',
-    "keepalive": KEEPALIVE,
+    "nginx, alone with gzip": ("nginx", f'{GZIP} proxy_set_header Accept-Encoding "";'),
+    "nginx with keepalive": ("nginx", KEEPALIVE),
+    "caddy": ("caddy", ""),
+    "caddy with gzip": ("caddy", "encode gzip"),
+    "haproxy": ("haproxy", ""),
+    "haproxy with gzip": ("haproxy", "compression algo gzip"),
 }
 
 
@@ -320,12 +362,13 @@ class PlainFront(Front):
         self._curl = [require_curl(), "--silent", "--show-error", "--no-buffer", "--compressed"]
 
 
-@pytest.fixture(name="plain_front", params=SETTINGS)
+@pytest.fixture(name="plain_front", params=PLAIN_FRONTS)
 async def plain_front_fixture(
     request: pytest.FixtureRequest, tmp_path: Path
 ) -> AsyncIterator[PlainFront]:
-    require(shutil.which("nginx", path=PATH) is not None, "no nginx")
-    port, more = lasting_port(), SETTINGS[request.param]
+    kind, more = PLAIN_FRONTS[request.param]
+    require(shutil.which(kind, path=PATH) is not None, f"no {kind}")
+    port = lasting_port()
     async with running_gateway(heartbeat="300ms") as gateway:
         await gateway.topic()
         place, upstream = urlsplit(gateway.address).netloc, ""
@@ -333,17 +376,15 @@ async def plain_front_fixture(
             upstream = f"upstream tidegate {{ server {place}; keepalive 4; }}"
             place = "tidegate"
             more += f" proxy_set_header Host {urlsplit(gateway.address).netloc};"
-        text = PLAIN.format(upstream=upstream, port=port, place=place, more=more)
-        (tmp_path / "tidegate.conf").write_text(text)
-        (tmp_path / "nginx.conf").write_text(NGINX.format(folder=tmp_path))
-        command = ["nginx", "-p", str(tmp_path), "-c", str(tmp_path / "nginx.conf"), "-e", "stderr"]
-        with running_proxy(command, port, tmp_path):
+        plain = {"nginx": NGINX_PLAIN, "caddy": CADDY_PLAIN, "haproxy": HAPROXY_PLAIN}[kind]
+        text = plain.format(upstream=upstream, port=port, place=place, more=more)
+        with running_proxy(COMMANDS[kind](tmp_path, text), port, tmp_path):
             yield PlainFront(gateway, port)
 
 
 @pytest.mark.nightly
-async def test_events_pass_nginx_as_it_comes(plain_front: PlainFront) -> None:
-    """`X-Accel-Buffering: no` does what the settings of the example do."""
+async def test_events_pass_a_proxy_as_it_comes(plain_front: PlainFront) -> None:
+    """`X-Accel-Buffering: no`, which nginx obeys, does what the settings of the example do."""
     gateway, path = plain_front.gateway, "/v1/topics/px/subscribe?options=conflation=none"
     body = ["--header", "Content-Type: application/json", "--data", '{"k": 1, "v": 1}']
     assert (await plain_front.asked("/v1/topics/px/messages", *body))[1] == 200
