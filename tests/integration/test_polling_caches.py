@@ -1,4 +1,4 @@
-"""Polled streams behind a real nginx that caches: few requests arrive, and all readers converge."""
+"""Polled streams behind real caches: few requests arrive, and all readers converge."""
 
 from __future__ import annotations
 
@@ -31,26 +31,51 @@ KEYS = 20
 
 
 @contextlib.contextmanager
-def cache_before(address: str, folder: Path) -> Iterator[str]:
+def cache_before(address: str, folder: Path, kind: str = "nginx") -> Iterator[str]:
     """The example of `deploy/` with this test's addresses and folders; yields its address."""
-    require(shutil.which("nginx", path=PATH) is not None, "no nginx")
     port = lasting_port()
-    text = (ROOT / "deploy" / "nginx-cache.conf").read_text()
-    given = {
-        "127.0.0.1:8080": urlsplit(address).netloc,
-        "listen 8081": f"listen 127.0.0.1:{port}",
-        "/var/cache/nginx/tidegate": str(folder / "cache"),
-    }
-    for own, ours in given.items():
-        assert text.count(own) == 1, own
-        text = text.replace(own, ours)
+    command = COMMANDS[kind](urlsplit(address).netloc, port, folder)
+    require(shutil.which(command[0], path=PATH) is not None, f"no {kind}")
+    with running_proxy(command, port, folder):
+        yield f"http://127.0.0.1:{port}"
+
+
+def nginx_command(gateway: str, port: int, folder: Path) -> list[str]:
+    """nginx, which reads the example of `deploy/` from its folder."""
+    text = example(
+        "nginx-cache.conf",
+        {
+            "127.0.0.1:8080": gateway,
+            "listen 8081": f"listen 127.0.0.1:{port}",
+            "/var/cache/nginx/tidegate": str(folder / "cache"),
+        },
+    )
     (folder / "tidegate.conf").write_text(text)
     # Its workers are otherwise somebody who may not read this test's folder.
     user = "" if os.geteuid() else "user root;\n"
     (folder / "nginx.conf").write_text(user + NGINX.format(folder=folder))
-    command = ["nginx", "-p", str(folder), "-c", str(folder / "nginx.conf"), "-e", "stderr"]
-    with running_proxy(command, port, folder):
-        yield f"http://127.0.0.1:{port}"
+    return ["nginx", "-p", str(folder), "-c", str(folder / "nginx.conf"), "-e", "stderr"]
+
+
+def varnish_command(gateway: str, port: int, folder: Path) -> list[str]:
+    """Varnish, which compiles the example of `deploy/`."""
+    host, _, number = gateway.partition(":")
+    given = {'host = "127.0.0.1"': f'host = "{host}"', '"8080"': f'"{number}"'}
+    (folder / "varnish.vcl").write_text(example("varnish.vcl", given))
+    place = ["-a", f"127.0.0.1:{port}", "-n", str(folder / "varnish"), "-j", "none"]
+    return ["varnishd", "-F", "-f", str(folder / "varnish.vcl"), *place]
+
+
+COMMANDS = {"nginx": nginx_command, "varnish": varnish_command}
+
+
+def example(name: str, given: dict[str, str]) -> str:
+    """A file of `deploy/` with other words in it."""
+    text = (ROOT / "deploy" / name).read_text()
+    for own, ours in given.items():
+        assert text.count(own) == 1, own
+        text = text.replace(own, ours)
+    return text
 
 
 class Reader:
@@ -125,11 +150,12 @@ async def await_equal(running: Running, readers: list[Reader]) -> None:
 
 
 @rule("polling-2", "polling-6")
-async def test_one_request_a_flush_arrives_however_many_read(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["nginx", pytest.param("varnish", marks=pytest.mark.nightly)])
+async def test_one_request_a_flush_arrives_however_many_read(kind: str, tmp_path: Path) -> None:
     async with running_gateway() as running:
         await running.topic()
         await running.publish(*[{"k": key, "v": 0} for key in range(KEYS)])
-        with cache_before(running.address, tmp_path) as address:
+        with cache_before(running.address, tmp_path, kind) as address:
             async with readers_at(address, READERS) as readers:
                 await asyncio.sleep(2)
                 before = running.gateway.polled.requests
@@ -144,7 +170,8 @@ async def test_one_request_a_flush_arrives_however_many_read(tmp_path: Path) -> 
 
 
 @rule("polling-6")
-async def test_no_answer_of_one_subject_is_another_s(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["nginx", pytest.param("varnish", marks=pytest.mark.nightly)])
+async def test_no_answer_of_one_subject_is_another_s(kind: str, tmp_path: Path) -> None:
     rows = {
         desk: token_of(desk, grant("read prices.>", filter=f"/desk = '{desk}'")) for desk in "ab"
     }
@@ -153,7 +180,7 @@ async def test_no_answer_of_one_subject_is_another_s(tmp_path: Path) -> None:
         lines = "\n".join(f'{{"k": "{desk}", "desk": "{desk}"}}' for desk in "ab")
         headers = {**root, "Content-Type": "application/x-ndjson"}
         await running.http.post("/v1/topics/prices.eu/messages", content=lines, headers=headers)
-        with cache_before(running.address, tmp_path) as address:
+        with cache_before(running.address, tmp_path, kind) as address:
             async with httpx2.AsyncClient(base_url=address, timeout=60) as http:
                 for number in range(200):
                     desk = "ab"[number % 2]
