@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 
 from tests.clients.support.streams import Script, plain, scripted, stream
+from tests.support import leftovers
 from tests.support.commands import environment, serving_here
 from tests.support.deadlines import HANGS_S
+from tests.support.ports import lasting_port
 from tidegate.clients.errors import GatewayProblem, GatewayUnreachable
 from tidegate.clients.gateway import Gateway
 from tidegate.clients.live.live import Live
@@ -313,3 +320,41 @@ def test_a_forked_process_follows_the_topic_itself() -> None:
         gateway.publish("px", [b'{"k":1,"v":1}'])
         command = [sys.executable, "-P", "-c", FORKING, address]
         subprocess.run(command, env=environment(), check=True, timeout=HANGS_S)
+
+
+def processes_that_show(address: str, value: int, count: int) -> set[int]:
+    """Ask the application until so many of its processes have answered with this value."""
+    processes: set[int] = set()
+    until_s = time.monotonic() + HANGS_S
+    while len(processes) < count:
+        assert time.monotonic() < until_s, processes
+        with contextlib.suppress(OSError), urlopen(address, timeout=HANGS_S) as answer:
+            shown = json.load(answer)
+            if shown["records"] == [{"k": 1, "v": value}] and shown["outage"] is None:
+                processes.add(shown["process"])
+    return processes
+
+
+@pytest.mark.nightly
+def test_workers_of_gunicorn_follow_the_topic_themselves() -> None:
+    """With `--preload`, and after one was killed: its successor is forked from the same parent."""
+    port = lasting_port()
+    served = f"http://127.0.0.1:{port}"
+    words = ["--preload", "--workers", "2", "--bind", f"127.0.0.1:{port}"]
+    app = "tests.clients.support.preloaded_app:app"
+    with serving_here() as address, Gateway(address) as gateway:
+        gateway.put_topic("px", {"key": ["/k"]})
+        gateway.publish("px", [b'{"k":1,"v":1}'])
+        variables = {**environment(), "TIDEGATE_TEST_GATEWAY": address}
+        command = [sys.executable, "-m", "gunicorn", *words, app]
+        gunicorn = subprocess.Popen(command, env=variables, process_group=0, text=True)
+        leftovers.watch(gunicorn)
+        first = processes_that_show(served, 1, count=2)
+        gateway.publish("px", [b'{"k":1,"v":2}'])
+        assert processes_that_show(served, 2, count=2) == first
+        os.kill(min(first), signal.SIGKILL)
+        gateway.publish("px", [b'{"k":1,"v":3}'])
+        second = processes_that_show(served, 3, count=2)
+        assert first & second == {max(first)}
+        gunicorn.terminate()
+        assert gunicorn.wait(HANGS_S) == 0
