@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import shutil
+import tempfile
 import time
 import traceback
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
-from tests.campaign.cluster import BRIEF, KEPT, TOPICS, Cluster, NeverHealed, cluster
+from tests.campaign.cluster import BRIEF, GATEWAYS, KEPT, TOPICS, Cluster, NeverHealed, cluster
 from tests.campaign.definer import Definer
 from tests.campaign.faults import Faults
 from tests.campaign.held import Held, definitions, held, replayed
@@ -52,6 +56,7 @@ class Result:
 
     Attributes:
         began_at_s: on the clock of all times in findings and notes.
+        folder: the logs of gateways and Redis; it is left only if not all was well.
     """
 
     seed: int
@@ -61,6 +66,7 @@ class Result:
     faults: Counter[str] = field(default_factory=Counter)
     findings: list[Finding] = field(default_factory=list)
     notes: list[tuple[float, str]] = field(default_factory=list)
+    folder: Path | None = None
 
 
 def readers_of(topic: str, seed: int) -> list[Reader]:
@@ -121,19 +127,45 @@ class Campaign:
         """
         result = self.result
         result.began_at_s = time.monotonic()
+        result.folder = Path(tempfile.mkdtemp(prefix=f"tidegate-campaign-{result.seed}-"))
         try:
             async with asyncio.timeout(self._seconds + START_S_MAX + END_S_MAX):
-                async with cluster(result.seed, self._fsync) as found:
+                async with cluster(result.folder, result.seed, self._fsync) as found:
                     await self._play(found)
         except (NeverHealed, TimeoutError) as hung:
             text = str(hung) or "the campaign has not come to its end in time"
             self._found(Finding(Kind.ENDED, text, time.monotonic()))
         except CannotRun:
+            shutil.rmtree(result.folder, ignore_errors=True)
             raise
         except Exception:  # the next campaign is to run all the same
             self._found(Finding(Kind.ENDED, traceback.format_exc(), time.monotonic()))
         result.seconds = time.monotonic() - result.began_at_s
+        if result.findings:
+            self._keep_notes(result.folder)
+        else:
+            shutil.rmtree(result.folder, ignore_errors=True)
+            result.folder = None
         return result
+
+    def _keep_notes(self, folder: Path) -> None:
+        """Write what happened and what was asked beside the logs, with the times of the logs."""
+        began_at_s = self.result.began_at_s
+        began_at = datetime.fromtimestamp(time.time(), UTC) - timedelta(
+            seconds=time.monotonic() - began_at_s
+        )
+        happened = [
+            *self.result.notes,
+            *((request.sent_at_s, f"asked: {request}") for request in self._ledger.requests),
+            *(
+                (finding.at_s, f"{finding.kind}: {finding.what}")
+                for finding in self.result.findings
+            ),
+        ]
+        with (folder / "notes.txt").open("w") as notes:
+            for at_s, what in sorted(happened):
+                at = began_at + timedelta(seconds=at_s - began_at_s)
+                print(f"{at:%H:%M:%S.%f} {at_s - began_at_s:8.2f} s: {what}", file=notes)
 
     def _found(self, finding: Finding) -> None:
         self.result.findings.append(finding)
@@ -184,6 +216,9 @@ class Campaign:
                     f"{since_s:.0f} s: {sums['messages acknowledged']} messages acknowledged, "
                     f"{rows} rows read; {struck}"
                 )
+                for at in range(GATEWAYS):
+                    if reason := await found.why_unready(at):
+                        faults.notes.append((time.monotonic(), f"gateway {at}: {reason}"))
             await asyncio.sleep(SAMPLE_S)
 
     # What there is in the end

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import tempfile
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -29,6 +28,7 @@ TOPICS = {KEPT: 1_000_000, BRIEF: 80}
 HEARTBEAT = "1s"
 HEALED_S_MAX = 120.0
 FOLLOWS_S_MAX = 20.0
+READY_S_MAX = 1.0
 
 
 class NeverHealed(Exception):
@@ -93,6 +93,14 @@ class Cluster:
                     for topic, lineage in self.lineages.items():
                         lineage.note_chain(*await node.chain(topic))
 
+    async def why_unready(self, at: int) -> str:
+        """Return why a gateway says that it is not ready; empty if it is."""
+        try:
+            answer = await self.clients[at].get("/readyz", timeout=READY_S_MAX)
+        except httpx2.HTTPError as error:
+            return f"/readyz is not answered: {type(error).__name__}"
+        return "" if answer.is_success else str(answer.json()["detail"])
+
     async def define(self) -> None:
         """Make the topics."""
         for topic, kept_max in TOPICS.items():
@@ -119,10 +127,11 @@ class Cluster:
 
 
 @contextlib.asynccontextmanager
-async def cluster(seed: int, fsync: str) -> AsyncIterator[Cluster]:
-    """Start everything; at the end all processes and files are gone.
+async def cluster(folder: Path, seed: int, fsync: str) -> AsyncIterator[Cluster]:
+    """Start everything; at the end all processes are gone, and their files and logs are left.
 
     Args:
+        folder: of all files.
         seed: of the proxies.
         fsync: `appendfsync` of both Redis; with `always` gateways promise `durability=power`.
 
@@ -131,11 +140,6 @@ async def cluster(seed: int, fsync: str) -> AsyncIterator[Cluster]:
     """
     binary = redis_binary()
     async with contextlib.AsyncExitStack() as stack:
-        folder = Path(
-            stack.enter_context(
-                tempfile.TemporaryDirectory(prefix="tidegate-campaign-", ignore_cleanup_errors=True)
-            )
-        )
         nodes = [Node(name, binary, folder / name, fsync) for name in ("one", "two")]
         for node in nodes:
             await stack.enter_async_context(node)

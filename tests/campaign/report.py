@@ -46,6 +46,8 @@ def story(result: Result) -> Iterator[str]:
     for kind, count in shown.items():
         if count > SHOWN_MAX:
             yield f"{kind}: {count - SHOWN_MAX} more"
+    if result.folder is not None:
+        yield f"seed {result.seed}: logs and notes are in {result.folder}"
 
 
 def line(result: Result, finding: Finding) -> str:
