@@ -266,15 +266,16 @@ if redis.call('HGET', KEYS[1], 'epoch') == ARGV[1] then redis.call('DEL', unpack
 
 # Return the valid epoch, a new one if the stream or the server lost data, or may have: in another
 # life of the server. A new epoch continues the one before up to what is left of it, and every
-# gateway that asks gets the same one. Stored messages stay.
+# gateway that asks in this life gets the same one. Stored messages stay.
 # KEYS state stream sow producers retries; ARGV known-epoch new-epoch seen
 CONFIRM_EPOCH: Final = (
     _LIFE
     + """
 local known = redis.call('HMGET', KEYS[1], 'epoch', 'head', 'life', 'former', 'base')
 local head, here, former = tonumber(known[2] or 0), life(), known[4] or ''
-if known[1] and known[1] ~= ARGV[1] and string.find(' ' .. former, ' ' .. ARGV[1] .. ':', 1, true)
-then return known[1] end
+local is_followed = known[1] and known[1] ~= ARGV[1]
+    and string.find(' ' .. former, ' ' .. ARGV[1] .. ':', 1, true)
+if is_followed and known[3] == here then return known[1] end
 local newest = redis.call('XREVRANGE', KEYS[2], '+', '-', 'COUNT', 1)[1]
 local through = tonumber(newest and (string.match(newest[1], '^(%d+)%-0$') or -1) or known[5] or 0)
 if known[1] == ARGV[1] and through == head and head >= tonumber(ARGV[3]) and known[3] == here then
@@ -296,7 +297,9 @@ if through ~= head then
     end
 end
 -- First: one that is not among them says nothing of those before it.
-if known[1] and known[1] ~= ARGV[1] then former = ARGV[1] .. ':-1 ' .. former end
+if known[1] and known[1] ~= ARGV[1] and not is_followed then
+    former = ARGV[1] .. ':-1 ' .. former
+end
 local epochs = {}
 local ended = string.format('%s:%d', known[1] or ARGV[1], left)
 for each in string.gmatch(former .. ' ' .. ended, '%S+') do epochs[#epochs + 1] = each end

@@ -17,8 +17,10 @@ from tests.support.buses import BusServer, bus_server
 from tests.support.deadlines import LOOPS_S
 from tests.support.gateways import Running, Stream, names, running_gateway
 from tests.support.rules import rule
+from tidegate.app.cluster import scripts
 from tidegate.app.cluster.connection import BusConnection
 from tidegate.app.cluster.log_reader import TopicLogReader
+from tidegate.app.cluster.topic_log import topic_keys
 from tidegate.app.stores.items import Message, pack
 from tidegate.app.stores.store import TopicRecord
 from tidegate.conflation.frame import RestoredTopic
@@ -302,3 +304,26 @@ async def test_what_is_read_in_another_life_of_redis_is_no_history_of_the_epoch_
         server.start()
         last = await published(gateway, B2)
         assert renewed == [last]
+
+
+@rule("cluster-3")
+async def test_a_bus_that_dies_while_an_epoch_begins_is_written_when_it_is_back(
+    server: BusServer,
+) -> None:
+    """Another gateway began an epoch in a life of the server that ended before it was loaded."""
+    link = server.folder / "link.sock"
+    link.symlink_to("bus.sock")
+    async with running_gateway(redis=f"unix://{link}") as gateway:
+        await gateway.topic()
+        before = await published(gateway, A1)
+        link.unlink()
+        server.kill()
+        server.start()
+        bus = BusConnection(server.url)
+        await bus.run_script(scripts.CONFIRM_EPOCH, topic_keys(bus, "px"), [before, "begun", 1])
+        await bus.aclose()
+        server.kill()
+        server.start()
+        link.symlink_to("bus.sock")
+        assert await published(gateway, B2) not in {before, "begun"}
+        assert await gateway.sow() == [A1, B2]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 
@@ -382,6 +383,30 @@ async def test_another_life_of_the_server_takes_nothing_in_the_epoch_before(fsyn
         store.set_record("t", TopicRecord("t", TopicDefinition(), epoch))
         assert (await store.append("t", Publication([Message(b"2")], 0))).first == 2
         assert (await store.load("t")).former == {"e1": 1}
+        await store.aclose()
+
+
+@pytest.mark.system
+async def test_an_epoch_whose_life_ended_before_anybody_took_it_over_is_followed() -> None:
+    """Redis dies again before the gateway that began an epoch has announced and loaded it."""
+    with bus_server("redis") as server:
+        shared = Shared(server)
+        store = await shared.store()
+        record = TopicRecord("t", TopicDefinition(), "e1")
+        await store.put_topic(record)
+        await store.append("t", Publication([Message(b"1")], 0))
+        epochs = ["e1"]
+        for _ in range(2):
+            server.kill()
+            server.start()
+            for connection in shared.connections:
+                await connection.writer.connection_pool.disconnect()
+            epochs.append(await store.confirm_epoch("t", seen=1))
+            assert await store.confirm_epoch("t", seen=1) == epochs[-1]
+        assert len(set(epochs)) == 3
+        restored = await store.load_current(replace(record, epoch=epochs[-1]))
+        assert restored is not None
+        assert restored.former == {"e1": 1, epochs[1]: 1}
         await store.aclose()
 
 
