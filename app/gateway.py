@@ -22,7 +22,7 @@ from tidegate.app.refusals import Refused, Unavailable
 from tidegate.app.settings.settings import Settings, SettingsInvalid
 from tidegate.app.stores.memory import MemoryStore
 from tidegate.app.stores.sqlite import SqliteStore
-from tidegate.app.stores.store import Bounds, Store, StoreUnusable
+from tidegate.app.stores.store import Bounds, Store, StoreAway, StoreUnusable
 from tidegate.app.streams.decisions import SessionContext
 from tidegate.app.streams.driver import Driver
 from tidegate.app.streams.notices import Outage
@@ -214,7 +214,9 @@ class Gateway:
         except Refused as refusal:  # a page of the file is damaged, or the bus has gone away
             with contextlib.suppress(Refused):
                 await self.store.aclose()
-            raise StoreUnusable(refusal.detail) from None
+            # A bus that has gone away may be back for the next start; a damaged file stays damaged.
+            is_away = self.bus is not None and isinstance(refusal, Unavailable)
+            raise (StoreAway if is_away else StoreUnusable)(refusal.detail) from None
 
     async def _open(self) -> None:
         expiry = Expiry(self.catalog, self.driver, self.writer, self.leadership)

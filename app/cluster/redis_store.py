@@ -289,6 +289,8 @@ class RedisStore:
                 if not await log.is_current():
                     return None
                 restored = await log.load()
+                if log.stream in server.foreign:
+                    self.on_suspect(record.name)
                 return restored if await log.is_current() else None
 
     async def put_topic(self, record: Stored) -> None:

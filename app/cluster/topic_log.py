@@ -10,6 +10,7 @@ import msgspec
 
 from tidegate.app.cluster import scripts
 from tidegate.app.cluster.connection import BusConnection
+from tidegate.app.refusals import Unavailable
 from tidegate.app.stores.items import Item, Message, pack, to_frames, unpack
 from tidegate.app.stores.store import Bounds, Publication, TopicRecord
 from tidegate.conflation.definition import History
@@ -39,6 +40,8 @@ def record_frame(record_key: str, value: bytes) -> Frame:
 
 ENTRIES_AT_ONCE = 200
 RECORDS_AT_ONCE = 2_000
+LOADS_MAX = 20
+"""A load is repeated while others trim what it has not read yet, as behind a slow connection."""
 PARTS: Final = ("state", "stream", "sow", "producers", "retries")
 
 
@@ -104,16 +107,26 @@ class TopicLog:
         return [_encode(argument) for argument in arguments]
 
     async def load(self) -> RestoredTopic:
-        """Load the topic, consistent at one offset although others write meanwhile."""
-        while True:
+        """Load the topic, consistent at one offset although others write meanwhile.
+
+        Raises:
+            Unavailable: others trim the stream each time before it is read.
+        """
+        for _ in range(LOADS_MAX):
             # In this order: what is written while the records are scanned is in the stream.
             head = await self.head()
             records = await self._scan_records()
             frames = await self.frames_after(0)
+            if frames and frames[-1].offset < head and await self.head() == head:
+                self.connection.report_foreign(self.stream, "its last entries are missing")
+                frames = []
             through = frames[-1].offset if frames else head
             dropped = frames[0].offset - 1 if frames else head
             if (through >= head and dropped <= head) or self.stream in self.connection.foreign:
-                break  # else others trimmed the stream while it was read: read again
+                break
+        else:
+            name = self.record.name
+            raise Unavailable(f"The stream of {name} is trimmed faster than it can be read.")
         frames = _completed(frames, is_whole=not dropped)
         # The records were scanned before the stream was read, so the stream may have newer ones.
         for frame in frames:

@@ -233,6 +233,23 @@ async def test_a_stream_that_was_lost_is_noticed(server: BusServer) -> None:
             assert await next_value(stream) == B2
 
 
+@pytest.mark.parametrize("deleted", [b"2-0", b"1-0"])
+async def test_a_gateway_starts_on_a_stream_whose_entries_were_deleted(
+    server: BusServer, deleted: bytes
+) -> None:
+    async with running_gateway(redis=server.url) as gateway:
+        await gateway.topic()
+        await gateway.publish(A1)
+        before = await published(gateway, B2)
+    connection = BusConnection(server.url)
+    await connection.execute("XDEL", connection.topic_key("px", "stream"), deleted)
+    await connection.aclose()
+    async with running_gateway(redis=server.url) as gateway:
+        is_continued = await published(gateway, {"k": "c", "v": 3}) == before
+        assert is_continued == (deleted == b"1-0"), "an end that is missing is noticed"
+        assert await gateway.sow() == [A1, B2, {"k": "c", "v": 3}]
+
+
 async def test_who_missed_what_was_trimmed_begins_again_in_the_same_epoch(
     server: BusServer,
 ) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 
 import pytest
@@ -15,13 +15,15 @@ import pytest
 from tests.support.buses import BusServer, bus_server
 from tests.support.manual_driver import make_frames, tokens
 from tests.support.rules import rule
+from tests.support.servers import edge_settings
 from tidegate.app.cluster import redis_store as module
 from tidegate.app.cluster.connection import BusConnection
 from tidegate.app.cluster.definitions import Definitions
 from tidegate.app.cluster.redis_store import RedisStore
 from tidegate.app.definitions.mergers import Mergers
 from tidegate.app.definitions.topic import TopicDefinition
-from tidegate.app.refusals import Refused
+from tidegate.app.http.application import create_app
+from tidegate.app.refusals import Refused, Unavailable
 from tidegate.app.settings.settings import Settings
 from tidegate.app.stores.items import Message, Removal
 from tidegate.app.stores.store import (
@@ -33,6 +35,7 @@ from tidegate.app.stores.store import (
     Publication,
     Retry,
     StoreAway,
+    Stored,
     TopicMoved,
     TopicRecord,
 )
@@ -449,3 +452,18 @@ async def test_a_bus_that_stays_away_is_one_sentence(monkeypatch: pytest.MonkeyP
     reason = r"^Redis at /nowhere/at/all\.sock does not answer: No such file or directory$"
     with pytest.raises(StoreAway, match=reason):
         await store.open()
+
+
+async def test_a_bus_that_goes_away_in_the_middle_of_a_start_is_away(
+    redis_bus: BusServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A supervisor starts the gateway again, which a setting that is wrong would not allow."""
+
+    async def is_gone(store: RedisStore) -> Sequence[Stored]:
+        raise Unavailable
+
+    monkeypatch.setattr(RedisStore, "records", is_gone)
+    gateway = create_app(edge_settings(redis=redis_bus.url)).state.gateway
+    with pytest.raises(StoreAway, match="unavailable"):
+        await gateway.open()
+    await gateway.aclose()

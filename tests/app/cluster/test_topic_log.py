@@ -15,6 +15,7 @@ from tidegate.app.cluster.redis_store import RedisStore
 from tidegate.app.cluster.topic_log import TopicLog
 from tidegate.app.definitions.mergers import Mergers
 from tidegate.app.definitions.topic import TopicDefinition
+from tidegate.app.refusals import Refused
 from tidegate.app.settings.settings import Settings
 from tidegate.app.stores.items import Message, Removal
 from tidegate.app.stores.store import Bounds, Publication, Retry, TopicRecord
@@ -88,4 +89,28 @@ async def test_a_removal_has_the_value_that_it_takes_away(redis_bus: BusServer) 
         await store.append("px", Publication([item], 0))
     kept = await store.load("px")
     assert [frame.payload for frame in kept.journal] == [b"1", b"2", b"2", b""]
+    await store.aclose()
+
+
+@pytest.mark.redis
+async def test_a_stream_that_is_trimmed_while_it_is_read_is_not_read_for_ever(
+    redis_bus: BusServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connection = BusConnection(redis_bus.url, f"topic-log-{next(NUMBERS)}")
+    store = RedisStore(connection, Settings(), Definitions(connection, Mergers()))
+    await store.open()
+    document = TopicDefinition.parse(b'{"key":["/k"],"history":{"messages":1}}')
+    await store.put_topic(TopicRecord("px", document, "e1"))
+    log = store.log("px")
+    head = log.head
+
+    async def head_before_others_write() -> int:
+        found = await head()
+        for key in ('["a"]', '["b"]'):
+            await store.append("px", Publication([Message(b"1", key)], 0))
+        return found
+
+    monkeypatch.setattr(TopicLog, "head", lambda self: head_before_others_write())
+    with pytest.raises(Refused, match="trimmed faster than it can be read"):
+        await log.load()
     await store.aclose()
