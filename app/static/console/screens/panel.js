@@ -76,7 +76,7 @@ export class Panel {
     this.#table.view.sorts = layout.sorts ?? [];
     this.#table.view.groupBy = layout.group ?? "";
     this.#group = choice([["", "no grouping"]], layout.group ?? "", { onchange: () => this.#regroup() });
-    this.element = h("section", { class: "panel", "aria-label": layout.topic }, this.#controls(), this.#caption, this.#table.element);
+    this.element = h("section", { class: "panel" }, this.#controls(), this.#caption, this.#table.element);
     this.#timer = setInterval(() => this.#second(), 1_000);
     this.#subscribe();
   }
@@ -150,7 +150,8 @@ export class Panel {
   #subscribe() {
     void this.#subscription?.close();
     const { topic, interval, filter } = this.layout;
-    this.element?.setAttribute("aria-label", topic);
+    // What tells two panels of one topic apart.
+    this.element.setAttribute("aria-label", [`${topic} at ${interval}`, filter].filter(Boolean).join(", "));
     this.#log = new Map();
     this.#trends.clear();
     this.#seconds = [];
