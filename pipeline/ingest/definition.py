@@ -30,6 +30,7 @@ KINDS = {
     "mqtt": "mqtt",
     "nats": "nats",
     "postgres": "postgres",
+    "rabbitmq": "rabbitmq",
     "redis": "ingest",
     "websocket": "websocket",
 }

@@ -21,6 +21,7 @@ GIVEN: list[dict[str, Any]] = [
     {"kind": "nats", "address": "nats://h", "stream": "s", "subscribe": ["a.>"], "ca": "ca.pem"},
     {"kind": "postgres", "address": "postgres://h/d", "publication": "p", "slot": "s"},
     {"kind": "kafka", "brokers": "h:9092", "topic": "t", "group": "g"},
+    {"kind": "rabbitmq", "address": "amqp://h", "queue": "q", "ca": "ca.pem"},
     {"kind": "websocket", "address": "wss://h", "subscribe": ["{}"], "headers": {"A": "b"}},
 ]
 

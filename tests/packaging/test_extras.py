@@ -50,6 +50,7 @@ SOURCES = (
     "pipeline.ingest.sources.mqtt",
     "pipeline.ingest.sources.nats",
     "pipeline.ingest.sources.postgres",
+    "pipeline.ingest.sources.rabbitmq",
     "pipeline.ingest.sources.websocket",
     "pipeline.mqtt_broker",
 )
@@ -99,7 +100,7 @@ def in_folders(*folders: str) -> list[str]:
             ("pipeline.ingest.avro", "pipeline.ingest.sources", "pipeline.forward.sinks"),
         ),
         (
-            ("avro", "kafka", "mqtt", "nats", "postgres", "websocket"),
+            ("avro", "kafka", "mqtt", "nats", "postgres", "rabbitmq", "websocket"),
             ("pipeline/ingest", "pipeline/forward"),
             (),
         ),

@@ -95,6 +95,7 @@ def test_the_producer_has_the_place_of_its_source(tmp_path: Path) -> None:
 NATS = 'kind = "nats", address = "nats://u:secret@h:4222", stream = "s"'
 POSTGRES = 'kind = "postgres", address = "postgresql://u:secret@h/d", publication = "p"'
 KAFKA = 'kind = "kafka", brokers = "h:9092", topic = "t"'
+RABBIT = 'kind = "rabbitmq", address = "amqp://u:secret@h/v", queue = "q"'
 MQTT = 'kind = "mqtt", address = "mqtt://u:secret@h:1", subscribe = ["#"]'
 REDIS = 'kind = "redis", address = "redis://:secret@h/0", stream = "s"'
 SOCKET = 'kind = "websocket", address = "wss://h/x?token=secret"'
@@ -150,6 +151,11 @@ SOURCE = 'kind = "file", path = "in/*.ndjson"'
             f"{KAFKA}, options = {{'kafka.group.id' = \"secret\"}}",
             "source.options: kafka.group.id is no option of an ingest",
         ),
+        (SOURCE, RABBIT.replace("amqp:", "http:"), "source.address: expected an address such as"),
+        (SOURCE, RABBIT.replace("@h/", "@h:x/"), "source.address: expected an address such as"),
+        (SOURCE, RABBIT.replace("queue", "name"), "source.queue: is missing, expected the name of"),
+        (SOURCE, f'{RABBIT}, stream = "s"', "source.stream: queue or stream, not both"),
+        (SOURCE, f'{RABBIT}, from = "now"', "source.from: only with a stream"),
         (SOURCE, MQTT.replace("mqtt://", "tcp://"), "source.address: expected an address such"),
         (SOURCE, MQTT.replace(":1", ":99999"), "source.address: expected an address such"),
         (SOURCE, f"{MQTT}, qos = 2", "source.qos: expected 0 or 1 (at 2 a message is lost"),
