@@ -224,6 +224,8 @@ class Gateway:
         self.driver.on_expired = expiry.note
         self._start(expiry.run(), "expire records")
         await self.open_store()
+        if self.bus is not None:
+            await self.bus.store.settle_epochs()
         # Before the bus reads on: it continues each topic from the head that is loaded here.
         await self.catalog.open()
         if self.bus is not None:

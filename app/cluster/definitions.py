@@ -64,10 +64,10 @@ class Definitions:
         """Return the key of the stream of changes, where an entry's id is its version."""
         return self._keys[3]
 
-    async def open(self) -> None:
+    async def open(self) -> list[Stored]:
         """Begin another life if Redis has begun one, and read all definitions of it."""
         await self._open()
-        await self.read()
+        return await self.read()
 
     async def read(self) -> list[Stored]:
         """Read all definitions as of one version, and mark that version as seen.
@@ -95,6 +95,14 @@ class Definitions:
         """Return whether Redis has changes that this gateway has not seen."""
         version = await self._connection.execute("HGET", self._keys[2], "version")
         return int(version or 0) > self.version
+
+    async def read_one(self, name: str) -> Stored | None:
+        """Read the definition that Redis has of a topic now; None if it is not defined."""
+        async with self._connection.writer.pipeline(transaction=True) as step:
+            for key in self._keys[:2]:
+                step.hget(key, name)
+            epoch, text = await step.execute()
+        return None if epoch is None else self._parse(name, epoch.decode(), text or b"")
 
     async def changes(self, known: Iterable[str] = ()) -> Sequence[Change]:
         """Read the changes after the seen version, or all definitions if the log is too short.

@@ -12,6 +12,7 @@ import os
 import secrets
 import ssl
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -49,6 +50,7 @@ from tidegate.app.stores.store import (
     StoreUnusable,
     TopicMoved,
     TopicRecord,
+    TopicRedefined,
     no_room_for_producers,
     no_room_for_retry_keys,
     no_room_for_stages,
@@ -60,8 +62,6 @@ from tidegate.conflation.frame import RestoredTopic
 OPEN_S_MAX = 4.0
 """How long a start waits for a Redis that is away; what supervises the gateway starts it again."""
 OPEN_PAUSE_S, OPEN_PAUSE_S_MAX = 0.1, 1.0
-MISMATCHED_S_MAX = 2.0
-"""How long a start waits for servers to agree on the epochs of topics, as after a failover."""
 PASSING = (redis_errors.ConnectionError, redis_errors.TimeoutError, OSError)
 
 logger = logging.getLogger("tidegate.bus")
@@ -120,8 +120,6 @@ class RedisStore:
         self._durability = Durability(
             connection, settings.redis_replicas, survives_power=self._survives_power
         )
-        # Of all topics that are loaded at the start, until when it waits for their epochs.
-        self._mismatched_until_s: float | None = None
         self._settings_fault = ""
         self._replicas_fault = ""
         self._records: dict[str, Stored] = {}
@@ -258,24 +256,65 @@ class RedisStore:
             raise TopicMoved
         return int(head)
 
+    async def settle_epochs(self) -> None:
+        """Bring each topic into an epoch of the server's present life, before any is loaded.
+
+        After a failover the definitions may name epochs of the old primary, or one that a gateway
+        began and could not announce.
+
+        Raises:
+            StoreAway: others change definitions all the time, or the server changes.
+            Refused: bus-unavailable.
+        """
+        loop, fewest = asyncio.get_running_loop(), -1
+        until_s = loop.time() + OPEN_S_MAX
+        while True:
+            with translate_errors():
+                suspects = await self._unsettled()
+                if not suspects:
+                    return
+                # While there are fewer each time, it goes on: others may settle them, too.
+                if fewest == -1 or len(suspects) < fewest:
+                    fewest, until_s = len(suspects), loop.time() + OPEN_S_MAX
+                if loop.time() >= until_s:
+                    place = self._connection.place
+                    raise StoreAway(f"Redis at {place} has {fewest} topics of another server")
+                for log in suspects:
+                    try:
+                        await self._settle_epoch(log)
+                    except DefinitionsMoved:
+                        break  # read them again
+            await asyncio.sleep(OPEN_PAUSE_S)
+
+    async def _unsettled(self) -> list[TopicLog]:
+        """Return the topics whose definitions have no epoch of the server's present life."""
+        stored = await self.definitions.open()
+        logs = [self._log(record) for record in stored if isinstance(record, TopicRecord)]
+        return await self._suspects(logs, lambda name: 0)
+
+    async def _settle_epoch(self, log: TopicLog) -> None:
+        epoch = await self._confirm_epoch(log, 0)
+        if epoch != log.record.epoch:
+            await self.definitions.put(replace(log.record, epoch=epoch))
+
     async def load(self, name: str) -> RestoredTopic:
         """Load what Redis keeps of a topic, consistent at one offset.
 
-        During a failover, definitions may have been read from one server and the topic from another
-        one, which has it in another epoch: then it is loaded again. A definition whose epoch no
-        server has is left by a gateway that died while it began one, and `confirm_epoch` mends it.
+        Raises:
+            TopicRedefined: another gateway has changed or deleted the topic since.
+            TopicMoved: the server has changed meanwhile.
+            Refused: bus-unavailable.
         """
-        loop = asyncio.get_running_loop()
-        while True:
-            restored = await self.load_current(self.log(name).record)
-            if restored is not None:
-                return restored
-            if self._mismatched_until_s is None:
-                self._mismatched_until_s = loop.time() + MISMATCHED_S_MAX
-            if loop.time() >= self._mismatched_until_s:
-                with translate_errors():
-                    return await self.log(name).load()
-            await asyncio.sleep(OPEN_PAUSE_S)
+        record = self.log(name).record
+        restored = await self.load_current(record)
+        if restored is None:
+            with translate_errors():
+                stored = await self.definitions.read_one(name)
+            if stored is not None and stored.epoch == record.epoch:
+                raise TopicMoved
+            self.set_record(name, stored)
+            raise TopicRedefined(stored)
+        return restored
 
     async def load_current(self, record: TopicRecord) -> RestoredTopic | None:
         """Load a topic from a server that has it in the epoch of a record; None: it has not.
@@ -398,10 +437,12 @@ class RedisStore:
 
         `seen`: the highest offset seen in the known epoch.
         """
-        log = self.log(name)
-        arguments = [log.record.epoch, new_epoch(), seen]
         with translate_errors():
-            epoch: bytes = await self._run(scripts.CONFIRM_EPOCH, log.keys, arguments)
+            return await self._confirm_epoch(self.log(name), seen)
+
+    async def _confirm_epoch(self, log: TopicLog, seen: int) -> str:
+        arguments = [log.record.epoch, new_epoch(), seen]
+        epoch: bytes = await self._run(scripts.CONFIRM_EPOCH, log.keys, arguments)
         return epoch.decode()
 
     async def put_epoch(self, record: TopicRecord) -> None:
@@ -418,13 +459,18 @@ class RedisStore:
         """Return the topics whose head or epoch in Redis is not what this gateway has seen."""
         logs = [self._logs[name] for name in names if name in self._logs]
         with translate_errors():
-            here = await self._run(scripts.LIFE, [], [])
-            async with self._connection.writer.pipeline(transaction=False) as step:
-                for log in logs:
-                    step.hmget(log.keys[0], ["epoch", "head", "life"])
-                states = await step.execute()
+            return [log.record.name for log in await self._suspects(logs, seen)]
+
+    async def _suspects(
+        self, logs: Sequence[TopicLog], seen: Callable[[str], int]
+    ) -> list[TopicLog]:
+        here = await self._run(scripts.LIFE, [], [])
+        async with self._connection.writer.pipeline(transaction=False) as step:
+            for log in logs:
+                step.hmget(log.keys[0], ["epoch", "head", "life"])
+            states = await step.execute()
         return [
-            log.record.name
+            log
             for log, (epoch, head, life) in zip(logs, states, strict=True)
             if (epoch or b"").decode() != log.record.epoch
             or int(head or 0) < seen(log.record.name)

@@ -150,7 +150,7 @@ class Store(Protocol):
         """Return the last offset of a topic, also of an unusable one."""
 
     async def load(self, name: str) -> RestoredTopic:
-        """Load a topic."""
+        """Load a topic; a shared store raises `TopicRedefined` if it is another one by now."""
 
     async def put_topic(self, record: TopicRecord) -> None:
         """Create a topic or replace its document; a new epoch starts at offset 1."""
@@ -213,6 +213,14 @@ class Change:
 
 class DefinitionsMoved(Exception):
     """Another gateway has changed a definition meanwhile; the caller must decide again."""
+
+
+class TopicRedefined(DefinitionsMoved):
+    """Another gateway has changed one topic; `stored` is what it is now, None if it was deleted."""
+
+    def __init__(self, stored: Stored | None) -> None:
+        super().__init__()
+        self.stored = stored
 
 
 class TopicMoved(Unavailable):

@@ -19,8 +19,10 @@ from tidegate.app.stores.store import (
     DefinitionsMoved,
     HeadMoved,
     Store,
+    Stored,
     TopicMoved,
     TopicRecord,
+    TopicRedefined,
     check_readable,
     encode_definition,
 )
@@ -68,11 +70,23 @@ class Catalog(TopicRegistry):
     async def open(self) -> None:
         """Load the store's topics. One that cannot be used is set aside and holds up no other."""
         for stored in await self._store.records():
+            await self._open_topic(stored)
+
+    async def _open_topic(self, stored: Stored | None) -> None:
+        """Load a topic, as another gateway has defined it meanwhile where it has; None: deleted."""
+        while stored is not None:
             self._found.add(stored.epoch)
             if isinstance(stored, Unusable):
                 self.set_aside(stored)
-            elif (kept := await self._stored_state(stored)) is not None:
+                return
+            try:
+                kept = await self._stored_state(stored)
+            except TopicRedefined as redefined:
+                stored = redefined.stored
+                continue
+            if kept is not None:
                 self._restored(stored, kept)
+            return
 
     def add_stored(self, record: TopicRecord, kept: RestoredTopic) -> None:
         """Add a topic with its stored state, and start to fill it if it has a source."""
@@ -93,7 +107,7 @@ class Catalog(TopicRegistry):
         """Read a topic's stored state; set it aside and return None if that is unreadable."""
         try:
             return await self._store.load(record.name)
-        except Refused:  # the store is out, which is no fault of the topic
+        except (Refused, DefinitionsMoved):  # the store is out, or others change the topic
             raise
         except Exception as error:
             self._set_aside_for(error, record)

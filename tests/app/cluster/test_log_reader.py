@@ -20,6 +20,7 @@ from tests.support.rules import rule
 from tidegate.app.cluster import scripts
 from tidegate.app.cluster.connection import BusConnection
 from tidegate.app.cluster.log_reader import TopicLogReader
+from tidegate.app.cluster.redis_store import RedisStore
 from tidegate.app.cluster.topic_log import topic_keys
 from tidegate.app.stores.items import Message, pack
 from tidegate.app.stores.store import TopicRecord
@@ -344,3 +345,32 @@ async def test_a_bus_that_dies_while_an_epoch_begins_is_written_when_it_is_back(
         link.symlink_to("bus.sock")
         assert await published(gateway, B2) not in {before, "begun"}
         assert await gateway.sow() == [A1, B2]
+
+
+@rule("cluster-16")
+async def test_a_gateway_that_starts_in_a_failover_serves_no_epoch_of_another_server(
+    server: BusServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another one begins an epoch while the topics are loaded, and takes messages in it."""
+    load = RedisStore.load
+    async with running_gateway(redis=server.url) as other:
+        await other.topic()
+        before = await published(other, A1)
+        began = list[str]()
+
+        async def load_late(store: RedisStore, name: str) -> RestoredTopic:
+            if name == "px" and not began:
+                bus = other.gateway.bus
+                assert bus is not None
+                connection = bus.connection
+                await connection.execute("HSET", connection.topic_key("px", "state"), "life", "")
+                began.append(await published(other, B2))
+            return await load(store, name)
+
+        monkeypatch.setattr(RedisStore, "load", load_late)
+        async with running_gateway(redis=server.url) as gateway:
+            topic = gateway.gateway.catalog.served("px")
+            assert topic is None or topic.record.epoch in began, "not the epoch before"
+            assert await gateway.sow() == [A1, B2]
+            document = (await gateway.http.get("/v1/topics/px")).json()
+            assert document["epoch"] == began[0] != before

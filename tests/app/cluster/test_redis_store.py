@@ -38,8 +38,9 @@ from tidegate.app.stores.store import (
     Stored,
     TopicMoved,
     TopicRecord,
+    TopicRedefined,
 )
-from tidegate.conflation.frame import RemovalReason, RestoredTopic
+from tidegate.conflation.frame import RemovalReason
 
 pytestmark = [pytest.mark.redis, rule("cluster-4", "publish-11")]
 NUMBERS = itertools.count()
@@ -260,42 +261,53 @@ async def test_a_topic_is_loaded_as_current_from_a_server_that_has_its_epoch(
     assert loaded == await store.load("px")
 
 
-async def test_a_start_loads_no_topic_from_a_server_that_has_another_epoch(
-    shared: Shared, monkeypatch: pytest.MonkeyPatch
+async def test_no_topic_is_loaded_in_an_epoch_that_the_server_does_not_have(
+    shared: Shared,
 ) -> None:
-    """During a failover, definitions and messages may come from two servers."""
+    """Another gateway has begun an epoch, which it announces now or at a failover never will."""
+    one, store = await shared.store(), await shared.store()
+    await one.put_topic(TopicRecord("px", KEYED, "e1"))
+    await one.append("px", Publication([Message(b"1", '["a"]')], 0))
+    await store.records()
+    epoch = await one.confirm_epoch("px", seen=2)
+    with pytest.raises(TopicMoved):
+        await store.load("px")
+    await one.put_epoch(TopicRecord("px", KEYED, epoch))
+    with pytest.raises(TopicRedefined) as redefined:
+        await store.load("px")
+    assert redefined.value.stored is not None
+    assert redefined.value.stored.epoch == epoch
+    assert (await store.load("px")).former == {"e1": 1}
+
+
+async def test_a_start_announces_an_epoch_that_nobody_has_announced(shared: Shared) -> None:
+    """The gateway that began it has died, or was led to another server."""
     one = await shared.store()
     await one.put_topic(TopicRecord("px", KEYED, "e1"))
     await one.append("px", Publication([Message(b"1", '["a"]')], 0))
+    epoch = await one.confirm_epoch("px", seen=2)
     store = await shared.store()
-    await store.records()
-    load, others = store.load_current, iter((None, None))
-
-    async def of_an_old_primary_first(record: TopicRecord) -> RestoredTopic | None:
-        for found in others:
-            return found
-        return await load(record)
-
-    monkeypatch.setattr(store, "load_current", of_an_old_primary_first)
-    assert (await store.load("px")).through == 1
-    assert list(others) == []
+    await store.settle_epochs()
+    assert [stored.epoch for stored in await store.records()] == [epoch]
 
 
-async def test_a_start_goes_on_with_an_epoch_that_no_server_has(
+async def test_a_start_that_cannot_settle_epochs_ends(
     shared: Shared, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A gateway died while it began one; the epoch is mended once the topic is there."""
-    monkeypatch.setattr(module, "MISMATCHED_S_MAX", 0.15)
-    one = await shared.store()
+    monkeypatch.setattr(module, "OPEN_S_MAX", 0.2)
+    one, store = await shared.store(), await shared.store()
     await one.put_topic(TopicRecord("px", KEYED, "e1"))
-    store = await shared.store()
-    await store.records()
+    epoch = await one.confirm_epoch("px", seen=2)
+    put = store.definitions.put
 
-    async def of_no_server(record: TopicRecord) -> None:
-        return None
+    async def put_late(stored: Stored) -> None:
+        await one.put_topic(TopicRecord("another", KEYED, f"e{next(NUMBERS)}"))
+        await put(stored)
 
-    monkeypatch.setattr(store, "load_current", of_no_server)
-    assert (await store.load("px")).through == 0
+    monkeypatch.setattr(store.definitions, "put", put_late)
+    with pytest.raises(StoreAway, match="has 1 topics of another server"):
+        await store.settle_epochs()
+    assert epoch != "e1"
 
 
 async def test_nothing_gets_a_time_before_what_is_stored_or_was_read_as_of_it(
