@@ -3,7 +3,10 @@
     connector    what a source is: records with positions in, acknowledged batches out
     definition   `[ingest.NAME]` of a TOML file, parsed strictly
     payloads     a record's bytes as a message, a removal, nothing, or a dead letter
-    avro         payloads and keys in Avro as JSON, with a registry's schemas
+    encoding     the fields that say how payloads are encoded, and their decoders:
+    avro         payloads and keys in Avro as JSON
+    protobuf     payloads and keys in Protobuf as JSON; values in protobuf_values
+    schema_registry  what both ask for schemas
     publishing   batches published once each, by the numbers of their records; dead letters
     intake       one source in a thread: read, publish, acknowledge
     run          the command: all sources of a file, supervised

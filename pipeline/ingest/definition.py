@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 from pathlib import Path
 
 from tidegate.keys.spec import KeySpec
@@ -15,8 +14,9 @@ from tidegate.pipeline.definitions.shared import (
     read_topic,
 )
 from tidegate.pipeline.definitions.toml import TomlTable, read_path, read_paths
-from tidegate.pipeline.errors import DefinitionInvalid, ExtraMissing
+from tidegate.pipeline.errors import DefinitionInvalid
 from tidegate.pipeline.ingest.connector import SourceDefinition
+from tidegate.pipeline.ingest.encoding import NOT_WITHOUT_ENCODING, read_encoding
 from tidegate.pipeline.ingest.payloads import (
     AddedField,
     PayloadForm,
@@ -41,7 +41,6 @@ SINK = 'a table such as {topic = "sensors"}'
 FORMS = ", ".join(PayloadForm)
 PARTS = "channel, channel/N (a level, from 0), key, timestamp or position"
 _PART = re.compile(r"(key|timestamp|position|channel)(?:(?<=channel)/([0-9]{1,2}))?")
-REGISTRY = re.compile(r"https?://[^\s/]+(/\S*)?")
 ELSEWHERE = {
     "pipeline": "runs with tidegate pipeline run, from a file of its own",
     "forward": "runs with tidegate forward, from a file of its own",
@@ -50,7 +49,7 @@ NOT_HERE = {
     "interval": "subscribers choose their interval; tidegate pipeline conflates before a topic",
     "filter": "subscribers filter; tidegate pipeline filters before a topic",
     "format": "is called payload",
-    "registry": 'only with encoding = "avro"',
+    **NOT_WITHOUT_ENCODING,
 }
 
 
@@ -131,7 +130,7 @@ def _definition(name: str, table: TomlTable, gateway: str, folder: Path) -> Inge
         topic=topic,
         dead_letters=dead_letters,
         spec=read_paths(table, "key") if table.has("key") else None,
-        mapping=_mapping(table),
+        mapping=_mapping(table, folder),
         description=table.text("description", default=f"Filled by the ingest {name}"),
     )
     table.finish(NOT_HERE)
@@ -150,7 +149,7 @@ def read_source(table: TomlTable, folder: Path) -> SourceDefinition:
     return source
 
 
-def _mapping(table: TomlTable) -> PayloadMapping:
+def _mapping(table: TomlTable, folder: Path) -> PayloadMapping:
     form = table.text("payload", default=PayloadForm.JSON)
     if form not in set(PayloadForm):
         raise table.wrong("payload", f"one of {FORMS}", form)
@@ -158,28 +157,8 @@ def _mapping(table: TomlTable) -> PayloadMapping:
     if has_value and form in (PayloadForm.TEXT, PayloadForm.BYTES):
         raise DefinitionInvalid(f"{table.where('value')}: only with a payload of JSON")
     value = read_path(table, "value", "a field path such as /data") if has_value else None
-    return PayloadMapping(PayloadForm(form), value, _fields(table), _registry(table, form))
-
-
-def _registry(table: TomlTable, form: str) -> str | None:
-    """Return the registry of schemas where payloads are in Avro.
-
-    Raises:
-        ExtraMissing: the library of Avro is not installed.
-    """
-    encoding = table.text("encoding", default="json")
-    if encoding not in {"json", "avro"}:
-        raise table.wrong("encoding", "json or avro", encoding)
-    if encoding == "json":
-        return None
-    if form in (PayloadForm.TEXT, PayloadForm.BYTES):
-        raise DefinitionInvalid(f"{table.where('encoding')}: only with json, debezium, cloudevents")
-    if find_spec("fastavro") is None:
-        raise ExtraMissing(
-            f"{table.where('encoding')}: avro needs the extra avro, which is not installed: "
-            "pip install 'tidegate[avro]'"
-        )
-    return table.secret("registry", REGISTRY, "an address such as http://127.0.0.1:8081")
+    encoding = read_encoding(table, PayloadForm(form), folder)
+    return PayloadMapping(PayloadForm(form), value, _fields(table), encoding)
 
 
 def _fields(table: TomlTable) -> dict[str, AddedField]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import base64
 import binascii
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple, Protocol
 
 import msgspec
 
@@ -53,13 +54,36 @@ class PayloadMapping:
     """How records become messages.
 
     `value` is the place of the message within the payload; None is the payload as a whole.
-    `registry` has the schemas of payloads and keys in Avro; None where these are JSON.
+    `encoding` is None where payloads and keys are JSON.
     """
 
     form: PayloadForm = PayloadForm.JSON
     value: FieldPath | None = None
     fields: Mapping[str, AddedField] = field(default_factory=dict)
-    registry: str | None = None
+    encoding: Encoding | None = None
+
+
+class Encoding(Protocol):
+    """A binary encoding of payloads, as a definition names it."""
+
+    def decoder(self) -> Decoder:
+        """Return what decodes the payloads of one run; it loads the encoding's library."""
+
+
+class Decoder(Protocol):
+    """Decodes payloads to JSON, and keys where `decodes_keys` is true."""
+
+    decodes_keys: ClassVar[bool]
+
+    def __call__(self, payload: bytes) -> bytes:
+        """Return a payload or a key as JSON text.
+
+        Raises:
+            RecordInvalid: it cannot be decoded.
+        """
+
+    def close(self) -> None:
+        """Close the connection to a registry of schemas."""
 
 
 # --- reading
@@ -79,6 +103,7 @@ class RecordInvalid(Exception):
 Members = dict[str, msgspec.Raw]
 _members = msgspec.json.Decoder(Members).decode
 _encode = msgspec.json.encode
+_encode_numbers = msgspec.json.Encoder(decimal_format="number").encode
 WRAPPED = "value"
 """The field of a payload that is no object, where other fields are added."""
 
@@ -90,7 +115,7 @@ class PayloadReader:
         mapping: what its definition says.
         spec: the topic's key; empty where it has none.
         separator: between the levels of channels.
-        decode: returns the JSON text of a payload or a key; None where these are JSON.
+        decode: of payloads and keys; None where these are JSON.
     """
 
     def __init__(
@@ -98,7 +123,7 @@ class PayloadReader:
         mapping: PayloadMapping,
         spec: KeySpec,
         separator: str = "/",
-        decode: Callable[[bytes], bytes] | None = None,
+        decode: Decoder | None = None,
     ) -> None:
         self._mapping = mapping
         self._decode = decode
@@ -262,14 +287,33 @@ class PayloadReader:
         return Line(b'{"key":%b,"reason":"deleted"}' % named.encode(), True)
 
 
-def _decoded(record: SourceRecord, decode: Callable[[bytes], bytes]) -> SourceRecord:
+def _decoded(record: SourceRecord, decode: Decoder) -> SourceRecord:
     payload, broker_key = record.payload, record.broker_key
     # Keys are often texts although payloads are not.
-    if broker_key is not None and broker_key[:1] == b"\0":
+    if decode.decodes_keys and broker_key is not None and broker_key[:1] == b"\0":
         broker_key = decode(broker_key)
     return replace(
         record, payload=None if payload is None else decode(payload), broker_key=broker_key
     )
+
+
+def json_text(found: object) -> bytes:
+    """Return a decoded payload as JSON text: bytes as base64, times in ISO 8601.
+
+    Raises:
+        RecordInvalid: it has a number that JSON lacks.
+    """
+    if not _is_finite(found):
+        raise RecordInvalid("a number that JSON lacks")
+    return _encode_numbers(found)
+
+
+def _is_finite(found: object) -> bool:
+    if isinstance(found, float):
+        return math.isfinite(found)
+    if isinstance(found, dict):
+        return all(map(_is_finite, found.values()))
+    return not isinstance(found, list) or all(map(_is_finite, found))
 
 
 def _object(text: bytes) -> Members:

@@ -13,7 +13,6 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -24,10 +23,7 @@ from tidegate.pipeline.connection import STAGE_BYTES_MAX, STAGE_MESSAGES_MAX, bo
 from tidegate.pipeline.errors import GatewayRefused
 from tidegate.pipeline.ingest.connector import SourceBatch, SourceRecord
 from tidegate.pipeline.ingest.definition import IngestDefinition
-from tidegate.pipeline.ingest.payloads import Line, PayloadMapping, PayloadReader, RecordInvalid
-
-if TYPE_CHECKING:
-    from tidegate.pipeline.ingest.avro import AvroDecoder
+from tidegate.pipeline.ingest.payloads import Line, PayloadReader, RecordInvalid
 
 LINE_AT_FAULT = frozenset({400, 413, 422})
 """The statuses of a refusal that is about one line."""
@@ -91,7 +87,8 @@ class TopicPublisher:
         self._definition = definition
         self._gateway = gateway
         self._run = run
-        self._decode = _decoder(definition.mapping)
+        encoding = definition.mapping.encoding
+        self._decode = None if encoding is None else encoding.decoder()
         self._reader = PayloadReader(definition.mapping, definition.spec or KeySpec())
         self._producers: dict[str, PartitionProducer] = {}
         self._epoch: str | None = None
@@ -282,15 +279,6 @@ class TopicPublisher:
                 "bytes": None if record.payload is None else len(record.payload),
             }
         )
-
-
-def _decoder(mapping: PayloadMapping) -> AvroDecoder | None:
-    if mapping.registry is None:
-        return None
-    # Here: only payloads in Avro need its library.
-    from tidegate.pipeline.ingest.avro import AvroDecoder
-
-    return AvroDecoder(mapping.registry)
 
 
 def _of_first_number(lines: Sequence[NumberedLine]) -> list[NumberedLine]:

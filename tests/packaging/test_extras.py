@@ -46,6 +46,7 @@ BEYOND_THE_BASE = (
 SOURCES = (
     "pipeline.forward.sinks.mqtt",
     "pipeline.ingest.avro",
+    "pipeline.ingest.protobuf",
     "pipeline.ingest.sources.kafka",
     "pipeline.ingest.sources.mqtt",
     "pipeline.ingest.sources.nats",
@@ -97,10 +98,15 @@ def in_folders(*folders: str) -> list[str]:
         (
             (),
             ("pipeline/ingest", "pipeline/forward"),
-            ("pipeline.ingest.avro", "pipeline.ingest.sources", "pipeline.forward.sinks"),
+            (
+                "pipeline.ingest.avro",
+                "pipeline.ingest.protobuf",
+                "pipeline.ingest.sources",
+                "pipeline.forward.sinks",
+            ),
         ),
         (
-            ("avro", "kafka", "mqtt", "nats", "postgres", "rabbitmq", "websocket"),
+            ("avro", "kafka", "mqtt", "nats", "postgres", "protobuf", "rabbitmq", "websocket"),
             ("pipeline/ingest", "pipeline/forward"),
             (),
         ),

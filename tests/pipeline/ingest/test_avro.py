@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import io
 import json
-import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 from fastavro import parse_schema, schemaless_writer
 
+from tests.pipeline.ingest.registry import registry_with
 from tidegate.keys.spec import KeySpec
 from tidegate.pipeline.errors import SourceUnreachable
-from tidegate.pipeline.ingest.avro import HEAD, AvroDecoder
+from tidegate.pipeline.ingest.avro import AvroDecoder
 from tidegate.pipeline.ingest.connector import SourceRecord
 from tidegate.pipeline.ingest.payloads import (
     PayloadForm,
@@ -24,6 +23,7 @@ from tidegate.pipeline.ingest.payloads import (
     PayloadReader,
     RecordInvalid,
 )
+from tidegate.pipeline.ingest.schema_registry import HEAD
 
 pytestmark = pytest.mark.system
 
@@ -59,40 +59,15 @@ ANSWERS: dict[str, dict[str, Any]] = {
 }
 
 
-class Registry(BaseHTTPRequestHandler):
-    """Answers for schemas as a registry does, and counts what it was asked for."""
-
-    asked: ClassVar[list[str]] = []
-
-    def do_GET(self) -> None:
-        self.asked.append(self.path)
-        found = ANSWERS.get(self.path)
-        body = json.dumps(found or {"error_code": 40403}).encode()
-        self.send_response(404 if found is None else 200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
-        """Print nothing."""
+@pytest.fixture
+def registry() -> Iterator[tuple[str, list[str]]]:
+    with registry_with(ANSWERS) as served:
+        yield served
 
 
 @pytest.fixture
-def registry() -> Iterator[str]:
-    Registry.asked = []
-    with ThreadingHTTPServer(("127.0.0.1", 0), Registry) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
-            thread.join()
-
-
-@pytest.fixture
-def decode(registry: str) -> Iterator[AvroDecoder]:
-    decoder = AvroDecoder(registry)
+def decode(registry: tuple[str, list[str]]) -> Iterator[AvroDecoder]:
+    decoder = AvroDecoder(registry[0])
     yield decoder
     decoder.close()
 
@@ -113,10 +88,12 @@ def order(**given: Any) -> dict[str, Any]:
 ORDER_TEXT = '{"id":7,"price":1.10,"at":"2026-11-29T10:00:00.005000Z","raw":"AA==","x":null}'
 
 
-def test_values_have_their_json_and_a_schema_is_fetched_once(decode: AvroDecoder) -> None:
+def test_values_have_their_json_and_a_schema_is_fetched_once(
+    decode: AvroDecoder, registry: tuple[str, list[str]]
+) -> None:
     for _ in range(2):
         assert decode(avro(1, order(), ORDER)).decode() == ORDER_TEXT
-    assert Registry.asked == ["/schemas/ids/1"]
+    assert registry[1] == ["/schemas/ids/1"]
 
 
 def test_a_schema_may_refer_to_others(decode: AvroDecoder) -> None:
@@ -142,8 +119,8 @@ def test_what_is_none_is_a_dead_letter(decode: AvroDecoder, payload: bytes, reas
     assert str(raised.value).startswith(reason)
 
 
-def test_a_registry_that_does_not_answer_is_no_fault_of_the_record(registry: str) -> None:
-    decoder = AvroDecoder(registry.rpartition(":")[0] + ":1")
+def test_a_registry_that_does_not_answer_is_no_fault_of_the_record() -> None:
+    decoder = AvroDecoder("http://127.0.0.1:1")
     with pytest.raises(SourceUnreachable, match="cannot ask the schema registry"):
         decoder(avro(1, order(), ORDER))
     decoder.close()

@@ -113,7 +113,7 @@ SOURCE = 'kind = "file", path = "in/*.ndjson"'
         ('key = ["/k"]', 'format = "json"', "ingest.a.format: is called payload"),
         ('key = ["/k"]', 'interval = "1s"', "ingest.a.interval: subscribers choose"),
         ('key = ["/k"]', 'payload = "avro"', "payload: expected one of json, debezium"),
-        ('key = ["/k"]', 'encoding = "xml"', "encoding: expected json or avro"),
+        ('key = ["/k"]', 'encoding = "xml"', "encoding: expected json, avro or"),
         ('key = ["/k"]', 'encoding = "avro"', "registry: is missing"),
         ('key = ["/k"]', 'encoding = "avro"\nregistry = "h"', "registry: expected an address"),
         ('key = ["/k"]', 'registry = "http://h"', "registry: only with encoding"),

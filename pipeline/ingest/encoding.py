@@ -1,0 +1,114 @@
+"""The fields of a definition that say how payloads are encoded."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from tidegate.pipeline.definitions.toml import TomlTable
+from tidegate.pipeline.errors import DefinitionInvalid, ExtraMissing
+from tidegate.pipeline.ingest.payloads import Decoder, Encoding, PayloadForm
+
+JSON, AVRO, PROTOBUF = "json", "avro", "protobuf"
+LIBRARIES = {AVRO: "fastavro", PROTOBUF: "google.protobuf"}
+"""The module that decodes each encoding; its extra has the encoding's name."""
+REGISTRY = re.compile(r"https?://[^\s/]+(/\S*)?")
+MESSAGE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+NOT_WITHOUT_ENCODING = {
+    "registry": 'only with encoding = "avro" or "protobuf"',
+    "descriptor": 'only with encoding = "protobuf"',
+    "message": 'only with encoding = "protobuf" and a descriptor',
+}
+
+
+@dataclass(frozen=True, slots=True)
+class AvroEncoding:
+    """Avro with the schemas of a registry."""
+
+    registry: str
+
+    def decoder(self) -> Decoder:
+        """Return a decoder with a connection to the registry."""
+        from tidegate.pipeline.ingest.avro import AvroDecoder
+
+        return AvroDecoder(self.registry)
+
+
+@dataclass(frozen=True, slots=True)
+class ProtobufEncoding:
+    """Protobuf with the schemas of a registry."""
+
+    registry: str
+
+    def decoder(self) -> Decoder:
+        """Return a decoder with a connection to the registry."""
+        from tidegate.pipeline.ingest.protobuf import ProtobufDecoder
+
+        return ProtobufDecoder(self.registry)
+
+
+@dataclass(frozen=True, slots=True)
+class DescriptorEncoding:
+    """Protobuf of one message type, which a file describes."""
+
+    descriptor: Path
+    message: str
+
+    def decoder(self) -> Decoder:
+        """Return a decoder.
+
+        Raises:
+            ValueError: the file does not describe the type.
+            OSError: it cannot be read.
+        """
+        from tidegate.pipeline.ingest.protobuf import DescriptorDecoder
+
+        return DescriptorDecoder(self.descriptor, self.message)
+
+
+def read_encoding(table: TomlTable, form: PayloadForm, folder: Path) -> Encoding | None:
+    """Take the encoding of payloads from a definition; None where they are JSON.
+
+    Raises:
+        ExtraMissing: the library of the encoding is not installed.
+    """
+    encoding = table.text("encoding", default=JSON)
+    if encoding not in {JSON, *LIBRARIES}:
+        raise table.wrong("encoding", "json, avro or protobuf", encoding)
+    if encoding == JSON:
+        return None
+    if form in (PayloadForm.TEXT, PayloadForm.BYTES):
+        raise DefinitionInvalid(f"{table.where('encoding')}: only with json, debezium, cloudevents")
+    if not _is_installed(LIBRARIES[encoding]):
+        raise ExtraMissing(
+            f"{table.where('encoding')}: {encoding} needs the extra {encoding}, which is not "
+            f"installed: pip install 'tidegate[{encoding}]'"
+        )
+    if encoding == PROTOBUF and table.has("descriptor"):
+        return _descriptor(table, folder)
+    registry = table.secret("registry", REGISTRY, "an address such as http://127.0.0.1:8081")
+    return AvroEncoding(registry) if encoding == AVRO else ProtobufEncoding(registry)
+
+
+def _descriptor(table: TomlTable, folder: Path) -> DescriptorEncoding:
+    place = table.where("descriptor")
+    path = folder / table.text("descriptor")
+    expected = "the full name of a message type, such as plant.Reading"
+    message = table.checked("message", MESSAGE.fullmatch, expected)
+    found = DescriptorEncoding(path.resolve(), message)
+    try:
+        found.decoder()
+    except OSError as error:
+        raise DefinitionInvalid(f"{place}: {path}: {error.strerror or error}") from None
+    except ValueError as error:
+        raise DefinitionInvalid(f"{place}: {error}") from None
+    return found
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # of the package around it
+        return False
