@@ -31,6 +31,7 @@ from tidegate.app.http.routes import (
     login,
     messages,
     operations,
+    polled,
     sessions,
     sow,
     stream,
@@ -57,7 +58,7 @@ CLIENT = HOME / "tidegate" / "clients" / "js"
 SWAGGER = ("fastapi_offline", "static")
 """Swagger UI in files; FastAPI's own page loads them from another host."""
 ROUTES = (
-    topics, messages, sow, stream, subscribe, sessions, subscriptions, trace, explain,
+    topics, messages, sow, stream, polled, subscribe, sessions, subscriptions, trace, explain,
     access_routes, login, operations,
 )  # fmt: skip
 

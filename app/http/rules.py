@@ -85,6 +85,7 @@ RULES: Final = (
     Rule("GET", SUBSCRIPTION + "/trace", Need.OBSERVE),
     Rule("POST", "/v1/explain", Need.SUBJECT),
     Rule("GET", "/v1/lanes", Need.OBSERVE),
+    Rule("GET", "/v1/polled", Need.OBSERVE),
     Rule("GET", "/metrics", Need.OBSERVE),
     Rule("GET", "/v1/history", Need.OBSERVE),
     Rule("POST", LOGIN, Need.NOTHING),

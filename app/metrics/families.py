@@ -165,7 +165,8 @@ def session_families(
 
 
 def polling_families(polled: PolledStreams) -> Iterator[Metric]:
-    """Yield polled streams, positions at which readers wait, and requests."""
+    """Yield polled streams, positions at which readers wait, requests and answers."""
+    counts = polled.counts
     yield gauge("polled_streams", "Polled streams: different rows that are read.", len(polled))
     yield gauge(
         "polled_positions",
@@ -175,8 +176,9 @@ def polling_families(polled: PolledStreams) -> Iterator[Metric]:
     yield counter(
         "polled_requests",
         "Requests of polling readers, or of the caches before them.",
-        polled.requests,
+        counts.requests,
     )
+    yield counter("polled_answers", "Answers with rows to these requests.", counts.answers)
 
 
 def _none_of(words: type[StrEnum]) -> dict[str, float]:

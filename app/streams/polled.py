@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
@@ -51,6 +51,10 @@ UNREAD_S_MAX: Final = 3_600.0
 GRANTED_MAX: Final = 1_000
 """Decisions that are kept; clients choose the texts, so their number is bounded."""
 TAKEN_BYTES_AT_ONCE: Final = 1 << 20
+POSITIONS_MAX: Final = 1_000
+"""Positions that a stream remembers as asked from lately: readers choose them."""
+POSITIONS_S: Final = 1.0
+"""A position counts as read for an interval after it was asked from, and at least so long."""
 NAME: Final = "polled"
 
 
@@ -71,13 +75,29 @@ class Waiter:
         self.timer: asyncio.TimerHandle | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class PollCounts:
+    """Requests of readers or of caches before them, and answers with rows."""
+
+    requests: int = 0
+    answers: int = 0
+
+    def __add__(self, other: PollCounts) -> PollCounts:
+        return PollCounts(self.requests + other.requests, self.answers + other.answers)
+
+
 class PolledStream:
     """One stream for all who ask for the same rows of a topic.
 
     Attributes:
+        subscription: the rows that are read.
+        form: how they are written.
         position: where its last flush has led.
         is_over: its topic has ended, or nobody reads it.
+        opened_ms: when its first reader came, as Unix time.
         read_at_s: when it was read last, by the loop's clock.
+        requests, answers: as in `PollCounts`.
+        sent_bytes: of the bodies of these answers.
     """
 
     def __init__(
@@ -90,14 +110,18 @@ class PolledStream:
         """
         self._driver = driver
         self._session = session
-        self._subscription = subscription
+        self.subscription = subscription
+        self.form = form
         self._pages: dict[Position | None, Page] = {}
         self._kept_bytes = 0
         self._waiting: dict[Position, dict[Waiter, None]] = {}
         self._released: list[Position] = []
         self._is_built = asyncio.Event()
         self.is_over = False
+        self.opened_ms = driver.wall_ms()
         self.read_at_s = asyncio.get_running_loop().time()
+        self.requests = self.answers = self.sent_bytes = 0
+        self._asked: dict[Position | None, float] = {}
         self._source: PageSource = (
             RecordPages(subscription, form, kind)
             if self._has_board
@@ -164,6 +188,9 @@ class PolledStream:
         if self.is_over:
             raise self._ended()
         since = self._here(since)
+        self._asked[since] = self.read_at_s
+        if len(self._asked) > POSITIONS_MAX:
+            self._forget_asked()
         if since is not None and self._is_in_step(since):
             return Page(since, self._source.past_others(self._topic, since))
         page = self._pages.get(since)
@@ -188,16 +215,48 @@ class PolledStream:
             if not others:
                 del self._waiting[waiter.since]
 
+    def count_answer(self, sent_bytes: int) -> None:
+        """Count an answer with rows."""
+        self.answers += 1
+        self.sent_bytes += sent_bytes
+
+    @property
+    def counts(self) -> PollCounts:
+        """What it has counted since its first reader came."""
+        return PollCounts(self.requests, self.answers)
+
     @property
     def positions(self) -> int:
         """The number of positions at which somebody waits."""
         return len(self._waiting)
 
     @property
+    def waiting(self) -> int:
+        """The number of requests that wait."""
+        return sum(len(waiters) for waiters in self._waiting.values())
+
+    def read_positions(self) -> set[Position | None]:
+        """Return the positions at which somebody waits or that were asked from lately."""
+        since_s = asyncio.get_running_loop().time() - self._counts_s
+        asked = {position for position, at_s in self._asked.items() if at_s >= since_s}
+        return asked | self._waiting.keys()
+
+    def age_ms(self, position: Position) -> int | None:
+        """Return for how long there has been a message after a position, 0 where there is none.
+
+        None: the journal does not reach back to it.
+        """
+        topic = self._topic
+        if not topic.journal_reaches(Bookmark(position.epoch, position.offset)):
+            return None
+        following = topic.journal.after(position.offset, until=position.offset + 1)
+        return max(0, self._driver.wall_ms() - following[0].timestamp_ms) if following else 0
+
+    @property
     def is_unread(self) -> bool:
         """Nobody has read it for long, or waits."""
         idle_s = asyncio.get_running_loop().time() - self.read_at_s
-        interval_s = self._subscription.lane_id.interval_ns / 1e9
+        interval_s = self.subscription.lane_id.interval_ns / 1e9
         return idle_s > min(max(UNREAD_S, 3 * interval_s), UNREAD_S_MAX)
 
     @property
@@ -234,6 +293,7 @@ class PolledStream:
             self.close()
             return
         self._look()
+        self._forget_asked()
         self._pages.clear()
         self._kept_bytes = 0
         self._released = list(self._waiting)
@@ -280,17 +340,29 @@ class PolledStream:
         self.leave(waiter)
         waiter.answer(Page(waiter.since, waiter.since))
 
+    def _forget_asked(self) -> None:
+        """Forget positions from which nobody has asked lately, and the oldest of too many."""
+        since_s = self.read_at_s - self._counts_s
+        asked = [each for each in self._asked.items() if each[1] >= since_s]
+        if len(asked) > POSITIONS_MAX // 2:
+            asked = sorted(asked, key=lambda each: each[1])[-POSITIONS_MAX // 2 :]
+        self._asked = dict(asked)
+
+    @property
+    def _counts_s(self) -> float:
+        return max(POSITIONS_S, self.subscription.lane_id.interval_ns / 1e9)
+
     def _ended(self) -> Refused:
         """Return why there is nothing to read here any more, which may be said for good or not."""
         try:
             name = self._topic.name
         except TopicUnknown:
-            return topic_unknown(self._subscription.topic)
+            return topic_unknown(self.subscription.topic)
         return Refused("not-ready", f"The stream of {name} begins anew.", retry_after_s=1)
 
     def _look(self) -> None:
         """Let readers in once the board is there: it may be built in steps."""
-        if not self._has_board or self._subscription.lane_id.feed in self._topic.feeds:
+        if not self._has_board or self.subscription.lane_id.feed in self._topic.feeds:
             self._is_built.set()
 
     # --- Pages
@@ -319,22 +391,18 @@ class PolledStream:
     @property
     def _has_board(self) -> bool:
         """Of a topic with a key; else the stream is the journal."""
-        return self._subscription.lane_id.oof
+        return self.subscription.lane_id.oof
 
     @property
     def _topic(self) -> Topic:
-        return self._driver.engine.topic(self._subscription.topic)
+        return self._driver.engine.topic(self.subscription.topic)
 
 
 class PolledStreams:
-    """The polled streams of a gateway, each from its first reader on until nobody reads it.
-
-    Attributes:
-        requests: how many have been made to any of them, by readers or by caches before them.
-    """
+    """The polled streams of a gateway, each from its first reader on until nobody reads it."""
 
     def __init__(self, driver: Driver, lanes: LaneUse) -> None:
-        self.requests = 0
+        self._past = PollCounts()
         self._driver = driver
         self._lanes = lanes
         self._streams: dict[Identity, PolledStream] = {}
@@ -371,7 +439,6 @@ class PolledStreams:
         Raises:
             LimitReached: there are as many sessions, or different lanes, as may be.
         """
-        self.requests += 1
         subscription, form = poll.subscription, poll.form
         identity = subscription.topic, subscription.lane_id, form
         found = self._streams.get(identity)
@@ -386,6 +453,7 @@ class PolledStreams:
                 if not self._close_unwaited():
                     raise
                 found = self._begin(identity, poll)
+        found.requests += 1
         return found
 
     def _begin(self, identity: Identity, poll: PollRequest) -> PolledStream:
@@ -411,6 +479,16 @@ class PolledStreams:
     def __len__(self) -> int:
         return len(self._streams)
 
+    def listed(self) -> list[PolledStream]:
+        """Return the streams whose topics are still there, by topic."""
+        streams = [stream for stream in self._streams.values() if not stream.is_over]
+        return sorted(streams, key=lambda each: each.subscription.topic)
+
+    @property
+    def counts(self) -> PollCounts:
+        """What all streams have counted, those that were closed included."""
+        return sum((each.counts for each in self._streams.values()), self._past)
+
     @property
     def positions(self) -> int:
         """The number of positions at which readers wait, of all streams."""
@@ -424,7 +502,7 @@ class PolledStreams:
 
     def _forget(self, identity: Identity) -> None:
         topic, lane_id, _ = identity
-        del self._streams[identity]
+        self._past += self._streams.pop(identity).counts
         self._lanes.release(topic, lane_id)
 
     def _look_later(self, identity: Identity, stream: PolledStream) -> None:

@@ -158,10 +158,10 @@ async def test_one_request_a_flush_arrives_however_many_read(kind: str, tmp_path
         with cache_before(running.address, tmp_path, kind) as address:
             async with readers_at(address, READERS) as readers:
                 await asyncio.sleep(2)
-                before = running.gateway.polled.requests
+                before = running.gateway.polled.counts.requests
                 answered = sum(reader.answers for reader in readers)
                 await publish_for(running, 6)
-                arrived = running.gateway.polled.requests - before
+                arrived = running.gateway.polled.counts.requests - before
                 answered = sum(reader.answers for reader in readers) - answered
                 await await_equal(running, readers)
         # Six flushes; three requests for each are allowed for.

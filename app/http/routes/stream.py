@@ -270,7 +270,10 @@ class Reading:
             return 304, headers, b""
         if coding is not Coding.IDENTITY:
             headers["Content-Encoding"] = coding
-        return 200, headers | JSON_TYPE, _coded(page, coding)
+        body = _coded(page, coding)
+        if page.rows:
+            self.stream.count_answer(len(body))
+        return 200, headers | JSON_TYPE, body
 
     async def events(self) -> AsyncIterator[bytes]:
         """Yield what comes within a minute as events of the protocol."""
@@ -283,6 +286,7 @@ class Reading:
             except Refused:
                 return  # whoever comes again gets its status
             if page.rows:
+                self.stream.count_answer(len(page.body))
                 yield b"event: data\n" + _fields(page.body) + END
             if is_first or page.next != since:
                 yield self._control(page)

@@ -84,6 +84,7 @@ MAY: Final[dict[tuple[str, str], str]] = {
     ("GET", SUBSCRIPTION + "/trace"): "TE",
     ("POST", "/v1/explain"): "RFLTE",
     ("GET", "/v1/lanes"): "OXTE",
+    ("GET", "/v1/polled"): "OXTE",
     ("GET", "/metrics"): "OTE",
     ("GET", "/v1/history"): "OTE",
     ("GET", "/v1/login"): EVERYBODY,

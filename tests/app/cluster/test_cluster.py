@@ -456,3 +456,17 @@ async def test_processes_share_a_bus_and_one_that_is_killed_leaves_all_to_the_ot
             assert (await document(stream, "resumed"))["mode"] == "changes"
             assert await stream.values(1) == [{"k": "b", "v": 2}]
             assert stream.last_id == shown["last"]
+
+
+async def test_polled_streams_of_all_gateways_are_listed(redis_bus: BusServer) -> None:
+    async with gateways(redis_bus) as (one, other):
+        await one.topic()
+        await has_topic(other)
+        for each in (one, other):
+            assert (await each.http.get("/v1/topics/px/stream")).is_success
+        shown = (await one.http.get("/v1/polled")).json()
+        assert shown["missing"] == []
+        ids = {each.gateway.sessions.context.gateway_id for each in (one, other)}
+        assert {(each["topic"], each["gateway"]) for each in shown["streams"]} == {
+            ("px", gateway) for gateway in ids
+        }

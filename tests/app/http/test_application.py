@@ -44,6 +44,7 @@ ROUTES = {
     "/v1/tickets": {"post"},
     "/v1/explain": {"post"},
     "/v1/lanes": {"get"},
+    "/v1/polled": {"get"},
     "/v1/history": {"get"},
     "/healthz": {"get"},
     "/readyz": {"get"},

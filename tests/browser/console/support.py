@@ -130,3 +130,27 @@ class Reader:
         self._events.close()
         self._thread.join()
         self._client.close()
+
+
+class Poller:
+    """A reader without a connection: it polls a topic, and waits in each request."""
+
+    def __init__(self, gateway: Gateway, query: str, topic: str = "prices") -> None:
+        self._address = f"{gateway.base_url}/v1/topics/{topic}/stream?{query}&live=long-poll"
+        self._leaves = threading.Event()
+        self._thread = threading.Thread(target=self._read)
+
+    def _read(self) -> None:
+        offset = "-1"
+        while not self._leaves.is_set():
+            with urlopen(f"{self._address}&offset={offset}", timeout=HANGS_S) as answer:
+                offset = answer.headers["Stream-Next-Offset"]
+                answer.read()
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._leaves.set()
+        self._thread.join()

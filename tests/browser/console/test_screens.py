@@ -9,6 +9,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.console.support import (
     SYMBOLS,
+    Poller,
     Reader,
     ask,
     expect_off,
@@ -150,6 +151,20 @@ def test_a_reader_that_takes_nothing_is_marked(page: Page, prices: Gateway) -> N
         row = rows(page, "Sessions").filter(has_text=opened["session"])
         expect(row.locator(".bad")).to_have_text("slow")
         expect(page.locator(".caption")).to_contain_text("1 slow")
+
+
+def test_polled_streams_show_how_they_are_read(page: Page, prices: Gateway) -> None:
+    visit(page, prices, "sessions")
+    expect(page.get_by_text("No reader is connected.")).to_be_visible()
+    expect(page.get_by_role("region", name="Polled")).to_be_hidden()
+    asked = "options=conflation%3D500ms&filter=%2Fprice%20%3E%201"
+    with Publisher(prices), Poller(prices, asked):
+        stream = rows(page, "Polled streams").filter(has_text="/price > 1")
+        expect(stream).to_contain_text("conflation=500ms")
+        expect(page.get_by_role("region", name="Polled")).to_contain_text("1 polled stream, 1 req")
+        rate = stream.get_by_role("gridcell").nth(6)
+        expect(rate).to_have_text(re.compile(r"^[12]\.\d"))
+        look_over(page)
 
 
 def test_a_gateway_that_has_gone_is_shown(chromium: Browser) -> None:

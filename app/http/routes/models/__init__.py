@@ -16,6 +16,7 @@ from tidegate.app.http.routes.models import (
     events,
     messages,
     operations,
+    polled,
     sessions,
     topics,
 )
@@ -25,7 +26,7 @@ COMPONENTS: tuple[tuple[Any, JsonSchemaMode], ...] = (
     (Problem, ANSWERED),
     *(
         (model, ANSWERED)
-        for module in (topics, messages, sessions, operations, events, access)
+        for module in (topics, messages, sessions, polled, operations, events, access)
         for model in module.ANSWERED
     ),
 )

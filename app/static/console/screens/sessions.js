@@ -1,5 +1,5 @@
 /**
- * Sessions: who reads, who is slow, what each is sent and what it is spared.
+ * Sessions: who reads, who is slow, what each is sent and what it is spared; and what is polled.
  *
  * @module
  */
@@ -64,7 +64,8 @@ export function show({ element, link, query, remember }) {
   /** @type {Map<string, any>} */
   let sessions = new Map();
   let listedAt = 0;
-  const panel = h("div", { class: "panel" }, caption, table.element);
+  const polled = new PolledStreams(link);
+  const panel = h("div", { class: "panel" }, caption, table.element, polled.element);
   const stop = watched(panel, LOOK_MS, async () => {
     const at = performance.now();
     const items = new Map();
@@ -87,6 +88,7 @@ export function show({ element, link, query, remember }) {
     void stop();
     shown?.close();
     table.close();
+    polled.close();
   };
 }
 
@@ -109,6 +111,70 @@ function markOf({ queue, limits, unsent_bytes: unsent }) {
   const full = 100 * Math.max(queue.messages / limits.messages, queue.bytes / limits.bytes);
   if (full >= limits.upper) return "full";
   return full >= limits.lower || unsent > UNSENT_MAX ? "slow" : "";
+}
+
+/** What readers without a connection read: a stream for all who ask for the same rows. */
+class PolledStreams {
+  /** @param {Link} link */
+  constructor(link) {
+    this.#link = link;
+    const number = /** @type {const} */ ("number");
+    const age = (/** @type {number | null} */ ms) => (ms === null ? "–" : ms === 0 ? "none" : span(ms));
+    this.#table = new Table({
+      label: "Polled streams", empty: "Nobody polls a topic.",
+      columns: [
+        { id: "topic", title: "topic", of: (it) => it.topic, isPinned: true },
+        { id: "filter", title: "filter", of: (it) => it.filter ?? "" },
+        { id: "waiting", title: "waiting", kind: number, of: (it) => it.waiting, text: count },
+        { id: "positions", title: "positions", kind: number, of: (it) => it.positions, text: count },
+        { id: "newest", title: "newest behind", kind: number, of: (it) => it.newest_age_ms, text: age },
+        { id: "oldest", title: "oldest behind", kind: number, of: (it) => it.oldest_age_ms, text: age },
+        { id: "requests", title: "requests/s", kind: number, of: (it) => it.request_rate, text: count },
+        { id: "answers", title: "answers/s", kind: number, of: (it) => it.answer_rate, text: count },
+        { id: "bytes", title: "bytes/s", kind: number, of: (it) => it.byte_rate, text: bytes },
+        { id: "opened", title: "read for", kind: number, of: (it) => it.opened_ms, text: (at) => (at ? span(link.connection.ageOf(at)) : "") },
+        { id: "options", title: "options", of: (it) => it.options },
+        { id: "form", title: "format", of: (it) => it.format },
+        { id: "gateway", title: "gateway", of: (it) => it.gateway },
+      ],
+    });
+    this.element = h("section", { class: "panel", hidden: true, "aria-label": "Polled" }, this.#title, this.#table.element);
+    // Who may not observe anything has sessions, and sees no polled streams.
+    if (link.may("observe")) this.#stop = watched(this.element, LOOK_MS, () => this.#look());
+  }
+
+  #link;
+  #table;
+  #title = h("h2", {});
+  /** @type {Map<string, any>} */
+  #streams = new Map();
+  #at = 0;
+  /** @type {(() => unknown) | null} */
+  #stop = null;
+
+  close() {
+    void this.#stop?.();
+    this.#table.close();
+  }
+
+  async #look() {
+    const at = performance.now();
+    const items = new Map();
+    const { streams } = await this.#link.ask("GET", "/v1/polled");
+    for (const each of streams) {
+      // One that was closed and begins anew counts from zero.
+      const id = [each.gateway, each.topic, each.options, each.filter, each.order_by, each.format, each.opened_ms].join("\n");
+      const before = this.#streams.get(id);
+      const rate = (/** @type {string} */ name) => (before ? rateOf(each[name] - before[name], at - this.#at) : 0);
+      items.set(id, { ...each, request_rate: rate("requests"), answer_rate: rate("answers"), byte_rate: rate("sent_bytes") });
+    }
+    this.#streams = items;
+    this.#at = at;
+    const sum = (/** @type {string} */ name) => [...items.values()].reduce((all, each) => all + each[name], 0);
+    this.element.hidden = items.size === 0;
+    this.#title.textContent = `${things(items.size, "polled stream")}, ${things(sum("waiting"), "request")} waiting`;
+    this.#table.show(items);
+  }
 }
 
 /** One session with its subscriptions: what was published for each beside what it was sent. */

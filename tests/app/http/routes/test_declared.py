@@ -235,6 +235,16 @@ async def test_rows_and_what_stands_around_them(declared: Declared, form: str) -
     assert (await declared.asked("POST", path, 400, json={"zzq": ""})).json()["pointer"] == "/zzq"
 
 
+async def test_polled_streams(declared: Declared) -> None:
+    running = declared.running
+    await running.topic()
+    await running.publish({"k": 1})
+    asked = {"options": "conflation=1s,top_n=3", "order_by": "/k", "filter": "/k > 0"}
+    assert (await running.http.get("/v1/topics/px/stream", params=asked)).is_success
+    shown = await declared.asked("GET", "/v1/polled", 200)
+    assert [each["topic"] for each in shown.json()["streams"]] == ["px"]
+
+
 async def test_explanations(declared: Declared) -> None:
     ask = declared.asked
     await declared.running.topic()
