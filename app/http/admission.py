@@ -165,13 +165,16 @@ class IterationLimit:
 
     def exhaust(self) -> None:
         """Let the request that begins be the last one of this iteration."""
-        self._left = 0
+        if self._left:
+            self._left = 0
+            asyncio.get_running_loop().call_soon(self._renew)
 
     def _begin(self, request: Callable[[], None]) -> None:
-        if self._left == BEGUN_MAX:
-            # Before the request: one that fails must not keep the others waiting.
-            asyncio.get_running_loop().call_soon(self._renew)
         self._left -= 1
+        if not self._left:
+            # Not before: another iteration costs as much as a tenth of a plain request. And not
+            # after the request: one that fails must not keep the others waiting.
+            asyncio.get_running_loop().call_soon(self._renew)
         request()
 
     def _renew(self) -> None:

@@ -27,8 +27,8 @@ FAILED: Final = (
 )
 
 # A name or a value with anything else could end its line, and begin a field or a body of its own.
-_NAME: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_VALUE: Final = re.compile(rb"[^\x00-\x08\x0a-\x1f\x7f]*")
+_NAMES: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]*")
+_VALUES: Final = re.compile(rb"[^\x00-\x08\x0a-\x1f\x7f]*")
 _STATUS_LINES: Final = {
     status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus
 }
@@ -213,10 +213,10 @@ class Exchange:
         self.expects_continue = False
         lines = [_STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status]
         has_length = has_coding = closes = False
-        for name, value in (*self.own_fields, *fields):
-            if not _NAME.fullmatch(name) or not _VALUE.fullmatch(value):
-                raise RuntimeError("an answer has a header field that HTTP cannot carry")
-            lower = name.lower()
+        every = [(name.lower(), value) for name, value in (*self.own_fields, *fields)]
+        if not _can_be_carried(every):
+            raise RuntimeError("an answer has a header field that HTTP cannot carry")
+        for lower, value in every:
             if lower == b"content-length":
                 has_length, self._left_bytes = True, int(value)
             elif lower == b"transfer-encoding":
@@ -283,3 +283,10 @@ class Exchange:
             yield held
         finally:
             self._held = None
+
+
+def _can_be_carried(fields: Fields) -> bool:
+    # All at once: to look at each field took half of the time that a header does.
+    names = [name for name, _ in fields]
+    is_named = all(names) and _NAMES.fullmatch(b"".join(names)) is not None
+    return is_named and _VALUES.fullmatch(b"".join(value for _, value in fields)) is not None

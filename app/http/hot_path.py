@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from tidegate.app.access.grants import WRITE, Subject
 from tidegate.app.gateway import Gateway
 from tidegate.app.http.answers import PIECE_BYTES, body_pieces
-from tidegate.app.http.exchange import WITHOUT_BODY, Exchange
+from tidegate.app.http.exchange import Exchange
 from tidegate.app.http.middleware import Checks, ProtectiveFields
 from tidegate.app.http.protocol import HandOver
 from tidegate.app.http.publish_request import PublishRequest
@@ -168,13 +168,10 @@ class HotPath:
     def _poll(self, exchange: Exchange) -> bool:
         """Answer a polling reader, perhaps at a later flush; until then it costs no task."""
 
-        def respond(status: int, headers: dict[str, str], body: bytes) -> None:
+        def respond(status: int, fields: Fields, body: bytes) -> None:
             exchange.on_cut = None
             if exchange.is_cut:
                 return
-            fields = [(name.lower().encode(), text.encode()) for name, text in headers.items()]
-            if status not in WITHOUT_BODY:
-                fields.append((b"content-length", b"%d" % len(body)))
             completed = self._completed(fields, exchange.scope)
             if len(body) <= PIECE_BYTES:
                 exchange.respond(status, completed, body)

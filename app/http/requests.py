@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from urllib.parse import unquote_to_bytes
 
 from fastapi import Request
@@ -193,11 +194,16 @@ def _weight_of(scope: Scope, media_type: str) -> tuple[float, int]:
     fields = [value for name, value in scope["headers"] if name == b"accept"]
     if not fields:
         return 1.0, 0
-    ranges = weights(b",".join(fields).decode("latin-1"))
+    ranges = _ranges(b",".join(fields))
     for closeness, name in ((2, media_type), (1, media_type.split("/", 1)[0] + "/*"), (0, "*/*")):
         if name in ranges:
             return ranges[name], closeness
     return 0.0, 0
+
+
+@lru_cache(maxsize=128)  # most clients send one of a few
+def _ranges(accept: bytes) -> Mapping[str, float]:
+    return weights(accept.decode("latin-1"))
 
 
 def content_type(scope: Scope, taken: tuple[str, ...]) -> str:

@@ -9,7 +9,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Request, Response
@@ -20,11 +20,13 @@ from starlette.types import Scope
 from tidegate.app.access.grants import Subject
 from tidegate.app.gateway import Gateway
 from tidegate.app.http.answers import PIECE_BYTES, body_pieces
+from tidegate.app.http.exchange import WITHOUT_BODY
 from tidegate.app.http.openapi import SUBSCRIBE_CODES, answer, header, name_of, problems
 from tidegate.app.http.parameters import Headers, described, query_of
 from tidegate.app.http.problems import response_of
 from tidegate.app.http.requests import JSON, require_accept, topic_name
 from tidegate.app.http.scope import gateway_of, subject_in
+from tidegate.app.http.wire import Fields
 from tidegate.app.parameters import Parameters, line, text, word
 from tidegate.app.refusals import Refused
 from tidegate.app.streams.compression import Coding, encoder_of, negotiate
@@ -54,10 +56,14 @@ CURSOR_EPOCH_MS: Final = 1_728_432_000_000
 _CURSOR = re.compile(r"[0-9]{1,18}", re.ASCII)
 _LINE_ENDS = re.compile(rb"\r\n|\r|\n")
 
-JSON_TYPE: Final = {"Content-Type": JSON}
-Answer = tuple[int, dict[str, str], bytes]
+JSON_TYPE: Final = (b"content-type", JSON.encode())
+EVENTS_TYPE: Final = (b"content-type", f"{EVENT_STREAM}; charset=utf-8".encode())
+# Or nginx would keep events back.
+UNBUFFERED: Final = (b"x-accel-buffering", b"no")
+UP_TO_DATE: Final = (b"stream-up-to-date", b"true")
+Answer = tuple[int, Fields, bytes]
 """Status, header fields and body."""
-Respond = Callable[[int, dict[str, str], bytes], None]
+Respond = Callable[[int, Fields, bytes], None]
 
 router = APIRouter(tags=["polling"], generate_unique_id_function=name_of)
 
@@ -100,7 +106,7 @@ class Polling(Parameters):
         """
         return query_of(cls, scope)
 
-    @property
+    @cached_property
     def position(self) -> Position | None:
         """The position that is asked from; None for the beginning or the end.
 
@@ -110,6 +116,13 @@ class Polling(Parameters):
         if self.offset is None or self.offset in (BEGINNING, NOW):
             return None
         return Position.parse(self.offset)
+
+    @cached_property
+    def texts(self) -> PollTexts:
+        """What is read of the topic."""
+        return PollTexts(
+            self.options or "", self.filter or "", self.order_by or "", self.form or ""
+        )
 
 
 class Validators(Headers):
@@ -166,26 +179,22 @@ async def read_stream(request: Request) -> Response:
     """
     read = await _reading(request)
     if read.live == SSE:
-        headers = {**read.kept(0), "X-Accel-Buffering": "no"}  # or nginx would keep events back
-        return StreamingResponse(read.events(), media_type=EVENT_STREAM, headers=headers)
+        events = StreamingResponse(read.events())
+        events.raw_headers = [*read.kept(0), EVENTS_TYPE, UNBUFFERED]
+        return events
     if read.live == LONG_POLL and read.since is not None:
         page = await read.stream.next_page(read.since, read.held_s)
     elif read.is_tail:
         page = None
     else:
         page = await read.stream.page(read.since)
-    status, headers, body = read.answer(page)
-    if len(body) <= PIECE_BYTES:
-        return Response(body, status, headers)
-    headers["Content-Length"] = str(len(body))
-    return StreamingResponse(_pieces(body), status, headers)
+    return _response(*read.answer(page))
 
 
 @router.head("/v1/topics/{topic}/stream", include_in_schema=False)
 async def stream_head(request: Request) -> Response:
     """Return the position of the stream's end, without waiting for more."""
-    _, headers, body = replace(await _reading(request), is_tail=True).answer(None)
-    return Response(body, headers=headers)
+    return _response(*replace(await _reading(request), is_tail=True).answer(None))
 
 
 def answer_at_once(
@@ -223,7 +232,7 @@ def answer_at_once(
     def answer(outcome: Page | Refused) -> None:
         if isinstance(outcome, Refused):
             problem = response_of(outcome)
-            respond(problem.status_code, dict(problem.headers), bytes(problem.body))
+            respond(problem.status_code, problem.raw_headers, bytes(problem.body))
         else:
             respond(*read.answer(outcome))
 
@@ -231,7 +240,7 @@ def answer_at_once(
     return True
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Reading:
     """One request: its stream, where it continues, and how its answers are written.
 
@@ -257,23 +266,22 @@ class Reading:
     def answer(self, page: Page | None) -> Answer:
         """Return the answer with a page; None: the end is asked for."""
         if page is None:
-            headers = self.kept(0) | self._places(self.stream.tail, is_last=True)
-            return 200, headers | JSON_TYPE, b"[]"
+            fields = [*self.kept(0), *self._places(self.stream.tail, is_last=True)]
+            return _completed(200, [*fields, JSON_TYPE], b"[]")
+        places = self._places(page.next, is_last=page.is_last)
         if self.live == LONG_POLL and not page.is_news:
-            return 204, self.kept(0) | self._places(page.next, is_last=True), b""
+            return _completed(204, [*self.kept(0), *places], b"")
         coding = self.coding if len(page.body) >= CODED_BYTES_MIN else Coding.IDENTITY
         tag = f'"{page.next}:{page.digest}:{coding}"'
-        headers = self.kept(self.kept_s(page)) | self._places(page.next, is_last=page.is_last)
-        headers["ETag"] = tag
-        # Proxies that compress make a weak tag of a strong one (RFC 9110, section 13.1.2).
-        if tag in (part.strip().removeprefix("W/") for part in self.if_none_match.split(",")):
-            return 304, headers, b""
+        fields = [*self.kept(self.kept_s(page)), *places, (b"etag", tag.encode())]
+        if self.if_none_match and tag in _tags(self.if_none_match):
+            return _completed(304, fields, b"")
         if coding is not Coding.IDENTITY:
-            headers["Content-Encoding"] = coding
+            fields.append((b"content-encoding", coding.encode()))
         body = _coded(page, coding)
         if page.rows:
             self.stream.count_answer(len(body))
-        return 200, headers | JSON_TYPE, body
+        return _completed(200, [*fields, JSON_TYPE], body)
 
     async def events(self) -> AsyncIterator[bytes]:
         """Yield what comes within a minute as events of the protocol."""
@@ -315,27 +323,32 @@ class Reading:
         whole_s = self.interval_ns // SECOND
         return min(KEPT_S_MAX, whole_s if page.rows == 0 else max(1, whole_s))
 
-    def kept(self, seconds: int) -> dict[str, str]:
+    def kept(self, seconds: int) -> Fields:
         """Return the header fields that say who may keep an answer, and for how long."""
-        scope, vary = "public", "Accept-Encoding"
-        if not self.is_public:
-            scope, vary = "private", "Accept-Encoding, Authorization, Cookie"
-        control = f"{scope}, max-age={seconds}" if seconds else "no-store"
-        return {"Cache-Control": control, "Vary": vary, "Accept-Ranges": "none"}
+        return _kept(seconds, is_public=self.is_public)
 
-    def _places(self, position: Position, *, is_last: bool) -> dict[str, str]:
-        headers = {"Stream-Next-Offset": str(position)}
+    def _places(self, position: Position, *, is_last: bool) -> Fields:
+        fields = [(b"stream-next-offset", str(position).encode())]
         if is_last:
-            headers["Stream-Up-To-Date"] = "true"
+            fields.append(UP_TO_DATE)
         if self.live is not None:
-            headers["Stream-Cursor"] = str(self._next_cursor())
-        return headers
+            fields.append((b"stream-cursor", b"%d" % self._next_cursor()))
+        return fields
 
     def _next_cursor(self) -> int:
         # In milliseconds, so that it is later than the client's without chance: those who get the
         # same flush get the same cursor, and stay one request to a cache.
         now_ms = self.gateway.driver.wall_ms() - CURSOR_EPOCH_MS
         return now_ms if self.cursor is None else max(now_ms, self.cursor + 1)
+
+
+@lru_cache(maxsize=256)
+def _kept(seconds: int, *, is_public: bool) -> Fields:
+    scope, vary = b"public", b"Accept-Encoding"
+    if not is_public:
+        scope, vary = b"private", b"Accept-Encoding, Authorization, Cookie"
+    control = b"%b, max-age=%d" % (scope, seconds) if seconds else b"no-store"
+    return [(b"cache-control", control), (b"vary", vary), (b"accept-ranges", b"none")]
 
 
 @lru_cache(maxsize=256)
@@ -381,7 +394,7 @@ def _read(
     poll = gateway.polled.granted(
         gateway.sessions.context,
         name,
-        PollTexts(asked.options or "", asked.filter or "", asked.order_by or "", asked.form or ""),
+        asked.texts,
         None if subject is None else subject.grants,
     )
     stream = gateway.polled.stream(poll)
@@ -400,6 +413,28 @@ def _read(
         is_public=subject is None,
         is_tail=is_now and asked.live is None,
     )
+
+
+def _completed(status: int, fields: list[tuple[bytes, bytes]], body: bytes) -> Answer:
+    """Return an answer with the length of its body among its fields."""
+    if status not in WITHOUT_BODY:
+        fields.append((b"content-length", b"%d" % len(body)))
+    return status, fields, body
+
+
+def _response(status: int, fields: Fields, body: bytes) -> Response:
+    """Return an answer as the framework's response."""
+    if len(body) <= PIECE_BYTES:
+        response = Response(body, status)
+    else:
+        response = StreamingResponse(_pieces(body), status)
+    response.raw_headers = list(fields)
+    return response
+
+
+def _tags(if_none_match: str) -> list[str]:
+    # Proxies that compress make a weak tag of a strong one (RFC 9110, section 13.1.2).
+    return [part.strip().removeprefix("W/") for part in if_none_match.split(",")]
 
 
 async def _pieces(body: bytes) -> AsyncIterator[bytes]:

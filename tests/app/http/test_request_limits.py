@@ -84,6 +84,25 @@ async def test_a_request_that_comes_alone_begins_at_once() -> None:
         await asyncio.sleep(0)
 
 
+async def test_requests_that_come_alone_share_an_iteration_that_renews_the_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One for each would cost a client that asks in step a tenth of its request."""
+    renewed: list[IterationLimit] = []
+    renew = IterationLimit._renew
+
+    def counted(limit: IterationLimit) -> None:
+        renewed.append(limit)
+        renew(limit)
+
+    monkeypatch.setattr(IterationLimit, "_renew", counted)
+    limit, begun = IterationLimit(), list[int]()
+    for _ in range(2 * BEGUN_MAX):
+        limit.begin(lambda: begun.append(1))
+        await asyncio.sleep(0)
+    assert (len(begun), len(renewed)) == (2 * BEGUN_MAX, 2)
+
+
 async def test_a_request_that_fails_keeps_no_other_waiting() -> None:
     def fail() -> None:
         raise OSError("the disk is gone")
