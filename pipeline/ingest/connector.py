@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, runtime_checkable
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +55,9 @@ Through = Callable[[str], int | None]
 class Connector(Protocol):
     """Reads one source; all methods are called by one thread, from `open` to `close`.
 
-    Each start makes a new connector. What its methods raise ends it: a `PipelineError` whose
-    `may_pass` is true is followed by another start after a pause, and others are final.
+    Each start makes a new connector, and restores it first if it is `Restored` as well. What its
+    methods raise ends it: a `PipelineError` whose `may_pass` is true is followed by another start
+    after a pause, and others are final.
     """
 
     def open(self, through: Through) -> None:
@@ -82,6 +83,14 @@ class Connector(Protocol):
 
     def close(self) -> None:
         """Close the connection; what was not acknowledged is read again by the next start."""
+
+
+@runtime_checkable
+class Restored(Protocol):
+    """A connector that begins with what the topic has."""
+
+    def restore(self, messages: Iterable[bytes]) -> None:
+        """Take the newest message of each record, before `open` is called."""
 
 
 class SourceDefinition(Protocol):

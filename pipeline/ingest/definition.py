@@ -32,6 +32,7 @@ KINDS = {
     "postgres": "postgres",
     "rabbitmq": "rabbitmq",
     "redis": "ingest",
+    "sparkplug": "sparkplug",
     "websocket": "websocket",
 }
 """The kinds of sources, each a module of `pipeline.ingest.sources`, and the extra of each."""

@@ -6,7 +6,7 @@ import time
 from contextlib import closing
 
 from tidegate.pipeline.connection import gateway_at, reported_retry
-from tidegate.pipeline.ingest.connector import Connector
+from tidegate.pipeline.ingest.connector import Connector, Restored
 from tidegate.pipeline.ingest.definition import IngestDefinition
 from tidegate.pipeline.ingest.publishing import TopicPublisher
 from tidegate.pipeline.operations.supervisor import Say
@@ -37,6 +37,8 @@ class Intake(ThreadStream):
             closing(definition.source.connector(definition.name)) as connector,
         ):
             publisher.prepare()
+            if isinstance(connector, Restored):
+                connector.restore(publisher.messages())
             connector.open(publisher.through)
             run.is_starting = False
             while not run.is_leaving:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
@@ -29,6 +29,15 @@ LINE_AT_FAULT = frozenset({400, 413, 422})
 """The statuses of a refusal that is about one line."""
 DEAD_PAYLOAD_BYTES_MAX = 256 * 1024
 RUN_BITS = 20  # a run in milliseconds leaves 63 bits room for 2^20 numbers a millisecond
+
+
+class RecordEnvelope(msgspec.Struct):
+    """What is read of the envelope of a record."""
+
+    value: msgspec.Raw
+
+
+_envelope = msgspec.json.Decoder(RecordEnvelope).decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +101,7 @@ class TopicPublisher:
         self._reader = PayloadReader(definition.mapping, definition.spec or KeySpec())
         self._producers: dict[str, PartitionProducer] = {}
         self._epoch: str | None = None
+        self._keeps_records = False
         self._stages = 0
         self._keeps_dead_letters = False
         # Of records without positions. A later run begins above all that this one can reach.
@@ -121,6 +131,7 @@ class TopicPublisher:
                 f"topic {definition.topic} exists with key {has}, the definition's is {wanted}"
             )
         self._epoch = found.get("epoch")
+        self._keeps_records = bool(found.get("retain"))
         self._reader = PayloadReader(
             definition.mapping, KeySpec.of(has), definition.source.separator, self._decode
         )
@@ -128,6 +139,14 @@ class TopicPublisher:
     def through(self, partition: str) -> int | None:
         """Return the highest number of a partition that the gateway has; None before the first."""
         return self._producer(partition).through
+
+    def messages(self) -> Iterator[bytes]:
+        """Yield the newest message of each record, if the topic keeps records."""
+        if not self._keeps_records:
+            return
+        for piece in self._gateway.records(self._definition.topic):
+            for line in piece.splitlines():
+                yield bytes(_envelope(line).value)
 
     def publish(self, batch: SourceBatch) -> Outcome:
         """Publish a batch and keep its dead letters; then the source may forget it.

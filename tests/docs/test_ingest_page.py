@@ -22,6 +22,7 @@ GIVEN: list[dict[str, Any]] = [
     {"kind": "postgres", "address": "postgres://h/d", "publication": "p", "slot": "s"},
     {"kind": "kafka", "brokers": "h:9092", "topic": "t", "group": "g"},
     {"kind": "rabbitmq", "address": "amqp://h", "queue": "q", "ca": "ca.pem"},
+    {"kind": "sparkplug", "address": "mqtt://h", "groups": ["g"], "ca": "ca.pem"},
     {"kind": "websocket", "address": "wss://h", "subscribe": ["{}"], "headers": {"A": "b"}},
 ]
 

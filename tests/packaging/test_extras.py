@@ -52,6 +52,7 @@ SOURCES = (
     "pipeline.ingest.sources.nats",
     "pipeline.ingest.sources.postgres",
     "pipeline.ingest.sources.rabbitmq",
+    "pipeline.ingest.sources.sparkplug",
     "pipeline.ingest.sources.websocket",
     "pipeline.mqtt_broker",
 )

@@ -134,6 +134,10 @@ class MqttConnector:
             self._client.ack(message_id, 1)
         self._unacknowledged = []
 
+    def send(self, topic: str, payload: bytes) -> None:
+        """Publish a message at QoS 0."""
+        self._client.publish(topic, payload)
+
     def close(self) -> None:
         """Disconnect; the broker keeps the session of QoS 1, and messages for it."""
         self._client.disconnect()
