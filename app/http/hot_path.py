@@ -87,7 +87,9 @@ class HotPath:
         if self._has_origins and any(name == b"origin" for name, _ in scope["headers"]):
             return False
         # A store that has to be waited for leaves every publish to the application.
-        return self._gateway.store.is_immediate if kind is PUBLISH else self._access is None
+        if kind is PUBLISH:
+            return self._gateway.store.is_immediate
+        return kind is POLL or self._access is None
 
     def wants_body(self, exchange: Exchange) -> bool:
         """Return True if the header alone is refused nothing, so that the body may be kept here."""
@@ -185,7 +187,12 @@ class HotPath:
 
         if exchange.body:
             return False
-        return stream.answer_at_once(self._gateway, exchange.scope, respond, while_waiting)
+        scope, subject = exchange.scope, None
+        if self._access is not None:
+            subject = _subject(self._access, scope)
+            if subject is None:
+                return False
+        return stream.answer_at_once(self._gateway, scope, subject, respond, while_waiting)
 
     def _completed(self, fields: Fields, scope: Scope) -> Fields:
         """Return the fields of an answer with those that the layers add."""

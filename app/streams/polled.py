@@ -408,29 +408,29 @@ class PolledStreams:
         self._streams: dict[Identity, PolledStream] = {}
         self._numbers = itertools.count(1)
         self._granted: dict[
-            tuple[str, PollTexts], tuple[tuple[TopicRecord, Definition], PollRequest]
+            tuple[str, PollTexts, Grants | None], tuple[tuple[TopicRecord, Definition], PollRequest]
         ] = {}
 
     def granted(
         self, context: SessionContext, name: str, asked: PollTexts, grants: Grants | None
     ) -> PollRequest:
-        """Decide what a request gets of a topic, once for all equal ones without grants.
+        """Decide what a request gets of a topic, once for all equal ones with the same grants.
 
         Raises:
             Refusal: as `granted_poll`.
         """
-        if grants is not None:
-            return granted_poll(context, name, asked, grants)
+        if grants is not None:  # first: a topic that may not be read must not be known either
+            grants.required(name)
         record = context.catalog.get(name).record
         # Each change of a topic makes new objects, in the catalog and in the engine.
         made_of = record, context.driver.engine.topic(name).definition
-        kept = self._granted.get((name, asked))
+        kept = self._granted.get((name, asked, grants))
         if kept is not None and kept[0][0] is made_of[0] and kept[0][1] is made_of[1]:
             return kept[1]
-        granted = granted_poll(context, name, asked, None)
+        granted = granted_poll(context, name, asked, grants)
         if len(self._granted) >= GRANTED_MAX:
             self._granted.clear()
-        self._granted[name, asked] = made_of, granted
+        self._granted[name, asked, grants] = made_of, granted
         return granted
 
     def stream(self, poll: PollRequest) -> PolledStream:

@@ -14,10 +14,11 @@ from typing import Annotated, Final
 
 from fastapi import APIRouter, Request, Response
 from pydantic import Field
+from starlette.requests import ClientDisconnect
 from starlette.responses import StreamingResponse
 from starlette.types import Scope
 
-from tidegate.app.access.grants import Subject
+from tidegate.app.access.grants import READ, Subject
 from tidegate.app.gateway import Gateway
 from tidegate.app.http.answers import PIECE_BYTES, body_pieces
 from tidegate.app.http.exchange import WITHOUT_BODY
@@ -183,7 +184,7 @@ async def read_stream(request: Request) -> Response:
         events.raw_headers = [*read.kept(0), EVENTS_TYPE, UNBUFFERED]
         return events
     if read.live == LONG_POLL and read.since is not None:
-        page = await read.stream.next_page(read.since, read.held_s)
+        page = await _next_page(request, read.stream, read.since, read.held_s)
     elif read.is_tail:
         page = None
     else:
@@ -200,27 +201,34 @@ async def stream_head(request: Request) -> Response:
 def answer_at_once(
     gateway: Gateway,
     scope: Scope,
+    subject: Subject | None,
     respond: Respond,
     while_waiting: Callable[[Callable[[], None]], None],
 ) -> bool:
     """Answer a request now, or later at a flush, without a task; False: the route has to.
 
-    Only for a gateway that asks for no tokens. False also where the request is refused.
+    False also where the request has to wait for what other gateways have.
 
     Args:
         gateway: the gateway.
         scope: of the request.
+        subject: who asks; None on a gateway that asks for no tokens.
         respond: takes the answer.
         while_waiting: takes what to call if the client leaves before the answer.
+
+    Raises:
+        Refusal: the route has to say why.
     """
-    if gateway.bus is not None or gateway.stopping:
-        return False
     name = topic_name(scope)
+    if subject is not None:
+        subject.grants.require(READ, name)
     asked = _asked(scope["query_string"])
-    if asked.live == SSE or gateway.catalog.served(name) is None:
+    if asked.live == SSE or gateway.stopping or gateway.catalog.served(name) is None:
+        return False
+    if asked.position is not None and not _is_here(gateway, name, asked.position):
         return False
     require_accept(scope, JSON)
-    read = _read(gateway, scope, name, asked, None)
+    read = _read(gateway, scope, name, asked, subject)
     stream = read.stream
     if not stream.is_built:
         return False
@@ -413,6 +421,39 @@ def _read(
         is_public=subject is None,
         is_tail=is_now and asked.live is None,
     )
+
+
+def _is_here(gateway: Gateway, name: str, place: Position) -> bool:
+    """Return True if nothing has to be waited for, or found out, to continue from a position."""
+    topic = gateway.driver.engine.topic(name)
+    return place.epoch == topic.epoch and place.offset <= topic.head
+
+
+async def _next_page(
+    request: Request, stream: PolledStream, since: Position, seconds_max: float
+) -> Page:
+    """Return what follows a position once there is something, while the client is there.
+
+    Raises:
+        ClientDisconnect: it has left.
+        Refusal: as `PolledStream.next_page`.
+    """
+    waiting = asyncio.create_task(stream.next_page(since, seconds_max))
+    leaving = asyncio.create_task(_left(request))
+    try:
+        await asyncio.wait((waiting, leaving), return_when=asyncio.FIRST_COMPLETED)
+        if not waiting.done():
+            raise ClientDisconnect
+        return waiting.result()
+    finally:
+        waiting.cancel()
+        leaving.cancel()
+
+
+async def _left(request: Request) -> None:
+    """Wait until the client of a request has left."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 def _completed(status: int, fields: list[tuple[bytes, bytes]], body: bytes) -> Answer:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import tracemalloc
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -530,17 +531,56 @@ async def test_who_has_read_parts_learns_at_once_that_it_is_at_the_end() -> None
         assert asyncio.get_running_loop().time() - began < 1
 
 
-async def test_nothing_is_kept_of_clients_that_leave() -> None:
-    async with running_gateway() as running:
-        await running.topic()
-        target = f"{STREAM}?offset=now&live=long-poll"
-        began = asyncio.get_running_loop().time()
+@contextlib.asynccontextmanager
+async def waiting_reader(running: Running) -> AsyncIterator[None]:
+    """A client that waits at the end of a stream, and leaves."""
+    polled = running.gateway.polled
+    target = "/v1/topics/prices.eu/stream?offset=now&live=long-poll"
+    fields = "".join(f"{name}: {value}\r\n" for name, value in ROOT.items())
+    async with connected(running.address) as wire:
+        await wire.send(f"GET {target} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n".encode())
+        await eventually(lambda: polled.positions == 1, "it waits")
+        yield
+    await eventually(lambda: polled.positions == 0, "it is forgotten")
+
+
+@rule("polling-5")
+@pytest.mark.parametrize("is_guarded", [False, True])
+@pytest.mark.parametrize("is_hot", [False, True])
+async def test_nothing_is_kept_of_clients_that_leave(
+    is_guarded: bool, is_hot: bool, tmp_path: Path
+) -> None:
+    """Of one that the application serves, such as one with a cookie, the task ends as well."""
+    async with contextlib.AsyncExitStack() as stack:
+        gateway = guarded(tmp_path) if is_guarded else running_gateway()
+        running = await stack.enter_async_context(gateway)
+        if not is_guarded:
+            await running.topic("prices.eu")
+        app: Any = running.server.config.app
+        if not is_hot:
+            app.state.hot_path.can_handle = lambda exchange: False
+        began, tasks = asyncio.get_running_loop().time(), len(asyncio.all_tasks())
         for _ in range(3):
-            async with connected(running.address) as wire:
-                await wire.send(f"GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
-                await eventually(lambda: running.gateway.polled.positions == 1, "it waits")
-            await eventually(lambda: running.gateway.polled.positions == 0, "it is forgotten")
-        assert asyncio.get_running_loop().time() - began < 5
+            async with waiting_reader(running):
+                assert is_hot == (len(asyncio.all_tasks()) == tasks)
+            await eventually(lambda: len(asyncio.all_tasks()) == tasks, "its tasks have ended")
+        assert asyncio.get_running_loop().time() - began < 2
+
+
+async def test_with_a_token_the_answer_is_that_of_the_application(tmp_path: Path) -> None:
+    async with guarded(tmp_path) as running:
+        app: Any = running.server.config.app
+        hot_path = app.state.hot_path
+        handle, answers = hot_path.can_handle, list[Any]()
+        rows = token_of("fay", grant("read prices.>", filter="/desk = 'a'"))
+        for hot in (handle, lambda exchange: False):
+            hot_path.can_handle = hot
+            for headers in (rows, ROOT, token_of("bob", "read other.>"), {}):
+                answer = await running.http.get("/v1/topics/prices.eu/stream", headers=headers)
+                fields = [field for field in answer.headers.raw if field[0] != b"date"]
+                answers.append((answer.status_code, fields, answer.content))
+        assert answers[:4] == answers[4:]
+        assert [status for status, _, _ in answers[:4]] == [200, 200, 403, 401]
 
 
 @rule("polling-8")
