@@ -262,7 +262,7 @@ class PolledStream:
     @property
     def tail(self) -> Position:
         """The position of a reader who has everything, let go or not."""
-        return Position(self._topic.epoch, self._topic.head)
+        return Position(self._topic.epoch, self._topic.head, mark=self._source.mark)
 
     def close(self) -> None:
         """End the stream; whoever waits comes again, and is told why."""
@@ -377,13 +377,23 @@ class PolledStream:
 
     def _is_in_step(self, since: Position) -> bool:
         """Return True for a reader who has what the last flush let go, or newer."""
-        if since.cut is not None or since.epoch != self.position.epoch:
+        if since.cut is not None or since.mark != self.position.mark:
+            return False
+        if since.epoch != self.position.epoch:
             return False
         return self.position.offset <= since.offset <= self._topic.head
 
     def _here(self, since: Position | None) -> Position | None:
-        """Return a position of an epoch that this one continues as one of this epoch."""
-        if since is None or since.epoch == self._topic.epoch:
+        """Return a position of an epoch that this one continues as one of this epoch.
+
+        A bookmark has no mark: whoever asks from one says that nothing was to be read before it,
+        or that it is known, and is told of changes of what is read from here on.
+        """
+        if since is None:
+            return None
+        if not since.mark:
+            since = replace(since, mark=self._source.mark)
+        if since.epoch == self._topic.epoch:
             return since
         placed = self._topic.place(Bookmark(since.epoch, since.offset))
         return replace(since, epoch=placed.epoch)

@@ -21,7 +21,7 @@ from tidegate.conflation.boards.board import Board
 from tidegate.conflation.definition import Kind
 from tidegate.conflation.frame import Frame
 from tidegate.conflation.lanes.lane import shown_as
-from tidegate.conflation.subscription import Subscription
+from tidegate.conflation.subscription import Subscription, Window
 from tidegate.conflation.topics.feed import Feed
 from tidegate.conflation.topics.topic import Topic
 from tidegate.keys.text.bookmark import Bookmark
@@ -30,6 +30,7 @@ ROWS_AT_ONCE: Final = 5_000
 BYTES_AT_ONCE: Final = 1 << 20
 """Rows and bytes of a page, about; what is longer is read in several."""
 
+MARK_BYTES: Final = 5
 RESET: Final = b'{"headers":{"control":"reset"}}'
 """The row after which a reader begins anew: it clears what it has."""
 
@@ -46,11 +47,14 @@ class Position:
     """A place in a topic's epoch: its reader has everything up to `offset`.
 
     `cut`: its reader has only a part of what has changed since the cut, the oldest changes.
+    `mark`: what the reader has read up to there (`mark_of`); empty for a place that no stream has
+    given, such as a bookmark.
     """
 
     epoch: str
     offset: int
     cut: int | None = None
+    mark: str = ""
 
     @classmethod
     def parse(cls, text: str) -> Position:
@@ -63,16 +67,38 @@ class Position:
         if found is None:
             detail = "offset is -1, now, or the Stream-Next-Offset of an answer, unchanged."
             raise Refused("bookmark-invalid", detail)
-        epoch, offset, cut = found.groups()
-        return cls(epoch, int(offset), None if cut is None else int(cut))
+        epoch, offset, cut, mark = found.groups()
+        return cls(epoch, int(offset), None if cut is None else int(cut), mark or "")
 
     def __str__(self) -> str:
         # Of one width: positions of an epoch are in the order of their texts.
         cut = "" if self.cut is None else f"_{self.cut:019}"
-        return f"{self.epoch}_{self.offset:019}{cut}"
+        mark = f".{self.mark}" if self.mark else ""
+        return f"{self.epoch}_{self.offset:019}{cut}{mark}"
 
 
-_POSITION = re.compile(r"([A-Za-z0-9]{1,64})[_-](\d{1,19})(?:_(\d{1,19}))?", re.ASCII)
+_POSITION = re.compile(
+    r"([A-Za-z0-9]{1,64})[_-](\d{1,19})(?:_(\d{1,19}))?(?:\.([0-9a-f]{10}))?", re.ASCII
+)
+
+
+def mark_of(subscription: Subscription, form: Form, kind: Kind) -> str:
+    """Return a short hash of what a stream shows: which rows, which of their fields, and how.
+
+    A topic's own options and a token's grants may change it under a reader, whose records are then
+    others than it has. Equal at all gateways, and after a restart.
+    """
+    lane_id = subscription.lane_id
+    feed = lane_id.feed
+    shape = feed.shape
+    if isinstance(shape, Window):
+        shown = f"{shape.order or ''},{shape.top_n},{shape.skip_n}"
+    else:
+        shown = str(shape or "")
+    # Without records rows are messages, and the key only says what an interval holds.
+    key = str(feed.key_spec) if lane_id.oof else ""
+    parts = [form, kind, key, str(feed.filter or ""), shown, str(lane_id.select or "")]
+    return blake2b(msgspec.json.encode(parts), digest_size=MARK_BYTES).hexdigest()
 
 
 @dataclass(slots=True, eq=False)
@@ -109,7 +135,12 @@ class Page:
 
 
 class PageSource(Protocol):
-    """What a polled stream reads its pages from."""
+    """What a polled stream reads its pages from.
+
+    `mark`: of its positions.
+    """
+
+    mark: str
 
     def page(self, topic: Topic, since: Position | None) -> Page:
         """Return what follows a position, or the beginning, up to the topic's head.
@@ -127,12 +158,13 @@ class PageSource(Protocol):
 class RecordPages:
     """Pages of a board: the newest of each key that has changed, and the keys that have left.
 
-    A board knows what has left since it was made. A position before that, or of another epoch, is
-    answered with `reset` and a snapshot; values alone cannot say so, and are refused.
+    A board knows what has left since it was made. A position before that, of another epoch or of
+    other rows is answered with `reset` and a snapshot; values alone cannot say so, and are refused.
     """
 
     def __init__(self, subscription: Subscription, form: Form, kind: Kind) -> None:
         self._feed_id = subscription.lane_id.feed
+        self.mark = mark_of(subscription, form, kind)
         self._shown = shown_as(subscription.lane_id.select)
         self._form = form
         self._kind = kind
@@ -166,8 +198,8 @@ class RecordPages:
                 size += len(row)
         is_last = looked_at == len(found) < ROWS_AT_ONCE
         # Who has only a part may hold a key that left and came back beyond that part.
-        part = Position(topic.epoch, through, offset if cut is None else cut)
-        end = Position(topic.epoch, topic.head) if is_last else part
+        part = Position(topic.epoch, through, offset if cut is None else cut, self.mark)
+        end = Position(topic.epoch, topic.head, mark=self.mark) if is_last else part
         return Page(since, end, b"[" + b",".join(rows) + b"]", len(rows), is_last)
 
     def past_others(self, topic: Topic, since: Position) -> Position:
@@ -185,7 +217,7 @@ class RecordPages:
         return feed.board
 
     def _reaches(self, topic: Topic, board: Board, since: Position) -> bool:
-        if since.epoch != topic.epoch or since.offset > topic.head:
+        if since.epoch != topic.epoch or since.offset > topic.head or since.mark != self.mark:
             return False
         # Within a snapshot what has left since it began is asked for.
         asked = since.offset if since.cut is None else since.cut
@@ -210,6 +242,7 @@ class JournalPages:
 
     def __init__(self, subscription: Subscription, kind: Kind) -> None:
         wanted = subscription.lane_id.feed.filter
+        self.mark = mark_of(subscription, Form.VALUE, kind)
         self._matches = None if wanted is None else wanted.matcher(subscription.topic)
         self._shown = shown_as(subscription.lane_id.select)
         self._kind = kind
@@ -223,7 +256,7 @@ class JournalPages:
         """
         if since is None:
             after = topic.journal.dropped_through
-        elif since.epoch == topic.epoch and topic.journal_reaches(_bookmark(since)):
+        elif self._reaches(topic, since):
             after = since.offset
         else:
             raise expired()
@@ -239,7 +272,7 @@ class JournalPages:
                 rows.append(json_value(shown, self._kind))
                 size += len(rows[-1])
         is_last = through == topic.head
-        end = Position(topic.epoch, through)
+        end = Position(topic.epoch, through, mark=self.mark)
         return Page(since, end, b"[" + b",".join(rows) + b"]", len(rows), is_last)
 
     def past_others(self, topic: Topic, since: Position) -> Position:
@@ -259,7 +292,11 @@ class JournalPages:
                 break
             through = frame.offset
         self._others = since.epoch, after, through
-        return Position(since.epoch, through)
+        return Position(since.epoch, through, mark=self.mark)
+
+    def _reaches(self, topic: Topic, since: Position) -> bool:
+        is_ours = since.epoch == topic.epoch and since.mark == self.mark
+        return is_ours and topic.journal_reaches(_bookmark(since))
 
 
 def expired() -> Refused:

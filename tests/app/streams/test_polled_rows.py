@@ -5,7 +5,7 @@ A cache may answer with any page that was ever made for a position, and readers 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
@@ -16,13 +16,14 @@ from tests.support.profiles import NIGHTLY, SEARCHED_FOR_EACH, SEED
 from tests.support.rules import rule
 from tidegate.app.refusals import Refused
 from tidegate.app.streams import polled_rows
-from tidegate.app.streams.polled_rows import Form, Page, Position, RecordPages
+from tidegate.app.streams.polled_rows import Form, Page, Position, RecordPages, mark_of
 from tidegate.conflation.definition import Definition, History, Kind
 from tidegate.conflation.frame import Frame, Tombstone
 from tidegate.conflation.options.grant import decide
 from tidegate.conflation.options.table import Options
 from tidegate.conflation.subscription import Command
 from tidegate.conflation.topics.topic import Topic
+from tidegate.keys.select import Select
 from tidegate.keys.spec import KeySpec
 
 DEFINITION = Definition(History(messages_max=100), KeySpec.parse("[/k]"))
@@ -185,6 +186,33 @@ def test_positions_of_an_epoch_are_in_the_order_of_their_texts() -> None:
         Position("e1", 12),
         Position("e1", 100),
     ]
+    marked = [replace(place, mark="0123456789") for place in places]
+    assert sorted(marked, key=str) == marked
+    assert [Position.parse(str(place)) for place in marked] == marked
     assert sorted(places, key=str) == places
     assert [Position.parse(str(place)) for place in places] == places
     assert Position.parse("e1-7") == Position("e1", 7)
+
+
+@rule("polling-3")
+def test_a_mark_tells_apart_what_is_read_and_nothing_else() -> None:
+    def marked(filter_text: str = "", form: Form = Form.STATE, **options: Any) -> str:
+        wanted = Options.of(**{"conflation": 1_000_000_000, "oof": True, **options})
+        command = None if "top_n" in options else Command.SUBSCRIBE
+        found = decide("px", DEFINITION, wanted, command=command, filter_text=filter_text)
+        return mark_of(found, form, Kind.JSON)
+
+    # As written down: all gateways of a topic, and later versions, know each other's positions.
+    assert marked() == "6792299241"
+    assert marked(conflation=5_000_000_000) == marked()
+    assert marked("/v > 1") == marked("(/v>1)")
+    others = [
+        marked("/v > 1"),
+        marked("/v > 2"),
+        marked(form=Form.VALUE),
+        marked(select=Select.parse("[-/v]")),
+        marked(top_n=3),
+        marked(top_n=4),
+        marked(top_n=3, skip_n=1),
+    ]
+    assert len({marked(), *others}) == 1 + len(others)

@@ -476,15 +476,17 @@ async def test_204_leads_past_what_was_not_for_the_reader() -> None:
         await running.topic(history={"messages": 10})
         await running.publish(*[{"k": number} for number in range(30)])
         asked = {"format": "value", "live": "long-poll"}
-        asked["offset"] = (await running.http.head(STREAM)).headers["stream-next-offset"]
-        await running.http.get(STREAM)  # begins the stream
+        end = {"format": "value"}
+        asked["offset"] = (await running.http.head(STREAM, params=end)).headers[
+            "stream-next-offset"
+        ]
         waiting = asyncio.create_task(running.http.get(STREAM, params=asked))
         for number in range(15):
             await asyncio.sleep(1)
             await running.http.delete("/v1/topics/px/sow", params={"key": f"[{number}]"})
         answer = await waiting
         assert (answer.status_code, answer.headers["stream-up-to-date"]) == (204, "true")
-        head = await running.http.head(STREAM)
+        head = await running.http.head(STREAM, params=end)
         assert answer.headers["stream-next-offset"] == head.headers["stream-next-offset"]
 
 
@@ -500,7 +502,8 @@ async def test_who_waits_gets_past_parts_without_a_row(key: tuple[str, ...], ask
         for start in range(0, 12_000, 4_000):
             await running.publish(*[{"k": start + n, "v": 0} for n in range(4_000)])
         if key:
-            offset = (await running.http.head(STREAM)).headers["stream-next-offset"]
+            head = await running.http.head(STREAM, params={"format": "value"})
+            offset = head.headers["stream-next-offset"]
             await running.http.delete("/v1/topics/px/sow", params={"filter": "/v = 0"})
         else:
             answer = await running.http.get(STREAM, params={**asked, "offset": "-1"})
@@ -655,7 +658,8 @@ async def test_positions_that_somebody_makes_up_take_no_more_room(
         await running.topic()
         await running.publish(*[{"k": n} for n in range(50)])
         asked = {"filter": "/k < 0", "options": "conflation=1h"}
-        epoch = (await running.http.get(STREAM, params=asked)).headers["stream-next-offset"][:-20]
+        place = (await running.http.get(STREAM, params=asked)).headers["stream-next-offset"]
+        epoch = place.partition("_")[0]
         for offset in range(49):
             await running.http.get(STREAM, params={**asked, "offset": f"{epoch}_{offset}_0"})
         (stream,) = running.gateway.polled._streams.values()
@@ -677,3 +681,76 @@ async def test_a_stream_that_is_closed_under_a_reader_is_no_topic_that_is_gone()
         await running.http.delete("/v1/topics/px")
         with pytest.raises(Refused, match="topic-unknown"):
             await stream.page(None)
+
+
+@rule("polling-3")
+async def test_other_options_of_the_topic_are_told_to_who_is_at_the_end() -> None:
+    """No record has changed, and all of them are others."""
+    async with running_gateway() as running:
+        await running.topic()
+        await running.publish({"k": 1, "v": 1}, {"k": 2, "v": 2})
+        poller = Poller(running)
+        await poller.poll()
+        values = {"format": "value", "offset": "-1"}
+        answer = await running.http.get(STREAM, params=values)
+        values["offset"] = answer.headers["stream-next-offset"]
+        await running.topic(options="select=[-/v]")
+        began = asyncio.get_running_loop().time()
+        await poller.poll("long-poll")
+        assert asyncio.get_running_loop().time() - began < 1
+        assert poller.rows[0] == {"headers": {"control": "reset"}}
+        assert poller.records == {"[1]": {"k": 1}, "[2]": {"k": 2}}
+        await poller.poll()
+        assert poller.rows == []
+        refused = await running.http.get(STREAM, params=values)
+        assert (refused.status_code, refused.json()["code"]) == (410, "bookmark-expired")
+
+
+@rule("polling-3")
+@pytest.mark.parametrize("key", [["/k"], []])
+async def test_other_grants_are_told_to_who_is_at_the_end(tmp_path: Path, key: list[str]) -> None:
+    path = "/v1/topics/prices.desks"
+    async with guarded(tmp_path) as running:
+        await running.http.put(path, json={"key": key}, headers=ROOT)
+        for row in ({"k": 1, "desk": "a"}, {"k": 2, "desk": "b"}):
+            await running.http.post(f"{path}/messages", json=row, headers=ROOT)
+        one, other = (
+            token_of("fay", grant("read prices.>", filter=f"/desk = '{desk}'")) for desk in "ab"
+        )
+        first = await running.http.get(f"{path}/stream", headers=one)
+        asked = {"offset": first.headers["stream-next-offset"], "live": "long-poll"}
+        answer = await running.http.get(f"{path}/stream", params=asked, headers=other)
+        if key:
+            reset, row = answer.json()
+            assert reset == {"headers": {"control": "reset"}}
+            assert row["value"] == {"k": 2, "desk": "b"}
+        else:
+            assert (answer.status_code, answer.json()["code"]) == (410, "bookmark-expired")
+        again = await running.http.get(f"{path}/stream", params=asked, headers=one)
+        assert again.status_code == 204
+
+
+@rule("polling-3")
+async def test_who_goes_on_from_a_bookmark_is_told_of_other_options_from_there_on() -> None:
+    async with running_gateway() as running:
+        await running.topic()
+        published = await running.publish({"k": 1, "v": 1})
+        poller = Poller(running)
+        poller.offset = published["last"]
+        await poller.poll()
+        assert poller.rows == []
+        await running.topic(options="select=[-/v]")
+        await poller.poll()
+        assert poller.records == {"[1]": {"k": 1}}
+
+
+@rule("polling-3")
+async def test_another_interval_reads_the_same_rows() -> None:
+    async with running_gateway() as running:
+        await running.topic()
+        await running.publish({"k": 1, "v": 1})
+        poller = Poller(running, options="conflation=1s")
+        await poller.poll()
+        poller.asked = {"options": "conflation=5s"}
+        await poller.poll()
+        assert poller.rows == []
