@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from urllib.parse import unquote_to_bytes
 
@@ -164,46 +164,43 @@ def require_accept(scope: Scope, *media_types: str) -> None:
     Raises:
         Refused: not-acceptable.
     """
-    if not any(accepts(scope, media_type) for media_type in media_types):
+    if preferred(scope, media_types) is None:
         names = " or ".join(media_types)
         raise Refused("not-acceptable", f"The answer is {names}, which Accept leaves out.")
 
 
 def accepts(scope: Scope, media_type: str) -> bool:
     """Return True if Accept takes the media type, by name or by a wildcard."""
-    weight, _ = _weight_of(scope, media_type)
-    return weight > 0
+    return preferred(scope, (media_type,)) is not None
 
 
-def preferred(scope: Scope, media_types: Sequence[str]) -> str | None:
+def preferred(scope: Scope, media_types: tuple[str, ...]) -> str | None:
     """Return the media type that Accept weighs most; None if it takes none of them.
 
     Of equal weights a type that is named wins over one that a wildcard takes, and then the first.
     """
-    weighed = {each: _weight_of(scope, each) for each in media_types}
+    fields = [value for name, value in scope["headers"] if name == b"accept"]
+    return _preferred(b",".join(fields), media_types) if fields else media_types[0]
+
+
+@lru_cache(maxsize=256)  # most clients send one of a few
+def _preferred(accept: bytes, media_types: tuple[str, ...]) -> str | None:
+    ranges = weights(accept.decode("latin-1"))
+    weighed = {each: _weight_of(ranges, each) for each in media_types}
     best = max(media_types, key=weighed.__getitem__)
     weight, _ = weighed[best]
     return best if weight > 0 else None
 
 
-def _weight_of(scope: Scope, media_type: str) -> tuple[float, int]:
-    """Return the weight of a media type, and how closely Accept names it.
+def _weight_of(ranges: Mapping[str, float], media_type: str) -> tuple[float, int]:
+    """Return the weight of a media type, and how closely a range names it.
 
-    The closest range counts (RFC 9110, 12.5.1); no Accept header takes everything.
+    The closest range counts (RFC 9110, 12.5.1).
     """
-    fields = [value for name, value in scope["headers"] if name == b"accept"]
-    if not fields:
-        return 1.0, 0
-    ranges = _ranges(b",".join(fields))
     for closeness, name in ((2, media_type), (1, media_type.split("/", 1)[0] + "/*"), (0, "*/*")):
         if name in ranges:
             return ranges[name], closeness
     return 0.0, 0
-
-
-@lru_cache(maxsize=128)  # most clients send one of a few
-def _ranges(accept: bytes) -> Mapping[str, float]:
-    return weights(accept.decode("latin-1"))
 
 
 def content_type(scope: Scope, taken: tuple[str, ...]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import shutil
 from collections.abc import AsyncIterator, Iterator
@@ -191,3 +192,61 @@ async def test_no_answer_of_one_subject_is_another_s(kind: str, tmp_path: Path) 
                     assert "ab".replace(desk, "") not in found
                 nobody = await http.get("/v1/topics/prices.eu/stream")
                 assert nobody.status_code == 401
+
+
+CANARY_REQUESTS = 100_000
+CANARY_CONNECTIONS = 8
+
+
+@pytest.mark.nightly
+@rule("polling-6")
+async def test_of_very_many_answers_none_is_of_another_subject(tmp_path: Path) -> None:
+    """Each desk's rows name it; subjects of all desks ask for the same addresses at once."""
+    desks = [f"desk{number}" for number in range(CANARY_CONNECTIONS)]
+    root = token_of("root", "read,write,admin,observe >")
+    headers = {**root, "Content-Type": "application/x-ndjson"}
+    async with guarded(tmp_path) as running:
+
+        async def publish() -> None:
+            for number in range(1_000_000):
+                rows = "\n".join(f'{{"k":"{desk}","desk":"{desk}","n":{number}}}' for desk in desks)
+                path = "/v1/topics/prices.eu/messages"
+                answer = await running.http.post(path, content=rows, headers=headers)
+                assert answer.status_code == 200, answer.text
+                await asyncio.sleep(0.2)
+
+        with cache_before(running.address, tmp_path) as address:
+            publishing = asyncio.create_task(publish())
+            try:
+                asked = CANARY_REQUESTS // len(desks)
+                await asyncio.gather(*(ask_as(address, desk, asked) for desk in desks))
+            finally:
+                publishing.cancel()
+        assert not publishing.done() or publishing.cancelled()
+
+
+async def ask_as(address: str, desk: str, requests: int) -> None:
+    """Ask from the beginning and from the next position, and look for rows of other desks."""
+    token = token_of(desk, grant("read prices.>", filter=f"/desk = '{desk}'"))
+    fields = "".join(f"{name}: {value}\r\n" for name, value in token.items())
+    parts = urlsplit(address)
+    offset = "-1"
+    reader, writer = await asyncio.open_connection(parts.hostname, parts.port, limit=1 << 20)
+    for number in range(requests):
+        target = f"/v1/topics/prices.eu/stream?offset={offset}"
+        writer.write(f"GET {target} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n".encode())
+        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
+        answer = dict(line.split(": ", 1) for line in head.splitlines()[1:] if ": " in line)
+        body = await reader.readexactly(int(answer["content-length"]))
+        assert head.startswith("http/1.1 200"), head
+        assert answer["cache-control"].startswith("private"), head
+        found = {row["value"]["desk"] for row in json.loads(body) if "value" in row}
+        assert found <= {desk}, (desk, found)
+        # Every second request is the same one for all subjects.
+        offset = "-1" if number % 2 else answer["stream-next-offset"]
+        if answer.get("connection") == "close":
+            writer.close()
+            reader, writer = await asyncio.open_connection(
+                parts.hostname, parts.port, limit=1 << 20
+            )
+    writer.close()

@@ -25,22 +25,23 @@ FORMATS: Final = (NDJSON, JSON, CSV, ARROW)
 VARY: Final = {"Vary": "Accept"}
 
 
-def chosen_format(scope: Scope) -> str:
-    """Return the media type of the answer that Accept weighs most.
+def chosen_format(scope: Scope, formats: tuple[str, ...] = FORMATS) -> str:
+    """Return the media type of the answer that Accept weighs most, the first one of equal weights.
 
     Raises:
         HttpRefused: not-acceptable.
     """
-    found = preferred(scope, FORMATS)
+    found = preferred(scope, formats)
     lacks_arrow = found == ARROW and find_spec("pyarrow") is None
     if lacks_arrow:
-        found = preferred(scope, FORMATS[:-1])
+        found = preferred(scope, tuple(each for each in formats if each != ARROW))
     if found is not None:
         return found
     if lacks_arrow:
         detail = f"{ARROW} needs pyarrow here: install the extra archive of Tidegate."
     else:
-        detail = f"The answer is {', '.join(FORMATS[:-1])} or {ARROW}, which Accept leaves out."
+        names = f"{', '.join(formats[:-1])} or {formats[-1]}"
+        detail = f"The answer is {names}, which Accept leaves out."
     raise HttpRefused("not-acceptable", detail, headers=VARY)
 
 

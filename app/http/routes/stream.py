@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
 from typing import Annotated, Final
 
+import msgspec
 from fastapi import APIRouter, Request, Response
 from pydantic import Field
 from starlette.requests import ClientDisconnect
@@ -22,10 +23,20 @@ from tidegate.app.access.grants import READ, Subject
 from tidegate.app.gateway import Gateway
 from tidegate.app.http.answers import PIECE_BYTES, body_pieces
 from tidegate.app.http.exchange import WITHOUT_BODY
-from tidegate.app.http.openapi import SUBSCRIBE_CODES, answer, header, name_of, problems
+from tidegate.app.http.formats.choice import ARROW, CSV, chosen_format, encoder_for
+from tidegate.app.http.formats.csv_text import CsvEncoder
+from tidegate.app.http.formats.records import encoded
+from tidegate.app.http.openapi import (
+    SUBSCRIBE_CODES,
+    answer,
+    header,
+    lines_of,
+    name_of,
+    problems,
+)
 from tidegate.app.http.parameters import Headers, described, query_of
 from tidegate.app.http.problems import response_of
-from tidegate.app.http.requests import JSON, require_accept, topic_name
+from tidegate.app.http.requests import JSON, NDJSON, preferred, require_accept, topic_name
 from tidegate.app.http.scope import gateway_of, subject_in
 from tidegate.app.http.wire import Fields
 from tidegate.app.parameters import Parameters, line, text, word
@@ -35,6 +46,7 @@ from tidegate.app.streams.poll_request import PollTexts
 from tidegate.app.streams.polled import PolledStream
 from tidegate.app.streams.polled_rows import Form, Page, Position
 from tidegate.app.streams.sse import END, EVENT_STREAM, FIELD, HEARTBEAT, event
+from tidegate.conflation.frame import Frame
 from tidegate.keys.text.bookmark import Bookmark
 from tidegate.keys.text.duration import SECOND
 
@@ -57,7 +69,16 @@ CURSOR_EPOCH_MS: Final = 1_728_432_000_000
 _CURSOR = re.compile(r"[0-9]{1,18}", re.ASCII)
 _LINE_ENDS = re.compile(rb"\r\n|\r|\n")
 
-JSON_TYPE: Final = (b"content-type", JSON.encode())
+CHANGES: Final = (JSON, NDJSON)
+"""Media types of rows that say what has become of a key."""
+RECORDS: Final = (*CHANGES, CSV, ARROW)
+"""Media types of values; the first one for a client that takes any."""
+CONTENT_TYPES: Final = {
+    JSON: JSON.encode(),
+    NDJSON: NDJSON.encode(),
+    CSV: CsvEncoder.content_type.encode(),
+    ARROW: ARROW.encode(),
+}
 EVENTS_TYPE: Final = (b"content-type", f"{EVENT_STREAM}; charset=utf-8".encode())
 # Or nginx would keep events back.
 UNBUFFERED: Final = (b"x-accel-buffering", b"no")
@@ -157,8 +178,14 @@ _ROW = {
         {},
     ]
 }
+_ROWS = {
+    JSON: {"schema": {"type": "array", "items": _ROW}},
+    **lines_of(_ROW),
+    CSV: {"schema": {"type": "string"}},
+    ARROW: {"schema": {"type": "string", "format": "binary"}},
+}
 _ANSWERS = {
-    200: answer("What has changed", {"type": "array", "items": _ROW}, headers=_HEADERS),
+    200: answer("What has changed, as Accept asks", headers=_HEADERS, content=_ROWS),
     204: answer("Nothing new within the time of live=long-poll", headers=_HEADERS),
     304: answer("If-None-Match names this answer"),
     **problems(*SUBSCRIBE_CODES, "not-ready"),
@@ -173,10 +200,11 @@ _ANSWERS = {
     openapi_extra={"parameters": described("The topic's name", Polling, Validators)},
 )
 async def read_stream(request: Request) -> Response:
-    """Return what has changed since a position, as JSON; each key once, with its newest value.
+    """Return what has changed since a position; each key once, with its newest value.
 
-    With `live` the request waits for the next flush of the interval, as long-polling or as a
-    stream of events.
+    As a JSON array, or as NDJSON where Accept asks for it; with `format=value` also as CSV or as an
+    Arrow stream. With `live` the request waits for the next flush of the interval, as long-polling
+    or as a stream of events.
     """
     read = await _reading(request)
     if read.live == SSE:
@@ -186,16 +214,17 @@ async def read_stream(request: Request) -> Response:
     if read.live == LONG_POLL and read.since is not None:
         page = await _next_page(request, read.stream, read.since, read.held_s)
     elif read.is_tail:
-        page = None
+        page = read.end
     else:
         page = await read.stream.page(read.since)
-    return _response(*read.answer(page))
+    return _response(*read.answer(page, await _text_of(page, read.media_type)))
 
 
 @router.head("/v1/topics/{topic}/stream", include_in_schema=False)
 async def stream_head(request: Request) -> Response:
     """Return the position of the stream's end, without waiting for more."""
-    return _response(*replace(await _reading(request), is_tail=True).answer(None))
+    read = replace(await _reading(request), is_tail=True)
+    return _response(*read.answer(read.end, await _text_of(read.end, read.media_type)))
 
 
 def answer_at_once(
@@ -227,14 +256,13 @@ def answer_at_once(
         return False
     if asked.position is not None and not _is_here(gateway, name, asked.position):
         return False
-    require_accept(scope, JSON)
     read = _read(gateway, scope, name, asked, subject)
     stream = read.stream
-    if not stream.is_built:
+    if not stream.is_built or read.media_type != JSON:
         return False
-    page = None if read.is_tail else stream.page_now(read.since)
-    if page is None or page.is_news or asked.live != LONG_POLL:
-        respond(*read.answer(page))
+    page = read.end if read.is_tail else stream.page_now(read.since)
+    if page.is_news or asked.live != LONG_POLL:
+        respond(*read.answer(page, page.body))
         return True
 
     def answer(outcome: Page | Refused) -> None:
@@ -242,7 +270,7 @@ def answer_at_once(
             problem = response_of(outcome)
             respond(problem.status_code, problem.raw_headers, bytes(problem.body))
         else:
-            respond(*read.answer(outcome))
+            respond(*read.answer(outcome, outcome.body))
 
     while_waiting(partial(stream.leave, stream.wait(page.next, read.held_s, answer)))
     return True
@@ -263,6 +291,7 @@ class Reading:
     cursor: int | None
     if_none_match: str
     live: str | None
+    media_type: str
     is_public: bool
     is_tail: bool
 
@@ -271,25 +300,33 @@ class Reading:
         """How long the request may wait."""
         return HELD_S if self.is_public else HELD_OF_SUBJECT_S
 
-    def answer(self, page: Page | None) -> Answer:
-        """Return the answer with a page; None: the end is asked for."""
-        if page is None:
-            fields = [*self.kept(0), *self._places(self.stream.tail, is_last=True)]
-            return _completed(200, [*fields, JSON_TYPE], b"[]")
+    @property
+    def end(self) -> Page:
+        """A page without rows at the stream's end."""
+        return Page(self.stream.tail, self.stream.tail)
+
+    def answer(self, page: Page, text: bytes) -> Answer:
+        """Return the answer with a page, whose rows are this text in the format asked for."""
         places = self._places(page.next, is_last=page.is_last)
+        content_type = (b"content-type", CONTENT_TYPES[self.media_type])
+        if self.is_tail:
+            return _completed(200, [*self.kept(0), *places, content_type], text)
         if self.live == LONG_POLL and not page.is_news:
             return _completed(204, [*self.kept(0), *places], b"")
-        coding = self.coding if len(page.body) >= CODED_BYTES_MIN else Coding.IDENTITY
-        tag = f'"{page.next}:{page.digest}:{coding}"'
+        coding = self.coding if len(text) >= CODED_BYTES_MIN else Coding.IDENTITY
+        tag = f"{page.next}:{page.digest}:{coding}"
+        if self.media_type != JSON:
+            tag = f"{tag}:{self.media_type}"
+        tag = f'"{tag}"'
         fields = [*self.kept(self.kept_s(page)), *places, (b"etag", tag.encode())]
         if self.if_none_match and tag in _tags(self.if_none_match):
             return _completed(304, fields, b"")
         if coding is not Coding.IDENTITY:
             fields.append((b"content-encoding", coding.encode()))
-        body = _coded(page, coding)
+            text = _coded(page, text, coding)
         if page.rows:
-            self.stream.count_answer(len(body))
-        return _completed(200, [*fields, JSON_TYPE], body)
+            self.stream.count_answer(len(text))
+        return _completed(200, [*fields, content_type], text)
 
     async def events(self) -> AsyncIterator[bytes]:
         """Yield what comes within a minute as events of the protocol."""
@@ -333,7 +370,7 @@ class Reading:
 
     def kept(self, seconds: int) -> Fields:
         """Return the header fields that say who may keep an answer, and for how long."""
-        return _kept(seconds, is_public=self.is_public)
+        return _kept(seconds, is_public=self.is_public, is_live=self.live is not None)
 
     def _places(self, position: Position, *, is_last: bool) -> Fields:
         fields = [(b"stream-next-offset", str(position).encode())]
@@ -351,10 +388,11 @@ class Reading:
 
 
 @lru_cache(maxsize=256)
-def _kept(seconds: int, *, is_public: bool) -> Fields:
-    scope, vary = b"public", b"Accept-Encoding"
+def _kept(seconds: int, *, is_public: bool, is_live: bool) -> Fields:
+    vary = b"Accept-Encoding" if is_live else b"Accept, Accept-Encoding"
+    scope = b"public"
     if not is_public:
-        scope, vary = b"private", b"Accept-Encoding, Authorization, Cookie"
+        scope, vary = b"private", vary + b", Authorization, Cookie"
     control = b"%b, max-age=%d" % (scope, seconds) if seconds else b"no-store"
     return [(b"cache-control", control), (b"vary", vary), (b"accept-ranges", b"none")]
 
@@ -377,7 +415,6 @@ async def _reading(request: Request) -> Reading:
     """
     gateway, subject, scope = gateway_of(request), subject_in(request.scope), request.scope
     name, asked = topic_name(scope), Polling.read(scope)
-    require_accept(scope, EVENT_STREAM if asked.live == SSE else JSON)
     since = asked.position
     await gateway.catalog.seek(name)
     gateway.catalog.get(name)
@@ -394,7 +431,8 @@ def _read(
     """Read a request: what it wants, and from where.
 
     Raises:
-        Refusal: topic-unknown, options-invalid, filter-invalid, bookmark-invalid, limit-reached.
+        Refusal: topic-unknown, options-invalid, filter-invalid, bookmark-invalid, limit-reached,
+            not-acceptable.
     """
     if asked.live is not None and asked.offset is None:
         raise Refused("options-invalid", "live needs an offset: -1, now, or a Stream-Next-Offset.")
@@ -418,6 +456,7 @@ def _read(
         cursor,
         _value(scope, b"if-none-match"),
         asked.live,
+        _media_type(scope, asked.live, poll.form),
         is_public=subject is None,
         is_tail=is_now and asked.live is None,
     )
@@ -478,6 +517,41 @@ def _tags(if_none_match: str) -> list[str]:
     return [part.strip().removeprefix("W/") for part in if_none_match.split(",")]
 
 
+def _media_type(scope: Scope, live: str | None, form: Form) -> str:
+    """Return the media type of rows that Accept weighs most.
+
+    Raises:
+        Refused: not-acceptable.
+    """
+    if live is not None:
+        require_accept(scope, EVENT_STREAM if live == SSE else JSON)
+        return JSON
+    if form is Form.VALUE:
+        return chosen_format(scope, RECORDS)
+    if preferred(scope, CHANGES) is None and preferred(scope, RECORDS) is not None:
+        detail = "A removal is no row of CSV or Arrow; format=value has no removals."
+        raise Refused("not-acceptable", detail)
+    return chosen_format(scope, CHANGES)
+
+
+async def _text_of(page: Page, media_type: str) -> bytes:
+    """Return the rows of a page in a format.
+
+    Raises:
+        HttpRefused: not-acceptable, as the rows have too many different fields.
+    """
+    if media_type == JSON:
+        return page.body
+    texts = msgspec.json.decode(page.body, type=list[msgspec.Raw])
+    rows = [Frame(0, bytes(text), "", 0) for text in texts]
+    encoder = await encoder_for(media_type, rows, _payload, {})
+    return b"".join([part async for part in encoded(encoder, rows, _payload)])
+
+
+def _payload(frame: Frame) -> bytes:
+    return frame.payload
+
+
 async def _pieces(body: bytes) -> AsyncIterator[bytes]:
     for piece in body_pieces(body):
         yield piece
@@ -502,15 +576,17 @@ def _value(scope: Scope, name: bytes) -> str:
     return b",".join(values).decode("latin-1")
 
 
-def _coded(page: Page, coding: Coding) -> bytes:
-    """Return a page's body in a coding, made once for all who ask for it."""
+def _coded(page: Page, text: bytes, coding: Coding) -> bytes:
+    """Return rows of a page in a coding; its own, in JSON, are made once for all who ask."""
     encoder = encoder_of(coding)
     if encoder is None:
-        return page.body
-    found = page.coded.get(coding)
+        return text
+    found = page.coded.get(coding) if text is page.body else None
     if found is None:
-        block = encoder.block(page.body)  # before the end, which has its checksum
-        found = page.coded[coding] = encoder.header + block + encoder.end()
+        block = encoder.block(text)  # before the end, which has its checksum
+        found = encoder.header + block + encoder.end()
+        if text is page.body:
+            page.coded[coding] = found
     return found
 
 

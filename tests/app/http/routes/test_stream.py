@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import tracemalloc
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import httpx2
+import pyarrow as pa
 import pytest
 
 from tests.app.access.test_authorization import ROOT, guarded
+from tests.support.buses import BusServer
 from tests.support.gateways import Running, eventually, running_gateway
 from tests.support.rules import rule
 from tests.support.tokens import grant, token_of
@@ -190,7 +193,7 @@ async def test_an_answer_may_be_compressed() -> None:
         for coding in ("gzip", "zstd"):
             coded = await running.http.get(STREAM, headers={"Accept-Encoding": coding})
             assert coded.headers["content-encoding"] == coding
-            assert coded.headers["vary"] == "Accept-Encoding"
+            assert coded.headers["vary"] == "Accept, Accept-Encoding"
             assert coded.headers["etag"] != plain.headers["etag"]
             assert int(coded.headers["content-length"]) < len(plain.content) / 4
             assert coded.json() == plain.json()
@@ -570,6 +573,19 @@ async def test_nothing_is_kept_of_clients_that_leave(
         assert asyncio.get_running_loop().time() - began < 2
 
 
+@pytest.mark.redis
+@rule("polling-5")
+async def test_on_redis_too_a_poll_ends_with_its_client(redis_bus: BusServer) -> None:
+    shared = {"redis": redis_bus.url, "redis_prefix": f"polled-test-{os.getpid()}"}
+    async with running_gateway(**shared) as running:
+        await running.topic("prices.eu")
+        await running.publish({"k": 1}, topic="prices.eu")
+        began = asyncio.get_running_loop().time()
+        async with waiting_reader(running):
+            pass
+        assert asyncio.get_running_loop().time() - began < 10
+
+
 async def test_with_a_token_the_answer_is_that_of_the_application(tmp_path: Path) -> None:
     async with guarded(tmp_path) as running:
         app: Any = running.server.config.app
@@ -754,3 +770,84 @@ async def test_another_interval_reads_the_same_rows() -> None:
         poller.asked = {"options": "conflation=5s"}
         await poller.poll()
         assert poller.rows == []
+
+
+ROWS_OF = {"format": "value"}
+CSV = "text/csv"
+ARROW = "application/vnd.apache.arrow.stream"
+
+
+@rule("polling-10")
+async def test_rows_come_in_the_format_that_accept_asks_for() -> None:
+    async with running_gateway() as running:
+        await running.topic()
+        await running.publish({"k": 1, "v": "a"}, {"k": 2, "v": "b,c"})
+        plain = await running.http.get(STREAM, params=ROWS_OF)
+        tags = {plain.headers["etag"]}
+        for accept in ("application/x-ndjson", CSV, ARROW):
+            answer = await running.http.get(STREAM, params=ROWS_OF, headers={"Accept": accept})
+            assert answer.status_code == 200, answer.text
+            assert answer.headers["content-type"].startswith(accept)
+            for name in ("stream-next-offset", "stream-up-to-date", "cache-control", "vary"):
+                assert answer.headers[name] == plain.headers[name]
+            assert answer.headers["vary"] == "Accept, Accept-Encoding"
+            tags.add(answer.headers["etag"])
+            if accept == CSV:
+                assert answer.text == '"k","v"\r\n1,"a"\r\n2,"b,c"\r\n'
+            elif accept == ARROW:
+                with pa.ipc.open_stream(answer.content) as reader:
+                    assert reader.read_all().to_pylist() == plain.json()
+            else:
+                assert [json.loads(line) for line in answer.text.splitlines()] == plain.json()
+            asked = {**ROWS_OF, "offset": answer.headers["stream-next-offset"]}
+            rest = await running.http.get(STREAM, params=asked, headers={"Accept": accept})
+            assert (rest.status_code, rest.headers["stream-up-to-date"]) == (200, "true")
+        assert len(tags) == 4
+        asked = {"If-None-Match": answer.headers["etag"], "Accept": ARROW}
+        assert (await running.http.get(STREAM, params=ROWS_OF, headers=asked)).status_code == 304
+
+
+@rule("polling-10")
+async def test_changes_come_as_lines_too() -> None:
+    async with running_gateway() as running:
+        await running.topic()
+        await running.publish({"k": 1}, {"k": 2})
+        plain = (await running.http.get(STREAM)).json()
+        lines = await running.http.get(STREAM, headers={"Accept": "application/x-ndjson"})
+        assert [json.loads(line) for line in lines.text.splitlines()] == plain
+
+
+@rule("polling-10")
+async def test_a_long_answer_in_another_format_is_compressed_too() -> None:
+    async with running_gateway() as running:
+        await running.topic()
+        await running.publish(*[{"k": n, "text": "the same again"} for n in range(100)])
+        headers = {"Accept": CSV, "Accept-Encoding": "gzip"}
+        answer = await running.http.get(STREAM, params=ROWS_OF, headers=headers)
+        assert answer.headers["content-encoding"] == "gzip"
+        assert len(answer.text.splitlines()) == 101
+
+
+@rule("polling-10")
+@pytest.mark.parametrize(
+    ("asked", "accept"),
+    [
+        ({}, CSV),
+        ({}, ARROW),
+        ({**ROWS_OF, "offset": "now", "live": "long-poll"}, CSV),
+        ({"offset": "-1", "live": "long-poll"}, "application/x-ndjson"),
+        ({"offset": "-1", "live": "sse"}, "application/json"),
+        (ROWS_OF, "text/html"),
+    ],
+)
+async def test_a_format_that_makes_no_sense_is_refused(asked: dict[str, str], accept: str) -> None:
+    async with running_gateway() as running:
+        await running.topic()
+        await running.publish({"k": 1})
+        answer = await running.http.get(STREAM, params=asked, headers={"Accept": accept})
+        assert (answer.status_code, answer.json()["code"]) == (406, "not-acceptable")
+        either = f"{accept}, application/json;q=0.1, text/event-stream;q=0.1"
+        asked = {**asked, "offset": asked.get("offset", "-1").replace("now", "-1")}
+        if asked.get("live") != "sse":
+            answer = await running.http.get(STREAM, params=asked, headers={"Accept": either})
+            assert answer.headers["content-type"] == "application/json"
