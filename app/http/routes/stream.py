@@ -45,7 +45,7 @@ from tidegate.app.streams.compression import Coding, encoder_of, negotiate
 from tidegate.app.streams.poll_request import PollTexts
 from tidegate.app.streams.polled import PolledStream
 from tidegate.app.streams.polled_rows import Form, Page, Position
-from tidegate.app.streams.sse import END, EVENT_STREAM, FIELD, HEARTBEAT, event
+from tidegate.app.streams.sse import END, EVENT_STREAM, HEARTBEAT
 from tidegate.conflation.frame import Frame
 from tidegate.keys.text.bookmark import Bookmark
 from tidegate.keys.text.duration import SECOND
@@ -79,9 +79,10 @@ CONTENT_TYPES: Final = {
     CSV: CsvEncoder.content_type.encode(),
     ARROW: ARROW.encode(),
 }
-EVENTS_TYPE: Final = (b"content-type", f"{EVENT_STREAM}; charset=utf-8".encode())
+EVENTS_TYPE: Final = (b"content-type", EVENT_STREAM.encode())
 # Or nginx would keep events back.
 UNBUFFERED: Final = (b"x-accel-buffering", b"no")
+NO_CACHE: Final = (b"cache-control", b"no-cache")  # beside no-store: the protocol's word for it
 UP_TO_DATE: Final = (b"stream-up-to-date", b"true")
 Answer = tuple[int, Fields, bytes]
 """Status, header fields and body."""
@@ -209,7 +210,7 @@ async def read_stream(request: Request) -> Response:
     read = await _reading(request)
     if read.live == SSE:
         events = StreamingResponse(read.events())
-        events.raw_headers = [*read.kept(0), EVENTS_TYPE, UNBUFFERED]
+        events.raw_headers = [*read.kept(0), NO_CACHE, EVENTS_TYPE, UNBUFFERED]
         return events
     if read.live == LONG_POLL and read.since is not None:
         page = await _next_page(request, read.stream, read.since, read.held_s)
@@ -338,21 +339,26 @@ class Reading:
                 page = await self._next(since, 0 if is_first else min(left_s, self.held_s))
             except Refused:
                 return  # whoever comes again gets its status
+            events = b""
             if page.rows:
                 self.stream.count_answer(len(page.body))
-                yield b"event: data\n" + _fields(page.body) + END
+                events = _event(b"data", page.body)
             if is_first or page.next != since:
-                yield self._control(page)
-            else:
-                yield HEARTBEAT
+                events += self._control(page)
+            yield events or HEARTBEAT
             if not (is_first or page.is_news or self.is_public):
                 return  # its token is looked at again
             since, is_first = page.next, False
 
     def _control(self, page: Page) -> bytes:
         cursor = str(self._next_cursor())
-        control = {"streamNextOffset": str(page.next), "streamCursor": cursor}
-        return event("control", control | ({"upToDate": True} if page.is_last else {}))
+        control: dict[str, str | bool] = {
+            "streamNextOffset": str(page.next),
+            "streamCursor": cursor,
+        }
+        if page.is_last:
+            control["upToDate"] = True
+        return _event(b"control", msgspec.json.encode(control))
 
     async def _next(self, since: Position | None, seconds: float) -> Page:
         if since is None:
@@ -590,6 +596,7 @@ def _coded(page: Page, text: bytes, coding: Coding) -> bytes:
     return found
 
 
-def _fields(body: bytes) -> bytes:
-    """Return a text as `data:` fields: a payload may have line breaks."""
-    return b"\n".join(FIELD + line for line in _LINE_ENDS.split(body))
+def _event(name: bytes, body: bytes) -> bytes:
+    """Return an event as the protocol's servers write it; a payload may have line breaks."""
+    fields = b"\n".join(b"data:" + line for line in _LINE_ENDS.split(body))
+    return b"event: %b\n%b" % (name, fields) + END

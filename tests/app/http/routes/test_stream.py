@@ -332,12 +332,13 @@ async def test_events_last_for_a_minute() -> None:
         events: list[tuple[str, Any]] = []
         name = ""
         async with running.http.stream("GET", STREAM, params=asked) as answer:
-            assert answer.headers["content-type"].startswith("text/event-stream")
+            assert answer.headers["content-type"] == "text/event-stream"
+            assert answer.headers["cache-control"] == "no-store, no-cache"
             async for line in answer.aiter_lines():
                 if line.startswith("event: "):
                     name = line.removeprefix("event: ")
-                elif line.startswith("data: "):
-                    events.append((name, json.loads(line.removeprefix("data: "))))
+                elif line.startswith("data:"):
+                    events.append((name, json.loads(line.removeprefix("data:"))))
                     if len(events) == 2:
                         await running.publish({"k": 2})
         assert [name for name, _ in events] == ["data", "control", "data", "control"]
@@ -345,6 +346,16 @@ async def test_events_last_for_a_minute() -> None:
         assert events[1][1]["upToDate"] is True
         assert events[1][1]["streamNextOffset"] < events[3][1]["streamNextOffset"]
         assert 59 < asyncio.get_running_loop().time() - began < 61
+
+
+async def test_rows_and_the_position_behind_them_are_written_at_once() -> None:
+    async with running_gateway() as running:
+        await running.topic()
+        await running.publish({"k": 1})
+        asked = {"offset": "-1", "live": "sse"}
+        async with running.http.stream("GET", STREAM, params=asked) as answer:
+            first = await anext(aiter(answer.aiter_raw()))
+        assert [b"event: data\ndata:[{" in first, b"event: control\ndata:{" in first] == [True] * 2
 
 
 @rule("polling-5")
