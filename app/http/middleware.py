@@ -19,7 +19,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tidegate.app.http.access_log import AccessLog
 from tidegate.app.http.problems import POLLED, STREAMS, HttpRefused, refusal_of, response_of
-from tidegate.app.http.requests import TOPICS_PATH, raw_path, topic_name, topic_or_pattern
+from tidegate.app.http.requests import (
+    TOPICS_PATH,
+    polled_topic,
+    raw_path,
+    topic_name,
+    topic_or_pattern,
+)
 from tidegate.app.http.scope import FOREIGN, TRANSPORT_EXTENSION
 from tidegate.app.http.transport.proxies import FORWARDED, Forwarded
 from tidegate.app.http.wire import ANY_ORIGIN, EXPOSED_HEADERS, HEALTH_PATHS
@@ -335,6 +341,8 @@ def check_path(scope: Scope) -> None:
         rest = path.removeprefix(TOPICS_PATH).split(b"/")[1:]
         if rest == [b"subscribe"]:
             topic_or_pattern(scope)
+        elif rest == [b"stream"]:
+            polled_topic(scope)
         else:
             topic_name(scope)
         # Only a record's key is text of any kind.

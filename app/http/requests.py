@@ -77,6 +77,19 @@ def topic_or_pattern(scope: Scope) -> str | TopicPattern:
     return checked_topic_name(name)
 
 
+def polled_topic(scope: Scope) -> str:
+    """Return the topic of a request to poll, which is one.
+
+    Raises:
+        Refused: topic-invalid; of a pattern with what to do instead.
+    """
+    found = topic_or_pattern(scope)
+    if isinstance(found, str):
+        return found
+    detail = "A position is of one topic. Poll each topic of the pattern, or subscribe to it."
+    raise Refused("topic-invalid", detail)
+
+
 def writable_topic_name(scope: Scope) -> str:
     """Return the topic in the path of a request that changes something.
 

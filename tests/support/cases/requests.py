@@ -110,6 +110,7 @@ STREAMS = [
     bad("lanes of no topic", "GET", "/v1/lanes?topic=zzq", 404, "topic-unknown"),
     bad("lanes of no name", "GET", "/v1/lanes?topic=zzq*", 400, "topic-invalid"),
     bad("lanes by what", "GET", "/v1/lanes?zzq=1", 400, "options-invalid"),
+    bad("a polled pattern", "GET", "/v1/topics/zzq.*/stream", 400, "topic-invalid"),
     bad("polled streams by what", "GET", "/v1/polled?zzq=1", 400, "options-invalid"),
     bad("B71 header", "GET", STREAM, 400, "bookmark-invalid", headers=("Last-Event-ID: $zzq",)),
     bad("B71 é", "GET", STREAM, 400, "bookmark-invalid", headers=("Last-Event-ID: \xe9",)),

@@ -348,6 +348,14 @@ async def test_events_last_for_a_minute() -> None:
         assert 59 < asyncio.get_running_loop().time() - began < 61
 
 
+@pytest.mark.parametrize("pattern", ["px.*", "%3E"])
+async def test_a_pattern_is_refused_with_what_to_do_instead(pattern: str) -> None:
+    async with running_gateway() as running:
+        answer = await running.http.get(f"/v1/topics/{pattern}/stream")
+        assert (answer.status_code, answer.json()["code"]) == (400, "topic-invalid")
+        assert "or subscribe to it" in answer.json()["detail"]
+
+
 async def test_rows_and_the_position_behind_them_are_written_at_once() -> None:
     async with running_gateway() as running:
         await running.topic()
