@@ -72,6 +72,7 @@ async def test_what_was_acknowledged_on_a_slow_disk_survives_the_death_of_redis(
         connection = BusConnection(server.url)
         store = store_on(connection)
         await store.open()
+        await store.settle_epochs()
         await store.records()
         assert (await store.load("t")).head == last
         await connection.aclose()
@@ -180,6 +181,7 @@ async def test_what_was_acknowledged_while_redis_begins_its_file_survives_its_de
         server.start()
         store = store_on(connection := BusConnection(server.url))
         await store.open()
+        await store.settle_epochs()
         await store.records()
         assert (await store.load("t")).head == last
         await connection.aclose()
