@@ -42,6 +42,11 @@ SINK = 'a table such as {topic = "sensors"}'
 FORMS = ", ".join(PayloadForm)
 PARTS = "channel, channel/N (a level, from 0), key, timestamp or position"
 _PART = re.compile(r"(key|timestamp|position|channel)(?:(?<=channel)/([0-9]{1,2}))?")
+NO_FORMS = {
+    "avro": 'an encoding: write encoding = "avro"',
+    "protobuf": 'an encoding: write encoding = "protobuf"',
+    "sparkplug": 'a kind of source: write kind = "sparkplug" in its table',
+}
 ELSEWHERE = {
     "pipeline": "runs with tidegate pipeline run, from a file of its own",
     "forward": "runs with tidegate forward, from a file of its own",
@@ -152,6 +157,8 @@ def read_source(table: TomlTable, folder: Path) -> SourceDefinition:
 
 def _mapping(table: TomlTable, folder: Path) -> PayloadMapping:
     form = table.text("payload", default=PayloadForm.JSON)
+    if form in NO_FORMS:
+        raise DefinitionInvalid(f"{table.where('payload')}: {form} is {NO_FORMS[form]}")
     if form not in set(PayloadForm):
         raise table.wrong("payload", f"one of {FORMS}", form)
     has_value = table.has("value")

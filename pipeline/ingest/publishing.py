@@ -128,7 +128,8 @@ class TopicPublisher:
         has = found.get("key") or []
         if wanted is not None and has != wanted:
             raise GatewayRefused(
-                f"topic {definition.topic} exists with key {has}, the definition's is {wanted}"
+                f"topic {definition.topic} exists with key {has}, the definition's is {wanted}: "
+                "name another topic, or delete this one"
             )
         self._epoch = found.get("epoch")
         self._keeps_records = bool(found.get("retain"))
