@@ -149,7 +149,7 @@ def test_a_first_start_begins_where_the_definition_says(
 ) -> None:
     stream = declare(channel, "stream")
     send(channel, stream, "0", "1")
-    connector = opened(server, stream=stream, **{"from": start})
+    connector = opened(server, None, stream=stream, **{"from": start})
     send(channel, stream, "2")
     assert payloads(read_until(connector, len(found))) == found
     connector.close()
@@ -221,7 +221,7 @@ def test_a_queue_is_no_stream_and_a_stream_no_queue(
 @pytest.mark.parametrize("kind", ["queue", "stream"])
 def test_a_queue_that_is_not_there_is_a_sentence(server: RabbitServer, kind: str) -> None:
     with pytest.raises(SourceRefused, match=rf"rabbitmq .*{server.port}: NOT_FOUND - no queue"):
-        opened(server, **{kind: "nothing"})
+        opened(server, None, **{kind: "nothing"})
 
 
 def test_a_queue_that_is_deleted_ends_the_run(
