@@ -48,6 +48,7 @@ ADDRESS = re.compile(r"amqps?://\S+")
 QUEUE = re.compile(r"[^\x00-\x1f]{1,255}")
 UNACKNOWLEDGED_MAX = 2_000  # what RabbitMQ recommends for quorum queues at most
 ANSWER_SECONDS_MAX = 10
+SILENCE_SECONDS_MAX = 10.0  # for a message that the broker has
 HEARTBEAT_S = 180  # longer than the gateway is waited for, when nothing is sent to the broker
 OFFSET = "x-stream-offset"
 ABSENT = 320  # CONNECTION_FORCED: the broker ends
@@ -225,7 +226,7 @@ class RabbitConnector:
             SourceLost: the stream ends before that message.
             SourceUnreachable: no message of the stream can be read.
         """
-        if self._fills(self._waiting, ANSWER_SECONDS_MAX):
+        if self._fills(self._waiting, SILENCE_SECONDS_MAX):
             if self._waiting[0].record.number == published:
                 del self._waiting[0]
             return
@@ -239,7 +240,7 @@ class RabbitConnector:
             arguments={OFFSET: "last"},
         )
         # Its messages come in chunks, and this is the first one of the last chunk.
-        self._fills(latest, ANSWER_SECONDS_MAX)
+        self._fills(latest, SILENCE_SECONDS_MAX)
         if self._waiting or not latest or latest[0] >= published:
             raise SourceUnreachable(
                 f"{place} does not give message {published}, which was published; if it was made "
@@ -307,7 +308,7 @@ class RabbitConnector:
             kind = SourceUnreachable if error.reply_code == ABSENT else SourceRefused
             raise kind(f"rabbitmq {server}: {error.reply_text}") from None
         except (AMQPError, OSError) as error:
-            said = " ".join(str(error).split()) or type(error).__name__
+            said = " ".join(str(error).split()) or "does not answer"
             raise SourceUnreachable(f"rabbitmq {server}: {said}") from None
 
     # Callbacks of pika, called within `process_data_events`
