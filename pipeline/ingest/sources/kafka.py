@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from confluent_kafka import (
     TIMESTAMP_NOT_AVAILABLE,
@@ -24,14 +24,8 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from tidegate.pipeline.definitions.source import BROKERS, KAFKA_TOPIC, read_kafka_options
 from tidegate.pipeline.definitions.toml import TomlTable
-from tidegate.pipeline.errors import (
-    DefinitionInvalid,
-    SourceLost,
-    SourceRefused,
-    SourceUnreachable,
-)
+from tidegate.pipeline.errors import DefinitionInvalid, SourceLost, SourceRefused
 from tidegate.pipeline.ingest.connector import (
     BYTES_MAX,
     RECORDS_MAX,
@@ -40,9 +34,9 @@ from tidegate.pipeline.ingest.connector import (
     Through,
 )
 from tidegate.pipeline.ingest.sources.shared import EPOCH, NOW, read_skips_gaps, read_start
+from tidegate.pipeline.kafka_cluster import ANSWER_SECONDS_MAX, ClientFailure, KafkaCluster
 
 GROUP = re.compile(r"\S{1,255}")
-ANSWER_SECONDS_MAX = 10.0
 PARTITIONS_SECONDS = 60.0
 """How often the topic is asked for partitions that were added."""
 OWN_OPTIONS = {
@@ -50,22 +44,9 @@ OWN_OPTIONS = {
     # Never skipped in silence.
     "auto.offset.reset": "error",
     "queued.max.messages.kbytes": BYTES_MAX // 1024,
-    # It would write to standard error; what matters is raised.
-    "log_level": 0,
 }
-NAMED_BY_FIELDS = ("bootstrap.servers", "group.id")
 # ruff: noqa: SLF001 - librdkafka's names of the client's own codes begin with an underscore
-ALL_BROKERS_DOWN = KafkaError._ALL_BROKERS_DOWN
 NO_SUCH_OFFSET = KafkaError._AUTO_OFFSET_RESET
-REFUSALS = frozenset(
-    {
-        KafkaError._AUTHENTICATION,
-        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-        KafkaError.SASL_AUTHENTICATION_FAILED,
-        KafkaError.TOPIC_AUTHORIZATION_FAILED,
-        KafkaError.UNKNOWN_TOPIC_OR_PART,
-    }
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,19 +56,17 @@ class KafkaTopic:
     `group` is None for one made of the definition's name.
     """
 
-    brokers: str
-    topic: str
+    cluster: KafkaCluster
     start: str
     group: str | None
-    options: tuple[tuple[str, str], ...]
     skips_gaps: bool
     kind: ClassVar[str] = "kafka"
     separator: ClassVar[str] = "."
 
     @property
     def place(self) -> str:
-        """The topic without brokers: these come and go, and partitions name the cluster."""
-        return f"kafka topic {self.topic}"
+        """The topic without brokers; partitions name the cluster."""
+        return self.cluster.place
 
     def connector(self, name: str) -> KafkaConnector:
         """Return a connector that is not connected yet."""
@@ -96,17 +75,12 @@ class KafkaTopic:
 
 def read_source(table: TomlTable, folder: Path) -> KafkaTopic:
     """Read the table."""
-    options = read_kafka_options(table)
-    for name, _ in options:
-        if name.removeprefix("kafka.") in {*OWN_OPTIONS, *NAMED_BY_FIELDS}:
-            raise DefinitionInvalid(f"{table.where('options')}: {name} is no option of an ingest")
+    cluster = KafkaCluster.read(table, {*OWN_OPTIONS, "group.id"}, "an ingest")
     expected = "the name of a consumer group"
     return KafkaTopic(
-        brokers=table.checked("brokers", BROKERS.fullmatch, "brokers such as 127.0.0.1:9092"),
-        topic=table.checked("topic", KAFKA_TOPIC.fullmatch, "the name of a Kafka topic"),
+        cluster=cluster,
         start=read_start(table),
         group=table.checked("group", GROUP.fullmatch, expected) if table.has("group") else None,
-        options=options,
         skips_gaps=read_skips_gaps(table),
     )
 
@@ -116,14 +90,15 @@ class KafkaConnector:
 
     def __init__(self, source: KafkaTopic, group: str) -> None:
         self._source = source
+        self._topic = source.cluster.topic
         self._group = group
         self._consumer: Consumer | None = None
         self._through: Through = lambda _: None
-        self._cluster = ""
+        self._cluster_id = ""
         self._next: dict[int, int] = {}
         self._gaps: dict[int, int] = {}
         self._ready: deque[SourceBatch] = deque()
-        self._failure: KafkaError | None = None
+        self._failure = ClientFailure()
         self._look_at_s = 0.0
 
     def open(self, through: Through) -> None:
@@ -136,11 +111,9 @@ class KafkaConnector:
             DefinitionInvalid: the client does not know an option.
         """
         self._through = through
-        options = {name.removeprefix("kafka."): value for name, value in self._source.options}
-        named = {"bootstrap.servers": self._source.brokers, "group.id": self._group}
-        own: dict[str, Any] = {**OWN_OPTIONS, **named, "error_cb": self._on_error}
+        own = {**OWN_OPTIONS, "group.id": self._group, "error_cb": self._failure.note}
         try:
-            self._consumer = Consumer({**options, **own})
+            self._consumer = Consumer(self._source.cluster.settings(own))
         except KafkaException as error:
             raise DefinitionInvalid(f"options of Kafka: {error.args[0].str()}") from None
         self._assign_new(self._source.start)
@@ -182,20 +155,20 @@ class KafkaConnector:
         return self._consumer
 
     def _at(self, partition: int, offset: int) -> TopicPartition:
-        return TopicPartition(self._source.topic, partition, offset)
+        return TopicPartition(self._topic, partition, offset)
 
     # Partitions
 
     def _assign_new(self, start: str) -> None:
         """Assign the partitions that are not yet assigned."""
         self._look_at_s = time.monotonic() + PARTITIONS_SECONDS
-        topic = self._source.topic
+        topic = self._topic
         try:
             found = self._client.list_topics(topic, ANSWER_SECONDS_MAX)
             described = found.topics[topic]
             if described.error is not None:
                 raise SourceRefused(f"Kafka topic {topic}: {described.error.str()}")
-            self._cluster = found.cluster_id or ""
+            self._cluster_id = found.cluster_id or ""
             added = sorted(set(described.partitions) - self._next.keys())
             offsets = {each: self._first_offset(each, start) for each in added}
             if offsets:
@@ -222,7 +195,7 @@ class KafkaConnector:
 
     def _name(self, partition: int) -> str:
         """Return the name of a partition's numbers, which are others in another cluster."""
-        cluster = hashlib.blake2b(self._cluster.encode(), digest_size=4).hexdigest()
+        cluster = hashlib.blake2b(self._cluster_id.encode(), digest_size=4).hexdigest()
         return f"{cluster}-{partition}"
 
     # Messages
@@ -255,29 +228,22 @@ class KafkaConnector:
 
     # Errors that belong to no message
 
-    def _on_error(self, error: KafkaError) -> None:
-        """Keep what ends the run; the client goes on after all others."""
-        code = error.code()
-        if code == ALL_BROKERS_DOWN or code in REFUSALS or error.fatal():
-            self._failure = error
-
     def _raise_failure(self) -> None:
-        if self._failure is not None:
-            raise _problem(self._failure, self._source)
+        if self._failure.error is not None:
+            raise _problem(self._failure.error, self._source)
 
 
 def _problem(error: KafkaError, source: KafkaTopic) -> Exception:
-    said = f"Kafka topic {source.topic} at {source.brokers}: {error.str()}"
     if error.code() == NO_SUCH_OFFSET and not source.skips_gaps:
         return _lost(source, "the message that follows")
-    return SourceRefused(said) if error.code() in REFUSALS else SourceUnreachable(said)
+    return source.cluster.problem(error)
 
 
 def _lost(source: KafkaTopic, what: str) -> SourceLost:
     return SourceLost(
-        f"Kafka no longer holds {what} in topic {source.topic}: it was deleted after its retention "
-        "time, or the topic was made again; another name of the ingest reads what is there, and "
-        'gaps = "skip" goes on after deleted messages'
+        f"Kafka no longer holds {what} in topic {source.cluster.topic}: it was deleted after its "
+        "retention time, or the topic was made again; another name of the ingest reads what is "
+        'there, and gaps = "skip" goes on after deleted messages'
     )
 
 
