@@ -14,7 +14,13 @@ from tidegate.pipeline.definitions.shared import (
 from tidegate.pipeline.definitions.toml import TOPIC, TomlTable
 from tidegate.pipeline.forward.target import SinkDefinition
 
-KINDS = {"file": "ingest", "mqtt": "mqtt", "redis": "ingest", "webhook": "ingest"}
+KINDS = {
+    "file": "ingest",
+    "kafka": "kafka",
+    "mqtt": "mqtt",
+    "redis": "ingest",
+    "webhook": "ingest",
+}
 """The kinds of sinks, each a module of `pipeline.forward.sinks`, and the extra of each."""
 
 SOURCE = 'a table such as {topic = "prices", options = "conflation=1s"}'
@@ -30,7 +36,8 @@ NOT_HERE = {"interval": 'is an option: options = "conflation=1s"'}
 class ForwardDefinition:
     """One `[forward.NAME]`: a subscription, and where its rows go.
 
-    `position` is the file that says how far the target is; `filter` is None for every message.
+    `position` is the file that says how far the target is, None if the target itself does; `filter`
+    is None for every message.
     """
 
     name: str
@@ -40,7 +47,7 @@ class ForwardDefinition:
     filter: str | None
     sink: SinkDefinition
     dead_letters: str
-    position: Path
+    position: Path | None
 
     @property
     def identity(self) -> str:
@@ -69,9 +76,12 @@ def _definition(name: str, table: TomlTable, gateway: str, path: Path) -> Forwar
     # The gateway reads the filter, which needs no library here then.
     filter_text = source.checked("filter", str.strip, "a filter") if has_filter else None
     source.finish(NOT_HERE)
-    position = path.parent / f"{path.stem}.{name}.position"
-    if table.has("position"):
-        position = path.parent / table.checked("position", str.strip, "the path of a file")
+    sink = read_sink(table.table("sink", SINK), path.parent)
+    position = None
+    if not sink.keeps_position:
+        position = path.parent / f"{path.stem}.{name}.position"
+        if table.has("position"):
+            position = path.parent / table.checked("position", str.strip, "the path of a file")
     dead_letters = f"{topic}.undelivered"
     if table.has("dead_letters"):
         dead_letters = read_topic(table, "dead_letters")
@@ -83,11 +93,11 @@ def _definition(name: str, table: TomlTable, gateway: str, path: Path) -> Forwar
         topic=topic,
         options=options,
         filter=filter_text,
-        sink=read_sink(table.table("sink", SINK), path.parent),
+        sink=sink,
         dead_letters=dead_letters,
         position=position,
     )
-    table.finish()
+    table.finish({"position": f"the target of kind {sink.kind} keeps it"})
     return definition
 
 

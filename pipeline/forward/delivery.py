@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 
 import msgspec
 
@@ -13,7 +13,13 @@ from tidegate.pipeline.connection import gateway_at, reported_retry
 from tidegate.pipeline.forward.definition import ForwardDefinition
 from tidegate.pipeline.forward.feed import Feed
 from tidegate.pipeline.forward.position import PositionFile
-from tidegate.pipeline.forward.target import Patience, Refusal, Target
+from tidegate.pipeline.forward.target import (
+    Patience,
+    Position,
+    PositionedTarget,
+    Refusal,
+    Target,
+)
 from tidegate.pipeline.operations.supervisor import Say
 from tidegate.pipeline.operations.threads import READ_SECONDS, ThreadRun, ThreadStream
 
@@ -38,22 +44,41 @@ class Forward(ThreadStream):
         patience = Patience(run.pause, lambda line: self._say(f"{definition.name}: {line}"))
         with (
             gateway_at(definition.gateway, retry) as gateway,
-            closing(PositionFile(definition.position, definition.identity)) as position,
-            closing(definition.sink.target(definition.name, patience)) as target,
+            self._opened(patience) as (target, position),
         ):
+            after = position.resume(definition.identity)
+            with closing(Feed(gateway, definition, after, self._say)) as feed:
+                self._follow(run, gateway, feed, target, position, is_new=not after)
+
+    @contextmanager
+    def _opened(self, patience: Patience) -> Iterator[tuple[Target, Position]]:
+        """Yield the target, open, and its position."""
+        definition = self.definition
+        with ExitStack() as closed:
+            position: Position
+            if definition.position is not None:
+                # Before the target: only the process that has the position may write to it.
+                position = closed.enter_context(closing(PositionFile(definition.position)))
+            target = definition.sink.target(definition.name, patience)
+            closed.enter_context(closing(target))
             target.open()
-            with closing(Feed(gateway, definition, position.after, self._say)) as feed:
-                self._follow(run, feed, target, position, gateway)
+            if definition.position is None:
+                assert isinstance(target, PositionedTarget), "its sink says so"
+                position = target
+            yield target, position
 
     def _follow(
         self,
         run: ThreadRun,
+        gateway: Gateway,
         feed: Feed,
         target: Target,
-        position: PositionFile,
-        gateway: Gateway,
+        position: Position,
+        *,
+        is_new: bool,
     ) -> None:
-        after = position.after
+        """Write what the feed has; `is_new` if there is no position yet."""
+        after = ""
         while not run.is_leaving:
             found = feed.read(READ_SECONDS)
             run.finds_nothing = found is None or not found.rows
@@ -69,11 +94,13 @@ class Forward(ThreadStream):
                     count.messages = len(found.rows)
                     count.published = len(found.rows) - len(refused)
                     count.refused = len(refused)
-            elif not position.after:
-                # Without rows a file is not replaced for each id, but for the first: of a topic
+            elif is_new:
+                # Without rows a position is not replaced for each id, but for the first: of a topic
                 # without records nothing may be missed from now on.
                 position.note(after)
-        position.note(after)
+            is_new = False
+        if after:
+            position.note(after)
 
     def _keep(self, gateway: Gateway, refused: Sequence[Refusal]) -> None:
         """Publish rows that the target refuses to the topic of dead letters."""

@@ -19,35 +19,34 @@ class Noted(msgspec.Struct, frozen=True):
 
 
 class PositionFile:
-    """A position that is replaced in one step, and locked as long as it is open.
+    """Replaced in one step, and locked as long as it is open (a `Position`).
 
     Args:
         path: the file, in a folder that exists.
-        identity: what the position belongs to; that of another one counts as none.
 
     Raises:
-        CheckpointMismatch: the file cannot be read or written, or another process uses it.
+        CheckpointMismatch: the file cannot be locked, as another process uses it.
     """
 
-    def __init__(self, path: Path, identity: str) -> None:
+    def __init__(self, path: Path) -> None:
         self._path = path
-        self._identity = identity
+        self._noted = Noted("", "")
         try:
             self._lock = atomic_files.lock(path.with_name(f"{path.name}.lock"))
         except BlockingIOError:
             raise CheckpointMismatch(f"another process forwards from {path}") from None
         except OSError as error:
             raise CheckpointMismatch(f"{path}: {error.strerror or error}") from None
-        try:
-            self._after = self._read()
-        except BaseException:
-            self.close()
-            raise
 
-    @property
-    def after(self) -> str:
-        """The event id to resume after; empty to begin."""
-        return self._after
+    def resume(self, identity: str) -> str:
+        """Return the event id to resume after; empty to begin.
+
+        Raises:
+            CheckpointMismatch: the file cannot be read.
+        """
+        found = self._read()
+        self._noted = found if found.identity == identity else Noted(identity, "")
+        return self._noted.after
 
     def note(self, after: str) -> None:
         """Replace the position, if it has changed.
@@ -55,27 +54,27 @@ class PositionFile:
         Raises:
             CheckpointMismatch: the file cannot be written.
         """
-        if after == self._after:
+        noted = Noted(self._noted.identity, after)
+        if noted == self._noted:
             return
         try:
-            atomic_files.write(self._path, msgspec.json.encode(Noted(self._identity, after)))
+            atomic_files.write(self._path, msgspec.json.encode(noted))
         except OSError as error:
             raise CheckpointMismatch(f"{self._path}: {error.strerror or error}") from None
-        self._after = after
+        self._noted = noted
 
     def close(self) -> None:
         """Let another process use the file."""
         os.close(self._lock)
 
-    def _read(self) -> str:
+    def _read(self) -> Noted:
         try:
-            noted = msgspec.json.decode(self._path.read_bytes(), type=Noted)
+            return msgspec.json.decode(self._path.read_bytes(), type=Noted)
         except FileNotFoundError:
-            return ""
+            return Noted("", "")
         except OSError as error:
             raise CheckpointMismatch(f"{self._path}: {error.strerror or error}") from None
         except msgspec.DecodeError:
             raise CheckpointMismatch(
                 f"{self._path} is no position: remove it to begin with a snapshot"
             ) from None
-        return noted.after if noted.identity == self._identity else ""

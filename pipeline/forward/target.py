@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, runtime_checkable
 
 import msgspec
 
@@ -77,14 +77,42 @@ class Target(Protocol):
         """Close the connection."""
 
 
+class Position(Protocol):
+    """How far a target is, in a file or in the target itself."""
+
+    def resume(self, identity: str) -> str:
+        """Return the event id to resume after; empty to begin.
+
+        Args:
+            identity: what the position belongs to; that of another one counts as none.
+        """
+
+    def note(self, after: str) -> None:
+        """Replace the position: the target has every row up to this event id.
+
+        Where the target keeps the position, this also makes the rows of the last `write` visible,
+        in the same step.
+        """
+
+    def close(self) -> None:
+        """Let another process use the position."""
+
+
+@runtime_checkable
+class PositionedTarget(Target, Position, Protocol):
+    """A target that keeps its position beside its rows, so that each row arrives exactly once."""
+
+
 class SinkDefinition(Protocol):
     """The table `sink` of a definition.
 
     Attributes:
         kind: as the table names it.
+        keeps_position: its target is a `PositionedTarget`.
     """
 
     kind: ClassVar[str]
+    keeps_position: ClassVar[bool]
 
     @property
     def place(self) -> str:

@@ -16,6 +16,7 @@ from tidegate.pipeline.forward.definition import KINDS, read_sink
 PAGE = (ROOT / "docs" / "forward.md").read_text(encoding="utf-8")
 GIVEN: list[dict[str, Any]] = [
     {"kind": "file", "path": "a.ndjson"},
+    {"kind": "kafka", "brokers": "h:9092", "topic": "t"},
     {"kind": "mqtt", "address": "mqtt://127.0.0.1", "topic": "a/{key/0}"},
     {"kind": "redis", "address": "redis://127.0.0.1", "stream": "s"},
     {"kind": "webhook", "address": "https://h/p", "secret_env": "PATH"},

@@ -44,6 +44,7 @@ BEYOND_THE_BASE = (
 )
 # Each has an extra, whose library it imports.
 SOURCES = (
+    "pipeline.forward.sinks.kafka",
     "pipeline.forward.sinks.mqtt",
     "pipeline.ingest.avro",
     "pipeline.ingest.protobuf",
@@ -54,6 +55,7 @@ SOURCES = (
     "pipeline.ingest.sources.rabbitmq",
     "pipeline.ingest.sources.sparkplug",
     "pipeline.ingest.sources.websocket",
+    "pipeline.kafka_cluster",
     "pipeline.mqtt_broker",
 )
 IMPORT = "list(map(importlib.import_module, names))"

@@ -26,6 +26,7 @@ class FileSink:
     bytes_max: int | None
     seconds_max: int | None
     kind: ClassVar[str] = "file"
+    keeps_position: ClassVar[bool] = False
 
     @property
     def place(self) -> str:

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
-from urllib.parse import quote
+from typing import ClassVar
 
-import msgspec
 from paho.mqtt.client import Client, ConnectFlags, MQTTMessageInfo
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
 from tidegate.pipeline.definitions.toml import TomlTable
 from tidegate.pipeline.errors import SourceRefused, SourceUnreachable
+from tidegate.pipeline.forward.sinks.shared import KEY_PART, filled, payload_of, read_is_whole
 from tidegate.pipeline.forward.target import DELETE, RESET, Patience, Refusal, Row
 from tidegate.pipeline.mqtt_broker import CONNECT_SECONDS_MAX, MqttBroker
 
@@ -24,20 +22,20 @@ QOS = 1
 IN_FLIGHT_MAX = 200
 PUBLISHED_EVERY_S = 0.25
 TOPIC = 'a topic such as "prices/{key/0}", without + and #'
-_PART = re.compile(r"\{key/([0-9]{1,2})\}")
 # These have a meaning in topics and in topic filters; % itself, so that no two keys are one topic.
 _PLAIN = "".join(chr(at) for at in range(1, 127) if chr(at) not in "/+#%")
 
 
 @dataclass(frozen=True, slots=True)
 class MqttSink:
-    """The table `sink` of kind mqtt; with `whole` a payload is the envelope, else its value."""
+    """The table `sink` of kind mqtt; `is_whole` if a payload is the envelope, else its value."""
 
     broker: MqttBroker
     topic: str
     retain: bool
-    whole: bool
+    is_whole: bool
     kind: ClassVar[str] = "mqtt"
+    keeps_position: ClassVar[bool] = False
 
     @property
     def place(self) -> str:
@@ -53,14 +51,11 @@ def read_sink(table: TomlTable, folder: Path) -> MqttSink:
     """Read the table; a relative path of `ca` is below `folder`."""
     broker = MqttBroker.read(table, folder)
     topic = table.checked("topic", _is_topic, TOPIC)
-    payload = table.text("payload", default="value")
-    if payload not in {"value", "envelope"}:
-        raise table.wrong("payload", "value or envelope", payload)
-    return MqttSink(broker, topic, table.flag("retain", default=True), payload == "envelope")
+    return MqttSink(broker, topic, table.flag("retain", default=True), read_is_whole(table))
 
 
 def _is_topic(text: str) -> bool:
-    rest = _PART.sub("", text)
+    rest = KEY_PART.sub("", text)
     return bool(text) and not any(each in rest for each in "+#{}\0") and text[0] != "$"
 
 
@@ -131,7 +126,7 @@ class MqttTarget:
     def _payload(self, row: Row) -> bytes:
         if row.op == DELETE:
             return b""  # which clears a retained message
-        return row.text if self._sink.whole else bytes(row.fields["value"])
+        return payload_of(row, self._sink.is_whole)
 
     def _await(self, info: MQTTMessageInfo) -> None:
         while not info.is_published():
@@ -168,19 +163,5 @@ class MqttTarget:
 
 
 def topic_of(pattern: str, row: Row) -> str | None:
-    """Return the MQTT topic of a row; None if its key has fewer parts than the pattern names.
-
-    A part that is a text is taken as it is, but for `/ + # %`, which are percent-encoded; another
-    one is its JSON text.
-    """
-    key: Any = msgspec.json.decode(row.fields["key"]) if "key" in row.fields else None
-    parts = key if isinstance(key, list) else []
-    wanted = [int(at) for at in _PART.findall(pattern)]
-    if wanted and max(wanted) >= len(parts):
-        return None
-    return _PART.sub(lambda found: _level(parts[int(found[1])]), pattern)
-
-
-def _level(part: object) -> str:
-    text = part if isinstance(part, str) else msgspec.json.encode(part).decode()
-    return "".join(each if each >= "\x7f" else quote(each, safe=_PLAIN) for each in text)
+    """Return the MQTT topic of a row; None if its key has fewer parts than the pattern names."""
+    return filled(pattern, row, _PLAIN)

@@ -29,6 +29,7 @@ class RedisSink:
     stream: str
     entries_max: int | None
     kind: ClassVar[str] = "redis"
+    keeps_position: ClassVar[bool] = False
 
     @property
     def place(self) -> str:

@@ -49,6 +49,7 @@ class WebhookSink:
     attempts: int | None
     rows_max: int
     kind: ClassVar[str] = "webhook"
+    keeps_position: ClassVar[bool] = False
 
     @property
     def place(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,12 @@ FILE = f"""
 [forward.a]
 source = {{topic = "t"}}
 {SINK}
+"""
+
+KAFKA = """
+[forward.a]
+source = {topic = "t"}
+sink = {kind = "kafka", brokers = "h:1", topic = "k"}
 """
 
 
@@ -37,7 +44,7 @@ def test_a_short_definition_has_defaults(tmp_path: Path) -> None:
         (FILE.replace("topic =", "topc ="), "forward.a.source.topic: is missing; did you mean"),
         (FILE.replace('"t"', '"px.>"'), "forward.a.source.topic: expected the name of one topic"),
         (FILE.replace('"t"}', '"t", interval = "1s"}'), 'interval: is an option: options = "conf'),
-        (FILE.replace('"redis"', '"kafka"'), 'kind: expected one of .*redis.*, found "kafka"'),
+        (FILE.replace('"redis"', '"ftp"'), 'kind: expected one of .*redis.*, found "ftp"'),
         (
             FILE.replace('"s"}', '"s", entry_max = 1}'),
             "entry_max: unknown field; did you mean entries_max",
@@ -46,6 +53,25 @@ def test_a_short_definition_has_defaults(tmp_path: Path) -> None:
         (FILE + 'dead_letters = "t"', "dead_letters: expected a topic other than the source's"),
         (FILE + 'dead_letters = "tidegate.x"', "dead_letters: expected a name outside"),
         (FILE + "every = 1", "forward.a.every: unknown field"),
+        (KAFKA + 'position = "p"', "forward.a.position: the target of kind kafka keeps it"),
+        (KAFKA.replace('"h:1"', '"h"'), "sink.brokers: expected brokers such as"),
+        (KAFKA.replace('"k"', '"a b"'), "sink.topic: expected the name of a Kafka topic"),
+        (
+            KAFKA.replace('"k"}', '"k", position_topic = "k"}'),
+            "sink.position_topic: expected a topic other than that of the rows",
+        ),
+        (
+            KAFKA.replace('"k"}', '"k", payload = "row"}'),
+            "sink.payload: expected value or envelope",
+        ),
+        (
+            KAFKA.replace('"k"}', '"k", transactional_id = "a b"}'),
+            "sink.transactional_id: expected an id",
+        ),
+        (
+            KAFKA.replace('"k"}', '"k", options = {"kafka.transactional.id" = "geheim"}}'),
+            "sink.options: kafka.transactional.id is no option of a forward",
+        ),
     ],
 )
 def test_what_is_wrong_is_named(tmp_path: Path, text: str, said: str) -> None:
@@ -56,21 +82,28 @@ def test_what_is_wrong_is_named(tmp_path: Path, text: str, said: str) -> None:
 
 def test_a_position_belongs_to_its_rows_and_their_target_and_to_one_process(tmp_path: Path) -> None:
     path = tmp_path / "p"
-    first = PositionFile(path, "a")
-    assert first.after == ""
+    first = PositionFile(path)
+    assert first.resume("a") == ""
     first.note("e-1")
     with pytest.raises(CheckpointMismatch, match="another process forwards from"):
-        PositionFile(path, "a")
+        PositionFile(path)
     first.close()
     for identity, after in (("b", ""), ("a", "e-1")):
-        again = PositionFile(path, identity)
-        assert again.after == after
+        again = PositionFile(path)
+        assert again.resume(identity) == after
         again.close()
     path.write_text("{")
-    with pytest.raises(CheckpointMismatch, match="is no position: remove it to begin"):
-        PositionFile(path, "a")
-    path.unlink()
-    PositionFile(path, "a").close()
+    with closing(PositionFile(path)) as broken:
+        with pytest.raises(CheckpointMismatch, match="is no position: remove it to begin"):
+            broken.resume("a")
+        path.unlink()
+        assert broken.resume("a") == ""
+
+
+def test_a_target_that_keeps_its_position_has_no_file(tmp_path: Path) -> None:
+    [found] = definitions(tmp_path, KAFKA, GATEWAY)
+    assert found.position is None
+    assert found.sink.place == "kafka topic k"
 
 
 def test_options_do_not_end_a_position_but_rows_and_target_do(tmp_path: Path) -> None:

@@ -1,0 +1,110 @@
+"""What a target has, and how far it is, stays together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import msgspec
+import pytest
+
+from tests.pipeline.forward.forwarding import brief, definitions
+from tests.pipeline.ingest.ingesting import eventually, journal
+from tests.support.commands import serving_here
+from tests.support.deadlines import HANGS_S
+from tests.support.rules import rule
+from tidegate.clients.gateway import Gateway
+from tidegate.pipeline.errors import SourceUnreachable
+from tidegate.pipeline.forward.run import run_forwards
+from tidegate.pipeline.forward.target import Patience, Refusal, Row
+from tidegate.pipeline.operations.shutdown import Stop
+from tidegate.pipeline.operations.supervisor import RunOptions
+
+pytestmark = pytest.mark.system
+FILE = """
+[forward.a]
+source = {topic = "t", options = "conflation=50ms"}
+sink = {kind = "kafka", brokers = "h:1", topic = "k"}
+"""
+
+
+@dataclass
+class Ledger:
+    """A sink that keeps rows and position together; `failures` are starts that end before both."""
+
+    failures: int
+    rows: list[Any] = field(default_factory=list)
+    positions: dict[str, str] = field(default_factory=dict)
+    resumed: list[str] = field(default_factory=list)
+    kind: ClassVar[str] = "ledger"
+    keeps_position: ClassVar[bool] = True
+    place: str = "ledger"
+
+    def target(self, name: str, patience: Patience) -> LedgerTarget:
+        return LedgerTarget(self)
+
+
+class LedgerTarget:
+    """One start of it."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._rows: list[Any] = []
+        self._identity = ""
+
+    def open(self) -> None:
+        pass
+
+    def resume(self, identity: str) -> str:
+        self._identity = identity
+        after = self._ledger.positions.get(identity, "")
+        self._ledger.resumed.append(after)
+        return after
+
+    def write(self, rows: Sequence[Row]) -> list[Refusal]:
+        refused = [row for row in rows if brief_of(row)[1] == {"k": 13}]
+        self._rows += [brief_of(row) for row in rows if row not in refused]
+        return [Refusal(row, "unlucky") for row in refused]
+
+    def note(self, after: str) -> None:
+        ledger = self._ledger
+        if ledger.failures:
+            ledger.failures -= 1
+            raise SourceUnreachable("away")
+        ledger.rows += self._rows
+        ledger.positions[self._identity] = after
+        self._rows = []
+
+    def close(self) -> None:
+        pass
+
+
+def brief_of(row: Row) -> Any:
+    return brief({name: msgspec.json.decode(text) for name, text in row.fields.items()})
+
+
+@rule("forward-5")
+def test_rows_and_their_position_are_stored_in_one_step(tmp_path: Path) -> None:
+    ledger, stop = Ledger(failures=1), Stop()
+    with serving_here() as address, Gateway(address) as gateway, ThreadPoolExecutor(1) as threads:
+        gateway.put_topic("t", {"key": ["/k"]})
+        gateway.publish("t", [{"k": 1}, {"k": 13}])
+        [read] = definitions(tmp_path, FILE, address)
+        forwards = [replace(read, sink=ledger)]
+        running = threads.submit(run_forwards, forwards, RunOptions(), stop, print)
+        try:
+            wanted = [("reset", None), ("snapshot", {"k": 1})]
+            eventually(lambda: ledger.rows, wanted)
+            gateway.publish("t", {"k": 2})
+            eventually(lambda: ledger.rows, [*wanted, ("publish", {"k": 2})])
+        finally:
+            stop.ask()
+            running.result(HANGS_S)
+        # The rows of the first start were written again, and its refusal before the position moved.
+        assert ledger.resumed == ["", ""]
+        letters = journal(address, "t.undelivered")
+        assert {each["reason"] for each in letters} == {"unlucky"}
+    assert not list(tmp_path.glob("*.position*"))
