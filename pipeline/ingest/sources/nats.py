@@ -7,22 +7,16 @@ consumers that nobody asks.
 from __future__ import annotations
 
 import asyncio
-import re
-import ssl
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, ClassVar
-from urllib.parse import urlsplit
+from typing import ClassVar
 
-from nats.aio.client import Client
 from nats.aio.msg import Msg
-from nats.errors import Error
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy, RetentionPolicy
 from nats.js.client import JetStreamContext
-from nats.js.errors import NotFoundError
 
 from tidegate.pipeline.definitions.toml import TomlTable
 from tidegate.pipeline.errors import SourceLost, SourceRefused, SourceUnreachable
@@ -34,11 +28,9 @@ from tidegate.pipeline.ingest.sources.shared import (
     read_skips_gaps,
     read_start,
 )
+from tidegate.pipeline.nats_server import NatsConnection, NatsServer
 
-ADDRESS = re.compile(r"(nats|tls)://([^\s/@]*@)?[^\s/@]+/?")
-STREAM = re.compile(r"[^\s.*>/\\]{1,255}")
 SUBJECTS = 'subjects, such as ["plant.*.temperature"]'
-CONNECT_SECONDS_MAX = 10.0
 MORE_SECONDS_MAX = 1.0  # for messages that the server has
 CONSUMER_SECONDS = 300.0  # longer than a gateway is waited for
 NS_PER_MS = 1_000_000
@@ -46,31 +38,19 @@ NS_PER_MS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class NatsStream:
-    """The table `source` of kind nats.
+    """The table `source` of kind nats; `subjects` are empty for all of the stream."""
 
-    `subjects` are empty for all of the stream; `credentials` is a file with a user's JWT and seed,
-    `ca` one of authorities for `tls://`, None for those of the system.
-    """
-
-    address: str
-    stream: str
+    server: NatsServer
     subjects: tuple[str, ...]
     start: str
     skips_gaps: bool
-    credentials: Path | None
-    ca: Path | None
     kind: ClassVar[str] = "nats"
     separator: ClassVar[str] = "."
 
     @property
     def place(self) -> str:
         """The server without user and password, the stream and the subjects."""
-        return " ".join(["nats", self.server, "stream", self.stream, *self.subjects])
-
-    @property
-    def server(self) -> str:
-        """The server without user and password."""
-        return urlsplit(self.address).netloc.rpartition("@")[2]
+        return " ".join(["nats", self.server.host, "stream", self.server.stream, *self.subjects])
 
     def connector(self, name: str) -> NatsConnector:
         """Return a connector that is not connected yet."""
@@ -79,25 +59,12 @@ class NatsStream:
 
 def read_source(table: TomlTable, folder: Path) -> NatsStream:
     """Read the table; relative paths are below `folder`."""
-    expected = "an address such as nats://USER:PASSWORD@127.0.0.1:4222"
-    address = table.secret("address", ADDRESS, expected)
-    try:
-        _ = urlsplit(address).port
-    except ValueError:
-        raise table.wrong("address", expected, "a port that is none") from None
     return NatsStream(
-        address=address,
-        stream=table.checked("stream", STREAM.fullmatch, "the name of a stream"),
+        server=NatsServer.read(table, folder),
         subjects=tuple(table.texts("subscribe", SUBJECTS)) if table.has("subscribe") else (),
         start=read_start(table),
         skips_gaps=read_skips_gaps(table),
-        credentials=_path(table, "credentials", folder),
-        ca=_path(table, "ca", folder),
     )
-
-
-def _path(table: TomlTable, field: str, folder: Path) -> Path | None:
-    return (folder / table.text(field)).resolve() if table.has(field) else None
 
 
 class NatsConnector:
@@ -108,10 +75,9 @@ class NatsConnector:
 
     def __init__(self, source: NatsStream, client_name: str) -> None:
         self._source = source
-        self._client_name = client_name
+        self._server = source.server
         self._runner = asyncio.Runner()
-        self._client = Client()
-        self._failure: Exception | None = None
+        self._connection = NatsConnection(source.server, client_name)
         self._messages: JetStreamContext.PullSubscription | None = None
         self._delivered = 0
         self._after = 0
@@ -125,8 +91,8 @@ class NatsConnector:
             SourceRefused: it refuses the client, or has no such stream.
             SourceLost: messages that were still to be read are gone.
         """
-        self._runner.run(self._within(self._connect()))
-        self._runner.run(self._within(self._make_consumer(through(""))))
+        self._runner.run(self._connection.connect())
+        self._runner.run(self._connection.within(self._make_consumer(through(""))))
 
     def read(self, seconds: float) -> SourceBatch | None:
         """Return the next messages, once there is one.
@@ -135,11 +101,11 @@ class NatsConnector:
             SourceUnreachable: the connection or the consumer is lost.
             SourceLost: messages were deleted before they were read.
         """
-        found = self._runner.run(self._within(self._fetch(seconds)))
+        found = self._runner.run(self._connection.within(self._fetch(seconds)))
         if not found:
             return None
         records = [_record(each) for each in found]
-        if self._runner.run(self._within(self._has_gap(records))):
+        if self._runner.run(self._connection.within(self._has_gap(records))):
             records.insert(0, self._gap(records[0]))
         self._after = records[-1].number or 0
         self._count = next_count(records)
@@ -150,42 +116,24 @@ class NatsConnector:
 
     def close(self) -> None:
         """Close the connection."""
-        self._runner.run(self._client.close())
+        self._runner.run(self._connection.client.close())
         self._runner.close()
 
-    async def _connect(self) -> None:
-        source = self._source
-        options: dict[str, Any] = {"user_credentials": str(source.credentials or "") or None}
-        if source.address.startswith("tls:"):
-            options["tls"] = ssl.create_default_context(cafile=source.ca)
-
-        async def keep(error: Exception) -> None:
-            self._failure = error
-
-        await self._client.connect(
-            source.address,
-            error_cb=keep,
-            name=self._client_name,
-            allow_reconnect=False,
-            reconnect_time_wait=0,
-            max_reconnect_attempts=1,
-            **options,
-        )
-
     async def _make_consumer(self, through: int | None) -> None:
-        source, stream = self._source, self._client.jetstream()
-        found = await stream.stream_info(source.stream)
+        source, server = self._source, self._server
+        stream = self._connection.client.jetstream()
+        found = await stream.stream_info(server.stream)
         retention = RetentionPolicy(found.config.retention or RetentionPolicy.LIMITS)
         if retention != RetentionPolicy.LIMITS:
             raise SourceRefused(
-                f"stream {source.stream} of {source.server} has the retention policy "
+                f"stream {server.stream} of {server.host} has the retention policy "
                 f"{retention.value}: an ingest needs limits, so that a message is still "
                 "there if it must be read again"
             )
         first, last = found.state.first_seq, found.state.last_seq
         if through is not None and last < through:
             raise SourceLost(
-                f"stream {source.stream} of {source.server} ends at {last} and {through} was "
+                f"stream {server.stream} of {server.host} ends at {last} and {through} was "
                 "published: the stream was made again; another name of the ingest reads it"
             )
         self._after = (last if source.start == NOW else first - 1) if through is None else through
@@ -197,7 +145,7 @@ class NatsConnector:
             filter_subjects=list(source.subjects) if len(source.subjects) > 1 else None,
             inactive_threshold=CONSUMER_SECONDS,
         )
-        self._messages = await stream.pull_subscribe(one, stream=source.stream, config=config)
+        self._messages = await stream.pull_subscribe(one, stream=server.stream, config=config)
 
     async def _fetch(self, seconds: float) -> list[Msg]:
         assert self._messages is not None
@@ -213,7 +161,7 @@ class NatsConnector:
         for message in found:
             self._delivered += 1
             if message.metadata.sequence.consumer != self._delivered:
-                raise SourceUnreachable(f"a message of {self._source.server} was lost on its way")
+                raise SourceUnreachable(f"a message of {self._server.host} was lost on its way")
         return found
 
     async def _has_gap(self, records: Sequence[SourceRecord]) -> bool:
@@ -226,7 +174,7 @@ class NatsConnector:
         holes = [low for low, high in pairwise(numbers) if low + 1 < high]
         if not holes:
             return False
-        stream = await self._client.jetstream().stream_info(self._source.stream)
+        stream = await self._connection.client.jetstream().stream_info(self._server.stream)
         # A new message of a subject then removes an old one: that is no loss.
         if (stream.config.max_msgs_per_subject or 0) > 0:
             return False
@@ -238,27 +186,11 @@ class NatsConnector:
         Raises:
             SourceLost: the definition says so.
         """
-        after, stream = self._after, self._source.stream
+        after, stream = self._after, self._server.stream
         said = f"the limits of stream {stream} removed messages after {after} before they were read"
         if not self._source.skips_gaps:
             raise SourceLost(f'{said}; gaps = "skip" goes on with what is there')
         return SourceRecord(None, following.number, str(after), channel=stream, fault=said)
-
-    async def _within(self, doing: Any) -> Any:
-        """Wait for an answer for a bounded time; raise what the client says as a sentence."""
-        server = self._source.server
-        try:
-            return await asyncio.wait_for(doing, CONNECT_SECONDS_MAX)
-        except NotFoundError:
-            raise SourceRefused(f"NATS at {server} has no stream {self._source.stream}") from None
-        except (Error, OSError, TimeoutError) as error:
-            cause = self._failure or error
-            said = getattr(cause, "strerror", None) or str(cause).removeprefix("nats: ")
-            said = said or type(cause).__name__
-            # What a server refuses, it says in words; those name no password.
-            if "uthorization" in said or "uthentication" in said or "ermissions" in said:
-                raise SourceRefused(f"NATS at {server} refuses the client: {said}") from None
-            raise SourceUnreachable(f"NATS at {server}: {said}") from None
 
 
 def _record(message: Msg) -> SourceRecord:

@@ -1,0 +1,123 @@
+"""A NATS server, as definition files name it, and a client of it."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import ssl
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+from nats.aio.client import Client
+from nats.errors import Error
+from nats.js.errors import NotFoundError
+
+from tidegate.pipeline.definitions.toml import TomlTable
+from tidegate.pipeline.errors import SourceRefused, SourceUnreachable
+
+ADDRESS = re.compile(r"(nats|tls)://([^\s/@]*@)?[^\s/@]+/?")
+STREAM = re.compile(r"[^\s.*>/\\]{1,255}")
+ANSWER_SECONDS_MAX = 10.0
+
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True, slots=True)
+class NatsServer:
+    """The fields of a table that name a server, and the stream that is read or written.
+
+    `credentials` is a file with a user's JWT and seed, `ca` one of authorities for `tls://`, None
+    for those of the system.
+    """
+
+    address: str
+    stream: str
+    credentials: Path | None
+    ca: Path | None
+
+    @classmethod
+    def read(cls, table: TomlTable, folder: Path) -> NatsServer:
+        """Take the fields from a table; relative paths are below `folder`."""
+        expected = "an address such as nats://USER:PASSWORD@127.0.0.1:4222"
+        address = table.secret("address", ADDRESS, expected)
+        try:
+            _ = urlsplit(address).port
+        except ValueError:
+            raise table.wrong("address", expected, "a port that is none") from None
+        return cls(
+            address=address,
+            stream=table.checked("stream", STREAM.fullmatch, "the name of a stream"),
+            credentials=_path(table, "credentials", folder),
+            ca=_path(table, "ca", folder),
+        )
+
+    @property
+    def host(self) -> str:
+        """The server without user and password."""
+        return urlsplit(self.address).netloc.rpartition("@")[2]
+
+
+def _path(table: TomlTable, field: str, folder: Path) -> Path | None:
+    return (folder / table.text(field)).resolve() if table.has(field) else None
+
+
+class NatsConnection:
+    """A client that does not reconnect by itself; `client` belongs to the caller's event loop."""
+
+    def __init__(self, server: NatsServer, name: str) -> None:
+        self.client = Client()
+        self._server = server
+        self._name = name
+        self._failure: Exception | None = None
+
+    async def connect(self) -> None:
+        """Connect.
+
+        Raises:
+            SourceUnreachable: the server does not answer.
+            SourceRefused: it refuses the client.
+        """
+        await self.within(self._connect())
+
+    async def within(self, asked: Awaitable[Answer]) -> Answer:
+        """Wait for an answer for a bounded time; raise what the client says as a sentence.
+
+        Raises:
+            SourceUnreachable: there is none.
+            SourceRefused: the server refuses, or has no such stream.
+        """
+        host = self._server.host
+        try:
+            return await asyncio.wait_for(asked, ANSWER_SECONDS_MAX)
+        except NotFoundError:
+            raise SourceRefused(f"NATS at {host} has no stream {self._server.stream}") from None
+        except (Error, OSError, TimeoutError) as error:
+            cause = self._failure or error
+            said = getattr(cause, "strerror", None) or str(cause).removeprefix("nats: ")
+            said = said or type(cause).__name__
+            # What a server refuses, it says in words; those name no password.
+            if "uthorization" in said or "uthentication" in said or "ermissions" in said:
+                raise SourceRefused(f"NATS at {host} refuses the client: {said}") from None
+            raise SourceUnreachable(f"NATS at {host}: {said}") from None
+
+    async def _connect(self) -> None:
+        server = self._server
+        options: dict[str, Any] = {"user_credentials": str(server.credentials or "") or None}
+        if server.address.startswith("tls:"):
+            options["tls"] = ssl.create_default_context(cafile=server.ca)
+
+        async def keep(error: Exception) -> None:
+            self._failure = error
+
+        await self.client.connect(
+            server.address,
+            error_cb=keep,
+            name=self._name,
+            allow_reconnect=False,
+            reconnect_time_wait=0,
+            max_reconnect_attempts=1,
+            **options,
+        )
