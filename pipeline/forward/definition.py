@@ -18,6 +18,7 @@ KINDS = {
     "file": "ingest",
     "kafka": "kafka",
     "mqtt": "mqtt",
+    "nats": "nats",
     "redis": "ingest",
     "webhook": "ingest",
 }

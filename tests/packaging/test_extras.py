@@ -46,6 +46,7 @@ BEYOND_THE_BASE = (
 SOURCES = (
     "pipeline.forward.sinks.kafka",
     "pipeline.forward.sinks.mqtt",
+    "pipeline.forward.sinks.nats",
     "pipeline.ingest.avro",
     "pipeline.ingest.protobuf",
     "pipeline.ingest.sources.kafka",
@@ -57,6 +58,7 @@ SOURCES = (
     "pipeline.ingest.sources.websocket",
     "pipeline.kafka_cluster",
     "pipeline.mqtt_broker",
+    "pipeline.nats_server",
 )
 IMPORT = "list(map(importlib.import_module, names))"
 

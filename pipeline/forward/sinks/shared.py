@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from typing import Any
-from urllib.parse import quote
 
 import msgspec
 
@@ -47,4 +46,6 @@ def filled(pattern: str, row: Row, plain: str) -> str | None:
 
 def _encoded(part: object, plain: str) -> str:
     text = part if isinstance(part, str) else msgspec.json.encode(part).decode()
-    return "".join(each if each >= "\x7f" else quote(each, safe=plain) for each in text)
+    return "".join(
+        each if each in plain or each >= "\x7f" else f"%{ord(each):02X}" for each in text
+    )

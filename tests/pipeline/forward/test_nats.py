@@ -1,0 +1,230 @@
+"""Rows are messages of a JetStream stream, whose subjects are made of their keys."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from nats.js.api import KeyValueConfig, StreamConfig
+from nats.js.client import JetStreamContext
+
+from tests.pipeline.forward.forwarding import definitions, forwarding
+from tests.pipeline.ingest.ingesting import eventually, ingesting, journal
+from tests.support.commands import serving_here
+from tests.support.external.nats import NatsServer, nats_server
+from tests.support.rules import rule
+from tidegate.clients.gateway import Gateway
+from tidegate.pipeline.errors import DefinitionInvalid, SourceRefused, SourceUnreachable
+from tidegate.pipeline.forward.sinks.nats import NatsTarget, subject_of
+from tidegate.pipeline.forward.target import Patience, Row
+
+pytestmark = [pytest.mark.system, pytest.mark.nightly]
+
+EXPECTED = "Nats-Expected-Stream"
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer]:
+    with nats_server(tmp_path_factory.mktemp("nats")) as server:
+        yield server
+
+
+@pytest.fixture
+def server(running: NatsServer) -> NatsServer:
+    """A server with an empty stream `prices`."""
+    make(running)
+    return running
+
+
+def make(server: NatsServer, **limits: Any) -> None:
+    async def ask(stream: JetStreamContext) -> None:
+        for found in await stream.streams_info():
+            await stream.delete_stream(str(found.config.name))
+        await stream.add_stream(StreamConfig(name="prices", subjects=["px.>"], **limits))
+
+    server.ask(ask)
+
+
+def file(server: NatsServer, more: str = "", subject: str = "px.{key/0}") -> str:
+    return f"""
+        [forward.prices]
+        source = {{topic = "prices", options = "conflation=50ms"}}
+        sink = {{kind = "nats", address = "{server.address}", stream = "prices",
+            subject = "{subject}"{more}}}
+    """.replace(",\n            ", ", ")
+
+
+def messages(server: NatsServer) -> list[tuple[str, bytes, dict[str, str]]]:
+    """Subject, payload and headers of what the stream has."""
+
+    async def ask(stream: JetStreamContext) -> list[tuple[str, bytes, dict[str, str]]]:
+        last = (await stream.stream_info("prices")).state.last_seq
+        found = [await stream.get_msg("prices", at) for at in range(1, last + 1)]
+        return [
+            (
+                str(each.subject),
+                each.data or b"",
+                {name: text for name, text in (each.headers or {}).items() if name != EXPECTED},
+            )
+            for each in found
+        ]
+
+    return server.ask(ask)
+
+
+def opened(server: NatsServer, folder: Path, **given: str) -> NatsTarget:
+    [definition] = definitions(folder, file(server, **given), "http://127.0.0.1:8080")
+    target = definition.sink.target("a", Patience(time.sleep, print))
+    assert isinstance(target, NatsTarget)
+    try:
+        target.open()
+    except BaseException:
+        target.close()
+        raise
+    return target
+
+
+def row(key: bytes, value: bytes) -> Row:
+    return Row("publish", {"key": msgspec.Raw(key), "value": msgspec.Raw(value)})
+
+
+@rule("forward-1")
+def test_records_and_removals_arrive_in_order_and_come_back(
+    server: NatsServer, tmp_path: Path
+) -> None:
+    back = f"""
+        [ingest.back]
+        key = ["/k"]
+        fields = {{k = "channel/1"}}
+        source = {{kind = "nats", address = "{server.address}", stream = "prices"}}
+        sink = {{topic = "back"}}
+    """
+    with serving_here() as address, Gateway(address) as gateway:
+        gateway.put_topic("prices", {"key": ["/k"]})
+        gateway.publish("prices", [{"k": "a", "n": 1}, {"k": "b.c", "n": 1}])
+        with forwarding(tmp_path, file(server), address) as lines:
+            eventually(lambda: len(messages(server)), 2)
+            gateway.delete_records("prices", record_key="a")
+            eventually(lambda: len(messages(server)), 3)
+        gateway.publish("prices", {"k": "d", "n": 1})
+        with forwarding(tmp_path, file(server), address):
+            eventually(lambda: len(messages(server)), 4)
+        assert messages(server) == [
+            ("px.a", b'{"k":"a","n":1}', {}),
+            ("px.b%2Ec", b'{"k":"b.c","n":1}', {}),
+            ("px.a", b"", {"KV-Operation": "DEL"}),
+            ("px.d", b'{"k":"d","n":1}', {}),
+        ]
+        place = f"nats 127.0.0.1:{server.port} stream prices px.{{key/0}}"
+        assert lines[0] == f"prices: topic prices to {place}"
+        with ingesting(tmp_path, back, address):
+            eventually(lambda: len(journal(address, "back")), 4)
+        assert len(list(gateway.sow("back"))) == 2
+
+
+def test_a_bucket_may_be_the_target(server: NatsServer, tmp_path: Path) -> None:
+    async def buckets(stream: JetStreamContext) -> None:
+        await stream.create_key_value(KeyValueConfig(bucket="px", history=5))
+
+    async def keys(stream: JetStreamContext) -> list[str]:
+        return await (await stream.key_value("px")).keys()
+
+    server.ask(buckets)
+    text = file(server, subject="$KV.px.{key/0}").replace('"prices", sub', '"KV_px", sub')
+    with serving_here() as address, Gateway(address) as gateway:
+        gateway.put_topic("prices", {"key": ["/k"]})
+        gateway.publish("prices", [{"k": "a"}, {"k": "b"}])
+        gateway.publish("prices", {"k": "c"})
+        with forwarding(tmp_path, text, address):
+            eventually(lambda: count(server), 3)
+            gateway.delete_records("prices", record_key="a")
+            eventually(lambda: count(server), 4)
+    assert sorted(server.ask(keys)) == ["b", "c"]
+
+
+def count(server: NatsServer) -> int:
+    async def ask(stream: JetStreamContext) -> int:
+        return (await stream.stream_info("KV_px")).state.messages
+
+    return server.ask(ask)
+
+
+def test_rows_that_are_refused_are_returned_and_their_neighbors_arrive(
+    server: NatsServer, tmp_path: Path
+) -> None:
+    make(server, max_msg_size=1_000)
+    with closing(opened(server, tmp_path)) as target:
+        rows = [
+            row(b'["a"]', b"1"),
+            row(b'["a"]', b'"%b"' % (b"x" * 2_000)),
+            row(b'["a"]', b'"%b"' % (b"x" * 2_000_000)),
+            row(b"[]", b"2"),
+            row(b'[""]', b"2"),
+            *(row(b'["a"]', b"%d" % at) for at in range(500)),
+        ]
+        refused = target.write(rows)
+    assert [each.reason for each in refused] == [
+        "it is above the max_payload of the server",
+        *["its key does not fill px.{key/0}"] * 2,
+        "the stream refuses it: message size exceeds maximum allowed",
+    ]
+    assert [payload for _, payload, _ in messages(server)] == [
+        b"1",
+        *(b"%d" % at for at in range(500)),
+    ]
+
+
+def test_what_is_missing_or_refuses_is_a_sentence(server: NatsServer, tmp_path: Path) -> None:
+    text = file(server).replace('"prices", sub', '"other", sub')
+    [definition] = definitions(tmp_path, text, "http://127.0.0.1:8080")
+    with (
+        closing(definition.sink.target("a", Patience(time.sleep, print))) as target,
+        pytest.raises(SourceRefused, match="has no stream other"),
+    ):
+        target.open()
+    with (
+        closing(opened(server, tmp_path, subject="py.a")) as target,
+        pytest.raises(SourceRefused, match=r"stream prices does not take py\.a: no stream"),
+    ):
+        target.write([row(b"[1]", b"1")])
+
+
+def test_a_server_that_ends_is_a_sentence(tmp_path: Path) -> None:
+    with nats_server(tmp_path) as server:
+        make(server)
+        target = opened(server, tmp_path)
+        target.write([row(b"[1]", b"1")])
+    with closing(target), pytest.raises(SourceUnreachable, match=rf"NATS at .*:{server.port}: "):
+        target.write([row(b"[1]", b"1")])
+
+
+@pytest.mark.parametrize(
+    ("key", "pattern", "subject"),
+    [
+        (b'["a",1.50]', "{key/1}.{key/0}", "1%2E5.a"),
+        (b'["a *>%"]', "x.{key/0}", "x.a%20%2A%3E%25"),
+        (b'["\xc3\xa9"]', "x.{key/0}", "x.\u00e9"),
+        (b'[{"a":1}]', "x.{key/0}", 'x.%7B"a":1%7D'),
+        (b'[""]', "x.{key/0}", None),
+        (b"null", "x", "x"),
+        (b"null", "x.{key/0}", None),
+    ],
+)
+def test_a_subject_is_made_of_the_key(key: bytes, pattern: str, subject: str | None) -> None:
+    assert subject_of(pattern, row(key, b"1")) == subject
+
+
+@pytest.mark.parametrize("subject", ["a.>", "a.*", "", "a..b", "a b", "a.{key}"])
+def test_a_subject_that_is_none_is_refused(tmp_path: Path, subject: str) -> None:
+    text = f"""
+        [forward.a]
+        source = {{topic = "t"}}
+        sink = {{kind = "nats", address = "nats://h", stream = "s", subject = "{subject}"}}
+    """
+    with pytest.raises(DefinitionInvalid, match=r"sink\.subject: expected a subject such as"):
+        definitions(tmp_path, text, "http://127.0.0.1:8080")
