@@ -14,17 +14,23 @@ from tidegate.pipeline.connection import default_gateway
 from tidegate.pipeline.definitions.toml import STREAM, TOPIC, TomlTable, read_toml
 from tidegate.pipeline.errors import DefinitionInvalid, ExtraMissing, UsageInvalid
 
+COMMANDS = {
+    "pipeline": "tidegate pipeline run",
+    "ingest": "tidegate ingest",
+    "forward": "tidegate forward",
+}
+"""The command that each section of a definition file belongs to."""
+
 
 def read_named_tables(
-    path: Path, section: str, gateway: str | None, elsewhere: dict[str, str]
+    path: Path, section: str, gateway: str | None
 ) -> tuple[str, list[tuple[str, TomlTable]]]:
     """Return the gateway of a file and its tables `[section.NAME]`, in their order.
 
     Args:
         path: the file.
-        section: `pipeline`, `ingest` or `forward`.
+        section: one of `COMMANDS`; those of the others are refused.
         gateway: goes before the gateway that the file names.
-        elsewhere: sections that belong to another command.
 
     Raises:
         DefinitionInvalid: one line with the file, the place and what was expected.
@@ -39,7 +45,7 @@ def read_named_tables(
         raise UsageInvalid(f"--gateway: expected an address such as {DEFAULT_ADDRESS}")
     expected = f"at least one table [{section}.NAME]"
     named = top.table(section, expected)
-    top.finish(elsewhere)
+    top.finish({name: f"runs with {run}, from a file of its own" for name, run in COMMANDS.items()})
     if not named.left:
         raise top.missing(section, expected)
     tables = [(name, named.table(name, f"a table [{section}.NAME]")) for name in named.left]
@@ -57,6 +63,23 @@ def read_topic(table: TomlTable, field: str = "topic") -> str:
     if topic.startswith("tidegate."):
         raise table.wrong(field, "a name outside the gateway's own tidegate.", topic)
     return topic
+
+
+def read_dead_letters(table: TomlTable, topic: str, ending: str) -> str:
+    """Take the topic of dead letters, which is not the one that they come from or go to.
+
+    Args:
+        table: of a source or a forward.
+        topic: its topic.
+        ending: what the default adds to it.
+    """
+    field = "dead_letters"
+    if not table.has(field):
+        return f"{topic}{ending}"
+    found = read_topic(table, field)
+    if found == topic:
+        raise table.wrong(field, "another topic than that of the messages", found)
+    return found
 
 
 def module_of_kind(table: TomlTable, kinds: Mapping[str, str], package: str) -> ModuleType:

@@ -72,10 +72,6 @@ def read_sink(table: TomlTable, folder: Path) -> SinkDefinition:
 
 INTERVAL = "a duration from 1ms to 1d, such as 500ms"
 SINK = 'a table such as {topic = "ticks.1s"}'
-ELSEWHERE = {
-    "ingest": "runs with tidegate ingest, from a file of its own",
-    "forward": "runs with tidegate forward, from a file of its own",
-}
 NOT_HERE = {
     "edge": "not available yet",
     "never": "not available yet",
@@ -128,7 +124,7 @@ def read_definitions(path: Path, gateway: str | None = None) -> list[StreamDefin
         DefinitionInvalid: one line with the file, the place and what was expected.
         UsageInvalid: `gateway` is no address.
     """
-    address, tables = read_named_tables(path, "pipeline", gateway, ELSEWHERE)
+    address, tables = read_named_tables(path, "pipeline", gateway)
     streams = [_stream(name, table, address, path.parent) for name, table in tables]
     _refuse_shared(path.name, streams)
     return streams

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from tidegate.pipeline.definitions.shared import (
     module_of_kind,
+    read_dead_letters,
     read_named_tables,
-    read_topic,
 )
 from tidegate.pipeline.definitions.toml import TOPIC, TomlTable
 from tidegate.pipeline.forward.target import SinkDefinition
@@ -26,10 +26,6 @@ KINDS = {
 
 SOURCE = 'a table such as {topic = "prices", options = "conflation=1s"}'
 SINK = 'a table such as {kind = "redis", address = "redis://127.0.0.1:6379/0", stream = "prices"}'
-ELSEWHERE = {
-    "pipeline": "runs with tidegate pipeline run, from a file of its own",
-    "ingest": "runs with tidegate ingest, from a file of its own",
-}
 NOT_HERE = {"interval": 'is an option: options = "conflation=1s"'}
 
 
@@ -65,7 +61,7 @@ def read_definitions(path: Path, gateway: str | None = None) -> list[ForwardDefi
         ExtraMissing: the library of a sink is not installed.
         UsageInvalid: `gateway` is no address.
     """
-    address, tables = read_named_tables(path, "forward", gateway, ELSEWHERE)
+    address, tables = read_named_tables(path, "forward", gateway)
     return [_definition(name, table, address, path) for name, table in tables]
 
 
@@ -83,11 +79,6 @@ def _definition(name: str, table: TomlTable, gateway: str, path: Path) -> Forwar
         position = path.parent / f"{path.stem}.{name}.position"
         if table.has("position"):
             position = path.parent / table.checked("position", str.strip, "the path of a file")
-    dead_letters = f"{topic}.undelivered"
-    if table.has("dead_letters"):
-        dead_letters = read_topic(table, "dead_letters")
-    if dead_letters == topic:
-        raise table.wrong("dead_letters", "a topic other than the source's", dead_letters)
     definition = ForwardDefinition(
         name=name,
         gateway=gateway,
@@ -95,7 +86,7 @@ def _definition(name: str, table: TomlTable, gateway: str, path: Path) -> Forwar
         options=options,
         filter=filter_text,
         sink=sink,
-        dead_letters=dead_letters,
+        dead_letters=read_dead_letters(table, topic, ".undelivered"),
         position=position,
     )
     table.finish({"position": f"the target of kind {sink.kind} keeps it"})

@@ -10,6 +10,7 @@ from pathlib import Path
 from tidegate.keys.spec import KeySpec
 from tidegate.pipeline.definitions.shared import (
     module_of_kind,
+    read_dead_letters,
     read_named_tables,
     read_topic,
 )
@@ -46,10 +47,6 @@ NO_FORMS = {
     "avro": 'an encoding: write encoding = "avro"',
     "protobuf": 'an encoding: write encoding = "protobuf"',
     "sparkplug": 'a kind of source: write kind = "sparkplug" in its table',
-}
-ELSEWHERE = {
-    "pipeline": "runs with tidegate pipeline run, from a file of its own",
-    "forward": "runs with tidegate forward, from a file of its own",
 }
 NOT_HERE = {
     "interval": "subscribers choose their interval; tidegate pipeline conflates before a topic",
@@ -94,7 +91,7 @@ def read_definitions(path: Path, gateway: str | None = None) -> list[IngestDefin
         ExtraMissing: the library of a source is not installed.
         UsageInvalid: `gateway` is no address.
     """
-    address, tables = read_named_tables(path, "ingest", gateway, ELSEWHERE)
+    address, tables = read_named_tables(path, "ingest", gateway)
     found = [_definition(name, table, address, path.parent) for name, table in tables]
     return _with_keys(path.name, found)
 
@@ -124,17 +121,12 @@ def _definition(name: str, table: TomlTable, gateway: str, folder: Path) -> Inge
     sink = table.table("sink", SINK)
     topic = read_topic(sink)
     sink.finish()
-    dead_letters = f"{topic}.dead"
-    if table.has("dead_letters"):
-        dead_letters = read_topic(table, "dead_letters")
-    if dead_letters == topic:
-        raise table.wrong("dead_letters", "a topic other than the sink's", dead_letters)
     definition = IngestDefinition(
         name=name,
         gateway=gateway,
         source=read_source(table.table("source", SOURCE), folder),
         topic=topic,
-        dead_letters=dead_letters,
+        dead_letters=read_dead_letters(table, topic, ".dead"),
         spec=read_paths(table, "key") if table.has("key") else None,
         mapping=_mapping(table, folder),
         description=table.text("description", default=f"Filled by the ingest {name}"),

@@ -50,7 +50,10 @@ def test_a_short_definition_has_defaults(tmp_path: Path) -> None:
             "entry_max: unknown field; did you mean entries_max",
         ),
         (FILE.replace('"redis:', '"http:'), "sink.address: expected an address such as redis:"),
-        (FILE + 'dead_letters = "t"', "dead_letters: expected a topic other than the source's"),
+        (
+            FILE + 'dead_letters = "t"',
+            "dead_letters: expected another topic than that of the messages",
+        ),
         (FILE + 'dead_letters = "tidegate.x"', "dead_letters: expected a name outside"),
         (FILE + "every = 1", "forward.a.every: unknown field"),
         (KAFKA + 'position = "p"', "forward.a.position: the target of kind kafka keeps it"),

@@ -124,7 +124,7 @@ SOURCE = 'kind = "file", path = "in/*.ndjson"'
         ('key = ["/k"]', 'payload = "text"\nvalue = "/x"', "value: only with a payload of JSON"),
         ('key = ["/k"]', 'fields = {a = "topic"}', "fields.a: expected channel, channel/N"),
         ('key = ["/k"]', 'fields = {a = "key/1"}', "fields.a: expected channel, channel/N"),
-        ('key = ["/k"]', 'dead_letters = "t"', "expected a topic other than the sink's"),
+        ('key = ["/k"]', 'dead_letters = "t"', "expected another topic than that of the messages"),
         ('topic = "t"', 'topic = "tidegate.x"', "sink.topic: expected a name outside"),
         ('topic = "t"', 'topic = "t", kind = "parquet"', "sink.kind: unknown field"),
         (SOURCE, 'kind = "amqp"', "source.kind: expected one of file, kafka, mqtt, nats, postgres"),
