@@ -67,11 +67,17 @@ def _add_known_files_of_confluent() -> None:
     message = decimal.message_type.add(name=DECIMAL.rpartition(".")[2])
     for number, (name, kind) in enumerate(fields.items(), 1):
         message.field.add(name=name, number=number, type=kind, label=_FIELD.LABEL_OPTIONAL)
+    older_place = descriptor_pb2.FileDescriptorProto(
+        name="confluent/types/decimal.proto",
+        dependency=[decimal.name],
+        public_dependency=[0],
+        syntax="proto3",
+    )
     # It declares options only, which decoding does without.
     meta = descriptor_pb2.FileDescriptorProto(
         name="confluent/meta.proto", package="confluent", syntax="proto3"
     )
-    for each in (decimal, meta):
+    for each in (decimal, older_place, meta):
         KNOWN_FILES[each.name] = each.SerializeToString()
 
 

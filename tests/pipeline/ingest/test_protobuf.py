@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,12 @@ from google.protobuf.descriptor_pb2 import FieldDescriptorProto as Field
 from google.protobuf.message_factory import GetMessageClass
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from paho.mqtt import publish
 
-from tests.pipeline.ingest.ingesting import definitions
+from tests.pipeline.ingest.ingesting import definitions, eventually, ingesting, journal
 from tests.pipeline.ingest.registry import registry_with
+from tests.support.commands import serving_here
+from tests.support.external.mosquitto import mosquitto
 from tidegate.keys.spec import KeySpec
 from tidegate.pipeline.errors import DefinitionInvalid, SourceRefused, SourceUnreachable
 from tidegate.pipeline.ingest.connector import SourceRecord
@@ -77,7 +81,7 @@ def reading_file() -> Any:
     types = ["any", "duration", "field_mask", "struct", "timestamp", "wrappers"]
     file.dependency.extend(f"google/protobuf/{each}.proto" for each in types)
     file.dependency.extend(
-        ["plant/place.proto", "confluent/meta.proto", "confluent/type/decimal.proto"]
+        ["plant/place.proto", "confluent/meta.proto", "confluent/types/decimal.proto"]
     )
     state = file.enum_type.add(name="State")
     for number, name in enumerate(["UNKNOWN", "RUNNING"]):
@@ -368,3 +372,31 @@ def test_a_definition_with_a_descriptor_file_is_read_strictly(
     with pytest.raises(DefinitionInvalid) as raised:
         definitions(descriptor.parent, PLANT.replace(old, new), "http://h")
     assert complaint.format(folder=descriptor.parent) in str(raised.value)
+
+
+# --- a whole source
+
+
+@pytest.mark.parametrize("has_registry", [True, False])
+def test_payloads_of_a_source_become_messages(
+    registry: tuple[str, list[str]], descriptor: Path, tmp_path: Path, has_registry: bool
+) -> None:
+    described = 'descriptor = "plant.desc"\nmessage = "plant.Place"'
+    payload = b"\x0a\x01n"
+    if has_registry:
+        described = f'registry = "{registry[0]}"\nvalue = "/place"'
+        payload = framed(Reading(place={"hall": "n"}))
+    with serving_here() as address, mosquitto(tmp_path) as broker:
+        definition = f"""
+            [ingest.a]
+            encoding = "protobuf"
+            {described}
+            source = {{kind = "mqtt", address = "{broker.address}", subscribe = ["a"]}}
+            sink = {{topic = "t"}}
+        """
+        send = partial(publish.single, "a", hostname="127.0.0.1", port=broker.port, retain=True)
+        send(payload)
+        with ingesting(tmp_path, definition, address):
+            eventually(lambda: journal(address, "t"), [{"hall": "n"}])
+            send(b"\xff")
+            eventually(lambda: len(journal(address, "t.dead")), 1)
