@@ -43,9 +43,14 @@ def read_named_tables(
         raise top.wrong("gateway", f"an address such as {DEFAULT_ADDRESS}", named_here)
     if gateway is not None and not _is_address(gateway):
         raise UsageInvalid(f"--gateway: expected an address such as {DEFAULT_ADDRESS}")
+    for name in top.left:
+        if name in COMMANDS and name != section:
+            raise DefinitionInvalid(
+                f"{top.where(name)}: runs with {COMMANDS[name]}, from a file of its own"
+            )
     expected = f"at least one table [{section}.NAME]"
     named = top.table(section, expected)
-    top.finish({name: f"runs with {run}, from a file of its own" for name, run in COMMANDS.items()})
+    top.finish()
     if not named.left:
         raise top.missing(section, expected)
     tables = [(name, named.table(name, f"a table [{section}.NAME]")) for name in named.left]

@@ -27,6 +27,10 @@ KINDS = {
 SOURCE = 'a table such as {topic = "prices", options = "conflation=1s"}'
 SINK = 'a table such as {kind = "redis", address = "redis://127.0.0.1:6379/0", stream = "prices"}'
 NOT_HERE = {"interval": 'is an option: options = "conflation=1s"'}
+OF_SOURCE = dict.fromkeys(
+    ("filter", "interval", "options", "topic"),
+    'belongs in source = {topic = "prices", options = "conflation=1s"}',
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +93,7 @@ def _definition(name: str, table: TomlTable, gateway: str, path: Path) -> Forwar
         dead_letters=read_dead_letters(table, topic, ".undelivered"),
         position=position,
     )
-    table.finish({"position": f"the target of kind {sink.kind} keeps it"})
+    table.finish(OF_SOURCE | {"position": f"the target of kind {sink.kind} keeps it"})
     return definition
 
 

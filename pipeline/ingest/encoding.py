@@ -88,8 +88,11 @@ def read_encoding(table: TomlTable, form: PayloadForm, folder: Path) -> Encoding
         )
     if encoding == PROTOBUF and table.has("descriptor"):
         return _descriptor(table, folder)
-    registry = table.secret("registry", REGISTRY, "an address such as http://127.0.0.1:8081")
-    return AvroEncoding(registry) if encoding == AVRO else ProtobufEncoding(registry)
+    expected = "an address such as http://127.0.0.1:8081"
+    if encoding == AVRO:
+        return AvroEncoding(table.secret("registry", REGISTRY, expected))
+    expected += ', or descriptor = "FILE" and message'
+    return ProtobufEncoding(table.secret("registry", REGISTRY, expected))
 
 
 def _descriptor(table: TomlTable, folder: Path) -> DescriptorEncoding:

@@ -143,7 +143,10 @@ class DescriptorDecoder:
             pool = pool_of(list(found.file))
             self._class = GetMessageClass(pool.FindMessageTypeByName(message))
         except (DecodeError, RecordInvalid) as error:
-            raise ValueError(f"{path.name} is no descriptor set of protoc: {error}") from None
+            raise ValueError(
+                f"{path.name} is no descriptor set of protoc --include_imports "
+                f"--descriptor_set_out={path.stem}.desc: {error}"
+            ) from None
         except KeyError:
             raise ValueError(f"{path.name} has no message type {message}") from None
         self._converter = MessageConverter(pool)

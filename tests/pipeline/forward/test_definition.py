@@ -75,6 +75,8 @@ def test_a_short_definition_has_defaults(tmp_path: Path) -> None:
             KAFKA.replace('"k"}', '"k", options = {"kafka.transactional.id" = "geheim"}}'),
             "sink.options: kafka.transactional.id is no option of a forward",
         ),
+        (FILE + 'options = "conflation=1s"', "forward.a.options: belongs in source = {topic ="),
+        ("[ingest.a]", "ingest: runs with tidegate ingest"),
     ],
 )
 def test_what_is_wrong_is_named(tmp_path: Path, text: str, said: str) -> None:

@@ -106,7 +106,8 @@ SOURCE = 'kind = "file", path = "in/*.ndjson"'
     ("old", "new", "complaint"),
     [
         ("[ingest.a]", '[ingest."a b"]', "ingest.a b: a name is 1 to 63 of A-Z a-z 0-9 _ -"),
-        ("[ingest.a]", "[pipeline.a]", "ingest: is missing, expected at least one table"),
+        ("[ingest.a]", "[a]", "ingest: is missing, expected at least one table [ingest.NAME]"),
+        ("[ingest.a]", "[forward.a]", "forward: runs with tidegate forward, from a file of its"),
         ("[ingest.a]", "[pipeline.b]\n[ingest.a]", "pipeline: runs with tidegate pipeline run"),
         ('key = ["/k"]', 'key = ["k"]', "key[0], position 0: a field path starts with / or $"),
         ('key = ["/k"]', 'kye = ["/k"]', "ingest.a.kye: unknown field; did you mean key?"),
@@ -118,6 +119,8 @@ SOURCE = 'kind = "file", path = "in/*.ndjson"'
         ('key = ["/k"]', 'encoding = "xml"', "encoding: expected json, avro or"),
         ('key = ["/k"]', 'encoding = "avro"', "registry: is missing"),
         ('key = ["/k"]', 'encoding = "avro"\nregistry = "h"', "registry: expected an address"),
+        ('key = ["/k"]', 'encoding = "protobuf"', "registry: is missing, expected an address"),
+        ('key = ["/k"]', 'encoding = "protobuf"', 'or descriptor = "FILE"'),
         ('key = ["/k"]', 'registry = "http://h"', "registry: only with encoding"),
         ('key = ["/k"]', 'encoding = "avro"\npayload = "text"', "encoding: only with json, deb"),
         ('key = ["/k"]', 'value = "x"', "value, position 0: a field path starts with / or $"),
