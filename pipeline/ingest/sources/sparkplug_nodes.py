@@ -206,7 +206,7 @@ class SparkplugNodes:
         if metric.is_historical and not self._historical:
             return []
         device, channel = message.device, message.record.channel
-        datatype = metric.datatype or device.types[name]
+        kind = type_name(metric.datatype or device.types[name])
         timestamp = metric.timestamp if metric.HasField("timestamp") else None
         quality = quality_of(metric)
         if quality is None:  # it is sent when it changes
@@ -217,8 +217,8 @@ class SparkplugNodes:
                 "node": message.node_name,
                 "device": message.device_name,
                 "metric": name,
-                "value": metric_value(metric, datatype),
-                "type": type_name(datatype),
+                "value": metric_value(metric, kind),
+                "type": kind,
                 "timestamp": message.payload.timestamp_ms if timestamp is None else timestamp,
                 "online": True,
                 **({} if quality is None else {"quality": quality}),

@@ -1,14 +1,14 @@
 """Payloads of Sparkplug B: metrics and their values.
 
 Only the fields that are read or written here are declared (Eclipse Sparkplug Specification 3.0,
-section 6.4; enumerations of types in 6.4.16). Decoding skips all others.
+section 6.4). Decoding skips all others.
 """
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from enum import IntEnum
 from typing import Any
 
 from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto
@@ -24,72 +24,70 @@ MS_PER_S = 1_000
 QUALITY = "Quality"
 REBIRTH = "Node Control/Rebirth"
 
-
-class MetricType(IntEnum):
-    """The types of metrics; those that have no name here are arrays."""
-
-    INT8 = 1
-    INT16 = 2
-    INT32 = 3
-    INT64 = 4
-    UINT8 = 5
-    UINT16 = 6
-    UINT32 = 7
-    UINT64 = 8
-    FLOAT = 9
-    DOUBLE = 10
-    BOOLEAN = 11
-    STRING = 12
-    DATETIME = 13
-    TEXT = 14
-    UUID = 15
-    DATASET = 16
-    BYTES = 17
-    FILE = 18
-    TEMPLATE = 19
-
-
-NAMES = {
-    MetricType.INT8: "Int8",
-    MetricType.INT16: "Int16",
-    MetricType.INT32: "Int32",
-    MetricType.INT64: "Int64",
-    MetricType.UINT8: "UInt8",
-    MetricType.UINT16: "UInt16",
-    MetricType.UINT32: "UInt32",
-    MetricType.UINT64: "UInt64",
-    MetricType.FLOAT: "Float",
-    MetricType.DOUBLE: "Double",
-    MetricType.BOOLEAN: "Boolean",
-    MetricType.STRING: "String",
-    MetricType.DATETIME: "DateTime",
-    MetricType.TEXT: "Text",
-    MetricType.UUID: "UUID",
-    MetricType.DATASET: "DataSet",
-    MetricType.BYTES: "Bytes",
-    MetricType.FILE: "File",
-    MetricType.TEMPLATE: "Template",
+TYPES = (
+    "Unknown",
+    "Int8",
+    "Int16",
+    "Int32",
+    "Int64",
+    "UInt8",
+    "UInt16",
+    "UInt32",
+    "UInt64",
+    "Float",
+    "Double",
+    "Boolean",
+    "String",
+    "DateTime",
+    "Text",
+    "UUID",
+    "DataSet",
+    "Bytes",
+    "File",
+    "Template",
+    "PropertySet",
+    "PropertySetList",
+    "Int8Array",
+    "Int16Array",
+    "Int32Array",
+    "Int64Array",
+    "UInt8Array",
+    "UInt16Array",
+    "UInt32Array",
+    "UInt64Array",
+    "FloatArray",
+    "DoubleArray",
+    "BooleanArray",
+    "StringArray",
+    "DateTimeArray",
+)
+"""The names of types, by their numbers."""
+BOOLEAN = TYPES.index("Boolean")
+SIGNED_BITS = {"Int8": 8, "Int16": 16, "Int32": 32, "Int64": 64}
+UNSIGNED_BITS = {"UInt8": 8, "UInt16": 16, "UInt32": 32, "UInt64": 64}
+ITEMS = {
+    "Int8Array": "<b",
+    "Int16Array": "<h",
+    "Int32Array": "<i",
+    "Int64Array": "<q",
+    "UInt8Array": "<B",
+    "UInt16Array": "<H",
+    "UInt32Array": "<I",
+    "UInt64Array": "<Q",
+    "FloatArray": "<f",
+    "DoubleArray": "<d",
+    "DateTimeArray": "<q",
 }
-SIGNED_BITS = {
-    MetricType.INT8: 8,
-    MetricType.INT16: 16,
-    MetricType.INT32: 32,
-    MetricType.INT64: 64,
-}
-UNSIGNED_BITS = {
-    MetricType.UINT8: 8,
-    MetricType.UINT16: 16,
-    MetricType.UINT32: 32,
-    MetricType.UINT64: 64,
-}
-WHOLE = ("int_value", "long_value")
+"""How the items of arrays are written, one after the other."""
+COUNT = struct.Struct("<I")
+"""Before the bits of an array of booleans, from the highest bit of each byte."""
 MEMBERS = {
-    **dict.fromkeys((*SIGNED_BITS, *UNSIGNED_BITS, MetricType.DATETIME), WHOLE),
-    MetricType.FLOAT: ("float_value",),
-    MetricType.DOUBLE: ("double_value",),
-    MetricType.BOOLEAN: ("boolean_value",),
-    **dict.fromkeys((MetricType.STRING, MetricType.TEXT, MetricType.UUID), ("string_value",)),
-    **dict.fromkeys((MetricType.BYTES, MetricType.FILE), ("bytes_value",)),
+    **dict.fromkeys((*SIGNED_BITS, *UNSIGNED_BITS, "DateTime"), ("int_value", "long_value")),
+    "Float": ("float_value",),
+    "Double": ("double_value",),
+    "Boolean": ("boolean_value",),
+    **dict.fromkeys(("String", "Text", "UUID"), ("string_value",)),
+    **dict.fromkeys(("Bytes", "File", *ITEMS, "BooleanArray", "StringArray"), ("bytes_value",)),
 }
 """The fields that may hold the value of each type that is read."""
 
@@ -180,18 +178,17 @@ def read_payload(content: bytes) -> Payload:
 def rebirth_request(now_ms: int) -> bytes:
     """Return the payload of a command that asks an edge node for its births."""
     request = _Payload(timestamp=now_ms)
-    kind = MetricType.BOOLEAN
-    request.metrics.add(name=REBIRTH, datatype=kind, timestamp=now_ms, boolean_value=True)
+    request.metrics.add(name=REBIRTH, datatype=BOOLEAN, timestamp=now_ms, boolean_value=True)
     content: bytes = request.SerializeToString()
     return content
 
 
-def type_name(datatype: int) -> str:
-    """Return the name of a type; of an array its number."""
-    return NAMES[MetricType(datatype)] if datatype in NAMES else f"type {datatype}"
+def type_name(number: int) -> str:
+    """Return the name of a type."""
+    return TYPES[number] if number < len(TYPES) else f"type {number}"
 
 
-def metric_value(metric: Any, datatype: int) -> Any:
+def metric_value(metric: Any, kind: str) -> Any:
     """Return the value of a metric for JSON; bytes and times as its encoder wants them.
 
     Raises:
@@ -199,23 +196,42 @@ def metric_value(metric: Any, datatype: int) -> Any:
     """
     if metric.is_null:
         return None
-    if datatype not in MEMBERS:
-        raise RecordInvalid(f"a metric of {type_name(datatype)}, which is not read")
-    kind = MetricType(datatype)
+    if kind not in MEMBERS:
+        raise RecordInvalid(f"a metric of {kind}, which is not read")
     member = next((each for each in MEMBERS[kind] if metric.HasField(each)), None)
     if member is None:
-        raise RecordInvalid(f"the metric has no value of {NAMES[kind]}")
+        raise RecordInvalid(f"the metric has no value of {kind}")
     found = getattr(metric, member)
     if kind in SIGNED_BITS:
         half = 1 << (SIGNED_BITS[kind] - 1)
         return ((found & (2 * half - 1)) ^ half) - half
     if kind in UNSIGNED_BITS:
         return found & ((1 << UNSIGNED_BITS[kind]) - 1)
-    if kind is MetricType.FLOAT:
-        return short_float(found)
-    if kind is MetricType.DATETIME:
-        return _time(found)
+    if kind.endswith("Array"):
+        return _array(found, kind)
+    return _single(found, kind)
+
+
+def _single(found: Any, kind: str) -> Any:
+    match kind.removesuffix("Array"):
+        case "Float":
+            return short_float(found)
+        case "DateTime":
+            return _time(found)
     return found
+
+
+def _array(content: bytes, kind: str) -> list[Any]:
+    try:
+        if kind == "BooleanArray":
+            [count] = COUNT.unpack_from(content)
+            bits = content[COUNT.size :]
+            return [bool(bits[at // 8] & (0x80 >> at % 8)) for at in range(count)]
+        if kind == "StringArray":
+            return content.decode().split("\0")[:-1]
+        return [_single(each, kind) for (each,) in struct.iter_unpack(ITEMS[kind], content)]
+    except (struct.error, IndexError, UnicodeDecodeError):
+        raise RecordInvalid(f"the metric has no value of {kind}") from None
 
 
 def quality_of(metric: Any) -> int | None:

@@ -52,7 +52,7 @@ def value(datatype: int, found: Any) -> bytes:
             return whole(14, found)
         case 12 | 14 | 15:
             return text(15, found)
-        case 17 | 18:
+        case _ if datatype in {17, 18} or datatype >= 22:  # bytes, files, arrays
             return text(16, found)
         case 16:
             return text(17, b"")

@@ -100,6 +100,12 @@ def test_each_metric_of_a_birth_is_a_message() -> None:
         (BYTES, b"\0", "AA=="),
         (DATETIME, AT_MS, "2023-11-14T22:13:20Z"),
         (DOUBLE, None, None),
+        (23, b"\x00\x80\xff\x7f", [-(2**15), 2**15 - 1]),
+        (29, b"\xff" * 8, [2**64 - 1]),
+        (30, b"\xcd\xcc\xcc\x3d", [0.1]),
+        (32, b"\x0c\0\0\0\x34\xd0", [each == "1" for each in "001101001101"]),
+        (33, b"ABC\0\xc3\xbc\0", ["ABC", "ü"]),
+        (34, AT_MS.to_bytes(8, "little"), ["2023-11-14T22:13:20Z"]),
     ],
 )
 def test_values_have_their_json(datatype: int, given: Any, wanted: Any) -> None:
@@ -113,6 +119,10 @@ def test_values_have_their_json(datatype: int, given: Any, wanted: Any) -> None:
         (metric("m", DATASET, ""), "a metric of DataSet, which is not read"),
         (metric("m", TEMPLATE, ""), "a metric of Template, which is not read"),
         (metric("m", BYTES, b"")[:-3], "the metric has no value of Bytes"),
+        (metric("m", 23, b"\0"), "the metric has no value of Int16Array"),
+        (metric("m", 32, b"\x09\0\0\0\xff"), "the metric has no value of BooleanArray"),
+        (metric("m", 33, b"\xff\0"), "the metric has no value of StringArray"),
+        (metric("m", 35, b""), "a metric of type 35, which is not read"),
         (metric("m", DOUBLE, float("nan")), "a number that JSON lacks"),
         (metric("m", DATETIME, 2**63), "a time beyond the year 9999"),
         (metric("", DOUBLE, 1.0), "a birth with a metric that has no name"),
