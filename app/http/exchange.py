@@ -213,10 +213,12 @@ class Exchange:
         self.expects_continue = False
         lines = [_STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status]
         has_length = has_coding = closes = False
-        every = [(name.lower(), value) for name, value in (*self.own_fields, *fields)]
-        if not _can_be_carried(every):
-            raise RuntimeError("an answer has a header field that HTTP cannot carry")
-        for lower, value in every:
+        names: list[bytes] = []
+        values: list[bytes] = []
+        for name, value in (*self.own_fields, *fields):
+            lower = name.lower()
+            names.append(lower)
+            values.append(value)
             if lower == b"content-length":
                 has_length, self._left_bytes = True, int(value)
             elif lower == b"transfer-encoding":
@@ -224,6 +226,8 @@ class Exchange:
             elif lower == b"connection":
                 closes = closes or b"close" in value.lower()
             lines.append(b"%b: %b\r\n" % (lower, value))
+        if not _can_be_carried(names, values):
+            raise RuntimeError("an answer has a header field that HTTP cannot carry")
         self.keep_alive = self.keep_alive and not closes
         if not self.keep_alive and not closes:
             lines.append(b"connection: close\r\n")
@@ -285,8 +289,7 @@ class Exchange:
             self._held = None
 
 
-def _can_be_carried(fields: Fields) -> bool:
+def _can_be_carried(names: Sequence[bytes], values: Sequence[bytes]) -> bool:
     # All at once: to look at each field took half of the time that a header does.
-    names = [name for name, _ in fields]
     is_named = all(names) and _NAMES.fullmatch(b"".join(names)) is not None
-    return is_named and _VALUES.fullmatch(b"".join(value for _, value in fields)) is not None
+    return is_named and _VALUES.fullmatch(b"".join(values)) is not None

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from fastapi import Request
@@ -25,7 +26,13 @@ from tidegate.app.http.exchange import Exchange
 from tidegate.app.http.middleware import Checks, ProtectiveFields
 from tidegate.app.http.protocol import HandOver
 from tidegate.app.http.publish_request import PublishRequest
-from tidegate.app.http.requests import TOPICS_PATH, raw_path, require_accept, writable_topic_name
+from tidegate.app.http.requests import (
+    PATHS_MAX,
+    TOPICS_PATH,
+    raw_path,
+    require_accept,
+    writable_topic_name,
+)
 from tidegate.app.http.routes import messages, stream, subscribe
 from tidegate.app.http.routes.subscribe_plan import SubscribePlans
 from tidegate.app.http.wire import Fields
@@ -48,9 +55,13 @@ _SLASHES: Final = TOPICS_PATH.count(b"/") + 1
 
 def kind_of(scope: Scope) -> tuple[str, bytes] | None:
     """Return which of them a request is, by its method and path."""
-    path = raw_path(scope)
+    return _kind_at(scope["method"], raw_path(scope))
+
+
+@lru_cache(maxsize=PATHS_MAX)
+def _kind_at(method: str, path: bytes) -> tuple[str, bytes] | None:
     for kind in (PUBLISH, SUBSCRIBE, POLL):
-        if scope["method"] == kind[0] and path.endswith(kind[1]):
+        if method == kind[0] and path.endswith(kind[1]):
             is_topic = path.startswith(TOPICS_PATH) and path.count(b"/") == _SLASHES
             return kind if is_topic else None
     return None

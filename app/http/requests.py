@@ -39,6 +39,8 @@ POLYFILL_PLACE = "lastEventId"
 
 TOPICS_PATH = b"/v1/topics/"
 SESSIONS_PATH = b"/v1/sessions/"
+PATHS_MAX = 256
+"""Paths of which is kept what they name: most requests have one of a few."""
 _ENCODED = re.compile(rb"%(2a|3e)", re.IGNORECASE)
 
 
@@ -58,8 +60,13 @@ def topic_name(scope: Scope) -> str:
     Raises:
         Refused: topic-invalid.
     """
+    return _topic_in(raw_path(scope))
+
+
+@lru_cache(maxsize=PATHS_MAX)
+def _topic_in(path: bytes) -> str:
     # A name needs no percent sign, so one is a trick: %2f would be a slash to another server.
-    tail = raw_path(scope).removeprefix(TOPICS_PATH)
+    tail = path.removeprefix(TOPICS_PATH)
     return checked_topic_name(tail.split(b"/", 1)[0].decode("latin-1"))
 
 
