@@ -118,6 +118,7 @@ class GatewayProtocol(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._parser = _new_parser(self)
         self._deadline, self._keep_alive = Deadline(self._loop), Deadline(self._loop)
+        self._idle_since_s: float | None = None
         self._bounds = RequestBounds(settings)
         self._stage = Stage.IDLE
         self._refusal = b""
@@ -189,7 +190,7 @@ class GatewayProtocol(asyncio.Protocol):
             if self._discarded_bytes > LINGER_BYTES_MAX:
                 self.transport.abort()
             return
-        self._keep_alive.end()
+        self._idle_since_s = None
         # Line ends between requests are passed over, but may not hold an idle connection open.
         if self._stage is Stage.IDLE and (received.strip(b"\r\n") or not self._unanswered()):
             self._enter(Stage.HEAD)
@@ -295,11 +296,22 @@ class GatewayProtocol(asyncio.Protocol):
         if self._waiting:
             self._start(self._waiting.popleft())
         else:
-            self._keep_alive.end()
             self._start_keep_alive()
 
     def _start_keep_alive(self) -> None:
-        self._keep_alive.begin(self.settings.keep_alive.seconds, self.transport.close)
+        # The timer of an earlier request goes on: to set one for each costs more than a look.
+        self._idle_since_s = self._loop.time()
+        self._keep_alive.begin(self.settings.keep_alive.seconds, self._check_idle)
+
+    def _check_idle(self) -> None:
+        """Close the connection if it has been idle for long enough, or look again then."""
+        if self._idle_since_s is None:  # the answer under way starts it again
+            return
+        left_s = self._idle_since_s + self.settings.keep_alive.seconds - self._loop.time()
+        if left_s > 0:
+            self._keep_alive.begin(left_s, self._check_idle)
+        else:
+            self.transport.close()
 
     # Handing over
 

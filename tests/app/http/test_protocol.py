@@ -157,6 +157,21 @@ async def test_an_idle_connection_is_closed_by_the_keep_alive_time_alone() -> No
         assert await wire.read_to_end() == b""
 
 
+async def test_the_keep_alive_time_begins_again_with_each_answer() -> None:
+    settings = edge_settings(keep_alive="1s")
+    async with (
+        running(edge_app(settings), settings) as server,
+        connected(server.address) as wire,
+    ):
+        for _ in range(4):
+            await wire.send(get())
+            assert (await wire.read_answer()).status == 200
+            await asyncio.sleep(0.6)
+        began = asyncio.get_running_loop().time()
+        assert await wire.read_to_end() == b""
+        assert 0.3 < asyncio.get_running_loop().time() - began < 0.6
+
+
 async def test_a_second_request_has_a_deadline_of_its_own(shared: Server) -> None:
     async with connected(shared.address) as wire:
         await wire.send(get() + b"GET / HT")
