@@ -155,9 +155,9 @@ def address_of(process: subprocess.Popen[str]) -> str:
 
 
 @contextlib.contextmanager
-def serving(*arguments: str) -> Iterator[str]:
+def serving(*arguments: str, **variables: str) -> Iterator[str]:
     """The address of `tidegate serve` on a free port, stopped at the end."""
-    process = start("serve", "--port", "0", *arguments)
+    process = start("serve", "--port", "0", *arguments, **variables)
     try:
         yield address_of(process)
     finally:

@@ -177,14 +177,14 @@ def _event_source(name: str, address: str) -> list[str | Path]:
 
 
 @functools.cache
-def npm_folder() -> Path:
-    """A folder with the libraries of `package-lock.json`, which goes with this process."""
+def npm_folder(of: Path = HERE) -> Path:
+    """A folder with the libraries of a `package-lock.json`, which goes with this process."""
     npm = shutil.which("npm")
     require(npm is not None, "no npm: the Debian package is npm")
     folder = Path(tempfile.mkdtemp(prefix="tidegate-npm-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     for name in ("package.json", "package-lock.json"):
-        shutil.copy(HERE / name, folder)
+        shutil.copy(of / name, folder)
     ended = _ran([str(npm), "ci", "--no-audit", "--no-fund", "--ignore-scripts"], folder)
     require(ended.returncode == 0, f"npm cannot install: {ended.stderr[-200:]}")
     return folder
