@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
+from tidegate.app.streams.poll_request import ONE_KEY
 from tidegate.app.streams.polled import PolledStream
 from tidegate.conflation.options.grant import granted
 from tidegate.conflation.subscription import Window
 from tidegate.keys.text.duration import MILLISECOND
+
+STANDS_IN: Final = f"conflation_key={ONE_KEY},"
+"""Of a topic without a key: nobody asked for it, and nobody may."""
 
 
 def polled_view(stream: PolledStream) -> dict[str, Any]:
@@ -20,7 +24,7 @@ def polled_view(stream: PolledStream) -> dict[str, Any]:
     offsets = sorted(inside, key=lambda each: each.offset)
     return {
         "topic": subscription.topic,
-        "options": granted(subscription),
+        "options": granted(subscription).replace(STANDS_IN, ""),
         "filter": None if feed.filter is None else str(feed.filter),
         "order_by": str(feed.shape.order) if isinstance(feed.shape, Window) else None,
         "format": stream.form,

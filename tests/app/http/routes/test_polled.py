@@ -91,6 +91,18 @@ async def test_a_position_before_the_journal_has_no_age() -> None:
         assert (stream["newest_age_ms"], stream["oldest_age_ms"]) == (None, None)
 
 
+async def test_what_is_shown_of_a_journal_can_be_asked_for() -> None:
+    async with running_gateway() as running:
+        await running.http.put("/v1/topics/px", json={"retain": False})
+        await running.http.get(STREAM, params={"options": "conflation=5s"})
+        [stream] = await shown(running)
+        assert (stream["format"], stream["interval_ms"]) == ("value", 5_000)
+        again = await running.http.get(STREAM, params={"options": stream["options"]})
+        assert again.status_code == 200, again.text
+        [stream] = await shown(running)
+        assert stream["requests"] == 2
+
+
 async def test_events_are_answers_too() -> None:
     async with running_gateway() as running:
         await running.topic()
