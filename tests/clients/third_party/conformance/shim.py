@@ -9,6 +9,7 @@ its bytes as JSON strings there, and only the bodies of its answers are rewritte
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import re
 from collections.abc import AsyncIterator
@@ -111,7 +112,7 @@ class Shim:
         lines = "".join(json.dumps(value) + "\n" for value in values)
         async with self._http.post(
             f"{self._gateway}/v1/topics/{made.topic}/messages",
-            data=lines.encode(),
+            data=io.BytesIO(lines.encode()),  # aiohttp warns of large bodies as bytes
             headers={"Content-Type": "application/x-ndjson"},
         ) as answer:
             if answer.status != 200:
