@@ -79,7 +79,7 @@ class Following:
 
     def __init__(self, command: list[str | Path]) -> None:
         self.records: dict[str, Any] = {}
-        self.resets = 0
+        self.resets = self.rows = 0
         self.errors: list[str] = []
         self._command = command
         self._begin()
@@ -133,6 +133,7 @@ class Following:
             }
 
     def _row(self, row: dict[str, Any]) -> None:
+        self.rows += 1
         if "control" in row["headers"]:
             self.records = {}
             self.resets += 1
