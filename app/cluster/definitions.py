@@ -14,6 +14,7 @@ from tidegate.app.definitions.mergers import Mergers
 from tidegate.app.names import TOPIC_NAME
 from tidegate.app.stores.store import (
     Change,
+    DefinitionHeld,
     DefinitionsMoved,
     Stored,
     TopicRecord,
@@ -22,6 +23,7 @@ from tidegate.app.stores.store import (
 )
 
 CHANGES_AT_ONCE = 1_000
+HELD = -1
 NAME_SHOWN_MAX = 80
 _IS_NAME = re.compile(TOPIC_NAME.pattern.encode())
 _IS_EPOCH = re.compile(rb"[A-Za-z0-9]{1,64}")
@@ -156,6 +158,7 @@ class Definitions:
 
         Raises:
             DefinitionsMoved: Redis has a change that this gateway has not seen.
+            DefinitionHeld: a gateway that publishes by the one before is to see this one first.
         """
         await self._write(stored.name, stored.epoch, definition_text(stored))
 
@@ -168,9 +171,11 @@ class Definitions:
         await self._write(name, "", b"")
 
     async def _write(self, name: str, epoch: str, document: bytes) -> None:
-        keys = [*self._keys, self._connection.topic_key(name, "state")]
+        topic_keys = [self._connection.topic_key(name, part) for part in ("state", "refused")]
         arguments = [self.life, self.version, name, epoch, document, digest_of(document)]
-        version = await self._connection.run_script(DEFINE, keys, arguments)
+        version = await self._connection.run_script(DEFINE, [*self._keys, *topic_keys], arguments)
+        if version == HELD:
+            raise DefinitionHeld
         if not version:
             raise DefinitionsMoved
         self.mark_seen(version)

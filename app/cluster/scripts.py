@@ -12,6 +12,8 @@ Keys of a topic:
 
 - `sow`: the newest message of each record: its offset, its time, and the rest packed.
 
+- `refused`: there for a moment after an append by an earlier definition was refused.
+
 - `producers`; `retries`: the number of retry keys by hour; `staged`: the start and bytes of each
   stage, and under `all` the totals, which include expired stages until room is needed.
 
@@ -22,6 +24,9 @@ of definitions.
 from __future__ import annotations
 
 from typing import Final
+
+HELD_MS: Final = 2_000
+"""How long a definition stays after an append by the one before was refused: some round trips."""
 
 # The life of the server, to which an epoch is bound: a process that may accept writes, from its
 # start or its promotion on. Whatever Redis loses, it loses between two lives: at a restart, or
@@ -82,18 +87,19 @@ local function is_in_the_way(added)
 end
 """
 
-# KEYS state stream sow producers retries retry staged [stage ...]
+# KEYS state stream sow producers retries refused retry staged [stage ...]
 # ARGV epoch seen now_ms count bytes items | producer run sequence | digest | head | fence
 #      | messages bytes age_ms | retries producers | definition
 #      | records (key, index, value)... removed keys...
 APPEND: Final = (
-    _LIFE
+    f"local HELD_MS = {HELD_MS}"
+    + _LIFE
     + _UNWRITTEN
     + _BELOW
     + _UNSTAGE
     + _IN_THE_WAY
     + """
-local state, stream, sow, producers, retries, retry, staged = unpack(KEYS, 1, 7)
+local state, stream, sow, producers, retries, refused, retry, staged = unpack(KEYS, 1, 8)
 local known = redis.call('HMGET', state,
     'epoch', 'head', 'life', 'fence', 'bytes', 'base', 'made', 'definition', 'time')
 local head, here = tonumber(known[2] or 0), life()
@@ -101,7 +107,7 @@ if known[1] ~= ARGV[1] or head < tonumber(ARGV[2]) or known[3] ~= here then retu
 if head > tonumber(known[6] or 0) and redis.call('EXISTS', stream) == 0 then return {'epoch'} end
 local now_ms, count = math.max(tonumber(ARGV[3]), tonumber(known[9] or 0)), tonumber(ARGV[4])
 local function forget_stages()
-    for index = 8, #KEYS do
+    for index = 9, #KEYS do
         unstage(staged, KEYS[index])
         redis.call('DEL', KEYS[index])
     end
@@ -131,7 +137,10 @@ if ARGV[7] ~= '' then
     end
 end
 if ARGV[11] ~= '' and tonumber(ARGV[11]) ~= head then return {'moved'} end
-if known[8] and known[8] ~= ARGV[18] then return {'redefined'} end
+if known[8] and known[8] ~= ARGV[18] then
+    redis.call('SET', refused, '', 'NX', 'PX', HELD_MS)
+    return {'redefined'}
+end
 if ARGV[7] ~= '' and not is_known and redis.call('HLEN', producers) >= tonumber(ARGV[17]) then
     return {'full', 'producers'}
 end
@@ -231,7 +240,8 @@ return 'kept'
 )
 
 # Create a topic over old keys of the epoch that its creator knew, or over none. Returns the epoch
-# that is valid now. KEYS state stream sow producers retries; ARGV epoch known-epoch definition
+# that is valid now.
+# KEYS state stream sow producers retries refused; ARGV epoch known-epoch definition
 CREATE: Final = (
     _LIFE
     + """
@@ -246,7 +256,7 @@ return ARGV[1]
 
 # Replace an empty topic of a known epoch: appends in that epoch fail from now on, and `former` lets
 # CONFIRM_EPOCH find the new one. Returns 0 if the topic holds messages or is another one.
-# KEYS state stream sow producers retries; ARGV epoch known-epoch
+# KEYS state stream sow producers retries refused; ARGV epoch known-epoch
 REPLACE: Final = (
     _LIFE
     + """
@@ -259,7 +269,7 @@ return 1
 """
 )
 
-# KEYS state stream sow producers retries; ARGV epoch
+# KEYS state stream sow producers retries refused; ARGV epoch
 DROP: Final = """
 if redis.call('HGET', KEYS[1], 'epoch') == ARGV[1] then redis.call('DEL', unpack(KEYS)) end
 """
@@ -267,7 +277,7 @@ if redis.call('HGET', KEYS[1], 'epoch') == ARGV[1] then redis.call('DEL', unpack
 # Return the valid epoch, a new one if the stream or the server lost data, or may have: in another
 # life of the server. A new epoch continues the one before up to what is left of it, and every
 # gateway that asks in this life gets the same one. Stored messages stay.
-# KEYS state stream sow producers retries; ARGV known-epoch new-epoch seen
+# KEYS state stream sow producers retries refused; ARGV known-epoch new-epoch seen
 CONFIRM_EPOCH: Final = (
     _LIFE
     + """
@@ -312,8 +322,10 @@ return ARGV[2]
 
 # Write a definition if its writer has seen all earlier changes. Foreign entries that block the
 # stream are deleted with it; gateways that miss changes then read all definitions. Appends that
-# were checked by the definition before fail from now on.
-# KEYS epochs documents life changes state
+# were checked by the definition before fail from now on. Where one has just failed, the definition
+# stays for a moment (-1), in which its gateway can read it and try again: behind a slow connection
+# it would else be late each time.
+# KEYS epochs documents life changes state refused
 # ARGV id version name epoch document digest ('' epoch: deleted)
 DEFINE: Final = (
     _LIFE
@@ -321,6 +333,10 @@ DEFINE: Final = (
     + """
 local known = redis.call('HMGET', KEYS[3], 'id', 'version', 'server')
 if known[1] ~= ARGV[1] or (known[2] or '0') ~= ARGV[2] or known[3] ~= life() then return 0 end
+local stands = redis.call('HMGET', KEYS[5], 'epoch', 'definition')
+if stands[1] == ARGV[4] and stands[2] ~= ARGV[6] and redis.call('EXISTS', KEYS[6]) == 1 then
+    return -1
+end
 local version = tonumber(known[2] or '0') + 1
 local function add(run)
     return run('XADD', KEYS[4], 'MAXLEN', '~', '10000', string.format('%d-0', version),
@@ -338,9 +354,7 @@ if ARGV[4] == '' then
 else
     redis.call('HSET', KEYS[1], ARGV[3], ARGV[4])
     redis.call('HSET', KEYS[2], ARGV[3], ARGV[5])
-    if redis.call('HGET', KEYS[5], 'epoch') == ARGV[4] then
-        redis.call('HSET', KEYS[5], 'definition', ARGV[6])
-    end
+    if stands[1] == ARGV[4] then redis.call('HSET', KEYS[5], 'definition', ARGV[6]) end
 end
 return redis.call('HINCRBY', KEYS[3], 'version', 1)
 """

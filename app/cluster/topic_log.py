@@ -42,7 +42,7 @@ ENTRIES_AT_ONCE = 200
 RECORDS_AT_ONCE = 2_000
 LOADS_MAX = 20
 """A load is repeated while others trim what it has not read yet, as behind a slow connection."""
-PARTS: Final = ("state", "stream", "sow", "producers", "retries")
+PARTS: Final = ("state", "stream", "sow", "producers", "retries", "refused")
 
 
 def topic_keys(connection: BusConnection, topic: str) -> list[str]:

@@ -215,6 +215,10 @@ class DefinitionsMoved(Exception):
     """Another gateway has changed a definition meanwhile; the caller must decide again."""
 
 
+class DefinitionHeld(DefinitionsMoved):
+    """A definition stays for a moment, as gateways still publish by the one before."""
+
+
 class TopicRedefined(DefinitionsMoved):
     """Another gateway has changed one topic; `stored` is what it is now, None if it was deleted."""
 

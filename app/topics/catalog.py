@@ -16,6 +16,7 @@ from tidegate.app.names import OWN_PREFIX
 from tidegate.app.refusals import Refused, Unavailable, topic_unknown
 from tidegate.app.settings.settings import Settings
 from tidegate.app.stores.store import (
+    DefinitionHeld,
     DefinitionsMoved,
     HeadMoved,
     Store,
@@ -38,6 +39,10 @@ from tidegate.app.topics.registry import (
 from tidegate.conflation.frame import RestoredTopic
 from tidegate.keys.errors import KeysError
 from tidegate.keys.text.bookmark import Bookmark
+
+HELD_PAUSE_S = 0.05
+TRIES_MAX = 10
+"""How often an act is tried by the newest definition, while others change it each time."""
 
 logger = logging.getLogger("tidegate.store")
 
@@ -188,12 +193,13 @@ class Catalog(TopicRegistry):
         Raises:
             TopicUnknown, KeysError, Refused: as the act.
         """
+        tries = 0
         while True:
-            record = entry.record
+            record, tries = entry.record, tries + 1
             try:
                 return await act(entry)
             except (TopicRecreated, KeysError, Refused) as refusal:
-                if _may_have_effect(refusal):
+                if _may_have_effect(refusal) or tries == TRIES_MAX:
                     raise
                 await self.refresh()
                 found = self.get(record.name)  # a topic that is gone refuses nothing any more
@@ -303,6 +309,8 @@ class Catalog(TopicRegistry):
             try:
                 async with self.changing:
                     return await decide()
+            except DefinitionHeld:
+                await asyncio.sleep(HELD_PAUSE_S)
             except DefinitionsMoved:
                 pass
             except Refused as refusal:

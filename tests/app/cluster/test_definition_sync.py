@@ -6,15 +6,20 @@ Rule cluster-4 is tested here.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import pytest
 
+from tests.faults.setups.children import RedisChild
+from tests.faults.setups.gateway import redis_binary
 from tests.support.buses import BusServer, document, gateways, has_topic
 from tests.support.deadlines import HANGS_S
-from tests.support.gateways import NDJSON, Remote, Running, eventually
+from tests.support.gateways import NDJSON, Remote, Running, eventually, running_gateway
+from tests.support.network.fault_proxy import Line, fault_proxy
 from tests.support.rules import rule
 from tidegate.app.cluster.definition_sync import DefinitionSync
 from tidegate.app.cluster.redis_store import RedisStore
@@ -22,6 +27,7 @@ from tidegate.app.stores.store import TopicRecord
 from tidegate.conflation.frame import RestoredTopic
 
 pytestmark = [pytest.mark.redis, rule("cluster-4")]
+STARVED_S = 60.0
 
 
 async def test_definitions_hold_everywhere(redis_bus: BusServer) -> None:
@@ -440,3 +446,36 @@ async def test_a_bus_that_could_not_be_taken_as_it_is_is_taken_later(
         store.definitions.invalidate()  # as of a bus that has lost something
         await has_topic(other)
         assert list(failures) == []
+
+
+@pytest.mark.system
+@rule("cluster-7")
+async def test_a_publisher_behind_a_slow_link_is_not_starved_by_changes_of_its_topic(
+    tmp_path: Path,
+) -> None:
+    """Each try takes longer than another gateway takes for the next change."""
+    async with contextlib.AsyncExitStack() as stack:
+        redis = RedisChild(redis_binary(), tmp_path, "everysec")
+        await stack.enter_async_context(redis)
+        await redis.start()
+        link = await stack.enter_async_context(fault_proxy("127.0.0.1", redis.port))
+        near = await stack.enter_async_context(running_gateway(redis=redis.url))
+        address = f"redis://127.0.0.1:{link.port}/0"
+        far = await stack.enter_async_context(running_gateway(redis=address))
+        await near.topic()
+        await has_topic(far)
+        slow = Line(latency_s=0.1)
+        link.carry(up=slow, down=slow)
+        changes = itertools.count()
+
+        async def change() -> None:
+            while True:
+                await near.topic(description=f"change {next(changes)}")
+
+        changing = asyncio.create_task(change())
+        stack.callback(changing.cancel)
+        async with asyncio.timeout(STARVED_S):
+            for number in range(3):
+                await far.publish({"k": "a", "v": number})
+        assert not changing.done()
+        assert next(changes) > 3, "changes go on, too"

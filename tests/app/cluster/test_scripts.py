@@ -24,6 +24,6 @@ def test_only_old_commands_are_used_and_only_on_keys_that_are_named(name: str) -
     calls = re.findall(r"redis\.call\('(\w+)', ([^,)]+)", SCRIPTS[name])
     assert calls
     assert {command for command, _ in calls} <= COMMANDS
-    keys = r"KEYS\[(\d|index)\]|unpack\(KEYS|state|stream|sow|producers|retr(y|ies)|stage"
+    keys = r"KEYS\[(\d|index)\]|unpack\(KEYS|state|stream|sow|producers|retr(y|ies)|refused|stage"
     named = re.compile(rf"{keys}|'(server|replication|persistence)'")
     assert [place for _, place in calls if not named.match(place)] == []
