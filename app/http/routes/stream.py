@@ -257,9 +257,11 @@ def answer_at_once(
         return False
     if asked.position is not None and not _is_here(gateway, name, asked.position):
         return False
+    if preferred(scope, RECORDS) != JSON:  # others are encoded in steps
+        return False
     read = _read(gateway, scope, name, asked, subject)
     stream = read.stream
-    if not stream.is_built or read.media_type != JSON:
+    if not stream.is_built:
         return False
     page = read.end if read.is_tail else stream.page_now(read.since)
     if page.is_news or asked.live != LONG_POLL:
@@ -449,7 +451,8 @@ def _read(
         asked.texts,
         None if subject is None else subject.grants,
     )
-    stream = gateway.polled.stream(poll)
+    media_type = _media_type(scope, asked.live, poll.form)
+    stream = gateway.polled.stream(poll)  # last: a refused request begins none
     is_now = asked.offset == NOW
     if is_now and asked.live is not None:
         since = stream.tail
@@ -462,7 +465,7 @@ def _read(
         cursor,
         _value(scope, b"if-none-match"),
         asked.live,
-        _media_type(scope, asked.live, poll.form),
+        media_type,
         is_public=subject is None,
         is_tail=is_now and asked.live is None,
     )

@@ -833,6 +833,7 @@ async def test_changes_come_as_lines_too() -> None:
         await running.publish({"k": 1}, {"k": 2})
         plain = (await running.http.get(STREAM)).json()
         lines = await running.http.get(STREAM, headers={"Accept": "application/x-ndjson"})
+        assert running.gateway.polled.counts.requests == 2
         assert [json.loads(line) for line in lines.text.splitlines()] == plain
 
 
@@ -865,6 +866,7 @@ async def test_a_format_that_makes_no_sense_is_refused(asked: dict[str, str], ac
         await running.publish({"k": 1})
         answer = await running.http.get(STREAM, params=asked, headers={"Accept": accept})
         assert (answer.status_code, answer.json()["code"]) == (406, "not-acceptable")
+        assert len(running.gateway.polled) == 0
         either = f"{accept}, application/json;q=0.1, text/event-stream;q=0.1"
         asked = {**asked, "offset": asked.get("offset", "-1").replace("now", "-1")}
         if asked.get("live") != "sse":
