@@ -21,6 +21,7 @@ from tests.support.children import serving
 from tests.support.deadlines import HANGS_S
 from tests.support.gateways import Running, Stream, client_of, eventually, running_gateway
 from tests.support.rules import rule
+from tidegate.app.calls import Call, Reply
 from tidegate.app.stores.store import Appended, Publication
 from tidegate.app.streams.session import State
 from tidegate.app.timers import wall_ms
@@ -470,3 +471,19 @@ async def test_polled_streams_of_all_gateways_are_listed(redis_bus: BusServer) -
         assert {(each["topic"], each["gateway"]) for each in shown["streams"]} == {
             ("px", gateway) for gateway in ids
         }
+
+
+async def test_a_list_of_polled_streams_names_who_does_not_answer(
+    redis_bus: BusServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with gateways(redis_bus) as (one, _):
+        await one.topic()
+        assert (await one.http.get("/v1/topics/px/stream")).is_success
+
+        async def nobody(call: Call) -> dict[str, Reply | None]:
+            return {"silent": None, "failing": Reply(503, [], b"")}
+
+        monkeypatch.setattr(one.gateway.peers, "broadcast", nobody)
+        shown = (await one.http.get("/v1/polled")).json()
+        assert [each["topic"] for each in shown["streams"]] == ["px"]
+        assert shown["missing"] == ["silent", "failing"]
