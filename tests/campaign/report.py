@@ -6,15 +6,17 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from tests.campaign.campaign import Result
-from tests.campaign.judge import Finding
+from tests.campaign.judge import Finding, Kind
 
 SHOWN_MAX = 6  # of a kind
 BEFORE_S, AFTER_S = 8.0, 2.0
+COUNTED = (Kind.LOST, Kind.REMOVAL, Kind.DIFFERS, Kind.BACKWARD)
+"""The table has these also where nothing was found."""
 
 
 def table(results: Sequence[Result]) -> str:
     """Return one table with the sums of all results."""
-    sums, faults = Counter[str](), Counter[str]()
+    sums, faults = Counter({f"found: {kind}": 0 for kind in COUNTED}), Counter[str]()
     for result in results:
         sums.update(result.sums)
         faults.update(result.faults)
