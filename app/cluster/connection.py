@@ -18,7 +18,7 @@ from redis.asyncio.connection import Connection, parse_url
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.commands.core import AsyncScript
-from redis.exceptions import RedisError
+from redis.exceptions import ReadOnlyError, RedisError
 
 from tidegate.app.cluster.sentinel import is_sentinel_url, primary_pool
 from tidegate.app.cluster.writing import failing_at_write
@@ -94,7 +94,8 @@ class BusConnection:
     async def execute(self, *arguments: object) -> Any:
         """Execute a command on the writer and return redis-py's reply."""
         client: Any = self.writer  # redis-py's types also cover RESP3
-        return await client.execute_command(*arguments)
+        async with self._leaving_replicas():
+            return await client.execute_command(*arguments)
 
     @asynccontextmanager
     async def pinned(self) -> AsyncIterator[Self]:
@@ -122,7 +123,21 @@ class BusConnection:
         registered = self._scripts.get(script)
         if registered is None:
             registered = self._scripts[script] = self.writer.register_script(script)
-        return await registered(keys=list(keys), args=list(arguments), client=self.writer)
+        async with self._leaving_replicas():
+            return await registered(keys=list(keys), args=list(arguments), client=self.writer)
+
+    @asynccontextmanager
+    async def _leaving_replicas(self) -> AsyncIterator[None]:
+        """Close the writer's idle connections if the server refuses a write as a replica.
+
+        A primary that is made a replica keeps its connections. The address, or the proxy behind it,
+        may lead new ones to the primary that there is now.
+        """
+        try:
+            yield
+        except ReadOnlyError:
+            await self.writer.connection_pool.disconnect(inuse_connections=False)
+            raise
 
     async def aclose(self) -> None:
         """Close all connections."""

@@ -15,10 +15,12 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from redis.exceptions import ReadOnlyError
 
 from tests.support.buses import BusServer, bus_server, has_topic
 from tests.support.gateways import Running, eventually, names, running_gateway
 from tests.support.rules import rule
+from tidegate.app.cluster.connection import BusConnection
 
 pytestmark = [pytest.mark.redis, rule("cluster-16")]
 
@@ -171,3 +173,20 @@ async def test_what_another_defined_meanwhile_is_neither_missed_nor_replaced(fsy
             for number in range(12):
                 await has_topic(gateway, f"alone-{number}")
             assert gateway.gateway.catalog.find("px") is None, "deleted there, so not put back"
+
+
+async def test_a_primary_that_becomes_a_replica_is_left_for_the_one_at_the_address() -> None:
+    """It keeps its connections: nobody but a Sentinel closes them."""
+    with bus_server("redis") as former, bus_server("redis") as primary:
+        link = former.folder / "address.sock"
+        link.symlink_to("bus.sock")
+        bus, operator = BusConnection(f"unix://{link}"), BusConnection(former.url)
+        await bus.execute("SET", "key", "before")
+        link.unlink()
+        link.symlink_to(primary.folder / "bus.sock")
+        await operator.execute("REPLICAOF", "127.0.0.1", "1")
+        with pytest.raises(ReadOnlyError):
+            await bus.execute("SET", "key", "refused")
+        await bus.execute("SET", "key", "after")
+        for each in (bus, operator):
+            await each.aclose()
