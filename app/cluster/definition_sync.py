@@ -221,13 +221,10 @@ class DefinitionSync:
     async def _load(self, record: TopicRecord) -> RestoredTopic:
         """Load a topic for a definition that is new here.
 
-        Raises:
-            Unavailable: the server has the topic in another epoch, so a newer change follows.
+        Empty where the server has the topic in another epoch: a newer change follows, or the log
+        reader renews the epoch, as after the gateway that made the topic and Redis died together.
         """
-        restored = await self._store.load_current(record)
-        if restored is None:
-            raise Unavailable
-        return restored
+        return await self._store.load_current(record) or RestoredTopic()
 
     async def _forget(self, known: CatalogTopic) -> None:
         with self._append_waiters.deleting(known.record.name, known.record.epoch):

@@ -13,17 +13,21 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.buses import BusServer, bus_server
+from tests.support.buses import BusServer, bus_server, has_topic
 from tests.support.deadlines import LOOPS_S
-from tests.support.gateways import Running, Stream, names, running_gateway
+from tests.support.gateways import Running, Stream, eventually, names, running_gateway
 from tests.support.rules import rule
 from tidegate.app.cluster import scripts
 from tidegate.app.cluster.connection import BusConnection
+from tidegate.app.cluster.definitions import Definitions
 from tidegate.app.cluster.log_reader import TopicLogReader
 from tidegate.app.cluster.redis_store import RedisStore
 from tidegate.app.cluster.topic_log import topic_keys
+from tidegate.app.definitions.mergers import Mergers
+from tidegate.app.definitions.topic import TopicDefinition
+from tidegate.app.settings.settings import Settings
 from tidegate.app.stores.items import Message, pack
-from tidegate.app.stores.store import TopicRecord
+from tidegate.app.stores.store import Publication, TopicRecord
 from tidegate.conflation.frame import RestoredTopic
 
 pytestmark = [pytest.mark.redis, pytest.mark.system, rule("cluster-2", "cluster-3", "cluster-4")]
@@ -374,3 +378,33 @@ async def test_a_gateway_that_starts_in_a_failover_serves_no_epoch_of_another_se
             assert await gateway.sow() == [A1, B2]
             document = (await gateway.http.get("/v1/topics/px")).json()
             assert document["epoch"] == began[0] != before
+
+
+@rule("cluster-4")
+async def test_a_topic_whose_maker_died_together_with_the_bus_holds_up_nothing(
+    server: BusServer,
+) -> None:
+    link = server.folder / "link.sock"
+    link.symlink_to("bus.sock")
+    async with running_gateway(redis=f"unix://{link}") as gateway:
+        await gateway.topic()
+        link.unlink()
+        server.kill()
+        server.start()
+        connection = BusConnection(server.url)
+        maker = RedisStore(connection, Settings(), Definitions(connection, Mergers()))
+        await maker.open()
+        await maker.put_topic(TopicRecord("made", TopicDefinition.parse(b'{"key":["/k"]}'), "e1"))
+        publication = Publication([Message(json.dumps(A1).encode(), '["a"]')], 0)
+        await maker.append("made", publication)
+        await maker.aclose()
+        server.kill()
+        server.start()
+        link.symlink_to("bus.sock")
+        await published(gateway, B2)
+        await has_topic(gateway, "made")
+        await eventually(
+            lambda: gateway.gateway.driver.engine.topic("made").head == 1, "it is read"
+        )
+        document = (await gateway.http.get("/v1/topics/made")).json()
+        assert document["epoch"] != "e1"
