@@ -30,16 +30,13 @@ _FLOAT = struct.Struct("<f")
 
 
 def short_float(number: float) -> float:
-    """Return the number with the fewest digits that is the same as a 32-bit float."""
-    try:
-        stored = _FLOAT.pack(number)
-    except OverflowError:
-        return number
-    for digits in range(FLOAT_DIGITS_MIN, FLOAT_DIGITS_MAX):
+    """Return the number with the fewest digits, at least six, that is the same 32-bit float."""
+    stored = _FLOAT.pack(number)
+    for digits in range(FLOAT_DIGITS_MIN, FLOAT_DIGITS_MAX + 1):
         short = float(f"{number:.{digits}g}")
-        if abs(short) < 3.4e38 and _FLOAT.pack(short) == stored:
+        if _FLOAT.pack(short) == stored:
             return short
-    return number
+    return number  # NaN, whose bits may differ
 
 
 def _decimal(message: Any) -> Decimal:

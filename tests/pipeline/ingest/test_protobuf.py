@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterator
+from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,11 @@ from tidegate.pipeline.ingest.protobuf import (
     ProtobufDecoder,
     pool_of,
 )
-from tidegate.pipeline.ingest.protobuf_values import MessageConverter, short_float
+from tidegate.pipeline.ingest.protobuf_values import (
+    FLOAT_DIGITS_MAX,
+    MessageConverter,
+    short_float,
+)
 from tidegate.pipeline.ingest.schema_registry import HEAD
 
 pytestmark = pytest.mark.system
@@ -303,7 +308,12 @@ def test_any_message_can_be_read_back_from_its_json(fields: dict[str, Any]) -> N
 def test_a_float_keeps_its_value_with_few_digits(number: float) -> None:
     short = short_float(number)
     assert struct_float(short) == number
-    assert len(repr(short)) <= len(repr(number))
+    assert digits(short) <= min(digits(number), FLOAT_DIGITS_MAX)
+
+
+def digits(number: float) -> int:
+    """How many significant digits a number is written with."""
+    return len(Decimal(repr(number)).normalize().as_tuple().digits)
 
 
 def struct_float(number: float) -> float:
