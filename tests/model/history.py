@@ -28,6 +28,8 @@ class Protocol:
     """That there is nothing to delete is decided at the head of the log."""
     refuses_when_behind: bool = True
     """A reader who has seen more than the gateway is refused."""
+    follows_in_life: bool = True
+    """An epoch that another gateway began is followed only in the life that it belongs to."""
 
 
 @dataclass(frozen=True)
@@ -188,6 +190,8 @@ class History:
         """Check the continuity of the topic, and go on in the epoch that is valid."""
         head = len(server.log)
         is_followed = any(epoch == gateway.epoch for epoch, _ in server.former)
+        if self._protocol.follows_in_life:
+            is_followed = is_followed and self._is_current(server)
         is_valid = server.epoch == gateway.epoch and head >= len(gateway.history)
         if is_valid and self._is_current(server):
             return
@@ -196,6 +200,9 @@ class History:
             number = world.epochs + 1
             server = replace(server, epoch=number, own=server.life, former=former)
             world = replace(world.with_server(gateway.server, server), epochs=number)
+        # Nothing is loaded in an epoch of another life, so the gateway would ask for ever.
+        if not self._is_current(server):
+            raise Violation(f"{name} cannot go on in epoch {server.epoch}, of another life")
         former = _least(server.former)
         if len(gateway.history) > dict(former).get(gateway.epoch, -1):
             gateway = replace(gateway, history=server.entries)
