@@ -49,7 +49,7 @@ class Outcome:
     refused: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen, for the reason that a SourceRecord is not
 class NumberedLine:
     """A line, its number, and the record that it comes from."""
 
