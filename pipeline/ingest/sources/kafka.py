@@ -44,6 +44,8 @@ OWN_OPTIONS = {
     # Never skipped in silence.
     "auto.offset.reset": "error",
     "queued.max.messages.kbytes": BYTES_MAX // 1024,
+    # Without it the client fetches 100,000 messages ahead.
+    "queued.min.messages": RECORDS_MAX,
 }
 # ruff: noqa: SLF001 - librdkafka's names of the client's own codes begin with an underscore
 NO_SUCH_OFFSET = KafkaError._AUTO_OFFSET_RESET
