@@ -137,7 +137,8 @@ class MqttFeed:
     counts_once = False
 
     def __init__(self, folder: Path) -> None:
-        self._broker = Mosquitto(folder)
+        # It is ended in order; each save would be of all messages.
+        self._broker = Mosquitto(folder, "autosave_on_changes false\nautosave_interval 3600\n")
         self._client = Client(CallbackAPIVersion.VERSION2)
         self._client.on_publish = lambda _client, _data, sent, *_rest: self._awaited.discard(sent)
         self._awaited: set[int] = set()

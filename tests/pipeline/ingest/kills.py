@@ -44,6 +44,7 @@ class Outcome:
     """What arrived of a source's messages, and what the processes used.
 
     Attributes:
+        messages: put into the source; of a rate those that it counts.
         kills: of source, command and gateway together.
         lost: messages that are not in the topic.
         doubled: messages that are there again.
@@ -320,27 +321,29 @@ def measure(folder: Path, feed: Feed, messages: int) -> Outcome:
         feeding.await_put(messages)
         arrivals = Arrivals(world.address)
         world.start_command()
-        while not has_arrived(world, 1):
+        # From the first messages on: the start of the command is another figure.
+        while not (first := count_arrived(world)):
             time.sleep(POLL_S)
         begun_s = time.monotonic()
         before = cpu_seconds(world)
-        while not has_arrived(world, messages):
+        while count_arrived(world) < messages:
             time.sleep(POLL_S)
         took_s = time.monotonic() - begun_s
         after = cpu_seconds(world)
         outcome = counted(world, arrivals, messages, 0, begun_s)
         return replace(
             outcome,
+            messages=messages - first,
             seconds=took_s,
             command_cpu_s=after[0] - before[0],
             gateway_cpu_s=after[1] - before[1],
         )
 
 
-def has_arrived(world: World, messages: int) -> bool:
-    """Return whether the topic has so many messages; costs the gateway nearly nothing."""
+def count_arrived(world: World) -> int:
+    """Return how many messages the topic has, which costs the gateway nearly nothing."""
     with Gateway(world.address) as gateway:
-        return int(gateway.topic(TOPIC)["journal"]["messages"]) >= messages
+        return int(gateway.topic(TOPIC)["journal"]["messages"])
 
 
 def cpu_seconds(world: World) -> tuple[float, float]:
