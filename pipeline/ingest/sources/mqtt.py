@@ -148,8 +148,18 @@ class MqttConnector:
         self._client.on_message = None
 
     def _await(self, is_done: Callable[[], bool], what: str) -> None:
-        give_up_at = time.monotonic() + CONNECT_SECONDS_MAX
+        """Exchange packets until something is done.
+
+        A broker first sends what it has kept for the session: as long as messages arrive, it
+        answers. With a bound of all the time, a start with many of them would never end.
+
+        Raises:
+            SourceUnreachable: nothing arrives for so long.
+        """
+        received, give_up_at = 0, time.monotonic() + CONNECT_SECONDS_MAX
         while not is_done():
+            if len(self._waiting) > received:
+                received, give_up_at = len(self._waiting), time.monotonic() + CONNECT_SECONDS_MAX
             if time.monotonic() >= give_up_at:
                 raise SourceUnreachable(
                     f"the broker at {self._source.broker.place} does not {what}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from tests.support.external.mosquitto import Mosquitto, mosquitto
 from tests.support.rules import rule
 from tidegate.pipeline.errors import SourceRefused, SourceUnreachable
 from tidegate.pipeline.ingest.connector import Connector
+from tidegate.pipeline.ingest.sources.mqtt import MqttConnector
 
 pytestmark = pytest.mark.system
 VERSIONS = {"3.1.1": MQTTv311, "5": MQTTv5}
@@ -68,6 +70,25 @@ def test_what_was_not_acknowledged_comes_again(broker: Mosquitto, version: str) 
     connector = opened(broker, version)
     found = [each.payload for batch in read_until(connector, 2) for each in batch.records]
     assert found == [b"2", b"3"]
+    connector.close()
+
+
+def test_a_start_awaits_an_answer_behind_what_the_broker_has_kept(
+    broker: Mosquitto, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened(broker).close()
+    send(broker, "plant/a/t", *map(str, range(300)))
+    exchange = MqttConnector._exchange
+
+    def exchange_slowly(connector: MqttConnector, seconds: float) -> None:
+        time.sleep(0.01)
+        exchange(connector, seconds)
+
+    monkeypatch.setattr(MqttConnector, "_exchange", exchange_slowly)
+    monkeypatch.setattr("tidegate.pipeline.ingest.sources.mqtt.CONNECT_SECONDS_MAX", 2.0)
+    connector = opened(broker)
+    found = [each.payload for batch in read_until(connector, 300) for each in batch.records]
+    assert found == [str(at).encode() for at in range(300)]
     connector.close()
 
 
