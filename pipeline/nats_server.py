@@ -72,6 +72,7 @@ class NatsConnection:
         self._server = server
         self._name = name
         self._failure: Exception | None = None
+        self._has_begun = False
 
     async def connect(self) -> None:
         """Connect.
@@ -81,6 +82,11 @@ class NatsConnection:
             SourceRefused: it refuses the client.
         """
         await self.within(self._connect())
+
+    async def close(self) -> None:
+        """Close the connection, if there is one: the client fails if it was never connected."""
+        if self._has_begun:
+            await self.client.close()
 
     async def within(self, asked: Awaitable[Answer]) -> Answer:
         """Wait for an answer for a bounded time; raise what the client says as a sentence.
@@ -112,6 +118,7 @@ class NatsConnection:
         async def keep(error: Exception) -> None:
             self._failure = error
 
+        self._has_begun = True
         await self.client.connect(
             server.address,
             error_cb=keep,

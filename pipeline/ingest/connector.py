@@ -83,7 +83,10 @@ class Connector(Protocol):
         """Tell the source that the gateway has this batch, the one read last."""
 
     def close(self) -> None:
-        """Close the connection; what was not acknowledged is read again by the next start."""
+        """Close the connection, if there is one.
+
+        What was not acknowledged is read again by the next start.
+        """
 
 
 @runtime_checkable

@@ -125,7 +125,7 @@ class NatsTarget:
 
     def close(self) -> None:
         """Close the connection."""
-        self._run(self._connection.client.close())
+        self._run(self._connection.close())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()

@@ -116,7 +116,7 @@ class NatsConnector:
 
     def close(self) -> None:
         """Close the connection."""
-        self._runner.run(self._connection.client.close())
+        self._runner.run(self._connection.close())
         self._runner.close()
 
     async def _make_consumer(self, through: int | None) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.pipeline.ingest.ingesting import definitions
+from tests.docs.test_ingest_page import GIVEN
+from tests.pipeline.ingest.ingesting import connector_of, definitions
 from tidegate.keys.path import FieldPath
 from tidegate.keys.spec import KeySpec
 from tidegate.pipeline.definitions.stream import read_definitions as read_streams
@@ -206,3 +208,9 @@ def test_the_commands_name_each_other(tmp_path: Path) -> None:
         read_definitions(path)
     with pytest.raises(DefinitionInvalid, match="ingest: runs with tidegate ingest"):
         read_streams(path)
+
+
+@pytest.mark.parametrize("fields", GIVEN, ids=lambda fields: fields["kind"])
+def test_a_connector_that_was_never_opened_closes(fields: dict[str, Any]) -> None:
+    # A start ends so where the gateway is away, and its reason is the one to be told.
+    connector_of(fields).close()
