@@ -124,7 +124,8 @@ class MqttConnector:
             if len(self._waiting) == before:
                 break
             size += sum(len(each.payload) for each in self._waiting[before:])
-        messages, self._waiting = self._waiting, []
+        # More may have come before the broker answered the start.
+        messages, self._waiting = self._waiting[:RECORDS_MAX], self._waiting[RECORDS_MAX:]
         self._unacknowledged = [each.mid for each in messages if each.qos]
         return SourceBatch([_record(each) for each in messages], lag=None)
 
