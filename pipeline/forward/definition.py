@@ -19,6 +19,7 @@ KINDS = {
     "kafka": "kafka",
     "mqtt": "mqtt",
     "nats": "nats",
+    "parquet": "archive",
     "redis": "ingest",
     "webhook": "ingest",
 }

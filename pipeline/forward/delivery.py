@@ -78,15 +78,14 @@ class Forward(ThreadStream):
         is_new: bool,
     ) -> None:
         """Write what the feed has; `is_new` if there is no position yet."""
-        after = ""
+        after = noted = ""
         while not run.is_leaving:
             found = feed.read(READ_SECONDS)
             run.finds_nothing = found is None or not found.rows
-            if found is None:
-                continue
-            run.is_starting = False
-            after = found.after
-            if found.rows:
+            if found is not None:
+                run.is_starting = False
+                after = found.after
+            if found is not None and found.rows:
                 with run.batch() as count:
                     refused = target.write(found.rows)
                     self._keep(gateway, refused)
@@ -94,11 +93,15 @@ class Forward(ThreadStream):
                     count.messages = len(found.rows)
                     count.published = len(found.rows) - len(refused)
                     count.refused = len(refused)
-            elif is_new:
+                noted = after
+                continue
+            if is_new and not noted:
                 # Without rows a position is not replaced for each id, but for the first: of a topic
                 # without records nothing may be missed from now on.
-                position.note(after)
-            is_new = False
+                noted = after
+            if noted:
+                # Again: the target may have waited for more rows, or for its time.
+                position.note(noted)
         if after:
             position.note(after)
 

@@ -11,11 +11,16 @@ from tidegate.pipeline import atomic_files
 from tidegate.pipeline.errors import CheckpointMismatch
 
 
-class Noted(msgspec.Struct, frozen=True):
-    """The content: an event id, and the hash of what it belongs to."""
+class Noted(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The content: an event id, and the hash of what it belongs to.
+
+    `file` is the name of a file that belongs to the position: where it has another name still, it
+    is to get this one.
+    """
 
     identity: str
     after: str
+    file: str = ""
 
 
 class PositionFile:
@@ -45,18 +50,23 @@ class PositionFile:
             CheckpointMismatch: the file cannot be read.
         """
         found = self._read()
-        self._noted = found if found.identity == identity else Noted(identity, "")
+        self._noted = found if found.identity == identity else Noted(identity, "", found.file)
         return self._noted.after
 
-    def note(self, after: str) -> None:
+    @property
+    def file(self) -> str:
+        """The name of the file that was noted with the position, or empty."""
+        return self._noted.file
+
+    def note(self, after: str, file: str = "") -> None:
         """Replace the position, if it has changed.
 
         Raises:
             CheckpointMismatch: the file cannot be written.
         """
-        noted = Noted(self._noted.identity, after)
-        if noted == self._noted:
+        if after == self._noted.after and not file:
             return
+        noted = Noted(self._noted.identity, after, file)
         try:
             atomic_files.write(self._path, msgspec.json.encode(noted))
         except OSError as error:

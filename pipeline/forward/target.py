@@ -91,7 +91,7 @@ class Position(Protocol):
         """Replace the position: the target has every row up to this event id.
 
         Where the target keeps the position, this also makes the rows of the last `write` visible,
-        in the same step.
+        in the same step. It may do both later, and is called again while nothing arrives.
         """
 
     def close(self) -> None:

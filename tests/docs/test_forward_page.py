@@ -19,6 +19,7 @@ GIVEN: list[dict[str, Any]] = [
     {"kind": "kafka", "brokers": "h:9092", "topic": "t"},
     {"kind": "mqtt", "address": "mqtt://127.0.0.1", "topic": "a/{key/0}"},
     {"kind": "nats", "address": "nats://h", "stream": "s", "subject": "a.{key/0}"},
+    {"kind": "parquet", "path": "a.parquet"},
     {"kind": "redis", "address": "redis://127.0.0.1", "stream": "s"},
     {"kind": "webhook", "address": "https://h/p", "secret_env": "PATH"},
 ]

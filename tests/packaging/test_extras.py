@@ -111,7 +111,17 @@ def in_folders(*folders: str) -> list[str]:
             ),
         ),
         (
-            ("avro", "kafka", "mqtt", "nats", "postgres", "protobuf", "rabbitmq", "websocket"),
+            (
+                "archive",
+                "avro",
+                "kafka",
+                "mqtt",
+                "nats",
+                "postgres",
+                "protobuf",
+                "rabbitmq",
+                "websocket",
+            ),
             ("pipeline/ingest", "pipeline/forward"),
             (),
         ),

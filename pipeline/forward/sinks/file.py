@@ -6,13 +6,12 @@ import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO, ClassVar
 
 from tidegate.pipeline import atomic_files
 from tidegate.pipeline.definitions.toml import TomlTable
-from tidegate.pipeline.errors import SourceUnreachable
+from tidegate.pipeline.forward.sinks.shared import dated, unwritable
 from tidegate.pipeline.forward.target import Patience, Refusal, Row
 
 PIECE_BYTES = 64 * 1024
@@ -66,7 +65,7 @@ class FileTarget:
             self._file.truncate(_end_of_lines(self._file))
             atomic_files.sync(self._sink.path.parent)
         except OSError as error:
-            raise _unwritable(self._sink.path, error) from error
+            raise unwritable(self._sink.path, error) from error
         self._begun_s = time.monotonic()
 
     def write(self, rows: Sequence[Row]) -> list[Refusal]:
@@ -84,7 +83,7 @@ class FileTarget:
             file.flush()
             os.fsync(file.fileno())
         except OSError as error:
-            raise _unwritable(self._sink.path, error) from error
+            raise unwritable(self._sink.path, error) from error
         return []
 
     def close(self) -> None:
@@ -110,9 +109,8 @@ class FileTarget:
 
     def _rotate(self) -> None:
         path = self._sink.path
-        at = datetime.fromtimestamp(time.time(), UTC).strftime("%Y%m%dT%H%M%S.%fZ")
         self._opened.close()
-        path.rename(path.with_name(f"{path.stem}-{at}{path.suffix}"))
+        path.rename(dated(path))
         self.open()
 
 
@@ -127,7 +125,3 @@ def _end_of_lines(file: BinaryIO) -> int:
             return begin + at + 1
         end = begin
     return 0
-
-
-def _unwritable(path: Path, error: OSError) -> SourceUnreachable:
-    return SourceUnreachable(f"{path} cannot be written: {error.strerror or error}")

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from tidegate.pipeline.definitions.toml import TomlTable
+from tidegate.pipeline.errors import SourceUnreachable
 from tidegate.pipeline.forward.target import Row
 
 KEY_PART = re.compile(r"\{key/([0-9]{1,2})\}")
@@ -49,3 +53,19 @@ def _encoded(part: object, plain: str) -> str:
     return "".join(
         each if each in plain or each >= "\x7f" else f"%{ord(each):02X}" for each in text
     )
+
+
+def dated(path: Path) -> Path:
+    """Return a path with the present time in its name, at which there is no file yet."""
+    at = datetime.fromtimestamp(time.time(), UTC)
+    while True:
+        name = f"{path.stem}-{at:%Y%m%dT%H%M%S.%fZ}{path.suffix}"
+        found = path.with_name(name)
+        if not found.exists():
+            return found
+        at += timedelta(microseconds=1)
+
+
+def unwritable(path: Path, error: OSError) -> SourceUnreachable:
+    """Return the error of a file that cannot be written, such as on a full disk."""
+    return SourceUnreachable(f"{path} cannot be written: {error.strerror or error}")

@@ -1,0 +1,270 @@
+"""Files of Parquet, each whole when it has its name, with every row exactly once.
+
+A file is written under another name. Then the position is noted with the name that the file is to
+get, and at last the file gets it. A start that finds a position whose file has still the other name
+does the last step; a file that no position names is written again.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, ClassVar
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tidegate.pipeline import atomic_files
+from tidegate.pipeline.definitions.toml import TomlTable
+from tidegate.pipeline.errors import DefinitionInvalid
+from tidegate.pipeline.forward.position import PositionFile
+from tidegate.pipeline.forward.sinks.shared import dated, unwritable
+from tidegate.pipeline.forward.target import Patience, Refusal, Row
+
+ROWS_MAX = 100_000
+SECONDS_MAX = 60
+BYTES_MAX = 64 * 1024 * 1024
+"""Of the values of a file in JSON, which are held until it is written."""
+TYPES = "bool, int64, float64, string, or decimal(PRECISION, SCALE) with at most 38 digits"
+INT64 = range(-(2**63), 2**63)
+ENVELOPE = {"_op": "op", "_key": "key", "_bookmark": "bookmark", "_reason": "reason"}
+"""Columns of every file, and the members of an envelope that they have."""
+VALUE = "_value"
+TEXTS = ("op", "bookmark", "reason")
+_DECIMAL = re.compile(r"decimal\(([0-9]{1,2}), ?([0-9]{1,2})\)")
+_MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A field of the value that has a column of its own."""
+
+    name: str
+    type: pa.DataType
+    python: type
+
+    def read(self, text: bytes) -> Any:
+        """Return the value of a JSON text for this column.
+
+        Raises:
+            ValueError: it is of another type, or would be rounded.
+        """
+        if text == b"null":
+            return None
+        try:
+            found = msgspec.json.decode(text, type=self.python)
+            if self.python is not int or found in INT64:
+                # Only a decimal may still have too many digits.
+                return pa.scalar(found, self.type).as_py() if self.python is Decimal else found
+        except (msgspec.DecodeError, pa.ArrowInvalid):
+            pass
+        raise ValueError(f"its {self.name} is no {self.type}")
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetSink:
+    """The table `sink` of kind parquet; without `columns` the value is a column of JSON texts."""
+
+    path: Path
+    columns: tuple[Column, ...]
+    rows_max: int
+    seconds_max: int
+    kind: ClassVar[str] = "parquet"
+    keeps_position: ClassVar[bool] = True
+
+    @property
+    def place(self) -> str:
+        """The path that the names of files are made of."""
+        return f"parquet {self.path}"
+
+    def target(self, name: str, patience: Patience) -> ParquetTarget:
+        """Return a target that has written no file yet."""
+        return ParquetTarget(self)
+
+
+def read_sink(table: TomlTable, folder: Path) -> ParquetSink:
+    """Read the table; a relative path is below `folder`."""
+    return ParquetSink(
+        path=(folder / table.checked("path", str.strip, "the path of a file")).resolve(),
+        columns=_columns(table),
+        rows_max=table.count("rows_max") or ROWS_MAX,
+        seconds_max=table.count("seconds_max") or SECONDS_MAX,
+    )
+
+
+def _columns(table: TomlTable) -> tuple[Column, ...]:
+    if not table.has("columns"):
+        return ()
+    given = table.table("columns", 'a table such as {price = "decimal(18, 4)"}')
+    return tuple(_column(given, name) for name in given.left)
+
+
+def _column(table: TomlTable, name: str) -> Column:
+    text = table.text(name, expected=TYPES)
+    if name.startswith("_"):
+        raise DefinitionInvalid(f"{table.where(name)}: columns of the envelope begin with _")
+    match text:
+        case "bool":
+            return Column(name, pa.bool_(), bool)
+        case "int64":
+            return Column(name, pa.int64(), int)
+        case "float64":
+            return Column(name, pa.float64(), float)
+        case "string":
+            return Column(name, pa.string(), str)
+    found = _DECIMAL.fullmatch(text)
+    if found is None or not 1 <= int(found[1]) <= 38 or int(found[2]) > int(found[1]):
+        raise table.wrong(name, TYPES, text)
+    return Column(name, pa.decimal128(int(found[1]), int(found[2])), Decimal)
+
+
+class ParquetTarget:
+    """Holds rows until they make a file (a `PositionedTarget`)."""
+
+    def __init__(self, sink: ParquetSink) -> None:
+        self._sink = sink
+        self._position: PositionFile | None = None
+        self._written: list[Record] = []
+        self._held: list[Record] = []
+        self._bytes = 0
+        self._begun_s = 0.0
+        self._after = ""
+
+    def open(self) -> None:
+        """Take the position, so that no other process writes files of this name.
+
+        Raises:
+            CheckpointMismatch: another process does.
+        """
+        path = self._sink.path
+        self._position = PositionFile(path.with_name(f"{path.name}.position"))
+
+    def resume(self, identity: str) -> str:
+        """Return the position, and finish what a kill has left unfinished.
+
+        Raises:
+            CheckpointMismatch: the position cannot be read.
+            SourceUnreachable: a file cannot be renamed.
+        """
+        path = self._sink.path
+        self._after = self._noted.resume(identity)
+        try:
+            if self._noted.file:
+                _publish(path.with_name(self._noted.file))
+            for left in path.parent.glob(f".{path.stem}-*{path.suffix}.unfinished"):
+                left.unlink()
+        except OSError as error:
+            raise unwritable(path, error) from error
+        return self._after
+
+    def write(self, rows: Sequence[Row]) -> list[Refusal]:
+        """Hold rows; those that the columns do not take are returned."""
+        self._written = []
+        refused: list[Refusal] = []
+        for row in rows:
+            try:
+                self._written.append(self._record(row))
+            except ValueError as error:
+                refused.append(Refusal(row, str(error)))
+            self._bytes += len(row.fields.get("value", b""))
+        return refused
+
+    def note(self, after: str) -> None:
+        """Write a file if there are rows enough, or if the first of them is old enough.
+
+        Raises:
+            CheckpointMismatch, SourceUnreachable: it cannot be written.
+        """
+        if self._written and not self._held:
+            self._begun_s = time.monotonic()
+        self._held += self._written
+        self._written = []
+        self._after = after
+        if not self._held:
+            self._noted.note(after)
+            return
+        sink = self._sink
+        is_large = len(self._held) >= sink.rows_max or self._bytes >= BYTES_MAX
+        if is_large or time.monotonic() - self._begun_s >= sink.seconds_max:
+            self._finish()
+
+    def close(self) -> None:
+        """Write what is held, and let another process write files of this name."""
+        if self._position is None:
+            return
+        try:
+            if self._held:
+                self._finish()
+        finally:
+            self._position.close()
+
+    @property
+    def _noted(self) -> PositionFile:
+        assert self._position is not None, "it was opened"
+        return self._position
+
+    def _record(self, row: Row) -> Record:
+        record: Record = {}
+        for name, member in ENVELOPE.items():
+            if member in row.fields:
+                text = bytes(row.fields[member])
+                is_text = member in TEXTS
+                record[name] = msgspec.json.decode(text) if is_text else text.decode()
+        if "value" not in row.fields:
+            return record
+        text = bytes(row.fields["value"])
+        if not self._sink.columns:
+            record[VALUE] = text.decode()
+            return record
+        try:
+            members = _MEMBERS.decode(text)
+        except msgspec.DecodeError:
+            raise ValueError("its value is no object") from None
+        for column in self._sink.columns:
+            if column.name in members:
+                record[column.name] = column.read(bytes(members[column.name]))
+        return record
+
+    def _finish(self) -> None:
+        path = dated(self._sink.path)
+        try:
+            with _unfinished(path).open("wb") as file:
+                pq.write_table(self._table(), file)
+                file.flush()
+                os.fsync(file.fileno())
+            atomic_files.sync(path.parent)
+            self._noted.note(self._after, path.name)
+            _publish(path)
+        except OSError as error:
+            raise unwritable(path, error) from error
+        self._held = []
+        self._bytes = 0
+
+    def _table(self) -> pa.Table:
+        types = dict.fromkeys(ENVELOPE, pa.string())
+        if self._sink.columns:
+            types |= {each.name: each.type for each in self._sink.columns}
+        else:
+            types[VALUE] = pa.string()
+        return pa.Table.from_pylist(self._held, pa.schema(list(types.items())))
+
+
+def _unfinished(path: Path) -> Path:
+    return path.with_name(f".{path.name}.unfinished")
+
+
+def _publish(path: Path) -> None:
+    """Give a file its name, if it has not got it yet."""
+    try:
+        _unfinished(path).replace(path)
+    except FileNotFoundError:
+        return
+    atomic_files.sync(path.parent)
