@@ -21,7 +21,7 @@ from tidegate.clients.sse import Event
 
 BEGINNING = "-1"
 ANSWER_SECONDS_MAX = 60.0  # the gateway holds a request for 20 s
-TIMEOUT = httpx2.Timeout(ANSWER_SECONDS_MAX, connect=5.0)
+ANSWER_LIMITS = httpx2.Timeout(ANSWER_SECONDS_MAX, connect=5.0)
 WITH_SNAPSHOT = frozenset({"sow_and_subscribe", "sow_and_delta_subscribe"})
 ENVELOPES = frozenset({"envelope", "batch"})
 _REMOVALS = re.compile(r"(?:^|,)\s*oof\s*(?:,|$)")
@@ -130,7 +130,7 @@ class Polling:
         params |= {"format": "state", "offset": self._place, "live": "long-poll"}
         if self._cursor is not None:
             params["cursor"] = self._cursor
-        given = {"params": params, "timeout": TIMEOUT}
+        given = {"params": params, "timeout": ANSWER_LIMITS}
         return Request("GET", f"{topic_path(self._topic)}/stream", Page.of, given)
 
     def events(self, answer: Any, last_id: str) -> Iterator[Event]:

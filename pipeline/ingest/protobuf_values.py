@@ -140,5 +140,5 @@ def _same(found: Any) -> Any:
     return found
 
 
-def _member(key: Any) -> str:
-    return str(key).lower() if isinstance(key, bool) else str(key)
+def _member(map_key: Any) -> str:
+    return str(map_key).lower() if isinstance(map_key, bool) else str(map_key)

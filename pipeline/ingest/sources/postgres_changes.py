@@ -133,16 +133,16 @@ class Transaction:
     size: int = 0
 
     def add(
-        self, channel: str, payload: bytes | None, key: bytes | None = None, fault: str = ""
+        self, channel: str, payload: bytes | None, row_key: bytes | None = None, fault: str = ""
     ) -> None:
-        """Add a change: a row, or the removal of the one that `key` names."""
-        self.size += len(payload or key or b"")
+        """Add a change: a row, or the removal of the one that `row_key` names."""
+        self.size += len(payload or row_key or b"")
         self.records.append(
             SourceRecord(
                 payload=payload,
                 number=self.lsn,
                 position=lsn_text(self.lsn),
-                broker_key=key,
+                broker_key=row_key,
                 channel=channel,
                 timestamp_ms=self.timestamp_ms,
                 fault=fault,

@@ -15,7 +15,7 @@ from psycopg.pq import ExecStatus
 
 S_OF_2000 = 946_684_800
 US_PER_S = 1_000_000
-DATA, KEEPALIVE, STATUS = b"w", b"k", b"r"
+LOG, KEEPALIVE, STATUS = b"w", b"k", b"r"
 DATA_HEAD, KEEPALIVE_FORM, STATUS_FORM = 25, ">QqB", ">cQQQqB"
 
 
@@ -56,7 +56,7 @@ class ReplicationStream:
             size, content = self._server.get_copy_data(1)
             if size > 0:
                 message = bytes(content)
-                if message[:1] == DATA:
+                if message[:1] == LOG:
                     return message[DATA_HEAD:]
                 if message[:1] == KEEPALIVE:
                     self._idle_at, _, wants_answer = struct.unpack_from(KEEPALIVE_FORM, message, 1)

@@ -135,7 +135,7 @@ class SparkplugNodes:
                 return found + self._birth(message)
             case "DDEATH":
                 return found + _death(message.device, record.channel)
-        return found + self._data(message)
+        return found + self._changes(message)
 
     def _message(self, record: SourceRecord, now_s: float) -> NodeMessage:
         levels = record.channel.split("/")
@@ -187,7 +187,7 @@ class SparkplugNodes:
         gone = [name for name in device.shown if name not in device.types]
         return found + _offline(device, gone, channel)
 
-    def _data(self, message: NodeMessage) -> list[SourceRecord]:
+    def _changes(self, message: NodeMessage) -> list[SourceRecord]:
         device = message.device
         if not device.is_born:
             return [message.fault(f"data before a birth was seen; {self._request(message)}")]
