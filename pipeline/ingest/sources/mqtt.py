@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from paho.mqtt.client import Client, MQTTMessage, error_string
 from paho.mqtt.enums import MQTTErrorCode
@@ -65,12 +65,19 @@ def read_source(table: TomlTable, folder: Path) -> MqttSource:
     return MqttSource(broker, tuple(table.texts("subscribe", FILTERS)), qos)
 
 
+class Arrival(NamedTuple):
+    """A message and the id that acknowledges it; 0 at QoS 0."""
+
+    message_id: int
+    record: SourceRecord
+
+
 class MqttConnector:
     """Reads messages as they arrive (a `Connector`); they have no numbers."""
 
     def __init__(self, source: MqttSource, client_id: str) -> None:
         self._source = source
-        self._waiting: list[MQTTMessage] = []
+        self._waiting: list[Arrival] = []
         self._unacknowledged: list[int] = []
         self._refused: str | None = None
         self._is_connected = False
@@ -123,11 +130,11 @@ class MqttConnector:
             self._exchange(0.0)
             if len(self._waiting) == before:
                 break
-            size += sum(len(each.payload) for each in self._waiting[before:])
+            size += sum(len(each.record.payload or b"") for each in self._waiting[before:])
         # More may have come before the broker answered the start.
-        messages, self._waiting = self._waiting[:RECORDS_MAX], self._waiting[RECORDS_MAX:]
-        self._unacknowledged = [each.mid for each in messages if each.qos]
-        return SourceBatch([_record(each) for each in messages], lag=None)
+        arrivals, self._waiting = self._waiting[:RECORDS_MAX], self._waiting[RECORDS_MAX:]
+        self._unacknowledged = [each.message_id for each in arrivals if each.message_id]
+        return SourceBatch([each.record for each in arrivals], lag=None)
 
     def acknowledge(self, batch: SourceBatch) -> None:
         """Let the broker forget the messages of QoS 1."""
@@ -198,9 +205,7 @@ class MqttConnector:
         self._granted = len(codes)
 
     def _on_message(self, client: Client, userdata: object, message: MQTTMessage) -> None:
-        self._waiting.append(message)
-
-
-def _record(message: MQTTMessage) -> SourceRecord:
-    # An empty payload removes a retained message, and so the record of its topic.
-    return SourceRecord(bytes(message.payload) or None, None, "", channel=message.topic)
+        # An empty payload removes a retained message, and so the record of its topic. The message
+        # itself takes kilobytes, and a broker may send tens of thousands at a start.
+        record = SourceRecord(bytes(message.payload) or None, None, "", channel=message.topic)
+        self._waiting.append(Arrival(message.mid if message.qos else 0, record))
