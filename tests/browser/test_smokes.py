@@ -83,6 +83,7 @@ def test_the_overview_shows_rates_and_what_is_saved(console: Page, prices: Gatew
         expect(console.get_by_role("region", name="Gateways")).to_contain_text("ready")
 
 
+@pytest.mark.nightly
 def test_a_topic_is_made_checked_changed_and_deleted(console: Page, gateway: Gateway) -> None:
     visit(console, gateway, "topics")
     console.get_by_role("button", name="New topic").click()
@@ -133,6 +134,7 @@ def test_the_blotter_shows_live_records_and_removals(console: Page, prices: Gate
     expect(console.get_by_role("grid", name="Records")).to_have_attribute("aria-rowcount", "40")
 
 
+@pytest.mark.nightly
 def test_the_client_of_a_page_goes_on_after_a_restart_of_its_gateway(
     tabs: BrowserContext, tmp_path: Path
 ) -> None:

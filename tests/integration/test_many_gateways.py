@@ -271,6 +271,7 @@ async def test_workers_whose_parent_is_killed_stop(redis_bus: BusServer) -> None
 
 
 @rule("access-6")
+@pytest.mark.nightly
 async def test_a_session_moves_to_another_gateway_with_its_owner_only(
     redis_bus: BusServer, tmp_path: Path
 ) -> None:

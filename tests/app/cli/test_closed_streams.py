@@ -30,7 +30,13 @@ def ended(words: list[str], redirections: str) -> tuple[int, str, str]:
 
 @pytest.mark.system
 @pytest.mark.parametrize(
-    "redirections", [">&-", "> /dev/full", "> /dev/full 2> /dev/full", "<&- >&- 2>&-"]
+    "redirections",
+    [
+        "<&- >&- 2>&-",
+        pytest.param(">&-", marks=pytest.mark.nightly),
+        pytest.param("> /dev/full", marks=pytest.mark.nightly),
+        pytest.param("> /dev/full 2> /dev/full", marks=pytest.mark.nightly),
+    ],
 )
 def test_a_line_of_output_never_stops_the_service(tmp_path: Path, redirections: str) -> None:
     port = lasting_port()

@@ -44,6 +44,7 @@ async def is_syncing(connection: BusConnection) -> bool:
 @pytest.mark.redis
 @pytest.mark.parametrize("kind", ["redis", pytest.param("valkey", marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("is_again", [False, pytest.param(True, marks=pytest.mark.nightly)])
+@pytest.mark.nightly
 async def test_what_was_acknowledged_on_a_slow_disk_survives_the_death_of_redis(
     kind: str, *, is_again: bool
 ) -> None:
@@ -230,6 +231,7 @@ async def test_a_definition_whose_answer_was_lost_keeps_its_messages(redis_bus: 
 
 @pytest.mark.redis
 @pytest.mark.parametrize("is_deleted", [True, pytest.param(False, marks=pytest.mark.nightly)])
+@pytest.mark.nightly
 async def test_a_definition_that_was_acknowledged_on_a_slow_disk_survives_the_death_of_redis(
     *, is_deleted: bool
 ) -> None:

@@ -450,6 +450,7 @@ async def test_a_bus_that_could_not_be_taken_as_it_is_is_taken_later(
 
 @pytest.mark.system
 @rule("cluster-7")
+@pytest.mark.nightly
 async def test_a_publisher_behind_a_slow_link_is_not_starved_by_changes_of_its_topic(
     tmp_path: Path,
 ) -> None:

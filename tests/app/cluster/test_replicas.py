@@ -208,6 +208,7 @@ async def test_waits_share_a_connection_and_leave_the_others_to_the_gateway(
 
 
 @pytest.mark.redis
+@pytest.mark.nightly
 async def test_a_replica_that_is_gone_is_told_before_anything_is_written(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -69,6 +69,7 @@ def lines_of(spark: SparkSession, path: Path) -> list[tuple[str, bytes, int | No
 
 
 @pytest.mark.spark
+@pytest.mark.nightly
 def test_text_and_parquet_come_as_lines(spark: SparkSession, tmp_path: Path) -> None:
     texts = tmp_path / "texts"
     (texts / "deep").mkdir(parents=True)

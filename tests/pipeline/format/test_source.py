@@ -20,6 +20,7 @@ pytestmark = pytest.mark.spark
 LINES = [b'{"n":%d}' % at for at in range(1, 11)]
 
 
+@pytest.mark.nightly
 def test_a_topic_is_read_as_a_frame(spark: SparkSession, journals: Journals) -> None:
     journals.topic("t", [*LINES, b'{"text": "\xc3\xa9", "n": 1.0e0}', Removed(b'["k"]')])
     frame = spark.read.format("tidegate").option("gateway", journals.address).option("topic", "t")

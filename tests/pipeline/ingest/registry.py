@@ -31,7 +31,7 @@ def registry_with(answers: Answers) -> Iterator[tuple[str, list[str]]]:
             """Print nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Registry) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         try:
             yield f"http://127.0.0.1:{server.server_port}", asked

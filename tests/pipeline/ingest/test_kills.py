@@ -33,6 +33,7 @@ def folder() -> Iterator[Path]:
 
 @rule("ingest-1")
 @pytest.mark.parametrize("kind", ["redis"])
+@pytest.mark.nightly
 def test_each_part_is_killed_once(folder: Path, kind: str) -> None:
     check(folder, kind, messages=2_000, kills=3)
 

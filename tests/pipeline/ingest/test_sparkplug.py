@@ -472,6 +472,7 @@ def test_a_node_is_asked_for_births_after_a_restart_and_its_death_is_seen(
         assert [each["reason"] for each in dead] == [said, said]
 
 
+@pytest.mark.nightly
 def test_a_topic_without_a_key_gets_every_value(broker: Mosquitto, tmp_path: Path) -> None:
     text = definition(broker).replace('key = ["/group", "/node", "/device", "/metric"]', "")
     with (

@@ -78,6 +78,7 @@ def order(name: str, region: str, qty: int, symbol: str = "A") -> dict[str, Any]
 
 @rule("view-9", "view-10")
 @pytest.mark.spark
+@pytest.mark.nightly
 def test_groups_continue_from_a_checkpoint(
     spark: SparkSession, journals: Journals, tmp_path: Path
 ) -> None:

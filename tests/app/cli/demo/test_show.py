@@ -35,6 +35,7 @@ def await_event(events: Iterator[Event], name: str) -> None:
 
 
 @pytest.mark.system
+@pytest.mark.nightly
 def test_without_spark_both_feeds_deliver_at_another_port_and_it_ends_by_itself() -> None:
     started_at = time.monotonic()  # the address is read at some time after it was printed
     with socket.socket() as taken:
