@@ -70,6 +70,7 @@ def test_the_first_page_shows_rows_and_their_changes(page: Page, gateway: Gatewa
         expect(page.locator("#granted")).to_contain_text("conflation=500ms")
 
 
+@pytest.mark.nightly
 def test_the_overview_shows_rates_and_what_is_saved(console: Page, prices: Gateway) -> None:
     with Publisher(prices), Reader(prices, "conflation=1s"):
         visit(console, prices, "overview")

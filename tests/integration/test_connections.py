@@ -139,6 +139,7 @@ async def test_with_few_descriptors_the_newest_are_refused_and_the_others_go_on(
 
 
 @pytest.mark.system
+@pytest.mark.nightly
 async def test_without_any_descriptor_left_new_connections_are_closed_at_once() -> None:
     """Something else has eaten them all: who is inside goes on, and later all is well again."""
     async with (

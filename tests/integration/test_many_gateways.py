@@ -181,6 +181,7 @@ async def test_a_list_names_who_does_not_answer(redis_bus: BusServer) -> None:
         assert view["conflated"], "who was asked too late did not heed it"
 
 
+@pytest.mark.nightly
 async def test_while_the_bus_is_out_streams_get_its_status(redis_bus: BusServer) -> None:
     async with gateways(redis_bus) as (a, b):
         session = await opened(a)
@@ -235,6 +236,7 @@ async def all_up(address: str) -> None:
             await asyncio.sleep(0.05)
 
 
+@pytest.mark.nightly
 async def test_two_workers_are_one_address(redis_bus: BusServer) -> None:
     async with gateways(redis_bus, 1, TIDEGATE_WORKERS="2") as [both]:
         ids = await all_of(both.address, 2)

@@ -42,6 +42,7 @@ def journal(gateway: Gateway, topic: str) -> list[object]:
     return [json.loads(line)["value"] for line in lines]
 
 
+@pytest.mark.nightly
 def test_what_is_published_while_its_gateway_is_killed_is_there_once(tmp_path: Path) -> None:
     lines = [b"%d\n" % number for number in range(LINES)]
     with ExitStack() as stack:

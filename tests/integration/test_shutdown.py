@@ -24,6 +24,7 @@ SHORT = {"TIDEGATE_WRITE_TIMEOUT": "2s", "TIDEGATE_QUEUE_MESSAGES_MAX": "100"}
 
 
 @pytest.mark.system
+@pytest.mark.nightly
 async def test_open_and_frozen_streams_hold_no_shutdown_up() -> None:
     async with (
         serving(TIDEGATE_WRITE_TIMEOUT="10m") as (process, address),

@@ -80,6 +80,7 @@ def test_what_cannot_be_run_is_2(
 
 
 @pytest.mark.system
+@pytest.mark.nightly
 def test_a_folder_of_the_same_name_does_not_stand_in_the_way(tmp_path: Path) -> None:
     (tmp_path / "pipeline").mkdir()
     (tmp_path / "pipeline" / "__main__.py").write_text("raise SystemExit(99)")

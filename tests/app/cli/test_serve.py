@@ -99,6 +99,7 @@ async def test_a_damaged_page_of_the_store_is_one_sentence(tmp_path: Path) -> No
 
 
 @pytest.mark.system
+@pytest.mark.nightly
 def test_what_was_published_is_there_after_a_kill(tmp_path: Path) -> None:
     folder = str(tmp_path / "store")
     killed = start("serve", "--port", "0", TIDEGATE_DATA=folder)

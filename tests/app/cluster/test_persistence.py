@@ -80,7 +80,10 @@ async def test_a_sentinel_is_refused(tmp_path: Path) -> None:
 @pytest.mark.redis
 @pytest.mark.parametrize(
     ("setting", "wrong", "right"),
-    [("appendonly", "no", "yes"), ("maxmemory-policy", "allkeys-lru", "noeviction")],
+    [
+        ("appendonly", "no", "yes"),
+        pytest.param("maxmemory-policy", "allkeys-lru", "noeviction", marks=pytest.mark.nightly),
+    ],
 )
 async def test_a_server_that_promises_less_while_it_runs_gets_no_writes(
     setting: str, wrong: str, right: str

@@ -66,6 +66,7 @@ def served() -> Iterator[Served]:
 
 @rule("archive-2")
 @pytest.mark.spark
+@pytest.mark.nightly
 def test_a_batch_that_was_archived_but_not_noted_is_not_archived_again(
     spark: SparkSession, served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

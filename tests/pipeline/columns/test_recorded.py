@@ -61,7 +61,7 @@ def frame_of(spark: SparkSession, messages: list[Recorded], parts: int) -> DataF
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("pace", Pace)
+@pytest.mark.parametrize("pace", [Pace.KEY, pytest.param(Pace.BATCH, marks=pytest.mark.nightly)])
 def test_a_shared_case_with_filter_reducers_and_removals(spark: SparkSession, pace: Pace) -> None:
     messages = shared_messages()
     asked, options = conflation(pace, "/v > 2", REDUCERS, oof=True)

@@ -159,6 +159,7 @@ def test_the_rows_of_a_frame_stand_in_order_and_plain_spark_reads_them(
 
 
 @pytest.mark.spark
+@pytest.mark.nightly
 def test_a_stream_that_is_run_again_from_its_checkpoint_adds_nothing_twice(
     spark: SparkSession, tmp_path: Path
 ) -> None:

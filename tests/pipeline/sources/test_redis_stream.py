@@ -42,6 +42,7 @@ def add(redis: Redis, low: int, high: int) -> None:
 
 @pytest.mark.redis
 @pytest.mark.spark
+@pytest.mark.nightly
 def test_entries_are_one_piece_in_order_whatever_batches_and_runs_they_come_in(
     spark: SparkSession, source: RedisSource, redis: Redis, tmp_path: Path
 ) -> None:
