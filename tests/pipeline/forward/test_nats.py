@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from nats.js.api import KeyValueConfig, StreamConfig
+from nats.js.api import KeyValueConfig
 from nats.js.client import JetStreamContext
 
 from tests.pipeline.forward.forwarding import definitions, forwarding
@@ -42,12 +42,7 @@ def server(running: NatsServer) -> NatsServer:
 
 
 def make(server: NatsServer, **limits: Any) -> None:
-    async def ask(stream: JetStreamContext) -> None:
-        for found in await stream.streams_info():
-            await stream.delete_stream(str(found.config.name))
-        await stream.add_stream(StreamConfig(name="prices", subjects=["px.>"], **limits))
-
-    server.ask(ask)
+    server.make_only_stream("prices", "px.>", **limits)
 
 
 def file(server: NatsServer, more: str = "", subject: str = "px.{key/0}") -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nats.js.api import RetentionPolicy, StreamConfig
+from nats.js.api import RetentionPolicy
 from nats.js.client import JetStreamContext
 
 from tests.pipeline.ingest.ingesting import (
@@ -46,12 +46,7 @@ def server(running: NatsServer) -> NatsServer:
 
 
 def make(server: NatsServer, **limits: Any) -> None:
-    async def ask(stream: JetStreamContext) -> None:
-        for found in await stream.streams_info():
-            await stream.delete_stream(str(found.config.name))
-        await stream.add_stream(StreamConfig(name="plant", subjects=["plant.>"], **limits))
-
-    server.ask(ask)
+    server.make_only_stream("plant", "plant.>", **limits)
 
 
 def send(server: NatsServer, *messages: tuple[str, str]) -> None:

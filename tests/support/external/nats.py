@@ -8,9 +8,10 @@ import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import nats
+from nats.js.api import StreamConfig
 from nats.js.client import JetStreamContext
 
 from tests.support.external.server import ExternalServer
@@ -54,6 +55,16 @@ class NatsServer(ExternalServer):
                 await client.close()
 
         return asyncio.run(run())
+
+    def make_only_stream(self, name: str, subjects: str, **limits: Any) -> None:
+        """Delete all streams and make an empty one."""
+
+        async def ask(stream: JetStreamContext) -> None:
+            for found in await stream.streams_info():
+                await stream.delete_stream(str(found.config.name))
+            await stream.add_stream(StreamConfig(name=name, subjects=[subjects], **limits))
+
+        self.ask(ask)
 
 
 @contextmanager
