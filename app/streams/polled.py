@@ -50,6 +50,7 @@ UNREAD_S_MAX: Final = 3_600.0
 """A stream that nobody has read for a minute and for three intervals, or for an hour, is closed."""
 GRANTED_MAX: Final = 1_000
 """Decisions that are kept; clients choose the texts, so their number is bounded."""
+RELEASED_AT_ONCE: Final = 2  # positions, a page each
 TAKEN_BYTES_AT_ONCE: Final = 1 << 20
 POSITIONS_MAX: Final = 1_000
 """Positions that a stream remembers as asked from lately: readers choose them."""
@@ -95,6 +96,7 @@ class PolledStream:
         position: where its last flush has led.
         is_over: its topic has ended, or nobody reads it.
         opened_ms: when its first reader came, as Unix time.
+        flushed_ms: when its last flush was, or when its first reader came.
         read_at_s: when it was read last, by the loop's clock.
         requests, answers: as in `PollCounts`.
         sent_bytes: of the bodies of these answers.
@@ -118,7 +120,7 @@ class PolledStream:
         self._released: list[Position] = []
         self._is_built = asyncio.Event()
         self.is_over = False
-        self.opened_ms = driver.wall_ms()
+        self.opened_ms = self.flushed_ms = driver.wall_ms()
         self.read_at_s = asyncio.get_running_loop().time()
         self.requests = self.answers = self.sent_bytes = 0
         self._asked: dict[Position | None, float] = {}
@@ -292,6 +294,7 @@ class PolledStream:
         except TopicUnknown:
             self.close()
             return
+        self.flushed_ms = self._driver.wall_ms()
         self._look()
         self._forget_asked()
         self._pages.clear()
@@ -300,22 +303,30 @@ class PolledStream:
         self._release()
 
     def _release(self) -> None:
-        """Answer those who wait at one position; the next one comes in turn with the streams."""
-        if not self._released or self.is_over:
-            return
-        since = self._released.pop()
-        if since in self._waiting:
-            try:
-                page = self._made(self._here(since))
-            except Refused as refusal:
-                self._answer(since, refusal)
-            else:
-                if page.is_news:
-                    self._answer(since, page)
-                else:
-                    self._advance(since, page.next)
+        """Answer those who wait at two positions; the next two come in turn with the streams.
+
+        Both lead to the topic's head of this moment: from the next flush on their readers are at
+        one position. One at a time they would stay apart for ever, and each be a request.
+        """
+        for _ in range(RELEASED_AT_ONCE):
+            if not self._released or self.is_over:
+                return
+            since = self._released.pop()
+            if since in self._waiting:
+                self._release_from(since)
         if self._released:
             self._driver.streams.call_soon(self._release, behind=True)
+
+    def _release_from(self, since: Position) -> None:
+        try:
+            page = self._made(self._here(since))
+        except Refused as refusal:
+            self._answer(since, refusal)
+        else:
+            if page.is_news:
+                self._answer(since, page)
+            else:
+                self._advance(since, page.next)
 
     def _advance(self, since: Position, to: Position) -> None:
         """Let those who wait at a position wait at a later one: nothing between is for them.

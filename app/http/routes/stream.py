@@ -389,10 +389,10 @@ class Reading:
         return fields
 
     def _next_cursor(self) -> int:
-        # In milliseconds, so that it is later than the client's without chance: those who get the
-        # same flush get the same cursor, and stay one request to a cache.
-        now_ms = self.gateway.driver.wall_ms() - CURSOR_EPOCH_MS
-        return now_ms if self.cursor is None else max(now_ms, self.cursor + 1)
+        # The time of the flush, in milliseconds, and later than the client's without chance: those
+        # who get the same flush get the same cursor, and are one request to a cache from then on.
+        flushed_ms = self.stream.flushed_ms - CURSOR_EPOCH_MS
+        return flushed_ms if self.cursor is None else max(flushed_ms, self.cursor + 1)
 
 
 @lru_cache(maxsize=256)

@@ -311,6 +311,18 @@ async def test_now_begins_at_the_end() -> None:
         assert head.content == b""
 
 
+async def test_who_gets_the_same_flush_gets_the_same_cursor_sooner_or_later() -> None:
+    async with running_gateway() as running:
+        await running.topic()
+        await running.publish({"k": 1})
+        asked = {"options": "conflation=10s", "offset": "-1", "live": "long-poll"}
+        cursors = set()
+        for _ in range(3):
+            cursors.add((await running.http.get(STREAM, params=asked)).headers["stream-cursor"])
+            await asyncio.sleep(0.3)
+        assert len(cursors) == 1
+
+
 async def test_cursors_rise() -> None:
     async with running_gateway() as running:
         await running.topic()
