@@ -140,27 +140,32 @@ def proxy_before(kind: str, gateway: str, folder: Path, authority: Authority) ->
     match kind:
         case "nginx":
             given["listen 443"] = f"listen 127.0.0.1:{port}"
-            example = "nginx.conf"
+            name = "nginx.conf"
         case "caddy":
             given["\n" + HOST + " {"] = f"\n{HOST}:{port} {{"
-            example = "Caddyfile"
+            name = "Caddyfile"
         case _:
             given["bind :443"] = f"bind 127.0.0.1:{port}"
             del given["/etc/tidegate/gateway.key"]
             cert.write_text(cert.read_text() + key.read_text())
-            example = "haproxy.cfg"
-    text = (ROOT / "deploy" / example).read_text()
-    for own, ours in given.items():
-        assert text.count(own) == 1, own
-        text = text.replace(own, ours)
-    with running_proxy(COMMANDS[kind](folder, text), port, folder):
+            name = "haproxy.cfg"
+    with running_proxy(COMMANDS[kind](folder, example(name, given)), port, folder):
         yield port
 
 
-def nginx_command(folder: Path, text: str) -> list[str]:
-    """nginx with this in its `conf.d`."""
+def example(name: str, given: dict[str, str]) -> str:
+    """A file of `deploy/` with other words in it."""
+    text = (ROOT / "deploy" / name).read_text()
+    for own, ours in given.items():
+        assert text.count(own) == 1, own
+        text = text.replace(own, ours)
+    return text
+
+
+def nginx_command(folder: Path, text: str, user: str = "") -> list[str]:
+    """nginx with this in its `conf.d`; `user` is the line that names who its workers are."""
     (folder / "tidegate.conf").write_text(text)
-    (folder / "nginx.conf").write_text(NGINX.format(folder=folder))
+    (folder / "nginx.conf").write_text(user + NGINX.format(folder=folder))
     return ["nginx", "-p", str(folder), "-c", str(folder / "nginx.conf"), "-e", "stderr"]
 
 

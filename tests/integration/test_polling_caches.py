@@ -15,9 +15,8 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
-from dev import ROOT
 from tests.app.access.test_authorization import guarded
-from tests.integration.test_fronts import NGINX, PATH, running_proxy
+from tests.integration.test_fronts import PATH, example, nginx_command, running_proxy
 from tests.support.gateways import Running, running_gateway
 from tests.support.outside import require
 from tests.support.ports import lasting_port
@@ -41,7 +40,7 @@ def cache_before(address: str, folder: Path, kind: str = "nginx") -> Iterator[st
         yield f"http://127.0.0.1:{port}"
 
 
-def nginx_command(gateway: str, port: int, folder: Path) -> list[str]:
+def nginx_cache_command(gateway: str, port: int, folder: Path) -> list[str]:
     """nginx, which reads the example of `deploy/` from its folder."""
     text = example(
         "nginx-cache.conf",
@@ -51,11 +50,8 @@ def nginx_command(gateway: str, port: int, folder: Path) -> list[str]:
             "/var/cache/nginx/tidegate": str(folder / "cache"),
         },
     )
-    (folder / "tidegate.conf").write_text(text)
     # Its workers are otherwise somebody who may not read this test's folder.
-    user = "" if os.geteuid() else "user root;\n"
-    (folder / "nginx.conf").write_text(user + NGINX.format(folder=folder))
-    return ["nginx", "-p", str(folder), "-c", str(folder / "nginx.conf"), "-e", "stderr"]
+    return nginx_command(folder, text, "" if os.geteuid() else "user root;\n")
 
 
 def varnish_command(gateway: str, port: int, folder: Path) -> list[str]:
@@ -67,16 +63,7 @@ def varnish_command(gateway: str, port: int, folder: Path) -> list[str]:
     return ["varnishd", "-F", "-f", str(folder / "varnish.vcl"), *place]
 
 
-COMMANDS = {"nginx": nginx_command, "varnish": varnish_command}
-
-
-def example(name: str, given: dict[str, str]) -> str:
-    """A file of `deploy/` with other words in it."""
-    text = (ROOT / "deploy" / name).read_text()
-    for own, ours in given.items():
-        assert text.count(own) == 1, own
-        text = text.replace(own, ours)
-    return text
+COMMANDS = {"nginx": nginx_cache_command, "varnish": varnish_command}
 
 
 class Reader:
