@@ -379,8 +379,15 @@ async def test_after_a_revocation_nothing_more_comes(tmp_path: Path) -> None:
             await running.publish(*RECORDS, topic=SHARED)
             tails = [bytes(await received_by_now(wire)) for wire in wires]
         assert all(b"REVOKED" in tail for tail in tails), tails
-        more = [f"/v1/topics/{SHARED}/sow", f"/v1/topics/{SHARED}/messages", "/v1/topics",
-                f"/v1/sessions/{session}", "/v1/lanes", "/v1/polled", "/metrics"]  # fmt: skip
+        more = [
+            f"/v1/topics/{SHARED}/sow",
+            f"/v1/topics/{SHARED}/messages",
+            "/v1/topics",
+            f"/v1/sessions/{session}",
+            "/v1/lanes",
+            "/v1/polled",
+            "/metrics",
+        ]
         for target in targets + more:
             for id_line in ("", "Last-Event-ID: x-1\r\n"):
                 lines = f"Host: localhost\r\nConnection: close\r\n{id_line}\r\n"
