@@ -100,9 +100,9 @@ def pytest_asyncio_loop_factories(
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None, object, object]:
     """Count each test that needs something outside to the tier *system*, if it is not nightly.
 
-    Each of two workers begins with one half of what is selected: the first with the system tests,
-    the second with those that need Spark. Unit tests follow in both halves; a worker that has
-    nothing left takes over the end of the other's.
+    Each of three workers begins with a third of what is selected: the first with the system tests,
+    the second with those that need Spark. Unit tests fill the thirds; a worker that has nothing
+    left takes over the end of another's.
     """
     for item in items:
         tier = _tier(item)
@@ -112,7 +112,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None, o
     try:
         return (yield)
     finally:
-        items[:] = _in_halves(items)
+        items[:] = _in_thirds(items)
 
 
 def _tier(item: pytest.Item) -> str:
@@ -121,19 +121,19 @@ def _tier(item: pytest.Item) -> str:
     return "unit" if is_unit(item) else "system"
 
 
-def _in_halves(items: list[pytest.Item]) -> list[pytest.Item]:
-    first: list[pytest.Item] = []
-    second: list[pytest.Item] = []
+def _in_thirds(items: list[pytest.Item]) -> list[pytest.Item]:
+    system: list[pytest.Item] = []
+    spark: list[pytest.Item] = []
     units: list[pytest.Item] = []
     for item in items:
         if item.get_closest_marker("system") is None:
             units.append(item)
         elif item.get_closest_marker("spark") is None:
-            first.append(item)
+            system.append(item)
         else:
-            second.append(item)
-    moved = max(0, len(items) // 2 - len(first))
-    return [*first, *units[:moved], *second, *units[moved:]]
+            spark.append(item)
+    moved = max(0, len(items) // 3 - len(system))
+    return [*system, *units[:moved], *spark, *units[moved:]]
 
 
 def pytest_collection_finish() -> None:

@@ -29,14 +29,14 @@ BIN = Path(sys.executable).parent
 CHECKED = ("tidegate", "pyspark_tidegate", "tests", "bench", "examples", "requirements", "dev.py")
 PRODUCT = ("app", "clients", "conflation", "keys", "pipeline", "pyspark_tidegate")
 
-# System tests wait for processes and deadlines, so they run one after the other: they come first,
-# and the first worker gets them all, but for those on Spark (see tests/conftest.py). Those and the
-# unit tests keep the other core busy; the clock of unit tests jumps, so load does not disturb them.
-TWO_WORKERS = ("-n", "2", "--dist", "worksteal")
-DEFAULT = (*TWO_WORKERS, "-m", "not nightly")
-UNIT = (*TWO_WORKERS, "-m", "not system and not nightly")
+# For two cores. System tests wait for processes and deadlines most of their time, so they run one
+# after the other: the first worker begins with them, the second with those on Spark, and the third
+# with unit tests, whose clock jumps, so that load does not disturb them (see tests/conftest.py).
+WORKERS = ("-n", "3", "--dist", "worksteal")
+DEFAULT = (*WORKERS, "-m", "not nightly")
+UNIT = ("-n", "2", "--dist", "worksteal", "-m", "not system and not nightly")
 NIGHTLY = (
-    (*TWO_WORKERS, "--durations=30", "-m", "nightly and not spark"),
+    ("-n", "2", "--dist", "worksteal", "--durations=30", "-m", "nightly and not spark"),
     ("-n", "2", "--dist", "loadfile", "--durations=30", "-m", "nightly and spark"),
 )
 NOTHING_SELECTED = 5
