@@ -38,6 +38,8 @@ INTERVAL_S: Final = 1.0
 SETTLE_S: Final = 5.0
 MEASURED_S: Final = 20.0
 FEW, MANY = 100, 5_000
+END_BYTES: Final = 200
+"""Of a body, in which the last row has its time."""
 PATH: Final = f"/v1/topics/{TOPIC}/stream?options=conflation%3D1s"
 
 NGINX: Final = """\
@@ -225,41 +227,90 @@ class Counted:
         self.answers = 0
         self.ages_s: list[float] = []
 
-    def note(self, body: bytes) -> None:
-        """Count an answer with rows; the newest of them is its last."""
-        if self.is_counting and len(body) > 2:
+    def note(self, end: bytes) -> None:
+        """Count an answer with rows by its end; the newest row is the last."""
+        if self.is_counting:
             self.answers += 1
-            found = _TIME.findall(body[-200:])
+            found = _TIME.findall(end)
             if found and self.answers % 10 == 0:
                 self.ages_s.append(time.time() - float(found[-1]))
 
 
+class Reader(asyncio.BufferedProtocol):
+    """One reader: it asks, takes the answer, and asks for what follows.
+
+    Bodies go to one memory that all readers share, and only their ends are looked at: thousands of
+    readers must not be so slow themselves that rows grow old with them.
+    """
+
+    _memory = memoryview(bytearray(256 << 10))
+
+    def __init__(self, counted: Counted) -> None:
+        self._counted = counted
+        self._offset, self._more = b"-1", b""
+        self._header, self._end = b"", b""
+        self._left_bytes: int | None = None  # of the body, once the header has said it
+        self.is_lost = asyncio.Event()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Ask, on a new connection."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self.is_lost.clear()
+        self._ask()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Return where the next bytes go."""
+        return self._memory
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Take some bytes, of the header or of the body."""
+        part = self._memory[:nbytes]
+        if self._left_bytes is None:
+            self._header += part
+            end = self._header.find(b"\r\n\r\n") + 4
+            if end < 4:
+                return
+            part = memoryview(self._header)[end:]
+            self._header = self._header[:end]
+            length = _LENGTH.search(self._header)
+            self._left_bytes = int(length[1]) if length else 0
+        self._left_bytes -= len(part)
+        self._end = (self._end + part[-END_BYTES:])[-END_BYTES:]
+        if self._left_bytes == 0:
+            self._go_on()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Let the reader come again."""
+        self.is_lost.set()
+
+    def _ask(self) -> None:
+        self._header, self._end = b"", b""
+        self._left_bytes = None
+        self._transport.write(
+            b"GET %b&offset=%b%b HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\n\r\n"
+            % (PATH.encode(), self._offset, self._more)
+        )
+
+    def _go_on(self) -> None:
+        following, cursor = _NEXT.search(self._header), _CURSOR.search(self._header)
+        if following is None:  # a page of the cache's own
+            asyncio.get_running_loop().call_later(0.5, self._ask)
+            return
+        self._offset, self._more = following[1], b"&live=long-poll"
+        if cursor is not None:
+            self._more += b"&cursor=" + cursor[1]
+        if len(self._end) > len(b"[]"):
+            self._counted.note(self._end)
+        self._ask()
+
+
 async def _follow(port: int, counted: Counted) -> None:
-    offset, more = b"-1", b""
+    loop, reader = asyncio.get_running_loop(), Reader(counted)
     while True:
-        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
-            reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 18)
-            try:
-                while True:
-                    writer.write(
-                        b"GET %b&offset=%b%b HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\n\r\n"
-                        % (PATH.encode(), offset, more)
-                    )
-                    head = await reader.readuntil(b"\r\n\r\n")
-                    length = _LENGTH.search(head)
-                    body = await reader.readexactly(int(length[1])) if length else b""
-                    following = _NEXT.search(head)
-                    if following is None:  # a page of the cache's own
-                        await asyncio.sleep(0.5)
-                        continue
-                    offset = following[1]
-                    cursor = _CURSOR.search(head)
-                    more = b"&live=long-poll"
-                    if cursor is not None:
-                        more += b"&cursor=" + cursor[1]
-                    counted.note(body)
-            finally:
-                writer.close()
+        with contextlib.suppress(OSError):
+            await loop.create_connection(lambda: reader, "127.0.0.1", port)
+            await reader.is_lost.wait()
         await asyncio.sleep(0.5)
 
 
