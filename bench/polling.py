@@ -20,15 +20,8 @@ from typing import Final, NamedTuple
 
 from bench.figure import Figure, percentile
 from bench.servers.gateway import TOPIC, Gateway, gateway
-from bench.servers.process import (
-    LOAD_CORE,
-    Process,
-    files_allow,
-    free_port,
-    listens,
-    running,
-    waited_for,
-)
+from bench.servers.nginx import nginx
+from bench.servers.process import LOAD_CORE, Process, files_allow, free_port, running
 
 ROOT: Final = Path(__file__).parents[1]
 KEYS: Final = 500
@@ -41,28 +34,6 @@ FEW, MANY = 100, 5_000
 END_BYTES: Final = 200
 """Of a body, in which the last row has its time."""
 PATH: Final = f"/v1/topics/{TOPIC}/stream?options=conflation%3D1s"
-
-NGINX: Final = """\
-daemon off;
-user root;
-worker_processes 1;
-worker_rlimit_nofile 30000;
-pid {folder}/pid;
-error_log {folder}/error.log crit;
-events {{ worker_connections 20000; }}
-http {{
-    access_log off;
-    client_body_temp_path {folder}/body;
-    proxy_temp_path {folder}/proxy;
-    fastcgi_temp_path {folder}/fastcgi;
-    uwsgi_temp_path {folder}/uwsgi;
-    scgi_temp_path {folder}/scgi;
-    keepalive_requests 1000000;
-    keepalive_timeout 1h;
-    sendfile on;
-    include {folder}/tidegate.conf;
-}}
-"""
 
 
 class Seen(NamedTuple):
@@ -166,7 +137,7 @@ def cached(server: Gateway) -> Iterator[int]:
         text = text.replace("127.0.0.1:8080", f"127.0.0.1:{server.port}")
         text = text.replace("listen 8081", f"listen 127.0.0.1:{port} backlog=4096")
         text = text.replace("/var/cache/nginx/tidegate", str(folder / "cache"))
-        with nginx_with(folder, text, port):
+        with nginx(folder, text, port):
             yield port
 
 
@@ -176,20 +147,8 @@ def served_file(folder: Path, body: bytes) -> Iterator[tuple[int, Process]]:
     port = free_port()
     (folder / "file").write_bytes(body)
     text = f"server {{ listen 127.0.0.1:{port}; root {folder}; }}\n"
-    with nginx_with(folder, text, port) as process:
+    with nginx(folder, text, port) as process:
         yield port, process
-
-
-@contextlib.contextmanager
-def nginx_with(folder: Path, text: str, port: int) -> Iterator[Process]:
-    """Start nginx with this configuration of a server."""
-    folder.chmod(0o755)
-    (folder / "tidegate.conf").write_text(text)
-    (folder / "nginx.conf").write_text(NGINX.format(folder=folder))
-    command = ["nginx", "-p", str(folder), "-c", str(folder / "nginx.conf"), "-e", "stderr"]
-    with running(command) as process:
-        waited_for(lambda: listens(port), "nginx")
-        yield process
 
 
 def answer_us(process: Process, port: int, path: str, answers: int = 5_000) -> float:

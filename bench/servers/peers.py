@@ -20,6 +20,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from bench.servers.gateway import gateway
+from bench.servers.nginx import nginx
 from bench.servers.process import (
     BUILT,
     HANGS_S,
@@ -185,11 +186,9 @@ def centrifuge(program: Path) -> Iterator[Server]:
 def nchan() -> Iterator[Server]:
     """Start nginx with nchan and one worker; a flush is one write of as many requests as rows."""
     port = free_port()
-    with tempfile.TemporaryDirectory() as folder:
-        config = Path(folder, "nginx.conf")
-        config.write_text(NGINX.format(folder=folder, port=port, module=NCHAN))
-        command = ["nginx", "-p", folder, "-c", str(config), "-e", "stderr"]
-        with running(command) as process, _publisher(port) as publisher:
+    with tempfile.TemporaryDirectory() as name:
+        served = nginx(Path(name), NGINX.format(port=port), port, module=NCHAN)
+        with served as process, _publisher(port) as publisher:
 
             def flush(rows: int) -> None:
                 head = b"POST /pub HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
@@ -201,29 +200,12 @@ def nchan() -> Iterator[Server]:
 
 
 NGINX = """\
-load_module {module};
-daemon off;
-user root;
-worker_processes 1;
-worker_rlimit_nofile 20000;
-pid {folder}/pid;
-events {{ worker_connections 15000; }}
-http {{
-    access_log off;
-    client_body_temp_path {folder}/body;
-    proxy_temp_path {folder}/proxy;
-    fastcgi_temp_path {folder}/fastcgi;
-    uwsgi_temp_path {folder}/uwsgi;
-    scgi_temp_path {folder}/scgi;
-    keepalive_requests 1000000;
-    keepalive_timeout 1h;
-    nchan_max_reserved_memory 256M;
-    server {{
-        listen 127.0.0.1:{port};
-        location = /sub {{ nchan_subscriber eventsource; nchan_channel_id bench; }}
-        location = /pub {{
-            nchan_publisher; nchan_channel_id bench; nchan_message_buffer_length 1000;
-        }}
+nchan_max_reserved_memory 256M;
+server {{
+    listen 127.0.0.1:{port};
+    location = /sub {{ nchan_subscriber eventsource; nchan_channel_id bench; }}
+    location = /pub {{
+        nchan_publisher; nchan_channel_id bench; nchan_message_buffer_length 1000;
     }}
 }}
 """
