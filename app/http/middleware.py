@@ -6,6 +6,7 @@ import http
 import logging
 import re
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -28,7 +29,13 @@ from tidegate.app.http.requests import (
 )
 from tidegate.app.http.scope import FOREIGN, TRANSPORT_EXTENSION
 from tidegate.app.http.transport.proxies import FORWARDED, Forwarded
-from tidegate.app.http.wire import ANY_ORIGIN, EXPOSED_HEADERS, HEALTH_PATHS
+from tidegate.app.http.wire import (
+    ANY_ORIGIN,
+    EXPOSED_HEADERS,
+    HEALTH_PATHS,
+    Fields,
+    FieldTuple,
+)
 from tidegate.app.refusals import Refused
 from tidegate.app.settings.settings import Settings
 from tidegate.app.streams.sse import EVENT_STREAM, event, jittered_retry_ms
@@ -45,7 +52,7 @@ PAGE_POLICY = (
     b"connect-src 'self'; font-src 'self'; base-uri 'none'; form-action 'self'; "
     b"frame-ancestors 'none'"
 )
-SECURITY_HEADERS = (
+SECURITY_HEADERS: FieldTuple = (
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
     (b"cache-control", b"no-store"),
@@ -106,26 +113,29 @@ class ProtectiveFields:
     """
 
     def __init__(self, hsts: Duration | None = None) -> None:
-        self._of_https = list(SECURITY_HEADERS)
+        # Over http a browser has to ignore the field, as anybody on the path could have added it.
+        self._of_https = SECURITY_HEADERS
         if hsts is not None:
             max_age = b"max-age=%d" % hsts.seconds
-            self._of_https.append((b"strict-transport-security", max_age))
+            self._of_https = (*SECURITY_HEADERS, (b"strict-transport-security", max_age))
 
-    def completed(
-        self, headers: Sequence[tuple[bytes, bytes]], scheme: str
-    ) -> list[tuple[bytes, bytes]]:
+    def completed(self, fields: Fields, scheme: str) -> Fields:
         """Return the fields of an answer with those that it lacks."""
-        # Over http a browser has to ignore the field, as anybody on the path could have added it.
         wanted = self._of_https if scheme == "https" else SECURITY_HEADERS
-        # A route that sets one of them knows better: pages have a policy of their own, assets may
-        # be cached.
-        present = {name.lower() for name, _ in headers}
-        types = (value for name, value in headers if name.lower() == b"content-type")
-        policy = PAGE_POLICY if next(types, b"").startswith(b"text/html") else API_POLICY
-        missing = [pair for pair in wanted if pair[0] not in present]
-        if b"content-security-policy" not in present:
-            missing.append((b"content-security-policy", policy))
-        return [*headers, *missing]
+        return _completed(tuple(fields), wanted)
+
+
+@lru_cache(maxsize=256)  # most answers have the fields of another one, such as the same flush
+def _completed(fields: FieldTuple, wanted: FieldTuple) -> FieldTuple:
+    # A route that sets one of them knows better: pages have a policy of their own, assets may
+    # be cached.
+    present = {name.lower() for name, _ in fields}
+    types = (value for name, value in fields if name.lower() == b"content-type")
+    policy = PAGE_POLICY if next(types, b"").startswith(b"text/html") else API_POLICY
+    missing = [pair for pair in wanted if pair[0] not in present]
+    if b"content-security-policy" not in present:
+        missing.append((b"content-security-policy", policy))
+    return (*fields, *missing)
 
 
 class SecurityHeaders:
@@ -148,7 +158,8 @@ class SecurityHeaders:
 
         async def guarded_send(message: Message) -> None:
             if message["type"] == "http.response.start":
-                headers = self._fields.completed(message.get("headers", []), scope["scheme"])
+                fields = [(name, value) for name, value in message.get("headers", ())]
+                headers = self._fields.completed(fields, scope["scheme"])
                 message = {**message, "headers": headers}
             await send(message)
 

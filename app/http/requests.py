@@ -76,7 +76,12 @@ def topic_or_pattern(scope: Scope) -> str | TopicPattern:
     Raises:
         Refused: topic-invalid.
     """
-    part = raw_path(scope).removeprefix(TOPICS_PATH).split(b"/", 1)[0]
+    return _target_in(raw_path(scope))
+
+
+@lru_cache(maxsize=PATHS_MAX)
+def _target_in(path: bytes) -> str | TopicPattern:
+    part = path.removeprefix(TOPICS_PATH).split(b"/", 1)[0]
     text = _ENCODED.sub(lambda code: b"*" if code[1].lower() == b"2a" else b">", part)
     name = text.decode("latin-1")
     if "*" in name or ">" in name:

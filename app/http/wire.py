@@ -13,6 +13,7 @@ from tidegate.app.settings.settings import Settings
 from tidegate.app.streams.sse import EVENT_STREAM, event, jittered_retry_ms
 
 Fields = Sequence[tuple[bytes, bytes]]
+FieldTuple = tuple[tuple[bytes, bytes], ...]
 
 REQUEST_LINE_REST_BYTES: Final = 64  # method, version and spaces around the target
 UPGRADE_FIELDS: Final = frozenset({b"connection", b"upgrade", b"http2-settings"})
