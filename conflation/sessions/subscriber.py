@@ -160,6 +160,9 @@ class Subscriber:
         elif self.backfill is not None:
             if not self.backfill.is_under_way:
                 outputs = self._from_backfill(self.backfill, bytes_max, now)
+                if not outputs and self.is_backfilled and self.lane is not None:
+                    self.backfill = None  # it had no row for this one: live rows follow at once
+                    return self.take(bytes_max, now, in_steps=in_steps)
         elif self.is_turning:
             pass  # the rows of a change are not made yet, and nothing newer goes before them
         elif self.catch_up is not None:

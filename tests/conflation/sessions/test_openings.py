@@ -287,6 +287,19 @@ def test_a_message_between_the_end_of_a_build_and_a_beginning_is_not_missed() ->
         assert taken(made) == ["aX4"]
 
 
+def test_live_rows_follow_messages_of_an_opening_that_are_not_for_its_reader() -> None:
+    for steps in range(9):
+        made = driver(2)
+        made.subscribe(wanted="/v > 3")
+        for _ in range(steps):
+            made.engine.open_step(made.now)
+        made.publish("aX0")
+        open_all(made)
+        made.publish("bX7")
+        do_and_flush([], made)
+        assert taken(made) == ["bX7"], steps
+
+
 def view(made: ManualDriver, shown: dict[str, str]) -> dict[str, str]:
     """What a client shows after all that it is sent: the newest row of each key."""
     for line in taken(made):
