@@ -216,12 +216,19 @@ class Writer:
     ) -> Appended | None:
         """Store and deliver what `decide` makes of the board; return None if that is nothing.
 
-        Where other gateways write too, the decision is repeated until no write came in between.
+        Where other gateways write too, the decision is repeated until no write came in between, but
+        not for ever: other publishers wait here, and a gateway behind a slow link may never win.
 
         Raises:
-            TopicUnknown, Refused: as `write`, and what `decide` raises.
+            TopicUnknown, Refused: as `write`, and what `decide` raises; bus-unavailable, where the
+                writes of other gateways came in between for too long.
         """
+        loop = asyncio.get_running_loop()
+        ends_at_s = loop.time() + PATIENCE_S
         while True:
+            if loop.time() > ends_at_s:
+                detail = "Other gateways write to the topic faster than this one can decide."
+                raise Unavailable(f"{detail} Nothing was stored; try again.")
             name = self._current_name(entry)
             head = self._driver.engine.topic(name).head
             items = await decide()

@@ -25,6 +25,7 @@ from tidegate.app.calls import Call, Reply
 from tidegate.app.stores.store import Appended, Publication
 from tidegate.app.streams.session import State
 from tidegate.app.timers import wall_ms
+from tidegate.app.topics import writer
 from tidegate.app.topics.writer import PATIENCE_S
 
 pytestmark = [pytest.mark.redis, rule("cluster-6", "cluster-7")]
@@ -206,6 +207,30 @@ async def test_deltas_from_two_sides_build_one_record(redis_bus: BusServer) -> N
         await asyncio.gather(patch(one, "x"), patch(other, "y"))
         [record] = await one.sow()
         assert len(record) == 21
+
+
+async def test_a_delta_that_others_overtake_for_too_long_is_refused(
+    redis_bus: BusServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with gateways(redis_bus) as (one, other):
+        await one.topic()
+        await has_topic(other)
+        append = other.gateway.store.append
+
+        async def append_late(name: str, publication: Publication) -> Appended:
+            await one.publish({"k": "b"})
+            return await append(name, publication)
+
+        monkeypatch.setattr(writer, "PATIENCE_S", 0.3)
+        with mock.patch.object(other.gateway.store, "append", append_late):
+            answer = await other.http.post(
+                "/v1/topics/px/messages",
+                json={"k": "a", "v": 1},
+                headers={"Content-Type": "application/merge-patch+json"},
+            )
+        assert (answer.status_code, answer.json()["code"]) == (503, "bus-unavailable")
+        await other.publish({"k": "c"})
+        assert {row["k"] for row in await other.sow()} == {"b", "c"}
 
 
 @rule("cluster-14")
