@@ -2,7 +2,8 @@
 
 A publisher changes 500 keys 20,000 times a second. Readers follow the topic at an interval of a
 second by long-polling, through the nginx of `deploy/nginx-cache.conf`, from another process.
-Without the cache, the cost of an answer is compared with nginx's for a file of the same size.
+Then they lose their gateway for a minute. Without the cache, the cost of an answer is compared with
+nginx's for a file of the same size.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import Final, NamedTuple
 from bench.figure import Figure, percentile
 from bench.servers.gateway import TOPIC, Gateway, gateway
 from bench.servers.nginx import nginx
-from bench.servers.process import LOAD_CORE, Process, files_allow, free_port, running
+from bench.servers.process import HANGS_S, LOAD_CORE, Process, files_allow, free_port, running
 
 ROOT: Final = Path(__file__).parents[1]
 KEYS: Final = 500
@@ -31,6 +32,8 @@ INTERVAL_S: Final = 1.0
 SETTLE_S: Final = 5.0
 MEASURED_S: Final = 20.0
 FEW, MANY = 100, 5_000
+AWAY_S: Final = 60.0
+CONVERGED_S: Final = 10.0
 END_BYTES: Final = 200
 """Of a body, in which the last row has its time."""
 PATH: Final = f"/v1/topics/{TOPIC}/stream?options=conflation%3D1s"
@@ -62,15 +65,69 @@ def figures() -> Iterator[Figure]:
         yield Figure(f"{name}: answers", seen.answers / MEASURED_S, "/s")
     ratio = costs[MANY] / costs[FEW]
     yield Figure("gateway with many readers, by that with few", ratio, "x", at_most=1.1)
+    yield Figure(
+        f"{MANY:,} readers after {AWAY_S:.0f} s without a gateway: all have the newest row",
+        away_s(MANY),
+        "s",
+        at_most=CONVERGED_S,
+    )
     yield from uncached()
+
+
+def away_s(readers: int) -> float:
+    """Kill a gateway, and start it again on its data after a while.
+
+    Return how long all readers take then to have a row that is published at once.
+
+    Raises:
+        TimeoutError: some still have not.
+    """
+    port = free_port()
+    with tempfile.TemporaryDirectory() as data, contextlib.ExitStack() as stack:
+        with gateway(data=data, port=port) as server:
+            server.define()
+            publish_rows(server, time.time())
+            front = stack.enter_context(cached(server))
+            command = [sys.executable, "-m", "bench.polling", "follow", str(front), str(readers)]
+            load = stack.enter_context(running(command, (LOAD_CORE,)))
+            load.read()
+            wait_for_all(load, publish_rows(server, time.time()))
+            server.process.popen.kill()
+        time.sleep(AWAY_S)
+        with gateway(data=data, port=port) as server:
+            began_s = time.monotonic()
+            wait_for_all(load, publish_rows(server, time.time()))
+            return time.monotonic() - began_s
+
+
+def publish_rows(server: Gateway, now_s: float) -> float:
+    """Publish a message for each key; return the time that they have."""
+    server.publish(b"\n".join(line(number, now_s) for number in range(KEYS)))
+    return now_s
+
+
+def wait_for_all(load: Process, time_s: float) -> None:
+    """Wait until every reader has a row of this time.
+
+    Raises:
+        TimeoutError: some still have not.
+    """
+    until_s = time.monotonic() + HANGS_S
+    while True:
+        load.tell(f"behind {time_s:.3f}")
+        behind = int(load.read())
+        if behind == 0:
+            return
+        if time.monotonic() > until_s:
+            raise TimeoutError(f"{behind:,} readers have no row of {time_s:.3f}")
+        time.sleep(0.1)
 
 
 def uncached() -> Iterator[Figure]:
     """Yield the cost of an answer to a reader in step, by nginx's for a file of that size."""
     with gateway() as server:
         server.define()
-        lines = (line(number, time.time()) for number in range(KEYS))
-        server.publish(b"\n".join(lines))
+        publish_rows(server, time.time())
         body = server.client.get(PATH).content
         ours = answer_us(server.process, server.port, PATH)
     with tempfile.TemporaryDirectory() as folder, served_file(Path(folder), body) as (port, nginx):
@@ -210,6 +267,8 @@ class Reader(asyncio.BufferedProtocol):
         self._header, self._end = b"", b""
         self._left_bytes: int | None = None  # of the body, once the header has said it
         self.is_lost = asyncio.Event()
+        self.newest = b""
+        """The end of the last answer with rows."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Ask, on a new connection."""
@@ -260,12 +319,13 @@ class Reader(asyncio.BufferedProtocol):
         if cursor is not None:
             self._more += b"&cursor=" + cursor[1]
         if len(self._end) > len(b"[]"):
+            self.newest = self._end
             self._counted.note(self._end)
         self._ask()
 
 
-async def _follow(port: int, counted: Counted) -> None:
-    loop, reader = asyncio.get_running_loop(), Reader(counted)
+async def _follow(port: int, reader: Reader) -> None:
+    loop = asyncio.get_running_loop()
     while True:
         with contextlib.suppress(OSError):
             await loop.create_connection(lambda: reader, "127.0.0.1", port)
@@ -273,19 +333,30 @@ async def _follow(port: int, counted: Counted) -> None:
         await asyncio.sleep(0.5)
 
 
-async def follow(port: int, readers: int) -> None:
-    """Let so many readers follow, until the standard input says that it is over."""
-    counted, tasks = Counted(), []
-    for number in range(readers):
-        tasks.append(asyncio.create_task(_follow(port, counted)))
+async def follow(port: int, count: int) -> None:
+    """Let so many readers follow, and do what each line of the standard input says.
+
+    `begin` and `end` count what they see, and `behind T` how many have no row of this time yet.
+    """
+    counted = Counted()
+    readers = [Reader(counted) for _ in range(count)]
+    tasks = []
+    for number, reader in enumerate(readers):
+        tasks.append(asyncio.create_task(_follow(port, reader)))
         if number % 50 == 0:
             await asyncio.sleep(0.02)
     print("ready", flush=True)
-    await asyncio.to_thread(sys.stdin.readline)
-    counted.is_counting = True
-    await asyncio.to_thread(sys.stdin.readline)
-    counted.is_counting = False
-    print(counted.answers, *(f"{age_s:.3f}" for age_s in counted.ages_s[:20_000]), flush=True)
+    while line := await asyncio.to_thread(sys.stdin.readline):
+        match line.split():
+            case ["begin"]:
+                counted.is_counting = True
+            case ["end"]:
+                counted.is_counting = False
+                ages = (f"{age_s:.3f}" for age_s in counted.ages_s[:20_000])
+                print(counted.answers, *ages, flush=True)
+            case ["behind", time_s]:
+                row = f'"t":{time_s}'.encode()
+                print(sum(row not in reader.newest for reader in readers), flush=True)
 
 
 async def publish(port: int) -> None:
