@@ -262,7 +262,7 @@ def test_nothing_is_missed_once_granted(connect_js: ConnectJS, tmp_path: Path) -
         with begun(*command) as address, Gateway(address) as admin:
             publish(admin, 0, topic="log")
             client = connect_js(wire.address)
-            client.run("const { granted } = state.gateway.subscribe('log'); await granted")
+            client.run("await state.gateway.subscribe('log').ready")  # its stream is there
             wire.loses_streams = True
             client.log("log")
             wire.cut()
