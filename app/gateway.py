@@ -340,7 +340,7 @@ class Gateway:
 
     def say_goodbye(self) -> None:
         """Begin a shutdown: close every stream with a goodbye, and turn new ones away."""
-        # First, so that load balancers and new streams go elsewhere while the old ones end.
+        # First: a request that is under way must open no stream after the others have closed.
         self.stopping, self.ready = True, False
         self.driver.close_all(CloseReason.SHUTDOWN)
 

@@ -174,6 +174,17 @@ def test_probes_ask_what_the_gateway_answers(changes: Mapping[str, Any]) -> None
 
 
 @each_story
+def test_a_pod_leaves_its_service_before_the_gateway_stops(changes: Mapping[str, Any]) -> None:
+    program, seconds = gateway(changes)["lifecycle"]["preStop"]["exec"]["command"]
+    assert program == "sleep"
+    pod = by_kind(changes)["StatefulSet/gw"]["spec"]["template"]["spec"]
+    probe = gateway(changes)["readinessProbe"]
+    assert int(seconds) >= probe["periodSeconds"] * probe["failureThreshold"]
+    assert "allow ten before a `SIGKILL`" in " ".join(OPERATIONS.split())
+    assert pod["terminationGracePeriodSeconds"] - int(seconds) >= 10
+
+
+@each_story
 def test_a_gateway_has_no_privileges_and_mounts_what_it_names(changes: Mapping[str, Any]) -> None:
     pod = by_kind(changes)["StatefulSet/gw"]["spec"]["template"]["spec"]
     container = gateway(changes)

@@ -64,7 +64,7 @@ async def healthz() -> Response:
     responses={200: answer("Ready", ref(Ready)), **problems("not-ready")},
 )
 async def readyz(request: Request) -> Response:
-    """Answer 200 while the store takes writes; else, and at a shutdown, 503 with the reason.
+    """Answer 200 while the store takes writes, else 503 with the reason.
 
     `topics`: those that cannot be used or filled while all others are served, with the reasons.
     `bus`: what stands under its keys that no gateway wrote, which is passed over. With

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from tests.support.gateways import eventually, running_gateway
 from tests.support.tokens import public_jwk, write_keys
-from tests.support.wire import connected, exchange, parse_answer, request
+from tests.support.wire import connected, exchange, get, parse_answer, request
 from tidegate.app.topics.registry import Fault
 
 PROBED = ("/healthz", "/readyz")
@@ -75,3 +76,34 @@ async def test_a_probe_of_the_kubelet_is_answered_and_its_connection_closed(
             await eventually(
                 lambda: running.server.figures.connections == 0, "the probes have left"
             )
+
+
+async def test_a_gateway_that_stops_closes_idle_probes_and_answers_those_under_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked, is_answered = asyncio.Event(), asyncio.Event()
+    kept = get(first=b"GET /readyz HTTP/1.1")
+
+    async def fault() -> None:
+        asked.set()
+        await is_answered.wait()
+
+    async with (
+        running_gateway(shutdown_grace="1m") as running,
+        connected(running.address) as idle,
+        connected(running.address) as under_way,
+    ):
+        await idle.send(kept)
+        assert (await idle.read_answer()).status == 200
+        monkeypatch.setattr(running.gateway.store, "fault", fault)
+        await under_way.send(2 * kept)
+        await asked.wait()
+        running.server.stop()
+        assert await idle.read_to_end() == b""
+        with pytest.raises(ConnectionError):
+            await exchange(running.address, request("/readyz"))
+        is_answered.set()
+        assert (await under_way.read_answer()).status == 200, "the store was asked before"
+        answer = parse_answer(await under_way.read_to_end())
+        assert (answer.status, answer.headers["connection"]) == (503, "close")
+        assert "shutting down" in json.loads(answer.body)["detail"]
