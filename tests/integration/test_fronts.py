@@ -127,8 +127,13 @@ def certificate(authority: Authority) -> tuple[Path, Path]:
 
 
 @contextlib.contextmanager
-def proxy_before(kind: str, gateway: str, folder: Path, authority: Authority) -> Iterator[int]:
-    """The example of `deploy/`, with this test's addresses and files in place of its own."""
+def proxy_before(
+    kind: str, gateway: str, folder: Path, authority: Authority, second: str = ""
+) -> Iterator[int]:
+    """The example of `deploy/`, with this test's addresses and files in place of its own.
+
+    With the address of a `second` gateway, the lines for it are no comments.
+    """
     require(shutil.which(kind, path=PATH) is not None, f"no {kind}")
     port, (cert, key) = lasting_port(), certificate(authority)
     place = urlsplit(gateway).netloc
@@ -141,14 +146,21 @@ def proxy_before(kind: str, gateway: str, folder: Path, authority: Authority) ->
         case "nginx":
             given["listen 443"] = f"listen 127.0.0.1:{port}"
             name = "nginx.conf"
+            if second:
+                given["# server 127.0.0.1:8081"] = f"server {urlsplit(second).netloc}"
         case "caddy":
             given["\n" + HOST + " {"] = f"\n{HOST}:{port} {{"
             name = "Caddyfile"
+            if second:
+                given["127.0.0.1:8080"] = f"{place} {urlsplit(second).netloc}"
+                given |= {f"# {line}": line for line in CADDY_OF_TWO}
         case _:
             given["bind :443"] = f"bind 127.0.0.1:{port}"
             del given["/etc/tidegate/gateway.key"]
             cert.write_text(cert.read_text() + key.read_text())
             name = "haproxy.cfg"
+            if second:
+                given["# server second 127.0.0.1:8081"] = f"server second {urlsplit(second).netloc}"
     with running_proxy(COMMANDS[kind](folder, example(name, given)), port, folder):
         yield port
 
@@ -182,6 +194,7 @@ def haproxy_command(folder: Path, text: str) -> list[str]:
     return ["haproxy", "-db", "-f", str(folder / "haproxy.cfg")]
 
 
+CADDY_OF_TWO = ("lb_policy", "lb_try_duration", "fail_duration")
 COMMANDS = {"nginx": nginx_command, "caddy": caddy_command, "haproxy": haproxy_command}
 
 
@@ -224,6 +237,9 @@ def await_port(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
 
 pytestmark = pytest.mark.system
 AT_NIGHT = [pytest.param(kind, marks=pytest.mark.nightly) for kind in ("caddy", "haproxy")]
+
+
+each_kind = pytest.mark.parametrize("kind", ["nginx", *AT_NIGHT])
 
 
 @pytest.fixture(name="front", params=["nginx", *AT_NIGHT])
@@ -275,6 +291,35 @@ async def test_requests_and_streams_pass_at_once(front: Front) -> None:
         await lines.until("event: resumed")
         assert json.loads((await lines.until("data: ")).removeprefix("data: "))["mode"] == "replay"
         await lines.until('"v": 6')
+
+
+@each_kind
+async def test_a_rolling_restart_behind_a_proxy_refuses_nobody(kind: str, tmp_path: Path) -> None:
+    """One of two gateways is always out; the other one starts before this one stops."""
+    authority, ports = Authority(tmp_path), [lasting_port(), lasting_port()]
+    addresses = [f"http://127.0.0.1:{port}" for port in ports]
+    page = ["--header", "Content-Type: application/json", "--data", '{"k": 1, "v": 1}']
+    async with contextlib.AsyncExitStack() as stack:
+        running = contextlib.AsyncExitStack()
+        port = 0
+        for number in range(4):
+            before, running = running, contextlib.AsyncExitStack()
+            stack.push_async_callback(running.aclose)
+            gateway = await running.enter_async_context(
+                running_gateway(
+                    port=ports[number % 2], trusted_proxies=["127.0.0.1"], allowed_hosts=[HOST]
+                )
+            )
+            await gateway.topic()
+            await before.aclose()
+            if not port:
+                port = stack.enter_context(
+                    proxy_before(kind, addresses[0], tmp_path, authority, second=addresses[1])
+                )
+            front = Front(gateway, port, authority)
+            for _ in range(3):  # a request of each kind meets the gateway that is out
+                assert (await front.asked("/v1/topics/px"))[1] == 200
+                assert (await front.asked("/v1/topics/px/messages", *page))[1] == 200
 
 
 @pytest.mark.nightly
