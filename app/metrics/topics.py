@@ -26,9 +26,9 @@ BUSY_S_MAX = 0.002
 """Longest time that a scrape occupies the event loop without a break."""
 
 COUNTERS = {
-    "messages_in": "Messages published to the topic, including removals of records.",
-    "removals_in": "Removals of records published to the topic.",
-    "bytes_in": "Payload bytes published to the topic.",
+    "messages_in": "Messages published to the topic anywhere, including removals of records.",
+    "removals_in": "Removals of records published to the topic anywhere.",
+    "bytes_in": "Payload bytes published to the topic anywhere.",
     "offered": "Values published, once for each open subscription: filtered + matched.",
     "filtered": "Offered values that were not asked for.",
     "matched": "Offered values that were asked for: delivered + conflated + dropped + waiting.",

@@ -43,10 +43,27 @@ same rows are counted at once, and other requests are served between two topics.
     offered = filtered + matched
     matched = delivered + conflated + dropped (over all reasons) + waiting
 
-Sums keep subscriptions that have ended, so that counters only rise while the topic lives.
+Sums keep subscriptions that have ended, so that counters only rise while the topic lives. A restart
+of the gateway begins them again, as `rate()` of Prometheus expects.
 `conflated` and `waiting` are gauges: a row that was counted as replaced may be taken after all,
 when its reader was in the middle of it. Snapshot and resume rows are no deliveries. Rows of windows
 and groups are no messages, so none of them count as filtered.
+
+**Several gateways on one Redis.** The column *scope* says what a sample counts:
+
+- `gateway`: what this gateway, or this worker, has or does. Their sum is that of all.
+- `shared`: what is in Redis, or comes from there. Each gateway and each worker counts all of it, so
+  their sum is too large by their number. Take `max by (topic)` over them first:
+
+```text
+# subscribers
+sum(tidegate_topic_subscriptions)
+# messages published a second
+sum(max by (topic) (rate(tidegate_topic_messages_in_total[1m])))
+```
+
+Samples of [`--workers`](many-gateways.md#workers) have the label `worker` as well. There,
+`tidegate_worker_up` is 1 for a worker that answered the scrape, and 0 for one that did not.
 
 **Labels are bounded.** No label names a session, a key, an address or a lane. The first
 `metrics_topics_max` topics by name have a `topic` label of their own. All others are added up under
@@ -65,18 +82,32 @@ the stream, source or forward.
 """
 
 HEADING = """\
+| metric | type | labels | scope | meaning |
+|---|---|---|---|---|"""
+PIPELINE_HEADING = """\
 | metric | type | labels | meaning |
 |---|---|---|---|"""
+
+SHARED = {
+    "tidegate_topics",
+    "tidegate_topic_messages_in",
+    "tidegate_topic_removals_in",
+    "tidegate_topic_bytes_in",
+    "tidegate_topic_keys",
+    "tidegate_topic_journal_messages",
+    "tidegate_topic_journal_bytes",
+}
+"""The families of which each gateway on a Redis counts all; the others are of one gateway."""
 
 
 async def metrics_page() -> str:
     """Return the content of docs/metrics.md."""
     sections = [INTRODUCTION]
     for title, families in _sections():
-        rows = "\n".join(map(_row, families))
+        rows = "\n".join(_row(family, scope=True) for family in families)
         sections.append(f"## {title}\n\n{HEADING}\n{rows}\n")
-    rows = "\n".join(map(_row, MetricsSink().collect()))
-    sections.append(f"## Pipeline\n\n{PIPELINE_NOTE}\n{HEADING}\n{rows}\n")
+    rows = "\n".join(_row(family, scope=False) for family in MetricsSink().collect())
+    sections.append(f"## Pipeline\n\n{PIPELINE_NOTE}\n{PIPELINE_HEADING}\n{rows}\n")
     return "\n".join(sections)
 
 
@@ -103,10 +134,16 @@ def _sections() -> Iterator[tuple[str, Iterable[Metric]]]:
     yield "Process (on Linux)", ProcessCollector(registry=CollectorRegistry()).collect()
 
 
-def _row(family: Metric) -> str:
+def _row(family: Metric, *, scope: bool) -> str:
     ending = "_total" if family.type == "counter" else ""
-    labels = ", ".join(f"`{label}`" for label in _labels(family))
-    return f"| `{family.name}{ending}` | {family.type} | {labels} | {family.documentation} |"
+    cells = [
+        f"`{family.name}{ending}`",
+        family.type,
+        ", ".join(f"`{label}`" for label in _labels(family)),
+        *(["shared" if family.name in SHARED else "gateway"] if scope else []),
+        family.documentation,
+    ]
+    return f"| {' | '.join(cells)} |"
 
 
 def _labels(family: Metric) -> list[str]:

@@ -22,6 +22,7 @@ RULES: list[dict[str, Any]] = [
 ]
 
 FROM_PROMETHEUS = {"up"}
+AGGREGATIONS = {"sum", "max", "min", "avg", "count"}
 WORDS = {"and", "or", "unless", "bool", "on", "ignoring", "by", "without", "group_left", "offset"}
 
 
@@ -43,6 +44,22 @@ def metrics_in(expression: str) -> set[str]:
     return set(words) - WORDS
 
 
+def aggregation_of(expression: str, metric: str) -> list[str]:
+    """Return what aggregates a metric's samples in an expression, for each place, innermost."""
+    bare = re.sub(r"\{[^}]*\}|\[[^\]]*\]", "", expression)
+    bare = re.sub(r"\b(\w+)\s+(?:by|without)\s*\([^)]*\)\s*\(", r"\1(", bare)
+    found = []
+    for place in re.finditer(rf"\b{metric}\b", bare):
+        opened: list[str] = []
+        for call in re.finditer(r"(\w*)\(|\)", bare[: place.start()]):
+            if call[0] == ")":
+                opened.pop()
+            else:
+                opened.append(call[1])
+        found.append(next((it for it in reversed(opened) if it in AGGREGATIONS), ""))
+    return found
+
+
 def panels() -> Iterator[dict[str, Any]]:
     return (panel for panel in DASHBOARD["panels"] if panel["type"] != "row")
 
@@ -62,6 +79,50 @@ def labels_in(expression: str) -> set[str]:
 )
 def test_metrics_are_found_in_expressions(expression: str, names: set[str]) -> None:
     assert metrics_in(expression) == names
+
+
+@pytest.mark.parametrize(
+    ("expression", "aggregation"),
+    [
+        ('sum(rate(a_total{job="x"}[5m]))', ["sum"]),
+        ("sum(max by (topic) (rate(a_total[5m])))", ["max"]),
+        ("topk(10, max by (topic) (a_total))", ["max"]),
+        ("sum by (le) (b) / a_total", [""]),
+        ("sum(a_total) / clamp_min(sum(b), 1) + min(a_total)", ["sum", "min"]),
+    ],
+)
+def test_the_innermost_aggregation_is_found(expression: str, aggregation: list[str]) -> None:
+    assert aggregation_of(expression, "a_total") == aggregation
+
+
+def test_the_dashboard_adds_up_what_is_of_one_gateway_and_nothing_that_is_shared() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| (\w+) \|[^|]*\| (gateway|shared) \|", PAGE, re.MULTILINE)
+    kinds = {name: (kind, scope) for name, kind, scope in rows}
+    assert len({scope for _, scope in kinds.values()}) == 2
+    for panel in panels():
+        for target in panel["targets"]:
+            for name in metrics_in(target["expr"]):
+                # What a gateway has at a time may also be shown as the greatest of one.
+                kind, scope = kinds.get(re.sub("_bucket$", "", name), ("gauge", "gateway"))
+                if scope == "shared":
+                    expected = {"max"}
+                elif kind == "gauge" or name.startswith("process_"):
+                    continue
+                else:
+                    expected = {"sum"}
+                assert set(aggregation_of(target["expr"], name)) == expected, panel["title"]
+
+
+def test_an_alert_counts_what_is_shared_once_and_keeps_the_worker_of_the_rest() -> None:
+    shared = set(re.findall(r"^\| `(\w+)` \|[^|]*\|[^|]*\| shared \|", PAGE, re.MULTILINE))
+    for rule in RULES:
+        expression = rule["expr"]
+        for name in metrics_in(expression):
+            if name in shared:
+                assert set(aggregation_of(expression, name)) == {"max"}, rule["alert"]
+        for labels in re.findall(r"\b(?:by|on) \(([^)]*)\)", expression):
+            if "instance" in labels:
+                assert "worker" in labels.split(", "), rule["alert"]
 
 
 def test_every_panel_asks_for_metrics_that_there_are() -> None:
@@ -114,7 +175,7 @@ def test_no_alert_is_explained_that_there_is_not() -> None:
 
 
 def test_labels_that_are_asked_for_exist() -> None:
-    known = {"job", "instance", "le", "query"} | {
+    known = {"job", "instance", "worker", "le", "query"} | {
         label
         for labels in re.findall(r"^\| `\w+` \| \w+ \| ([^|]*) \|", PAGE, re.MULTILINE)
         for label in re.findall(r"`(\w+)`", labels)

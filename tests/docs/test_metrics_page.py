@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.docs.metrics_page import metrics_page
-from tests.support.gateways import running_gateway
+from dev import ROOT
+from tests.app.metrics.samples import figures
+from tests.docs.metrics_page import SHARED, metrics_page
+from tests.support.buses import BusServer, gateways, has_topic
+from tests.support.gateways import eventually, running_gateway
 from tidegate.app.http.routes.operations import families
 from tidegate.app.metrics.exposition import exposition
 from tidegate.pipeline.operations.metrics import FIGURES, PREFIX
 
-PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
+PAGE = ROOT / "docs" / "metrics.md"
+STATIC = ROOT / "app" / "static"
 
 
 async def test_the_page_is_the_one_the_metrics_write() -> None:
@@ -25,7 +29,7 @@ async def test_the_page_is_the_one_the_metrics_write() -> None:
 async def test_a_family_has_a_row_with_its_samples_name_its_labels_and_its_meaning() -> None:
     rows = (await metrics_page()).splitlines()
     assert (
-        "| `tidegate_topic_dropped_total` | counter | `topic`, `reason` "
+        "| `tidegate_topic_dropped_total` | counter | `topic`, `reason` | gateway "
         "| Rows that still waited when their subscription ended, by the reason of its end. |"
     ) in rows
     assert any(row.startswith("| `tidegate_publish_seconds` | histogram | `le` |") for row in rows)
@@ -59,3 +63,46 @@ async def test_everything_in_a_scrape_is_on_the_page() -> None:
         "tidegate_checkpoint_timestamp_seconds",
         "tidegate_store_size_bytes",
     }, "what only a store that keeps things has"
+
+
+async def test_shared_families_are_those_of_the_product() -> None:
+    page = await metrics_page()
+    shared = re.findall(r"^\| `(\w+?)(?:_total)?` \|[^|]*\|[^|]*\| shared \|", page, re.MULTILINE)
+    assert set(shared) == SHARED
+    console = (STATIC / "console" / "kit" / "metrics.js").read_text("utf-8")
+    names = re.search(r"SHARED = new Set\(\[(.*?)\]", console)
+    assert names
+    found = {f"tidegate_topic_{name}" for name in re.findall(r'"(\w+?)(?:_total)?"', names[1])}
+    assert found == SHARED - {"tidegate_topics"}
+
+
+@pytest.mark.redis
+async def test_each_gateway_counts_all_that_is_shared_and_only_its_own_of_the_rest(
+    redis_bus: BusServer,
+) -> None:
+    async with gateways(redis_bus) as (one, other):
+        await one.topic()
+        await has_topic(other)
+        async with one.subscribe("conflation=1h"):
+            await one.publish({"k": 1, "v": 1}, {"k": 2, "v": 1})
+            await other.publish({"k": 2, "v": 2})
+            assert (await one.http.delete("/v1/topics/px/sow?key=[1]")).status_code == 200
+            engines = [each.gateway.driver.engine for each in (one, other)]
+            await eventually(
+                lambda: all(it.topic_stats("px").messages_in == 4 for it in engines),
+                "both have read all",
+            )
+            here, there = [await figures(each) for each in (one, other)]
+    compared = {
+        name: (here[name], there[name])
+        for name in here
+        if name == "tidegate_topics" or "{px}" in name
+    }
+    shared = {f"{name}{end}" for name in SHARED for end in ("", "{px}", "_total{px}")}
+    alike = {name: values for name, values in compared.items() if name in shared}
+    assert len(alike) == len(SHARED)
+    assert all(mine == theirs > 0 for mine, theirs in alike.values()), alike
+    own = {name: values for name, values in compared.items() if name not in shared}
+    assert own["tidegate_topic_offered_total{px}"][0] > 0
+    own.pop("tidegate_topic_boards{px}")  # each has the board of the topic itself
+    assert all(theirs == 0 for _, theirs in own.values()), own

@@ -198,6 +198,14 @@ test("health is of now and of the last minutes, with the worst first", () => {
   assert.deepEqual(stateOf(ill, "TidegateStoreQueue"), ["good", "1,000"]);
 });
 
+test("what all workers count of the same messages is counted once", () => {
+  const page = (name) => [1, 2].flatMap((worker) => ["a", "b"].map((topic) => `tidegate_topic_${name}{worker="${worker}",topic="${topic}"} ${10 * worker}`));
+  const metrics = new Metrics(["messages_in_total", "delivered_total"].flatMap(page).join("\n"));
+  assert.deepEqual(metrics.topics, ["a", "b"]);
+  assert.deepEqual([metrics.sum("tidegate_topic_messages_in_total"), metrics.sum("tidegate_topic_messages_in_total", { topic: "a" })], [40, 20]);
+  assert.deepEqual([metrics.sum("tidegate_topic_delivered_total"), metrics.sum("tidegate_topic_delivered_total", { topic: "a" })], [60, 30]);
+});
+
 test("a quantile is of the last minutes, and above the last bound is beyond any limit", () => {
   const buckets = (fast, slow, all) => ({ 'tidegate_event_loop_lag_seconds_bucket{le="0.1"}': fast, 'tidegate_event_loop_lag_seconds_bucket{le="0.5"}': slow, 'tidegate_event_loop_lag_seconds_bucket{le="+Inf"}': all });
   const health = new Health();

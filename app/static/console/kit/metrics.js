@@ -9,6 +9,8 @@
 const LINE = /^([a-z_:]+)(?:\{(.*)\})? (\S+)$/i;
 const LABEL = /([a-z_]+)="((?:[^"\\]|\\.)*)"/gi;
 const OWN = "tidegate.";
+/** What every worker counts of the messages that all of them read; docs/metrics.md has these as `shared`. */
+const SHARED = new Set(["messages_in_total", "removals_in_total", "bytes_in_total", "keys", "journal_messages", "journal_bytes"].map((name) => `tidegate_topic_${name}`));
 
 /** What `/metrics` said at one moment. */
 export class Metrics {
@@ -21,19 +23,23 @@ export class Metrics {
       const labels = Object.fromEntries([...(found[2] ?? "").matchAll(LABEL)].map(([, name, value]) => [name, value]));
       const held = this.#samples.get(found[1]);
       const sample = { labels, value: Number(found[3]) };
+      const name = `${found[1]} ${labels.topic}`;
+      const ofTopic = this.#ofTopic.get(name);
+      if (ofTopic && SHARED.has(found[1])) {
+        ofTopic.value = Math.max(ofTopic.value, sample.value);
+        continue;
+      }
       if (held) held.push(sample);
       else this.#samples.set(found[1], [sample]);
       // By itself: a table of 10,000 topics would look through all of them for each of its cells.
-      if (labels.topic !== undefined) {
-        const name = `${found[1]} ${labels.topic}`;
-        this.#ofTopic.set(name, (this.#ofTopic.get(name) ?? 0) + sample.value);
-      }
+      if (ofTopic) ofTopic.value += sample.value;
+      else if (labels.topic !== undefined) this.#ofTopic.set(name, SHARED.has(found[1]) ? sample : { ...sample });
     }
   }
 
   /** @type {Map<string, Sample[]>} */
   #samples = new Map();
-  /** @type {Map<string, number>} By metric and topic, over workers and reasons. */
+  /** @type {Map<string, Sample>} By metric and topic, over workers and reasons; a shared one is that of `#samples`. */
   #ofTopic = new Map();
 
   /**
@@ -54,7 +60,7 @@ export class Metrics {
    */
   sum(name, labels = {}) {
     const wanted = Object.entries(labels);
-    if (wanted.length === 1 && labels.topic !== undefined) return this.#ofTopic.get(`${name} ${labels.topic}`) ?? 0;
+    if (wanted.length === 1 && labels.topic !== undefined) return this.#ofTopic.get(`${name} ${labels.topic}`)?.value ?? 0;
     return this.of(name).reduce((sum, sample) => {
       const isOwn = sample.labels.topic?.startsWith(OWN);
       return !isOwn && wanted.every(([label, value]) => sample.labels[label] === value) ? sum + sample.value : sum;
