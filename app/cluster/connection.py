@@ -29,6 +29,12 @@ READER_CONNECTIONS_MAX = 8
 REPLY_S_MAX = 5.0
 """Time limit of a command that does not block; beyond it Redis counts as unavailable."""
 
+SERVER_SCHEMES = ("redis", "rediss", "unix")
+ADDRESS_FORMS = (
+    "redis://HOST:PORT, rediss://HOST:PORT, unix:///SOCKET, "
+    "or redis+sentinel://HOST:PORT,HOST:PORT/SERVICE"
+)
+
 SEQUENCE_MAX = (1 << 64) - 1
 
 logger = logging.getLogger("tidegate.bus")
@@ -210,7 +216,13 @@ def _client(url: str, connections_max: int, *, reply_s_max: float | None) -> Red
 
 
 def _pool(url: str, options: Mapping[str, Any]) -> BlockingConnectionPool:
+    scheme, separator, _ = url.partition("://")
+    if not separator or scheme.lower() not in SERVER_SCHEMES:
+        raise ValueError(f"expected {ADDRESS_FORMS}")
     given = {**parse_url(url), **options}
+    # redis-py would ask this machine instead.
+    if not given.get("host") and not given.get("path"):
+        raise ValueError(f"the address names no server; expected {ADDRESS_FORMS}")
     if "path" in given:  # a Unix socket rejects TCP options
         del given["socket_keepalive"], given["socket_connect_timeout"]
     given["connection_class"] = failing_at_write(given.get("connection_class", Connection))

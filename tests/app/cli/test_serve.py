@@ -57,7 +57,7 @@ def test_an_address_that_is_taken_is_78() -> None:
     ("arguments", "said"),
     [
         (("--data", "tidegate.txt"), "The store's folder tidegate.txt cannot be written"),
-        (("--redis", "http://127.0.0.1"), "redis: Redis URL must specify one of the following"),
+        (("--redis", "http://127.0.0.1"), "redis: expected redis://HOST:PORT"),
         (("--topics", "dir"), "dir: cannot be read: No such file or directory"),
         (("--archive", "none"), "archive: there is no folder none"),
         (("--host", "0.0.0.0"), "--insecure"),

@@ -19,10 +19,34 @@ async def connection(redis_url: str) -> AsyncIterator[BusConnection]:
     await made.aclose()
 
 
-@pytest.mark.parametrize("url", ["", "http://localhost", "localhost:6379"])
-def test_an_address_that_is_none_is_refused(url: str) -> None:
-    with pytest.raises(ValueError, match="redis://"):
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "http://localhost",
+        "localhost:6379",
+        "127.0.0.1:6379",
+        "redis:/127.0.0.1",
+        "redis://",
+        "redis:///0",
+        "redis://:6379",
+        "redis://:hush@/0",
+        "rediss://?ssl_cert_reqs=none",
+        "unix://",
+    ],
+)
+def test_an_address_that_is_none_is_refused_with_those_that_are(url: str) -> None:
+    with pytest.raises(ValueError, match="redis://HOST") as refused:
         BusConnection(url)
+    assert all(f"{each}://" in str(refused.value) for each in ("rediss", "unix", "redis+sentinel"))
+    assert "hush" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "url", ["redis://h", "REDIS://h:1/2", "rediss://u:p@[::1]:1", "unix:///run/redis?db=1"]
+)
+def test_an_address_of_a_server_is_taken(url: str) -> None:
+    assert BusConnection(url).prefix == "tidegate"
 
 
 def test_all_keys_of_a_topic_are_in_one_slot() -> None:
