@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tidegate.app.access.access import Access
 from tidegate.app.access.policy import PolicyInvalid, PolicySource
-from tidegate.app.cli.settings import WORKERS_ALONE, settings_or_faults
+from tidegate.app.cli.settings import WORKERS_ALONE, read_settings
 from tidegate.app.cli.terminal import ConfigurationInvalid
 from tidegate.app.definitions.files import topic_file_faults
 from tidegate.app.definitions.mergers import Mergers, MergersInvalid
@@ -25,14 +25,14 @@ def configuration_faults(config: Path | None, flags: Mapping[str, object]) -> li
         flags: values of flags, by setting name; None for one that was not given.
     """
     try:
-        found = settings_or_faults(config, overrides=flags)
+        settings, faults, unusable = read_settings(config, overrides=flags)
     except ConfigurationInvalid as error:
         return [str(error)]
-    # What files say can be told only where the settings that name them are valid.
-    return list(_faults_in_files(found)) if isinstance(found, Settings) else found
+    return [*faults, *_faults_in_files(settings, unusable)]
 
 
-def _faults_in_files(settings: Settings) -> Iterator[str]:
+def _faults_in_files(settings: Settings, unusable: frozenset[str]) -> Iterator[str]:
+    """Yield what is wrong with files, except with those that an unusable setting belongs to."""
     mergers = Mergers()
     try:
         mergers = Mergers.load(settings.mergers)
@@ -42,8 +42,9 @@ def _faults_in_files(settings: Settings) -> Iterator[str]:
         yield from topic_file_faults(
             Path(settings.topics), mergers, settings.options_characters_max
         )
-    yield from _faults_of_access(settings)
-    if settings.tls_cert is not None:
+    if not any(name.startswith("auth_") for name in unusable):
+        yield from _faults_of_access(settings)
+    if settings.tls_cert is not None and not any(name.startswith("tls_") for name in unusable):
         try:
             Certificates(settings)
         except SettingsInvalid as error:
@@ -62,7 +63,7 @@ def _faults_in_files(settings: Settings) -> Iterator[str]:
             BusConnection(settings.redis, settings.redis_prefix)
         except ValueError as error:
             yield f"redis: {error}"
-    if settings.workers > 1 and settings.redis is None:
+    if settings.workers > 1 and settings.redis is None and "redis" not in unusable:
         yield WORKERS_ALONE
 
 

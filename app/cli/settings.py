@@ -11,7 +11,7 @@ import sys
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from pydantic import ValidationError
 from pydantic_settings import EnvSettingsSource, TomlConfigSettingsSource
@@ -102,31 +102,53 @@ def load_settings(
     Raises:
         ConfigurationInvalid: one line that names the source and the setting.
     """
-    found = settings_or_faults(config, overrides=overrides)
-    if isinstance(found, Settings):
-        return found
-    raise ConfigurationInvalid(found[0])
+    found = read_settings(config, overrides=overrides)
+    if found.faults:
+        raise ConfigurationInvalid(found.faults[0])
+    return found.settings
 
 
-def settings_or_faults(
+class ReadSettings(NamedTuple):
+    """The settings of all sources, and everything that is wrong with them.
+
+    Args:
+        settings: with the default of each setting that is invalid.
+        faults: one line each, for which `load_settings` would refuse them.
+        unusable: names of settings that are invalid or do not fit together.
+    """
+
+    settings: Settings
+    faults: Sequence[str]
+    unusable: frozenset[str]
+
+
+def read_settings(
     config: Path | None = None, *, overrides: Mapping[str, object] | None = None
-) -> Settings | list[str]:
-    """Return the settings as `load_settings`, or everything for which it would refuse them.
+) -> ReadSettings:
+    """Read settings as `load_settings`, past whatever is wrong with them.
 
     Raises:
         ConfigurationInvalid: a source that cannot be read.
     """
-    sources = _sources(config, overrides)
-    faults = [fault for source, called in sources for fault in _faults_in(source, called)]
-    if faults:  # rules about several settings are about valid ones
-        return faults
+    faults: list[str] = []
+    invalid: set[str] = set()
     merged: dict[str, Any] = {}
-    for source, _ in sources:
-        merged |= source
+    for source, called in _sources(config, overrides):
+        reasons = dict(_faults_in(source))
+        faults += [f"{called(name)}: {reason}" for name, reason in reasons.items()]
+        invalid |= reasons.keys()
+        merged |= {name: value for name, value in source.items() if name not in reasons}
     try:
-        return Settings(**merged)
-    except ValidationError as error:  # rules about several settings, which name them
-        return [_reason(each["msg"]) for each in error.errors()]
+        return ReadSettings(Settings(**merged), faults, frozenset(invalid))
+    except ValidationError as error:
+        [disagree] = [each["ctx"]["error"] for each in error.errors()]
+    # Nothing is said of settings that an invalid one belongs to: its default may be what is wrong.
+    found = [each for each in disagree.found if invalid.isdisjoint(each.names)]
+    return ReadSettings(
+        disagree.settings,
+        [*faults, *(each.reason for each in found)],
+        frozenset(invalid.union(*(each.names for each in found))),
+    )
 
 
 def _sources(config: Path | None, overrides: Mapping[str, object] | None) -> Sequence[Source]:
@@ -170,8 +192,8 @@ def _environment_values() -> dict[str, Any]:
     return {name: EnvironmentText(text) for name, text in found.items()}
 
 
-def _faults_in(values: Mapping[str, Any], called: Callable[[str], str]) -> Iterator[str]:
-    """Yield what is wrong with each value of one source, also one that a later source overrides.
+def _faults_in(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield each invalid setting of one source, also one that a later source overrides, and why.
 
     Rules about several settings are checked when all sources are merged.
     """
@@ -196,7 +218,7 @@ def _faults_in(values: Mapping[str, Any], called: Callable[[str], str]) -> Itera
                     reason = "no such setting" + (f"; did you mean {close[0]}?" if close else "")
                 case _:
                     reason = _reason(each["msg"])
-            yield f"{called(name)}: {reason}"
+            yield name, reason
 
 
 def _reason(message: str) -> str:

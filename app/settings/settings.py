@@ -4,12 +4,18 @@ Values with a dimension carry their unit (`10s`, `8MiB`); plain numbers are coun
 reads values from file, environment and flags (`app/cli/settings.py`).
 """
 
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from tidegate.app.settings.checks import check_authentication, check_certificates, check_login
+from tidegate.app.settings.checks import (
+    Disagreement,
+    check_authentication,
+    check_certificates,
+    check_login,
+)
 from tidegate.app.settings.kinds import (
     AddressValue,
     CountValue,
@@ -34,6 +40,20 @@ AWAY_STATUS = 3  # the exit status where Redis does not answer: another start ma
 
 class SettingsInvalid(Exception):
     """The configuration cannot be used; `str()` is one readable line. The command exits 78."""
+
+
+class SettingsDisagree(ValueError):
+    """Each setting is valid, and some do not fit together.
+
+    Args:
+        settings: all of them.
+        found: what does not fit.
+    """
+
+    def __init__(self, settings: "Settings", found: Sequence[Disagreement]) -> None:
+        super().__init__("; ".join(each.reason for each in found))
+        self.settings = settings
+        self.found = found
 
 
 class Settings(BaseSettings):
@@ -390,14 +410,22 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:
+        if found := list(self._disagreements()):
+            raise SettingsDisagree(self, found)
+        return self
+
+    def _disagreements(self) -> Iterator[Disagreement]:
         keys, policy = self.auth_keys, self.auth_policy
-        check_authentication(self.host, insecure=self.insecure, auth_keys=keys, auth_policy=policy)
+        yield from check_authentication(
+            self.host, insecure=self.insecure, auth_keys=keys, auth_policy=policy
+        )
         client, secret = self.auth_oidc_client_id, self.auth_oidc_secret_file
         issuer, scope = self.auth_issuer, self.auth_oidc_scope
-        check_login(client, secret_file=secret, keys=keys, issuer=issuer, scope=scope)
+        yield from check_login(client, secret_file=secret, keys=keys, issuer=issuer, scope=scope)
         cert, authorities = self.tls_cert, self.tls_client_ca
-        check_certificates(cert, cert_key=self.tls_key, client_ca=authorities, policy=policy)
-        return self
+        yield from check_certificates(
+            cert, cert_key=self.tls_key, client_ca=authorities, policy=policy
+        )
 
     @property
     def keeps_nothing(self) -> bool:
