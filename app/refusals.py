@@ -65,7 +65,8 @@ class Refused(Refusal):
 
     Args:
         code: one of `CODES`.
-        detail: one sentence for a person. Never what the client sent.
+        detail: one sentence for a person. Of what the client sent it repeats names alone, whose
+            characters are harmless wherever it is shown: of a topic, of an option.
         position: 0-based character in an options string or a filter.
         line: 1-based line of an NDJSON body.
         pointer: JSON pointer to the field at fault.

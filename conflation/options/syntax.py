@@ -100,7 +100,9 @@ def _assignment(part: str, start: int) -> Assignment:
     at = start + _leading(name)
     name = name.strip(_SPACE)
     if not _NAME(name):
-        raise OptionsInvalid("expected the lower-case name of an option", at)
+        raise OptionsInvalid(
+            "expected the lower-case name of an option, such as conflation=500ms", at
+        )
     # A missing value is refused at the end of the name, where it would be.
     if not equals:
         return Assignment(name, at, None, at + len(name))
@@ -147,6 +149,12 @@ def join_projection(values: dict[str, Any], positions: dict[str, int]) -> None:
 _OF_AMPS = frozenset({"ack_conflation", "cancel", "expire", "fully_durable", "max_backlog"})
 _HINT_EDITS_MAX = 2  # more would suggest options that were not meant
 _HINT_CHARACTERS_MAX = 32  # the cost of a comparison grows with the length, a name's does not
+
+
+def shown(name: str) -> str:
+    """Return a name for a refusal: cut where it is too long to be an option's."""
+    is_long = len(name) > _HINT_CHARACTERS_MAX
+    return f"{name[:_HINT_CHARACTERS_MAX]}…" if is_long else name
 
 
 def hint(name: str, known_names: Collection[str]) -> str:

@@ -385,7 +385,8 @@ class Options:
         for name, at, value, value_at in syntax.assignments(text):
             option = TABLE.get(name)
             if option is None:
-                raise OptionsInvalid(f"unknown option{syntax.hint(name, (*VALUED, *FLAGS))}", at)
+                hint = syntax.hint(name, (*VALUED, *FLAGS))
+                raise OptionsInvalid(f"unknown option {syntax.shown(name)}{hint}", at)
             if option.only_in_change and not is_change:
                 raise OptionsInvalid(f"{name}: only where a running subscription is changed", at)
             if name in positions:

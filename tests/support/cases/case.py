@@ -1,7 +1,8 @@
 """A bad request and the answer that it must get, and short words to write one down.
 
 The names begin with the row of the bad-input catalogue that they stand for, where there is one.
-`zzq` marks what a client sent: it must not come back, but in the pointer to an unknown field.
+`zzq` marks what a client sent: it must not come back, but in the pointer to an unknown field and in
+the sentences of `NAMING`.
 """
 
 from __future__ import annotations
@@ -18,6 +19,15 @@ JSON = "application/json"
 PATCH = "application/merge-patch+json"
 TEXT = "text/plain"
 BYTES = "application/octet-stream"
+NAMING = ("there is no topic zzq.", "unknown option zzq")
+"""Details that repeat a name: of letters, digits, `.`, `_` and `-`, or of lower-case letters."""
+
+
+def without_names(problem: str) -> str:
+    """Return the text of a problem, in lower case, without the sentences of `NAMING`."""
+    for sentence in NAMING:
+        problem = problem.replace(sentence, "")
+    return problem
 
 
 @dataclass(frozen=True)
