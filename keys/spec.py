@@ -212,9 +212,10 @@ def record_key(spec: KeySpec) -> KeyOf:
 
     def key_of(payload: bytes) -> str:
         fields: list[str] = []
-        for name, text in zip(names, fields_of(payload), strict=True):
+        for at, (name, text) in enumerate(zip(names, fields_of(payload), strict=True)):
             if text is None:
-                raise KeyMissing(f"the message has no field {name}")
+                reason = _not_a_container(payload, spec.paths[at])
+                raise KeyMissing(f"the message has no field {name}{reason}")
             try:
                 fields.append(canonical_scalar(text))
             except KeyInvalid as error:
@@ -222,6 +223,17 @@ def record_key(spec: KeySpec) -> KeyOf:
         return join_key(fields)
 
     return key_of
+
+
+_KINDS = {b"{": "an object", b"[": "an array", b'"': "a string", b"n": "null"}
+_KINDS |= dict.fromkeys((b"t", b"f"), "a boolean")
+
+
+def _not_a_container(payload: bytes, path: FieldPath) -> str:
+    """Return the end of a sentence where a message is of a kind that cannot have the field."""
+    kind = _KINDS.get(payload.lstrip()[:1], "a number")
+    wanted = "an array" if isinstance(path.steps[0], int) else "an object"
+    return "" if kind == wanted else f": it is {kind}, not {wanted}"
 
 
 @lru_cache(maxsize=1_024)

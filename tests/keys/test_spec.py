@@ -106,6 +106,27 @@ def test_a_refusal_names_the_field_of_the_key() -> None:
         record_key(KeySpec.parse("[/k,/a]"))(b'{"k":1}')
 
 
+@pytest.mark.parametrize(
+    ("path", "payload", "said"),
+    [
+        ("/k", b'"{}"', "no field /k: it is a string, not an object"),
+        ("/k", b' [{"k":1}]', "no field /k: it is an array, not an object"),
+        ("/k", b"-7", "no field /k: it is a number, not an object"),
+        ("/k", b"false", "no field /k: it is a boolean, not an object"),
+        ("/k", b"null", "no field /k: it is null, not an object"),
+        ("$[0]", b"{}", "no field $[0]: it is an object, not an array"),
+        ("$[0]", b"[]", "no field $[0]"),
+        ("/k", b'{"j":1}', "no field /k"),
+    ],
+)
+def test_a_message_of_another_kind_is_told_apart_from_one_without_the_field(
+    path: str, payload: bytes, said: str
+) -> None:
+    with pytest.raises(KeyMissing) as refused:
+        record_key(KeySpec.of([path]))(payload)
+    assert refused.value.detail == f"the message has {said}"
+
+
 @rule("interval-9")
 def test_in_a_conflation_key_a_missing_field_is_null_and_anything_else_its_own_text() -> None:
     assert coarse("[/a,/b]", '{"a":1.0}') == "[1,null]"
