@@ -17,4 +17,5 @@ decoded.
     merging    registered functions: two messages merged into one, or kept apart
     patch      RFC 7396 merge patches: made, applied, composed
     archived   names of an archive's files
+    encoding   values of programs as JSON text
 """

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
-
 from tidegate.app.embed.driven_topic import DrivenTopic, TopicLimits
 from tidegate.app.embed.topic_rows import Row, topic_rows
 from tidegate.app.names import checked_topic_name
@@ -22,7 +20,8 @@ from tidegate.app.streams.subscribe_request import (
 from tidegate.conflation.definition import Definition, History, QueuePolicy
 from tidegate.conflation.options.table import Options
 from tidegate.conflation.subscription import Command
-from tidegate.keys.errors import Refusal
+from tidegate.keys.encoding import json_text
+from tidegate.keys.errors import KeyMissing, Refusal
 from tidegate.keys.jsontext import check_json, one_line
 from tidegate.keys.reducers import Reduce
 from tidegate.keys.spec import KeySpec, canonical_key, record_key
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
 OPTIONS_CHARACTERS_MAX: Final = 4_096
 DEFAULT_PACE: Final = "batch"
 LAST_EVENT_ID: Final = b"last-event-id"
+TEXT = bytes | bytearray | memoryview
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +91,12 @@ class ConflatedTopic:
 
         Args:
             messages: objects that JSON can say: mappings, dataclasses, structs of msgspec, models
-                of pydantic; or bytes that are JSON already.
+                of pydantic; or bytes that are JSON already. A Decimal is a number with all of its
+                digits.
 
         Raises:
-            Refusal: message-invalid, key-missing, key-invalid, limit-reached.
+            Refusal: message-invalid, also for NaN, infinity and values of other types;
+                key-missing, key-invalid, limit-reached.
         """
         bookmark = await self._driven.publish([self._checked(message) for message in messages])
         return str(bookmark)
@@ -209,17 +211,26 @@ class ConflatedTopic:
     # What is published
 
     def _checked(self, message: Any) -> tuple[bytes, str]:
-        text = message if isinstance(message, bytes) else _json(message)
+        text = bytes(message) if isinstance(message, TEXT) else _json(message, "message-invalid")
         check_json(text)
         payload = one_line(text)
-        return payload, "" if self._key_of is None else self._key_of(payload)
+        if self._key_of is None:
+            return payload, ""
+        try:
+            return payload, self._key_of(payload)
+        except KeyMissing as missing:
+            if isinstance(message, list | tuple):
+                raise KeyMissing(f"{missing.detail}; several are publish(*messages)") from None
+            if isinstance(message, str):
+                raise KeyMissing(f"{missing.detail}; JSON text is passed as bytes") from None
+            raise
 
     def _canonical(self, fields: Any) -> str:
         listed = list(fields) if isinstance(fields, list | tuple) else [fields]
         if len(listed) != len(self._definition.key_spec.paths):
             count = len(self._definition.key_spec.paths)
             raise Refused("key-invalid", f"The topic's key has {count} fields.")
-        return canonical_key(_json(listed))
+        return canonical_key(_json(listed, "key-invalid"))
 
 
 def _definition(
@@ -229,6 +240,8 @@ def _definition(
     conflation: str,
     limits: TopicLimits,
 ) -> Definition:
+    if isinstance(paths, str):
+        raise Refused("key-invalid", f'key is a list of paths, such as ["{paths}"].')
     spec = KeySpec.of(paths)
     if conflation not in set(QueuePolicy):
         raise Refused("policy-invalid", f"conflation is one of {', '.join(QueuePolicy)}.")
@@ -247,12 +260,8 @@ def _definition(
     )
 
 
-def _json(value: Any) -> bytes:
-    return msgspec.json.encode(value, enc_hook=_plain)
-
-
-def _plain(value: Any) -> Any:
-    """Return a model of pydantic as a mapping; it is known by its method, not by an import."""
-    if hasattr(value, "model_dump"):
-        return value.model_dump(mode="json")
-    raise NotImplementedError
+def _json(value: Any, code: str) -> bytes:
+    try:
+        return json_text(value)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise Refused(code, f"{error}.") from None

@@ -144,7 +144,7 @@ class DrivenTopic:
     def _begin_on(self, loop: asyncio.AbstractEventLoop) -> Driver:
         if self._loop is not None and not self._loop.is_closed():
             raise RuntimeError(
-                f"the topic {self.name} belongs to another event loop; from other threads use "
+                f"the topic {self.name!r} belongs to another event loop; from other threads use "
                 "asyncio.run_coroutine_threadsafe"
             )
         for session, asked in self._readers.items():  # nobody reads them since their loop is closed

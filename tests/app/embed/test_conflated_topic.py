@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from decimal import Decimal
+from math import inf, nan
 from typing import Any
 
 import pytest
@@ -124,21 +126,26 @@ class Model:
     """What a model of pydantic is to a publisher."""
 
     def model_dump(self, mode: str) -> dict[str, Any]:
-        assert mode == "json"
+        assert mode == "python"
         return {"symbol": "m", "price": 3}
 
 
 async def test_messages_are_mappings_objects_and_bytes_as_they_are() -> None:
     prices = ConflatedTopic(key=["/symbol"])
     await prices.publish(
-        {"symbol": "d"}, Price("o", 2), Model(), b'{"symbol": "b",\n "price": 1.50}'
+        {"symbol": "d", "price": Decimal("1.10")},
+        Price("o", 2),
+        Model(),
+        b'{"symbol": "b",\n "price": 1.50}',
+        bytearray(b'{"symbol": "v"}'),
     )
     found = [row.value_text async for rows in prices.subscribe(command="sow") for row in rows]
     assert found == [
-        b'{"symbol":"d"}',
+        b'{"symbol":"d","price":1.10}',
         b'{"symbol":"o","price":2}',
         b'{"symbol":"m","price":3}',
         b'{"symbol": "b",  "price": 1.50}',
+        b'{"symbol": "v"}',
     ]
 
 
@@ -150,6 +157,11 @@ async def test_messages_are_mappings_objects_and_bytes_as_they_are() -> None:
         ({"price": 1}, "key-missing"),
         ({"symbol": None}, "key-invalid"),
         ({"symbol": ["a"]}, "key-invalid"),
+        ({"symbol": "a", "price": object()}, "message-invalid"),
+        ({"symbol": "a", "price": nan}, "message-invalid"),
+        ({"symbol": "a", "price": Decimal("Infinity")}, "message-invalid"),
+        ({"symbol": "a", "price": Decimal("1e999")}, "message-invalid"),
+        ({"symbol": "\ud800"}, "message-invalid"),
     ],
 )
 async def test_a_message_that_is_refused_takes_the_others_of_its_call_along(
@@ -164,9 +176,31 @@ async def test_a_message_that_is_refused_takes_the_others_of_its_call_along(
 
 
 @pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        ([{"symbol": "a"}], "it is an array, not an object; several are publish(*messages)"),
+        ('{"symbol": "a"}', "it is a string, not an object; JSON text is passed as bytes"),
+        ({"symbol": "a", "price": object()}, "a message cannot hold a value of type object"),
+        ({"symbol": "a", "prices": [1, -inf]}, "/prices/1 is -inf, which JSON cannot say"),
+    ],
+)
+async def test_a_refusal_says_what_is_wrong_with_the_argument(message: Any, said: str) -> None:
+    with pytest.raises(Refusal) as refused:
+        await ConflatedTopic(key=["/symbol"]).publish(message)
+    assert said in refused.value.detail
+
+
+async def test_a_key_that_json_cannot_say_is_refused() -> None:
+    with pytest.raises(Refusal) as refused:
+        await ConflatedTopic(key=["/symbol"]).remove(nan)
+    assert refused.value.code == "key-invalid"
+
+
+@pytest.mark.parametrize(
     ("fields", "code"),
     [
         ({"key": ["symbol"]}, "key-invalid"),
+        ({"key": "/symbol"}, "key-invalid"),
         ({"key": ["/a", "/a"]}, "key-invalid"),
         ({"options": "conflation=fast"}, "options-invalid"),
         ({"merge": {"/v": "add"}}, "key-invalid"),
@@ -181,6 +215,11 @@ def test_a_definition_that_is_not_valid_is_refused(fields: dict[str, Any], code:
     with pytest.raises(Refusal) as refused:
         ConflatedTopic(**fields)
     assert refused.value.code == code
+
+
+def test_one_path_is_a_list_too() -> None:
+    with pytest.raises(Refusal, match=r'a list of paths, such as \["/symbol"\]'):
+        ConflatedTopic(key="/symbol")
 
 
 @rule("embed-3")
@@ -329,5 +368,5 @@ def test_the_records_stay_where_the_loop_of_a_topic_is_closed() -> None:
 async def test_another_loop_may_not_use_a_topic() -> None:
     prices = ConflatedTopic(key=["/symbol"])
     await prices.publish({"symbol": "a"})
-    with pytest.raises(RuntimeError, match="another event loop"):
+    with pytest.raises(RuntimeError, match="the topic 'topic' belongs to another event loop"):
         await asyncio.to_thread(asyncio.run, prices.publish({"symbol": "a"}))

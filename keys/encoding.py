@@ -1,0 +1,57 @@
+"""Values of programs as JSON text, for publishers in Python."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from math import isfinite
+from typing import Any
+
+import msgspec
+
+
+def json_text(value: Any) -> bytes:
+    """Return a value as JSON text in one line.
+
+    Args:
+        value: a dict, a list, a dataclass, a Struct of msgspec, a model of pydantic, a text, a
+            number, None, or what msgspec writes as a text, such as a datetime. A Decimal is a
+            number with all of its digits.
+
+    Raises:
+        ValueError: a number is not finite, or a text is not valid Unicode, which JSON cannot say.
+        TypeError: a value of another type.
+    """
+    text = _encode(value)
+    # The encoder writes NaN and infinity of a float as null, and of a Decimal as words, so only a
+    # text with one of these needs the walk.
+    if b"null" in text or b"NaN" in text or b"Infinity" in text:
+        plain = msgspec.to_builtins(value, builtin_types=(Decimal,), enc_hook=_model_fields)
+        _check_finite(plain, "")
+    return text
+
+
+def _model_fields(value: Any) -> Any:
+    """Return a model of pydantic as a dict; pydantic itself is not needed for it."""
+    dump = getattr(value, "model_dump", None)
+    if dump is None:
+        raise TypeError(f"a message cannot hold a value of type {type(value).__name__}")
+    return dump(mode="python")  # its mode for JSON makes strings of Decimals
+
+
+_encode = msgspec.json.Encoder(decimal_format="number", enc_hook=_model_fields).encode
+
+
+def _check_finite(value: Any, path: str) -> None:
+    if isinstance(value, dict):
+        for name, member in value.items():
+            _check_finite(member, f"{path}/{name}")
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            _check_finite(item, f"{path}/{index}")
+    elif isinstance(value, float | Decimal) and not _is_finite(value):
+        raise ValueError(f"{path or 'the message'} is {value}, which JSON cannot say")
+
+
+def _is_finite(number: float | Decimal) -> bool:
+    # As a double, a large Decimal would be infinite.
+    return number.is_finite() if isinstance(number, Decimal) else isfinite(number)
