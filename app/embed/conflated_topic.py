@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 OPTIONS_CHARACTERS_MAX: Final = 4_096
 DEFAULT_PACE: Final = "batch"
 LAST_EVENT_ID: Final = b"last-event-id"
+PLACES: Final = ("lastEventId", "last_event_id")
+"""Parameters with the id: that of polyfills of EventSource, which is the newer one, and ours."""
 TEXT = bytes | bytearray | memoryview
 
 
@@ -129,13 +131,14 @@ class ConflatedTopic:
         the position in the options or the filter.
 
         Args:
-            request: whose headers say after which id to continue, and which compression it takes.
+            request: whose `Last-Event-ID`, else `lastEventId` or `last_event_id` of the query, says
+                after which id to continue, and whose headers say which compression it takes.
             options: such as `conflation=500ms`.
             filter: which messages, such as `/price > 100`.
             order_by: the order of snapshot rows and windows.
             command: by default `sow_and_subscribe`: the records, then the changes.
             format: `value`, `envelope` or `batch`.
-            last_event_id: in place of the header.
+            last_event_id: in place of that of the request.
         """
         # Loaded here: who only subscribes in the process needs neither.
         from starlette.responses import Response
@@ -146,9 +149,7 @@ class ConflatedTopic:
             refusal_response,
         )
 
-        headers = request.scope["headers"]
-        sent = next((value for name, value in headers if name == LAST_EVENT_ID), b"")
-        resume_text = last_event_id or sent.decode("latin-1")
+        resume_text = last_event_id or _last_event_id_of(request)
         resume = place_of(resume_text) if resume_text else None
         try:
             asked = self._parsed(_Texts(options, filter, order_by, command, format))
@@ -258,6 +259,17 @@ def _definition(
         merge=reduce,
         expiration_ns=expiration_ns,
     )
+
+
+def _last_event_id_of(request: Request) -> str:
+    """Return the id of the header, else of the query, as a gateway reads it; empty without one."""
+    headers = request.scope["headers"]
+    sent = next((value for name, value in headers if name == LAST_EVENT_ID), b"")
+    if sent:
+        return sent.decode("latin-1")
+    # A browser that reconnects repeats its address, so the header is the newer one.
+    query = request.query_params
+    return next((query[name] for name in PLACES if query.get(name)), "")
 
 
 def _json(value: Any, code: str) -> bytes:

@@ -25,7 +25,7 @@ import json, sys
 import tidegate.embed
 first = sorted({name.partition(".")[0] for name in sys.modules})
 from starlette.requests import Request
-scope = {"type": "http", "method": "GET", "headers": []}
+scope = {"type": "http", "method": "GET", "headers": [], "query_string": b""}
 tidegate.embed.ConflatedTopic(key=["/k"]).response(Request(scope))
 print(json.dumps([first, sorted({name.partition(".")[0] for name in sys.modules})]))
 """
@@ -41,7 +41,7 @@ async def main():
     async def send(message): sent.append(message.get("body", b""))
     async def receive(): await asyncio.sleep(3600)
     from starlette.requests import Request
-    scope = {"type": "http", "method": "GET", "headers": []}
+    scope = {"type": "http", "method": "GET", "headers": [], "query_string": b""}
     await topic.response(Request(scope), command="sow")(scope, receive, send)
     print(b"".join(sent).count(b'data: {"k":1}'))
 

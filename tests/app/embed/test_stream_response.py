@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gzip
 import json
+import re
 from collections import Counter
 from typing import Any
 
@@ -68,6 +69,37 @@ async def test_a_reader_that_returns_with_its_last_id_gets_what_it_missed_confla
         [_, resumed, row] = answer.events
     assert json.loads(resumed.text)["mode"] == "changes"
     assert json.loads(row.text) == {"symbol": "a", "price": 9}
+
+
+@rule("embed-1")
+@pytest.mark.parametrize(
+    ("header", "query", "resumed"),
+    [
+        ("", "last_event_id=3", [4]),
+        ("", "lastEventId=3", [4]),
+        ("", "lastEventId=4&last_event_id=1", []),  # a polyfill adds the newer one
+        ("4", "last_event_id=1", []),
+        ("", "last_event_id=&lastEventId=", None),
+        ("", "options=conflation=1h", None),
+    ],
+)
+async def test_an_id_is_read_from_the_header_and_else_from_the_query(
+    header: str, query: str, resumed: list[int] | None
+) -> None:
+    prices = topic()
+    last_id = await prices.publish(*({"symbol": "a", "price": number} for number in range(1, 5)))
+    epoch = last_id.removesuffix("4")
+    scope = scope_of(**({"last_event_id": epoch + header} if header else {}))
+    query = re.sub(r"=(\d)", rf"={epoch}\1", query)
+    response = prices.response(Request({**scope, "query_string": query.encode()}), "conflation=1s")
+    async with served(response, scope_of()) as answer:
+        if resumed is None:
+            await answer.until(b"event: group_end")
+            assert "resumed" not in [event.name for event in answer.events]
+        else:
+            await answer.until(b"event: resumed")
+            await asyncio.sleep(2)
+            assert [json.loads(text)["price"] for text in answer.values()] == resumed
 
 
 async def test_an_id_of_another_process_begins_with_the_records() -> None:
