@@ -302,7 +302,7 @@ class Gateway:
         command: str | None = None,
         format: str | None = None,
         last_event_id: str = "",
-        seconds_max: float | None = None,
+        for_s: float | None = None,
         trouble: Trouble | None = None,
     ) -> Subscription:
         """Subscribe; return an iterator of events that survives lost connections.
@@ -316,13 +316,13 @@ class Gateway:
                 `sow_and_delta_subscribe`; the gateway's default fits the topic.
             format: `value`, `envelope` or `batch`.
             last_event_id: resume after it.
-            seconds_max: end after this time.
+            for_s: end after so many seconds.
             trouble: called with a sentence when the connection is lost; see Subscription.
         """
         params = subscribing(options, filter, order_by, command, format)
         polling = Polling(topic, params)
         stream = Stream.of(topic, params, last_event_id, trouble, polling)
-        return self._subscription(topic, params, stream, seconds_max)
+        return self._subscription(topic, params, stream, for_s)
 
     def live(
         self,
@@ -362,7 +362,7 @@ class Gateway:
         *,
         limits: Fields | None = None,
         conflated: bool = True,
-        seconds_max: float | None = None,
+        for_s: float | None = None,
         trouble: Trouble | None = None,
     ) -> Session:
         """Open a session for many subscriptions on one stream.
@@ -370,7 +370,7 @@ class Gateway:
         Args:
             limits: `messages`, `bytes`, `upper` and `lower` of its queue; the gateway's by default.
             conflated: False turns off the queue policies of its topics.
-            seconds_max: end its events after this time.
+            for_s: end its events after so many seconds.
             trouble: called with a sentence when the connection is lost; see Subscription.
         """
         opened = self._transport.ask(requests.open_session(limits, conflated))
@@ -384,7 +384,7 @@ class Gateway:
             return self._transport.open_stream("GET", path, after, patience_s)
 
         stream = Stream(trouble=trouble)
-        events = Subscription(connect, stream, seconds_max=seconds_max)
+        events = Subscription(connect, stream, for_s=for_s)
         return Session(opened["session"], ask, events)
 
     def explain(self, topic: str, **request: str | None) -> Fields:
@@ -399,11 +399,11 @@ class Gateway:
         topic: str,
         params: Mapping[str, str],
         stream: Stream,
-        seconds_max: float | None = None,
+        for_s: float | None = None,
     ) -> Subscription:
         def connect(after: str) -> httpx2.Response:
             method, given = stream.opening(params)
             path = f"{topic_path(topic)}/subscribe"
             return self._transport.open_stream(method, path, after, stream.patience_s, **given)
 
-        return Subscription(connect, stream, seconds_max=seconds_max, ask=self._transport.ask)
+        return Subscription(connect, stream, for_s=for_s, ask=self._transport.ask)

@@ -135,13 +135,15 @@ class Taken(NamedTuple):
     """The effect of one event: its rows, what they changed, and whether each could be applied.
 
     `is_whole` is False after a delta without its record; the other rows are applied all the same.
-    `unreadable` has a sentence for each record whose value cannot be read from now on.
+    `unreadable` has a sentence for each record whose value cannot be read from now on. `has_more`
+    is True if another event continues the flush.
     """
 
     rows: list[Row]
     changes: Changes
     is_whole: bool = True
     unreadable: Sequence[str] = ()
+    has_more: bool = False
 
 
 class Replica:
@@ -172,6 +174,11 @@ class Replica:
         """The values of the records, in the order of their first arrival."""
         return {id_: row.value for id_, row in self._rows.items()}
 
+    @property
+    def is_in_snapshot(self) -> bool:
+        """True while a topic is in the middle of a snapshot."""
+        return bool(self._unseen)
+
     def take(self, event: Event) -> Taken:
         """Apply one event.
 
@@ -181,7 +188,8 @@ class Replica:
         taken = Taken([], Changes())
         match event.name:
             case "message":
-                return self._take_rows(_rows_of(event))
+                rows, has_more = _rows_of(event)
+                return self._take_rows(rows)._replace(has_more=has_more)
             case "group_begin":
                 topic = _decoded(event)["topic"]
                 self._unseen[topic] = set(self._ids.get(topic, ()))
@@ -189,9 +197,12 @@ class Replica:
                 # A snapshot has all records: one that it leaves out is gone, without a removal.
                 for missed in self._unseen.pop(_decoded(event)["topic"], ()):
                     self._drop(missed, "missed", taken.changes)
-            # One that comes again keeps its records: the snapshot to come says what has left.
-            case "unsubscribed" if not comes_again(event):
+            case "unsubscribed":
                 fields = _decoded(event)
+                self._unseen.pop(fields.get("topic", ""), None)
+                # One that comes again keeps its records: the snapshot to come says what has left.
+                if comes_again(event):
+                    return taken
                 reason = "deleted" if fields.get("reason") == "REMOVED" else "unsubscribed"
                 for left in set(self._ids.get(fields.get("topic", ""), ())):
                     self._drop(left, reason, taken.changes)
@@ -322,13 +333,16 @@ class Unreadable(NamedTuple):
 
 class _Rows(msgspec.Struct):
     rows: list[msgspec.Raw] | None = None
+    more: bool = False
 
 
 _Fields = dict[str, msgspec.Raw]
 
 
-def _rows_of(event: Event) -> list[Mapping[str, Any] | Unreadable]:
-    """Return the rows of a message: format `batch` has many in an event, `envelope` is one itself.
+def _rows_of(event: Event) -> tuple[list[Mapping[str, Any] | Unreadable], bool]:
+    """Return the rows of a message, and whether another event continues their flush.
+
+    Format `batch` has many rows in an event, `envelope` is one itself.
 
     Raises:
         AnswerInvalid: they are no envelopes.
@@ -337,10 +351,11 @@ def _rows_of(event: Event) -> list[Mapping[str, Any] | Unreadable]:
         document = msgspec.json.decode(event.text, type=dict[str, Any])
     except msgspec.DecodeError:
         # One row at a time, as one that cannot be read must not cost the others.
-        texts = _as(_Rows, event.text.encode()).rows
-        return [_row_of(text) for text in ([event.text.encode()] if texts is None else texts)]
+        found = _as(_Rows, event.text.encode())
+        texts = [event.text.encode()] if found.rows is None else found.rows
+        return [_row_of(text) for text in texts], found.more
     rows: list[Mapping[str, Any] | Unreadable] = document.get("rows", [document])
-    return rows
+    return rows, document.get("more") is True
 
 
 def _row_of(text: bytes | msgspec.Raw) -> Mapping[str, Any] | Unreadable:

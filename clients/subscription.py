@@ -26,13 +26,13 @@ class Subscription(Streamed):
     A lost or silent connection is reopened with `Last-Event-ID`; the gateway then sends `hello`
     and, if messages were missed, `resumed`. Where a proxy keeps the stream back, it is polled, and
     the events are those that the answers stand for. The iterator ends when the gateway ends the
-    subscription, at `seconds_max`, or after `close` from any thread.
+    subscription, after `for_s`, or after `close` from any thread.
 
     Args:
         connect: opens the stream after the given event id (`""`: from now) and returns the open
             response, status 200 or 204; raises GatewayProblem or GatewayUnreachable.
         stream: the state of the stream.
-        seconds_max: end the iteration after this time; None for never.
+        for_s: end the iteration after so many seconds; None for never.
         ask: makes a request and returns what it has read; needed where the stream can be polled.
     """
 
@@ -41,13 +41,13 @@ class Subscription(Streamed):
         connect: Connect,
         stream: Stream | None = None,
         *,
-        seconds_max: float | None = None,
+        for_s: float | None = None,
         ask: Ask | None = None,
     ) -> None:
         self._connect = connect
         self._ask = ask
         super().__init__(stream or Stream())
-        self._ends_at = None if seconds_max is None else time.monotonic() + seconds_max
+        self._ends_at = None if for_s is None else time.monotonic() + for_s
         self._body: BodyReader | None = None
         self._polled: Future[Any] | None = None
         self._closed = threading.Event()

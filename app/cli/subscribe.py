@@ -107,7 +107,7 @@ def subscribe(
             order_by=order_by,
             command=command,
             format=format_name,
-            seconds_max=seconds_max,
+            for_s=seconds_max,
             trouble=trouble,
         )
 

@@ -173,14 +173,14 @@ class AsyncGateway:
         command: str | None = None,
         format: str | None = None,
         last_event_id: str = "",
-        seconds_max: float | None = None,
+        for_s: float | None = None,
         trouble: Trouble | None = None,
     ) -> AsyncSubscription:
         """Subscribe; return an asynchronous iterator of events; see `Gateway.subscribe`."""
         params = subscribing(options, filter, order_by, command, format)
         polling = Polling(topic, params)
         stream = Stream.of(topic, params, last_event_id, trouble, polling)
-        return self._subscription(topic, params, stream, seconds_max)
+        return self._subscription(topic, params, stream, for_s)
 
     def live(
         self,
@@ -209,7 +209,7 @@ class AsyncGateway:
         *,
         limits: Fields | None = None,
         conflated: bool = True,
-        seconds_max: float | None = None,
+        for_s: float | None = None,
         trouble: Trouble | None = None,
     ) -> AsyncSession:
         """Open a session for many subscriptions on one stream; see `Gateway.open_session`."""
@@ -224,7 +224,7 @@ class AsyncGateway:
             return await self._transport.open_stream("GET", path, after, patience_s)
 
         stream = Stream(trouble=trouble)
-        events = AsyncSubscription(connect, stream, seconds_max=seconds_max)
+        events = AsyncSubscription(connect, stream, for_s=for_s)
         return AsyncSession(opened["session"], ask, events)
 
     async def explain(self, topic: str, **request: str | None) -> Fields:
@@ -236,7 +236,7 @@ class AsyncGateway:
         topic: str,
         params: Mapping[str, str],
         stream: Stream,
-        seconds_max: float | None = None,
+        for_s: float | None = None,
     ) -> AsyncSubscription:
         async def connect(after: str) -> httpx2.Response:
             method, given = stream.opening(params)
@@ -245,7 +245,7 @@ class AsyncGateway:
             return await self._transport.open_stream(method, path, after, patience_s, **given)
 
         ask = self._transport.ask
-        return AsyncSubscription(connect, stream, seconds_max=seconds_max, ask=ask)
+        return AsyncSubscription(connect, stream, for_s=for_s, ask=ask)
 
 
 class AsyncAdministration:

@@ -30,13 +30,13 @@ class AsyncSubscription(Streamed):
         connect: AsyncConnect,
         stream: Stream | None = None,
         *,
-        seconds_max: float | None = None,
+        for_s: float | None = None,
         ask: AsyncAsk | None = None,
     ) -> None:
         self._connect = connect
         self._ask = ask
         super().__init__(stream or Stream())
-        self._ends_at = None if seconds_max is None else time.monotonic() + seconds_max
+        self._ends_at = None if for_s is None else time.monotonic() + for_s
         self._closed = asyncio.Event()
         self._waiting: asyncio.Future[Any] | None = None
         self._events = self._run()

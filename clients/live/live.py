@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from typing import Self
 
 from tidegate.clients.errors import GatewayError, GatewayProblem, GatewayUnreachable
-from tidegate.clients.live.records import Records
+from tidegate.clients.live.records import FLUSH_SECONDS_MAX, Records
 from tidegate.clients.live.request import READY_SECONDS_MAX, LiveRequest
 from tidegate.clients.replica import Changes
 from tidegate.clients.subscription import Subscription
@@ -92,25 +92,29 @@ class Live(Records):
             if self.error is not None:
                 raise self.error
 
-    def changes(self, seconds_max: float | None = None) -> Iterator[Changes]:
+    def changes(self, for_s: float | None = None) -> Iterator[Changes]:
         """Yield the changes from now on; the first are the records that are held already.
 
-        A loop that is behind gets several flushes as one. It ends with the subscription.
+        A step is a whole flush or snapshot, several of them as one for a loop that is behind. How
+        often they come is the interval of the subscription. It ends with the subscription.
 
         Args:
-            seconds_max: end after this time; None for never.
+            for_s: end the iteration after so many seconds; None for never.
 
         Raises:
             GatewayError: what ended the subscription.
         """
-        ends_at = None if seconds_max is None else time.monotonic() + seconds_max
+        ends_at = None if for_s is None else time.monotonic() + for_s
         reader = self._read()
         try:
             while True:
                 left_s = None if ends_at is None else max(0.0, ends_at - time.monotonic())
                 with self._moved:
-                    self._moved.wait_for(lambda: reader.pending or self.end, left_s)
-                    changes = reader.take()
+                    self._moved.wait_for(lambda: self._has_step(reader) or self.end, left_s)
+                    self._moved.wait_for(
+                        lambda: not self._flush_has_more or self.end, FLUSH_SECONDS_MAX
+                    )
+                    changes = self._take_step(reader)
                     has_ended = bool(self.end)
                 if changes:
                     yield changes

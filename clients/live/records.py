@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     import polars
     import pyarrow
 
+FLUSH_SECONDS_MAX = 0.5
+"""How long a step waits for the rest of a flush, which may have nothing for this subscription."""
 EXPONENT_FROM = 1e21  # the gateway writes whole numbers below it without an exponent
 
 
@@ -71,6 +73,7 @@ class Records(Mapping[Any, Any]):
         self._replica = Replica()
         self._readers: list[Reader] = []
         self._awaited: set[str] = set()
+        self._flush_has_more = False
 
     def _held(self) -> AbstractContextManager[object]:
         """Return what a reader of the records holds."""
@@ -150,6 +153,8 @@ class Records(Mapping[Any, Any]):
             taken = self._replica.take(event)
             for reader in self._readers:
                 reader.pending.join(taken.changes)
+            if event.name == "message":
+                self._flush_has_more = taken.has_more
             self._follow(event)
         for sentence in taken.unreadable:
             report(sentence)
@@ -188,6 +193,14 @@ class Records(Mapping[Any, Any]):
             reader = Reader(self._replica.rows)
             self._readers.append(reader)
         return reader
+
+    def _has_step(self, reader: Reader) -> bool:
+        """Return whether there is something to read; in the middle of a snapshot there is not."""
+        return len(reader.pending) > 0 and not self._replica.is_in_snapshot
+
+    def _take_step(self, reader: Reader) -> Changes:
+        """Return the changes since the last step; none in the middle of a snapshot."""
+        return reader.take() if self._has_step(reader) or self.end else Changes()
 
     def _id_of(self, record_key: Any) -> RecordId:
         fields = list(record_key) if isinstance(record_key, tuple) else [record_key]

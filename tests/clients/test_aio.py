@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.clients.support.streams import broken_stream, plain, scripted, stream
-from tests.clients.test_live import batch, hello, snapshot
+from tests.clients.test_live import APART_S, batch, hello, in_parts, snapshot
 from tests.clients.test_subscription import Clock
 from tests.support.deadlines import HANGS_S
 from tidegate.clients.aio.gateway import AsyncGateway
@@ -84,7 +84,7 @@ async def test_it_ends_after_the_time_given(
     monkeypatch.setattr("tidegate.clients.aio.subscription.time", clock)
     with scripted(stream(HELLO, then_hang=hang)) as fake:
         async with AsyncGateway(fake.address) as gateway:
-            events = gateway.subscribe("t", seconds_max=0.3)
+            events = gateway.subscribe("t", for_s=0.3)
             assert (await anext(events)).name == "hello"
             clock.go()
             assert [event async for event in events] == []
@@ -119,6 +119,17 @@ async def test_a_live_dict_follows_and_ends(hang: threading.Event) -> None:
     assert live.end == "CLOSED"
     assert [changes async for changes in live.changes()] != []
     assert not [task for task in asyncio.all_tasks() if task.get_name() == "tidegate-live"]
+
+
+async def test_a_step_is_a_whole_snapshot_or_a_whole_flush(hang: threading.Event) -> None:
+    script = stream(*in_parts(), then_hang=hang, apart_s=APART_S)
+    with scripted(script) as fake:
+        async with AsyncGateway(fake.address) as gateway:
+            live = gateway.live("px")
+            steps = live.changes(HANGS_S)
+            assert [len(await anext(steps)) for _ in range(2)] == [2, 2]
+            await live.close()
+        hang.set()
 
 
 async def test_a_live_dict_that_is_closed_at_once_has_ended() -> None:

@@ -139,7 +139,7 @@ def test_a_bad_line_is_named(gateway: Gateway) -> None:
 def test_a_subscription_brings_the_snapshot_and_what_follows(gateway: Gateway) -> None:
     gateway.put_topic("t", {"key": ["/id"]})
     gateway.publish("t", [b'{"id":1}'])
-    with gateway.subscribe("t", format="batch", seconds_max=60) as events:
+    with gateway.subscribe("t", format="batch", for_s=60) as events:
         rows = (json.loads(event.text)["rows"] for event in events if event.name == "message")
         assert [row["op"] for row in next(rows)] == ["snapshot"]
         gateway.publish("t", [b'{"id":2}'])

@@ -27,6 +27,8 @@ from tidegate.clients.live.live import Live
 from tidegate.clients.replica import Changes
 
 BIG = 9007199254740993
+GROUP = ("group_begin", "group_end")
+APART_S = 0.05  # so that a reader takes what has come before the next event
 GOODBYE = b'event: goodbye\nretry: 1\ndata: {"reason":"UNSUBSCRIBED","reconnect":false}\n\n'
 
 
@@ -42,9 +44,10 @@ def hello(id_text: str = "", topic: str = "px") -> bytes:
     return event("hello", fields, id_text)
 
 
-def batch(number: int, *rows: tuple[str, Any, Any]) -> bytes:
+def batch(number: int, *rows: tuple[str, Any, Any], more: bool = False) -> bytes:
     shown = [{"topic": "px", "op": op, "key": key, "value": value} for op, key, value in rows]
-    return event("message", {"sub": "s1", "topic": "px", "rows": shown}, f"e-{number}")
+    fields = {"sub": "s1", "topic": "px", "rows": shown, **({"more": True} if more else {})}
+    return event("message", fields, f"e-{number}")
 
 
 def snapshot(number: int, *rows: tuple[Any, Any]) -> bytes:
@@ -145,6 +148,34 @@ def test_the_changes_of_several_flushes_are_one(hang: threading.Event) -> None:
         assert [row.key for row in later.added] == [["c"]]
         changes.close()  # type: ignore[attr-defined]  # a generator
         assert not live._readers
+
+
+def in_parts() -> tuple[bytes, ...]:
+    """A snapshot and a flush, each of which comes in several events."""
+    begin, end = (event(name, {"sub": "s1", "topic": "px", "rows": 2}) for name in GROUP)
+    return (
+        hello(), begin, batch(1, ("snapshot", ["a"], 1)), batch(1, ("snapshot", ["b"], 1)), end,
+        batch(2, ("publish", ["a"], 2), more=True), batch(3, ("publish", ["b"], 2)),
+    )  # fmt: skip
+
+
+def test_a_step_is_a_whole_snapshot_or_a_whole_flush(hang: threading.Event) -> None:
+    script = stream(*in_parts(), then_hang=hang, apart_s=APART_S)
+    with scripted(script) as fake, Gateway(fake.address) as gateway:
+        live = gateway.live("px")
+        steps = live.changes(HANGS_S)
+        assert [len(next(steps)) for _ in range(2)] == [2, 2]
+        live.close()
+
+
+def test_a_flush_whose_rest_never_comes_is_a_step(hang: threading.Event) -> None:
+    flush = batch(2, ("publish", ["a"], 2), more=True)
+    with (
+        scripted(stream(hello(), snapshot(1), flush, then_hang=hang)) as fake,
+        Gateway(fake.address) as gateway,
+        gateway.live("px") as live,
+    ):
+        assert len(next(live.changes(HANGS_S))) == 1
 
 
 def _feed(live: Live, chunk: bytes) -> None:

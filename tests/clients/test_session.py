@@ -88,7 +88,7 @@ def test_a_session_that_is_gone_is_the_callers_to_know() -> None:
 
 
 def test_subscriptions_come_change_and_go_on_a_real_gateway(address: str) -> None:
-    with Gateway(address) as gateway, gateway.open_session(seconds_max=30) as session:
+    with Gateway(address) as gateway, gateway.open_session(for_s=30) as session:
         gateway.put_topic("px", {"key": ["/k"]})
         gateway.publish("px", [b'{"k":1,"v":1}', b'{"k":2,"v":2}'])
         name = session.subscribe("px", options="conflation=50ms", filter="/v = 1")
@@ -125,7 +125,7 @@ async def test_for_an_event_loop_it_is_the_same(address: str) -> None:
     async with AsyncGateway(address) as gateway:
         await gateway.put_topic("aio", {"key": ["/id"]})
         await gateway.publish("aio", [b'{"id":1,"n":1}'])
-        async with await gateway.open_session(seconds_max=HANGS_S) as session:
+        async with await gateway.open_session(for_s=HANGS_S) as session:
             name = await session.subscribe("aio", format="batch")
             async for each in session:
                 if each.event.name == "group_end":

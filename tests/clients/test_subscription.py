@@ -255,7 +255,7 @@ def test_an_outage_is_reported_once_and_lasts_to_the_end_of_the_time(clock: Cloc
 
         quick = Backoff(first_s=0.05, most_s=0.05)
         stream_state = Stream(trouble=lost.append, backoff=quick)
-        subscription = Subscription(connect, stream_state, seconds_max=60)
+        subscription = Subscription(connect, stream_state, for_s=60)
         assert texts(subscription) == ["1"]
     assert len(tried) == 5
     assert lost == ["the stream ended", "Cannot reach it, attempt 2"]
@@ -279,7 +279,7 @@ def test_another_content_type_is_refused() -> None:
 def test_it_ends_by_itself_after_the_time_given(clock: Clock) -> None:
     hang = threading.Event()
     with scripted(stream(HELLO, row(1), then_hang=hang)) as fake, Gateway(fake.address) as gateway:
-        subscription = gateway.subscribe("t", seconds_max=0.5)
+        subscription = gateway.subscribe("t", for_s=0.5)
         assert [next(subscription).name for _ in range(2)] == ["hello", "message"]
         started_at = time.monotonic()
         clock.go()

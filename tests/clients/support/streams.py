@@ -42,12 +42,15 @@ class Scripted:
         return self.scripts[min(number, len(self.scripts) - 1)](request)
 
 
-def stream(*pieces: bytes, then_hang: threading.Event | None = None) -> Script:
+def stream(
+    *pieces: bytes, then_hang: threading.Event | None = None, apart_s: float = 0.0
+) -> Script:
     """An event stream of these pieces, which ends, or stays silent until the event is set."""
 
     async def body() -> AsyncIterator[bytes]:
         for piece in pieces:
             yield piece
+            await asyncio.sleep(apart_s)
         if then_hang is not None:
             await _set(then_hang)
 
